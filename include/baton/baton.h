@@ -1,0 +1,58 @@
+/* Baton: collective communication as persistent schedules. The library's map:
+
+     status.h     what calls report; error messages; the log handler
+     types.h      element types, reductions, kinds of memory
+     schedule.h   build a DAG of nodes for this rank; commit it
+     engine.h     run it: start, test, wait; groups of ranks; progress
+     coll.h       builders: barrier, broadcast, all-reduce, activation
+     partial.h    solo, majority and full all-reduce over any inner builder
+     loop.h       groups inside one process
+     transport.h  the port, to bring a transport of your own
+     mpi.h        groups over MPI: include it yourself, it needs mpi.h
+
+   Examples are in examples/, the architecture is in lib/README.md. */
+#ifndef BATON_BATON_H
+#define BATON_BATON_H
+
+#include <baton/coll.h>
+#include <baton/engine.h>
+#include <baton/loop.h>
+#include <baton/partial.h>
+#include <baton/schedule.h>
+#include <baton/status.h>
+#include <baton/transport.h>
+#include <baton/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BATON_VERSION_MAJOR 0
+#define BATON_VERSION_MINOR 1
+#define BATON_VERSION_PATCH 0
+
+/* "0.1.0", of the library that is linked. */
+const char *baton_version(void);
+
+/* ---- what baton-info prints ------------------------------------------- */
+
+/* One BATON_* variable: static strings, and the value in force. */
+typedef struct baton_variable {
+    const char *name;
+    const char *unit;
+    const char *summary;
+    const char *default_value;
+    const char *value;
+} baton_variable_t;
+
+/* The i-th variable of the table; false past its end. */
+bool baton_variable_get(size_t i, baton_variable_t *out);
+
+/* The instruction set that the reduction kernels use here: "avx512", "avx2",
+   "baseline". */
+const char *baton_kernels_name(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

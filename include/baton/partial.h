@@ -1,0 +1,124 @@
+/* Partial all-reduce: an epoch does not wait for every rank's contribution.
+   (Li et al. 2020, eager-SGD; papers: eager-sgd, sections 4 and 5.)
+
+       contribute --> [pending]                       [history] --> wait
+                          |                               ^
+       activation ---> take ---> any inner builder ---> publish
+
+   Every step, a rank contributes, starts, waits:
+
+       baton_partial_contribute(partial, gradient);
+       baton_partial_start(partial);
+       baton_partial_wait(partial, -1, &result);
+
+   contribute() adds into the rank's pending contribution. An epoch takes the
+   whole of it, atomically, or nothing (a null contribution) while the
+   application is in the middle of contributing; the engine never waits for the
+   application. Every contribution is taken by exactly one epoch, so the sum of
+   all results plus what is pending equals the sum of all contributions. The
+   result of an epoch is the same on every rank, bit for bit.
+
+   The k-th start belongs to epoch k. If that epoch has been run without this
+   rank, start and wait return at once, and the contribution goes out with a
+   later epoch. All ranks start the same number of epochs, and none starts one
+   after another rank has destroyed its partial.
+
+   Threads: contribute from any thread, start / test / wait from one at a time.
+ */
+#ifndef BATON_PARTIAL_H
+#define BATON_PARTIAL_H
+
+#include <baton/coll.h>
+#include <baton/engine.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct baton_partial baton_partial_t;
+
+/* Who may begin an epoch. */
+typedef enum baton_partial_mode {
+    BATON_SOLO,     /* any rank: the first to start */
+    BATON_MAJORITY, /* the rank drawn for the epoch, so that (P+1)/2 ranks are
+                       active on average */
+    BATON_FULL      /* all together: synchronous */
+} baton_partial_mode_t;
+
+/* What becomes of a result that a slow rank has not seen yet. */
+typedef enum baton_keep {
+    BATON_KEEP_LATEST, /* overwritten: wait returns the latest epoch's */
+    BATON_KEEP_ALL     /* kept: wait returns epoch k's at the k-th step, and a
+                          rank that is `history` epochs behind holds the others */
+} baton_keep_t;
+
+typedef struct baton_partial_options {
+    size_t size;      /* of this struct */
+    const char *name; /* for messages; NULL: "partial" */
+    baton_partial_mode_t mode;
+    baton_keep_t keep;
+    uint32_t history; /* W, epochs of results that are kept; 0: 1 for LATEST, 4
+                         for ALL */
+    uint64_t seed;    /* of the draws; the same on all ranks */
+    size_t count;     /* elements */
+    baton_dtype_t dtype;
+    const baton_op_t *op;     /* needs its identity; NULL: BATON_SUM */
+    baton_allreduce_fn inner; /* NULL: baton_allreduce_recursive_doubling */
+} baton_partial_options_t;
+
+/* Builds and commits the schedule: the same options on all ranks, in the same
+   order of commits. Memory: (history + 3) * count elements, plus the inner
+   builder's. BATON_ERR_INVALID, and commit's. */
+BATON_CHECKED baton_status_t baton_partial_create(
+    baton_group_t *group, const baton_partial_options_t *options,
+    baton_partial_t **out);
+
+/* As baton_schedule_destroy. Results and pending contributions are freed. */
+void baton_partial_destroy(baton_partial_t *partial);
+
+/* Adds `count` elements to the pending contribution; `data` is the caller's
+   again on return. Does not block on the engine; concurrent contributors take
+   turns. */
+BATON_CHECKED baton_status_t baton_partial_contribute(baton_partial_t *partial,
+                                                      const void *data);
+
+/* As baton_schedule_start, _test (of the last started step). */
+BATON_CHECKED baton_status_t baton_partial_start(baton_partial_t *partial);
+BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
+                                                bool *done_out);
+
+typedef struct baton_partial_result {
+    uint64_t epoch;   /* whose result this is */
+    const void *data; /* `count` elements, owned by the partial, unchanged until
+                         this rank's next wait */
+    bool included;    /* whether what this rank contributed for this step is in
+                         it */
+    uint32_t active;  /* how many ranks had a contribution in it */
+    uint64_t staleness; /* age in epochs of this rank's oldest contribution that
+                           no earlier epoch took: epoch - its step; 0 when there
+                           is none */
+} baton_partial_result_t;
+
+/* Waits for the last started step's epoch (as baton_schedule_wait) and returns
+   its result, or the latest epoch's with BATON_KEEP_LATEST. BATON_ERR_STATE
+   before the first start; once a step with BATON_KEEP_ALL. */
+BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
+                                                int timeout_ms,
+                                                baton_partial_result_t *out);
+
+/* Copies what no epoch has taken yet to `data` (count elements; the identity
+   when there is nothing) and returns whether there is anything in *any_out.
+   A snapshot while epochs run. */
+BATON_CHECKED baton_status_t baton_partial_pending(baton_partial_t *partial,
+                                                   void *data, bool *any_out);
+
+/* The rank that BATON_MAJORITY draws for `epoch`: a function of its arguments
+   alone. Each block of `size` epochs draws every rank once, in an order
+   shuffled by the seed. So no contribution waits for 2 * size epochs or more.
+ */
+int baton_partial_draw(uint64_t seed, uint64_t epoch, int size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,87 @@
+/* The library's only way to memory. */
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A cache line, and the widest vector. */
+#define ALIGNMENT ((size_t)64)
+
+/* Counters alone, so relaxed: they order no other memory. */
+static _Atomic int64_t allocations;
+static _Atomic int64_t until_failure; /* off when it is not positive */
+
+static bool failure_is_due(void)
+{
+    if (atomic_load_explicit(&until_failure, memory_order_relaxed) <= 0) {
+        return false;
+    }
+    /* Of several threads that come here at the last count exactly one sees 1;
+       the others leave a negative value, which means off too. */
+    return atomic_fetch_sub_explicit(&until_failure, 1, memory_order_relaxed) ==
+           1;
+}
+
+void *baton__alloc(size_t count, size_t size)
+{
+    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+    if (failure_is_due()) {
+        return NULL;
+    }
+    if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size) {
+        return NULL;
+    }
+    size_t bytes = count * size;
+    /* aligned_alloc wants a multiple of the alignment; 0 bytes become some, so
+       that the pointer is one that can be told from a failure. */
+    size_t rounded = (bytes / ALIGNMENT + 1) * ALIGNMENT;
+    if (bytes != 0 && bytes % ALIGNMENT == 0) {
+        rounded = bytes;
+    }
+    void *memory = aligned_alloc(ALIGNMENT, rounded);
+    if (memory != NULL) {
+        memset(memory, 0, rounded);
+    }
+    return memory;
+}
+
+void *baton__grow(void *old, size_t old_count, size_t count, size_t size)
+{
+    void *memory = baton__alloc(count, size);
+    if (memory == NULL) {
+        return NULL;
+    }
+    size_t kept = old_count < count ? old_count : count;
+    if (old != NULL && kept * size != 0) {
+        memcpy(memory, old, kept * size);
+    }
+    baton__free(old);
+    return memory;
+}
+
+void baton__free(void *memory)
+{
+    free(memory);
+}
+
+char *baton__copy_string(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = baton__alloc(bytes, 1);
+    if (copy != NULL) {
+        memcpy(copy, text, bytes);
+    }
+    return copy;
+}
+
+void baton__alloc_fail_nth(int64_t n)
+{
+    atomic_store_explicit(&until_failure, n, memory_order_relaxed);
+}
+
+int64_t baton__alloc_count(void)
+{
+    return atomic_load_explicit(&allocations, memory_order_relaxed);
+}

@@ -1,0 +1,284 @@
+/* The table of BATON_* variables.
+
+   The environment is read once, under a lock, into static memory: getenv's
+   strings do not survive a later setenv. What is wrong with it is reported
+   after the lock is gone, because the log itself asks for BATON_LOG. */
+#include "base/config.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <baton/baton.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX     "BATON_"
+#define TEXT_BYTES 128 /* of a value */
+#define NAME_BYTES 48  /* of an unknown name, as far as it is compared */
+
+typedef enum kind { KIND_NUMBER, KIND_TEXT, KIND_WORD } kind_t;
+
+typedef struct entry {
+    const char *name;
+    kind_t kind;
+    const char *initial;
+    int64_t min, max;
+    const char *words; /* separated by single spaces */
+    const char *unit;
+    const char *summary;
+} entry_t;
+
+static const entry_t table[BATON__CONFIG_COUNT] = {
+#define TABLE_NUMBER(id, def, min, max, unit, text)                            \
+    {PREFIX #id, KIND_NUMBER, #def, min, max, "", unit, text},
+#define TABLE_TEXT(id, def, text)                                              \
+    {PREFIX #id, KIND_TEXT, def, 0, 0, "", "", text},
+#define TABLE_WORD(id, def, words, text)                                       \
+    {PREFIX #id, KIND_WORD, def, 0, 0, words, words, text},
+    BATON__CONFIG_LIST(TABLE_NUMBER, TABLE_TEXT, TABLE_WORD)};
+
+typedef struct value {
+    char text[TEXT_BYTES];
+    int64_t number;
+} value_t;
+
+static value_t values[BATON__CONFIG_COUNT];
+static char first_error[BATON__MESSAGE_BYTES]; /* "": all values are right */
+
+/* Released after `values` and `first_error` are written, acquired before they
+   are read; set and cleared under the lock. */
+static atomic_bool loaded;
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The index of `word` in a list separated by spaces, -1 when it is none. */
+static int64_t word_index(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    int64_t index = 0;
+    for (const char *at = words; *at != '\0' && length > 0; index++) {
+        size_t end = strcspn(at, " ");
+        if (end == length && strncmp(at, word, length) == 0) {
+            return index;
+        }
+        at += end + (at[end] == ' ');
+    }
+    return -1;
+}
+
+/* Stores `text` as the value of an entry, when it may be one. */
+static bool parse(const entry_t *entry, const char *text, value_t *out)
+{
+    int64_t number = 0;
+    if (strlen(text) >= TEXT_BYTES) {
+        return false;
+    }
+    if (entry->kind == KIND_NUMBER) {
+        char *end = NULL;
+        errno = 0;
+        number = strtoll(text, &end, 10);
+        if (errno != 0 || end == text || *end != '\0' || number < entry->min ||
+            number > entry->max) {
+            return false;
+        }
+    } else if (entry->kind == KIND_WORD) {
+        number = word_index(entry->words, text);
+        if (number < 0 && text[0] != '\0') {
+            return false;
+        }
+    }
+    memcpy(out->text, text, strlen(text) + 1);
+    out->number = number;
+    return true;
+}
+
+static void describe_wrong(const entry_t *entry, const char *text,
+                           baton__text_t *message)
+{
+    baton__text_add(message, "%s is \"%.200s\"", entry->name, text);
+    if (entry->kind == KIND_NUMBER) {
+        baton__text_add(message,
+                        "; it must be a whole number from %lld to %lld%s%s",
+                        (long long)entry->min, (long long)entry->max,
+                        entry->unit[0] != '\0' ? " " : "", entry->unit);
+    } else if (entry->kind == KIND_WORD) {
+        baton__text_add(message, "; it must be one of: %s", entry->words);
+    } else {
+        baton__text_add(message, "; it must be shorter than %d bytes",
+                        TEXT_BYTES);
+    }
+    baton__text_add(message, "; unset it for \"%s\"", entry->initial);
+}
+
+/* The text of a wrong value, NULL when the environment's is right or unset. */
+static const char *read_entry(const entry_t *entry, value_t *out)
+{
+    bool parsed = parse(entry, entry->initial, out);
+    assert(parsed);
+    (void)parsed;
+    const char *text = getenv(entry->name);
+    if (text == NULL || text[0] == '\0' || parse(entry, text, out)) {
+        return NULL;
+    }
+    return text;
+}
+
+static void read_environment(void)
+{
+    first_error[0] = '\0';
+    for (size_t i = 0; i < BATON__CONFIG_COUNT; i++) {
+        const char *wrong = read_entry(&table[i], &values[i]);
+        if (wrong != NULL && first_error[0] == '\0') {
+            baton__text_t message = {first_error, sizeof first_error, 0};
+            describe_wrong(&table[i], wrong, &message);
+        }
+    }
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many single-letter edits lead from a to b; both shorter than NAME_BYTES.
+   (Levenshtein, one row of the matrix.) */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t row[NAME_BYTES];
+    size_t b_length = strlen(b);
+    for (size_t j = 0; j <= b_length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[b_length];
+}
+
+static const char *nearest_name(const char *name)
+{
+    const char *nearest = table[0].name;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < BATON__CONFIG_COUNT; i++) {
+        size_t distance = edit_distance(name, table[i].name);
+        if (distance < least) {
+            least = distance;
+            nearest = table[i].name;
+        }
+    }
+    return nearest;
+}
+
+static bool is_known(const char *name)
+{
+    for (size_t i = 0; i < BATON__CONFIG_COUNT; i++) {
+        if (strcmp(name, table[i].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+extern char **environ; /* POSIX has it, and declares it nowhere */
+
+static void warn_about_unknown(void)
+{
+    for (char **at = environ; at != NULL && *at != NULL; at++) {
+        if (strncmp(*at, PREFIX, strlen(PREFIX)) != 0) {
+            continue;
+        }
+        char name[NAME_BYTES];
+        size_t length = smaller(strcspn(*at, "="), sizeof name - 1);
+        memcpy(name, *at, length);
+        name[length] = '\0';
+        if (!is_known(name)) {
+            baton__log(BATON_LOG_WARN,
+                       "unknown variable %s has no effect; the nearest name "
+                       "is %s",
+                       name, nearest_name(name));
+        }
+    }
+}
+
+static void ensure_loaded(void)
+{
+    if (atomic_load_explicit(&loaded, memory_order_acquire)) {
+        return;
+    }
+    pthread_mutex_lock(&load_lock);
+    bool first = !atomic_load_explicit(&loaded, memory_order_relaxed);
+    if (first) {
+        read_environment();
+        atomic_store_explicit(&loaded, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&load_lock);
+    if (first) {
+        if (first_error[0] != '\0') {
+            baton__log(BATON_LOG_ERROR, "%s", first_error);
+        }
+        warn_about_unknown();
+    }
+}
+
+baton_status_t baton__config_load(void)
+{
+    ensure_loaded();
+    if (first_error[0] != '\0') {
+        return baton__error_forward(BATON_ERR_INVALID, first_error);
+    }
+    return BATON_OK;
+}
+
+int64_t baton__config_number(baton__config_id_t id)
+{
+    assert(table[id].kind != KIND_TEXT);
+    ensure_loaded();
+    return values[id].number;
+}
+
+const char *baton__config_text(baton__config_id_t id)
+{
+    ensure_loaded();
+    return values[id].text;
+}
+
+void baton__config_forget(void)
+{
+    atomic_store_explicit(&loaded, false, memory_order_release);
+}
+
+bool baton_variable_get(size_t i, baton_variable_t *out)
+{
+    if (i >= BATON__CONFIG_COUNT) {
+        return false;
+    }
+    ensure_loaded();
+    const entry_t *entry = &table[i];
+    *out = (baton_variable_t){.name = entry->name,
+                              .unit = entry->unit,
+                              .summary = entry->summary,
+                              .default_value = entry->initial,
+                              .value = values[i].text};
+    return true;
+}
+
+const char *baton_version(void)
+{
+#define TEXT_OF(number) #number
+#define VERSION(major, minor, patch)                                           \
+    TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+    return VERSION(BATON_VERSION_MAJOR, BATON_VERSION_MINOR,
+                   BATON_VERSION_PATCH);
+#undef VERSION
+#undef TEXT_OF
+}

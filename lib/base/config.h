@@ -1,0 +1,64 @@
+/* The table of BATON_* variables: read once a process, before the first engine
+   is open. */
+#ifndef BATON_BASE_CONFIG_H
+#define BATON_BASE_CONFIG_H
+
+#include <baton/status.h>
+#include <stdint.h>
+
+/* Every variable, by its name without BATON_:
+     NUMBER(name, default, smallest, largest, unit, sentence)
+     TEXT(name, default, sentence)
+     WORD(name, default, the words allowed, sentence) */
+#define BATON__CONFIG_LIST(NUMBER, TEXT, WORD)                                 \
+    WORD(PROGRESS, "thread", "thread manual", "Who progresses")                \
+    TEXT(PLACEMENT, "none",                                                    \
+         "Processors of the progress thread: none, or an hwloc type:index")    \
+    NUMBER(SPIN, 32, 0, 1000000, "polls",                                      \
+           "Polls without a pause while something is in flight")               \
+    NUMBER(YIELD_US, 200, 0, 1000000, "us",                                    \
+           "How long it then yields between polls before it sleeps")           \
+    NUMBER(SLEEP_US, 1000, 20, 1000000, "us",                                  \
+           "Longest sleep while something is in flight")                       \
+    NUMBER(REMOTE_US, 100, 10, 1000000, "us",                                  \
+           "Longest sleep of armed receives from other hosts")                 \
+    NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
+           "An epoch without progress for so long is reported to the log")     \
+    NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \
+           "How long destroy waits for a running epoch before it cancels it")  \
+    NUMBER(VERIFY, 0, 0, 1, "",                                                \
+           "1: commit compares every send with its receive across ranks")      \
+    WORD(LOG, "", "none error warn info debug trace",                          \
+         "Log level; without a handler, log to standard error")                \
+    WORD(ISA, "auto", "auto baseline avx2 avx512",                             \
+         "Instruction set of the reduction kernels")                           \
+    TEXT(SEED, "", "Seed of randomised tests and benchmarks")
+
+typedef enum baton__config_id {
+#define BATON__CONFIG_NUMBER(id, def, min, max, unit, text) BATON__CONFIG_##id,
+#define BATON__CONFIG_TEXT(id, def, text)                   BATON__CONFIG_##id,
+#define BATON__CONFIG_WORD(id, def, words, text)            BATON__CONFIG_##id,
+    BATON__CONFIG_LIST(BATON__CONFIG_NUMBER, BATON__CONFIG_TEXT,
+                       BATON__CONFIG_WORD)
+#undef BATON__CONFIG_NUMBER
+#undef BATON__CONFIG_TEXT
+#undef BATON__CONFIG_WORD
+        BATON__CONFIG_COUNT
+} baton__config_id_t;
+
+/* Reads the environment, the first time: BATON_ERR_INVALID (every time) names
+   the first variable that is out of its range, with the range; an unknown
+   BATON_* variable is a warning with the nearest name. A variable that is empty
+   counts as not set; one that is wrong has its default. Any thread. */
+baton_status_t baton__config_load(void);
+
+/* A value in force; loads when nobody has. A word's number is its index among
+   the words allowed, -1 when there is none (LOG). */
+int64_t baton__config_number(baton__config_id_t id);
+const char *baton__config_text(baton__config_id_t id);
+
+/* Tests: the next use reads the environment again. Not while another thread
+   uses the library. */
+void baton__config_forget(void);
+
+#endif

@@ -1,0 +1,99 @@
+/* Status texts, and each thread's last error message. */
+#include "base/error.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char last_message[BATON__MESSAGE_BYTES];
+
+const char *baton_status_name(baton_status_t status)
+{
+    switch (status) {
+#define STATUS_NAME(name, value, text)                                         \
+    case name:                                                                 \
+        return #name;
+        BATON_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+    }
+    return "BATON_ERR_?";
+}
+
+const char *baton_status_text(baton_status_t status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, value, text)                                         \
+    case name:                                                                 \
+        return text;
+        BATON_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "not a status of Baton";
+}
+
+const char *baton_error_message(void)
+{
+    return last_message;
+}
+
+/* Marks a message that was cut: its last characters become "...". */
+static void mark_cut(char *data, size_t size)
+{
+    static const char dots[] = "...";
+    if (size >= sizeof dots) {
+        memcpy(data + size - sizeof dots, dots, sizeof dots);
+    }
+}
+
+void baton__text_add_list(baton__text_t *text, const char *format,
+                          va_list values)
+{
+    assert(text->used < text->size);
+    size_t room = text->size - text->used;
+    int length = vsnprintf(text->data + text->used, room, format, values);
+    if (length < 0) {
+        /* The C library could not format it: keep what was there. */
+        text->data[text->used] = '\0';
+    } else if ((size_t)length < room) {
+        text->used += (size_t)length;
+    } else {
+        text->used = text->size - 1;
+        mark_cut(text->data, text->size);
+    }
+}
+
+void baton__text_add(baton__text_t *text, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    baton__text_add_list(text, format, values);
+    va_end(values);
+}
+
+baton_status_t baton__error(baton_status_t status, const char *format, ...)
+{
+    /* Not into last_message at once: the arguments may point there, when a
+       caller wraps the message that it got. */
+    char message[BATON__MESSAGE_BYTES] = "";
+    baton__text_t text = {message, sizeof message, 0};
+    va_list values;
+    va_start(values, format);
+    baton__text_add_list(&text, format, values);
+    va_end(values);
+    baton__log(BATON_LOG_ERROR, "%s", message);
+    return baton__error_forward(status, message);
+}
+
+baton_status_t baton__error_forward(baton_status_t status, const char *message)
+{
+    size_t length = strlen(message);
+    if (length < sizeof last_message) {
+        memmove(last_message, message, length + 1);
+    } else {
+        memmove(last_message, message, sizeof last_message - 1);
+        mark_cut(last_message, sizeof last_message);
+    }
+    return status;
+}

@@ -1,0 +1,82 @@
+/* Log messages: to the user's handler, else to standard error. */
+#include "base/log.h"
+
+#include "base/config.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* Plain variables: baton_log_set is documented as not thread-safe, and opening
+   an engine (which makes its thread) orders it before every other reader. */
+static baton_log_fn log_handler;
+static void *log_arg;
+
+void baton_log_set(baton_log_fn handler, void *arg)
+{
+    log_handler = handler;
+    log_arg = arg;
+}
+
+/* The level in force. BATON_LOG's words are the levels' names, in order, and
+   its number is negative where it is not set. */
+static baton_log_level_t level_in_force(void)
+{
+    int64_t asked = baton__config_number(BATON__CONFIG_LOG);
+    if (asked >= 0) {
+        return (baton_log_level_t)asked;
+    }
+    return log_handler != NULL ? BATON_LOG_WARN : BATON_LOG_NONE;
+}
+
+bool baton__log_wants(baton_log_level_t level)
+{
+    return level <= level_in_force() && level != BATON_LOG_NONE;
+}
+
+static const char *level_name(baton_log_level_t level)
+{
+    static const char *const names[] = {"none", "error", "warn",
+                                        "info", "debug", "trace"};
+    return names[level];
+}
+
+/* One write for the whole line, so that the lines of many ranks do not mix. */
+static void write_line(const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t written = write(STDERR_FILENO, data, bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return; /* nowhere left to complain to */
+        }
+        data += written;
+        bytes -= (size_t)written;
+    }
+}
+
+void baton__log(baton_log_level_t level, const char *format, ...)
+{
+    if (!baton__log_wants(level)) {
+        return;
+    }
+    /* A log call must not change what its caller finds in errno. */
+    int saved_errno = errno;
+    char message[BATON__MESSAGE_BYTES] = "";
+    baton__text_t text = {message, sizeof message, 0};
+    va_list values;
+    va_start(values, format);
+    baton__text_add_list(&text, format, values);
+    va_end(values);
+    if (log_handler != NULL) {
+        log_handler(log_arg, level, message);
+    } else {
+        char line[BATON__MESSAGE_BYTES + 32] = "";
+        baton__text_t whole = {line, sizeof line, 0};
+        baton__text_add(&whole, "baton: %s: %s\n", level_name(level), message);
+        write_line(line, whole.used);
+    }
+    errno = saved_errno;
+}

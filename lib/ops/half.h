@@ -1,0 +1,81 @@
+/* f16 and bf16 to and from f32, with integer arithmetic and selects only, so
+   that loops over them vectorise. Rounding is to nearest even. Every NaN
+   becomes the one canonical NaN, so that a result does not depend on which
+   instructions converted it. */
+#ifndef BATON_OPS_HALF_H
+#define BATON_OPS_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define BATON__F16_NAN  0x7e00u
+#define BATON__BF16_NAN 0x7fc0u
+
+static inline float baton__f32_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t baton__bits_of_f32(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float baton__f32_of_f16(uint16_t half)
+{
+    const uint32_t rebias = (127u - 15u) << 23;
+    const uint32_t top_exponent = 0x7c00u << 13;
+    /* The smallest normal f16: an exact way to normalise subnormals is to give
+       them its exponent, with a leading one, and subtract that one again. */
+    const uint32_t smallest = 113u << 23;
+    uint32_t bits = (uint32_t)(half & 0x7fffu) << 13;
+    uint32_t exponent = bits & top_exponent;
+    uint32_t normal = bits + rebias;
+    uint32_t special = normal + rebias;
+    uint32_t subnormal = baton__bits_of_f32(
+        baton__f32_of_bits(bits + smallest) - baton__f32_of_bits(smallest));
+    uint32_t result = exponent == top_exponent ? special : normal;
+    result = exponent == 0 ? subnormal : result;
+    return baton__f32_of_bits(result | (uint32_t)(half & 0x8000u) << 16);
+}
+
+static inline uint16_t baton__f16_of_f32(float value)
+{
+    const uint32_t infinity = 255u << 23;
+    const uint32_t too_large = (127u + 16u) << 23; /* 65536 */
+    const uint32_t smallest = 113u << 23;          /* 2^-14 */
+    /* Added to a number below 2^-14, this leaves the f16 subnormal in its
+       lowest bits, rounded by the addition itself. */
+    const uint32_t shifter = (127u - 15u + 23u - 10u + 1u) << 23;
+    uint32_t bits = baton__bits_of_f32(value);
+    uint32_t sign = bits & 0x80000000u;
+    uint32_t size = bits ^ sign;
+    uint32_t normal =
+        (size - ((127u - 15u) << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
+    uint32_t subnormal = baton__bits_of_f32(baton__f32_of_bits(size) +
+                                            baton__f32_of_bits(shifter)) -
+                         shifter;
+    uint32_t result = size < smallest ? subnormal : normal;
+    result = size >= too_large ? 0x7c00u : result;
+    result |= sign >> 16;
+    return (uint16_t)(size > infinity ? BATON__F16_NAN : result);
+}
+
+static inline float baton__f32_of_bf16(uint16_t half)
+{
+    return baton__f32_of_bits((uint32_t)half << 16);
+}
+
+static inline uint16_t baton__bf16_of_f32(float value)
+{
+    uint32_t bits = baton__bits_of_f32(value);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    uint32_t is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return (uint16_t)(is_nan ? BATON__BF16_NAN : rounded);
+}
+
+#endif

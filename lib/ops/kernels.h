@@ -1,0 +1,49 @@
+/* The reduction kernels: one table for each instruction set that the library
+   was built for. */
+#ifndef BATON_OPS_KERNELS_H
+#define BATON_OPS_KERNELS_H
+
+#include <baton/types.h>
+
+/* In the order of BATON_ISA's words, and of preference. */
+#define BATON__ISA_LIST(X)                                                     \
+    X(BASELINE, baseline)                                                      \
+    X(AVX2, avx2)                                                              \
+    X(AVX512, avx512)
+
+typedef enum baton__isa {
+#define BATON__ISA_ENUM(NAME, name) BATON__ISA_##NAME,
+    BATON__ISA_LIST(BATON__ISA_ENUM)
+#undef BATON__ISA_ENUM
+        BATON__ISA_COUNT
+} baton__isa_t;
+
+typedef enum baton__op_kind {
+    BATON__OP_SUM,
+    BATON__OP_PROD,
+    BATON__OP_MIN,
+    BATON__OP_MAX,
+    BATON__OP_COUNT
+} baton__op_kind_t;
+
+/* target[i] = left[i] (op) right[i]; aliasing as in types.h, no alignment is
+   needed. */
+typedef void (*baton__kernel_fn)(void *target, const void *left,
+                                 const void *right, size_t count);
+
+typedef struct baton__kernels {
+    const char *name;
+    baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
+} baton__kernels_t;
+
+/* Those of one instruction set; NULL when this build or this processor lacks
+   it. All give the same bits for the same operands. */
+const baton__kernels_t *baton__kernels_of(baton__isa_t isa);
+
+/* Those in use: what BATON_ISA names, else the best of this processor. */
+const baton__kernels_t *baton__kernels(void);
+
+/* Tests: the next use chooses again. Not while another thread reduces. */
+void baton__kernels_forget(void);
+
+#endif

@@ -1,0 +1,28 @@
+#!/bin/sh
+# About a minute: installs what is missing, builds Baton, and shows what a late
+# rank costs in an all-reduce, by MPI and by Baton, as a table and a plot.
+#
+#   scripts/demo.sh [option of baton-skew ...]
+#
+# RANKS is the number of ranks (8), BUILD the build folder (build/), PLOT the
+# file of the plot (skew.svg, here).
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${BUILD:-$root/build}
+ranks=${RANKS:-8}
+plot=${PLOT:-$PWD/skew.svg}
+
+"$root/scripts/deps.sh" --demo
+echo "building in $build"
+cmake -S "$root" -B "$build" -DBATON_BUILD_MICROBENCH=ON >/dev/null
+cmake --build "$build" -j "$(nproc)" --target baton-skew >/dev/null
+
+if [ "$(id -u)" -eq 0 ]; then
+    # Open MPI refuses to run as root unless it is told twice.
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+set -- --bytes 64,4096,65536 --plot "$plot" "$@"
+echo "mpirun -np $ranks baton-skew $*"
+mpirun -np "$ranks" --oversubscribe --bind-to none \
+    "$build/microbench/baton-skew" "$@"
+echo "the plot is in $plot"

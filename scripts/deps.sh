@@ -1,0 +1,52 @@
+#!/bin/sh
+# Installs the Debian packages that Baton needs, those that are missing.
+#
+#   scripts/deps.sh           to build and test
+#   scripts/deps.sh --demo    and to plot
+#   scripts/deps.sh --ci      and to lint and to build with sanitizers
+set -eu
+
+packages="gcc g++ libc6-dev make cmake pkg-config libevent-dev libhwloc-dev
+    libopenmpi-dev openmpi-bin libcmocka-dev"
+for option in "$@"; do
+    case $option in
+    --demo) command -v gnuplot >/dev/null || packages="$packages gnuplot-nox" ;;
+    --ci) packages="$packages clang clang-format clang-tidy llvm
+        libclang-rt-14-dev" ;;
+    *)
+        echo "usage: $0 [--demo] [--ci]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+if ! command -v dpkg >/dev/null; then
+    echo "$0: no dpkg here; install what corresponds to:" $packages >&2
+    exit 1
+fi
+missing=
+for package in $packages; do
+    if ! dpkg -s "$package" 2>/dev/null | grep -q '^Status: .* installed$'; then
+        missing="$missing $package"
+    fi
+done
+if [ -z "$missing" ]; then
+    exit 0
+fi
+
+echo "installing:$missing"
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "$0: not root, and no sudo; as root: apt-get install$missing" >&2
+        exit 1
+    fi
+    sudo=sudo
+fi
+apt="$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y"
+if ! $apt install --no-install-recommends $missing </dev/null >/dev/null 2>&1
+then
+    # Often only the lists are missing or old.
+    $apt update </dev/null
+    $apt install --no-install-recommends $missing </dev/null
+fi

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Every public header compiles alone, and twice, as C11 and as C++17, and no
+# file of the library is longer than 350 lines.
+#
+#   check_headers.sh ROOT CC CXX [flag of mpi.h ...]
+set -eu
+root=$1 cc=$2 cxx=$3
+shift 3
+fail=0
+
+for header in "$root"/include/baton/*.h; do
+    name=baton/$(basename "$header")
+    for language in c c++; do
+        case $language in
+        c) compiler=$cc standard=c11 ;;
+        *) compiler=$cxx standard=c++17 ;;
+        esac
+        printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
+            "$compiler" -std=$standard -x $language -fsyntax-only \
+                -Wall -Wextra -Wpedantic -Werror \
+                -I"$root/include" "$@" - ||
+            { echo "$name does not compile alone as $standard"; fail=1; }
+    done
+done
+
+limit=350
+long=$(find "$root/include" "$root/lib" "$root/progress" -name '*.[ch]' \
+    -exec awk -v limit=$limit 'FNR == limit + 1 { print FILENAME }' {} +)
+if [ -n "$long" ]; then
+    echo "longer than $limit lines:"
+    echo "$long"
+    fail=1
+fi
+exit $fail

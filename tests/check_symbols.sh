@@ -1,0 +1,54 @@
+#!/bin/sh
+# libbaton.so exports what the public headers declare, no more and no less, and
+# the library neither prints nor ends the process (log.c may write to stderr).
+#
+#   check_symbols.sh ROOT libbaton.so libbaton.a CC [flag of mpi.h ...]
+set -eu
+root=$1 shared=$2 static=$3 cc=$4
+shift 4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail=0
+
+# The declarations: preprocessed, one a line, what is in braces cut out.
+for header in "$root"/include/baton/*.h; do
+    echo "#include <baton/$(basename "$header")>"
+done | "$cc" -std=c11 -E -P -x c -I"$root/include" "$@" - |
+    tr '\n' ' ' |
+    sed -e ':again' -e 's/{[^{}]*}/;/g' -e 't again' |
+    tr ';' '\n' |
+    grep -v '^ *typedef\|^ *static' |
+    sed -n \
+        -e '/(/s/\(baton_[a-z0-9_]*\) *(.*/\n\1/' \
+        -e 's/^.*\n//p' -e 's/^ *extern const baton_op_t //p' |
+    tr -s ', ' '\n\n' | sort -u >"$work/declared"
+
+nm -D --defined-only "$shared" | awk '{ print $3 }' | sort >"$work/exported"
+
+comm -13 "$work/declared" "$work/exported" >"$work/extra"
+comm -23 "$work/declared" "$work/exported" >"$work/missing"
+if [ -s "$work/extra" ]; then
+    echo "exported, but in no public header:"
+    cat "$work/extra"
+    fail=1
+fi
+if [ -s "$work/missing" ]; then
+    echo "declared in a public header, but not exported:"
+    cat "$work/missing"
+    fail=1
+fi
+
+output='(v|vf|f|d|vd)?printf|__(v|vf|f|d|vd)?printf_chk|f?puts|f?putc|putchar'
+output="$output|fwrite|perror|psignal|stdout|stderr"
+ending='exit|_exit|_Exit|quick_exit|abort|signal|sigaction|raise|kill|atexit'
+nm -A -u "$static" 2>/dev/null |
+    sed -E 's/^[^:]*:([^:]*):.* ([^ @]*)(@.*)?$/\1 \2/' |
+    grep -E "^[^ ]* ($output|$ending)\$" |
+    grep -vE '^log\.c\.o (fprintf|__fprintf_chk|fputs|fputc|fwrite|stderr)$' \
+        >"$work/calls" || true
+if [ -s "$work/calls" ]; then
+    echo "a library neither prints nor ends the process:"
+    cat "$work/calls"
+    fail=1
+fi
+exit $fail

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Installs Baton in a directory of its own and moves that, then builds a program
+# outside the tree against it, by find_package and by pkg-config, and runs it.
+#
+#   consumer.sh ROOT BUILD CMAKE CC
+set -eu
+root=$1 build=$2 cmake=$3 cc=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$cmake" --install "$build" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/prefix"
+cp -r "$root/tests/consumer" "$work/source"
+cd "$work"
+
+for command in skew bench info; do
+    if [ ! -x "prefix/bin/baton-$command" ]; then
+        echo "bin/baton-$command is not installed"
+        exit 1
+    fi
+done
+prefix/bin/baton-info >info.txt
+
+echo "find_package:"
+"$cmake" -S source -B build -DCMAKE_C_COMPILER="$cc" \
+    -DCMAKE_PREFIX_PATH="$work/prefix" >log 2>&1 || { cat log; exit 1; }
+"$cmake" --build build >log 2>&1 || { cat log; exit 1; }
+build/consumer
+
+echo "pkg-config:"
+pc=$(find "$work/prefix" -name baton.pc)
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
+lib=$(pkg-config --variable=libdir baton)
+# shellcheck disable=SC2046
+"$cc" -std=c11 source/main.c $(pkg-config --cflags --libs baton) -o consumer
+LD_LIBRARY_PATH=$lib ./consumer
+
+echo "pkg-config, libbaton.a:"
+# shellcheck disable=SC2046
+"$cc" -std=c11 source/main.c $(pkg-config --cflags baton) "$lib/libbaton.a" \
+    $(pkg-config --static --libs baton | sed 's/-lbaton//') -o consumer_static
+./consumer_static
