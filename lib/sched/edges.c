@@ -1,0 +1,101 @@
+/* Dependencies between the nodes of a graph. */
+#include "base/alloc.h"
+#include "sched/schedule.h"
+
+/* Whether an id may be used; an id of another schedule shows as out of range at
+   best, like any index. */
+static bool valid_node(baton_schedule_t *schedule, baton_node_t node,
+                       const char *use)
+{
+    if (!baton__graph_open(schedule)) {
+        return false;
+    }
+    if (node.index >= schedule->count) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s names node %u, of %u", use, node.index,
+                            schedule->count);
+        return false;
+    }
+    return true;
+}
+
+void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b)
+{
+    if (!valid_node(schedule, a, "before") ||
+        !valid_node(schedule, b, "before")) {
+        return;
+    }
+    if (schedule->edge_count == schedule->edge_capacity) {
+        uint32_t room = schedule->edge_capacity * 2 + 16;
+        void *edges = schedule->edges;
+        if (!baton__graph_grow(schedule, &edges, schedule->edge_count, room,
+                               sizeof *schedule->edges)) {
+            return;
+        }
+        schedule->edges = edges;
+        schedule->edge_capacity = room;
+    }
+    schedule->edges[schedule->edge_count++] = (baton__edge_t){a.index, b.index};
+}
+
+void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
+                    uint32_t need)
+{
+    if (valid_node(schedule, node, "set_need")) {
+        schedule->needs[node.index] = need;
+    }
+}
+
+void baton_set_optional(baton_schedule_t *schedule, baton_node_t node)
+{
+    if (valid_node(schedule, node, "set_optional")) {
+        schedule->ops[node.index].flags |= BATON__OPTIONAL;
+    }
+}
+
+baton_mark_t baton_schedule_mark(const baton_schedule_t *schedule)
+{
+    return (baton_mark_t){schedule->count, schedule->edge_count};
+}
+
+void baton_enclose(baton_schedule_t *schedule, baton_mark_t since,
+                   baton_node_t entry, baton_node_t exit)
+{
+    if (!valid_node(schedule, entry, "enclose") ||
+        !valid_node(schedule, exit, "enclose")) {
+        return;
+    }
+    uint32_t count = schedule->count;
+    if (since.node == count) {
+        baton_before(schedule, entry, exit);
+        return;
+    }
+    /* One byte a new node: bit 0, it has a predecessor; bit 1, a successor. */
+    uint8_t *ends = baton__alloc(count - since.node, 1);
+    if (ends == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "no memory to enclose %u nodes",
+                            count - since.node);
+        return;
+    }
+    for (uint32_t i = since.edge; i < schedule->edge_count; i++) {
+        baton__edge_t edge = schedule->edges[i];
+        if (edge.to >= since.node) {
+            ends[edge.to - since.node] |= 1;
+        }
+        if (edge.from >= since.node) {
+            ends[edge.from - since.node] |= 2;
+        }
+    }
+    for (uint32_t node = since.node; node < count; node++) {
+        uint8_t kind = schedule->ops[node].kind;
+        if ((ends[node - since.node] & 1) == 0 && kind != BATON__ON_START &&
+            kind != BATON__ARMED_RECV) {
+            baton_before(schedule, entry, (baton_node_t){node});
+        }
+        if ((ends[node - since.node] & 2) == 0) {
+            baton_before(schedule, (baton_node_t){node}, exit);
+        }
+    }
+    baton__free(ends);
+}

@@ -1,0 +1,303 @@
+/* The builder's side of a schedule: buffers and adders (edges.c has the
+   dependencies). Nothing fails here; the first error sticks, with a sentence
+   that names the node. */
+#include "sched/schedule.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node)
+{
+    static _Thread_local char names[8][32];
+    static _Thread_local unsigned turn;
+    char *name = names[turn++ % 8];
+    const char *kind = node < schedule->count
+                           ? baton__kinds[schedule->ops[node].kind].name
+                           : "node";
+    (void)snprintf(name, sizeof names[0], "%s#%u", kind, node);
+    return name;
+}
+
+void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
+                         const char *format, ...)
+{
+    if (schedule->sticky == BATON_OK) {
+        va_list args;
+        va_start(args, format);
+        schedule->sticky = status;
+        (void)vsnprintf(schedule->sentence, sizeof schedule->sentence, format,
+                        args);
+        va_end(args);
+    }
+}
+
+bool baton__graph_grow(baton_schedule_t *schedule, void **items, uint32_t count,
+                       uint32_t room, size_t size)
+{
+    void *grown = baton__grow(*items, count, room, size);
+    if (grown == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "no memory for %u items of the graph", room);
+        return false;
+    }
+    *items = grown;
+    return true;
+}
+
+static bool reserve_node(baton_schedule_t *schedule)
+{
+    if (schedule->count + 1 < schedule->capacity) {
+        return true;
+    }
+    uint32_t room = schedule->capacity * 2 + 16;
+    void *ops = schedule->ops;
+    void *needs = schedule->needs;
+    bool grown = baton__graph_grow(schedule, &ops, schedule->count, room,
+                                   sizeof *schedule->ops);
+    schedule->ops = ops;
+    grown = grown && baton__graph_grow(schedule, &needs, schedule->count, room,
+                                       sizeof *schedule->needs);
+    schedule->needs = needs;
+    schedule->capacity = grown ? room : schedule->capacity;
+    return grown;
+}
+
+bool baton__graph_open(const baton_schedule_t *schedule)
+{
+    assert(!schedule->committed && "a committed schedule takes no more nodes");
+    return schedule->sticky == BATON_OK && !schedule->committed;
+}
+
+static baton_node_t add(baton_schedule_t *schedule, baton__op_t op)
+{
+    baton_node_t node = {BATON__NO_NODE};
+    if (baton__graph_open(schedule) && reserve_node(schedule)) {
+        node.index = schedule->count++;
+        schedule->ops[node.index] = op;
+        schedule->needs[node.index] = BATON_NEED_ALL;
+    }
+    return node;
+}
+
+/* ---- buffers ---------------------------------------------------------- */
+
+static baton_buffer_t add_buffer(baton_schedule_t *schedule,
+                                 baton__buffer_t buffer, void *memory)
+{
+    baton_buffer_t id = {UINT32_MAX};
+    if (!baton__graph_open(schedule)) {
+        return id;
+    }
+    if (schedule->buffer_count == schedule->buffer_capacity) {
+        uint32_t room = schedule->buffer_capacity * 2 + 8;
+        void *buffers = schedule->buffers;
+        void *addresses = schedule->addresses;
+        bool grown =
+            baton__graph_grow(schedule, &buffers, schedule->buffer_count, room,
+                              sizeof *schedule->buffers);
+        schedule->buffers = buffers;
+        grown = grown &&
+                baton__graph_grow(schedule, &addresses, schedule->buffer_count,
+                                  room, sizeof *schedule->addresses);
+        schedule->addresses = addresses;
+        if (!grown) {
+            return id;
+        }
+        schedule->buffer_capacity = room;
+    }
+    id.index = schedule->buffer_count++;
+    schedule->buffers[id.index] = buffer;
+    schedule->addresses[id.index] = memory;
+    return id;
+}
+
+baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
+                                 size_t bytes, baton_memory_t kind)
+{
+    return add_buffer(schedule, (baton__buffer_t){.bytes = bytes, .kind = kind},
+                      memory);
+}
+
+baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
+                                       const void *memory, size_t bytes,
+                                       baton_memory_t kind)
+{
+    /* The cast is safe: commit refuses a node that would write the buffer. */
+    return add_buffer(
+        schedule,
+        (baton__buffer_t){.bytes = bytes, .kind = kind, .input = true},
+        (void *)(uintptr_t)memory);
+}
+
+baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes,
+                                    baton_memory_t kind)
+{
+    return add_buffer(
+        schedule,
+        (baton__buffer_t){.bytes = bytes, .kind = kind, .scratch = true}, NULL);
+}
+
+/* ---- nodes ------------------------------------------------------------ */
+
+/* Puts a view into a record; the first wrong one sticks. */
+static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
+                        baton_view_t view)
+{
+    const char *kind = baton__kinds[op->kind].name;
+    uint32_t node = schedule->count;
+    if (schedule->sticky != BATON_OK) {
+        return false;
+    }
+    if (view.buffer.index >= schedule->buffer_count) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s#%u: its view names buffer %u, of %u", kind,
+                            node, view.buffer.index, schedule->buffer_count);
+        return false;
+    }
+    size_t size = schedule->buffers[view.buffer.index].bytes;
+    if (view.offset > size || view.bytes > size - view.offset) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s#%u: its view is bytes %zu to %zu of buffer %u, "
+                            "which has %zu",
+                            kind, node, view.offset, view.offset + view.bytes,
+                            view.buffer.index, size);
+        return false;
+    }
+    if (view.bytes != op->bytes) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s#%u: its views have %zu and %zu bytes; they "
+                            "must be equal",
+                            kind, node, op->bytes, view.bytes);
+        return false;
+    }
+    op->buffer[which] = view.buffer.index;
+    op->offset[which] = view.offset;
+    return true;
+}
+
+static bool set_peer(baton_schedule_t *schedule, baton__op_t *op, int peer)
+{
+    if (peer < 0 || peer >= schedule->group->size) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s#%u: peer %d is not in 0..%d",
+                            baton__kinds[op->kind].name, schedule->count, peer,
+                            schedule->group->size - 1);
+        return false;
+    }
+    op->peer = peer;
+    return true;
+}
+
+static const baton_node_t no_node = {BATON__NO_NODE};
+
+baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
+                            baton_view_t source)
+{
+    baton__op_t op = {.kind = BATON__SEND, .bytes = source.bytes};
+    bool valid = set_peer(schedule, &op, peer) &&
+                 set_operand(schedule, &op, BATON__LEFT, source);
+    return valid ? add(schedule, op) : no_node;
+}
+
+baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
+                            baton_view_t target)
+{
+    baton__op_t op = {.kind = BATON__RECV, .bytes = target.bytes};
+    bool valid = set_peer(schedule, &op, peer) &&
+                 set_operand(schedule, &op, BATON__TARGET, target);
+    return valid ? add(schedule, op) : no_node;
+}
+
+static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
+                          baton_dtype_t dtype, const baton_op_t *reduction)
+{
+    size_t element = baton_dtype_size(dtype);
+    if (element == 0) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "reduce#%u: %d is no element type", schedule->count,
+                            (int)dtype);
+    } else if (op->bytes % element != 0) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "reduce#%u: %zu bytes are no whole number of %s",
+                            schedule->count, op->bytes,
+                            baton_dtype_name(dtype));
+    } else if (reduction == NULL || reduction->reduce == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "reduce#%u: it has no reduction", schedule->count);
+    } else {
+        op->dtype = (uint8_t)dtype;
+        op->reduction = reduction;
+        return true;
+    }
+    return false;
+}
+
+baton_node_t baton_add_reduce(baton_schedule_t *schedule, baton_dtype_t dtype,
+                              const baton_op_t *op, baton_view_t target,
+                              baton_view_t left, baton_view_t right)
+{
+    baton__op_t record = {.kind = BATON__REDUCE, .bytes = target.bytes};
+    bool valid = set_reduction(schedule, &record, dtype, op) &&
+                 set_operand(schedule, &record, BATON__TARGET, target) &&
+                 set_operand(schedule, &record, BATON__LEFT, left) &&
+                 set_operand(schedule, &record, BATON__RIGHT, right);
+    return valid ? add(schedule, record) : no_node;
+}
+
+baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
+                            baton_view_t source)
+{
+    baton__op_t op = {.kind = BATON__COPY, .bytes = target.bytes};
+    bool valid = set_operand(schedule, &op, BATON__TARGET, target) &&
+                 set_operand(schedule, &op, BATON__LEFT, source);
+    return valid ? add(schedule, op) : no_node;
+}
+
+baton_node_t baton_add_nop(baton_schedule_t *schedule)
+{
+    return add(schedule, (baton__op_t){.kind = BATON__NOP});
+}
+
+baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
+                            void *arg)
+{
+    if (fn == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "call#%u: it has no function", schedule->count);
+        return no_node;
+    }
+    return add(schedule,
+               (baton__op_t){.kind = BATON__CALL, .call = fn, .argument = arg});
+}
+
+baton_node_t baton_add_on_start(baton_schedule_t *schedule)
+{
+    return add(schedule, (baton__op_t){.kind = BATON__ON_START,
+                                       .flags = BATON__OPTIONAL});
+}
+
+static baton_node_t add_activation(baton_schedule_t *schedule,
+                                   baton__kind_t kind, int peer)
+{
+    baton__op_t op = {.kind = (uint8_t)kind,
+                      .flags = BATON__OPTIONAL,
+                      .bytes = sizeof(baton__header_t)};
+    if (!set_peer(schedule, &op, peer)) {
+        return no_node;
+    }
+    op.header = schedule->header_count++;
+    return add(schedule, op);
+}
+
+baton_node_t baton_add_armed_recv(baton_schedule_t *schedule, int peer)
+{
+    return add_activation(schedule, BATON__ARMED_RECV, peer);
+}
+
+baton_node_t baton_add_activate(baton_schedule_t *schedule, int peer)
+{
+    return add_activation(schedule, BATON__ACTIVATE, peer);
+}

@@ -1,0 +1,258 @@
+/* From graph to plan: successors in one array, lists of entry nodes, needs as
+   counts, scratch memory, tags. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "sched/schedule.h"
+
+#include <string.h>
+
+/* Turns the predecessors round; writes the records' first successors. */
+static void link_successors(baton_schedule_t *schedule,
+                            const baton__order_t *order)
+{
+    baton__op_t *ops = schedule->ops;
+    uint32_t count = schedule->count;
+    uint32_t edges = order->first[count];
+    ops[count] = (baton__op_t){.first_successor = edges};
+    for (uint32_t i = 0; i < count; i++) {
+        ops[i].first_successor = 0;
+    }
+    for (uint32_t e = 0; e < edges; e++) {
+        ops[order->preds[e]].first_successor++;
+    }
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        end += ops[i].first_successor;
+        ops[i].first_successor = end;
+    }
+    /* Filling from the back leaves each record at its first successor. */
+    for (uint32_t to = count; to-- > 0;) {
+        for (uint32_t e = order->first[to]; e < order->first[to + 1]; e++) {
+            uint32_t from = order->preds[e];
+            schedule->plan.successors[--ops[from].first_successor] = to;
+        }
+    }
+}
+
+/* Which of the plan's lists a node belongs to: the list's length, or NULL. */
+static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
+                         uint32_t edges)
+{
+    if (op->kind == BATON__ON_START) {
+        return &plan->on_start_count;
+    }
+    if (op->kind == BATON__ARMED_RECV) {
+        return &plan->armed_count;
+    }
+    return edges == 0 ? &plan->root_count : NULL;
+}
+
+static bool straggles(const baton__op_t *op)
+{
+    return op->kind == BATON__RECV && (op->flags & BATON__OPTIONAL) != 0;
+}
+
+static void count_nodes(const baton_schedule_t *schedule,
+                        const baton__order_t *order, baton__plan_t *plan)
+{
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        uint32_t *list =
+            list_of(plan, op, order->first[i + 1] - order->first[i]);
+        if (list != NULL) {
+            (*list)++;
+        }
+        plan->activate_count += op->kind == BATON__ACTIVATE;
+        plan->straggler_count += straggles(op);
+        plan->required += (op->flags & BATON__OPTIONAL) == 0;
+        plan->messages += baton__kinds[op->kind].message;
+    }
+}
+
+static void fill_lists(const baton_schedule_t *schedule,
+                       const baton__order_t *order, baton__plan_t *plan)
+{
+    plan->roots = plan->lists;
+    plan->on_starts = plan->roots + plan->root_count;
+    plan->armed = plan->on_starts + plan->on_start_count;
+    plan->activates = plan->armed + plan->armed_count;
+    plan->stragglers = plan->activates + plan->activate_count;
+    baton__plan_t at = {0};
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        uint32_t *list =
+            list_of(&at, op, order->first[i + 1] - order->first[i]);
+        if (list == &at.on_start_count) {
+            plan->on_starts[at.on_start_count++] = i;
+        } else if (list == &at.armed_count) {
+            plan->armed[at.armed_count++] = i;
+        } else if (list == &at.root_count) {
+            plan->roots[at.root_count++] = i;
+        }
+        if (op->kind == BATON__ACTIVATE) {
+            plan->activates[at.activate_count++] = i;
+        }
+        if (straggles(op)) {
+            plan->stragglers[at.straggler_count++] = i;
+        }
+    }
+}
+
+static bool allocate_run(baton_schedule_t *schedule)
+{
+    baton__run_t *run = &schedule->run;
+    size_t count = schedule->count;
+    *run = (baton__run_t){
+        .plan = &schedule->plan,
+        .left = baton__alloc(count, sizeof *run->left),
+        .ready = baton__alloc(count, sizeof *run->ready),
+        .flight = baton__alloc(count, sizeof *run->flight),
+        .headers = baton__alloc(schedule->header_count, sizeof *run->headers),
+    };
+    return run->left != NULL && run->ready != NULL && run->flight != NULL &&
+           run->headers != NULL;
+}
+
+static bool allocate_scratch(baton_schedule_t *schedule)
+{
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        if (schedule->buffers[i].scratch) {
+            schedule->addresses[i] =
+                baton__alloc(schedule->buffers[i].bytes, 1);
+            if (schedule->addresses[i] == NULL) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+void baton__thaw(baton_schedule_t *schedule)
+{
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        if (schedule->buffers[i].scratch) {
+            baton__free(schedule->addresses[i]);
+            schedule->addresses[i] = NULL;
+        }
+    }
+    baton__free(schedule->run.left);
+    baton__free(schedule->run.ready);
+    baton__free(schedule->run.flight);
+    baton__free(schedule->run.headers);
+    baton__free(schedule->plan.successors);
+    baton__free(schedule->plan.lists);
+    schedule->run = (baton__run_t){0};
+    schedule->plan = (baton__plan_t){0};
+}
+
+baton_status_t baton__freeze(baton_schedule_t *schedule,
+                             const baton__order_t *order)
+{
+    baton__plan_t *plan = &schedule->plan;
+    if (schedule->ops == NULL) {
+        /* No nodes; the record that ends the plan is needed all the same. */
+        schedule->ops = baton__alloc(1, sizeof *schedule->ops);
+        if (schedule->ops == NULL) {
+            return baton__error(BATON_ERR_NO_MEMORY,
+                                "commit of \"%s\" failed: no memory",
+                                schedule->name);
+        }
+    }
+    *plan = (baton__plan_t){
+        .ops = schedule->ops,
+        .needs = schedule->needs,
+        .count = schedule->count,
+        .rank = schedule->group->rank,
+        .size = schedule->group->size,
+    };
+    count_nodes(schedule, order, plan);
+    size_t listed = (size_t)plan->root_count + plan->on_start_count +
+                    plan->armed_count + plan->activate_count +
+                    plan->straggler_count;
+    plan->lists = baton__alloc(listed, sizeof *plan->lists);
+    plan->successors =
+        baton__alloc(order->first[schedule->count], sizeof *plan->successors);
+    if (plan->lists == NULL || plan->successors == NULL ||
+        !allocate_run(schedule) || !allocate_scratch(schedule)) {
+        baton__thaw(schedule);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "commit of \"%s\" failed: no memory for its plan "
+                            "of %u nodes and its scratch buffers",
+                            schedule->name, schedule->count);
+    }
+    fill_lists(schedule, order, plan);
+    link_successors(schedule, order);
+    return BATON_OK;
+}
+
+/* ---- tags ------------------------------------------------------------- */
+
+/* Which of a pair's counters a node draws from, and whether after the plain
+   messages: activations come behind them, so that each kind counts for itself.
+ */
+static void classify(const baton__op_t *op, bool *sends, bool *activation)
+{
+    *sends = op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
+    *activation = op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
+}
+
+static baton_status_t tags_exhausted(const baton_schedule_t *schedule,
+                                     uint32_t node)
+{
+    return baton__error(BATON_ERR_LIMIT,
+                        "commit of \"%s\" failed: %s would need tag %u between "
+                        "ranks %d and %d, the largest of the %s transport is "
+                        "%u: use a new group",
+                        schedule->name, baton__node_name(schedule, node),
+                        schedule->group->transport->max_tag + 1,
+                        schedule->group->rank, (int)schedule->ops[node].peer,
+                        schedule->group->transport->name,
+                        schedule->group->transport->max_tag);
+}
+
+/* The group's counters move only when every node has got its tag: a commit that
+   fails takes nothing. */
+baton_status_t baton__assign_tags(baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        if (baton__kinds[schedule->ops[i].kind].message &&
+            baton__group_pair(group, (int)schedule->ops[i].peer) == NULL) {
+            return baton__error(BATON_ERR_NO_MEMORY,
+                                "commit of \"%s\" failed: no memory for tags",
+                                schedule->name);
+        }
+    }
+    baton__pair_t *before =
+        baton__alloc(group->pair_count, sizeof *group->pairs);
+    if (before == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "commit of \"%s\" failed: no memory for tags",
+                            schedule->name);
+    }
+    memcpy(before, group->pairs, group->pair_count * sizeof *before);
+    baton_status_t status = BATON_OK;
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < schedule->count && status == BATON_OK; i++) {
+            baton__op_t *op = &schedule->ops[i];
+            bool sends;
+            bool activation;
+            classify(op, &sends, &activation);
+            if (!baton__kinds[op->kind].message || activation != (pass == 1)) {
+                continue;
+            }
+            baton__pair_t *pair = baton__group_pair(group, (int)op->peer);
+            uint32_t *next = sends ? &pair->next_send : &pair->next_recv;
+            if (*next > group->transport->max_tag) {
+                status = tags_exhausted(schedule, i);
+            } else {
+                op->tag = (*next)++;
+            }
+        }
+    }
+    if (status != BATON_OK) {
+        memcpy(group->pairs, before, group->pair_count * sizeof *before);
+    }
+    baton__free(before);
+    return status;
+}

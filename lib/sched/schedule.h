@@ -1,0 +1,119 @@
+/* The schedule object, in the order of its life: a graph that adders grow, a
+   plan that commit freezes, a run that the engine's driver steps.
+
+   Who may touch what: the graph, its builder's thread. The plan, anybody (it is
+   frozen). The run and `turn`, the driver. `shared`, all threads. */
+#ifndef BATON_SCHED_SCHEDULE_H
+#define BATON_SCHED_SCHEDULE_H
+
+#include "ops/op.h"
+#include "sched/run.h"
+#include "transport/group.h"
+
+#include <stdatomic.h>
+
+#define BATON__NO_NODE UINT32_MAX
+
+typedef struct baton__edge {
+    uint32_t from;
+    uint32_t to;
+} baton__edge_t;
+
+typedef struct baton__buffer {
+    size_t bytes;
+    baton_memory_t kind;
+    bool scratch;
+    bool input; /* no node may write it */
+} baton__buffer_t;
+
+/* A sentence that waits for its reader. */
+#define BATON__SENTENCE_BYTES 512
+
+struct baton_schedule {
+    baton_group_t *group;
+    char *name;
+    bool committed;
+
+    /* The graph. One record more than `count` is allocated: the plan's end. */
+    baton__op_t *ops;
+    uint32_t *needs; /* as asked for; after the commit, edges to wait for */
+    uint32_t count;
+    uint32_t capacity;
+    baton__edge_t *edges; /* until the commit */
+    uint32_t edge_count;
+    uint32_t edge_capacity;
+    baton__buffer_t *buffers;
+    char **addresses; /* what is behind each buffer now */
+    uint32_t buffer_count;
+    uint32_t buffer_capacity;
+    uint32_t header_count;
+
+    /* The first error that an adder met. */
+    baton_status_t sticky;
+    char sentence[BATON__SENTENCE_BYTES];
+
+    baton__plan_t plan;
+    baton__run_t run;
+
+    /* The driver's: links and what the watchdog has seen. */
+    struct {
+        baton_schedule_t *next_runnable;
+        bool runnable;
+        baton_schedule_t *next; /* of all that are committed */
+        uint32_t posted;        /* messages in flight, armed ones included */
+        uint64_t seen_moves;
+        uint64_t seen_at_ns;
+        uint64_t reported_ns;
+    } turn;
+
+    /* Between the application and the driver. */
+    struct {
+        _Atomic uint64_t requested; /* starts so far; the application writes */
+        _Atomic uint64_t retired;   /* epochs so far; the driver writes */
+        _Atomic uint64_t limit;     /* highest epoch that may begin by itself */
+        _Atomic int status;         /* of the last epoch */
+        _Atomic bool mailed;        /* is in the mailbox */
+        _Atomic bool cancel;        /* asked for */
+        baton_schedule_t *next_mail;
+        uint64_t started_ns; /* of the last start: the application's */
+        bool prompt;         /* its wait came right after it */
+    } shared;
+};
+
+/* "recv#17", into a ring of buffers of this thread: good for the arguments of
+   one message. */
+const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
+
+/* Whether the graph takes more: it does not after its first error, so that this
+   one is reported. To call it on a committed schedule is a broken program. */
+bool baton__graph_open(const baton_schedule_t *schedule);
+
+/* Room for `room` of `items`; false, and the error sticks, without memory. */
+bool baton__graph_grow(baton_schedule_t *schedule, void **items, uint32_t count,
+                       uint32_t room, size_t size);
+
+/* Checks the graph. On success `out` has what the later checks and the plan
+   need, each edge once; the caller frees it. Sets the error message. */
+typedef struct baton__order {
+    uint32_t *order;    /* nodes */
+    uint32_t *position; /* of each node in `order` */
+    uint32_t *first;    /* predecessors of node i: first[i] .. first[i + 1] */
+    uint32_t *preds;
+} baton__order_t;
+
+baton_status_t baton__validate(const baton_schedule_t *schedule,
+                               baton__order_t *out);
+void baton__order_free(baton__order_t *order);
+
+/* Finds two nodes that touch the same bytes, one writing, in no sure order. */
+baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
+                                    const baton__order_t *order);
+
+/* Makes plan and run of a valid graph, with all memory that epochs need. On an
+   error the graph is as before. Tags: baton__assign_tags, which comes last. */
+baton_status_t baton__freeze(baton_schedule_t *schedule,
+                             const baton__order_t *order);
+baton_status_t baton__assign_tags(baton_schedule_t *schedule);
+void baton__thaw(baton_schedule_t *schedule); /* frees what freeze made */
+
+#endif

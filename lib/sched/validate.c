@@ -1,0 +1,245 @@
+/* What commit checks of a graph by itself: views, needs, cycles. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "sched/schedule.h"
+
+#include <string.h>
+
+void baton__order_free(baton__order_t *order)
+{
+    baton__free(order->order);
+    baton__free(order->position);
+    baton__free(order->first);
+    baton__free(order->preds);
+    *order = (baton__order_t){0};
+}
+
+/* Groups the edges by the node they lead to. Doubled edges are dropped here, so
+   that k-of-n counts neighbours and not edges. */
+static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
+                        uint32_t *last_from)
+{
+    uint32_t count = schedule->count;
+    for (uint32_t i = 0; i < schedule->edge_count; i++) {
+        out->first[schedule->edges[i].to + 1]++;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        out->first[i + 1] += out->first[i];
+        last_from[i] = out->first[i]; /* for now: where to put the next one */
+    }
+    for (uint32_t i = 0; i < schedule->edge_count; i++) {
+        out->preds[last_from[schedule->edges[i].to]++] =
+            schedule->edges[i].from;
+    }
+    memset(last_from, 0xff, count * sizeof *last_from);
+    uint32_t kept = 0;
+    for (uint32_t to = 0; to < count; to++) {
+        uint32_t begin = out->first[to];
+        out->first[to] = kept;
+        for (uint32_t i = begin; i < out->first[to + 1]; i++) {
+            uint32_t from = out->preds[i];
+            if (last_from[from] != to) {
+                last_from[from] = to;
+                out->preds[kept++] = from;
+            }
+        }
+    }
+    out->first[count] = kept;
+}
+
+static baton_status_t check_node(const baton_schedule_t *schedule,
+                                 uint32_t node, uint32_t edges)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    uint32_t need = schedule->needs[node];
+    bool entry = op->kind == BATON__ON_START || op->kind == BATON__ARMED_RECV;
+    if (need > edges) {
+        return baton__error(BATON_ERR_UNREACHABLE,
+                            "commit of \"%s\" failed: %s can never fire: it "
+                            "needs %u of %u incoming edges",
+                            schedule->name, baton__node_name(schedule, node),
+                            need, edges);
+    }
+    if (entry && edges > 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "commit of \"%s\" failed: %s begins a branch and "
+                            "takes no incoming edge; it has %u",
+                            schedule->name, baton__node_name(schedule, node),
+                            edges);
+    }
+    for (int i = 0; i < BATON__OPERANDS; i++) {
+        if (((kind->reads | kind->writes) >> i & 1) == 0) {
+            continue;
+        }
+        const baton__buffer_t *buffer = &schedule->buffers[op->buffer[i]];
+        if (buffer->kind != BATON_MEMORY_HOST) {
+            return baton__error(BATON_ERR_UNSUPPORTED,
+                                "commit of \"%s\" failed: %s uses buffer %u in "
+                                "device memory; this build computes on the "
+                                "host only",
+                                schedule->name,
+                                baton__node_name(schedule, node),
+                                op->buffer[i]);
+        }
+        if ((kind->writes >> i & 1) != 0 && buffer->input) {
+            return baton__error(BATON_ERR_INVALID,
+                                "commit of \"%s\" failed: %s writes buffer %u, "
+                                "which was bound as an input",
+                                schedule->name,
+                                baton__node_name(schedule, node),
+                                op->buffer[i]);
+        }
+    }
+    if (op->kind == BATON__RECV && (op->flags & BATON__OPTIONAL) != 0 &&
+        !schedule->buffers[op->buffer[BATON__TARGET]].scratch) {
+        return baton__error(BATON_ERR_INVALID,
+                            "commit of \"%s\" failed: the optional %s must "
+                            "write scratch, because it may still be posted "
+                            "when its epoch is over",
+                            schedule->name, baton__node_name(schedule, node));
+    }
+    return BATON_OK;
+}
+
+static baton_status_t check_message(const baton_schedule_t *schedule,
+                                    uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton_transport_t *transport = schedule->group->transport;
+    if (!baton__kinds[op->kind].message || op->bytes <= transport->max_bytes) {
+        return BATON_OK;
+    }
+    return baton__error(BATON_ERR_LIMIT,
+                        "commit of \"%s\" failed: %s has %zu bytes; the %s "
+                        "transport carries at most %zu a message: split it",
+                        schedule->name, baton__node_name(schedule, node),
+                        op->bytes, transport->name, transport->max_bytes);
+}
+
+/* Follows unordered predecessors until a node comes again: that is a cycle.
+   `position` marks the ordered nodes (anything but BATON__NO_NODE). */
+static baton_status_t report_cycle(const baton_schedule_t *schedule,
+                                   const baton__order_t *order,
+                                   uint32_t *visited)
+{
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    uint32_t node = 0;
+    while (order->position[node] != BATON__NO_NODE) {
+        node++;
+    }
+    memset(visited, 0, schedule->count * sizeof *visited);
+    while (visited[node] == 0) {
+        visited[node] = 1;
+        uint32_t i = order->first[node];
+        while (order->position[order->preds[i]] != BATON__NO_NODE) {
+            i++;
+        }
+        node = order->preds[i];
+    }
+    /* Walking on from here goes round, against the edges: so collect the names
+       from the back. */
+    uint32_t *cycle = visited; /* reused: as long as the longest cycle */
+    uint32_t length = 0;
+    uint32_t at = node;
+    do {
+        cycle[length++] = at;
+        uint32_t i = order->first[at];
+        while (order->position[order->preds[i]] != BATON__NO_NODE) {
+            i++;
+        }
+        at = order->preds[i];
+    } while (at != node);
+    baton__text_add(&text, "%s", baton__node_name(schedule, node));
+    for (uint32_t i = length; i-- > 0;) {
+        baton__text_add(&text, " -> %s", baton__node_name(schedule, cycle[i]));
+    }
+    return baton__error(BATON_ERR_CYCLE,
+                        "commit of \"%s\" failed: dependency cycle\n    %s",
+                        schedule->name, memory);
+}
+
+/* Kahn's algorithm. successors[] is threaded through two arrays made from the
+   predecessors, so that the graph's own edges may keep their doubles. */
+static baton_status_t sort_nodes(const baton_schedule_t *schedule,
+                                 baton__order_t *out, uint32_t *work)
+{
+    uint32_t count = schedule->count;
+    uint32_t edges = out->first[count];
+    uint32_t *missing = work;
+    uint32_t *head = work + count;     /* of each node's list of edges */
+    uint32_t *next = work + 2 * count; /* of each edge in its list */
+    uint32_t *target = next + edges;   /* of each edge */
+    memset(head, 0xff, count * sizeof *head);
+    uint32_t tail = 0;
+    for (uint32_t to = count; to-- > 0;) {
+        missing[to] = out->first[to + 1] - out->first[to];
+        for (uint32_t i = out->first[to]; i < out->first[to + 1]; i++) {
+            target[i] = to;
+            next[i] = head[out->preds[i]];
+            head[out->preds[i]] = i;
+        }
+    }
+    for (uint32_t node = 0; node < count; node++) {
+        out->position[node] = BATON__NO_NODE;
+        if (missing[node] == 0) {
+            out->order[tail++] = node;
+        }
+    }
+    for (uint32_t at = 0; at < tail; at++) {
+        uint32_t node = out->order[at];
+        out->position[node] = at;
+        for (uint32_t i = head[node]; i != BATON__NO_NODE; i = next[i]) {
+            if (--missing[target[i]] == 0) {
+                out->order[tail++] = target[i];
+            }
+        }
+    }
+    return tail == count ? BATON_OK : report_cycle(schedule, out, work);
+}
+
+baton_status_t baton__validate(const baton_schedule_t *schedule,
+                               baton__order_t *out)
+{
+    uint32_t count = schedule->count;
+    uint32_t edges = schedule->edge_count;
+    if (schedule->sticky != BATON_OK) {
+        return baton__error(schedule->sticky, "commit of \"%s\" failed: %s",
+                            schedule->name, schedule->sentence);
+    }
+    *out = (baton__order_t){
+        .order = baton__alloc(count, sizeof(uint32_t)),
+        .position = baton__alloc(count, sizeof(uint32_t)),
+        .first = baton__alloc((size_t)count + 1, sizeof(uint32_t)),
+        .preds = baton__alloc(edges, sizeof(uint32_t)),
+    };
+    uint32_t *work =
+        baton__alloc(2 * ((size_t)count + edges), sizeof(uint32_t));
+    baton_status_t status = BATON_OK;
+    if (out->order == NULL || out->position == NULL || out->first == NULL ||
+        out->preds == NULL || work == NULL) {
+        status = baton__error(BATON_ERR_NO_MEMORY,
+                              "commit of \"%s\" failed: no memory to validate "
+                              "%u nodes",
+                              schedule->name, count);
+        goto done;
+    }
+    group_edges(schedule, out, work);
+    for (uint32_t node = 0; node < count && status == BATON_OK; node++) {
+        status =
+            check_node(schedule, node, out->first[node + 1] - out->first[node]);
+        if (status == BATON_OK) {
+            status = check_message(schedule, node);
+        }
+    }
+    if (status == BATON_OK) {
+        status = sort_nodes(schedule, out, work);
+    }
+done:
+    baton__free(work);
+    if (status != BATON_OK) {
+        baton__order_free(out);
+    }
+    return status;
+}

@@ -1,0 +1,159 @@
+/* What the ranks of an MPI group agree on while it is made: one outcome, and
+   who shares a host with whom. */
+#include "transport/mpi_internal.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+#include "base/error.h"
+
+baton_status_t baton__mpi_error(const char *call, int code)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
+        length = 0;
+    }
+    return baton__error(BATON_ERR_TRANSPORT, "mpi: %s: %.*s", call, length,
+                        text);
+}
+
+baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local)
+{
+    int mine = local;
+    int worst = local;
+    int code = MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, comm);
+    if (code != MPI_SUCCESS) {
+        return baton__mpi_error("MPI_Allreduce", code);
+    }
+    if (local == BATON_OK && worst != BATON_OK) {
+        return baton__error((baton_status_t)worst,
+                            "mpi: the group could not be made on another rank "
+                            "(%s), whose message says more",
+                            baton_status_text((baton_status_t)worst));
+    }
+    return local;
+}
+
+/* bells[rank] := its number on this host, or -1. */
+static baton_status_t number_bells(baton__mpi_t *mpi, MPI_Comm host,
+                                   int host_size)
+{
+    int *ranks = baton__alloc((size_t)host_size, sizeof *ranks);
+    if (!ranks) {
+        return baton__error(BATON_ERR_NO_MEMORY, "mpi: out of memory");
+    }
+    int code = MPI_Allgather(&mpi->rank, 1, MPI_INT, ranks, 1, MPI_INT, host);
+    for (int i = 0; i < mpi->size; i++) {
+        mpi->bells[i] = -1;
+    }
+    for (int i = 0; i < host_size && code == MPI_SUCCESS; i++) {
+        mpi->bells[ranks[i]] = i;
+    }
+    baton__free(ranks);
+    return code == MPI_SUCCESS ? BATON_OK
+                               : baton__mpi_error("MPI_Allgather", code);
+}
+
+/* The steps of doorbell.h. */
+static baton_status_t open_bells(baton__mpi_t *mpi, MPI_Comm host, int size,
+                                 int index)
+{
+    char name[BATON__DOORBELL_NAME_BYTES] = {0};
+    baton_status_t status = BATON_OK;
+    if (index == 0) {
+        baton__doorbell_name(name);
+        status = baton__doorbell_open(name, size, index, true, &mpi->bell);
+    }
+    int code = MPI_Bcast(name, sizeof name, MPI_CHAR, 0, host);
+    if (code != MPI_SUCCESS && !status) {
+        status = baton__mpi_error("MPI_Bcast", code);
+    }
+    status = baton__mpi_agree(host, status);
+    if (!status) {
+        if (index != 0) {
+            status = baton__doorbell_open(name, size, index, false, &mpi->bell);
+        }
+        status = baton__mpi_agree(host, status);
+    }
+    if (index == 0) {
+        baton__doorbell_unlink(name);
+    }
+    return status;
+}
+
+static baton_status_t find_host(baton__mpi_t *mpi, MPI_Comm host)
+{
+    int size = 1;
+    int index = 0;
+    MPI_Comm_size(host, &size);
+    MPI_Comm_rank(host, &index);
+    if (size == 1) {
+        mpi->all_reached = mpi->size == 1;
+        return BATON_OK;
+    }
+    baton_status_t status = number_bells(mpi, host, size);
+    status = baton__mpi_agree(host, status);
+    if (!status) {
+        status = open_bells(mpi, host, size, index);
+    }
+    if (status) {
+        return status;
+    }
+    mpi->all_reached = true;
+    for (int i = 0; i < mpi->size; i++) {
+        if (mpi->bells[i] >= 0 &&
+            !baton__doorbell_reaches(mpi->bell, mpi->bells[i])) {
+            mpi->bells[i] = -1;
+        }
+        mpi->all_reached = mpi->all_reached && mpi->bells[i] >= 0;
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__mpi_open_bells(baton__mpi_t *mpi)
+{
+    MPI_Comm host;
+    int code = MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank,
+                                   MPI_INFO_NULL, &host);
+    if (code != MPI_SUCCESS) {
+        return baton__mpi_error("MPI_Comm_split_type", code);
+    }
+    baton_status_t status = find_host(mpi, host);
+    MPI_Comm_free(&host);
+    return status;
+}
+
+/* ---- rest ------------------------------------------------------------- */
+
+int baton__mpi_descriptor(void *endpoint)
+{
+    const baton__mpi_t *mpi = endpoint;
+    return mpi->bell ? baton__doorbell_descriptor(mpi->bell) : -1;
+}
+
+void baton__mpi_hush(void *endpoint)
+{
+    baton__mpi_t *mpi = endpoint;
+    if (mpi->bell) {
+        baton__doorbell_hush(mpi->bell);
+    }
+}
+
+uint32_t baton__mpi_rest(void *endpoint)
+{
+    baton__mpi_t *mpi = endpoint;
+    if (mpi->bell) {
+        baton__doorbell_rest(mpi->bell);
+    }
+    return mpi->all_reached
+               ? BATON_SLEEP_FOREVER
+               : (uint32_t)baton__config_number(BATON__CONFIG_REMOTE_US);
+}
+
+void baton__mpi_awake(void *endpoint)
+{
+    baton__mpi_t *mpi = endpoint;
+    if (mpi->bell) {
+        baton__doorbell_awake(mpi->bell);
+    }
+}

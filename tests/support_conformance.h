@@ -1,0 +1,115 @@
+/* The suite that every transport passes. A case is one function that every rank
+   runs, written against the port alone; a fixture (test_conformance.c for loop,
+   mpi_conformance.c for MPI) makes the endpoints and runs the ranks: as
+   processes, as threads, or in turns. */
+#ifndef BATON_TESTS_SUPPORT_CONFORMANCE_H
+#define BATON_TESTS_SUPPORT_CONFORMANCE_H
+
+#include <baton/transport.h>
+
+enum { CONFORMANCE_NODES = 4608 };
+
+typedef struct conformance_result {
+    bool arrived;
+    baton_status_t status;
+    size_t bytes;
+    bool has_detail;
+} conformance_result_t;
+
+/* A rank in a run. The fixture fills the first fields. */
+typedef struct conformance_rank {
+    const baton_transport_t *transport;
+    void *endpoint;
+    int rank;
+    int size;
+    /* Lets the other ranks run; false: give up, another rank has failed. */
+    bool (*yield)(struct conformance_rank *self);
+    void *fixture;
+    uint64_t seed;
+
+    char failure[256]; /* the first failed expectation; "": none */
+    conformance_result_t results[CONFORMANCE_NODES];
+    int posted; /* messages whose completion is due */
+} conformance_rank_t;
+
+#define CONFORMANCE_LIST(X)                                                    \
+    X(sizes_receive_first)                                                     \
+    X(sizes_send_first)                                                        \
+    X(ping_pong)                                                               \
+    X(order_within_tag)                                                        \
+    X(tags_in_any_order)                                                       \
+    X(messages_to_self)                                                        \
+    X(all_pairs)                                                               \
+    X(many_sends_first)                                                        \
+    X(many_receives_first)                                                     \
+    X(too_long)                                                                \
+    X(shorter_than_posted)                                                     \
+    X(withdraw_unmatched)                                                      \
+    X(withdraw_races)                                                          \
+    X(eager_needs_no_receiver)                                                 \
+    X(bell_rings_when_resting)                                                 \
+    X(reserve_while_in_flight)                                                 \
+    X(random_traffic)
+
+enum {
+#define CONFORMANCE_COUNT(name) +1
+    CONFORMANCE_CASES = 0 CONFORMANCE_LIST(CONFORMANCE_COUNT)
+#undef CONFORMANCE_COUNT
+};
+
+#define CONFORMANCE_DECLARE(name)                                              \
+    void conformance_##name(conformance_rank_t *self);
+CONFORMANCE_LIST(CONFORMANCE_DECLARE)
+#undef CONFORMANCE_DECLARE
+
+typedef struct conformance_case {
+    const char *name;
+    void (*run)(conformance_rank_t *self);
+} conformance_case_t;
+
+extern const conformance_case_t conformance_cases[CONFORMANCE_CASES];
+
+/* Runs one case as one of its ranks. Asserts nothing: read self->failure. */
+void conformance_run(const conformance_case_t *test, conformance_rank_t *self);
+
+/* ---- for cases -------------------------------------------------------- */
+
+/* Notes a failure, and goes on: all waiting ends then. */
+#define EXPECT(self, condition)                                                \
+    conformance_expect(self, condition, #condition, __func__, __LINE__)
+void conformance_expect(conformance_rank_t *self, bool condition,
+                        const char *text, const char *function, int line);
+
+/* `node` is the message's number in this case, each used once before
+   conformance_forget(). */
+void conformance_send(conformance_rank_t *self, uint32_t node, int peer,
+                      uint32_t tag, const void *data, size_t bytes);
+void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
+                      uint32_t tag, void *data, size_t bytes);
+bool conformance_withdraw(conformance_rank_t *self, uint32_t node);
+void conformance_forget(conformance_rank_t *self);
+
+/* Polls until the message is done; all of them. */
+conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
+void conformance_wait_all(conformance_rank_t *self);
+void conformance_poll(conformance_rank_t *self);
+
+/* No rank leaves before all have come; `root` is the one that counts. */
+void conformance_sync(conformance_rank_t *self, int root);
+
+/* Bytes that say which message they are, and whether they still do. */
+void conformance_fill(void *data, size_t bytes, uint32_t key);
+bool conformance_holds(const void *data, size_t bytes, uint32_t key);
+
+/* The neighbours in the ring of ranks. */
+int conformance_next_of(const conformance_rank_t *self);
+int conformance_previous_of(const conformance_rank_t *self);
+uint32_t conformance_key_of(int source, uint32_t number);
+
+/* The completion of a receive whose message has this size and content; of a
+   send. */
+void conformance_expect_message(conformance_rank_t *self, uint32_t node,
+                                const void *data, size_t bytes, uint32_t key);
+void conformance_expect_sent(conformance_rank_t *self, uint32_t node);
+
+#endif
