@@ -1,0 +1,396 @@
+/* Opening, closing and driving an engine; see engine.h. */
+#include "progress/engine.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+enum {
+    TURN_US = 1000,  /* the thread's short nap, while an application drives */
+    REST_POLLS = 8,  /* Open MPI looks at some sources each 8th time only */
+    LEAVE_STEPS = 64 /* steps that leaving takes over from late comers */
+};
+
+static _Thread_local const baton_engine_t *driven;
+
+bool baton__engine_is_mine(const baton_engine_t *engine)
+{
+    return driven == engine;
+}
+
+bool baton__engine_has_thread(const baton_engine_t *engine)
+{
+    return engine->threaded;
+}
+
+/* ---- resting ---------------------------------------------------------- */
+
+static void stop_resting(baton_engine_t *engine)
+{
+    if (!engine->resting) {
+        return;
+    }
+    engine->resting = false;
+    for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
+        g->transport->awake(g->endpoint);
+    }
+}
+
+bool baton__engine_rest(baton_engine_t *engine)
+{
+    engine->resting = true;
+    engine->rest_us = BATON_SLEEP_FOREVER;
+    bool receives = false;
+    for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
+        if (g->posted > 0) {
+            uint32_t us = g->transport->rest(g->endpoint);
+            engine->rest_us = us < engine->rest_us ? us : engine->rest_us;
+            receives = true;
+        }
+    }
+    for (int i = 0; i < REST_POLLS && receives; i++) {
+        if (baton__step(&engine->stepper, SIZE_MAX)) {
+            stop_resting(engine);
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
+{
+    uint32_t us = engine->rest_us;
+    if (engine->stepper.waited > 0) {
+        uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
+        us = idle_us < us ? idle_us : us;
+    }
+    if (engine->stepper.running > 0) {
+        uint64_t stall_us = (uint64_t)engine->stall_ms * 1000 / 2 + 1;
+        us = stall_us < us ? (uint32_t)stall_us : us;
+    }
+    return us;
+}
+
+/* ---- who drives ------------------------------------------------------- */
+
+static bool lock(baton_engine_t *engine)
+{
+    /* Pairs with the store in unlock: the last driver's writes are seen. */
+    if (atomic_load_explicit(&engine->driving, memory_order_relaxed) ||
+        atomic_exchange_explicit(&engine->driving, true,
+                                 memory_order_seq_cst)) {
+        return false;
+    }
+    driven = engine;
+    return true;
+}
+
+static void unlock(baton_engine_t *engine)
+{
+    driven = NULL;
+    atomic_store_explicit(&engine->driving, false, memory_order_seq_cst);
+}
+
+bool baton__engine_try(baton_engine_t *engine)
+{
+    if (!lock(engine)) {
+        return false;
+    }
+    stop_resting(engine);
+    atomic_fetch_add_explicit(&engine->visits, 1, memory_order_relaxed);
+    return true;
+}
+
+void baton__engine_enter(baton_engine_t *engine)
+{
+    atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
+    while (!baton__engine_try(engine)) {
+        /* In manual mode the driver may sleep in the loop with the lock. */
+        baton__loop_kick(engine->loop);
+        (void)sched_yield();
+    }
+    atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
+}
+
+static void wake_parked(void *arg)
+{
+    baton_engine_t *engine = arg;
+    /* Pairs with the increment in park(), progress/epochs.c: either that thread
+       sees what was published before this, or it is counted here. */
+    if (atomic_load_explicit(&engine->parked, memory_order_seq_cst) > 0) {
+        (void)pthread_mutex_lock(&engine->park_lock);
+        (void)pthread_cond_broadcast(&engine->park);
+        (void)pthread_mutex_unlock(&engine->park_lock);
+    }
+}
+
+/* Whether the thread must be woken for what a driver leaves behind. */
+static bool must_kick(baton_engine_t *engine, bool expected_back)
+{
+    const baton__stepper_t *stepper = &engine->stepper;
+    bool busy = baton__step_busy(stepper);
+    if (expected_back) {
+        return busy &&
+               atomic_load_explicit(&engine->nap, memory_order_seq_cst) !=
+                   BATON__NAP_SHORT;
+    }
+    return busy || stepper->running > 0;
+}
+
+void baton__engine_leave(baton_engine_t *engine, bool expected_back)
+{
+    bool kick = false;
+    for (int steps = 0;;) {
+        if (engine->threaded && !baton__step_busy(&engine->stepper)) {
+            /* Only armed receives, if any: the sleeping thread will hear their
+               bell once this rank rests. */
+            while (!baton__engine_rest(engine) && steps++ < LEAVE_STEPS) {
+            }
+        }
+        kick = must_kick(engine, expected_back);
+        unlock(engine);
+        /* Mail that came after the last step, from one who could not drive. The
+           store in unlock and this load pair with the push and the try in
+           baton_schedule_start: one of the two sees the other. */
+        if (!baton__step_has_mail(&engine->stepper)) {
+            break;
+        }
+        if (steps++ >= LEAVE_STEPS || !baton__engine_try(engine)) {
+            kick = true;
+            break;
+        }
+        (void)baton__step(&engine->stepper, SIZE_MAX);
+    }
+    if (!engine->threaded) {
+        wake_parked(engine); /* one of them drives now */
+    } else if (kick) {
+        baton__loop_kick(engine->loop);
+    }
+}
+
+bool baton_engine_step(baton_engine_t *engine)
+{
+    if (!baton__engine_try(engine)) {
+        return false;
+    }
+    bool moved = baton__step(&engine->stepper, SIZE_MAX);
+    baton__engine_leave(engine, true);
+    return moved;
+}
+
+/* ---- the progress thread ---------------------------------------------- */
+
+/* Drives until there is nothing to do but wait, or an application thread wants
+   to: returns for how long to sleep. */
+static uint32_t drive(baton_engine_t *engine, bool visited, bool rang)
+{
+    baton__stepper_t *stepper = &engine->stepper;
+    if (rang) {
+        baton__idle_reset(&engine->idle);
+    }
+    for (;;) {
+        baton__pause_t pause = BATON__PAUSE_NONE;
+        if (baton__step(stepper, SIZE_MAX)) {
+            baton__idle_reset(&engine->idle);
+        } else {
+            /* Nobody waits for armed receives alone: their bell will do. */
+            pause = stepper->waited > 0 ? baton__idle_next(&engine->idle)
+                                        : BATON__PAUSE_SLEEP;
+        }
+        if (atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0) {
+            break;
+        }
+        if (pause == BATON__PAUSE_YIELD) {
+            unlock(engine);
+            baton__idle_yield(&engine->idle);
+            if (!lock(engine)) {
+                atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
+                                      memory_order_seq_cst);
+                return TURN_US;
+            }
+            stop_resting(engine);
+        } else if (pause == BATON__PAUSE_SLEEP) {
+            baton__watchdog(engine);
+            if (!baton__engine_rest(engine)) {
+                baton__idle_reset(&engine->idle);
+                continue;
+            }
+            uint32_t us = baton__engine_sleep_us(engine);
+            if (visited && us > TURN_US) {
+                us = TURN_US;
+            }
+            atomic_store_explicit(&engine->nap,
+                                  us <= TURN_US ? BATON__NAP_SHORT
+                                                : BATON__NAP_ASLEEP,
+                                  memory_order_seq_cst);
+            unlock(engine);
+            if (!baton__step_has_mail(stepper) || !lock(engine)) {
+                return us;
+            }
+            stop_resting(engine);
+        }
+    }
+    atomic_store_explicit(&engine->nap, BATON__NAP_SHORT, memory_order_seq_cst);
+    unlock(engine);
+    return TURN_US;
+}
+
+static void *thread_main(void *arg)
+{
+    baton_engine_t *engine = arg;
+    uint32_t visits = 0;
+    bool rang = false;
+    (void)prctl(PR_SET_NAME, "baton", 0, 0, 0);
+    /* The default lets the kernel end a sleep 50 us late. */
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+    while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
+        uint32_t us = TURN_US;
+        uint32_t seen =
+            atomic_load_explicit(&engine->visits, memory_order_relaxed);
+        if (lock(engine)) {
+            stop_resting(engine);
+            us = drive(engine, seen != visits, rang);
+        } else {
+            atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
+                                  memory_order_seq_cst);
+        }
+        visits = seen;
+        rang = baton__loop_wait(engine->loop, us);
+        atomic_store_explicit(&engine->nap, BATON__NAP_AWAKE,
+                              memory_order_seq_cst);
+    }
+    return NULL;
+}
+
+static baton_status_t start_thread(baton_engine_t *engine,
+                                   const char *placement)
+{
+    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
+    if (error != 0) {
+        return baton__error(BATON_ERR_SYSTEM, "no progress thread: %s",
+                            strerror(error));
+    }
+    baton_status_t status = baton__place_thread(engine->thread, placement);
+    if (status != BATON_OK) {
+        atomic_store_explicit(&engine->stopping, true, memory_order_release);
+        baton__loop_kick(engine->loop);
+        (void)pthread_join(engine->thread, NULL);
+    }
+    return status;
+}
+
+/* ---- opening and closing ---------------------------------------------- */
+
+static baton_status_t choose_mode(const baton_engine_options_t *options,
+                                  bool *threaded)
+{
+    switch (options->progress) {
+    case BATON_PROGRESS_THREAD:
+        *threaded = true;
+        return BATON_OK;
+    case BATON_PROGRESS_MANUAL:
+        *threaded = false;
+        return BATON_OK;
+    case BATON_PROGRESS_DEFAULT:
+        *threaded = baton__config_number(BATON__CONFIG_PROGRESS) == 0;
+        return BATON_OK;
+    }
+    return baton__error(BATON_ERR_INVALID,
+                        "engine options: progress is %d, which is no mode",
+                        (int)options->progress);
+}
+
+static bool has_one_processor(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
+}
+
+static void dispose(baton_engine_t *engine)
+{
+    baton__loop_close(engine->loop);
+    (void)pthread_cond_destroy(&engine->park);
+    (void)pthread_mutex_destroy(&engine->park_lock);
+    baton__free(engine);
+}
+
+baton_status_t baton_engine_open(const baton_engine_options_t *options,
+                                 baton_engine_t **out)
+{
+    const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
+    options = options != NULL ? options : &defaults;
+    bool threaded = false;
+    if (options->size != sizeof *options) {
+        return baton__error(BATON_ERR_INVALID,
+                            "engine options: size is %zu, expected %zu: "
+                            "initialise with BATON_ENGINE_OPTIONS",
+                            options->size, sizeof *options);
+    }
+    baton_status_t status = baton__config_load();
+    if (status == BATON_OK) {
+        status = choose_mode(options, &threaded);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_engine_t *engine = baton__alloc(1, sizeof *engine);
+    if (engine == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for an engine");
+    }
+    engine->threaded = threaded;
+    engine->alone = has_one_processor();
+    engine->stall_ms =
+        options->stall_ms != 0
+            ? options->stall_ms
+            : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
+    engine->stepper.on_end = wake_parked;
+    engine->stepper.arg = engine;
+    baton__idle_init(&engine->idle, engine->alone);
+    (void)pthread_mutex_init(&engine->park_lock, NULL);
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&engine->park, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    status = baton__loop_open(&engine->loop);
+    if (status == BATON_OK && threaded) {
+        const char *placement =
+            options->placement != NULL
+                ? options->placement
+                : baton__config_text(BATON__CONFIG_PLACEMENT);
+        status = start_thread(engine, placement);
+    }
+    if (status != BATON_OK) {
+        dispose(engine);
+        return status;
+    }
+    *out = engine;
+    return BATON_OK;
+}
+
+baton_status_t baton_engine_close(baton_engine_t *engine)
+{
+    if (engine == NULL) {
+        return BATON_OK;
+    }
+    if (engine->stepper.groups != NULL) {
+        return baton__error(BATON_ERR_BUSY,
+                            "the engine still has a group (rank %d of %d, %s): "
+                            "destroy its groups first",
+                            engine->stepper.groups->rank,
+                            engine->stepper.groups->size,
+                            engine->stepper.groups->transport->name);
+    }
+    if (engine->threaded) {
+        atomic_store_explicit(&engine->stopping, true, memory_order_release);
+        baton__loop_kick(engine->loop);
+        (void)pthread_join(engine->thread, NULL);
+    }
+    dispose(engine);
+    return BATON_OK;
+}

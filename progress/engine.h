@@ -1,0 +1,86 @@
+/* The engine: a stepper, the loop it sleeps in, a thread, and the rule of who
+   drives.
+
+   `driving` is the driver lock: whoever holds it steps. It is only ever tried,
+   never waited for with a blocked thread, and no one sleeps holding it while
+   there is a progress thread. The application tries it in start, test and wait;
+   the progress thread gives it up whenever an application thread wants it.
+
+   The thread announces under the lock how it is going to sleep (`nap`), so a
+   driver that leaves work behind knows whether it must be kicked. */
+#ifndef BATON_PROGRESS_ENGINE_H
+#define BATON_PROGRESS_ENGINE_H
+
+#include "base/error.h"
+#include "progress/idle.h"
+#include "progress/loop.h"
+#include "progress/step.h"
+
+#include <pthread.h>
+
+typedef enum baton__nap {
+    BATON__NAP_AWAKE,  /* about to look */
+    BATON__NAP_SHORT,  /* looks again within TURN_US */
+    BATON__NAP_ASLEEP  /* until it is kicked or a peer rings */
+} baton__nap_t;
+
+struct baton_engine {
+    baton__stepper_t stepper;
+    baton__loop_t *loop;
+    baton__idle_t idle; /* the driver's */
+    bool resting;       /* the driver's: peers ring instead of being polled */
+    uint32_t rest_us;   /* while resting: how long it may sleep */
+    uint32_t stall_ms;
+    _Atomic bool driving;
+    _Atomic int wanted;    /* application threads that try to drive */
+    _Atomic uint32_t visits; /* of application threads that drove */
+    _Atomic int nap;       /* baton__nap_t of the thread */
+    _Atomic int parked;    /* threads blocked in `park` */
+    _Atomic bool stopping;
+    bool threaded;
+    bool alone; /* one processor */
+    pthread_t thread;
+    pthread_mutex_t park_lock;
+    pthread_cond_t park;
+};
+
+/* Tries to become the driver; the thread must not be driving already. */
+bool baton__engine_try(baton_engine_t *engine);
+
+/* Becomes the driver, waiting for it: for calls that change what is driven. */
+void baton__engine_enter(baton_engine_t *engine);
+
+/* Stops driving. What is left behind is taken over by the thread: at once, or,
+   when the caller is expected back, soon. */
+void baton__engine_leave(baton_engine_t *engine, bool expected_back);
+
+/* Whether the calling thread drives (a call node runs on it). */
+bool baton__engine_is_mine(const baton_engine_t *engine);
+
+/* Announces to the peers that this rank sleeps, and polls for what came in
+   between: false when something did. The driver's. */
+bool baton__engine_rest(baton_engine_t *engine);
+
+/* How long the driver may sleep now, resting. */
+uint32_t baton__engine_sleep_us(const baton_engine_t *engine);
+
+/* Reports epochs that have not moved for too long. The driver's. */
+void baton__watchdog(baton_engine_t *engine);
+
+/* One paragraph: what the running epoch of a schedule waits for. The driver's. */
+void baton__describe_wait(const baton_schedule_t *schedule,
+                          struct baton__text *text);
+
+/* Compares a graph with its peers' (BATON_VERIFY=1); collective, so also called
+   with the error of a rank's own checks, which then fails all ranks. */
+baton_status_t baton__verify(const baton_schedule_t *schedule,
+                             baton_status_t local);
+
+/* The commit that verify's own schedules use. */
+baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
+
+/* Binds a thread as `placement` says ("core:3"); BATON_ERR_INVALID names what
+   the machine has. */
+baton_status_t baton__place_thread(pthread_t thread, const char *placement);
+
+#endif

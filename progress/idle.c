@@ -1,0 +1,69 @@
+/* The idle policy; see idle.h. Measured choices are in ../shared design notes
+   of lib/README.md. */
+#include "progress/idle.h"
+
+#include "base/config.h"
+
+#include <sched.h>
+#include <time.h>
+
+enum {
+    SLOW_YIELD_NS = 1000000, /* such a yield gave a slice away */
+    SLOW_POLLS = 400,        /* polls that then sleep instead */
+    SHORTEST_SLEEP_US = 20
+};
+
+uint64_t baton__clock_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void baton__idle_init(baton__idle_t *idle, bool alone)
+{
+    int64_t spins = baton__config_number(BATON__CONFIG_SPIN);
+    int64_t yield_us = baton__config_number(BATON__CONFIG_YIELD_US);
+    *idle = (baton__idle_t){
+        .spins = alone ? 0 : (uint32_t)spins,
+        .yield_ns = (uint64_t)yield_us * 1000,
+        .sleep_us = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US),
+    };
+}
+
+baton__pause_t baton__idle_next(baton__idle_t *idle)
+{
+    uint32_t polls = idle->polls++;
+    if (polls < idle->spins) {
+        return BATON__PAUSE_NONE;
+    }
+    idle->now_ns = baton__clock_ns();
+    if (polls == idle->spins) {
+        idle->since_ns = idle->now_ns;
+    }
+    if (idle->slow_left > 0) {
+        idle->slow_left--;
+        return BATON__PAUSE_SLEEP;
+    }
+    return idle->now_ns - idle->since_ns < idle->yield_ns ? BATON__PAUSE_YIELD
+                                                          : BATON__PAUSE_SLEEP;
+}
+
+void baton__idle_yield(baton__idle_t *idle)
+{
+    (void)sched_yield();
+    uint64_t now = baton__clock_ns();
+    if (now - idle->now_ns > SLOW_YIELD_NS) {
+        idle->slow_left = SLOW_POLLS;
+    }
+    idle->now_ns = now;
+}
+
+uint32_t baton__idle_sleep_us(const baton__idle_t *idle)
+{
+    uint64_t us = (idle->now_ns - idle->since_ns) / 8000;
+    if (us < SHORTEST_SLEEP_US) {
+        us = SHORTEST_SLEEP_US;
+    }
+    return us < idle->sleep_us ? (uint32_t)us : idle->sleep_us;
+}

@@ -1,0 +1,51 @@
+/* What a driver does when stepping moves nothing: poll again, yield, sleep.
+
+   A yield beside a thread that computes costs a whole time slice, a sleep gets
+   wake-up preemption. So yields are timed: after one that took too long the
+   driver sleeps for a while. Sleeps grow with the time already waited, to an
+   eighth of it: waiting costs at most that much more, and long waits cost next
+   to no processor time. */
+#ifndef BATON_PROGRESS_IDLE_H
+#define BATON_PROGRESS_IDLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct baton__idle {
+    uint32_t spins;      /* limits: of polls without a pause */
+    uint64_t yield_ns;   /* of the time spent yielding */
+    uint32_t sleep_us;   /* of one sleep */
+    uint32_t polls;      /* since something moved */
+    uint32_t slow_left;  /* polls for which not to yield */
+    uint64_t since_ns;   /* since when nothing has moved */
+    uint64_t now_ns;     /* the last look at the clock */
+} baton__idle_t;
+
+typedef enum baton__pause {
+    BATON__PAUSE_NONE,
+    BATON__PAUSE_YIELD,
+    BATON__PAUSE_SLEEP
+} baton__pause_t;
+
+uint64_t baton__clock_ns(void);
+
+/* Reads the limits from the configuration. `alone`: the process has one
+   processor, where a spin only keeps others from running. */
+void baton__idle_init(baton__idle_t *idle, bool alone);
+
+/* Something moved. */
+static inline void baton__idle_reset(baton__idle_t *idle)
+{
+    idle->polls = 0;
+}
+
+/* Nothing moved: what to do now. */
+baton__pause_t baton__idle_next(baton__idle_t *idle);
+
+/* Yields, and remembers a slow one. */
+void baton__idle_yield(baton__idle_t *idle);
+
+/* How long to sleep. */
+uint32_t baton__idle_sleep_us(const baton__idle_t *idle);
+
+#endif

@@ -1,0 +1,189 @@
+/* The engine's sleep, on libevent. Kicks go through an eventfd of our own:
+   libevent's event_active from another thread takes a lock and a system call
+   each time, a second kick of ours is one atomic exchange. */
+#include "progress/loop.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/thread.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct baton__watch {
+    baton__loop_t *loop;
+    const baton_transport_t *transport;
+    void *endpoint;
+    struct event *event;
+};
+
+struct baton__loop {
+    struct event_base *base;
+    struct event *bell;
+    struct event *timer;
+    int bell_fd;
+    bool rang; /* a watched descriptor did, in this wait */
+    _Atomic bool kicked;
+};
+
+/* The base is used by several threads (watch, unwatch), so libevent needs its
+   locks, and must be told before the first base is made. */
+static void use_threads(void)
+{
+    (void)evthread_use_pthreads();
+}
+
+static void on_bell(evutil_socket_t fd, short what, void *arg)
+{
+    baton__loop_t *loop = arg;
+    uint64_t count;
+    (void)what;
+    (void)!read(fd, &count, sizeof count);
+    /* After the read: a kick that comes now writes again. Pairs with the
+       exchange in baton__loop_kick. */
+    atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg;
+}
+
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+    baton__watch_t *watch = arg;
+    (void)fd;
+    (void)what;
+    watch->transport->hush(watch->endpoint);
+    watch->loop->rang = true;
+}
+
+static struct event_base *make_base(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, use_threads);
+    struct event_config *config = event_config_new();
+    if (config == NULL) {
+        return NULL;
+    }
+    /* Sleeps are of tens of microseconds; epoll's own timeout has whole
+       milliseconds. */
+    (void)event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
+    struct event_base *base = event_base_new_with_config(config);
+    event_config_free(config);
+    return base;
+}
+
+baton_status_t baton__loop_open(baton__loop_t **out)
+{
+    baton__loop_t *loop = baton__alloc(1, sizeof *loop);
+    if (loop == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
+    }
+    loop->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->bell_fd < 0) {
+        baton_status_t status = baton__error(
+            BATON_ERR_SYSTEM, "eventfd failed: %s", strerror(errno));
+        baton__free(loop);
+        return status;
+    }
+    loop->base = make_base();
+    if (loop->base != NULL) {
+        loop->bell = event_new(loop->base, loop->bell_fd, EV_READ | EV_PERSIST,
+                               on_bell, loop);
+        loop->timer = event_new(loop->base, -1, 0, on_timer, loop);
+    }
+    if (loop->bell == NULL || loop->timer == NULL ||
+        event_add(loop->bell, NULL) != 0) {
+        baton__loop_close(loop);
+        return baton__error(BATON_ERR_SYSTEM,
+                            "libevent could not make an event loop");
+    }
+    *out = loop;
+    return BATON_OK;
+}
+
+void baton__loop_close(baton__loop_t *loop)
+{
+    if (loop == NULL) {
+        return;
+    }
+    if (loop->bell != NULL) {
+        event_free(loop->bell);
+    }
+    if (loop->timer != NULL) {
+        event_free(loop->timer);
+    }
+    if (loop->base != NULL) {
+        event_base_free(loop->base);
+    }
+    (void)close(loop->bell_fd);
+    baton__free(loop);
+}
+
+bool baton__loop_wait(baton__loop_t *loop, uint32_t us)
+{
+    loop->rang = false;
+    if (us == BATON_SLEEP_FOREVER) {
+        (void)event_del(loop->timer);
+    } else {
+        struct timeval span = {us / 1000000, us % 1000000};
+        (void)event_add(loop->timer, &span);
+    }
+    (void)event_base_loop(loop->base, EVLOOP_ONCE);
+    return loop->rang;
+}
+
+void baton__loop_kick(baton__loop_t *loop)
+{
+    /* Pairs with the store in on_bell. */
+    if (!atomic_exchange_explicit(&loop->kicked, true, memory_order_seq_cst)) {
+        uint64_t one = 1;
+        (void)!write(loop->bell_fd, &one, sizeof one);
+    }
+}
+
+baton_status_t baton__loop_watch(baton__loop_t *loop,
+                                 const baton_transport_t *transport,
+                                 void *endpoint, baton__watch_t **out)
+{
+    int fd = transport->descriptor(endpoint);
+    *out = NULL;
+    if (fd < 0) {
+        return BATON_OK;
+    }
+    baton__watch_t *watch = baton__alloc(1, sizeof *watch);
+    if (watch == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a watch");
+    }
+    *watch = (baton__watch_t){loop, transport, endpoint, NULL};
+    watch->event =
+        event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
+    if (watch->event == NULL || event_add(watch->event, NULL) != 0) {
+        baton__loop_unwatch(watch);
+        return baton__error(BATON_ERR_SYSTEM,
+                            "libevent could not watch the %s transport's "
+                            "descriptor",
+                            transport->name);
+    }
+    *out = watch;
+    return BATON_OK;
+}
+
+void baton__loop_unwatch(baton__watch_t *watch)
+{
+    if (watch == NULL) {
+        return;
+    }
+    if (watch->event != NULL) {
+        event_free(watch->event); /* waits for a callback that is running */
+    }
+    baton__free(watch);
+}

@@ -1,0 +1,29 @@
+/* Where the engine sleeps: an event loop over the mailbox's bell, the
+   transports' descriptors and a timer. The only home of libevent. */
+#ifndef BATON_PROGRESS_LOOP_H
+#define BATON_PROGRESS_LOOP_H
+
+#include <baton/transport.h>
+
+typedef struct baton__loop baton__loop_t;
+typedef struct baton__watch baton__watch_t; /* a descriptor in the loop */
+
+baton_status_t baton__loop_open(baton__loop_t **out);
+void baton__loop_close(baton__loop_t *loop);
+
+/* Sleeps until a kick, a readable descriptor, or `us` microseconds
+   (BATON_SLEEP_FOREVER: no bound). One thread at a time. True when a watched
+   descriptor was readable: a peer has sent something. */
+bool baton__loop_wait(baton__loop_t *loop, uint32_t us);
+
+/* Ends the present or the next wait. Any thread; kicks coalesce. */
+void baton__loop_kick(baton__loop_t *loop);
+
+/* Watches the endpoint's descriptor and hushes it when it rings; *out is NULL
+   when the transport has none. Any thread, also while another waits. */
+baton_status_t baton__loop_watch(baton__loop_t *loop,
+                                 const baton_transport_t *transport,
+                                 void *endpoint, baton__watch_t **out);
+void baton__loop_unwatch(baton__watch_t *watch); /* NULL is allowed */
+
+#endif
