@@ -1,0 +1,119 @@
+/* Solo all-reduce in a training loop with one slow rank: nobody waits for it.
+
+       mpirun -np 4 ./04_solo_training
+
+       step of a fast rank:   gradient --> contribute, start, wait --> update
+                                                  |
+                                       begins the epoch on all ranks
+                                                  |
+       the slow rank:         gradient . . . .  [take] . . . . contribute ...
+                                                  |                  |
+                                    what it has: nothing yet         |
+                                                  |                  v
+                                                  v        goes out with a
+                                            [all-reduce]   later epoch, stale
+
+   The first rank that starts a step runs its epoch on all ranks, with whatever
+   they have contributed so far. With BATON_KEEP_ALL each rank sees the result
+   of every epoch, in order, so that the weights stay the same everywhere; a
+   rank that is `history` epochs behind holds the others. */
+#include <baton/baton.h>
+#include <baton/mpi.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define STEPS   30
+#define SLOW_MS 5
+
+static void must(baton_status_t status)
+{
+    if (status != BATON_OK) {
+        fprintf(stderr, "%s\n", baton_error_message());
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static void pause_ms(long ms)
+{
+    struct timespec time = {.tv_nsec = ms * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* Every rank pulls the weight towards a number of its own; together they find
+   the mean. The second element counts contributions, to check the books. */
+static void compute_gradient(double gradient[2], double weight, int rank)
+{
+    gradient[0] = weight - rank;
+    gradient[1] = 1.0;
+}
+
+int main(int argc, char **argv)
+{
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_partial_t *partial;
+    must(baton_engine_open(NULL, &engine));
+    must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    baton_partial_options_t options = {.size = sizeof(options),
+                                       .name = "gradient",
+                                       .mode = BATON_SOLO,
+                                       .keep = BATON_KEEP_ALL,
+                                       .history = 8,
+                                       .count = 2,
+                                       .dtype = BATON_F64,
+                                       .op = BATON_SUM};
+    must(baton_partial_create(group, &options, &partial));
+    int rank = baton_group_rank(group);
+    int size = baton_group_size(group);
+    bool slow = rank == size - 1;
+
+    double weight = 10.0, counted = 0.0, gradient[2];
+    for (int step = 1; step <= STEPS; step++) {
+        compute_gradient(gradient, weight, rank);
+        pause_ms(slow ? 1 + SLOW_MS : 1);
+        must(baton_partial_contribute(partial, gradient));
+        must(baton_partial_start(partial));
+        baton_partial_result_t result;
+        must(baton_partial_wait(partial, -1, &result));
+
+        const double *sum = result.data;
+        if (sum[1] > 0.0) {
+            weight -= 0.1 * sum[0] / sum[1];
+        }
+        counted += sum[1];
+        if (rank == 0 || slow) {
+            printf("%s rank, step %2d: epoch %2" PRIu64 ", %s, %" PRIu32
+                   " active, staleness %" PRIu64 ", weight %.4f\n",
+                   slow ? "slow" : "fast", step, result.epoch,
+                   result.included ? "included" : "late    ", result.active,
+                   result.staleness, weight);
+        }
+    }
+
+    /* Nothing is lost: what the epochs took and what is still pending are all
+       the contributions there were. And the weights are the same, bit for bit.
+     */
+    double pending[2], all_pending, weights[2] = {weight, -weight}, most[2];
+    bool any;
+    MPI_Barrier(MPI_COMM_WORLD);
+    must(baton_partial_pending(partial, pending, &any));
+    MPI_Allreduce(&pending[1], &all_pending, 1, MPI_DOUBLE, MPI_SUM,
+                  MPI_COMM_WORLD);
+    MPI_Allreduce(weights, most, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    bool complete = counted + all_pending == (double)STEPS * size;
+    bool same = most[0] == weight && most[1] == -weight;
+    if (rank == 0) {
+        printf("%g contributions taken, %g pending, of %d; weights %s\n",
+               counted, all_pending, STEPS * size, same ? "equal" : "differ");
+    }
+
+    baton_partial_destroy(partial);
+    must(baton_group_destroy(group));
+    must(baton_engine_close(engine));
+    MPI_Finalize();
+    return complete && same ? 0 : 1;
+}

@@ -1,0 +1,16 @@
+/* What every all-reduce builder begins with. */
+#ifndef BATON_COLL_ALLREDUCE_H
+#define BATON_COLL_ALLREDUCE_H
+
+#include <baton/coll.h>
+
+/* Checks the arguments; what is wrong with them is the schedule's error, in
+   which `builder` is named and nothing is added. Does what needs no algorithm:
+   nothing for an empty vector, a copy for one rank. True: the rest is to do. */
+bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
+                            const baton_allreduce_t *args);
+
+/* Whether source and target are the same view. */
+bool baton__allreduce_in_place(const baton_allreduce_t *args);
+
+#endif

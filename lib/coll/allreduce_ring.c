@@ -1,0 +1,258 @@
+#include "allreduce.h"
+#include "pattern.h"
+
+/* The vector is cut in P blocks, a block in chunks; the chunks of one index of
+   all blocks are a column. A column goes round the ring by itself, in 2(P - 1)
+   hops: in hop h a rank sends its chunk of block rank - h to the next rank, and
+   receives that of block rank - h - 1 from the previous one. For P - 1 hops
+   what comes is reduced with this rank's part (reduce-scatter: the last result
+   is the whole sum, and goes to the target), for another P - 1 it is the sum
+   already (all-gather). A column of 3 ranks:
+
+       hop          0               1               2               3
+
+       source -> send        +-> send        +-> send        +-> send
+                             |               |               |
+                 recv        |   recv        |   recv -------+   recv
+                   v         |     v         |     v               v
+                 slot 0      |   slot 1      |   target          target
+                   v         |     v         |
+       source -> sum --------+-> sum --------+
+                 in slot 0       in target
+
+   Pipelining. Columns take turns in LANES lanes, each of which has two slots of
+   one chunk. While a column is received in one lane, another's is reduced and a
+   third one's sent, and what was received is reduced and sent on while it is in
+   cache; partial sums never reach the target's memory. Lanes bound what is in
+   flight, too: posting receives by the thousand is slow. A lane receives
+
+       reduce-scatter: when the slot is free, i.e. what it held has been sent
+   on; all-gather: two at a time; and it sends the first hop of its next column
+   when it has reduced the first one of its last.
+
+   No deadlock: what a message of column c, hop h waits for, on either side, are
+   messages of smaller c, or of the same c and smaller h.
+
+   Every block's sum is made in one order, along the ring from the rank of the
+   block's number on (what comes is the left operand), and then copied: so it is
+   the same on all ranks, bit for bit. */
+
+#define LANES 4
+#define SLOTS 2
+
+/* The grain by default: a lane's share of a block, within these bounds; and the
+   most that is asked for, below any transport's largest message. */
+#define SMALLEST_CHUNK_BYTES ((size_t)32 * 1024)
+#define LARGEST_CHUNK_BYTES  ((size_t)128 * 1024)
+#define MOST_CHUNK_BYTES     ((size_t)1 << 30)
+
+/* A node that may not be there: empty chunks have none. */
+typedef struct maybe {
+    bool there;
+    baton_node_t node;
+} maybe_t;
+
+typedef struct lane {
+    maybe_t idle[SLOTS];      /* the last node that uses the slot */
+    maybe_t gathered[2];      /* its last all-gather receives, newest first */
+    maybe_t first_sum;        /* its last column's, of hop 0 */
+    baton_view_t slot[SLOTS]; /* a chunk each, of the largest size */
+} lane_t;
+
+typedef struct ring {
+    baton_schedule_t *schedule;
+    const baton_allreduce_t *args;
+    bool in_place;
+    int rank;
+    int size;
+    size_t element; /* bytes */
+    size_t count;   /* elements of the vector */
+    size_t columns;
+    lane_t lanes[LANES];
+} ring_t;
+
+static maybe_t some(baton_node_t node)
+{
+    maybe_t maybe = {.there = true, .node = node};
+    return maybe;
+}
+
+static void after(ring_t *ring, maybe_t first, baton_node_t then)
+{
+    if (first.there) {
+        baton_before(ring->schedule, first.node, then);
+    }
+}
+
+/* The chunk of a column in the block that this rank sends in a hop, as elements
+   of the vector. In hop h the previous rank sends what this one would in hop
+   h + 1. */
+static baton__block_t chunk_of(const ring_t *ring, size_t column, int hop)
+{
+    int index = baton__rank_shift(ring->rank, -(int64_t)hop, ring->size);
+    baton__block_t block =
+        baton__block_of(ring->count, (size_t)ring->size, (size_t)index);
+    baton__block_t chunk = baton__block_of(block.count, ring->columns, column);
+    chunk.first += block.first;
+    return chunk;
+}
+
+static baton_view_t part_of(const ring_t *ring, baton_view_t vector,
+                            baton__block_t chunk)
+{
+    return baton_view(vector.buffer,
+                      vector.offset + chunk.first * ring->element,
+                      chunk.count * ring->element);
+}
+
+/* What hands on from hop to hop of a column. */
+typedef struct column {
+    size_t index;
+    lane_t *lane;
+    baton_view_t part;  /* what this rank sends in the next hop, */
+    maybe_t ready;      /* and after which node */
+    maybe_t first_send; /* of hop 0, which reads the source */
+    maybe_t sum;        /* the last reduction */
+} column_t;
+
+static void add_send(ring_t *ring, column_t *column, int hop)
+{
+    if (chunk_of(ring, column->index, hop).count == 0) {
+        return;
+    }
+    int next = baton__rank_shift(ring->rank, 1, ring->size);
+    baton_node_t send = baton_add_send(ring->schedule, next, column->part);
+    after(ring, column->ready, send);
+    if (hop == 0) {
+        after(ring, column->lane->first_sum, send);
+        column->first_send = some(send);
+    } else if (hop < ring->size - 1) {
+        column->lane->idle[(hop - 1) % SLOTS] = some(send);
+    }
+}
+
+static void add_reduce_scatter(ring_t *ring, column_t *column, int hop)
+{
+    const baton_allreduce_t *args = ring->args;
+    baton__block_t chunk = chunk_of(ring, column->index, hop + 1);
+    if (chunk.count == 0) {
+        column->ready.there = false;
+        return;
+    }
+    baton_view_t slot = column->lane->slot[hop % SLOTS];
+    maybe_t *idle = &column->lane->idle[hop % SLOTS];
+    slot.bytes = chunk.count * ring->element;
+
+    int previous = baton__rank_shift(ring->rank, -1, ring->size);
+    baton_node_t recv = baton_add_recv(ring->schedule, previous, slot);
+    after(ring, *idle, recv);
+
+    bool last = hop == ring->size - 2;
+    baton_view_t source = part_of(ring, args->source, chunk);
+    column->part = last ? part_of(ring, args->target, chunk) : slot;
+    baton_node_t sum = baton_add_reduce(ring->schedule, args->dtype, args->op,
+                                        column->part, slot, source);
+    baton_before(ring->schedule, recv, sum);
+    after(ring, column->sum, sum);
+    if (hop == 0) {
+        column->lane->first_sum = some(sum);
+    }
+    *idle = column->sum = column->ready = some(sum);
+}
+
+static void add_all_gather(ring_t *ring, column_t *column, int hop)
+{
+    baton__block_t chunk = chunk_of(ring, column->index, hop + 1);
+    if (chunk.count == 0) {
+        column->ready.there = false;
+        return;
+    }
+    column->part = part_of(ring, ring->args->target, chunk);
+
+    int previous = baton__rank_shift(ring->rank, -1, ring->size);
+    baton_node_t recv = baton_add_recv(ring->schedule, previous, column->part);
+    maybe_t *gathered = column->lane->gathered;
+    after(ring, gathered[1], recv);
+    if (ring->in_place) {
+        /* It overwrites a part of the source, the one of hop 0 first: after
+           what has read it. */
+        bool first = hop == ring->size - 1;
+        after(ring, first ? column->first_send : column->sum, recv);
+    }
+    gathered[1] = gathered[0];
+    gathered[0] = column->ready = some(recv);
+}
+
+static void add_column(ring_t *ring, size_t index)
+{
+    column_t column = {
+        .index = index,
+        .lane = &ring->lanes[index % LANES],
+        .part = part_of(ring, ring->args->source, chunk_of(ring, index, 0)),
+    };
+    for (int hop = 0; hop < 2 * (ring->size - 1); hop++) {
+        add_send(ring, &column, hop);
+        if (hop < ring->size - 1) {
+            add_reduce_scatter(ring, &column, hop);
+        } else {
+            add_all_gather(ring, &column, hop);
+        }
+    }
+}
+
+/* How many chunks the largest block is cut in. */
+static size_t columns_of(size_t block, size_t element, size_t chunk_bytes)
+{
+    if (chunk_bytes == 0) {
+        chunk_bytes = block * element / LANES;
+        if (chunk_bytes < SMALLEST_CHUNK_BYTES) {
+            chunk_bytes = SMALLEST_CHUNK_BYTES;
+        }
+        if (chunk_bytes > LARGEST_CHUNK_BYTES) {
+            chunk_bytes = LARGEST_CHUNK_BYTES;
+        }
+    }
+    if (chunk_bytes > MOST_CHUNK_BYTES) {
+        chunk_bytes = MOST_CHUNK_BYTES;
+    }
+    size_t chunk = chunk_bytes < element ? 1 : chunk_bytes / element;
+    return (block - 1) / chunk + 1;
+}
+
+/* Slots begin on cache lines of their own. */
+static void add_slots(ring_t *ring, size_t chunk)
+{
+    size_t bytes = chunk * ring->element;
+    size_t stride = (bytes + 63) / 64 * 64;
+    baton_buffer_t scratch = baton_buffer_scratch(
+        ring->schedule, LANES * SLOTS * stride, BATON_MEMORY_HOST);
+    for (size_t i = 0; i < LANES * SLOTS; i++) {
+        ring->lanes[i / SLOTS].slot[i % SLOTS] =
+            baton_view(scratch, i * stride, bytes);
+    }
+}
+
+void baton_allreduce_ring(baton_schedule_t *schedule,
+                          const baton_allreduce_t *args)
+{
+    if (!baton__allreduce_begin(schedule, "all-reduce by ring", args)) {
+        return;
+    }
+    size_t element = baton_dtype_size(args->dtype);
+    ring_t ring = {
+        .schedule = schedule,
+        .args = args,
+        .in_place = baton__allreduce_in_place(args),
+        .rank = baton_schedule_rank(schedule),
+        .size = baton_schedule_size(schedule),
+        .element = element,
+        .count = args->target.bytes / element,
+    };
+    size_t size = (size_t)ring.size;
+    size_t block = baton__block_of(ring.count, size, 0).count;
+    ring.columns = columns_of(block, element, args->chunk_bytes);
+    add_slots(&ring, baton__block_of(block, ring.columns, 0).count);
+    for (size_t index = 0; index < ring.columns; index++) {
+        add_column(&ring, index);
+    }
+}

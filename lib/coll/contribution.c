@@ -1,0 +1,204 @@
+/* Slots and their owners; see contribution.h. */
+#include "coll/contribution.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <string.h>
+
+#define NO_SLOT UINT32_MAX
+
+static char *slot_memory(const baton__contribution_t *self, uint32_t slot)
+{
+    return self->memory + (size_t)slot * self->slot_bytes;
+}
+
+/* There are as many slots as owners can hold at once, so one is always free
+   here: W results, one pinned, one pending, one at work. */
+static uint32_t pop_free(baton__contribution_t *self)
+{
+    return self->free_slots[--self->free_count];
+}
+
+static void push_free(baton__contribution_t *self, uint32_t slot)
+{
+    self->free_slots[self->free_count++] = slot;
+}
+
+baton_status_t baton__contribution_init(baton__contribution_t *self,
+                                        const baton_partial_options_t *options,
+                                        size_t extra_bytes)
+{
+    size_t data_bytes = options->count * baton_dtype_size(options->dtype);
+    uint32_t slots = options->history + 3;
+    *self = (baton__contribution_t){
+        .count = options->count,
+        /* Each slot begins on a cache line, as the pool does. */
+        .slot_bytes = (data_bytes + extra_bytes + 63) / 64 * 64,
+        .dtype = options->dtype,
+        .op = options->op,
+        .history = options->history,
+        .free_slots = baton__alloc(slots, sizeof *self->free_slots),
+        .outcomes = baton__alloc(options->history, sizeof *self->outcomes),
+        .pinned = NO_SLOT,
+    };
+    self->memory = baton__alloc(slots, self->slot_bytes);
+    (void)pthread_mutex_init(&self->gate, NULL);
+    (void)pthread_mutex_init(&self->books, NULL);
+    if (self->memory == NULL || self->free_slots == NULL ||
+        self->outcomes == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "partial \"%s\": no memory for %u vectors of %zu "
+                            "bytes",
+                            options->name, slots, self->slot_bytes);
+    }
+    for (uint32_t i = 0; i < slots; i++) {
+        push_free(self, i);
+    }
+    self->pending = pop_free(self);
+    return BATON_OK;
+}
+
+void baton__contribution_fini(baton__contribution_t *self)
+{
+    (void)pthread_mutex_destroy(&self->gate);
+    (void)pthread_mutex_destroy(&self->books);
+    baton__free(self->memory);
+    baton__free(self->free_slots);
+    baton__free(self->outcomes);
+}
+
+void baton__contribution_add(baton__contribution_t *self, const void *data,
+                             uint64_t step)
+{
+    (void)pthread_mutex_lock(&self->gate);
+    char *pending = slot_memory(self, self->pending);
+    if (self->first_step == 0) {
+        if (self->count > 0) {
+            memcpy(pending, data, self->count * baton_dtype_size(self->dtype));
+        }
+        self->first_step = step;
+        atomic_store_explicit(&self->oldest, step, memory_order_relaxed);
+    } else if (self->count > 0) {
+        self->op->reduce(pending, pending, data, self->count, self->dtype,
+                         self->op->arg);
+    }
+    self->last_step = step;
+    (void)pthread_mutex_unlock(&self->gate);
+}
+
+bool baton__contribution_pending(baton__contribution_t *self, void *data)
+{
+    (void)pthread_mutex_lock(&self->gate);
+    bool any = self->first_step != 0;
+    if (any && self->count > 0) {
+        memcpy(data, slot_memory(self, self->pending),
+               self->count * baton_dtype_size(self->dtype));
+    } else if (!any) {
+        self->op->identity(data, self->count, self->dtype, self->op->arg);
+    }
+    (void)pthread_mutex_unlock(&self->gate);
+    return any;
+}
+
+static uint32_t locked_pop(baton__contribution_t *self)
+{
+    (void)pthread_mutex_lock(&self->books);
+    uint32_t slot = pop_free(self);
+    (void)pthread_mutex_unlock(&self->books);
+    return slot;
+}
+
+void *baton__contribution_take(baton__contribution_t *self, bool *active_out)
+{
+    uint32_t fresh = locked_pop(self);
+    bool active = false;
+    self->taken = (baton__taken_t){0};
+    if (pthread_mutex_trylock(&self->gate) == 0) {
+        active = self->first_step != 0;
+        if (active) {
+            self->taken.first_step = self->first_step;
+            self->taken.last_step = self->last_step;
+            self->work = self->pending;
+            self->pending = fresh;
+            self->first_step = 0;
+            atomic_store_explicit(&self->oldest, 0, memory_order_relaxed);
+        }
+        (void)pthread_mutex_unlock(&self->gate);
+    }
+    if (!active) {
+        self->taken.waiting =
+            atomic_load_explicit(&self->oldest, memory_order_relaxed);
+        self->work = fresh;
+        self->op->identity(slot_memory(self, fresh), self->count, self->dtype,
+                           self->op->arg);
+    }
+    *active_out = active;
+    return slot_memory(self, self->work);
+}
+
+void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
+                                 uint32_t active)
+{
+    (void)pthread_mutex_lock(&self->books);
+    baton__outcome_t *outcome = &self->outcomes[epoch % self->history];
+    if (outcome->epoch != 0 && outcome->slot != self->pinned) {
+        push_free(self, outcome->slot);
+    }
+    *outcome = (baton__outcome_t){epoch, self->work, active, self->taken};
+    self->newest = epoch;
+    (void)pthread_mutex_unlock(&self->books);
+}
+
+static bool in_history(const baton__contribution_t *self, uint32_t slot)
+{
+    for (uint32_t i = 0; i < self->history; i++) {
+        if (self->outcomes[i].epoch != 0 && self->outcomes[i].slot == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void describe(const baton__contribution_t *self,
+                     const baton__outcome_t *outcome, uint64_t step,
+                     baton_partial_result_t *out)
+{
+    const baton__taken_t *taken = &outcome->taken;
+    uint64_t oldest = taken->first_step;
+    if (oldest == 0) {
+        oldest =
+            taken->waiting != 0
+                ? taken->waiting
+                : atomic_load_explicit(&self->oldest, memory_order_relaxed);
+    }
+    *out = (baton_partial_result_t){
+        .epoch = outcome->epoch,
+        .data = slot_memory(self, outcome->slot),
+        .included = taken->first_step != 0 && taken->first_step <= step &&
+                    step <= taken->last_step,
+        .active = outcome->active,
+        .staleness = oldest != 0 && oldest < outcome->epoch
+                         ? outcome->epoch - oldest
+                         : 0,
+    };
+}
+
+bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
+                             uint64_t step, baton_partial_result_t *out)
+{
+    (void)pthread_mutex_lock(&self->books);
+    uint64_t wanted = epoch != 0 ? epoch : self->newest;
+    const baton__outcome_t *outcome = &self->outcomes[wanted % self->history];
+    bool found = wanted != 0 && outcome->epoch == wanted;
+    if (found) {
+        if (self->pinned != NO_SLOT && self->pinned != outcome->slot &&
+            !in_history(self, self->pinned)) {
+            push_free(self, self->pinned);
+        }
+        self->pinned = outcome->slot;
+        describe(self, outcome, step, out);
+    }
+    (void)pthread_mutex_unlock(&self->books);
+    return found;
+}

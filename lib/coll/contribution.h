@@ -1,0 +1,86 @@
+/* What a partial collective keeps: the pending contribution, the vector that an
+   epoch works on, and the last results. All of them are slots of one pool, and
+   move by changing owners, never by copying:
+
+       free --> pending --take--> work --publish--> history --> free
+                                                       |         ^
+                                                       +-pinned--+
+
+   Two locks. `gate` is held by the application while it adds to the pending
+   contribution, for as long as that takes; an epoch only tries it. `books` is
+   held for a few assignments on either side. Order: gate, then books. */
+#ifndef BATON_COLL_CONTRIBUTION_H
+#define BATON_COLL_CONTRIBUTION_H
+
+#include <baton/partial.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What an epoch took from this rank. Steps are numbered from 1; 0: none. */
+typedef struct baton__taken {
+    uint64_t first_step;
+    uint64_t last_step;
+    uint64_t waiting; /* the oldest step that it did not take */
+} baton__taken_t;
+
+/* A result in the history. */
+typedef struct baton__outcome {
+    uint64_t epoch; /* 0: none */
+    uint32_t slot;
+    uint32_t active;
+    baton__taken_t taken;
+} baton__outcome_t;
+
+typedef struct baton__contribution {
+    size_t count;
+    size_t slot_bytes; /* `count` elements, and what the owner adds */
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    uint32_t history; /* W */
+
+    pthread_mutex_t gate;
+    uint32_t pending; /* slot */
+    uint64_t first_step, last_step;
+    _Atomic uint64_t oldest; /* first_step, for who has not the gate */
+
+    pthread_mutex_t books;
+    char *memory;
+    uint32_t *free_slots;
+    uint32_t free_count;
+    uint32_t pinned; /* slot that the application reads, or NO_SLOT */
+    baton__outcome_t *outcomes; /* the epoch's is at epoch % W */
+    uint64_t newest;            /* epoch */
+
+    /* The running epoch's; the engine's alone. */
+    uint32_t work;
+    baton__taken_t taken;
+} baton__contribution_t;
+
+/* Allocates; `extra_bytes` behind the elements of each slot are the caller's.
+   BATON_ERR_NO_MEMORY. */
+baton_status_t baton__contribution_init(baton__contribution_t *self,
+                                        const baton_partial_options_t *options,
+                                        size_t extra_bytes);
+void baton__contribution_fini(baton__contribution_t *self);
+
+void baton__contribution_add(baton__contribution_t *self, const void *data,
+                             uint64_t step);
+
+/* Copies the pending contribution; whether there is any. */
+bool baton__contribution_pending(baton__contribution_t *self, void *data);
+
+/* An epoch begins to work: on the whole pending contribution, or on the
+   identity when there is none or the application is adding to it. Returns the
+   vector; *active_out tells which. */
+void *baton__contribution_take(baton__contribution_t *self, bool *active_out);
+
+/* The vector is the epoch's result now. */
+void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
+                                 uint32_t active);
+
+/* Pins the result of `epoch`, or the newest for 0, until the next call; false
+   when it is not there. */
+bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
+                             uint64_t step, baton_partial_result_t *out);
+
+#endif

@@ -1,0 +1,451 @@
+/* Partial all-reduce: a schedule around any inner builder.
+
+     solo      on_start ----------------+
+                                        +--> activation tree --> begin
+     majority  on_start --> draw -------+                          |
+                                                                   |
+     full      on_start ---------------------------------------> begin
+                                                                   |
+                     +---------------------------------------------+
+                     v
+                   take --> inner all-reduce --------------> publish
+                     |                                          ^
+                     +----> all-reduce of the active count -----+
+
+   The count of active ranks rides as one more element at the end of the vector
+   where the reduction is a sum and the type holds P exactly; only elsewhere
+   does it need an all-reduce of its own. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "coll/contribution.h"
+
+#include <string.h>
+
+enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, DRAW_ROUNDS = 32 };
+
+struct baton_partial {
+    baton_schedule_t *schedule;
+    baton_partial_mode_t mode;
+    baton_keep_t keep;
+    uint64_t seed;
+    baton_buffer_t vector;  /* bound to the slot that the epoch works on */
+    bool rides;             /* the count is in the vector */
+    uint32_t active;        /* else here: in, and out */
+    _Atomic uint64_t steps; /* starts so far */
+    uint64_t seen;          /* last step whose result was returned */
+    baton__contribution_t contribution;
+};
+
+/* ---- the draw --------------------------------------------------------- */
+
+/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* A permutation of 0 .. size - 1 for each block of `size` epochs, without a
+   table: swap-or-not (Hoang, Morris, Rogaway 2012). Each round pairs x with
+   key - x and swaps the two or not, as both of them would decide. */
+int baton_partial_draw(uint64_t seed, uint64_t epoch, int size)
+{
+    uint64_t n = (uint64_t)size;
+    uint64_t block = epoch / n;
+    uint64_t x = epoch % n;
+    for (uint64_t round = 0; round < DRAW_ROUNDS; round++) {
+        uint64_t key = mix(mix(mix(seed) ^ block) ^ round);
+        uint64_t other = (key % n + n - x) % n;
+        uint64_t larger = x > other ? x : other;
+        if ((mix(key ^ larger) & 1) != 0) {
+            x = other;
+        }
+    }
+    return (int)x;
+}
+
+static baton_status_t draw(void *arg, uint64_t epoch)
+{
+    const baton_partial_t *partial = arg;
+    int drawn = baton_partial_draw(partial->seed, epoch,
+                                   baton_schedule_size(partial->schedule));
+    return drawn == baton_schedule_rank(partial->schedule) ? BATON_OK
+                                                           : BATON_SKIP;
+}
+
+/* ---- the count of active ranks ---------------------------------------- */
+
+/* The largest count that a sum of ones reaches exactly in the type. */
+static uint64_t largest_count(baton_dtype_t dtype)
+{
+    switch (dtype) {
+    case BATON_I8:
+        return INT8_MAX;
+    case BATON_U8:
+        return UINT8_MAX;
+    case BATON_I16:
+        return INT16_MAX;
+    case BATON_U16:
+        return UINT16_MAX;
+    case BATON_F16:
+        return 1u << 11;
+    case BATON_BF16:
+        return 1u << 8;
+    case BATON_F32:
+        return 1u << 24;
+    case BATON_I32:
+    case BATON_I64:
+    case BATON_U32:
+    case BATON_U64:
+    case BATON_F64:
+    case BATON_DTYPE_COUNT:
+        break;
+    }
+    return INT32_MAX;
+}
+
+/* A small natural number as an IEEE binary16: 11 bits of precision, the lowest
+   worth 2^(exponent - 25). */
+static uint32_t count_of_f16(uint16_t bits)
+{
+    uint32_t exponent = bits >> 10;
+    uint32_t mantissa = (bits & 0x3ffu) | 0x400u;
+    return exponent >= 25 ? mantissa << (exponent - 25)
+                          : mantissa >> (25 - exponent);
+}
+
+#define COUNT_OF(type, at)                                                     \
+    do {                                                                       \
+        type value;                                                            \
+        memcpy(&value, (at), sizeof value);                                    \
+        return (uint32_t)value;                                                \
+    } while (0)
+
+/* Reads a count back; zero is all bits zero in every type. */
+static uint32_t count_of(baton_dtype_t dtype, const char *at)
+{
+    uint16_t half;
+    uint32_t word;
+    float single;
+    switch (dtype) {
+    case BATON_I8:
+        COUNT_OF(int8_t, at);
+    case BATON_U8:
+        COUNT_OF(uint8_t, at);
+    case BATON_I16:
+        COUNT_OF(int16_t, at);
+    case BATON_U16:
+        COUNT_OF(uint16_t, at);
+    case BATON_I32:
+    case BATON_U32:
+        COUNT_OF(uint32_t, at);
+    case BATON_I64:
+    case BATON_U64:
+        COUNT_OF(uint64_t, at);
+    case BATON_F32:
+        COUNT_OF(float, at);
+    case BATON_F64:
+        COUNT_OF(double, at);
+    case BATON_F16:
+        memcpy(&half, at, sizeof half);
+        return half == 0 ? 0 : count_of_f16(half);
+    case BATON_BF16:
+        memcpy(&half, at, sizeof half);
+        word = (uint32_t)half << 16;
+        memcpy(&single, &word, sizeof single);
+        return (uint32_t)single;
+    case BATON_DTYPE_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* ---- the two ends of an epoch ----------------------------------------- */
+
+static char *behind_elements(const baton__contribution_t *c, char *slot)
+{
+    return slot + c->count * baton_dtype_size(c->dtype);
+}
+
+static baton_status_t take(void *arg, uint64_t epoch)
+{
+    baton_partial_t *partial = arg;
+    baton__contribution_t *c = &partial->contribution;
+    bool active;
+    char *slot = baton__contribution_take(c, &active);
+    (void)epoch;
+    partial->active = active ? 1 : 0;
+    if (partial->rides) {
+        /* The identities of product and sum are one and zero. */
+        const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
+        one_or_zero->identity(behind_elements(c, slot), 1, c->dtype,
+                              one_or_zero->arg);
+    }
+    return baton_buffer_rebind(partial->schedule, partial->vector, slot);
+}
+
+static baton_status_t publish(void *arg, uint64_t epoch)
+{
+    baton_partial_t *partial = arg;
+    baton__contribution_t *c = &partial->contribution;
+    uint32_t active = partial->active;
+    if (partial->rides) {
+        char *slot = c->memory + (size_t)c->work * c->slot_bytes;
+        active = count_of(c->dtype, behind_elements(c, slot));
+    }
+    baton__contribution_publish(c, epoch, active);
+    return BATON_OK;
+}
+
+/* ---- building --------------------------------------------------------- */
+
+static baton_node_t add_begin(baton_partial_t *partial)
+{
+    baton_schedule_t *s = partial->schedule;
+    baton_node_t start = baton_add_on_start(s);
+    if (partial->mode == BATON_FULL) {
+        baton_node_t begin = baton_add_nop(s);
+        baton_before(s, start, begin);
+        return begin;
+    }
+    if (partial->mode == BATON_SOLO) {
+        return baton_add_activation(s, start);
+    }
+    baton_node_t drawn = baton_add_call(s, draw, partial);
+    baton_set_optional(s, drawn); /* it fires only where start was called */
+    baton_before(s, start, drawn);
+    return baton_add_activation(s, drawn);
+}
+
+static void add_count(baton_partial_t *partial)
+{
+    baton_schedule_t *s = partial->schedule;
+    baton_buffer_t buffer = baton_buffer_bind(
+        s, &partial->active, sizeof partial->active, BATON_MEMORY_HOST);
+    baton_view_t view = baton_view(buffer, 0, sizeof partial->active);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = view,
+                              .target = view,
+                              .dtype = BATON_U32,
+                              .op = BATON_SUM};
+    baton_allreduce_recursive_doubling(s, &args);
+}
+
+static void build(baton_partial_t *partial,
+                  const baton_partial_options_t *options)
+{
+    baton_schedule_t *s = partial->schedule;
+    size_t element = baton_dtype_size(options->dtype);
+    size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
+    baton_node_t begin = add_begin(partial);
+    baton_node_t taken = baton_add_call(s, take, partial);
+    baton_node_t published = baton_add_call(s, publish, partial);
+    partial->vector = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
+    baton_view_t view = baton_view(partial->vector, 0, bytes);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = view,
+                              .target = view,
+                              .dtype = options->dtype,
+                              .op = options->op};
+    baton_before(s, begin, taken);
+    baton_mark_t inside = baton_schedule_mark(s);
+    options->inner(s, &args);
+    if (!partial->rides) {
+        add_count(partial);
+    }
+    baton_enclose(s, inside, taken, published);
+}
+
+static baton_status_t refuse(const baton_partial_options_t *options,
+                             const char *what, int64_t actual)
+{
+    return baton__error(BATON_ERR_INVALID, "partial \"%s\": %s is %lld",
+                        options->name, what, (long long)actual);
+}
+
+static baton_status_t check(const baton_partial_options_t *options)
+{
+    size_t element = baton_dtype_size(options->dtype);
+    if (element == 0) {
+        return refuse(options, "no element type: dtype", (int)options->dtype);
+    }
+    if ((unsigned)options->mode > BATON_FULL) {
+        return refuse(options, "not SOLO, MAJORITY or FULL: mode",
+                      (int)options->mode);
+    }
+    if ((unsigned)options->keep > BATON_KEEP_ALL) {
+        return refuse(options, "not LATEST or ALL: keep", (int)options->keep);
+    }
+    if (options->history > 1u << 20) {
+        return refuse(options, "more than 1048576: history", options->history);
+    }
+    if (options->count > (SIZE_MAX / 2) / element) {
+        return refuse(options, "more than memory can hold: count",
+                      (int64_t)options->count);
+    }
+    if (options->op->reduce == NULL || options->op->identity == NULL) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "partial \"%s\": reduction \"%s\" lacks its %s, "
+            "which null contributions need",
+            options->name, options->op->name != NULL ? options->op->name : "?",
+            options->op->reduce == NULL ? "function" : "identity");
+    }
+    return BATON_OK;
+}
+
+static baton_partial_options_t
+with_defaults(const baton_partial_options_t *given)
+{
+    baton_partial_options_t options = *given;
+    if (options.name == NULL) {
+        options.name = "partial";
+    }
+    if (options.op == NULL) {
+        options.op = BATON_SUM;
+    }
+    if (options.inner == NULL) {
+        options.inner = baton_allreduce_recursive_doubling;
+    }
+    if (options.history == 0) {
+        options.history =
+            options.keep == BATON_KEEP_ALL ? ALL_HISTORY : LATEST_HISTORY;
+    }
+    return options;
+}
+
+baton_status_t baton_partial_create(baton_group_t *group,
+                                    const baton_partial_options_t *given,
+                                    baton_partial_t **out)
+{
+    if (given == NULL || given->size != sizeof *given) {
+        return baton__error(BATON_ERR_INVALID,
+                            "partial options: size is %zu, expected %zu",
+                            given == NULL ? 0 : given->size, sizeof *given);
+    }
+    const baton_partial_options_t options = with_defaults(given);
+    baton_status_t status = check(&options);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_partial_t *partial = baton__alloc(1, sizeof *partial);
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
+                            options.name);
+    }
+    partial->mode = options.mode;
+    partial->keep = options.keep;
+    partial->seed = options.seed;
+    status = baton_schedule_create(group, options.name, &partial->schedule);
+    if (status != BATON_OK) {
+        baton__free(partial);
+        return status;
+    }
+    partial->rides =
+        options.op == BATON_SUM &&
+        (uint64_t)baton_group_size(group) <= largest_count(options.dtype);
+    status = baton__contribution_init(
+        &partial->contribution, &options,
+        partial->rides ? baton_dtype_size(options.dtype) : 0);
+    if (status == BATON_OK) {
+        if (options.keep == BATON_KEEP_ALL) {
+            baton_schedule_limit(partial->schedule, options.history);
+        }
+        build(partial, &options);
+        status = baton_schedule_commit(partial->schedule);
+    }
+    if (status != BATON_OK) {
+        baton_partial_destroy(partial);
+        return status;
+    }
+    *out = partial;
+    return BATON_OK;
+}
+
+void baton_partial_destroy(baton_partial_t *partial)
+{
+    if (partial != NULL) {
+        baton_schedule_destroy(partial->schedule);
+        baton__contribution_fini(&partial->contribution);
+        baton__free(partial);
+    }
+}
+
+/* ---- steps ------------------------------------------------------------ */
+
+static uint64_t steps(const baton_partial_t *partial)
+{
+    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
+}
+
+baton_status_t baton_partial_contribute(baton_partial_t *partial,
+                                        const void *data)
+{
+    if (data == NULL && partial->contribution.count > 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "contribute to \"%s\": data is NULL",
+                            baton_schedule_name(partial->schedule));
+    }
+    baton__contribution_add(&partial->contribution, data, steps(partial) + 1);
+    return BATON_OK;
+}
+
+baton_status_t baton_partial_start(baton_partial_t *partial)
+{
+    baton_status_t status = baton_schedule_start(partial->schedule);
+    if (status == BATON_OK) {
+        atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
+    }
+    return status;
+}
+
+baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
+{
+    return baton_schedule_test(partial->schedule, done_out);
+}
+
+baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
+                                  baton_partial_result_t *out)
+{
+    uint64_t step = steps(partial);
+    bool all = partial->keep == BATON_KEEP_ALL;
+    if (step == 0 || (all && partial->seen == step)) {
+        return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s",
+                            baton_schedule_name(partial->schedule),
+                            step == 0 ? "no step was started"
+                                      : "the step's result was returned "
+                                        "already");
+    }
+    baton_status_t status = baton_schedule_wait(partial->schedule, timeout_ms);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!baton__contribution_pin(&partial->contribution, all ? step : 0, step,
+                                 out)) {
+        return baton__error(BATON_ERR_STATE,
+                            "wait for \"%s\": the result of epoch %llu is gone",
+                            baton_schedule_name(partial->schedule),
+                            (unsigned long long)step);
+    }
+    partial->seen = step;
+    if (all) {
+        /* Its place in the history is free: one more epoch may run. */
+        baton_schedule_limit(partial->schedule,
+                             step + partial->contribution.history);
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
+                                     bool *any_out)
+{
+    if (data == NULL && partial->contribution.count > 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "pending of \"%s\": data is NULL",
+                            baton_schedule_name(partial->schedule));
+    }
+    *any_out = baton__contribution_pending(&partial->contribution, data);
+    return BATON_OK;
+}
