@@ -1,0 +1,14 @@
+/* The plain loops, compiled for this very machine. */
+#ifndef BATON_MICROBENCH_BENCH_KERNELS_NATIVE_H
+#define BATON_MICROBENCH_BENCH_KERNELS_NATIVE_H
+
+#include <stddef.h>
+
+/* target[i] = left[i] + right[i] */
+void bench_native_sum(float *restrict target, const float *left,
+                      const float *right, size_t count);
+
+/* target[i] += right[i] */
+void bench_native_add(float *restrict target, const float *right, size_t count);
+
+#endif
