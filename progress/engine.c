@@ -5,13 +5,10 @@
 #include "base/config.h"
 #include "base/error.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 enum {
-    TURN_US = 1000,  /* the thread's short nap, while an application drives */
     REST_POLLS = 8,  /* Open MPI looks at some sources each 8th time only */
     LEAVE_STEPS = 64 /* steps that leaving takes over from late comers */
 };
@@ -30,7 +27,7 @@ bool baton__engine_has_thread(const baton_engine_t *engine)
 
 /* ---- resting ---------------------------------------------------------- */
 
-static void stop_resting(baton_engine_t *engine)
+void baton__engine_awake(baton_engine_t *engine)
 {
     if (!engine->resting) {
         return;
@@ -55,7 +52,7 @@ bool baton__engine_rest(baton_engine_t *engine)
     }
     for (int i = 0; i < REST_POLLS && receives; i++) {
         if (baton__step(&engine->stepper, SIZE_MAX)) {
-            stop_resting(engine);
+            baton__engine_awake(engine);
             return false;
         }
     }
@@ -78,7 +75,7 @@ uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
 
 /* ---- who drives ------------------------------------------------------- */
 
-static bool lock(baton_engine_t *engine)
+bool baton__engine_lock(baton_engine_t *engine)
 {
     /* Pairs with the store in unlock: the last driver's writes are seen. */
     if (atomic_load_explicit(&engine->driving, memory_order_relaxed) ||
@@ -90,7 +87,7 @@ static bool lock(baton_engine_t *engine)
     return true;
 }
 
-static void unlock(baton_engine_t *engine)
+void baton__engine_unlock(baton_engine_t *engine)
 {
     driven = NULL;
     atomic_store_explicit(&engine->driving, false, memory_order_seq_cst);
@@ -98,10 +95,10 @@ static void unlock(baton_engine_t *engine)
 
 bool baton__engine_try(baton_engine_t *engine)
 {
-    if (!lock(engine)) {
+    if (!baton__engine_lock(engine)) {
         return false;
     }
-    stop_resting(engine);
+    baton__engine_awake(engine);
     atomic_fetch_add_explicit(&engine->visits, 1, memory_order_relaxed);
     return true;
 }
@@ -153,7 +150,7 @@ void baton__engine_leave(baton_engine_t *engine, bool expected_back)
             }
         }
         kick = must_kick(engine, expected_back);
-        unlock(engine);
+        baton__engine_unlock(engine);
         /* Mail that came after the last step, from one who could not drive. The
            store in unlock and this load pair with the push and the try in
            baton_schedule_start: one of the two sees the other. */
@@ -181,107 +178,6 @@ bool baton_engine_step(baton_engine_t *engine)
     bool moved = baton__step(&engine->stepper, SIZE_MAX);
     baton__engine_leave(engine, true);
     return moved;
-}
-
-/* ---- the progress thread ---------------------------------------------- */
-
-/* Drives until there is nothing to do but wait, or an application thread wants
-   to: returns for how long to sleep. */
-static uint32_t drive(baton_engine_t *engine, bool visited, bool rang)
-{
-    baton__stepper_t *stepper = &engine->stepper;
-    if (rang) {
-        baton__idle_reset(&engine->idle);
-    }
-    for (;;) {
-        baton__pause_t pause = BATON__PAUSE_NONE;
-        if (baton__step(stepper, SIZE_MAX)) {
-            baton__idle_reset(&engine->idle);
-        } else {
-            /* Nobody waits for armed receives alone: their bell will do. */
-            pause = stepper->waited > 0 ? baton__idle_next(&engine->idle)
-                                        : BATON__PAUSE_SLEEP;
-        }
-        if (atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0) {
-            break;
-        }
-        if (pause == BATON__PAUSE_YIELD) {
-            unlock(engine);
-            baton__idle_yield(&engine->idle);
-            if (!lock(engine)) {
-                atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
-                                      memory_order_seq_cst);
-                return TURN_US;
-            }
-            stop_resting(engine);
-        } else if (pause == BATON__PAUSE_SLEEP) {
-            baton__watchdog(engine);
-            if (!baton__engine_rest(engine)) {
-                baton__idle_reset(&engine->idle);
-                continue;
-            }
-            uint32_t us = baton__engine_sleep_us(engine);
-            if (visited && us > TURN_US) {
-                us = TURN_US;
-            }
-            atomic_store_explicit(&engine->nap,
-                                  us <= TURN_US ? BATON__NAP_SHORT
-                                                : BATON__NAP_ASLEEP,
-                                  memory_order_seq_cst);
-            unlock(engine);
-            if (!baton__step_has_mail(stepper) || !lock(engine)) {
-                return us;
-            }
-            stop_resting(engine);
-        }
-    }
-    atomic_store_explicit(&engine->nap, BATON__NAP_SHORT, memory_order_seq_cst);
-    unlock(engine);
-    return TURN_US;
-}
-
-static void *thread_main(void *arg)
-{
-    baton_engine_t *engine = arg;
-    uint32_t visits = 0;
-    bool rang = false;
-    (void)prctl(PR_SET_NAME, "baton", 0, 0, 0);
-    /* The default lets the kernel end a sleep 50 us late. */
-    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
-    while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        uint32_t us = TURN_US;
-        uint32_t seen =
-            atomic_load_explicit(&engine->visits, memory_order_relaxed);
-        if (lock(engine)) {
-            stop_resting(engine);
-            us = drive(engine, seen != visits, rang);
-        } else {
-            atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
-                                  memory_order_seq_cst);
-        }
-        visits = seen;
-        rang = baton__loop_wait(engine->loop, us);
-        atomic_store_explicit(&engine->nap, BATON__NAP_AWAKE,
-                              memory_order_seq_cst);
-    }
-    return NULL;
-}
-
-static baton_status_t start_thread(baton_engine_t *engine,
-                                   const char *placement)
-{
-    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
-    if (error != 0) {
-        return baton__error(BATON_ERR_SYSTEM, "no progress thread: %s",
-                            strerror(error));
-    }
-    baton_status_t status = baton__place_thread(engine->thread, placement);
-    if (status != BATON_OK) {
-        atomic_store_explicit(&engine->stopping, true, memory_order_release);
-        baton__loop_kick(engine->loop);
-        (void)pthread_join(engine->thread, NULL);
-    }
-    return status;
 }
 
 /* ---- opening and closing ---------------------------------------------- */
@@ -363,7 +259,7 @@ baton_status_t baton_engine_open(const baton_engine_options_t *options,
             options->placement != NULL
                 ? options->placement
                 : baton__config_text(BATON__CONFIG_PLACEMENT);
-        status = start_thread(engine, placement);
+        status = baton__thread_start(engine, placement);
     }
     if (status != BATON_OK) {
         dispose(engine);
@@ -387,9 +283,7 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
                             engine->stepper.groups->transport->name);
     }
     if (engine->threaded) {
-        atomic_store_explicit(&engine->stopping, true, memory_order_release);
-        baton__loop_kick(engine->loop);
-        (void)pthread_join(engine->thread, NULL);
+        baton__thread_stop(engine);
     }
     dispose(engine);
     return BATON_OK;

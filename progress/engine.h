@@ -19,9 +19,9 @@
 #include <pthread.h>
 
 typedef enum baton__nap {
-    BATON__NAP_AWAKE,  /* about to look */
-    BATON__NAP_SHORT,  /* looks again within TURN_US */
-    BATON__NAP_ASLEEP  /* until it is kicked or a peer rings */
+    BATON__NAP_AWAKE, /* about to look */
+    BATON__NAP_SHORT, /* looks again within a millisecond */
+    BATON__NAP_ASLEEP /* until it is kicked or a peer rings */
 } baton__nap_t;
 
 struct baton_engine {
@@ -32,10 +32,10 @@ struct baton_engine {
     uint32_t rest_us;   /* while resting: how long it may sleep */
     uint32_t stall_ms;
     _Atomic bool driving;
-    _Atomic int wanted;    /* application threads that try to drive */
+    _Atomic int wanted;      /* application threads that try to drive */
     _Atomic uint32_t visits; /* of application threads that drove */
-    _Atomic int nap;       /* baton__nap_t of the thread */
-    _Atomic int parked;    /* threads blocked in `park` */
+    _Atomic int nap;         /* baton__nap_t of the thread */
+    _Atomic int parked;      /* threads blocked in `park` */
     _Atomic bool stopping;
     bool threaded;
     bool alone; /* one processor */
@@ -54,12 +54,23 @@ void baton__engine_enter(baton_engine_t *engine);
    when the caller is expected back, soon. */
 void baton__engine_leave(baton_engine_t *engine, bool expected_back);
 
+/* The driver lock by itself, for the thread, which comes and goes: no visit is
+   counted, nothing handed over. */
+bool baton__engine_lock(baton_engine_t *engine);
+void baton__engine_unlock(baton_engine_t *engine);
+
 /* Whether the calling thread drives (a call node runs on it). */
 bool baton__engine_is_mine(const baton_engine_t *engine);
 
 /* Announces to the peers that this rank sleeps, and polls for what came in
    between: false when something did. The driver's. */
 bool baton__engine_rest(baton_engine_t *engine);
+void baton__engine_awake(baton_engine_t *engine); /* the end of a rest */
+
+/* Starts the thread, bound as `placement` says; ends it. */
+baton_status_t baton__thread_start(baton_engine_t *engine,
+                                   const char *placement);
+void baton__thread_stop(baton_engine_t *engine);
 
 /* How long the driver may sleep now, resting. */
 uint32_t baton__engine_sleep_us(const baton_engine_t *engine);
@@ -67,7 +78,8 @@ uint32_t baton__engine_sleep_us(const baton_engine_t *engine);
 /* Reports epochs that have not moved for too long. The driver's. */
 void baton__watchdog(baton_engine_t *engine);
 
-/* One paragraph: what the running epoch of a schedule waits for. The driver's. */
+/* One paragraph: what the running epoch of a schedule waits for. The driver's.
+ */
 void baton__describe_wait(const baton_schedule_t *schedule,
                           struct baton__text *text);
 

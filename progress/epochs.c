@@ -21,7 +21,7 @@ static uint64_t requested(const baton_schedule_t *schedule)
 }
 
 /* Whether the last started epoch is over, one way or the other. Pairs with the
-   stores in publish(), progress/step.c. */
+   stores in publish(), progress/life.c. */
 static bool epoch_ended(const baton_schedule_t *schedule)
 {
     return atomic_load_explicit(&schedule->shared.retired,
@@ -109,7 +109,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
                             "wait for it",
                             schedule->name, (unsigned long long)epoch - 1);
     }
-    /* Pairs with the load in begin_if_due(), progress/step.c. */
+    /* Pairs with the load in baton__life_begin_if_due(), progress/life.c. */
     atomic_store_explicit(&schedule->shared.requested, epoch,
                           memory_order_release);
     if (retired >= epoch) {
@@ -297,7 +297,7 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
     if (now != UINT64_MAX && epoch <= now) {
         return;
     }
-    /* Pairs with the load in begin_if_due(), progress/step.c. */
+    /* Pairs with the load in baton__life_begin_if_due(), progress/life.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
         post(schedule, false);

@@ -12,13 +12,13 @@
 #include <stdint.h>
 
 typedef struct baton__idle {
-    uint32_t spins;      /* limits: of polls without a pause */
-    uint64_t yield_ns;   /* of the time spent yielding */
-    uint32_t sleep_us;   /* of one sleep */
-    uint32_t polls;      /* since something moved */
-    uint32_t slow_left;  /* polls for which not to yield */
-    uint64_t since_ns;   /* since when nothing has moved */
-    uint64_t now_ns;     /* the last look at the clock */
+    uint32_t spins;     /* limits: of polls without a pause */
+    uint64_t yield_ns;  /* of the time spent yielding */
+    uint32_t sleep_us;  /* of one sleep */
+    uint32_t polls;     /* since something moved */
+    uint32_t slow_left; /* polls for which not to yield */
+    uint64_t since_ns;  /* since when nothing has moved */
+    uint64_t now_ns;    /* the last look at the clock */
 } baton__idle_t;
 
 typedef enum baton__pause {
