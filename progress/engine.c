@@ -77,8 +77,10 @@ uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
 
 bool baton__engine_lock(baton_engine_t *engine)
 {
-    /* Pairs with the store in unlock: the last driver's writes are seen. */
-    if (atomic_load_explicit(&engine->driving, memory_order_relaxed) ||
+    /* Pairs with the store in unlock: the last driver's writes are seen. The
+       load is sequentially consistent too: one that read an old value would let
+       mail and lock pass each other (see baton__engine_leave). */
+    if (atomic_load_explicit(&engine->driving, memory_order_seq_cst) ||
         atomic_exchange_explicit(&engine->driving, true,
                                  memory_order_seq_cst)) {
         return false;
@@ -107,8 +109,10 @@ void baton__engine_enter(baton_engine_t *engine)
 {
     atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
     while (!baton__engine_try(engine)) {
-        /* In manual mode the driver may sleep in the loop with the lock. */
-        baton__loop_kick(engine->loop);
+        if (!engine->threaded) {
+            /* The driver may sleep in the loop with the lock. */
+            baton__loop_kick(engine->loop);
+        }
         (void)sched_yield();
     }
     atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
@@ -143,13 +147,15 @@ void baton__engine_leave(baton_engine_t *engine, bool expected_back)
 {
     bool kick = false;
     for (int steps = 0;;) {
+        bool rested = true;
         if (engine->threaded && !baton__step_busy(&engine->stepper)) {
             /* Only armed receives, if any: the sleeping thread will hear their
                bell once this rank rests. */
-            while (!baton__engine_rest(engine) && steps++ < LEAVE_STEPS) {
-            }
+            do {
+                rested = baton__engine_rest(engine);
+            } while (!rested && steps++ < LEAVE_STEPS);
         }
-        kick = must_kick(engine, expected_back);
+        kick = !rested || must_kick(engine, expected_back);
         baton__engine_unlock(engine);
         /* Mail that came after the last step, from one who could not drive. The
            store in unlock and this load pair with the push and the try in

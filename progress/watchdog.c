@@ -86,7 +86,7 @@ void baton__watchdog(baton_engine_t *engine)
     if (engine->stepper.running == 0) {
         return;
     }
-    uint64_t now = engine->idle.now_ns;
+    uint64_t now = baton__clock_ns();
     uint64_t stall_ns = (uint64_t)engine->stall_ms * 1000000u;
     for (baton_schedule_t *s = engine->stepper.schedules; s != NULL;
          s = s->turn.next) {
