@@ -21,7 +21,7 @@ if [ "$(id -u)" -eq 0 ]; then
     # Open MPI refuses to run as root unless it is told twice.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-set -- --bytes 64,4096,65536 --plot "$plot" "$@"
+set -- --bytes 64,4096,65536 --iterations 192 --plot "$plot" "$@"
 echo "mpirun -np $ranks baton-skew $*"
 mpirun -np "$ranks" --oversubscribe --bind-to none \
     "$build/microbench/baton-skew" "$@"

@@ -18,10 +18,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/contribution.h"
+#include "coll/count.h"
 
-#include <string.h>
-
-enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, DRAW_ROUNDS = 32 };
+enum { LATEST_HISTORY = 1, ALL_HISTORY = 4 };
 
 struct baton_partial {
     baton_schedule_t *schedule;
@@ -36,36 +35,6 @@ struct baton_partial {
     baton__contribution_t contribution;
 };
 
-/* ---- the draw --------------------------------------------------------- */
-
-/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014). */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-/* A permutation of 0 .. size - 1 for each block of `size` epochs, without a
-   table: swap-or-not (Hoang, Morris, Rogaway 2012). Each round pairs x with
-   key - x and swaps the two or not, as both of them would decide. */
-int baton_partial_draw(uint64_t seed, uint64_t epoch, int size)
-{
-    uint64_t n = (uint64_t)size;
-    uint64_t block = epoch / n;
-    uint64_t x = epoch % n;
-    for (uint64_t round = 0; round < DRAW_ROUNDS; round++) {
-        uint64_t key = mix(mix(mix(seed) ^ block) ^ round);
-        uint64_t other = (key % n + n - x) % n;
-        uint64_t larger = x > other ? x : other;
-        if ((mix(key ^ larger) & 1) != 0) {
-            x = other;
-        }
-    }
-    return (int)x;
-}
-
 static baton_status_t draw(void *arg, uint64_t epoch)
 {
     const baton_partial_t *partial = arg;
@@ -73,93 +42,6 @@ static baton_status_t draw(void *arg, uint64_t epoch)
                                    baton_schedule_size(partial->schedule));
     return drawn == baton_schedule_rank(partial->schedule) ? BATON_OK
                                                            : BATON_SKIP;
-}
-
-/* ---- the count of active ranks ---------------------------------------- */
-
-/* The largest count that a sum of ones reaches exactly in the type. */
-static uint64_t largest_count(baton_dtype_t dtype)
-{
-    switch (dtype) {
-    case BATON_I8:
-        return INT8_MAX;
-    case BATON_U8:
-        return UINT8_MAX;
-    case BATON_I16:
-        return INT16_MAX;
-    case BATON_U16:
-        return UINT16_MAX;
-    case BATON_F16:
-        return 1u << 11;
-    case BATON_BF16:
-        return 1u << 8;
-    case BATON_F32:
-        return 1u << 24;
-    case BATON_I32:
-    case BATON_I64:
-    case BATON_U32:
-    case BATON_U64:
-    case BATON_F64:
-    case BATON_DTYPE_COUNT:
-        break;
-    }
-    return INT32_MAX;
-}
-
-/* A small natural number as an IEEE binary16: 11 bits of precision, the lowest
-   worth 2^(exponent - 25). */
-static uint32_t count_of_f16(uint16_t bits)
-{
-    uint32_t exponent = bits >> 10;
-    uint32_t mantissa = (bits & 0x3ffu) | 0x400u;
-    return exponent >= 25 ? mantissa << (exponent - 25)
-                          : mantissa >> (25 - exponent);
-}
-
-#define COUNT_OF(type, at)                                                     \
-    do {                                                                       \
-        type value;                                                            \
-        memcpy(&value, (at), sizeof value);                                    \
-        return (uint32_t)value;                                                \
-    } while (0)
-
-/* Reads a count back; zero is all bits zero in every type. */
-static uint32_t count_of(baton_dtype_t dtype, const char *at)
-{
-    uint16_t half;
-    uint32_t word;
-    float single;
-    switch (dtype) {
-    case BATON_I8:
-        COUNT_OF(int8_t, at);
-    case BATON_U8:
-        COUNT_OF(uint8_t, at);
-    case BATON_I16:
-        COUNT_OF(int16_t, at);
-    case BATON_U16:
-        COUNT_OF(uint16_t, at);
-    case BATON_I32:
-    case BATON_U32:
-        COUNT_OF(uint32_t, at);
-    case BATON_I64:
-    case BATON_U64:
-        COUNT_OF(uint64_t, at);
-    case BATON_F32:
-        COUNT_OF(float, at);
-    case BATON_F64:
-        COUNT_OF(double, at);
-    case BATON_F16:
-        memcpy(&half, at, sizeof half);
-        return half == 0 ? 0 : count_of_f16(half);
-    case BATON_BF16:
-        memcpy(&half, at, sizeof half);
-        word = (uint32_t)half << 16;
-        memcpy(&single, &word, sizeof single);
-        return (uint32_t)single;
-    case BATON_DTYPE_COUNT:
-        break;
-    }
-    return 0;
 }
 
 /* ---- the two ends of an epoch ----------------------------------------- */
@@ -193,7 +75,7 @@ static baton_status_t publish(void *arg, uint64_t epoch)
     uint32_t active = partial->active;
     if (partial->rides) {
         char *slot = c->memory + (size_t)c->work * c->slot_bytes;
-        active = count_of(c->dtype, behind_elements(c, slot));
+        active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
     baton__contribution_publish(c, epoch, active);
     return BATON_OK;
@@ -344,8 +226,8 @@ baton_status_t baton_partial_create(baton_group_t *group,
         return status;
     }
     partial->rides =
-        options.op == BATON_SUM &&
-        (uint64_t)baton_group_size(group) <= largest_count(options.dtype);
+        options.op == BATON_SUM && (uint64_t)baton_group_size(group) <=
+                                       baton__largest_count(options.dtype);
     status = baton__contribution_init(
         &partial->contribution, &options,
         partial->rides ? baton_dtype_size(options.dtype) : 0);

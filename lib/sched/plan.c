@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "sched/schedule.h"
 
-#include <string.h>
-
 /* Turns the predecessors round; writes the records' first successors. */
 static void link_successors(baton_schedule_t *schedule,
                             const baton__order_t *order)
@@ -230,7 +228,9 @@ baton_status_t baton__assign_tags(baton_schedule_t *schedule)
                             "commit of \"%s\" failed: no memory for tags",
                             schedule->name);
     }
-    memcpy(before, group->pairs, group->pair_count * sizeof *before);
+    for (size_t i = 0; i < group->pair_count; i++) {
+        before[i] = group->pairs[i];
+    }
     baton_status_t status = BATON_OK;
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < schedule->count && status == BATON_OK; i++) {
@@ -250,8 +250,8 @@ baton_status_t baton__assign_tags(baton_schedule_t *schedule)
             }
         }
     }
-    if (status != BATON_OK) {
-        memcpy(group->pairs, before, group->pair_count * sizeof *before);
+    for (size_t i = 0; i < group->pair_count && status != BATON_OK; i++) {
+        group->pairs[i] = before[i];
     }
     baton__free(before);
     return status;

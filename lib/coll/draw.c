@@ -1,0 +1,32 @@
+/* Who may begin an epoch of a majority all-reduce. */
+#include <baton/partial.h>
+
+enum { DRAW_ROUNDS = 32 };
+
+/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* A permutation of 0 .. size - 1 for each block of `size` epochs, without a
+   table: swap-or-not (Hoang, Morris, Rogaway 2012). Each round pairs x with
+   key - x and swaps the two or not, as both of them would decide. */
+int baton_partial_draw(uint64_t seed, uint64_t epoch, int size)
+{
+    uint64_t n = (uint64_t)size;
+    uint64_t block = epoch / n;
+    uint64_t x = epoch % n;
+    for (uint64_t round = 0; round < DRAW_ROUNDS; round++) {
+        uint64_t key = mix(mix(mix(seed) ^ block) ^ round);
+        uint64_t other = (key % n + n - x) % n;
+        uint64_t larger = x > other ? x : other;
+        if ((mix(key ^ larger) & 1) != 0) {
+            x = other;
+        }
+    }
+    return (int)x;
+}
