@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    SYNC_TAG = 30000,
+    SYNC_TAG = 16000,
     SYNC_NODES = 2, /* the last ones */
     SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES
 };
@@ -23,8 +23,9 @@ void conformance_expect(conformance_rank_t *self, bool condition,
 {
     if (!condition && self->failure[0] == '\0') {
         snprintf(self->failure, sizeof self->failure,
-                 "rank %d of %d: %s, line %d: %s (seed %" PRIu64 ")",
-                 self->rank, self->size, function, line, text, self->seed);
+                 "rank %d of %d: %s, line %d: %s (seed %" PRIu64 ") %s",
+                 self->rank, self->size, function, line, text, self->seed,
+                 baton_error_message());
     }
 }
 

@@ -1,5 +1,5 @@
 /* The transport port: how messages leave a rank. The mpi and loop transports
-   implement it; so can yours (tests/test_conformance.c is the suite to pass).
+   implement it; so can yours (tests/support_conformance.h is the suite to pass).
 
    Rules for an implementation
    - All functions of one endpoint are called by one thread at a time, the

@@ -1,5 +1,7 @@
 /* The MPI transport: nonblocking messages of a communicator of its own.
 
+   Large messages are announced by a small one first: see mpi_large.c.
+
    What is in flight is a compact array of requests, polled with MPI_Testsome:
    a finished one is replaced by the last. MPI_Testsome either finds finished
    requests or makes progress, but does not look again after it has; so when the
@@ -26,9 +28,7 @@
 #include <string.h>
 
 enum {
-    /* Open MPI 4.1.4: 4096 less a header of 56 bytes between ranks of a host,
-       1024 less 56 from a rank to itself, more over TCP. Measured: 4040 and
-       968. */
+    /* From a rank to itself: 1024 less a header of 56. */
     EAGER_BYTES = 960,
     RING_AGAIN_POLLS = 1024
 };
@@ -63,81 +63,7 @@ static void ring(baton__mpi_t *mpi, int peer)
     }
 }
 
-/* ---- completion ------------------------------------------------------- */
-
-/* What became of a finished message. `code` is MPI_SUCCESS unless the call that
-   finished it said that the status has an error. */
-static baton_completion_t outcome(baton__mpi_t *mpi,
-                                  const baton__mpi_item_t *item,
-                                  const MPI_Status *status, int code)
-{
-    baton_completion_t result = {item->token, BATON_OK, item->bytes, NULL};
-    if (code == MPI_SUCCESS) {
-        int bytes = 0;
-        int cancelled = 0;
-        if (item->cancelled) {
-            MPI_Test_cancelled(status, &cancelled);
-        }
-        if (cancelled) {
-            result.status = BATON_ERR_CANCELLED;
-            result.bytes = 0;
-        } else if (item->receive &&
-                   MPI_Get_count(status, MPI_BYTE, &bytes) == MPI_SUCCESS) {
-            result.bytes = (size_t)bytes;
-        }
-        return result;
-    }
-    int class = MPI_ERR_OTHER;
-    MPI_Error_class(code, &class);
-    if (class == MPI_ERR_TRUNCATE) {
-        result.status = BATON_ERR_MISMATCH;
-        result.detail = "the message is longer than its receive";
-        return result;
-    }
-    int length = 0;
-    if (MPI_Error_string(code, mpi->detail, &length) != MPI_SUCCESS) {
-        strcpy(mpi->detail, "MPI gives no reason");
-    }
-    result.status = BATON_ERR_TRANSPORT;
-    result.detail = mpi->detail;
-    return result;
-}
-
-/* Fills the holes that finished requests left, from the end of the arrays. */
-static void close_holes(baton__mpi_t *mpi, int finished)
-{
-    for (int i = 0; i <= finished; i++) {
-        while (mpi->count > 0 &&
-               mpi->requests[mpi->count - 1] == MPI_REQUEST_NULL) {
-            mpi->count--;
-        }
-        if (i < finished && mpi->indices[i] < mpi->count) {
-            int hole = mpi->indices[i];
-            mpi->count--;
-            mpi->requests[hole] = mpi->requests[mpi->count];
-            mpi->items[hole] = mpi->items[mpi->count];
-        }
-    }
-}
-
-/* Moves requests[at], which has finished, to the done list. */
-static void finish(baton__mpi_t *mpi, int at, const MPI_Status *status,
-                   int code)
-{
-    if (mpi->done_at > 0) { /* room is in front */
-        mpi->done_count -= mpi->done_at;
-        memmove(mpi->done, mpi->done + mpi->done_at,
-                (size_t)mpi->done_count * sizeof *mpi->done);
-        mpi->done_at = 0;
-    }
-    const baton__mpi_item_t *item = &mpi->items[at];
-    mpi->done[mpi->done_count++] = outcome(mpi, item, status, code);
-    mpi->sends -= !item->receive;
-    if (mpi->requests[at] != MPI_REQUEST_NULL) {
-        MPI_Request_free(&mpi->requests[at]); /* a failed one may be left */
-        mpi->requests[at] = MPI_REQUEST_NULL;
-    }
-}
+/* ---- progress ---------------------------------------------------------- */
 
 /* MPI can't say any more what becomes of the messages: they all failed. */
 static void fail_all(baton__mpi_t *mpi, int code)
@@ -145,7 +71,7 @@ static void fail_all(baton__mpi_t *mpi, int code)
     (void)baton__mpi_error("MPI_Testsome", code);
     for (int i = 0; i < mpi->count; i++) {
         mpi->done[mpi->done_count++] =
-            outcome(mpi, &mpi->items[i], MPI_STATUS_IGNORE, code);
+            baton__mpi_outcome(mpi, &mpi->items[i], MPI_STATUS_IGNORE, code);
     }
     mpi->count = 0;
     mpi->sends = 0;
@@ -165,16 +91,14 @@ static void test_some(baton__mpi_t *mpi)
         finished = 0;
     }
     for (int i = 0; i < finished; i++) {
-        int error =
-            code == MPI_SUCCESS ? MPI_SUCCESS : mpi->statuses[i].MPI_ERROR;
-        int at = mpi->indices[i];
-        if (!mpi->items[at].receive) {
-            ring(mpi, mpi->items[at].peer);
+        const baton__mpi_item_t *item = &mpi->items[mpi->indices[i]];
+        if (!item->receive) {
+            ring(mpi, item->peer);
         }
-        finish(mpi, at, &mpi->statuses[i], error);
     }
+    finished = baton__mpi_settle(mpi, finished, code != MPI_SUCCESS);
     if (finished > 0) {
-        close_holes(mpi, finished);
+        baton__mpi_close_holes(mpi, finished);
     }
 }
 
@@ -229,8 +153,11 @@ static baton_status_t mpi_send(void *endpoint, baton_token_t token, int peer,
         return status;
     }
     MPI_Request *request = &mpi->requests[mpi->count];
-    int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, (int)tag, mpi->comm,
-                         request);
+    bool large = baton__mpi_is_large(mpi, peer, bytes);
+    int code = large
+                   ? baton__mpi_send_large(mpi, peer, tag, data, bytes, request)
+                   : MPI_Isend(data, (int)bytes, MPI_BYTE, peer, (int)tag,
+                               mpi->comm, request);
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Isend", code);
     }
@@ -238,11 +165,11 @@ static baton_status_t mpi_send(void *endpoint, baton_token_t token, int peer,
     mpi->items[at] =
         (baton__mpi_item_t){.token = token, .bytes = bytes, .peer = peer};
     mpi->sends++;
-    if (bytes <= EAGER_BYTES) {
+    if (!large) {
         int finished = 0;
         code = MPI_Test(request, &finished, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || finished) {
-            finish(mpi, at, MPI_STATUS_IGNORE, code);
+            baton__mpi_finish(mpi, at, MPI_STATUS_IGNORE, code);
             mpi->count--;
         }
     }
@@ -263,13 +190,19 @@ static baton_status_t mpi_recv(void *endpoint, baton_token_t token, int peer,
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Irecv", code);
     }
-    mpi->items[mpi->count++] = (baton__mpi_item_t){
-        .token = token, .bytes = bytes, .peer = peer, .receive = true};
+    mpi->items[mpi->count++] = (baton__mpi_item_t){.token = token,
+                                                   .data = data,
+                                                   .bytes = bytes,
+                                                   .peer = peer,
+                                                   .tag = tag,
+                                                   .serial = mpi->serial++,
+                                                   .receive = true};
     return BATON_OK;
 }
 
 /* Never blocks: where MPI does not finish a cancelled receive at once, its
-   completion comes with a later poll. */
+   completion comes with a later poll. So does that of one that met its message,
+   since only there large ones are taken in order. */
 static bool mpi_withdraw(void *endpoint, baton_token_t token)
 {
     baton__mpi_t *mpi = endpoint;
@@ -282,25 +215,24 @@ static bool mpi_withdraw(void *endpoint, baton_token_t token)
     if (at == mpi->count) {
         return false;
     }
+    if (mpi->items[at].body || MPI_Cancel(&mpi->requests[at]) != MPI_SUCCESS) {
+        return false;
+    }
+    mpi->items[at].cancelled = true;
     MPI_Status status;
     int finished = 0;
     int cancelled = 0;
-    int code = MPI_Cancel(&mpi->requests[at]);
-    if (code == MPI_SUCCESS) {
-        mpi->items[at].cancelled = true;
-        code = MPI_Test(&mpi->requests[at], &finished, &status);
-    }
-    if (code == MPI_SUCCESS && !finished) {
-        return false;
-    }
-    if (code == MPI_SUCCESS) {
+    if (MPI_Request_get_status(mpi->requests[at], &finished, &status) ==
+            MPI_SUCCESS &&
+        finished) {
         MPI_Test_cancelled(&status, &cancelled);
     }
-    if (!cancelled) {
-        finish(mpi, at, &status, code);
+    if (cancelled) {
+        MPI_Request_free(&mpi->requests[at]);
+        mpi->requests[at] = MPI_REQUEST_NULL;
+        mpi->indices[0] = at;
+        baton__mpi_close_holes(mpi, 1);
     }
-    mpi->indices[0] = at;
-    close_holes(mpi, 1);
     return cancelled != 0;
 }
 

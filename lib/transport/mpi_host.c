@@ -2,7 +2,6 @@
    who shares a host with whom. */
 #include "transport/mpi_internal.h"
 
-#include "base/alloc.h"
 #include "base/config.h"
 #include "base/error.h"
 
@@ -34,24 +33,25 @@ baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local)
     return local;
 }
 
-/* bells[rank] := its number on this host, or -1. */
-static baton_status_t number_bells(baton__mpi_t *mpi, MPI_Comm host,
-                                   int host_size)
+/* bells[rank] := its number on this host, or -1. Not collective. */
+static void number_bells(baton__mpi_t *mpi, MPI_Comm host, int host_size)
 {
-    int *ranks = baton__alloc((size_t)host_size, sizeof *ranks);
-    if (!ranks) {
-        return baton__error(BATON_ERR_NO_MEMORY, "mpi: out of memory");
-    }
-    int code = MPI_Allgather(&mpi->rank, 1, MPI_INT, ranks, 1, MPI_INT, host);
+    MPI_Group all;
+    MPI_Group here;
+    MPI_Comm_group(mpi->comm, &all);
+    MPI_Comm_group(host, &here);
     for (int i = 0; i < mpi->size; i++) {
         mpi->bells[i] = -1;
     }
-    for (int i = 0; i < host_size && code == MPI_SUCCESS; i++) {
-        mpi->bells[ranks[i]] = i;
+    for (int i = 0; i < host_size; i++) {
+        int rank = MPI_UNDEFINED;
+        MPI_Group_translate_ranks(here, 1, &i, all, &rank);
+        if (rank != MPI_UNDEFINED) {
+            mpi->bells[rank] = i;
+        }
     }
-    baton__free(ranks);
-    return code == MPI_SUCCESS ? BATON_OK
-                               : baton__mpi_error("MPI_Allgather", code);
+    MPI_Group_free(&all);
+    MPI_Group_free(&here);
 }
 
 /* The steps of doorbell.h. */
@@ -91,11 +91,8 @@ static baton_status_t find_host(baton__mpi_t *mpi, MPI_Comm host)
         mpi->all_reached = mpi->size == 1;
         return BATON_OK;
     }
-    baton_status_t status = number_bells(mpi, host, size);
-    status = baton__mpi_agree(host, status);
-    if (!status) {
-        status = open_bells(mpi, host, size, index);
-    }
+    number_bells(mpi, host, size);
+    baton_status_t status = open_bells(mpi, host, size, index);
     if (status) {
         return status;
     }

@@ -98,7 +98,7 @@ static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
     int *limit = NULL;
     MPI_Comm_size(comm, &size);
     MPI_Comm_rank(comm, &rank);
-    MPI_Comm_get_attr(comm, MPI_TAG_UB, &limit, &found);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &limit, &found);
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     int *bells = baton__alloc((size_t)size, sizeof *bells);
     if (!mpi || !bells) {
@@ -108,7 +108,8 @@ static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
                             "mpi: no memory for a group of %d ranks", size);
     }
     mpi->transport = baton__mpi_transport;
-    mpi->transport.max_tag = found ? (uint32_t)*limit : 32767;
+    /* The upper half is for the bodies of large messages. */
+    mpi->transport.max_tag = (found ? (uint32_t)*limit : 32767u) / 2;
     mpi->comm = comm;
     mpi->size = size;
     mpi->rank = rank;
