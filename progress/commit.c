@@ -44,7 +44,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     baton__engine_enter(engine);
     seat->group.next = engine->stepper.groups;
     engine->stepper.groups = &seat->group;
-    baton__engine_leave(engine, false);
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     *out = &seat->group;
     return BATON_OK;
 }
@@ -65,13 +65,18 @@ baton_status_t baton_group_destroy(baton_group_t *group)
         }
         *link = group->next;
     }
-    baton__engine_leave(engine, false);
+    const baton_schedule_t *left = engine->stepper.schedules;
+    while (left != NULL && left->group != group) {
+        left = left->turn.next;
+    }
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     if (schedules > 0) {
         return baton__error(BATON_ERR_BUSY,
                             "group (rank %d of %d, %s): %u of its schedules "
-                            "still exist: destroy them first",
+                            "still exist, \"%s\" for one: destroy them first",
                             group->rank, group->size, group->transport->name,
-                            schedules);
+                            schedules,
+                            left != NULL ? left->name : "(uncommitted)");
     }
     baton__loop_unwatch(seat->watch);
     group->transport->close(group->endpoint);
@@ -102,7 +107,7 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     atomic_init(&schedule->shared.limit, UINT64_MAX);
     baton__engine_enter(group->engine);
     group->schedules++;
-    baton__engine_leave(group->engine, true);
+    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
     *out = schedule;
     return BATON_OK;
 }
@@ -163,7 +168,7 @@ static baton_status_t admit(baton_schedule_t *schedule,
             (void)group->transport->reserve(group->endpoint, -messages);
         }
     }
-    baton__engine_leave(engine, false);
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     if (status != BATON_OK) {
         baton__thaw(schedule);
     }
@@ -247,7 +252,7 @@ static bool expel(baton_schedule_t *schedule)
         (void)group->transport->reserve(group->endpoint,
                                         -(int64_t)schedule->plan.messages);
     }
-    baton__engine_leave(engine, false);
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     return gone;
 }
 
@@ -269,7 +274,7 @@ void baton_schedule_destroy(baton_schedule_t *schedule)
     baton__thaw(schedule);
     baton__engine_enter(group->engine);
     group->schedules--;
-    baton__engine_leave(group->engine, false);
+    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
     baton__free(schedule->edges);
     baton__free(schedule->needs);
     baton__free(schedule->ops);
@@ -301,7 +306,7 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
     if (!runs) {
         schedule->addresses[buffer.index] = memory;
     }
-    baton__engine_leave(engine, true);
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     return runs ? baton__error(
                       BATON_ERR_BUSY, "rebind in \"%s\": epoch %llu is running",
                       schedule->name, (unsigned long long)schedule->run.epoch)

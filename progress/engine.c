@@ -9,7 +9,10 @@
 #include <string.h>
 
 enum {
-    REST_POLLS = 8,  /* Open MPI looks at some sources each 8th time only */
+    /* After a rest: what came from this host is seen at once; Open MPI looks at
+       sources between hosts in each 8th poll only. */
+    NEAR_POLLS = 2,
+    FAR_POLLS = 8,
     LEAVE_STEPS = 64 /* steps that leaving takes over from late comers */
 };
 
@@ -17,7 +20,11 @@ static _Thread_local const baton_engine_t *driven;
 
 bool baton__engine_is_mine(const baton_engine_t *engine)
 {
-    return driven == engine;
+    const baton_engine_t *each = driven;
+    while (each != NULL && each != engine) {
+        each = each->outer;
+    }
+    return each != NULL;
 }
 
 bool baton__engine_has_thread(const baton_engine_t *engine)
@@ -50,7 +57,8 @@ bool baton__engine_rest(baton_engine_t *engine)
             receives = true;
         }
     }
-    for (int i = 0; i < REST_POLLS && receives; i++) {
+    int polls = engine->rest_us == BATON_SLEEP_FOREVER ? NEAR_POLLS : FAR_POLLS;
+    for (int i = 0; i < polls && receives; i++) {
         if (baton__step(&engine->stepper, SIZE_MAX)) {
             baton__engine_awake(engine);
             return false;
@@ -63,10 +71,11 @@ uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
 {
     uint32_t us = engine->rest_us;
     if (engine->stepper.waited > 0) {
-        uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
+        uint32_t idle_us = baton__idle_sleep_us(
+            &engine->idle, engine->rest_us == BATON_SLEEP_FOREVER);
         us = idle_us < us ? idle_us : us;
     }
-    if (engine->stepper.running > 0) {
+    if (engine->stepper.schedules != NULL) {
         uint64_t stall_us = (uint64_t)engine->stall_ms * 1000 / 2 + 1;
         us = stall_us < us ? (uint32_t)stall_us : us;
     }
@@ -85,13 +94,14 @@ bool baton__engine_lock(baton_engine_t *engine)
                                  memory_order_seq_cst)) {
         return false;
     }
+    engine->outer = driven;
     driven = engine;
     return true;
 }
 
 void baton__engine_unlock(baton_engine_t *engine)
 {
-    driven = NULL;
+    driven = engine->outer;
     atomic_store_explicit(&engine->driving, false, memory_order_seq_cst);
 }
 
@@ -101,7 +111,6 @@ bool baton__engine_try(baton_engine_t *engine)
         return false;
     }
     baton__engine_awake(engine);
-    atomic_fetch_add_explicit(&engine->visits, 1, memory_order_relaxed);
     return true;
 }
 
@@ -130,40 +139,46 @@ static void wake_parked(void *arg)
     }
 }
 
-/* Whether the thread must be woken for what a driver leaves behind. */
-static bool must_kick(baton_engine_t *engine, bool expected_back)
+/* Prepares to leave: whether the thread must be kicked. */
+static bool hand_over(baton_engine_t *engine, baton__leave_t why)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    bool busy = baton__step_busy(stepper);
-    if (expected_back) {
-        return busy &&
-               atomic_load_explicit(&engine->nap, memory_order_seq_cst) !=
-                   BATON__NAP_SHORT;
+    if (stepper->runnable_head != NULL) {
+        return true;
     }
-    return busy || stepper->running > 0;
+    if (stepper->waited > 0 && why >= BATON__LEAVE_SOON) {
+        /* The store pairs with the exchange in thread.c: a nap that was relied
+           on is followed by another short one. */
+        atomic_store_explicit(&engine->relied, true, memory_order_relaxed);
+        bool naps = atomic_load_explicit(&engine->nap, memory_order_seq_cst) ==
+                    BATON__NAP_SHORT;
+        if (naps || why == BATON__LEAVE_HURRIED) {
+            return !naps;
+        }
+    }
+    int steps = 0;
+    while (!baton__engine_rest(engine)) {
+        if (++steps == LEAVE_STEPS) {
+            return true;
+        }
+    }
+    return stepper->runnable_head != NULL ||
+           (stepper->waited > 0 && engine->rest_us != BATON_SLEEP_FOREVER);
 }
 
-void baton__engine_leave(baton_engine_t *engine, bool expected_back)
+void baton__engine_leave(baton_engine_t *engine, baton__leave_t why)
 {
     bool kick = false;
-    for (int steps = 0;;) {
-        bool rested = true;
-        if (engine->threaded && !baton__step_busy(&engine->stepper)) {
-            /* Only armed receives, if any: the sleeping thread will hear their
-               bell once this rank rests. */
-            do {
-                rested = baton__engine_rest(engine);
-            } while (!rested && steps++ < LEAVE_STEPS);
-        }
-        kick = !rested || must_kick(engine, expected_back);
+    for (int steps = 0;; steps++) {
+        kick = engine->threaded && hand_over(engine, why);
         baton__engine_unlock(engine);
         /* Mail that came after the last step, from one who could not drive. The
            store in unlock and this load pair with the push and the try in
-           baton_schedule_start: one of the two sees the other. */
+           post(), progress/epochs.c: one of the two sees the other. */
         if (!baton__step_has_mail(&engine->stepper)) {
             break;
         }
-        if (steps++ >= LEAVE_STEPS || !baton__engine_try(engine)) {
+        if (steps >= LEAVE_STEPS || !baton__engine_try(engine)) {
             kick = true;
             break;
         }
@@ -182,7 +197,7 @@ bool baton_engine_step(baton_engine_t *engine)
         return false;
     }
     bool moved = baton__step(&engine->stepper, SIZE_MAX);
-    baton__engine_leave(engine, true);
+    baton__engine_leave(engine, BATON__LEAVE_SOON);
     return moved;
 }
 

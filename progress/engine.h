@@ -20,9 +20,13 @@
 
 typedef enum baton__nap {
     BATON__NAP_AWAKE, /* about to look */
-    BATON__NAP_SHORT, /* looks again within a millisecond */
+    BATON__NAP_SHORT, /* looks again within BATON__TURN_US */
     BATON__NAP_ASLEEP /* until it is kicked or a peer rings */
 } baton__nap_t;
+
+/* A short nap. An application that was expected back and stays away costs an
+   epoch that much, once. */
+enum { BATON__TURN_US = 10000 };
 
 struct baton_engine {
     baton__stepper_t stepper;
@@ -30,12 +34,14 @@ struct baton_engine {
     baton__idle_t idle; /* the driver's */
     bool resting;       /* the driver's: peers ring instead of being polled */
     uint32_t rest_us;   /* while resting: how long it may sleep */
+    /* The driver's: the engine whose call node led its thread here. */
+    const baton_engine_t *outer;
     uint32_t stall_ms;
     _Atomic bool driving;
-    _Atomic int wanted;      /* application threads that try to drive */
-    _Atomic uint32_t visits; /* of application threads that drove */
-    _Atomic int nap;         /* baton__nap_t of the thread */
-    _Atomic int parked;      /* threads blocked in `park` */
+    _Atomic int wanted;  /* application threads that try to drive */
+    _Atomic bool relied; /* somebody left work to a short nap */
+    _Atomic int nap;     /* baton__nap_t of the thread */
+    _Atomic int parked;  /* threads blocked in `park` */
     _Atomic bool stopping;
     bool threaded;
     bool alone; /* one processor */
@@ -50,9 +56,19 @@ bool baton__engine_try(baton_engine_t *engine);
 /* Becomes the driver, waiting for it: for calls that change what is driven. */
 void baton__engine_enter(baton_engine_t *engine);
 
-/* Stops driving. What is left behind is taken over by the thread: at once, or,
-   when the caller is expected back, soon. */
-void baton__engine_leave(baton_engine_t *engine, bool expected_back);
+/* Stops driving. Messages that ring find the thread by their bell; it is kicked
+   for the rest of what is left behind: nodes that are ready, messages that end
+   without a bell. Unless the caller is expected back and the thread naps
+   shortly. */
+typedef enum baton__leave {
+    BATON__LEAVE_BEHIND,  /* the caller does something else now */
+    BATON__LEAVE_PARKED,  /* it blocks, and looks again itself now and then */
+    BATON__LEAVE_SOON,    /* it is expected back at once */
+    BATON__LEAVE_HURRIED, /* that, as it was less than a millisecond ago: there
+                             is no time for a rest, let the thread nap shortly
+                           */
+} baton__leave_t;
+void baton__engine_leave(baton_engine_t *engine, baton__leave_t why);
 
 /* The driver lock by itself, for the thread, which comes and goes: no visit is
    counted, nothing handed over. */

@@ -10,8 +10,9 @@ enum {
     START_BYTES = 65536,   /* computing that start does itself at most */
     START_STEPS = 16,      /* steps likewise */
     PROMPT_NS = 20000,     /* a wait that comes sooner after its start */
+    HURRY_NS = 1000000,    /* a start that comes sooner after the last */
+    LOOK_NS = 10000000,    /* a parked thread looks itself so often */
     TAKE_OVER_YIELDS = 64, /* tries to become the driver before parking */
-    NEVER = -1
 };
 
 static uint64_t requested(const baton_schedule_t *schedule)
@@ -21,13 +22,15 @@ static uint64_t requested(const baton_schedule_t *schedule)
 }
 
 /* Whether the last started epoch is over, one way or the other. Pairs with the
-   stores in publish(), progress/life.c. */
+   stores in publish(), progress/life.c. Without messages a failed epoch retires
+   too, and can be followed by another: so that has to be seen. */
 static bool epoch_ended(const baton_schedule_t *schedule)
 {
     return atomic_load_explicit(&schedule->shared.retired,
                                 memory_order_seq_cst) >= requested(schedule) ||
-           atomic_load_explicit(&schedule->shared.status,
-                                memory_order_acquire) != BATON_OK;
+           (schedule->plan.messages > 0 &&
+            atomic_load_explicit(&schedule->shared.status,
+                                 memory_order_acquire) != BATON_OK);
 }
 
 static baton_status_t outcome(const baton_schedule_t *schedule)
@@ -57,7 +60,7 @@ static baton_status_t check_committed(const baton_schedule_t *schedule,
 
 /* Steps while something moves, a bounded while, and leaves. */
 static void drive_a_little(baton_engine_t *engine, size_t bytes,
-                           bool expected_back)
+                           baton__leave_t why)
 {
     if (!baton__engine_try(engine)) {
         return;
@@ -65,20 +68,20 @@ static void drive_a_little(baton_engine_t *engine, size_t bytes,
     for (int i = 0; i < START_STEPS && baton__step(&engine->stepper, bytes);
          i++) {
     }
-    baton__engine_leave(engine, expected_back);
+    baton__engine_leave(engine, why);
 }
 
 /* What start and others leave in the mailbox reaches the driver: this thread
    steps, or the one that drives finds it, or is woken from a sleep with the
    lock (manual mode). */
-static void post(baton_schedule_t *schedule, bool expected_back)
+static void post(baton_schedule_t *schedule, baton__leave_t why)
 {
     baton_engine_t *engine = schedule->group->engine;
     baton__step_mail(&engine->stepper, schedule);
     if (baton__engine_is_mine(engine)) {
         return; /* from a call node: the step under way takes it */
     }
-    drive_a_little(engine, START_BYTES, expected_back);
+    drive_a_little(engine, START_BYTES, why);
     if (!engine->threaded && baton__step_has_mail(&engine->stepper)) {
         baton__loop_kick(engine->loop);
     }
@@ -115,8 +118,15 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     if (retired >= epoch) {
         return BATON_OK; /* the others have run it already */
     }
-    schedule->shared.started_ns = baton__clock_ns();
-    post(schedule, schedule->shared.prompt);
+    uint64_t now = baton__clock_ns();
+    baton__leave_t why = BATON__LEAVE_BEHIND;
+    if (atomic_load_explicit(&schedule->shared.prompt, memory_order_relaxed)) {
+        why = now - schedule->shared.started_ns < HURRY_NS
+                  ? BATON__LEAVE_HURRIED
+                  : BATON__LEAVE_SOON;
+    }
+    schedule->shared.started_ns = now;
+    post(schedule, why);
     return BATON_OK;
 }
 
@@ -127,7 +137,7 @@ baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
         return status;
     }
     if (!epoch_ended(schedule)) {
-        drive_a_little(schedule->group->engine, SIZE_MAX, false);
+        drive_a_little(schedule->group->engine, SIZE_MAX, BATON__LEAVE_BEHIND);
     }
     bool ended = epoch_ended(schedule);
     status = ended ? outcome(schedule) : BATON_OK;
@@ -144,16 +154,26 @@ static bool expired(uint64_t deadline_ns)
     return deadline_ns != UINT64_MAX && baton__clock_ns() >= deadline_ns;
 }
 
+/* Manual mode: whether baton__engine_enter waits for the lock, which a driver
+   that waits would otherwise take again and again. */
+static bool is_wanted(const baton_engine_t *engine)
+{
+    return !engine->threaded &&
+           atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
+}
+
 /* The driver steps until the epoch has ended, or it is better to sleep. */
 static void drive_until_ended(baton_engine_t *engine,
                               const baton_schedule_t *schedule,
                               uint64_t deadline_ns)
 {
-    baton__idle_reset(&engine->idle);
     while (!epoch_ended(schedule)) {
         if (baton__step(&engine->stepper, SIZE_MAX)) {
             baton__idle_reset(&engine->idle);
             continue;
+        }
+        if (is_wanted(engine)) {
+            return;
         }
         switch (baton__idle_next(&engine->idle)) {
         case BATON__PAUSE_NONE:
@@ -186,13 +206,13 @@ static void sleep_in_loop(baton_engine_t *engine, uint64_t deadline_ns)
     (void)baton__loop_wait(engine->loop, us);
 }
 
-/* Blocks until the epoch has ended, somebody must drive (manual mode), or the
-   deadline. */
+/* Blocks until the epoch has ended, somebody must drive (manual mode), or
+   `until_ns`. */
 static void park(baton_engine_t *engine, const baton_schedule_t *schedule,
-                 uint64_t deadline_ns)
+                 uint64_t until_ns)
 {
-    struct timespec until = {(time_t)(deadline_ns / 1000000000u),
-                             (long)(deadline_ns % 1000000000u)};
+    struct timespec until = {(time_t)(until_ns / 1000000000u),
+                             (long)(until_ns % 1000000000u)};
     (void)pthread_mutex_lock(&engine->park_lock);
     /* Pairs with the load in wake_parked(), progress/engine.c. */
     atomic_fetch_add_explicit(&engine->parked, 1, memory_order_seq_cst);
@@ -200,10 +220,8 @@ static void park(baton_engine_t *engine, const baton_schedule_t *schedule,
     while (!epoch_ended(schedule) && error != ETIMEDOUT &&
            (engine->threaded ||
             atomic_load_explicit(&engine->driving, memory_order_seq_cst))) {
-        error = deadline_ns == UINT64_MAX
-                    ? pthread_cond_wait(&engine->park, &engine->park_lock)
-                    : pthread_cond_timedwait(&engine->park, &engine->park_lock,
-                                             &until);
+        error =
+            pthread_cond_timedwait(&engine->park, &engine->park_lock, &until);
     }
     atomic_fetch_sub_explicit(&engine->parked, 1, memory_order_seq_cst);
     (void)pthread_mutex_unlock(&engine->park_lock);
@@ -216,6 +234,9 @@ static bool take_over(baton_engine_t *engine, const baton_schedule_t *schedule)
         return true;
     }
     bool taken = false;
+    if (!engine->threaded) {
+        return false; /* who drives is an application thread, and drives all */
+    }
     atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
     for (int i = 0; i < TAKE_OVER_YIELDS && !taken && !epoch_ended(schedule);
          i++) {
@@ -233,7 +254,7 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
     baton_engine_t *engine = schedule->group->engine;
     baton__engine_enter(engine);
     baton__describe_wait(schedule, &text);
-    baton__engine_leave(engine, false);
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     return baton__error_forward(
         BATON_ERR_TIMEOUT,
         (baton__text_add(&text,
@@ -253,20 +274,35 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     uint64_t now = baton__clock_ns();
     uint64_t deadline_ns =
         timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * 1000000u;
-    schedule->shared.prompt = now - schedule->shared.started_ns < PROMPT_NS;
-    while (!epoch_ended(schedule)) {
+    atomic_store_explicit(&schedule->shared.prompt,
+                          now - schedule->shared.started_ns < PROMPT_NS,
+                          memory_order_relaxed);
+    for (bool first = true; !epoch_ended(schedule); first = false) {
         if (take_over(engine, schedule)) {
+            if (first) {
+                baton__idle_reset(&engine->idle);
+            } else {
+                baton__watchdog(engine);
+            }
             drive_until_ended(engine, schedule, deadline_ns);
-            if (!engine->threaded && !epoch_ended(schedule)) {
+            bool wanted = is_wanted(engine);
+            if (!engine->threaded && !wanted && !epoch_ended(schedule)) {
                 sleep_in_loop(engine, deadline_ns);
             }
-            baton__engine_leave(engine, false);
+            baton__engine_leave(engine, epoch_ended(schedule)
+                                            ? BATON__LEAVE_BEHIND
+                                            : BATON__LEAVE_PARKED);
+            if (wanted) {
+                (void)sched_yield();
+            }
         }
         if (!epoch_ended(schedule)) {
             if (expired(deadline_ns)) {
                 return timed_out(schedule, timeout_ms);
             }
-            park(engine, schedule, deadline_ns);
+            uint64_t look_ns = baton__clock_ns() + LOOK_NS;
+            park(engine, schedule,
+                 look_ns < deadline_ns ? look_ns : deadline_ns);
         }
     }
     return outcome(schedule);
@@ -285,8 +321,9 @@ baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
                             "cancel of \"%s\": no epoch is running",
                             schedule->name);
     }
-    atomic_store_explicit(&schedule->shared.cancel, true, memory_order_release);
-    post(schedule, false);
+    atomic_store_explicit(&schedule->shared.cancel, requested(schedule),
+                          memory_order_release);
+    post(schedule, BATON__LEAVE_BEHIND);
     return BATON_OK;
 }
 
@@ -300,6 +337,6 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
     /* Pairs with the load in baton__life_begin_if_due(), progress/life.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
-        post(schedule, false);
+        post(schedule, BATON__LEAVE_BEHIND);
     }
 }

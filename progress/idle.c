@@ -9,6 +9,7 @@
 
 enum {
     SLOW_YIELD_NS = 1000000, /* such a yield gave a slice away */
+    ALONE_YIELD_NS = 1500,   /* within this nobody else ran */
     SLOW_POLLS = 400,        /* polls that then sleep instead */
     SHORTEST_SLEEP_US = 20
 };
@@ -33,12 +34,13 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
 
 baton__pause_t baton__idle_next(baton__idle_t *idle)
 {
+    uint32_t spins = idle->crowded ? 0 : idle->spins;
     uint32_t polls = idle->polls++;
-    if (polls < idle->spins) {
+    if (polls < spins) {
         return BATON__PAUSE_NONE;
     }
     idle->now_ns = baton__clock_ns();
-    if (polls == idle->spins) {
+    if (idle->since_ns == 0) {
         idle->since_ns = idle->now_ns;
     }
     if (idle->slow_left > 0) {
@@ -53,14 +55,19 @@ void baton__idle_yield(baton__idle_t *idle)
 {
     (void)sched_yield();
     uint64_t now = baton__clock_ns();
-    if (now - idle->now_ns > SLOW_YIELD_NS) {
+    uint64_t took = now - idle->now_ns;
+    idle->crowded = took > ALONE_YIELD_NS;
+    if (took > SLOW_YIELD_NS) {
         idle->slow_left = SLOW_POLLS;
     }
     idle->now_ns = now;
 }
 
-uint32_t baton__idle_sleep_us(const baton__idle_t *idle)
+uint32_t baton__idle_sleep_us(const baton__idle_t *idle, bool rings)
 {
+    if (rings) {
+        return idle->sleep_us;
+    }
     uint64_t us = (idle->now_ns - idle->since_ns) / 8000;
     if (us < SHORTEST_SLEEP_US) {
         us = SHORTEST_SLEEP_US;

@@ -2,7 +2,12 @@
 
    A yield beside a thread that computes costs a whole time slice, a sleep gets
    wake-up preemption. So yields are timed: after one that took too long the
-   driver sleeps for a while. Sleeps grow with the time already waited, to an
+   driver sleeps for a while. And after one in which anybody else ran, polls
+   without a pause are left out: with more ranks than processors they keep the
+   very rank from running that is waited for.
+
+   A sleep ends when a bell rings. Where nothing rings (a long message on its
+   way, a peer on another host) sleeps grow with the time already waited, to an
    eighth of it: waiting costs at most that much more, and long waits cost next
    to no processor time. */
 #ifndef BATON_PROGRESS_IDLE_H
@@ -17,7 +22,8 @@ typedef struct baton__idle {
     uint32_t sleep_us;  /* of one sleep */
     uint32_t polls;     /* since something moved */
     uint32_t slow_left; /* polls for which not to yield */
-    uint64_t since_ns;  /* since when nothing has moved */
+    bool crowded;       /* somebody else ran in the last yield */
+    uint64_t since_ns;  /* since when nothing has moved; 0: not looked */
     uint64_t now_ns;    /* the last look at the clock */
 } baton__idle_t;
 
@@ -37,6 +43,7 @@ void baton__idle_init(baton__idle_t *idle, bool alone);
 static inline void baton__idle_reset(baton__idle_t *idle)
 {
     idle->polls = 0;
+    idle->since_ns = 0;
 }
 
 /* Nothing moved: what to do now. */
@@ -45,7 +52,8 @@ baton__pause_t baton__idle_next(baton__idle_t *idle);
 /* Yields, and remembers a slow one. */
 void baton__idle_yield(baton__idle_t *idle);
 
-/* How long to sleep. */
-uint32_t baton__idle_sleep_us(const baton__idle_t *idle);
+/* How long to sleep while an epoch waits for a message. `rings`: it wakes this
+   rank when it comes, and the time is but a safety net. */
+uint32_t baton__idle_sleep_us(const baton__idle_t *idle, bool rings);
 
 #endif

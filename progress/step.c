@@ -89,11 +89,12 @@ static bool take_mail(baton__stepper_t *stepper)
         oldest = schedule->shared.next_mail;
         /* From here on it can be mailed again; what was asked for before is
            read after this. */
-        atomic_store_explicit(&schedule->shared.mailed, false,
-                              memory_order_seq_cst);
+        (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
+                                       memory_order_seq_cst);
         baton__life_begin_if_due(stepper, schedule);
-        if (atomic_exchange_explicit(&schedule->shared.cancel, false,
-                                     memory_order_acquire)) {
+        uint64_t cancelled = atomic_exchange_explicit(&schedule->shared.cancel,
+                                                      0, memory_order_acquire);
+        if (cancelled != 0 && cancelled == schedule->run.epoch) {
             baton__life_cancel(stepper, schedule);
         }
     }

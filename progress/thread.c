@@ -5,11 +5,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-enum { TURN_US = 1000 }; /* a short nap, while an application drives */
-
 /* Drives until there is nothing to do but wait, or an application thread wants
    to: returns for how long to sleep. */
-static uint32_t drive(baton_engine_t *engine, bool visited, bool rang)
+static uint32_t drive(baton_engine_t *engine, bool rang)
 {
     baton__stepper_t *stepper = &engine->stepper;
     if (rang) {
@@ -33,7 +31,7 @@ static uint32_t drive(baton_engine_t *engine, bool visited, bool rang)
             if (!baton__engine_lock(engine)) {
                 atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
                                       memory_order_seq_cst);
-                return TURN_US;
+                return BATON__TURN_US;
             }
             baton__engine_awake(engine);
         } else if (pause == BATON__PAUSE_SLEEP) {
@@ -43,12 +41,14 @@ static uint32_t drive(baton_engine_t *engine, bool visited, bool rang)
                 continue;
             }
             uint32_t us = baton__engine_sleep_us(engine);
-            if (visited && us > TURN_US) {
-                us = TURN_US;
+            if (atomic_exchange_explicit(&engine->relied, false,
+                                         memory_order_relaxed) &&
+                us > BATON__TURN_US) {
+                us = BATON__TURN_US;
             }
             atomic_store_explicit(&engine->nap,
-                                  us <= TURN_US ? BATON__NAP_SHORT
-                                                : BATON__NAP_ASLEEP,
+                                  us <= BATON__TURN_US ? BATON__NAP_SHORT
+                                                       : BATON__NAP_ASLEEP,
                                   memory_order_seq_cst);
             baton__engine_unlock(engine);
             if (!baton__step_has_mail(stepper) || !baton__engine_lock(engine)) {
@@ -59,29 +59,25 @@ static uint32_t drive(baton_engine_t *engine, bool visited, bool rang)
     }
     atomic_store_explicit(&engine->nap, BATON__NAP_SHORT, memory_order_seq_cst);
     baton__engine_unlock(engine);
-    return TURN_US;
+    return BATON__TURN_US;
 }
 
 static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
-    uint32_t visits = 0;
     bool rang = false;
     (void)prctl(PR_SET_NAME, "baton", 0, 0, 0);
     /* The default lets the kernel end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        uint32_t us = TURN_US;
-        uint32_t seen =
-            atomic_load_explicit(&engine->visits, memory_order_relaxed);
+        uint32_t us = BATON__TURN_US;
         if (baton__engine_lock(engine)) {
             baton__engine_awake(engine);
-            us = drive(engine, seen != visits, rang);
+            us = drive(engine, rang);
         } else {
             atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
                                   memory_order_seq_cst);
         }
-        visits = seen;
         rang = baton__loop_wait(engine->loop, us);
         atomic_store_explicit(&engine->nap, BATON__NAP_AWAKE,
                               memory_order_seq_cst);

@@ -1,5 +1,6 @@
 /* The transport port: how messages leave a rank. The mpi and loop transports
-   implement it; so can yours (tests/support_conformance.h is the suite to pass).
+   implement it; so can yours (tests/support_conformance.h is the suite to
+   pass).
 
    Rules for an implementation
    - All functions of one endpoint are called by one thread at a time, the
@@ -63,9 +64,8 @@ typedef struct baton_transport {
 
     /* rest(): this rank is about to stop polling. Poll some times after it
        before sleeping, for what came in between. Returns for how many
-       microseconds at most it may sleep then while it waits for messages,
-       BATON_SLEEP_FOREVER if every peer can wake it. awake(): it polls again.
-     */
+       microseconds at most it may sleep then, BATON_SLEEP_FOREVER if whatever
+       moves a message that is in flight here rings. awake(): it polls again. */
     uint32_t (*rest)(void *endpoint);
     void (*awake)(void *endpoint);
 

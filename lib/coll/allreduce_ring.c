@@ -14,21 +14,20 @@
        source -> send        +-> send        +-> send        +-> send
                              |               |               |
                  recv        |   recv        |   recv -------+   recv
-                   v         |     v         |     v               v
-                 slot 0      |   slot 1      |   target          target
-                   v         |     v         |
+                   |         |     |         |
        source -> sum --------+-> sum --------+
-                 in slot 0       in target
 
-   Pipelining. Columns take turns in LANES lanes, each of which has two slots of
-   one chunk. While a column is received in one lane, another's is reduced and a
-   third one's sent, and what was received is reduced and sent on while it is in
-   cache; partial sums never reach the target's memory. Lanes bound what is in
-   flight, too: posting receives by the thousand is slow. A lane receives
+   Partial sums are made in the target: a chunk is received there, and the
+   source added to it. In place there is no room for what comes, so it is
+   received in a slot of scratch, and the sum of both goes to the target.
 
-       reduce-scatter: when the slot is free, i.e. what it held has been sent
-   on; all-gather: two at a time; and it sends the first hop of its next column
-   when it has reduced the first one of its last.
+   Pipelining. Columns take turns in LANES lanes, so that a chunk of one is
+   received while another one's is reduced or sent, and what was received is
+   reduced and sent on while it is in cache. Lanes bound what is in flight, too:
+   posting receives by the thousand is slow. In the reduce-scatter a lane
+   receives hop h when what it received in hop h - 2 has been sent on (two slots
+   will do, then); in the all-gather, two chunks at a time. It sends hop 0 of
+   its next column when it has reduced hop 0 of its last one.
 
    No deadlock: what a message of column c, hop h waits for, on either side, are
    messages of smaller c, or of the same c and smaller h.
@@ -37,14 +36,16 @@
    block's number on (what comes is the left operand), and then copied: so it is
    the same on all ranks, bit for bit. */
 
-#define LANES 4
+#define LANES 2
 #define SLOTS 2
 
-/* The grain by default: a lane's share of a block, within these bounds; and the
-   most that is asked for, below any transport's largest message. */
-#define SMALLEST_CHUNK_BYTES ((size_t)32 * 1024)
-#define LARGEST_CHUNK_BYTES  ((size_t)128 * 1024)
-#define MOST_CHUNK_BYTES     ((size_t)1 << 30)
+/* The default grain. On one host the receiver's processor makes the copy, so
+   chunks overlap with nothing there and each message costs 2 us: of 64 KiB to 4
+   MiB this was the best from 1 to 64 MiB, on 2 and on 4 ranks. */
+#define CHUNK_BYTES ((size_t)512 * 1024)
+
+/* The most that is asked for, below any transport's largest message. */
+#define MOST_CHUNK_BYTES ((size_t)1 << 30)
 
 /* A node that may not be there: empty chunks have none. */
 typedef struct maybe {
@@ -53,7 +54,8 @@ typedef struct maybe {
 } maybe_t;
 
 typedef struct lane {
-    maybe_t idle[SLOTS];      /* the last node that uses the slot */
+    maybe_t idle[SLOTS];      /* the last node that uses what even, odd hops of
+                                 the reduce-scatter received */
     maybe_t gathered[2];      /* its last all-gather receives, newest first */
     maybe_t first_sum;        /* its last column's, of hop 0 */
     baton_view_t slot[SLOTS]; /* a chunk each, of the largest size */
@@ -112,7 +114,6 @@ typedef struct column {
     baton_view_t part;  /* what this rank sends in the next hop, */
     maybe_t ready;      /* and after which node */
     maybe_t first_send; /* of hop 0, which reads the source */
-    maybe_t sum;        /* the last reduction */
 } column_t;
 
 static void add_send(ring_t *ring, column_t *column, int hop)
@@ -139,25 +140,25 @@ static void add_reduce_scatter(ring_t *ring, column_t *column, int hop)
         column->ready.there = false;
         return;
     }
-    baton_view_t slot = column->lane->slot[hop % SLOTS];
     maybe_t *idle = &column->lane->idle[hop % SLOTS];
-    slot.bytes = chunk.count * ring->element;
-
+    column->part = part_of(ring, args->target, chunk);
+    baton_view_t came = column->part;
+    if (ring->in_place) {
+        came = column->lane->slot[hop % SLOTS];
+        came.bytes = column->part.bytes;
+    }
     int previous = baton__rank_shift(ring->rank, -1, ring->size);
-    baton_node_t recv = baton_add_recv(ring->schedule, previous, slot);
+    baton_node_t recv = baton_add_recv(ring->schedule, previous, came);
     after(ring, *idle, recv);
 
-    bool last = hop == ring->size - 2;
-    baton_view_t source = part_of(ring, args->source, chunk);
-    column->part = last ? part_of(ring, args->target, chunk) : slot;
-    baton_node_t sum = baton_add_reduce(ring->schedule, args->dtype, args->op,
-                                        column->part, slot, source);
+    baton_node_t sum =
+        baton_add_reduce(ring->schedule, args->dtype, args->op, column->part,
+                         came, part_of(ring, args->source, chunk));
     baton_before(ring->schedule, recv, sum);
-    after(ring, column->sum, sum);
     if (hop == 0) {
         column->lane->first_sum = some(sum);
     }
-    *idle = column->sum = column->ready = some(sum);
+    *idle = column->ready = some(sum);
 }
 
 static void add_all_gather(ring_t *ring, column_t *column, int hop)
@@ -173,11 +174,13 @@ static void add_all_gather(ring_t *ring, column_t *column, int hop)
     baton_node_t recv = baton_add_recv(ring->schedule, previous, column->part);
     maybe_t *gathered = column->lane->gathered;
     after(ring, gathered[1], recv);
-    if (ring->in_place) {
-        /* It overwrites a part of the source, the one of hop 0 first: after
-           what has read it. */
-        bool first = hop == ring->size - 1;
-        after(ring, first ? column->first_send : column->sum, recv);
+    /* It overwrites what this rank sent in hop h - (P - 1): for the first one
+       that was the source, for the others a partial sum. */
+    if (hop == ring->size - 1 && ring->in_place) {
+        after(ring, column->first_send, recv);
+    } else if (hop > ring->size - 1) {
+        after(ring, column->lane->idle[0], recv);
+        after(ring, column->lane->idle[1], recv);
     }
     gathered[1] = gathered[0];
     gathered[0] = column->ready = some(recv);
@@ -204,13 +207,7 @@ static void add_column(ring_t *ring, size_t index)
 static size_t columns_of(size_t block, size_t element, size_t chunk_bytes)
 {
     if (chunk_bytes == 0) {
-        chunk_bytes = block * element / LANES;
-        if (chunk_bytes < SMALLEST_CHUNK_BYTES) {
-            chunk_bytes = SMALLEST_CHUNK_BYTES;
-        }
-        if (chunk_bytes > LARGEST_CHUNK_BYTES) {
-            chunk_bytes = LARGEST_CHUNK_BYTES;
-        }
+        chunk_bytes = CHUNK_BYTES;
     }
     if (chunk_bytes > MOST_CHUNK_BYTES) {
         chunk_bytes = MOST_CHUNK_BYTES;
@@ -222,11 +219,12 @@ static size_t columns_of(size_t block, size_t element, size_t chunk_bytes)
 /* Slots begin on cache lines of their own. */
 static void add_slots(ring_t *ring, size_t chunk)
 {
+    size_t lanes = ring->columns < LANES ? ring->columns : LANES;
     size_t bytes = chunk * ring->element;
     size_t stride = (bytes + 63) / 64 * 64;
     baton_buffer_t scratch = baton_buffer_scratch(
-        ring->schedule, LANES * SLOTS * stride, BATON_MEMORY_HOST);
-    for (size_t i = 0; i < LANES * SLOTS; i++) {
+        ring->schedule, lanes * SLOTS * stride, BATON_MEMORY_HOST);
+    for (size_t i = 0; i < lanes * SLOTS; i++) {
         ring->lanes[i / SLOTS].slot[i % SLOTS] =
             baton_view(scratch, i * stride, bytes);
     }
@@ -251,7 +249,9 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
     size_t size = (size_t)ring.size;
     size_t block = baton__block_of(ring.count, size, 0).count;
     ring.columns = columns_of(block, element, args->chunk_bytes);
-    add_slots(&ring, baton__block_of(block, ring.columns, 0).count);
+    if (ring.in_place) {
+        add_slots(&ring, baton__block_of(block, ring.columns, 0).count);
+    }
     for (size_t index = 0; index < ring.columns; index++) {
         add_column(&ring, index);
     }

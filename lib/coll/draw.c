@@ -18,8 +18,8 @@ static uint64_t mix(uint64_t x)
 int baton_partial_draw(uint64_t seed, uint64_t epoch, int size)
 {
     uint64_t n = (uint64_t)size;
-    uint64_t block = epoch / n;
-    uint64_t x = epoch % n;
+    uint64_t block = (epoch - 1) / n; /* epochs are numbered from 1 */
+    uint64_t x = (epoch - 1) % n;
     for (uint64_t round = 0; round < DRAW_ROUNDS; round++) {
         uint64_t key = mix(mix(mix(seed) ^ block) ^ round);
         uint64_t other = (key % n + n - x) % n;

@@ -142,7 +142,27 @@ baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes,
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Puts a view into a record; the first wrong one sticks. */
+/* What a node reads may be what it writes, but not a shifted part of it. */
+static bool check_overlap(baton_schedule_t *schedule, const baton__op_t *op,
+                          int read)
+{
+    size_t from = op->offset[read];
+    size_t to = op->offset[BATON__TARGET];
+    size_t distance = from < to ? to - from : from - to;
+    if (baton__kinds[op->kind].writes == 0 || distance == 0 ||
+        distance >= op->bytes ||
+        op->buffer[read] != op->buffer[BATON__TARGET]) {
+        return true;
+    }
+    baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                        "%s#%u: it writes %zu bytes at %zu of buffer %u and "
+                        "reads %zu at %zu: these overlap in part",
+                        baton__kinds[op->kind].name, schedule->count, op->bytes,
+                        to, op->buffer[read], op->bytes, from);
+    return false;
+}
+
+/* Puts a view into a record, the target first; the first wrong one sticks. */
 static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
                         baton_view_t view)
 {
@@ -160,9 +180,9 @@ static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
     size_t size = schedule->buffers[view.buffer.index].bytes;
     if (view.offset > size || view.bytes > size - view.offset) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s#%u: its view is bytes %zu to %zu of buffer %u, "
+                            "%s#%u: its view is %zu bytes at %zu of buffer %u, "
                             "which has %zu",
-                            kind, node, view.offset, view.offset + view.bytes,
+                            kind, node, view.bytes, view.offset,
                             view.buffer.index, size);
         return false;
     }
@@ -175,7 +195,7 @@ static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
     }
     op->buffer[which] = view.buffer.index;
     op->offset[which] = view.offset;
-    return true;
+    return which == BATON__TARGET || check_overlap(schedule, op, which);
 }
 
 static bool set_peer(baton_schedule_t *schedule, baton__op_t *op, int peer)

@@ -100,15 +100,17 @@ static bool allocate_run(baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
     size_t count = schedule->count;
+    size_t owing = schedule->plan.straggler_count > 0 ? count : 0;
     *run = (baton__run_t){
         .plan = &schedule->plan,
         .left = baton__alloc(count, sizeof *run->left),
         .ready = baton__alloc(count, sizeof *run->ready),
         .flight = baton__alloc(count, sizeof *run->flight),
+        .owed = baton__alloc(owing, sizeof *run->owed),
         .headers = baton__alloc(schedule->header_count, sizeof *run->headers),
     };
     return run->left != NULL && run->ready != NULL && run->flight != NULL &&
-           run->headers != NULL;
+           run->owed != NULL && run->headers != NULL;
 }
 
 static bool allocate_scratch(baton_schedule_t *schedule)
@@ -136,6 +138,7 @@ void baton__thaw(baton_schedule_t *schedule)
     baton__free(schedule->run.left);
     baton__free(schedule->run.ready);
     baton__free(schedule->run.flight);
+    baton__free(schedule->run.owed);
     baton__free(schedule->run.headers);
     baton__free(schedule->plan.successors);
     baton__free(schedule->plan.lists);
@@ -148,9 +151,10 @@ baton_status_t baton__freeze(baton_schedule_t *schedule,
 {
     baton__plan_t *plan = &schedule->plan;
     if (schedule->ops == NULL) {
-        /* No nodes; the record that ends the plan is needed all the same. */
+        /* No nodes; what ends their arrays is needed all the same. */
         schedule->ops = baton__alloc(1, sizeof *schedule->ops);
-        if (schedule->ops == NULL) {
+        schedule->needs = baton__alloc(1, sizeof *schedule->needs);
+        if (schedule->ops == NULL || schedule->needs == NULL) {
             return baton__error(BATON_ERR_NO_MEMORY,
                                 "commit of \"%s\" failed: no memory",
                                 schedule->name);

@@ -90,7 +90,10 @@ void baton__run_skip(baton__run_t *run, uint32_t node)
 void baton__run_posted(baton__run_t *run, uint32_t node)
 {
     const baton__op_t *op = &run->plan->ops[node];
-    run->flight[node] = BATON__IN_FLIGHT;
+    /* What is LATE was posted once more for an epoch that has retired. */
+    if (run->flight[node] == BATON__NOWHERE) {
+        run->flight[node] = BATON__IN_FLIGHT;
+    }
     /* An optional receive may be overtaken; an optional send may not, because
        the next epoch would write what it still reads. */
     if (op->kind != BATON__ARMED_RECV &&
@@ -112,11 +115,14 @@ bool baton__run_landed(baton__run_t *run, uint32_t node, bool *again)
 {
     const baton__op_t *op = &run->plan->ops[node];
     baton__flight_t was = (baton__flight_t)run->flight[node];
-    run->flight[node] = BATON__NOWHERE;
-    *again = was == BATON__LATE_AGAIN;
     if (was != BATON__IN_FLIGHT) {
+        bool more = --run->owed[node] > 0;
+        run->flight[node] = (uint8_t)(more ? was : BATON__NOWHERE);
+        *again = more || was == BATON__LATE_AGAIN;
         return false;
     }
+    run->flight[node] = BATON__NOWHERE;
+    *again = false;
     if (!(op->kind == BATON__RECV && (op->flags & BATON__OPTIONAL) != 0)) {
         run->waited--;
     }
@@ -185,9 +191,11 @@ void baton__run_retire(baton__run_t *run)
 {
     const baton__plan_t *plan = run->plan;
     for (uint32_t i = 0; i < plan->straggler_count; i++) {
-        uint8_t *flight = &run->flight[plan->stragglers[i]];
-        if (*flight == BATON__IN_FLIGHT || *flight == BATON__LATE_AGAIN) {
-            *flight = BATON__LATE;
+        uint32_t node = plan->stragglers[i];
+        if (run->flight[node] == BATON__IN_FLIGHT ||
+            run->flight[node] == BATON__LATE_AGAIN) {
+            run->flight[node] = BATON__LATE;
+            run->owed[node]++;
         }
     }
     baton__run_enter(run, BATON__RUN_IDLE);

@@ -45,8 +45,9 @@ typedef enum baton__run_state {
 } baton__run_state_t;
 
 /* Where a message node's message is. LATE: posted for an epoch that has
-   retired. LATE_AGAIN: that, and fired in the running epoch too. HELD: an armed
-   receive keeps the message of a later epoch. */
+   retired. LATE_AGAIN: that, and fired in the running epoch too. (Of several
+   epochs that went by without their messages `owed` keeps count.) HELD: an
+   armed receive keeps the message of a later epoch. */
 typedef enum baton__flight {
     BATON__NOWHERE,
     BATON__IN_FLIGHT,
@@ -60,6 +61,7 @@ typedef struct baton__run {
     uint32_t *left;  /* edges each node still waits for; wraps below 0 */
     uint32_t *ready; /* head .. tail */
     uint8_t *flight; /* baton__flight_t of each node */
+    uint32_t *owed;  /* messages of retired epochs each straggler waits for */
     baton__header_t *headers;
     uint32_t head, tail;
     uint32_t required_left;
@@ -99,7 +101,8 @@ bool baton__run_defer(baton__run_t *run, uint32_t node);
 
 /* The message of a node that is no armed receive has ended. True: it belongs to
    the running epoch, complete it. False: it was late; `*again` tells whether
-   the node is to be issued for the running epoch now. */
+   the node is to be issued again: for the running epoch, or for the message of
+   one more epoch that has retired. */
 bool baton__run_landed(baton__run_t *run, uint32_t node, bool *again);
 
 /* An armed receive got a header. Drop: post it again. */

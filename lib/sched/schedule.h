@@ -73,10 +73,10 @@ struct baton_schedule {
         _Atomic uint64_t limit;     /* highest epoch that may begin by itself */
         _Atomic int status;         /* of the last epoch */
         _Atomic bool mailed;        /* is in the mailbox */
-        _Atomic bool cancel;        /* asked for */
+        _Atomic uint64_t cancel;    /* epoch to be given up, or 0 */
         baton_schedule_t *next_mail;
         uint64_t started_ns; /* of the last start: the application's */
-        bool prompt;         /* its wait came right after it */
+        _Atomic bool prompt; /* its wait came right after it; a hint */
     } shared;
 };
 

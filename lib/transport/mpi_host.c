@@ -136,13 +136,25 @@ void baton__mpi_hush(void *endpoint)
     }
 }
 
+/* A send in flight ends by what its receiver does, and a large receive by what
+   its sender goes on to do: neither rings. */
+static bool moves_unrung(const baton__mpi_t *mpi)
+{
+    for (int i = 0; i < mpi->count; i++) {
+        if (!mpi->items[i].receive || mpi->items[i].body) {
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t baton__mpi_rest(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     if (mpi->bell) {
         baton__doorbell_rest(mpi->bell);
     }
-    return mpi->all_reached
+    return mpi->all_reached && !moves_unrung(mpi)
                ? BATON_SLEEP_FOREVER
                : (uint32_t)baton__config_number(BATON__CONFIG_REMOTE_US);
 }
