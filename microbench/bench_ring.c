@@ -23,7 +23,9 @@ static void measure_size(const harness_t *harness,
     char name[32];
     (void)cli_format_bytes(bytes, size, sizeof(size));
     (void)snprintf(name, sizeof(name), "ring_%s", size);
-    bench_turns_report(report, name, size, &outcome);
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%s bytes", size);
+    bench_turns_report(report, name, text, &outcome);
 }
 
 int bench_ring(const bench_options_t *options, FILE *json)

@@ -93,9 +93,10 @@ static void call(const arena_t *arena, bench_kind_t kind)
 static void check(const arena_t *arena)
 {
     int ranks = arena->harness->size;
-    float base = (float)(ranks * (ranks + 1) / 2);
+    int sum_of_ranks = ranks * (ranks + 1) / 2;
     for (size_t i = 0; i < arena->plan->count; i++) {
-        float expected = base + (float)ranks * (float)(i % PATTERN);
+        float expected =
+            (float)sum_of_ranks + (float)ranks * (float)(i % PATTERN);
         if (arena->target[i] < expected || arena->target[i] > expected) {
             (void)fprintf(stderr,
                           "rank %d: element %zu of the sum is %g, expected "

@@ -31,17 +31,33 @@ void *harness_alloc(size_t count, size_t size)
     return memory;
 }
 
+static void open_side(baton_progress_t progress, harness_side_t *out)
+{
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = progress;
+    harness_require(baton_engine_open(&options, &out->engine),
+                    "open an engine");
+    harness_require(
+        baton_group_create_mpi(out->engine, MPI_COMM_WORLD, &out->group),
+        "create a group");
+}
+
+static void close_side(harness_side_t *side)
+{
+    harness_require(baton_group_destroy(side->group), "destroy a group");
+    harness_require(baton_engine_close(side->engine), "close an engine");
+}
+
 void harness_open(harness_t *out)
 {
     *out = (harness_t){0};
     MPI_Comm_rank(MPI_COMM_WORLD, &out->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &out->size);
-    harness_require(baton_engine_open(NULL, &out->engine), "open the engine");
+    open_side(BATON_PROGRESS_DEFAULT, &out->measured);
+    open_side(BATON_PROGRESS_MANUAL, &out->own);
+    out->group = out->measured.group;
     harness_require(
-        baton_group_create_mpi(out->engine, MPI_COMM_WORLD, &out->group),
-        "create the group");
-    harness_require(
-        baton_schedule_create(out->group, "harness/barrier", &out->barrier),
+        baton_schedule_create(out->own.group, "harness/barrier", &out->barrier),
         "create the barrier");
     baton_barrier_dissemination(out->barrier);
     harness_require(baton_schedule_commit(out->barrier), "commit the barrier");
@@ -50,8 +66,8 @@ void harness_open(harness_t *out)
 void harness_close(harness_t *harness)
 {
     baton_schedule_destroy(harness->barrier);
-    harness_require(baton_group_destroy(harness->group), "destroy the group");
-    harness_require(baton_engine_close(harness->engine), "close the engine");
+    close_side(&harness->own);
+    close_side(&harness->measured);
 }
 
 void harness_barrier(const harness_t *harness)

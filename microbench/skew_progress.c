@@ -64,6 +64,7 @@ void skew_progress_iteration(skew_progress_t *progress, uint64_t bytes)
     double now_us = clock_now_us();
     if (progress->start_us <= 0) {
         progress->start_us = now_us;
+        progress->drawn_us = now_us;
     }
     if (now_us - progress->drawn_us >= REDRAW_US) {
         draw(progress, bytes, now_us);
@@ -76,6 +77,6 @@ void skew_progress_clear(skew_progress_t *progress)
     if (progress->shown) {
         (void)fputs("\r\033[K", stderr);
         (void)fflush(stderr);
-        progress->drawn_us = 0;
+        progress->drawn_us = clock_now_us();
     }
 }

@@ -9,7 +9,8 @@
 typedef struct skew_progress {
     bool shown;       /* on rank 0, when there is a terminal */
     double start_us;  /* when the first iteration began; 0: not yet */
-    double drawn_us;  /* when the line was last drawn */
+    double drawn_us;  /* when the line was last drawn or cleared: what goes to
+                         standard output then has time to get there first */
     uint64_t done;    /* iterations, of all sizes */
     uint64_t planned; /* likewise */
 } skew_progress_t;

@@ -41,8 +41,8 @@ void skew_report_heading(const skew_report_t *report)
         "  MPI/this  mean latency of MPI_Allreduce over this one's\n"
         "  active    processes whose contribution of an iteration is in its "
         "result\n"
-        "  cpu us    processor time (user + system) of a rank in an "
-        "iteration\n",
+        "  cpu us    processor time (user + system) of a rank in an iteration\n"
+        "  barrier   the same, in the barrier that then ends the iteration\n",
         report->ranks, options->skew_ms, options->iterations, options->warmup,
         options->seed);
     (void)fflush(stdout);
@@ -61,10 +61,10 @@ void skew_report_table(const skew_report_t *report,
                        const skew_result_t *results)
 {
     char size[16];
-    (void)printf("\n%s bytes\n  %-26s %11s %11s %11s %9s %7s %9s %9s\n",
+    (void)printf("\n%s bytes\n  %-26s %11s %11s %11s %9s %7s %9s %9s %9s\n",
                  cli_format_bytes(results->bytes, size, sizeof(size)), "system",
                  "mean us", "median us", "p99 us", "MPI/this", "active",
-                 "min-max", "cpu us");
+                 "min-max", "cpu us", "barrier");
     for (size_t i = 0; i < report->options->system_count; i++) {
         const skew_result_t *result = &results[i];
         char ratio[32];
@@ -72,10 +72,11 @@ void skew_report_table(const skew_report_t *report,
         format_ratio(result->ratio_to_mpi, ratio, sizeof(ratio));
         (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                        result->active_min, result->active_max);
-        (void)printf("  %-26s %11.1f %11.1f %11.1f %9s %7.2f %9s %9.1f\n",
+        (void)printf("  %-26s %11.1f %11.1f %11.1f %9s %7.2f %9s %9.1f %9.1f\n",
                      skew_kind_label(result->kind), result->mean_us,
                      result->median_us, result->p99_us, ratio,
-                     result->active_mean, range, result->cpu_us_per_iteration);
+                     result->active_mean, range, result->cpu_us_per_iteration,
+                     result->barrier_us_per_iteration);
     }
     (void)fflush(stdout);
 }
@@ -92,9 +93,10 @@ static void write_csv(FILE *file, const skew_options_t *options,
     if (result->ratio_to_mpi > 0) {
         (void)fprintf(file, "%.4f", result->ratio_to_mpi);
     }
-    (void)fprintf(file, ",%.4f,%" PRIu32 ",%" PRIu32 ",%.3f\n",
+    (void)fprintf(file, ",%.4f,%" PRIu32 ",%" PRIu32 ",%.3f,%.3f\n",
                   result->active_mean, result->active_min, result->active_max,
-                  result->cpu_us_per_iteration);
+                  result->cpu_us_per_iteration,
+                  result->barrier_us_per_iteration);
 }
 
 static void write_json(FILE *file, const skew_options_t *options,
@@ -125,7 +127,7 @@ static void write_files(skew_report_t *report, const skew_result_t *results)
     if (report->csv != NULL) {
         (void)fputs("system,ranks,bytes,skew_ms,iterations,mean_us,median_us,"
                     "p99_us,ratio_to_mpi,active_mean,active_min,active_max,"
-                    "cpu_us_per_iteration\n",
+                    "cpu_us_per_iteration,barrier_us_per_iteration\n",
                     report->csv);
         for (size_t i = 0; i < count; i++) {
             write_csv(report->csv, options, &results[i]);

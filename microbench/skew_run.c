@@ -1,14 +1,18 @@
 /* One turn of one system:
 
-       prepare | barrier | sleep | call | barrier | check
-                         |       |<---->|         |
-                         |       latency          |
-                         |<-- processor time ---->|
+       prepare | barrier | sleep | call | rest | barrier | check
+                         |       |<---->|      |         |
+                         |       latency       |         |
+                         |<- processor time -->|<------->|
+                                               barrier's own
 
-   The second barrier is there for the processor time: a rank that is done early
-   leaves work to its progress thread, which must be charged to this system and
-   not to the one whose turn is next. Preparing and checking are charged to
-   none. Both barriers are Baton's, for all systems alike: see harness.h. */
+   Processor time counts on after the call, because a rank that is done early
+   leaves work to its progress thread. Until all have arrived it rests, asleep;
+   then the second barrier takes care that what one system still does is not
+   charged to the one whose turn is next. The processor time of this barrier is
+   the measurement's, alike for all systems, and shown apart. Preparing and
+   checking are charged to none. Both barriers are Baton's, for all systems:
+   see harness.h. */
 #include "skew_run.h"
 #include "skew_systems.h"
 #include <limits.h>
@@ -21,8 +25,9 @@
 typedef struct lane {
     skew_system_t system;
     skew_ledger_t ledger;
-    double *latency_us; /* [counted iterations] */
-    double processor_us;
+    double *latency_us;  /* [counted iterations] */
+    double processor_us; /* sums */
+    double barrier_us;
 } lane_t;
 
 typedef struct run {
@@ -43,6 +48,7 @@ static void open_lane(const run_t *run, skew_kind_t kind, lane_t *lane)
     skew_system_open(run->harness, kind, count, options->seed, &lane->system);
     lane->latency_us = harness_alloc(options->iterations, sizeof(double));
     lane->processor_us = 0;
+    lane->barrier_us = 0;
     lane->ledger = (skew_ledger_t){
         .salt = options->seed * UINT64_C(0x9e3779b97f4a7c15) + run->bytes +
                 (uint64_t)kind,
@@ -82,27 +88,35 @@ static void draw_order(const skew_options_t *options, uint32_t iteration,
     }
 }
 
+/* When the rank arrives that is `place`-th of all, counted from 1. */
+static double arrival_us(const run_t *run, double begin_us, int place)
+{
+    return begin_us + place * run->options->skew_ms * 1e3;
+}
+
 static void measure_call(const run_t *run, lane_t *lane, uint32_t iteration,
                          skew_outcome_t *outcome)
 {
     const harness_t *harness = run->harness;
     harness_barrier(harness);
     double begin_us = clock_now_us();
-    double processor_us = clock_processor_us();
-    clock_sleep_until(begin_us + (double)(harness->rank + 1) *
-                                     run->options->skew_ms * 1e3);
+    double began_us = clock_processor_us();
+    clock_sleep_until(arrival_us(run, begin_us, harness->rank + 1));
 
     double call_us = clock_now_us();
     skew_system_call(&lane->system, run->source, iteration, harness->size,
                      outcome);
     double done_us = clock_now_us();
 
+    clock_sleep_until(arrival_us(run, begin_us, harness->size + 1));
+    double rested_us = clock_processor_us();
     harness_barrier(harness);
-    processor_us = clock_processor_us() - processor_us;
+    double ended_us = clock_processor_us();
     if (iteration > run->options->warmup) {
         size_t index = (size_t)(iteration - run->options->warmup - 1);
         lane->latency_us[index] = done_us - call_us;
-        lane->processor_us += processor_us;
+        lane->processor_us += rested_us - began_us;
+        lane->barrier_us += ended_us - rested_us;
     }
 }
 
@@ -231,11 +245,13 @@ static void summarize_latency(const run_t *run, const lane_t *lane,
 static void summarize_processor(const run_t *run, const lane_t *lane,
                                 skew_result_t *out)
 {
-    double sum = 0;
-    MPI_Reduce(&lane->processor_us, &sum, 1, MPI_DOUBLE, MPI_SUM, 0,
-               MPI_COMM_WORLD);
-    out->cpu_us_per_iteration =
-        sum / (double)run->options->iterations / (double)run->harness->size;
+    double mine[2] = {lane->processor_us, lane->barrier_us};
+    double sums[2] = {0, 0};
+    MPI_Reduce(mine, sums, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    double turns =
+        (double)run->options->iterations * (double)run->harness->size;
+    out->cpu_us_per_iteration = sums[0] / turns;
+    out->barrier_us_per_iteration = sums[1] / turns;
 }
 
 /* Checks what one system did on all ranks, and sums it up. */

@@ -19,7 +19,11 @@ typedef struct skew_result {
     double active_mean;  /* skew_ledger_active, over counted iterations */
     uint32_t active_min;
     uint32_t active_max;
-    double cpu_us_per_iteration; /* of a rank, mean over ranks */
+    /* Processor time, user and system, of a rank: mean over ranks. From the
+       barrier before the call until all have arrived, and in the barrier
+       behind it, which is the measurement's own. */
+    double cpu_us_per_iteration;
+    double barrier_us_per_iteration;
 } skew_result_t;
 
 /* Measures and checks. Collective; `results` [system_count] is written on rank

@@ -158,7 +158,7 @@ static int check_allreduce(baton_allreduce_fn build, const char *name)
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         test.count = counts[i];
         test.dtype = i % 2 == 0 ? BATON_I64 : BATON_U8;
-        test.chunk_bytes = i < 5 ? 0 : 16 * 1024 >> (i - 5);
+        test.chunk_bytes = i < 5 ? 0 : (size_t)16384 >> (i - 5);
         for (int in_place = 0; in_place < 2; in_place++, cases++) {
             test.in_place = in_place != 0;
             run_case(&test);
@@ -284,6 +284,7 @@ int main(int argc, char **argv)
     double began = MPI_Wtime();
     int cases = check_allreduce(baton_allreduce_recursive_doubling,
                                 "recursive doubling");
+    cases += check_allreduce(baton_allreduce_binomial, "binomial tree");
     cases += check_allreduce(baton_allreduce_ring, "ring");
     cases += check_long_vector();
     cases += check_broadcast();

@@ -176,6 +176,12 @@ static void test_recursive_doubling_any_ranks_any_count(void **state)
     check_counts(baton_allreduce_recursive_doubling, 0);
 }
 
+static void test_binomial_any_ranks_any_count(void **state)
+{
+    (void)state;
+    check_counts(baton_allreduce_binomial, 0);
+}
+
 static void test_ring_any_ranks_any_count(void **state)
 {
     (void)state;
@@ -217,6 +223,12 @@ static void test_recursive_doubling_any_type_any_op(void **state)
     check_types(baton_allreduce_recursive_doubling, 0);
 }
 
+static void test_binomial_any_type_any_op(void **state)
+{
+    (void)state;
+    check_types(baton_allreduce_binomial, 0);
+}
+
 static void test_ring_any_type_any_op(void **state)
 {
     (void)state;
@@ -251,20 +263,25 @@ static void test_recursive_doubling_floats_identical_on_all_ranks(void **state)
     check_identity(baton_allreduce_recursive_doubling);
 }
 
+static void test_binomial_floats_identical_on_all_ranks(void **state)
+{
+    (void)state;
+    check_identity(baton_allreduce_binomial);
+}
+
 static void test_ring_floats_identical_on_all_ranks(void **state)
 {
     (void)state;
     check_identity(baton_allreduce_ring);
 }
 
-/* More than 64 KiB: receives take turns in three slots. */
-static void test_recursive_doubling_long_vector_reuses_slots(void **state)
+/* More than 64 KiB: receives take turns in a few slots. */
+static void check_long_vector(baton_allreduce_fn build)
 {
-    (void)state;
     static const int sizes[] = {2, 8, 15, 16, 17, 32};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         allreduce_case_t test = {
-            .build = baton_allreduce_recursive_doubling,
+            .build = build,
             .dtype = BATON_U16,
             .count = 33331,
         };
@@ -272,6 +289,18 @@ static void test_recursive_doubling_long_vector_reuses_slots(void **state)
         test.in_place = true;
         run_case(sizes[i], &test);
     }
+}
+
+static void test_recursive_doubling_long_vector_reuses_slots(void **state)
+{
+    (void)state;
+    check_long_vector(baton_allreduce_recursive_doubling);
+}
+
+static void test_binomial_long_vector_reuses_slots(void **state)
+{
+    (void)state;
+    check_long_vector(baton_allreduce_binomial);
 }
 
 /* Many more columns than lanes, and blocks that end in the middle of one. */
@@ -337,8 +366,9 @@ static void test_allreduce_source_may_be_an_input(void **state)
 {
     (void)state;
     static const baton_allreduce_fn builders[] = {
-        baton_allreduce_recursive_doubling, baton_allreduce_ring};
-    for (size_t b = 0; b < 2; b++) {
+        baton_allreduce_recursive_doubling, baton_allreduce_binomial,
+        baton_allreduce_ring};
+    for (size_t b = 0; b < 3; b++) {
         for (size_t i = 0; i < SUPPORT_SIZES; i++) {
             support_ranks_t *ranks = support_group(support_sizes[i]);
             int64_t source[64], target[SUPPORT_LARGEST][64];
@@ -380,13 +410,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recursive_doubling_any_ranks_any_count),
+        cmocka_unit_test(test_binomial_any_ranks_any_count),
         cmocka_unit_test(test_ring_any_ranks_any_count),
         cmocka_unit_test(test_ring_any_ranks_any_count_in_chunks),
         cmocka_unit_test(test_recursive_doubling_any_type_any_op),
+        cmocka_unit_test(test_binomial_any_type_any_op),
         cmocka_unit_test(test_ring_any_type_any_op),
         cmocka_unit_test(test_recursive_doubling_floats_identical_on_all_ranks),
+        cmocka_unit_test(test_binomial_floats_identical_on_all_ranks),
         cmocka_unit_test(test_ring_floats_identical_on_all_ranks),
         cmocka_unit_test(test_recursive_doubling_long_vector_reuses_slots),
+        cmocka_unit_test(test_binomial_long_vector_reuses_slots),
         cmocka_unit_test(test_ring_long_vector_runs_in_many_columns),
         cmocka_unit_test(test_recursive_doubling_lower_ranks_are_left_operands),
         cmocka_unit_test(test_allreduce_source_may_be_an_input),

@@ -47,6 +47,12 @@ typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,
 void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                         const baton_allreduce_t *args);
 
+/* Binomial tree: reduce to rank 0, then broadcast; 2 ceil(log2 P) rounds, but
+   only 2(P - 1) messages in all. For vectors that are not long where there are
+   more ranks than processors, each message costing a turn on one. */
+void baton_allreduce_binomial(baton_schedule_t *schedule,
+                              const baton_allreduce_t *args);
+
 /* Ring: reduce-scatter and all-gather of P blocks around a ring, 2(P-1) rounds,
    each rank sending 2(P-1)/P of the vector. Blocks differ by at most one
    element and are cut in chunks: one is received while the one before is

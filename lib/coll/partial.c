@@ -112,7 +112,7 @@ static void add_count(baton_partial_t *partial)
                               .target = view,
                               .dtype = BATON_U32,
                               .op = BATON_SUM};
-    baton_allreduce_recursive_doubling(s, &args);
+    baton_allreduce_binomial(s, &args);
 }
 
 static void build(baton_partial_t *partial,
@@ -189,7 +189,10 @@ with_defaults(const baton_partial_options_t *given)
         options.op = BATON_SUM;
     }
     if (options.inner == NULL) {
-        options.inner = baton_allreduce_recursive_doubling;
+        options.inner = options.count * baton_dtype_size(options.dtype) <=
+                                BATON_PARTIAL_TREE_BYTES
+                            ? baton_allreduce_binomial
+                            : baton_allreduce_ring;
     }
     if (options.history == 0) {
         options.history =

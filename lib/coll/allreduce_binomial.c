@@ -1,0 +1,91 @@
+#include "allreduce.h"
+#include "pattern.h"
+
+/* Reduce to rank 0 along a binomial tree, then broadcast along the same one. In
+   step t the ranks that are multiples of 2^t pair off: the upper one sends its
+   partial sum, of the 2^t ranks from itself on, to the lower one and is done.
+
+       rank 0 of 8:
+
+       recv 1 --+      recv 2 --+      recv 4 --+
+                v               v               v
+       source -> sum 0 -------> sum 1 -------> sum 2 --> broadcast
+                                                in target
+
+       rank 2 of 8:
+
+       recv 3 --+
+                v
+       source -> sum 0 in target --> send to 0 --> broadcast: recv from 0
+
+   2(P - 1) messages in all, where recursive doubling has P log2 P: with more
+   ranks than processors that is what counts, since each message costs a turn on
+   a processor.
+
+   A partial sum is of consecutive ranks, the lower half the left operand, and
+   is made once: all ranks get the same bits. */
+
+/* Up to here a slot for each child: all receives are posted when the epoch
+   begins. Longer vectors take turns in two. */
+#define SHORT_BYTES ((size_t)64 * 1024)
+#define LONG_SLOTS  2
+#define MAX_STEPS   32
+
+void baton_allreduce_binomial(baton_schedule_t *schedule,
+                              const baton_allreduce_t *args)
+{
+    if (!baton__allreduce_begin(schedule, "all-reduce by binomial tree",
+                                args)) {
+        return;
+    }
+    int rank = baton_schedule_rank(schedule);
+    int size = baton_schedule_size(schedule);
+    size_t bytes = args->target.bytes;
+    int rounds = baton__log2_ceil(size);
+    int slots = bytes <= SHORT_BYTES ? rounds : LONG_SLOTS;
+    baton_buffer_t scratch = baton_buffer_scratch(
+        schedule, (size_t)slots * bytes, BATON_MEMORY_HOST);
+
+    /* Not in place the target is free before the broadcast, so partial sums are
+       made there; in place it is where the source is. */
+    baton_view_t partial = args->source;
+    baton_node_t sums[MAX_STEPS];
+    int children = 0;
+    int step = 0;
+    for (; step < rounds && (rank & (1 << step)) == 0; step++) {
+        int child = rank + (1 << step);
+        if (child >= size) {
+            continue;
+        }
+        int k = children++;
+        baton_view_t slot =
+            baton_view(scratch, (size_t)(k % slots) * bytes, bytes);
+        baton_node_t recv = baton_add_recv(schedule, child, slot);
+        sums[k] = baton_add_reduce(schedule, args->dtype, args->op,
+                                   args->target, partial, slot);
+        baton_before(schedule, recv, sums[k]);
+        if (k >= slots) {
+            baton_before(schedule, sums[k - slots], recv);
+        }
+        if (k > 0) {
+            baton_before(schedule, sums[k - 1], sums[k]);
+        }
+        partial = args->target;
+    }
+
+    baton_node_t reduced = baton_add_nop(schedule);
+    if (rank != 0) {
+        baton_node_t send =
+            baton_add_send(schedule, rank - (1 << step), partial);
+        if (children > 0) {
+            baton_before(schedule, sums[children - 1], send);
+        }
+        baton_before(schedule, send, reduced);
+    } else {
+        baton_before(schedule, sums[children - 1], reduced);
+    }
+    baton_node_t finished = baton_add_nop(schedule);
+    baton_mark_t inside = baton_schedule_mark(schedule);
+    baton_broadcast_binomial(schedule, 0, args->target);
+    baton_enclose(schedule, inside, reduced, finished);
+}
