@@ -45,6 +45,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     seat->group.next = engine->stepper.groups;
     engine->stepper.groups = &seat->group;
     baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    baton__loop_kick(engine->loop); /* from now on its naps have an end */
     *out = &seat->group;
     return BATON_OK;
 }
@@ -297,7 +298,8 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                 : "scratch, which the schedule owns");
     }
     baton_engine_t *engine = schedule->group->engine;
-    if (!schedule->committed || baton__engine_is_mine(engine)) {
+    /* First the driver: an external epoch may run before commit returns. */
+    if (baton__engine_is_mine(engine) || !schedule->committed) {
         schedule->addresses[buffer.index] = memory;
         return BATON_OK;
     }

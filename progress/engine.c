@@ -75,7 +75,8 @@ uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
             &engine->idle, engine->rest_us == BATON_SLEEP_FOREVER);
         us = idle_us < us ? idle_us : us;
     }
-    if (engine->stepper.schedules != NULL) {
+    if (engine->stepper.groups != NULL) {
+        /* For the watchdog: an epoch may begin while the thread sleeps. */
         uint64_t stall_us = (uint64_t)engine->stall_ms * 1000 / 2 + 1;
         us = stall_us < us ? (uint32_t)stall_us : us;
     }

@@ -54,6 +54,11 @@ baton__pause_t baton__idle_next(baton__idle_t *idle)
 void baton__idle_yield(baton__idle_t *idle)
 {
     (void)sched_yield();
+    baton__idle_yielded(idle);
+}
+
+void baton__idle_yielded(baton__idle_t *idle)
+{
     uint64_t now = baton__clock_ns();
     uint64_t took = now - idle->now_ns;
     idle->crowded = took > ALONE_YIELD_NS;

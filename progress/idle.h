@@ -49,8 +49,10 @@ static inline void baton__idle_reset(baton__idle_t *idle)
 /* Nothing moved: what to do now. */
 baton__pause_t baton__idle_next(baton__idle_t *idle);
 
-/* Yields, and remembers a slow one. */
+/* Yields, and remembers a slow one. yielded: the second half alone, for who
+   gives the state to others while it yields. */
 void baton__idle_yield(baton__idle_t *idle);
+void baton__idle_yielded(baton__idle_t *idle);
 
 /* How long to sleep while an epoch waits for a message. `rings`: it wakes this
    rank when it comes, and the time is but a safety net. */

@@ -100,8 +100,11 @@ baton_status_t baton__loop_open(baton__loop_t **out)
                                on_bell, loop);
         loop->timer = event_new(loop->base, -1, 0, on_timer, loop);
     }
+    /* libevent allocates for its first timer: so here, and not in an epoch. */
+    const struct timeval later = {3600, 0};
     if (loop->bell == NULL || loop->timer == NULL ||
-        event_add(loop->bell, NULL) != 0) {
+        event_add(loop->bell, NULL) != 0 ||
+        event_add(loop->timer, &later) != 0 || event_del(loop->timer) != 0) {
         baton__loop_close(loop);
         return baton__error(BATON_ERR_SYSTEM,
                             "libevent could not make an event loop");

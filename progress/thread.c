@@ -2,6 +2,7 @@
    otherwise. */
 #include "progress/engine.h"
 
+#include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -27,12 +28,13 @@ static uint32_t drive(baton_engine_t *engine, bool rang)
         }
         if (pause == BATON__PAUSE_YIELD) {
             baton__engine_unlock(engine);
-            baton__idle_yield(&engine->idle);
+            (void)sched_yield();
             if (!baton__engine_lock(engine)) {
                 atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
                                       memory_order_seq_cst);
                 return BATON__TURN_US;
             }
+            baton__idle_yielded(&engine->idle);
             baton__engine_awake(engine);
         } else if (pause == BATON__PAUSE_SLEEP) {
             baton__watchdog(engine);

@@ -8,9 +8,9 @@
    and uses no processor time. In manual mode there is no thread, and schedules
    progress only inside start, test, wait and baton_engine_step.
 
-   Threads: every call here may come from any thread, also at the same time,
-   except on one schedule: start, wait and destroy of ONE schedule need the
-   caller's own order. No call is async-signal-safe. */
+   Threads: every call here may come from any thread, also at the same time, and
+   several threads may wait for one schedule. But start and destroy of ONE
+   schedule need the caller's own order. No call is async-signal-safe. */
 #ifndef BATON_ENGINE_H
 #define BATON_ENGINE_H
 

@@ -34,8 +34,10 @@ void baton__run_begin(baton__run_t *run)
     run->tail = plan->root_count;
     run->waited = 0;
     run->required_left = plan->required;
-    memcpy(run->left, plan->needs, plan->count * sizeof *run->left);
-    memcpy(run->ready, plan->roots, plan->root_count * sizeof *run->ready);
+    if (plan->count > 0) { /* without nodes there are no needs to copy from */
+        memcpy(run->left, plan->needs, plan->count * sizeof *run->left);
+        memcpy(run->ready, plan->roots, plan->root_count * sizeof *run->ready);
+    }
     /* Until an arrival makes an activate fire, this rank is the origin. */
     for (uint32_t i = 0; i < plan->activate_count; i++) {
         run->headers[plan->ops[plan->activates[i]].header].origin = plan->rank;

@@ -139,8 +139,8 @@ baton_status_t baton_group_create_loop(baton_engine_t *engine,
                                        baton_loop_t *loop, int rank,
                                        baton_group_t **out)
 {
-    const baton_transport_t *transport;
-    void *endpoint;
+    const baton_transport_t *transport = NULL;
+    void *endpoint = NULL;
     baton_status_t status = baton__loop_join(loop, rank, &transport, &endpoint);
     if (status) {
         return status;
@@ -156,7 +156,7 @@ baton_status_t baton_group_create_loop(baton_engine_t *engine,
 baton_status_t baton_group_create_self(baton_engine_t *engine,
                                        baton_group_t **out)
 {
-    baton_loop_t *loop;
+    baton_loop_t *loop = NULL;
     baton_status_t status = baton_loop_create(1, &loop);
     if (status) {
         return status;
