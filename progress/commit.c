@@ -139,6 +139,36 @@ static void settle_graph(baton_schedule_t *schedule,
     }
 }
 
+/* Steps, as the driver, until nothing of the schedule is in flight; false after
+   `ms` without that. Receives are withdrawn first: what is left are sends. */
+static bool drain(baton_engine_t *engine, baton_schedule_t *schedule,
+                  int64_t ms)
+{
+    uint64_t deadline = baton__clock_ns() + (uint64_t)ms * 1000000u;
+    while (schedule->turn.posted > 0 || schedule->turn.runnable ||
+           baton__step_has_mail(&engine->stepper)) {
+        if (!baton__step(&engine->stepper, SIZE_MAX)) {
+            if (baton__clock_ns() > deadline) {
+                return false;
+            }
+            (void)sched_yield();
+        }
+    }
+    return true;
+}
+
+/* Undoes what arming has done, of a schedule that could not be armed: what met
+   its message before it was withdrawn still comes in. */
+static void withdraw(baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    (void)drain(group->engine, schedule,
+                baton__config_number(BATON__CONFIG_DESTROY_MS));
+    baton__return_tags(schedule);
+    atomic_store_explicit(&schedule->shared.status, BATON_OK,
+                          memory_order_relaxed);
+}
+
 /* Freezes, and hands the schedule to the driver. */
 static baton_status_t admit(baton_schedule_t *schedule,
                             const baton__order_t *order)
@@ -161,13 +191,17 @@ static baton_status_t admit(baton_schedule_t *schedule,
     } else {
         status = baton__assign_tags(schedule);
         if (status == BATON_OK) {
-            /* Before it is added: an epoch may begin at once from outside. */
-            settle_graph(schedule, order);
             status = baton__step_add(&engine->stepper, schedule);
+            if (status != BATON_OK) {
+                withdraw(schedule);
+            }
         }
         if (status != BATON_OK) {
             (void)group->transport->reserve(group->endpoint, -messages);
         }
+    }
+    if (status == BATON_OK) {
+        settle_graph(schedule, order); /* nothing steps before the next line */
     }
     baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     if (status != BATON_OK) {
@@ -212,24 +246,6 @@ baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
 {
     return commit(schedule, false);
-}
-
-/* Steps, as the driver, until nothing of the schedule is in flight; false after
-   `ms` without that. Receives are withdrawn first: what is left are sends. */
-static bool drain(baton_engine_t *engine, baton_schedule_t *schedule,
-                  int64_t ms)
-{
-    uint64_t deadline = baton__clock_ns() + (uint64_t)ms * 1000000u;
-    while (schedule->turn.posted > 0 || schedule->turn.runnable ||
-           baton__step_has_mail(&engine->stepper)) {
-        if (!baton__step(&engine->stepper, SIZE_MAX)) {
-            if (baton__clock_ns() > deadline) {
-                return false;
-            }
-            (void)sched_yield();
-        }
-    }
-    return true;
 }
 
 /* Takes a committed schedule from the driver. */

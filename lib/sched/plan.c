@@ -260,3 +260,18 @@ baton_status_t baton__assign_tags(baton_schedule_t *schedule)
     baton__free(before);
     return status;
 }
+
+void baton__return_tags(baton_schedule_t *schedule)
+{
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        if (baton__kinds[op->kind].message) {
+            bool sends;
+            bool activation;
+            classify(op, &sends, &activation);
+            baton__pair_t *pair =
+                baton__group_pair(schedule->group, (int)op->peer);
+            *(sends ? &pair->next_send : &pair->next_recv) -= 1;
+        }
+    }
+}

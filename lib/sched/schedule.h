@@ -114,6 +114,7 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
 baton_status_t baton__freeze(baton_schedule_t *schedule,
                              const baton__order_t *order);
 baton_status_t baton__assign_tags(baton_schedule_t *schedule);
+void baton__return_tags(baton_schedule_t *schedule); /* the last ones given */
 void baton__thaw(baton_schedule_t *schedule); /* frees what freeze made */
 
 #endif

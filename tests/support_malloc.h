@@ -1,0 +1,108 @@
+/* Counts what the whole process asks the C library for, also under the
+   sanitizers; the thread sanitizer hides aligned_alloc. Defines malloc and its
+   kin: for one file of a program only. */
+#ifndef TESTS_SUPPORT_MALLOC_H
+#define TESTS_SUPPORT_MALLOC_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Blocks so far, and of them those that were not freed. */
+static _Atomic int64_t malloc_asked;
+static _Atomic int64_t malloc_live;
+
+static void *malloc_count(void *block)
+{
+    if (block != NULL) {
+        atomic_fetch_add_explicit(&malloc_asked, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&malloc_live, 1, memory_order_relaxed);
+    }
+    return block;
+}
+
+static void malloc_uncount(const volatile void *block)
+{
+    if (block != NULL) {
+        atomic_fetch_sub_explicit(&malloc_live, 1, memory_order_relaxed);
+    }
+}
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define MALLOC_SEES_ALL 0
+#else
+#define MALLOC_SEES_ALL 1
+#endif
+
+#if !MALLOC_SEES_ALL || defined(__SANITIZE_ADDRESS__) ||                       \
+    __has_feature(address_sanitizer)
+
+int __sanitizer_install_malloc_and_free_hooks(
+    void (*malloc_hook)(const volatile void *, size_t),
+    void (*free_hook)(const volatile void *));
+
+static void on_malloc(const volatile void *block, size_t bytes)
+{
+    (void)bytes;
+    (void)malloc_count((void *)(uintptr_t)block);
+}
+
+static void malloc_watch(void)
+{
+    (void)__sanitizer_install_malloc_and_free_hooks(on_malloc, malloc_uncount);
+}
+
+#else
+
+/* What glibc's own are called underneath. */
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *block, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+void __libc_free(void *block);
+
+void *malloc(size_t bytes)
+{
+    return malloc_count(__libc_malloc(bytes));
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return malloc_count(__libc_calloc(count, bytes));
+}
+
+void *realloc(void *block, size_t bytes)
+{
+    malloc_uncount(block);
+    return malloc_count(__libc_realloc(block, bytes));
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    return malloc_count(__libc_memalign(alignment, bytes));
+}
+
+int posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+    void *block = malloc_count(__libc_memalign(alignment, bytes));
+    *out = block != NULL ? block : *out;
+    return block != NULL ? 0 : ENOMEM;
+}
+
+void free(void *block)
+{
+    malloc_uncount(block);
+    __libc_free(block);
+}
+
+static void malloc_watch(void)
+{
+}
+
+#endif
+
+#endif

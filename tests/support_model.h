@@ -1,0 +1,74 @@
+/* A sequential model of a run: for small graphs, what must be ready after each
+   move, said from scratch. The moves are what progress/ does with a run, one at
+   a time: pop a ready node and issue it, or land a message. */
+#ifndef TESTS_SUPPORT_MODEL_H
+#define TESTS_SUPPORT_MODEL_H
+
+#include "sched/schedule.h"
+
+enum { MODEL_NODES = 7 };
+
+typedef enum model_deed {
+    MODEL_CALL,
+    MODEL_SKIP,
+    MODEL_SEND,
+    MODEL_RECV,
+    MODEL_DEEDS
+} model_deed_t;
+
+/* What is built. Edges go up in the ids. */
+typedef struct model_graph {
+    uint32_t count;
+    uint32_t preds[MODEL_NODES]; /* a mask */
+    uint32_t need[MODEL_NODES];
+    model_deed_t deed[MODEL_NODES];
+    bool optional[MODEL_NODES];
+} model_graph_t;
+
+typedef enum model_life {
+    WAITING,
+    READY,
+    ISSUED,
+    SATISFIED,
+    SKIPPED
+} model_life_t;
+
+/* A run, its memory, and what the model thinks of it: copied as a whole. */
+typedef struct model_world {
+    baton__run_t run;
+    uint32_t left[MODEL_NODES];
+    uint32_t ready[MODEL_NODES];
+    uint8_t flight[MODEL_NODES];
+    uint32_t owed_memory[MODEL_NODES];
+    baton__header_t headers[1];
+    model_life_t life[MODEL_NODES];
+    uint32_t owed[MODEL_NODES]; /* messages of epochs that have retired */
+} model_world_t;
+
+extern model_graph_t model_graph;
+extern model_world_t model_world;
+
+/* Group fixtures. */
+int model_open(void **state);
+int model_close(void **state);
+
+/* A committed schedule of the graph; the world before its first epoch. */
+baton_schedule_t *model_build(void);
+void model_reset(const baton_schedule_t *schedule);
+
+uint32_t model_count_bits(uint32_t mask);
+
+/* The moves, each with what the model makes of it. */
+void model_begin(void);
+void model_retire(void);
+void model_pop(void);
+bool model_can_land(uint32_t node);
+void model_land(uint32_t node);
+
+/* Fails unless run and model agree on what is ready, and whether the epoch is
+   through. expect_rest: nothing can move any more; unless exactly those nodes
+   have fired that an epoch fires. */
+void model_compare(void);
+void model_expect_rest(void);
+
+#endif
