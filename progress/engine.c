@@ -11,7 +11,7 @@
 enum {
     /* After a rest: what came from this host is seen at once; Open MPI looks at
        sources between hosts in each 8th poll only. */
-    NEAR_POLLS = 2,
+    NEAR_POLLS = 1,
     FAR_POLLS = 8,
     LEAVE_STEPS = 64 /* steps that leaving takes over from late comers */
 };

@@ -10,6 +10,7 @@
 enum {
     SLOW_YIELD_NS = 1000000, /* such a yield gave a slice away */
     ALONE_YIELD_NS = 1500,   /* within this nobody else ran */
+    CROWDED_YIELDS = 2,      /* yields in which somebody did, before a sleep */
     SLOW_POLLS = 400,        /* polls that then sleep instead */
     SHORTEST_SLEEP_US = 20
 };
@@ -47,8 +48,10 @@ baton__pause_t baton__idle_next(baton__idle_t *idle)
         idle->slow_left--;
         return BATON__PAUSE_SLEEP;
     }
-    return idle->now_ns - idle->since_ns < idle->yield_ns ? BATON__PAUSE_YIELD
-                                                          : BATON__PAUSE_SLEEP;
+    return idle->given_way < CROWDED_YIELDS &&
+                   idle->now_ns - idle->since_ns < idle->yield_ns
+               ? BATON__PAUSE_YIELD
+               : BATON__PAUSE_SLEEP;
 }
 
 void baton__idle_yield(baton__idle_t *idle)
@@ -62,6 +65,7 @@ void baton__idle_yielded(baton__idle_t *idle)
     uint64_t now = baton__clock_ns();
     uint64_t took = now - idle->now_ns;
     idle->crowded = took > ALONE_YIELD_NS;
+    idle->given_way += idle->crowded;
     if (took > SLOW_YIELD_NS) {
         idle->slow_left = SLOW_POLLS;
     }

@@ -21,6 +21,7 @@ typedef struct baton__idle {
     uint64_t yield_ns;  /* of the time spent yielding */
     uint32_t sleep_us;  /* of one sleep */
     uint32_t polls;     /* since something moved */
+    uint32_t given_way; /* yields since something moved in which others ran */
     uint32_t slow_left; /* polls for which not to yield */
     bool crowded;       /* somebody else ran in the last yield */
     uint64_t since_ns;  /* since when nothing has moved; 0: not looked */
@@ -43,6 +44,7 @@ void baton__idle_init(baton__idle_t *idle, bool alone);
 static inline void baton__idle_reset(baton__idle_t *idle)
 {
     idle->polls = 0;
+    idle->given_way = 0;
     idle->since_ns = 0;
 }
 

@@ -122,11 +122,11 @@ static baton_status_t message_error(const baton_schedule_t *schedule,
                                     const baton_completion_t *done)
 {
     const baton__op_t *op = &schedule->ops[done->token.node];
-    const char *node = baton__node_name(schedule, done->token.node);
     bool receives = op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
     if (done->status == BATON_OK && (!receives || done->bytes == op->bytes)) {
         return BATON_OK;
     }
+    const char *node = baton__node_name(schedule, done->token.node);
     if (done->status == BATON_OK || done->status == BATON_ERR_MISMATCH) {
         return baton__error(
             BATON_ERR_MISMATCH,

@@ -44,8 +44,14 @@ void conformance_send(conformance_rank_t *self, uint32_t node, int peer,
 {
     baton_status_t status = self->transport->send(
         self->endpoint, token_of(self, node), peer, tag, data, bytes);
-    EXPECT(self, status == BATON_OK);
-    self->posted++;
+    EXPECT(self, status == BATON_OK || status == BATON_DONE);
+    if (status == BATON_DONE) {
+        conformance_result_t *result = &self->results[node];
+        EXPECT(self, !result->arrived);
+        *result = (conformance_result_t){.arrived = true, .bytes = bytes};
+    } else {
+        self->posted++;
+    }
 }
 
 void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,

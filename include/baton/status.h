@@ -14,11 +14,13 @@ extern "C" {
 #define BATON_PRINTF(text, first)
 #endif
 
-/* Every status: name, value, text. Zero is success, BATON_SKIP a call node's
-   "do not go on from here"; the negative ones are failures. */
+/* Every status: name, value, text. Zero is success; BATON_SKIP is a call node's
+   "do not go on from here", BATON_DONE a transport's "sent, and done with"; the
+   negative ones are failures. */
 #define BATON_STATUS_LIST(X)                                                   \
     X(BATON_OK, 0, "success")                                                  \
     X(BATON_SKIP, 1, "the branch behind this call node is not taken")          \
+    X(BATON_DONE, 2, "done at once")                                           \
     X(BATON_ERR_INVALID, -1, "invalid argument")                               \
     X(BATON_ERR_STATE, -2, "the object is not in a state that allows this")    \
     X(BATON_ERR_BUSY, -3, "an epoch is still running")                         \

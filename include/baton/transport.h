@@ -42,8 +42,9 @@ typedef struct baton_transport {
        BATON_ERR_NO_MEMORY. */
     baton_status_t (*reserve)(void *endpoint, int64_t messages);
 
-    /* Posts a message. The memory stays valid until the completion. A failure
-       here means that nothing was posted. */
+    /* Posts a message. The memory stays valid until the completion. A send may
+       return BATON_DONE instead of BATON_OK: the memory is free already, and no
+       completion comes. A failure means that nothing was posted. */
     baton_status_t (*send)(void *endpoint, baton_token_t token, int peer,
                            uint32_t tag, const void *data, size_t bytes);
     baton_status_t (*recv)(void *endpoint, baton_token_t token, int peer,

@@ -19,6 +19,9 @@ static int posted(baton_status_t status, const baton__op_t *op,
     if (status == BATON_OK) {
         return BATON__PENDING;
     }
+    if (status == BATON_DONE) {
+        return BATON_OK;
+    }
     return baton__error(status,
                         "%s of %zu bytes, peer %d, tag %u: the %s "
                         "transport refused it: %s",

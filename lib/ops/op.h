@@ -66,7 +66,7 @@ typedef struct baton__context {
 } baton__context_t;
 
 /* Issuing returned: the node completes later, through the transport. */
-#define BATON__PENDING 2
+#define BATON__PENDING 3
 
 /* Does, or begins, what the node says. BATON_OK: done. BATON__PENDING.
    BATON_SKIP. Else the error, with baton_error_message() set. */

@@ -168,9 +168,14 @@ static baton_status_t mpi_send(void *endpoint, baton_token_t token, int peer,
     if (!large) {
         int finished = 0;
         code = MPI_Test(request, &finished, MPI_STATUS_IGNORE);
-        if (code != MPI_SUCCESS || finished) {
+        if (code != MPI_SUCCESS) {
             baton__mpi_finish(mpi, at, MPI_STATUS_IGNORE, code);
             mpi->count--;
+        } else if (finished) {
+            mpi->count--;
+            mpi->sends--;
+            ring(mpi, peer);
+            return BATON_DONE;
         }
     }
     ring(mpi, peer);
