@@ -339,7 +339,7 @@ static void test_recursive_doubling_lower_ranks_are_left_operands(void **state)
     static const baton_op_t left = {.name = "left", .reduce = keep_left};
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         support_ranks_t *ranks = support_group(support_sizes[i]);
-        int32_t data[SUPPORT_LARGEST];
+        int32_t data[SUPPORT_LARGEST] = {0};
         baton_schedule_t **schedules = support_schedules_create(ranks, "left");
         for (int rank = 0; rank < ranks->size; rank++) {
             data[rank] = 1000 + rank;

@@ -74,15 +74,13 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
     }
 
     baton_node_t reduced = baton_add_nop(schedule);
+    baton_node_t next = reduced;
     if (rank != 0) {
-        baton_node_t send =
-            baton_add_send(schedule, rank - (1 << step), partial);
-        if (children > 0) {
-            baton_before(schedule, sums[children - 1], send);
-        }
-        baton_before(schedule, send, reduced);
-    } else {
-        baton_before(schedule, sums[children - 1], reduced);
+        next = baton_add_send(schedule, rank - (1 << step), partial);
+        baton_before(schedule, next, reduced);
+    }
+    if (children > 0) {
+        baton_before(schedule, sums[children - 1], next);
     }
     baton_node_t finished = baton_add_nop(schedule);
     baton_mark_t inside = baton_schedule_mark(schedule);

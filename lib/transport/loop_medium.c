@@ -142,7 +142,7 @@ baton_status_t baton_group_create_loop(baton_engine_t *engine,
     const baton_transport_t *transport = NULL;
     void *endpoint = NULL;
     baton_status_t status = baton__loop_join(loop, rank, &transport, &endpoint);
-    if (status) {
+    if (status != BATON_OK || loop == NULL || transport == NULL) {
         return status;
     }
     status =
@@ -158,7 +158,7 @@ baton_status_t baton_group_create_self(baton_engine_t *engine,
 {
     baton_loop_t *loop = NULL;
     baton_status_t status = baton_loop_create(1, &loop);
-    if (status) {
+    if (status != BATON_OK || loop == NULL) {
         return status;
     }
     status = baton_group_create_loop(engine, loop, 0, out);

@@ -223,11 +223,11 @@ baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
     if (status) {
         return status;
     }
-    const baton_transport_t *transport;
-    void *endpoint;
+    const baton_transport_t *transport = NULL;
+    void *endpoint = NULL;
     status =
         baton__mpi_open(comm, check_engine(engine, out), &transport, &endpoint);
-    if (status) {
+    if (status != BATON_OK || endpoint == NULL) {
         return status;
     }
     const baton__mpi_t *mpi = endpoint;
