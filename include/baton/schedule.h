@@ -188,7 +188,8 @@ void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
 /* The epoch retires without waiting for an optional node: one behind a branch
    not taken, or a straggler of a k-of-n. An optional receive may be overtaken
    by the end of its epoch; its message is charged to that epoch (dropped when
-   it comes), never to a later one. It must write scratch. */
+   it comes), never to a later one. So it must write scratch, and a place in it
+   that no other node writes. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
 /* Composition. Everything added after baton_schedule_mark() and before enclose

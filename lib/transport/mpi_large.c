@@ -143,7 +143,9 @@ static bool is_ticket(const baton__mpi_t *mpi, const baton__mpi_item_t *item,
     int class = MPI_SUCCESS;
     int bytes = 0;
     int cancelled = 0;
-    MPI_Error_class(code, &class);
+    if (code != MPI_SUCCESS) {
+        MPI_Error_class(code, &class);
+    }
     if (!item->receive || item->body ||
         (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE)) {
         return false;
