@@ -1,5 +1,4 @@
-/* The idle policy; see idle.h. Measured choices are in ../shared design notes
-   of lib/README.md. */
+/* The idle policy; see idle.h. */
 #include "progress/idle.h"
 
 #include "base/config.h"

@@ -1,5 +1,4 @@
 #include "allreduce.h"
-#include "pattern.h"
 
 /* Reduce to rank 0 along a binomial tree, then broadcast along the same one. In
    step t the ranks that are multiples of 2^t pair off: the upper one sends its
@@ -31,6 +30,17 @@
 #define LONG_SLOTS  2
 #define MAX_STEPS   32
 
+/* How many ranks send this one their partial sums: rank + 1, + 2, + 4, ...
+   below its own lowest bit. */
+static int count_children(int rank, int size)
+{
+    int count = 0;
+    for (int64_t gap = 1; (rank & gap) == 0 && rank + gap < size; gap *= 2) {
+        count++;
+    }
+    return count;
+}
+
 void baton_allreduce_binomial(baton_schedule_t *schedule,
                               const baton_allreduce_t *args)
 {
@@ -41,8 +51,9 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
     size_t bytes = args->target.bytes;
-    int rounds = baton__log2_ceil(size);
-    int slots = bytes <= SHORT_BYTES ? rounds : LONG_SLOTS;
+    int children = count_children(rank, size);
+    int slots =
+        bytes > SHORT_BYTES && children > LONG_SLOTS ? LONG_SLOTS : children;
     baton_buffer_t scratch = baton_buffer_scratch(
         schedule, (size_t)slots * bytes, BATON_MEMORY_HOST);
 
@@ -50,17 +61,10 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
        made there; in place it is where the source is. */
     baton_view_t partial = args->source;
     baton_node_t sums[MAX_STEPS];
-    int children = 0;
-    int step = 0;
-    for (; step < rounds && (rank & (1 << step)) == 0; step++) {
-        int child = rank + (1 << step);
-        if (child >= size) {
-            continue;
-        }
-        int k = children++;
+    for (int k = 0; k < children; k++) {
         baton_view_t slot =
             baton_view(scratch, (size_t)(k % slots) * bytes, bytes);
-        baton_node_t recv = baton_add_recv(schedule, child, slot);
+        baton_node_t recv = baton_add_recv(schedule, rank + (1 << k), slot);
         sums[k] = baton_add_reduce(schedule, args->dtype, args->op,
                                    args->target, partial, slot);
         baton_before(schedule, recv, sums[k]);
@@ -76,7 +80,8 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
     baton_node_t reduced = baton_add_nop(schedule);
     baton_node_t next = reduced;
     if (rank != 0) {
-        next = baton_add_send(schedule, rank - (1 << step), partial);
+        /* The parent: this rank without its lowest bit. */
+        next = baton_add_send(schedule, rank & (rank - 1), partial);
         baton_before(schedule, next, reduced);
     }
     if (children > 0) {
