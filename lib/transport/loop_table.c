@@ -11,7 +11,8 @@ static baton__loop_list_t *bucket_of(baton__loop_rank_t *rank, int source,
 {
     uint64_t key = (uint64_t)(uint32_t)source << 32 | tag;
     uint64_t hash = key * UINT64_C(0x9E3779B97F4A7C15);
-    return &rank->buckets[(hash >> 32) & (rank->bucket_count - 1)];
+    /* By the upper bits, which depend on all of the key. */
+    return &rank->buckets[(hash >> 32) * rank->bucket_count >> 32];
 }
 
 /* The message that came first with this key, or NULL. */
