@@ -238,6 +238,41 @@ static void test_contribution_pinned_result_stays(void **state)
     }
 }
 
+/* A rank contributes for step 1 when epochs 1 to 3 have run without it. How old
+   that was in epoch 2 does not depend on when it is asked. */
+static void test_contribution_staleness_of_epochs_without_it(void **state)
+{
+    (void)state;
+    baton__contribution_t c;
+    baton_partial_result_t result;
+    open_contribution(&c, 4, BATON_SUM);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        (void)take(&c, false);
+        baton__contribution_publish(&c, epoch, 1);
+    }
+    for (int moment = 0; moment < 4; moment++) {
+        switch (moment) {
+        case 0: /* pending */
+            add(&c, 1, 1);
+            break;
+        case 1: /* taken */
+            (void)take(&c, true);
+            break;
+        case 2: /* taken, and more pending */
+            add(&c, 1, 2);
+            break;
+        default: /* in the result of epoch 4 */
+            baton__contribution_publish(&c, 4, 1);
+            break;
+        }
+        assert_true(baton__contribution_pin(&c, 2, 2, &result));
+        assert_int_equal(result.staleness, 1);
+    }
+    assert_true(baton__contribution_pin(&c, 4, 4, &result));
+    assert_int_equal(result.staleness, 3);
+    baton__contribution_fini(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_contribution_in_the_making_is_not_taken),
         cmocka_unit_test(test_contribution_history_keeps_the_last),
         cmocka_unit_test(test_contribution_pinned_result_stays),
+        cmocka_unit_test(test_contribution_staleness_of_epochs_without_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

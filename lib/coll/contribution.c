@@ -78,7 +78,8 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
             memcpy(pending, data, self->count * baton_dtype_size(self->dtype));
         }
         self->first_step = step;
-        atomic_store_explicit(&self->oldest, step, memory_order_relaxed);
+        /* Pairs with the load in oldest_since(), as take's stores do. */
+        atomic_store_explicit(&self->oldest, step, memory_order_release);
     } else if (self->count > 0) {
         self->op->reduce(pending, pending, data, self->count, self->dtype,
                          self->op->arg);
@@ -121,8 +122,11 @@ void *baton__contribution_take(baton__contribution_t *self, bool *active_out)
             self->taken.last_step = self->last_step;
             self->work = self->pending;
             self->pending = fresh;
+            /* In this order: who does not see it pending sees it taken. */
+            atomic_store_explicit(&self->oldest_taken, self->first_step,
+                                  memory_order_relaxed);
+            atomic_store_explicit(&self->oldest, 0, memory_order_release);
             self->first_step = 0;
-            atomic_store_explicit(&self->oldest, 0, memory_order_relaxed);
         }
         (void)pthread_mutex_unlock(&self->gate);
     }
@@ -146,6 +150,7 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
         push_free(self, outcome->slot);
     }
     *outcome = (baton__outcome_t){epoch, self->work, active, self->taken};
+    atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     self->newest = epoch;
     (void)pthread_mutex_unlock(&self->books);
 }
@@ -160,6 +165,26 @@ static bool in_history(const baton__contribution_t *self, uint32_t slot)
     return false;
 }
 
+static uint64_t earlier(uint64_t step, uint64_t other)
+{
+    return step == 0 || (other != 0 && other < step) ? other : step;
+}
+
+/* The oldest step of what no epoch up to this one has taken; it may be pending,
+   or be taken by a later epoch by now. The books are held. */
+static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
+{
+    uint64_t step = atomic_load_explicit(&self->oldest, memory_order_acquire);
+    step = earlier(
+        step, atomic_load_explicit(&self->oldest_taken, memory_order_relaxed));
+    for (uint32_t i = 0; i < self->history; i++) {
+        if (self->outcomes[i].epoch > epoch) {
+            step = earlier(step, self->outcomes[i].taken.first_step);
+        }
+    }
+    return step;
+}
+
 static void describe(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step,
                      baton_partial_result_t *out)
@@ -167,10 +192,8 @@ static void describe(const baton__contribution_t *self,
     const baton__taken_t *taken = &outcome->taken;
     uint64_t oldest = taken->first_step;
     if (oldest == 0) {
-        oldest =
-            taken->waiting != 0
-                ? taken->waiting
-                : atomic_load_explicit(&self->oldest, memory_order_relaxed);
+        oldest = taken->waiting != 0 ? taken->waiting
+                                     : oldest_since(self, outcome->epoch);
     }
     *out = (baton_partial_result_t){
         .epoch = outcome->epoch,

@@ -41,7 +41,10 @@ typedef struct baton__contribution {
     pthread_mutex_t gate;
     uint32_t pending; /* slot */
     uint64_t first_step, last_step;
-    _Atomic uint64_t oldest; /* first_step, for who has not the gate */
+    /* For who has not the gate: first_step, and that of what the running epoch
+       has taken. */
+    _Atomic uint64_t oldest;
+    _Atomic uint64_t oldest_taken;
 
     pthread_mutex_t books;
     char *memory;
