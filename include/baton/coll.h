@@ -65,8 +65,12 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
    once. It is the union of P binomial trees by offset: the initiator r sends to
    r+1, r+2, r+4, ... (mod P); a rank at offset o that was reached in step t
    goes on to o + 2^s for all s > t with o + 2^s < P. P - 1 messages for one
-   initiator. `initiate`: a node of this schedule, usually an on_start, or a
-   call behind it that may skip. Returns `begin`, a nop. */
+   initiator. Where an epoch may have several, it must not end on any rank
+   before all have begun it (an all-reduce or a barrier behind `begin` sees to
+   that): a rank that is through drops what comes for the epoch, and two trees
+   that cut each other so would leave ranks out. `initiate`: a node of this
+   schedule, usually an on_start, or a call behind it that may skip. Returns
+   `begin`, a nop. */
 baton_node_t baton_add_activation(baton_schedule_t *schedule,
                                   baton_node_t initiate);
 
