@@ -4,18 +4,12 @@
    Each buffer is cut into segments at the ends of its views. Walking the nodes
    in a topological order, a segment knows its last writer and who has read it
    since; a node that writes must come surely after all of these, one that reads
-   after the writer. By transitivity older accesses need no look.
-
-   "Surely": with need k of n edges a node waits for some k of its predecessors,
-   whichever come first. Node u is surely before v when u = a predecessor or
-   surely before it, for at least n - k + 1 of v's predecessors: then any k of
-   them have one behind u. */
+   after the writer. By transitivity older accesses need no look. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sched/schedule.h"
+#include "sched/surely.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct access {
     uint32_t buffer;
@@ -37,13 +31,7 @@ typedef struct segment {
 typedef struct checker {
     const baton_schedule_t *schedule;
     const baton__order_t *order;
-    uint32_t *chain; /* of each node: a path that it lies on */
-    uint32_t *tail;  /* of each chain */
-    uint32_t
-        *pred_stamp; /* of each node: whose predecessor it was found to be */
-    uint32_t *reach; /* of each node: the search that reached it */
-    uint32_t search;
-    uint32_t asked_u, asked_v; /* the last question with the answer yes */
+    baton__surely_t surely;
     access_t *accesses;
     size_t access_count;
     size_t *cuts;
@@ -51,87 +39,6 @@ typedef struct checker {
     reader_t *pool;
     uint32_t pool_used, pool_size;
 } checker_t;
-
-static uint32_t in_edges(const checker_t *c, uint32_t node)
-{
-    return c->order->first[node + 1] - c->order->first[node];
-}
-
-/* How many predecessors must be behind u so that the node surely is. */
-static uint32_t threshold(const checker_t *c, uint32_t node)
-{
-    uint32_t need = c->schedule->needs[node];
-    return need == BATON_NEED_ALL ? 1 : in_edges(c, node) - need + 1;
-}
-
-/* Cuts the nodes into paths of sure edges: most questions are about two nodes
-   of one path. */
-static void make_chains(checker_t *c)
-{
-    uint32_t chains = 0;
-    for (uint32_t i = 0; i < c->schedule->count; i++) {
-        uint32_t node = c->order->order[i];
-        c->chain[node] = BATON__NO_NODE;
-        if (in_edges(c, node) > 0 && threshold(c, node) == 1) {
-            for (uint32_t e = c->order->first[node];
-                 e < c->order->first[node + 1]; e++) {
-                uint32_t chain = c->chain[c->order->preds[e]];
-                if (c->tail[chain] == c->order->preds[e]) {
-                    c->chain[node] = chain;
-                    break;
-                }
-            }
-        }
-        if (c->chain[node] == BATON__NO_NODE) {
-            c->chain[node] = chains++;
-        }
-        c->tail[c->chain[node]] = node;
-    }
-}
-
-/* The general answer: goes from u forward in the order, marking what is surely
-   behind it, up to v. */
-static bool search(checker_t *c, uint32_t u, uint32_t v)
-{
-    const baton__order_t *order = c->order;
-    uint32_t stamp = ++c->search;
-    c->reach[u] = stamp;
-    for (uint32_t i = order->position[u] + 1; i <= order->position[v]; i++) {
-        uint32_t node = order->order[i];
-        uint32_t wanted = threshold(c, node);
-        uint32_t end = order->first[node + 1];
-        for (uint32_t e = order->first[node]; e < end; e++) {
-            if (c->reach[order->preds[e]] == stamp && --wanted == 0) {
-                c->reach[node] = stamp;
-                break;
-            }
-        }
-    }
-    return c->reach[v] == stamp;
-}
-
-static void stamp_preds(checker_t *c, uint32_t v)
-{
-    for (uint32_t e = c->order->first[v]; e < c->order->first[v + 1]; e++) {
-        c->pred_stamp[c->order->preds[e]] = v;
-    }
-}
-
-/* u comes before v in the order. */
-static bool surely_before(checker_t *c, uint32_t u, uint32_t v)
-{
-    if (u == v || (c->asked_u == u && c->asked_v == v)) {
-        return true;
-    }
-    bool yes = c->chain[u] == c->chain[v] ||
-               (c->pred_stamp[u] == v && threshold(c, v) == 1) ||
-               search(c, u, v);
-    if (yes) {
-        c->asked_u = u;
-        c->asked_v = v;
-    }
-    return yes;
-}
 
 static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
                              const access_t *access, const size_t *cut,
@@ -173,7 +80,7 @@ static baton_status_t visit(checker_t *c, const access_t *access,
 {
     uint32_t v = c->order->order[access->position];
     if (segment->writer != BATON__NO_NODE &&
-        !surely_before(c, segment->writer, v)) {
+        !baton__surely_before(&c->surely, segment->writer, v)) {
         return hazard(c, segment->writer, v, access, cut, "writes");
     }
     if (!access->write) {
@@ -181,7 +88,7 @@ static baton_status_t visit(checker_t *c, const access_t *access,
     }
     for (uint32_t i = segment->readers; i != BATON__NO_NODE;
          i = c->pool[i].next) {
-        if (!surely_before(c, c->pool[i].node, v)) {
+        if (!baton__surely_before(&c->surely, c->pool[i].node, v)) {
             return hazard(c, c->pool[i].node, v, access, cut, "reads");
         }
     }
@@ -240,7 +147,6 @@ static baton_status_t check_buffer(checker_t *c, const access_t *accesses,
     }
     c->pool_used = 0;
     for (size_t i = 0; i < count; i++) {
-        stamp_preds(c, c->order->order[accesses[i].position]);
         size_t end = find_cut(c->cuts, kept, accesses[i].end);
         for (size_t s = find_cut(c->cuts, kept, accesses[i].begin); s < end;
              s++) {
@@ -284,7 +190,6 @@ static size_t list_accesses(const baton_schedule_t *schedule,
 
 static baton_status_t check_all(checker_t *c)
 {
-    make_chains(c);
     (void)list_accesses(c->schedule, c->order, c->accesses);
     qsort(c->accesses, c->access_count, sizeof *c->accesses, compare_accesses);
     baton_status_t status = BATON_OK;
@@ -302,27 +207,20 @@ static baton_status_t check_all(checker_t *c)
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order)
 {
-    size_t count = schedule->count;
     size_t accesses = list_accesses(schedule, order, NULL);
-    uint32_t *work = baton__alloc(4 * count, sizeof *work);
     checker_t c = {
         .schedule = schedule,
         .order = order,
-        .asked_u = BATON__NO_NODE,
-        .asked_v = BATON__NO_NODE,
         .access_count = accesses,
         .accesses = baton__alloc(accesses, sizeof(access_t)),
         .cuts = baton__alloc(2 * accesses, sizeof(size_t)),
         .segments = baton__alloc(2 * accesses, sizeof(segment_t)),
     };
-    baton_status_t status = BATON_ERR_NO_MEMORY;
-    if (work != NULL && c.accesses != NULL && c.cuts != NULL &&
-        c.segments != NULL) {
-        c.chain = work;
-        c.tail = work + count;
-        c.pred_stamp = work + 2 * count;
-        c.reach = work + 3 * count;
-        memset(c.pred_stamp, 0xff, count * sizeof *c.pred_stamp);
+    baton_status_t status = baton__surely_init(&c.surely, schedule, order);
+    if (c.accesses == NULL || c.cuts == NULL || c.segments == NULL) {
+        status = BATON_ERR_NO_MEMORY;
+    }
+    if (status == BATON_OK) {
         status = check_all(&c);
     }
     if (status == BATON_ERR_NO_MEMORY) {
@@ -335,6 +233,6 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
     baton__free(c.segments);
     baton__free(c.cuts);
     baton__free(c.accesses);
-    baton__free(work);
+    baton__surely_fini(&c.surely);
     return status;
 }

@@ -1,0 +1,44 @@
+/* Whether one node of a graph comes surely before another.
+
+   With need k of n edges a node waits for some k of its predecessors, whichever
+   come first. Node u is surely before v when u = a predecessor or surely before
+   it, for at least n - k + 1 of v's predecessors: then any k of them have one
+   behind u.
+
+   The general answer takes a walk over all nodes between the two. Most
+   questions are of nodes on one path, or have a long path between them; so
+   the nodes are cut into paths first, and of the longest of these each node
+   knows how far along them it is surely behind. */
+#ifndef BATON_SCHED_SURELY_H
+#define BATON_SCHED_SURELY_H
+
+#include "sched/schedule.h"
+
+/* The paths that nodes know of. */
+enum { BATON__CLOCKS = 8 };
+
+typedef struct baton__surely {
+    const baton_schedule_t *schedule;
+    const baton__order_t *order;
+    uint32_t *chain; /* of each node: a path that it lies on */
+    uint32_t *tail;  /* of each chain; then: its clock, or BATON__CLOCKS */
+    uint32_t *reach; /* of each node: the walk that reached it */
+    uint32_t walk;
+    uint32_t *stamp;  /* of each node: whose predecessor it was found to be */
+    uint32_t stamped; /* the last such */
+    uint32_t *clock;  /* of each node, for each clock: 1 + the last position on
+                         that chain that it is surely behind; 0: none */
+    uint32_t clocks;
+    uint32_t asked_u, asked_v; /* the last question with the answer yes */
+} baton__surely_t;
+
+/* BATON_ERR_NO_MEMORY; fini in any case. */
+baton_status_t baton__surely_init(baton__surely_t *self,
+                                  const baton_schedule_t *schedule,
+                                  const baton__order_t *order);
+void baton__surely_fini(baton__surely_t *self);
+
+/* u does not come behind v in the order. */
+bool baton__surely_before(baton__surely_t *self, uint32_t u, uint32_t v);
+
+#endif
