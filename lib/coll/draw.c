@@ -1,15 +1,14 @@
 /* Who may begin an epoch of a majority all-reduce. */
+#include "base/random.h"
+
 #include <baton/partial.h>
 
 enum { DRAW_ROUNDS = 32 };
 
-/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014). */
+/* The generator's step first, so that 0 does not stay 0. */
 static uint64_t mix(uint64_t x)
 {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
+    return baton__mix(x + UINT64_C(0x9e3779b97f4a7c15));
 }
 
 /* A permutation of 0 .. size - 1 for each block of `size` epochs, without a

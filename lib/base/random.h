@@ -1,0 +1,25 @@
+/* Random bits as a function of what they are for: no state, so the order in
+   which they are asked for does not matter. */
+#ifndef BATON_BASE_RANDOM_H
+#define BATON_BASE_RANDOM_H
+
+#include <stdint.h>
+
+/* A bijection of 64 bits that leaves no pattern (the finaliser of splitmix64:
+   Steele, Lea, Flood 2014). */
+static inline uint64_t baton__mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* 64 bits for the k-th draw of `stream` (a rank, a purpose) under a seed. */
+static inline uint64_t baton__random(uint64_t seed, uint64_t stream, uint64_t k)
+{
+    const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
+    return baton__mix(baton__mix(baton__mix(seed + step) ^ (stream + step)) +
+                      k * step);
+}
+
+#endif
