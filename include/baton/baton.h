@@ -7,6 +7,7 @@
      coll.h       builders: barrier, broadcast, all-reduce, activation
      partial.h    solo, majority and full all-reduce over any inner builder
      loop.h       groups inside one process
+     proof.h      whose data is in a result, symbolically
      transport.h  the port, to bring a transport of your own
      mpi.h        groups over MPI: include it yourself, it needs mpi.h
 
@@ -18,6 +19,7 @@
 #include <baton/engine.h>
 #include <baton/loop.h>
 #include <baton/partial.h>
+#include <baton/proof.h>
 #include <baton/schedule.h>
 #include <baton/status.h>
 #include <baton/transport.h>

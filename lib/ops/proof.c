@@ -1,0 +1,302 @@
+/* Contributor sets, each kept once.
+
+   A value is {element, set of ranks}, or what went wrong in its making; an
+   element in a user's buffer is the value's number. Sets are kept apart from
+   values because the elements of a block have the same ranks: each costs three
+   words, and the P bits of their set are there once. Equal values have
+   equal numbers, so memory is bounded by how many are distinct, and a set that
+   was compared once need not be compared again.
+
+   A value that has a flaw keeps it in every union, so that check finds the
+   first one, which is the cause of the others.
+
+   A reduction can't fail: without memory a union is the flaw NO_MEMORY, whose
+   number exists from the start. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/intern.h"
+
+#include <baton/proof.h>
+#include <string.h>
+
+/* ---- values ----------------------------------------------------------- */
+
+typedef enum kind {
+    SET,       /* of the ranks in set number `detail` */
+    NO_MEMORY, /* from here on: flaws */
+    TWICE,     /* rank `detail` was on both sides of a union */
+    MIXED,     /* with element `detail` */
+    FOREIGN    /* `detail` was no value of this proof */
+} kind_t;
+
+typedef struct value {
+    kind_t kind;
+    uint64_t element;
+    uint64_t detail;
+} value_t;
+
+enum { VALUE_WORDS = 3 };
+
+/* The empty set, of any element: the first value, so that zeros are empty. */
+#define EMPTY 0u
+
+struct baton_proof {
+    int ranks;
+    baton__intern_t sets; /* a bit for each rank; the first one is empty */
+    baton__intern_t values;
+    uint64_t *work;     /* a set under construction */
+    uint32_t no_memory; /* the number of that flaw */
+    baton_op_t op;
+    bool misused; /* the reduction was used for another type, this one: */
+    baton_dtype_t dtype;
+};
+
+/* Numbers leave scattered over all words (0 stays 0): otherwise the small
+   integers of some other data would pass for values. The two factors are
+   inverse modulo 2^32. */
+static uint32_t word_of(uint32_t number)
+{
+    return number * UINT32_C(0x9e3779b1);
+}
+
+static value_t value_of(const baton_proof_t *proof, uint32_t word)
+{
+    uint32_t number = word * UINT32_C(0x0e8b2f51);
+    if (number >= proof->values.count) {
+        return (value_t){FOREIGN, 0, word};
+    }
+    const uint64_t *record = baton__intern_record(&proof->values, number);
+    return (value_t){(kind_t)record[0], record[1], record[2]};
+}
+
+static uint32_t number_of(baton_proof_t *proof, value_t value)
+{
+    const uint64_t record[VALUE_WORDS] = {value.kind, value.element,
+                                          value.detail};
+    return baton__intern(&proof->values, record);
+}
+
+static bool set_has(const uint64_t *set, int rank)
+{
+    return (set[rank / 64] >> (rank % 64) & 1) != 0;
+}
+
+/* Two sets of one element. */
+static value_t unite_sets(baton_proof_t *proof, value_t left, value_t right)
+{
+    const uint64_t *a =
+        baton__intern_record(&proof->sets, (uint32_t)left.detail);
+    const uint64_t *b =
+        baton__intern_record(&proof->sets, (uint32_t)right.detail);
+    for (size_t i = 0; i < proof->sets.words; i++) {
+        proof->work[i] = a[i] | b[i];
+        if ((a[i] & b[i]) != 0) {
+            uint64_t rank = i * 64;
+            while (!set_has(a, (int)rank) || !set_has(b, (int)rank)) {
+                rank++;
+            }
+            return (value_t){TWICE, left.element, rank};
+        }
+    }
+    uint32_t set = baton__intern(&proof->sets, proof->work);
+    return set != BATON__NO_NUMBER ? (value_t){SET, left.element, set}
+                                   : (value_t){NO_MEMORY, 0, 0};
+}
+
+static uint32_t unite(baton_proof_t *proof, uint32_t left, uint32_t right)
+{
+    value_t a = value_of(proof, left);
+    value_t b = value_of(proof, right);
+    value_t both;
+    if (a.kind != SET || right == EMPTY) {
+        both = a;
+    } else if (b.kind != SET || left == EMPTY) {
+        both = b;
+    } else if (a.element != b.element) {
+        both = (value_t){MIXED, a.element, b.element};
+    } else {
+        both = unite_sets(proof, a, b);
+    }
+    uint32_t number = number_of(proof, both);
+    return word_of(number != BATON__NO_NUMBER ? number : proof->no_memory);
+}
+
+/* Views begin at any byte: so no access by the type. */
+static void reduce(void *target, const void *left, const void *right,
+                   size_t count, baton_dtype_t dtype, void *arg)
+{
+    baton_proof_t *proof = arg;
+    if (dtype != BATON_U32) {
+        proof->misused = true;
+        proof->dtype = dtype;
+        memset(target, 0, count * baton_dtype_size(dtype));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint32_t a;
+        uint32_t b;
+        memcpy(&a, (const char *)left + i * sizeof a, sizeof a);
+        memcpy(&b, (const char *)right + i * sizeof b, sizeof b);
+        a = unite(proof, a, b);
+        memcpy((char *)target + i * sizeof a, &a, sizeof a);
+    }
+}
+
+static void identity(void *target, size_t count, baton_dtype_t dtype, void *arg)
+{
+    (void)arg;
+    memset(target, 0, count * baton_dtype_size(dtype));
+}
+
+/* ---- the proof -------------------------------------------------------- */
+
+static baton_status_t no_memory(const char *what)
+{
+    return baton__error(BATON_ERR_NO_MEMORY, "proof: no memory for %s", what);
+}
+
+baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
+{
+    if (ranks < 1) {
+        return baton__error(BATON_ERR_INVALID,
+                            "proof: ranks is %d; allowed: 1 or more", ranks);
+    }
+    baton_proof_t *proof = baton__alloc(1, sizeof *proof);
+    if (proof == NULL) {
+        return no_memory("itself");
+    }
+    proof->ranks = ranks;
+    proof->op = (baton_op_t){"contributors", reduce, identity, proof};
+    proof->sets.words = ((size_t)ranks + 63) / 64;
+    proof->values.words = VALUE_WORDS;
+    proof->work = baton__alloc(proof->sets.words, sizeof *proof->work);
+    if (proof->work == NULL || !baton__intern_reserve(&proof->sets, 1) ||
+        !baton__intern_reserve(&proof->values, 2)) {
+        baton_proof_destroy(proof);
+        return no_memory("its first sets");
+    }
+    value_t empty = {SET, 0, baton__intern(&proof->sets, proof->work)};
+    (void)number_of(proof, empty); /* the first: EMPTY */
+    proof->no_memory = number_of(proof, (value_t){NO_MEMORY, 0, 0});
+    *out = proof;
+    return BATON_OK;
+}
+
+void baton_proof_destroy(baton_proof_t *proof)
+{
+    if (proof != NULL) {
+        baton__intern_fini(&proof->sets);
+        baton__intern_fini(&proof->values);
+        baton__free(proof->work);
+        baton__free(proof);
+    }
+}
+
+const baton_op_t *baton_proof_op(baton_proof_t *proof)
+{
+    return &proof->op;
+}
+
+baton_status_t baton_proof_fill(baton_proof_t *proof, int rank, size_t first,
+                                size_t count, uint32_t *elements)
+{
+    if (rank < 0 || rank >= proof->ranks) {
+        return baton__error(BATON_ERR_INVALID,
+                            "proof: rank is %d; allowed: 0 to %d", rank,
+                            proof->ranks - 1);
+    }
+    memset(proof->work, 0, proof->sets.words * sizeof *proof->work);
+    proof->work[rank / 64] = UINT64_C(1) << (rank % 64);
+    uint32_t set = baton__intern(&proof->sets, proof->work);
+    if (set == BATON__NO_NUMBER ||
+        !baton__intern_reserve(&proof->values, count)) {
+        return no_memory("more contributions");
+    }
+    for (size_t i = 0; i < count; i++) {
+        value_t value = {SET, first + i, set};
+        elements[i] = word_of(number_of(proof, value));
+    }
+    return BATON_OK;
+}
+
+/* The first rank that is there and should not be, or the other way round; or
+   the number of ranks. */
+static int wrong_rank(const baton_proof_t *proof, const uint64_t *set,
+                      const bool *contributors)
+{
+    int rank = 0;
+    while (rank < proof->ranks &&
+           set_has(set, rank) == (contributors == NULL || contributors[rank])) {
+        rank++;
+    }
+    return rank;
+}
+
+static baton_status_t report_flaw(value_t value, size_t element)
+{
+    unsigned long long detail = value.detail;
+    switch (value.kind) {
+    case NO_MEMORY:
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "proof: element %zu: no memory for a union on the "
+                            "way",
+                            element);
+    case TWICE:
+        return baton__error(BATON_ERR_MISMATCH,
+                            "proof: element %zu has rank %llu twice", element,
+                            detail);
+    case MIXED:
+        return baton__error(BATON_ERR_MISMATCH,
+                            "proof: element %zu has elements %llu and %llu "
+                            "mixed",
+                            element, (unsigned long long)value.element, detail);
+    case FOREIGN:
+    case SET:
+        break;
+    }
+    return baton__error(BATON_ERR_MISMATCH,
+                        "proof: element %zu: 0x%llx, which stands for no set, "
+                        "was taken for data",
+                        element, detail);
+}
+
+baton_status_t baton_proof_check(const baton_proof_t *proof,
+                                 const bool *contributors, size_t first,
+                                 size_t count, const uint32_t *elements)
+{
+    if (proof->misused) {
+        return baton__error(BATON_ERR_INVALID,
+                            "proof: its reduction was used for %s; its "
+                            "elements are u32",
+                            baton_dtype_name(proof->dtype));
+    }
+    uint64_t right = BATON__NO_NUMBER; /* a set that was compared already */
+    for (size_t i = 0; i < count; i++) {
+        value_t value = value_of(proof, elements[i]);
+        if (value.kind != SET) {
+            return report_flaw(value, first + i);
+        }
+        if (value.element != first + i && elements[i] != EMPTY) {
+            return baton__error(BATON_ERR_MISMATCH,
+                                "proof: element %zu has element %llu in its "
+                                "place",
+                                first + i, (unsigned long long)value.element);
+        }
+        if (value.detail == right) {
+            continue;
+        }
+        const uint64_t *set =
+            baton__intern_record(&proof->sets, (uint32_t)value.detail);
+        int rank = wrong_rank(proof, set, contributors);
+        if (rank < proof->ranks) {
+            return baton__error(BATON_ERR_MISMATCH,
+                                set_has(set, rank)
+                                    ? "proof: element %zu has rank %d, which "
+                                      "does not belong there"
+                                    : "proof: element %zu lacks rank %d",
+                                first + i, rank);
+        }
+        right = value.detail;
+    }
+    return BATON_OK;
+}
