@@ -7,6 +7,7 @@
      coll.h       builders: barrier, broadcast, all-reduce, activation
      partial.h    solo, majority and full all-reduce over any inner builder
      loop.h       groups inside one process
+     dump.h       a schedule as text: Graphviz, GOAL
      proof.h      whose data is in a result, symbolically
      transport.h  the port, to bring a transport of your own
      mpi.h        groups over MPI: include it yourself, it needs mpi.h
@@ -16,6 +17,7 @@
 #define BATON_BATON_H
 
 #include <baton/coll.h>
+#include <baton/dump.h>
 #include <baton/engine.h>
 #include <baton/loop.h>
 #include <baton/partial.h>

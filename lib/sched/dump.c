@@ -1,0 +1,318 @@
+/* A schedule as text: Graphviz's dot, and GOAL. Each call first finds out
+   whether it can succeed, then writes, so that nobody gets half a text. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "sched/schedule.h"
+
+#include <baton/dump.h>
+#include <stdlib.h>
+
+/* ---- pieces of text --------------------------------------------------- */
+
+typedef struct sink {
+    baton_write_fn write;
+    void *arg;
+} sink_t;
+
+/* One piece: numbers and words of our own, which fit. Names of others can be of
+   any length: put_name. */
+static void put(const sink_t *sink, const char *format, ...) BATON_PRINTF(2, 3);
+
+static void put(const sink_t *sink, const char *format, ...)
+{
+    char piece[160];
+    baton__text_t text = {piece, sizeof piece, 0};
+    va_list values;
+    va_start(values, format);
+    baton__text_add_list(&text, format, values);
+    va_end(values);
+    sink->write(sink->arg, piece);
+}
+
+/* Inside a quoted label of dot, which knows \n and the entities of HTML. */
+static void put_name(const sink_t *sink, const char *name)
+{
+    for (; *name != '\0'; name++) {
+        if (*name == '"' || *name == '\\') {
+            put(sink, "\\%c", *name);
+        } else if (*name == '&') {
+            put(sink, "&amp;");
+        } else {
+            put(sink, "%c", (unsigned char)*name < ' ' ? ' ' : *name);
+        }
+    }
+}
+
+static baton_status_t check_sink(const baton_schedule_t *schedule,
+                                 const sink_t *sink, const char *language)
+{
+    if (sink->write == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": write is NULL",
+                            language, schedule->name);
+    }
+    return BATON_OK;
+}
+
+/* ---- edges ------------------------------------------------------------ */
+
+typedef struct links {
+    baton__edge_t *edges; /* by `from`, then `to`; each once */
+    uint32_t count;
+    uint32_t *incoming; /* of each node */
+} links_t;
+
+static void links_free(links_t *links)
+{
+    baton__free(links->edges);
+    baton__free(links->incoming);
+}
+
+static int compare_edges(const void *left, const void *right)
+{
+    const baton__edge_t *a = left;
+    const baton__edge_t *b = right;
+    if (a->from != b->from) {
+        return a->from < b->from ? -1 : 1;
+    }
+    return a->to < b->to ? -1 : a->to > b->to;
+}
+
+/* As they were added: in any order, and some twice. */
+static void copy_added(const baton_schedule_t *schedule, links_t *links)
+{
+    for (uint32_t i = 0; i < schedule->edge_count; i++) {
+        links->edges[i] = schedule->edges[i];
+    }
+    qsort(links->edges, schedule->edge_count, sizeof *links->edges,
+          compare_edges);
+    for (uint32_t i = 0; i < schedule->edge_count; i++) {
+        if (i == 0 ||
+            compare_edges(&links->edges[i - 1], &links->edges[i]) != 0) {
+            links->edges[links->count++] = links->edges[i];
+        }
+    }
+}
+
+/* As commit left them: each node's successors, ascending. */
+static void copy_frozen(const baton_schedule_t *schedule, links_t *links)
+{
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
+            links->edges[links->count++] =
+                (baton__edge_t){node, schedule->plan.successors[i]};
+        }
+    }
+}
+
+/* The caller frees them, also after an error. */
+static baton_status_t find_links(const baton_schedule_t *schedule,
+                                 const char *language, links_t *out)
+{
+    uint32_t most = schedule->committed
+                        ? schedule->ops[schedule->count].first_successor
+                        : schedule->edge_count;
+    *out = (links_t){
+        .edges = baton__alloc(most, sizeof *out->edges),
+        .incoming = baton__alloc(schedule->count, sizeof *out->incoming),
+    };
+    if (out->edges == NULL || out->incoming == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "%s of \"%s\": no memory for %u edges", language,
+                            schedule->name, most);
+    }
+    if (schedule->committed) {
+        copy_frozen(schedule, out);
+    } else {
+        copy_added(schedule, out);
+    }
+    for (uint32_t i = 0; i < out->count; i++) {
+        out->incoming[out->edges[i].to]++;
+    }
+    return BATON_OK;
+}
+
+/* Whether the node waits for another number than all of its edges. */
+static bool waits_for_some(const baton_schedule_t *schedule,
+                           const links_t *links, uint32_t node)
+{
+    uint32_t need = schedule->needs[node];
+    return need != BATON_NEED_ALL && need != links->incoming[node];
+}
+
+/* ---- dot -------------------------------------------------------------- */
+
+static const char *const shapes[BATON__KIND_COUNT] = {
+    [BATON__SEND] = "invhouse",
+    [BATON__RECV] = "house",
+    [BATON__REDUCE] = "box",
+    [BATON__COPY] = "parallelogram",
+    [BATON__CALL] = "hexagon",
+    [BATON__NOP] = "ellipse",
+    [BATON__ON_START] = "doublecircle",
+    [BATON__ARMED_RECV] = "doubleoctagon",
+    [BATON__ACTIVATE] = "octagon",
+};
+
+/* The label's second line. */
+static void put_operands(const sink_t *sink, const baton__op_t *op)
+{
+    switch ((baton__kind_t)op->kind) {
+    case BATON__SEND:
+    case BATON__ACTIVATE:
+        put(sink, "\\nto %d, %zu B", (int)op->peer, op->bytes);
+        break;
+    case BATON__RECV:
+    case BATON__ARMED_RECV:
+        put(sink, "\\nfrom %d, %zu B", (int)op->peer, op->bytes);
+        break;
+    case BATON__REDUCE:
+        put(sink, "\\n");
+        /* A user's reduction may have no name. */
+        put_name(sink, op->reduction->name != NULL ? op->reduction->name : "?");
+        put(sink, " of %s, %zu B", baton_dtype_name((baton_dtype_t)op->dtype),
+            op->bytes);
+        break;
+    case BATON__COPY:
+        put(sink, "\\n%zu B", op->bytes);
+        break;
+    case BATON__CALL:
+    case BATON__NOP:
+    case BATON__ON_START:
+    case BATON__KIND_COUNT:
+        break;
+    }
+}
+
+static void put_dot_node(const sink_t *sink, const baton_schedule_t *schedule,
+                         const links_t *links, uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    put(sink, "    n%u [shape=%s%s label=\"%s", node, shapes[op->kind],
+        (op->flags & BATON__OPTIONAL) != 0 ? " style=dashed" : "",
+        baton__node_name(schedule, node));
+    put_operands(sink, op);
+    if (waits_for_some(schedule, links, node)) {
+        put(sink, "\\nneeds %u of %u", schedule->needs[node],
+            links->incoming[node]);
+    }
+    put(sink, "\"];\n");
+}
+
+baton_status_t baton_schedule_dot(const baton_schedule_t *schedule,
+                                  baton_write_fn write, void *arg)
+{
+    const sink_t sink = {write, arg};
+    baton_status_t status = check_sink(schedule, &sink, "dot");
+    if (status != BATON_OK) {
+        return status;
+    }
+    links_t links;
+    status = find_links(schedule, "dot", &links);
+    if (status == BATON_OK) {
+        put(&sink, "digraph {\n    label=\"");
+        put_name(&sink, schedule->name);
+        put(&sink, ", rank %d of %d\";\n    labelloc=t;\n",
+            schedule->group->rank, schedule->group->size);
+        for (uint32_t node = 0; node < schedule->count; node++) {
+            put_dot_node(&sink, schedule, &links, node);
+        }
+        for (uint32_t i = 0; i < links.count; i++) {
+            put(&sink, "    n%u -> n%u;\n", links.edges[i].from,
+                links.edges[i].to);
+        }
+        put(&sink, "}\n");
+    }
+    links_free(&links);
+    return status;
+}
+
+/* ---- GOAL ------------------------------------------------------------- */
+
+#define MOST_GAMMA_NS 1e9 /* a second a byte; NaN is not below it either */
+
+static baton_status_t check_goal(const baton_schedule_t *schedule,
+                                 const links_t *links)
+{
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        uint8_t kind = schedule->ops[node].kind;
+        if (kind == BATON__ARMED_RECV || kind == BATON__ACTIVATE) {
+            return baton__error(BATON_ERR_UNSUPPORTED,
+                                "GOAL of \"%s\": %s: there every message is "
+                                "sent and received, none may stay out",
+                                schedule->name,
+                                baton__node_name(schedule, node));
+        }
+        if (waits_for_some(schedule, links, node)) {
+            return baton__error(BATON_ERR_UNSUPPORTED,
+                                "GOAL of \"%s\": %s needs %u of %u incoming "
+                                "edges; there it is always all",
+                                schedule->name,
+                                baton__node_name(schedule, node),
+                                schedule->needs[node], links->incoming[node]);
+        }
+    }
+    return BATON_OK;
+}
+
+/* Sizes and times are whole numbers there. An empty message goes as one of 1
+   byte: the parser would take 0, but the simulator charges size - 1 bytes,
+   unsigned, and its model of a network asserts that there are some; so 1 costs
+   what an empty one should. */
+static void put_goal_node(const sink_t *sink, const baton__op_t *op,
+                          uint32_t node, double gamma_ns)
+{
+    if (op->kind == BATON__SEND || op->kind == BATON__RECV) {
+        put(sink, "l%u: %s %zub %s %d tag %u\n", node,
+            baton__kinds[op->kind].name, op->bytes > 0 ? op->bytes : 1,
+            op->kind == BATON__SEND ? "to" : "from", (int)op->peer, op->tag);
+    } else {
+        double bytes = op->kind == BATON__REDUCE ? (double)op->bytes : 0.0;
+        put(sink, "l%u: calc %.0f\n", node, gamma_ns * bytes);
+    }
+}
+
+baton_status_t baton_schedule_goal(const baton_schedule_t *schedule,
+                                   double gamma_ns, baton_write_fn write,
+                                   void *arg)
+{
+    const sink_t sink = {write, arg};
+    baton_status_t status = check_sink(schedule, &sink, "GOAL");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!(gamma_ns >= 0 && gamma_ns <= MOST_GAMMA_NS)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "GOAL of \"%s\": gamma_ns is %g; allowed: 0 to %g",
+                            schedule->name, gamma_ns, MOST_GAMMA_NS);
+    }
+    if (!schedule->committed) {
+        return baton__error(BATON_ERR_STATE,
+                            "GOAL of \"%s\": commit it first, its messages "
+                            "have no tags yet",
+                            schedule->name);
+    }
+    links_t links;
+    status = find_links(schedule, "GOAL", &links);
+    if (status == BATON_OK) {
+        status = check_goal(schedule, &links);
+    }
+    if (status == BATON_OK) {
+        put(&sink, "rank %d {\n", schedule->group->rank);
+        for (uint32_t node = 0; node < schedule->count; node++) {
+            put_goal_node(&sink, &schedule->ops[node], node, gamma_ns);
+        }
+        if (schedule->count == 0) {
+            /* A file without any operation crashes the simulator. */
+            put(&sink, "l0: calc 0\n");
+        }
+        /* Labels are declared before they are used: so behind all nodes. */
+        for (uint32_t i = 0; i < links.count; i++) {
+            put(&sink, "l%u requires l%u\n", links.edges[i].to,
+                links.edges[i].from);
+        }
+        put(&sink, "}\n");
+    }
+    links_free(&links);
+    return status;
+}
