@@ -1,92 +1,13 @@
-/* How groups and schedules come into an engine, and go. */
-#include "progress/engine.h"
+/* How schedules come into an engine, and go. */
+#include "progress/sim.h"
+#include "progress/verify.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
 #include "base/error.h"
 
 #include <sched.h>
-
-/* ---- groups ----------------------------------------------------------- */
-
-/* A group's object carries its watch behind it: the group itself belongs to
-   lib/transport, which knows no loop. */
-typedef struct seat {
-    baton_group_t group;
-    baton__watch_t *watch;
-} seat_t;
-
-baton_status_t baton_group_create(baton_engine_t *engine,
-                                  const baton_transport_t *transport,
-                                  void *endpoint, int rank, int size,
-                                  baton_group_t **out)
-{
-    if (size < 1 || rank < 0 || rank >= size) {
-        return baton__error(BATON_ERR_INVALID,
-                            "group: rank %d of %d ranks is no rank", rank,
-                            size);
-    }
-    seat_t *seat = baton__alloc(1, sizeof *seat);
-    if (seat == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
-    }
-    seat->group = (baton_group_t){.engine = engine,
-                                  .transport = transport,
-                                  .endpoint = endpoint,
-                                  .rank = rank,
-                                  .size = size};
-    baton_status_t status =
-        baton__loop_watch(engine->loop, transport, endpoint, &seat->watch);
-    if (status != BATON_OK) {
-        baton__free(seat);
-        return status;
-    }
-    baton__engine_enter(engine);
-    seat->group.next = engine->stepper.groups;
-    engine->stepper.groups = &seat->group;
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
-    baton__loop_kick(engine->loop); /* from now on its naps have an end */
-    *out = &seat->group;
-    return BATON_OK;
-}
-
-baton_status_t baton_group_destroy(baton_group_t *group)
-{
-    if (group == NULL) {
-        return BATON_OK;
-    }
-    baton_engine_t *engine = group->engine;
-    seat_t *seat = (seat_t *)group;
-    baton__engine_enter(engine);
-    uint32_t schedules = group->schedules;
-    if (schedules == 0) {
-        baton_group_t **link = &engine->stepper.groups;
-        while (*link != group) {
-            link = &(*link)->next;
-        }
-        *link = group->next;
-    }
-    const baton_schedule_t *left = engine->stepper.schedules;
-    while (left != NULL && left->group != group) {
-        left = left->turn.next;
-    }
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
-    if (schedules > 0) {
-        return baton__error(BATON_ERR_BUSY,
-                            "group (rank %d of %d, %s): %u of its schedules "
-                            "still exist, \"%s\" for one: destroy them first",
-                            group->rank, group->size, group->transport->name,
-                            schedules,
-                            left != NULL ? left->name : "(uncommitted)");
-    }
-    baton__loop_unwatch(seat->watch);
-    group->transport->close(group->endpoint);
-    baton__free(group->pairs);
-    baton__free(seat);
-    return BATON_OK;
-}
-
-/* ---- schedules -------------------------------------------------------- */
+#include <stdio.h>
 
 baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
                                      baton_schedule_t **out)
@@ -157,30 +78,24 @@ static bool drain(baton_engine_t *engine, baton_schedule_t *schedule,
     return true;
 }
 
-/* Undoes what arming has done, of a schedule that could not be armed: what met
-   its message before it was withdrawn still comes in. */
-static void withdraw(baton_schedule_t *schedule)
+/* Freezes, and takes what the schedule needs of its group: room for its
+   messages, and tags. */
+static baton_status_t prepare(baton_schedule_t *schedule,
+                              const baton__order_t *order)
 {
     baton_group_t *group = schedule->group;
-    (void)drain(group->engine, schedule,
-                baton__config_number(BATON__CONFIG_DESTROY_MS));
-    baton__return_tags(schedule);
-    atomic_store_explicit(&schedule->shared.status, BATON_OK,
-                          memory_order_relaxed);
-}
-
-/* Freezes, and hands the schedule to the driver. */
-static baton_status_t admit(baton_schedule_t *schedule,
-                            const baton__order_t *order)
-{
-    baton_group_t *group = schedule->group;
-    baton_engine_t *engine = group->engine;
-    baton_status_t status = baton__freeze(schedule, order);
+    baton_status_t status = BATON_OK;
+    if (group->engine->sim != NULL) {
+        status = baton__sim_admit(schedule);
+    }
+    if (status == BATON_OK) {
+        status = baton__freeze(schedule, order);
+    }
     if (status != BATON_OK) {
         return status;
     }
     int64_t messages = schedule->plan.messages;
-    baton__engine_enter(engine);
+    baton__engine_enter(group->engine);
     status = group->transport->reserve(group->endpoint, messages);
     if (status != BATON_OK) {
         status = baton__error(status,
@@ -190,23 +105,45 @@ static baton_status_t admit(baton_schedule_t *schedule,
                               (long long)messages);
     } else {
         status = baton__assign_tags(schedule);
-        if (status == BATON_OK) {
-            status = baton__step_add(&engine->stepper, schedule);
-            if (status != BATON_OK) {
-                withdraw(schedule);
-            }
-        }
         if (status != BATON_OK) {
             (void)group->transport->reserve(group->endpoint, -messages);
         }
     }
+    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
+    if (status != BATON_OK) {
+        baton__thaw(schedule);
+    }
+    return status;
+}
+
+/* Undoes prepare, and what arming has done of a schedule that could not be
+   armed: what met its message before it was withdrawn still comes in. */
+static void give_up(baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    baton__engine_enter(group->engine);
+    (void)drain(group->engine, schedule,
+                baton__config_number(BATON__CONFIG_DESTROY_MS));
+    atomic_store_explicit(&schedule->shared.status, BATON_OK,
+                          memory_order_relaxed);
+    baton__return_tags(schedule);
+    (void)group->transport->reserve(group->endpoint,
+                                    -(int64_t)schedule->plan.messages);
+    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
+    baton__thaw(schedule);
+}
+
+/* Hands the schedule to the driver. */
+static baton_status_t admit(baton_schedule_t *schedule,
+                            const baton__order_t *order)
+{
+    baton_engine_t *engine = schedule->group->engine;
+    baton__engine_enter(engine);
+    baton_status_t status = baton__step_add(schedule->group->stepper, schedule);
     if (status == BATON_OK) {
         settle_graph(schedule, order); /* nothing steps before the next line */
     }
     baton__engine_leave(engine, BATON__LEAVE_BEHIND);
-    if (status != BATON_OK) {
-        baton__thaw(schedule);
-    }
     return status;
 }
 
@@ -222,8 +159,13 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     if (status == BATON_OK) {
         status = baton__check_hazards(schedule, &order);
     }
+    if (status == BATON_OK) {
+        status = prepare(schedule, &order);
+    }
+    bool prepared = status == BATON_OK;
     if (verify) {
-        /* Also with an error of its own: the others must hear of it. */
+        /* Also with an error of its own: the others must hear of it. And behind
+           all that can fail here for lack of memory. */
         status = baton__verify(schedule, status);
     }
     if (status == BATON_OK) {
@@ -232,7 +174,13 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     if (status == BATON_OK) {
         schedule->committed = true;
         baton__free(schedule->edges);
+        baton__free(schedule->drawn_ops);
+        baton__free(schedule->drawn_needs);
         schedule->edges = NULL;
+        schedule->drawn_ops = NULL;
+        schedule->drawn_needs = NULL;
+    } else if (prepared) {
+        give_up(schedule);
     }
     baton__order_free(&order);
     return status;
@@ -240,7 +188,8 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
 
 baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 {
-    return commit(schedule, baton__config_number(BATON__CONFIG_VERIFY) != 0);
+    /* A simulator's groups have no verifier: it compares all ranks itself. */
+    return commit(schedule, schedule->group->verifier != NULL);
 }
 
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
@@ -254,6 +203,10 @@ static bool expel(baton_schedule_t *schedule)
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
+    if (engine->sim != NULL) {
+        baton__sim_expel(schedule);
+        return true;
+    }
     bool ended;
     if (baton_schedule_test(schedule, &ended) == BATON_OK && !ended) {
         int ms = patience_ms > INT32_MAX ? INT32_MAX : (int)patience_ms;
@@ -279,6 +232,9 @@ void baton_schedule_destroy(baton_schedule_t *schedule)
         return;
     }
     baton_group_t *group = schedule->group;
+    /* Where all goes well the thread's last error is still the caller's. */
+    char before[BATON__MESSAGE_BYTES];
+    (void)snprintf(before, sizeof before, "%s", baton_error_message());
     if (schedule->committed && !expel(schedule)) {
         /* A send that no peer takes still reads the memory. Leaking it is the
            one way that is safe; the group will say that it is still there. */
@@ -289,6 +245,7 @@ void baton_schedule_destroy(baton_schedule_t *schedule)
         return;
     }
     baton__thaw(schedule);
+    (void)baton__error_forward(BATON_OK, before);
     baton__engine_enter(group->engine);
     group->schedules--;
     baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
@@ -296,7 +253,9 @@ void baton_schedule_destroy(baton_schedule_t *schedule)
     baton__free(schedule->needs);
     baton__free(schedule->ops);
     baton__free(schedule->buffers);
-    baton__free(schedule->addresses);
+    if (schedule->addresses != schedule->few_addresses) {
+        baton__free(schedule->addresses);
+    }
     baton__free(schedule->name);
     baton__free(schedule);
 }
@@ -312,6 +271,9 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                             buffer.index >= schedule->buffer_count
                                 ? "not one of its buffers"
                                 : "scratch, which the schedule owns");
+    }
+    if (schedule->group->cost_only) {
+        return BATON_OK;
     }
     baton_engine_t *engine = schedule->group->engine;
     /* First the driver: an external epoch may run before commit returns. */

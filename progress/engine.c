@@ -1,5 +1,6 @@
 /* Opening, closing and driving an engine; see engine.h. */
 #include "progress/engine.h"
+#include "progress/sim.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -20,6 +21,9 @@ static _Thread_local const baton_engine_t *driven;
 
 bool baton__engine_is_mine(const baton_engine_t *engine)
 {
+    if (engine->sim != NULL) {
+        return engine->sim->stepping != NULL;
+    }
     const baton_engine_t *each = driven;
     while (each != NULL && each != engine) {
         each = each->outer;
@@ -128,16 +132,20 @@ void baton__engine_enter(baton_engine_t *engine)
     atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
 }
 
-static void wake_parked(void *arg)
+static void wake_parked(baton_engine_t *engine)
 {
-    baton_engine_t *engine = arg;
-    /* Pairs with the increment in park(), progress/epochs.c: either that thread
+    /* Pairs with the increment in park(), progress/wait.c: either that thread
        sees what was published before this, or it is counted here. */
     if (atomic_load_explicit(&engine->parked, memory_order_seq_cst) > 0) {
         (void)pthread_mutex_lock(&engine->park_lock);
         (void)pthread_cond_broadcast(&engine->park);
         (void)pthread_mutex_unlock(&engine->park_lock);
     }
+}
+
+static void on_end(baton_schedule_t *schedule)
+{
+    wake_parked(schedule->group->engine);
 }
 
 /* Prepares to leave: whether the thread must be kicked. */
@@ -266,8 +274,7 @@ baton_status_t baton_engine_open(const baton_engine_options_t *options,
         options->stall_ms != 0
             ? options->stall_ms
             : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
-    engine->stepper.on_end = wake_parked;
-    engine->stepper.arg = engine;
+    engine->stepper.on_end = on_end;
     baton__idle_init(&engine->idle, engine->alone);
     (void)pthread_mutex_init(&engine->park_lock, NULL);
     pthread_condattr_t monotonic;

@@ -16,6 +16,7 @@
 #include "progress/loop.h"
 #include "progress/step.h"
 
+#include <baton/sim.h>
 #include <pthread.h>
 
 typedef enum baton__nap {
@@ -30,6 +31,8 @@ enum { BATON__TURN_US = 10000 };
 
 struct baton_engine {
     baton__stepper_t stepper;
+    baton_sim_t *sim; /* NULL; else it alone drives, and nothing below is used
+                         but the driver lock */
     baton__loop_t *loop;
     baton__idle_t idle; /* the driver's */
     bool resting;       /* the driver's: peers ring instead of being polled */
@@ -83,6 +86,13 @@ bool baton__engine_is_mine(const baton_engine_t *engine);
 bool baton__engine_rest(baton_engine_t *engine);
 void baton__engine_awake(baton_engine_t *engine); /* the end of a rest */
 
+/* Whether the last started epoch is over, one way or the other; how it ended;
+   BATON_ERR_STATE before the commit. */
+bool baton__epoch_ended(const baton_schedule_t *schedule);
+baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule);
+baton_status_t baton__check_committed(const baton_schedule_t *schedule,
+                                      const char *verb);
+
 /* Starts the thread, bound as `placement` says; ends it. */
 baton_status_t baton__thread_start(baton_engine_t *engine,
                                    const char *placement);
@@ -99,12 +109,7 @@ void baton__watchdog(baton_engine_t *engine);
 void baton__describe_wait(const baton_schedule_t *schedule,
                           struct baton__text *text);
 
-/* Compares a graph with its peers' (BATON_VERIFY=1); collective, so also called
-   with the error of a rank's own checks, which then fails all ranks. */
-baton_status_t baton__verify(const baton_schedule_t *schedule,
-                             baton_status_t local);
-
-/* The commit that verify's own schedules use. */
+/* The commit of a verifier's own schedules; see verify.h. */
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
 
 /* Binds a thread as `placement` says ("core:3"); BATON_ERR_INVALID names what

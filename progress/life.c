@@ -39,13 +39,13 @@ static void publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     baton_status_t status, uint64_t retired)
 {
     /* The status first: who sees the epoch retired must see how. Both pair with
-       the loads in epoch_ended(), progress/epochs.c. */
+       the loads in baton__epoch_ended(). */
     atomic_store_explicit(&schedule->shared.status, status,
                           memory_order_release);
     atomic_store_explicit(&schedule->shared.retired, retired,
                           memory_order_seq_cst);
     if (stepper->on_end != NULL) {
-        stepper->on_end(stepper->arg);
+        stepper->on_end(schedule);
     }
 }
 
@@ -137,7 +137,7 @@ bool baton__life_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
-    baton__issue_fn fn = baton__kinds[op->kind].issue;
+    baton__issue_fn fn = schedule->group->kinds[op->kind].issue;
     int outcome = fn == NULL ? BATON_OK : fn(op, node, context);
     switch (outcome) {
     case BATON_OK:
@@ -210,6 +210,9 @@ void baton__life_begin_if_due(baton__stepper_t *stepper,
         }
         baton__run_begin(run);
         stepper->running++;
+        if (stepper->on_begin != NULL) {
+            stepper->on_begin(schedule);
+        }
     }
     if (run->state == BATON__RUN_RUNNING) {
         if (requested >= run->epoch) {

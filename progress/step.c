@@ -43,9 +43,12 @@ static void issue_ready(baton__stepper_t *stepper, baton_schedule_t *schedule)
             return;
         }
     }
-    if (baton__run_has_ready(run)) {
+    bool through = baton__run_through(run);
+    bool busy =
+        through && stepper->is_busy != NULL && stepper->is_busy(schedule);
+    if (baton__run_has_ready(run) || busy) {
         baton__life_runnable(stepper, schedule);
-    } else if (baton__run_through(run)) {
+    } else if (through) {
         baton__life_retire(stepper, schedule);
     }
 }
@@ -240,22 +243,51 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
 baton_status_t baton__step_add(baton__stepper_t *stepper,
                                baton_schedule_t *schedule)
 {
-    schedule->turn.next = stepper->schedules;
+    schedule->notes.next = stepper->schedules;
     stepper->schedules = schedule;
     for (uint32_t i = 0; i < schedule->plan.armed_count; i++) {
         if (!baton__life_arm(stepper, schedule, schedule->plan.armed[i])) {
             baton__step_remove(stepper, schedule);
-            return BATON_ERR_TRANSPORT;
+            return (baton_status_t)atomic_load_explicit(
+                &schedule->shared.status, memory_order_relaxed);
         }
     }
     return BATON_OK;
+}
+
+void baton__step_forget(baton__stepper_t *stepper,
+                        const baton_schedule_t *schedule)
+{
+    baton_schedule_t *each = stepper->runnable_head;
+    stepper->runnable_head = NULL;
+    stepper->runnable_tail = NULL;
+    while (each != NULL) {
+        baton_schedule_t *next = each->turn.next_runnable;
+        each->turn.runnable = false;
+        if (each != schedule) {
+            baton__life_runnable(stepper, each);
+        }
+        each = next;
+    }
+    each = atomic_load_explicit(&stepper->mail, memory_order_relaxed);
+    if (each == schedule) {
+        atomic_store_explicit(&stepper->mail, schedule->shared.next_mail,
+                              memory_order_relaxed);
+        return;
+    }
+    while (each != NULL && each->shared.next_mail != schedule) {
+        each = each->shared.next_mail;
+    }
+    if (each != NULL) {
+        each->shared.next_mail = schedule->shared.next_mail;
+    }
 }
 
 void baton__step_remove(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton_schedule_t **link = &stepper->schedules;
     while (*link != schedule) {
-        link = &(*link)->turn.next;
+        link = &(*link)->notes.next;
     }
-    *link = schedule->turn.next;
+    *link = schedule->notes.next;
 }

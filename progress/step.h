@@ -14,15 +14,19 @@
 
 typedef struct baton__stepper {
     baton_group_t *groups;
-    baton_schedule_t *schedules; /* committed */
     baton_schedule_t *runnable_head;
     baton_schedule_t *runnable_tail;
     uint32_t waited;   /* messages in flight that some epoch waits for */
     uint32_t running;  /* epochs that have begun and not ended */
     size_t bytes_left; /* computing that this step may still do */
     _Atomic(baton_schedule_t *) mail; /* newest first */
-    void (*on_end)(void *arg);        /* an epoch ended: wake who waits */
-    void *arg;
+    baton_schedule_t *schedules;      /* committed */
+    /* Simulated: whether the rank is at work until later. Its epochs end then.
+       NULL: computing takes the time that it takes. */
+    bool (*is_busy)(const baton_schedule_t *schedule);
+    /* An epoch has begun; it has ended: wake who waits. NULL: nobody cares. */
+    void (*on_begin)(baton_schedule_t *schedule);
+    void (*on_end)(baton_schedule_t *schedule);
 } baton__stepper_t;
 
 /* Steps once; at most about `bytes` of operands are computed on, SIZE_MAX: no
@@ -51,6 +55,11 @@ static inline bool baton__step_busy(const baton__stepper_t *stepper)
 baton_status_t baton__step_add(baton__stepper_t *stepper,
                                baton_schedule_t *schedule);
 void baton__step_remove(baton__stepper_t *stepper, baton_schedule_t *schedule);
+
+/* Takes a schedule from the mailbox and from those that have a turn. Only where
+   one thread has both: in a simulation. */
+void baton__step_forget(baton__stepper_t *stepper,
+                        const baton_schedule_t *schedule);
 
 /* Ends the running epoch with an error; the thread's error message is kept for
    who waits. Without an epoch it withdraws the armed receives. */

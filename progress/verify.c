@@ -1,10 +1,5 @@
-/* BATON_VERIFY=1: commit compares every send with its receive across ranks.
-
-   Three all-to-all exchanges, each a schedule of its own over the group: how
-   many messages each rank has for each other; their sizes and nodes; what each
-   rank found. So either all ranks commit or none does, with the same sentence.
- */
-#include "progress/engine.h"
+/* How all ranks agree on a commit; see verify.h. */
+#include "progress/verify.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -12,284 +7,339 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct entry {
-    uint64_t bytes;
-    uint32_t node;
-    uint32_t kind; /* baton__kind_t */
-} entry_t;
+/* Of a graph, in one round. */
+enum { BLOCK_BYTES = 16384 };
 
-enum { SEVERITY_NONE, SEVERITY_MISMATCH, SEVERITY_LOCAL };
-
-typedef struct verdict {
-    int32_t severity;
+/* A rank's first block. */
+typedef struct report {
     int32_t status;
-    char sentence[BATON__SENTENCE_BYTES];
-} verdict_t;
+    char name[BATON__DRAFT_NAME];
+    char sentence[BATON__MESSAGE_BYTES];
+    uint64_t bytes; /* of its graph */
+} report_t;
+static_assert(sizeof(report_t) <= BLOCK_BYTES, "a report is one block");
 
-typedef struct lists {
-    uint32_t *first; /* of each rank's entries; size + 1 of them */
-    entry_t *entries;
-} lists_t;
+typedef struct answer {
+    int32_t status;
+    uint32_t rounds; /* of blocks that are asked for */
+    char sentence[BATON__MESSAGE_BYTES];
+} answer_t;
 
-static bool is_outgoing(uint8_t kind)
+struct baton__verifier {
+    int rank, ranks;
+    baton_schedule_t *gather; /* a block of each rank to rank 0 */
+    baton_schedule_t *spread; /* the answer */
+    char *blocks;             /* this rank's; on rank 0 all ranks', by rank */
+    answer_t answer;
+};
+
+/* ---- what carries it -------------------------------------------------- */
+
+/* A message of `bytes` between rank 0 and each other rank; on rank 0 theirs are
+   `stride` bytes apart, its own place the first. */
+static baton_status_t connect(baton_group_t *group, const char *name,
+                              bool to_zero, void *memory, size_t bytes,
+                              size_t stride, baton_schedule_t **out)
 {
-    return kind == BATON__SEND || kind == BATON__ACTIVATE;
-}
-
-/* Activations follow a pair's plain messages, as tags do. */
-static bool is_activation(uint32_t kind)
-{
-    return kind == BATON__ACTIVATE || kind == BATON__ARMED_RECV;
-}
-
-/* Sends `bytes_out[p]` bytes at out + at_out[p] to each rank p, and receives
-   likewise. Blocks until done. */
-static baton_status_t exchange(baton_group_t *group, const char *what,
-                               const void *out, const size_t *at_out, void *in,
-                               const size_t *at_in)
-{
-    baton_schedule_t *schedule;
-    int size = group->size;
-    baton_status_t status = baton_schedule_create(group, what, &schedule);
+    baton_status_t status = baton_schedule_create(group, name, out);
     if (status != BATON_OK) {
         return status;
     }
-    baton_buffer_t source =
-        baton_buffer_bind_input(schedule, out, at_out[size], BATON_MEMORY_HOST);
-    baton_buffer_t target =
-        baton_buffer_bind(schedule, in, at_in[size], BATON_MEMORY_HOST);
-    for (int peer = 0; peer < size; peer++) {
-        size_t outgoing = at_out[peer + 1] - at_out[peer];
-        size_t incoming = at_in[peer + 1] - at_in[peer];
-        if (outgoing > 0) {
-            (void)baton_add_send(schedule, peer,
-                                 baton_view(source, at_out[peer], outgoing));
-        }
-        if (incoming > 0) {
-            (void)baton_add_recv(schedule, peer,
-                                 baton_view(target, at_in[peer], incoming));
+    bool zero = group->rank == 0;
+    int first = zero ? 1 : 0;
+    int last = zero ? group->size - 1 : 0;
+    baton_buffer_t buffer = baton_buffer_bind(
+        *out, memory, (size_t)last * stride + bytes, BATON_MEMORY_HOST);
+    for (int peer = first; peer <= last; peer++) {
+        baton_view_t view = baton_view(buffer, (size_t)peer * stride, bytes);
+        if (zero == to_zero) {
+            (void)baton_add_recv(*out, peer, view);
+        } else {
+            (void)baton_add_send(*out, peer, view);
         }
     }
-    status = baton__commit_unverified(schedule);
-    if (status == BATON_OK) {
-        status = baton_schedule_start(schedule);
-    }
-    if (status == BATON_OK) {
-        status = baton_schedule_wait(schedule, -1);
-    }
-    baton_schedule_destroy(schedule);
-    return status;
+    return baton__commit_unverified(*out);
 }
 
-/* Offsets of `size` parts of `bytes` each; with first[]: of its differences. */
-static void place(size_t *at, int size, const uint32_t *first, size_t bytes)
+baton_status_t baton__verifier_create(baton_group_t *group,
+                                      baton__verifier_t **out)
 {
-    for (int p = 0; p <= size; p++) {
-        at[p] = bytes * (first != NULL ? first[p] : (uint32_t)p);
+    size_t blocks = group->rank == 0 ? (size_t)group->size : 1;
+    baton__verifier_t *verifier = baton__alloc(1, sizeof *verifier);
+    char *memory = baton__alloc(blocks, BLOCK_BYTES);
+    if (verifier == NULL || memory == NULL) {
+        baton__free(verifier);
+        baton__free(memory);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "group: no memory for BATON_VERIFY=1");
     }
-}
-
-/* Counts, then lists, a graph's messages by peer, plain ones first. */
-static baton_status_t list_messages(const baton_schedule_t *schedule,
-                                    bool outgoing, lists_t *lists)
-{
-    int size = schedule->group->size;
-    uint32_t *next = baton__alloc((size_t)size + 1, sizeof *next);
-    lists->first = baton__alloc((size_t)size + 1, sizeof *lists->first);
-    lists->entries = baton__alloc(schedule->count, sizeof *lists->entries);
-    if (next == NULL || lists->first == NULL || lists->entries == NULL) {
-        baton__free(next);
-        return BATON_ERR_NO_MEMORY;
+    verifier->rank = group->rank;
+    verifier->ranks = group->size;
+    verifier->blocks = memory;
+    baton_status_t status =
+        connect(group, "verify/gather", true, memory, BLOCK_BYTES, BLOCK_BYTES,
+                &verifier->gather);
+    if (status == BATON_OK) {
+        status = connect(group, "verify/spread", false, &verifier->answer,
+                         sizeof verifier->answer, 0, &verifier->spread);
     }
-    for (int pass = 0; pass < 3; pass++) {
-        for (uint32_t i = 0; i < schedule->count; i++) {
-            const baton__op_t *op = &schedule->ops[i];
-            if (!baton__kinds[op->kind].message ||
-                is_outgoing(op->kind) != outgoing) {
-                continue;
-            }
-            if (pass == 0) {
-                lists->first[op->peer + 1]++;
-            } else if (is_activation(op->kind) == (pass == 2)) {
-                lists->entries[next[op->peer]++] =
-                    (entry_t){op->bytes, i, op->kind};
-            }
-        }
-        for (int p = 0; pass == 0 && p < size; p++) {
-            lists->first[p + 1] += lists->first[p];
-            next[p] = lists->first[p];
-        }
-        if (pass == 0) {
-            next[size] = lists->first[size];
-        }
+    if (status != BATON_OK) {
+        baton__verifier_destroy(verifier);
+        return status;
     }
-    baton__free(next);
+    *out = verifier;
     return BATON_OK;
 }
 
-static void judge_pair(const baton_schedule_t *schedule, int peer,
-                       const lists_t *mine, const lists_t *theirs,
-                       verdict_t *verdict)
+void baton__verifier_destroy(baton__verifier_t *verifier)
 {
-    const entry_t *receive = &mine->entries[mine->first[peer]];
-    const entry_t *send = &theirs->entries[theirs->first[peer]];
-    uint32_t receives = mine->first[peer + 1] - mine->first[peer];
-    uint32_t sends = theirs->first[peer + 1] - theirs->first[peer];
-    uint32_t common = receives < sends ? receives : sends;
-    int rank = schedule->group->rank;
-    verdict->severity = SEVERITY_MISMATCH;
-    verdict->status = BATON_ERR_MISMATCH;
-    for (uint32_t k = 0; k < common; k++) {
-        if (receive[k].bytes != send[k].bytes ||
-            is_activation(receive[k].kind) != is_activation(send[k].kind)) {
-            (void)snprintf(
-                verdict->sentence, sizeof verdict->sentence,
-                "%s#%u of rank %d has %llu bytes and its receiver, %s#%u of "
-                "rank %d, %llu",
-                baton__kinds[send[k].kind].name, send[k].node, peer,
-                (unsigned long long)send[k].bytes,
-                baton__kinds[receive[k].kind].name, receive[k].node, rank,
-                (unsigned long long)receive[k].bytes);
-            return;
+    if (verifier != NULL) {
+        baton_schedule_destroy(verifier->gather);
+        baton_schedule_destroy(verifier->spread);
+        baton__free(verifier->blocks);
+        baton__free(verifier);
+    }
+}
+
+uint32_t baton__verifier_count(const baton__verifier_t *verifier)
+{
+    return verifier != NULL ? 2 : 0;
+}
+
+bool baton__verifier_owns(const baton__verifier_t *verifier,
+                          const baton_schedule_t *schedule)
+{
+    return verifier != NULL &&
+           (schedule == verifier->gather || schedule == verifier->spread);
+}
+
+static baton_status_t run(baton_schedule_t *schedule)
+{
+    baton_status_t status = baton_schedule_start(schedule);
+    return status == BATON_OK ? baton_schedule_wait(schedule, -1) : status;
+}
+
+/* ---- what is told ----------------------------------------------------- */
+
+/* This thread's error message, without the name that commit begins with. */
+static const char *reason(const char *name)
+{
+    static const char commit[] = "commit of ";
+    static const char failed[] = " failed";
+    const char *message = baton_error_message();
+    const char *at = message;
+    size_t length = strlen(name);
+    at += strncmp(at, commit, strlen(commit)) == 0 ? strlen(commit) : 0;
+    if (*at != '"' || strncmp(at + 1, name, length) != 0 ||
+        at[1 + length] != '"') {
+        return message;
+    }
+    at += length + 2;
+    at += strncmp(at, failed, strlen(failed)) == 0 ? strlen(failed) : 0;
+    at += *at == ':';
+    return *at == ' ' ? at + 1 : at;
+}
+
+static const report_t *report_of(const baton__verifier_t *verifier, int rank)
+{
+    return (const void *)&verifier->blocks[(size_t)rank * BLOCK_BYTES];
+}
+
+static void report(baton__verifier_t *verifier, const char *name,
+                   baton_status_t status, size_t bytes)
+{
+    report_t own = {.status = status, .bytes = bytes};
+    (void)snprintf(own.name, sizeof own.name, "%s", name);
+    if (status != BATON_OK) {
+        (void)snprintf(own.sentence, sizeof own.sentence, "%s", reason(name));
+    }
+    memcpy(verifier->blocks, &own, sizeof own);
+}
+
+static void answer(baton__verifier_t *verifier, const char *name,
+                   baton_status_t status, uint32_t rounds)
+{
+    verifier->answer = (answer_t){.status = status, .rounds = rounds};
+    if (status != BATON_OK) {
+        (void)snprintf(verifier->answer.sentence,
+                       sizeof verifier->answer.sentence, "%s", reason(name));
+    }
+}
+
+/* How much of a graph goes with a round. */
+static size_t part_bytes(size_t bytes, uint32_t round)
+{
+    size_t at = (size_t)round * BLOCK_BYTES;
+    size_t left = at < bytes ? bytes - at : 0;
+    return left < BLOCK_BYTES ? left : BLOCK_BYTES;
+}
+
+/* ---- the other ranks -------------------------------------------------- */
+
+static baton_status_t take_part(baton__verifier_t *verifier, const char *graph,
+                                size_t bytes)
+{
+    baton_status_t status = run(verifier->gather);
+    if (status == BATON_OK) {
+        status = run(verifier->spread);
+    }
+    if (status != BATON_OK || verifier->answer.status != BATON_OK) {
+        return status;
+    }
+    uint32_t rounds = verifier->answer.rounds;
+    for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
+        size_t part = part_bytes(bytes, i);
+        if (part > 0) {
+            memcpy(verifier->blocks, graph + (size_t)i * BLOCK_BYTES, part);
+        }
+        status = run(verifier->gather);
+    }
+    return status == BATON_OK ? run(verifier->spread) : status;
+}
+
+/* ---- rank 0 ----------------------------------------------------------- */
+
+/* The first is this rank's own graph, which its owner frees. */
+static void free_drafts(baton__draft_t *drafts, int ranks)
+{
+    for (int rank = 1; drafts != NULL && rank < ranks; rank++) {
+        baton__free(drafts[rank].data);
+    }
+    baton__free(drafts);
+}
+
+/* Room for the graphs that were reported. */
+static baton_status_t make_drafts(const baton__verifier_t *verifier, char *own,
+                                  baton__draft_t **out)
+{
+    int ranks = verifier->ranks;
+    double bytes = 0.0;
+    for (int rank = 0; rank < ranks; rank++) {
+        bytes += (double)report_of(verifier, rank)->bytes;
+    }
+    baton_status_t status = baton__judge_admits(bytes, ranks);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__draft_t *drafts = baton__alloc((size_t)ranks, sizeof *drafts);
+    bool enough = drafts != NULL;
+    for (int rank = 0; rank < ranks && enough; rank++) {
+        const report_t *from = report_of(verifier, rank);
+        memcpy(drafts[rank].name, from->name, sizeof from->name);
+        drafts[rank].bytes = (size_t)from->bytes;
+        drafts[rank].data =
+            rank == 0 ? own : baton__alloc(drafts[rank].bytes, 1);
+        enough = drafts[rank].data != NULL;
+    }
+    if (!enough) {
+        free_drafts(drafts, ranks);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory on rank 0 for the graphs of %d ranks",
+                            ranks);
+    }
+    *out = drafts;
+    return BATON_OK;
+}
+
+/* The error of the lowest rank that has one of its own; else how many rounds
+   the largest graph takes. */
+static baton_status_t read_reports(const baton__verifier_t *verifier,
+                                   uint32_t *rounds)
+{
+    uint64_t most = 0;
+    for (int rank = 0; rank < verifier->ranks; rank++) {
+        const report_t *from = report_of(verifier, rank);
+        if (from->status != BATON_OK) {
+            char text[BATON__MESSAGE_BYTES + 32];
+            (void)snprintf(text, sizeof text, "rank %d: %s", rank,
+                           from->sentence);
+            return baton__error_forward((baton_status_t)from->status, text);
+        }
+        most = from->bytes > most ? from->bytes : most;
+    }
+    *rounds = (uint32_t)((most + BLOCK_BYTES - 1) / BLOCK_BYTES);
+    return BATON_OK;
+}
+
+static baton_status_t collect(baton__verifier_t *verifier,
+                              baton__draft_t *drafts, uint32_t rounds)
+{
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
+        status = run(verifier->gather);
+        for (int rank = 1; rank < verifier->ranks && status == BATON_OK;
+             rank++) {
+            memcpy(drafts[rank].data + (size_t)i * BLOCK_BYTES,
+                   &verifier->blocks[(size_t)rank * BLOCK_BYTES],
+                   part_bytes(drafts[rank].bytes, i));
         }
     }
-    if (sends > receives) {
-        (void)snprintf(verdict->sentence, sizeof verdict->sentence,
-                       "%s#%u of rank %d has no receive on rank %d, which has "
-                       "%u from there",
-                       baton__kinds[send[common].kind].name, send[common].node,
-                       peer, rank, receives);
-    } else if (receives > sends) {
-        (void)snprintf(verdict->sentence, sizeof verdict->sentence,
-                       "%s#%u of rank %d has no send on rank %d, which has %u "
-                       "to there",
-                       baton__kinds[receive[common].kind].name,
-                       receive[common].node, rank, peer, sends);
-    } else {
-        verdict->severity = SEVERITY_NONE;
-        verdict->status = BATON_OK;
-    }
+    return status;
 }
 
-/* Gets every peer's list of sends to this rank. at: room for 2 * (size + 1). */
-static baton_status_t fetch_lists(const baton_schedule_t *schedule,
-                                  const lists_t *sends, lists_t *theirs,
-                                  size_t *at)
+static baton_status_t preside(baton__verifier_t *verifier, const char *name,
+                              char *graph)
 {
-    baton_group_t *group = schedule->group;
-    int size = group->size;
-    size_t *at_in = at + size + 1;
-    uint32_t *counts = baton__alloc((size_t)size, sizeof *counts);
-    theirs->first = baton__alloc((size_t)size + 1, sizeof *theirs->first);
-    if (counts == NULL || theirs->first == NULL) {
-        baton__free(counts);
-        return BATON_ERR_NO_MEMORY;
-    }
-    for (int p = 0; p < size; p++) {
-        counts[p] = sends->first[p + 1] - sends->first[p];
-    }
-    place(at, size, NULL, sizeof *counts);
-    baton_status_t status =
-        exchange(group, "verify/counts", counts, at, theirs->first + 1, at);
-    baton__free(counts);
+    baton_status_t status = run(verifier->gather);
     if (status != BATON_OK) {
         return status;
     }
-    for (int p = 0; p < size; p++) {
-        theirs->first[p + 1] += theirs->first[p];
+    baton__draft_t *drafts = NULL;
+    uint32_t rounds = 0;
+    baton_status_t verdict = read_reports(verifier, &rounds);
+    if (verdict == BATON_OK) {
+        verdict = make_drafts(verifier, graph, &drafts);
     }
-    theirs->entries = baton__alloc(theirs->first[size], sizeof(entry_t));
-    if (theirs->entries == NULL) {
-        return BATON_ERR_NO_MEMORY;
+    answer(verifier, name, verdict, rounds);
+    status = run(verifier->spread);
+    if (status == BATON_OK && drafts != NULL) {
+        status = collect(verifier, drafts, rounds);
+        if (status == BATON_OK) {
+            verdict = baton__judge(drafts, verifier->ranks);
+            answer(verifier, name, verdict, 0);
+            status = run(verifier->spread);
+        }
     }
-    place(at, size, sends->first, sizeof(entry_t));
-    place(at_in, size, theirs->first, sizeof(entry_t));
-    return exchange(group, "verify/lists", sends->entries, at, theirs->entries,
-                    at_in);
+    free_drafts(drafts, verifier->ranks);
+    return status;
 }
 
-/* Everybody hears everybody's verdict; the worst one of the lowest rank is the
-   result, the same on all ranks. */
-static baton_status_t agree(const baton_schedule_t *schedule,
-                            const verdict_t *mine, verdict_t *outgoing,
-                            verdict_t *incoming, size_t *at)
-{
-    int size = schedule->group->size;
-    for (int p = 0; p < size; p++) {
-        outgoing[p] = *mine;
-    }
-    place(at, size, NULL, sizeof *mine);
-    baton_status_t status = exchange(schedule->group, "verify/verdicts",
-                                     outgoing, at, incoming, at);
-    if (status != BATON_OK) {
-        return status;
-    }
-    const verdict_t *worst = &incoming[0];
-    for (int p = 1; p < size; p++) {
-        worst = incoming[p].severity > worst->severity ? &incoming[p] : worst;
-    }
-    if (worst->severity == SEVERITY_NONE) {
-        return BATON_OK;
-    }
-    return baton__error((baton_status_t)worst->status,
-                        "commit of \"%s\" failed on all ranks: rank %d: %s",
-                        schedule->name, (int)(worst - incoming),
-                        worst->sentence);
-}
-
-/* A rank whose own checks failed takes part with a graph without messages. */
-static baton_status_t list_both(const baton_schedule_t *schedule,
-                                baton_status_t local, lists_t *sends,
-                                lists_t *receives)
-{
-    baton_schedule_t nothing = {.group = schedule->group};
-    const baton_schedule_t *graph = local == BATON_OK ? schedule : &nothing;
-    baton_status_t status = list_messages(graph, true, sends);
-    return status == BATON_OK ? list_messages(graph, false, receives) : status;
-}
+/* ---- all -------------------------------------------------------------- */
 
 baton_status_t baton__verify(const baton_schedule_t *schedule,
                              baton_status_t local)
 {
-    size_t size = (size_t)schedule->group->size;
-    lists_t sends = {0};
-    lists_t receives = {0};
-    lists_t theirs = {0};
-    verdict_t mine = {.severity = SEVERITY_NONE};
-    if (local != BATON_OK) {
-        mine.severity = SEVERITY_LOCAL;
-        mine.status = local;
-        (void)snprintf(mine.sentence, sizeof mine.sentence, "%s",
-                       baton_error_message());
+    baton__verifier_t *verifier = schedule->group->verifier;
+    const char *name = schedule->name;
+    size_t bytes = 0;
+    char *graph = NULL;
+    if (local == BATON_OK) {
+        bytes = baton__pack_bytes(schedule);
+        graph = baton__alloc(bytes, 1);
+        if (graph != NULL) {
+            baton__pack(schedule, graph);
+        } else {
+            bytes = 0;
+            local = baton__error(BATON_ERR_NO_MEMORY,
+                                 "no memory to tell of its %u nodes",
+                                 schedule->count);
+        }
     }
-    size_t *at = baton__alloc(2 * (size + 1), sizeof *at);
-    verdict_t *verdicts = baton__alloc(2 * size, sizeof *verdicts);
-    baton_status_t status = BATON_ERR_NO_MEMORY;
-    if (at != NULL && verdicts != NULL) {
-        status = list_both(schedule, local, &sends, &receives);
+    report(verifier, name, local, bytes);
+    baton_status_t status = verifier->rank == 0
+                                ? preside(verifier, name, graph)
+                                : take_part(verifier, graph, bytes);
+    baton__free(graph);
+    if (status != BATON_OK) {
+        return baton__error(status,
+                            "commit of \"%s\" failed: the ranks can't agree "
+                            "on it: %s",
+                            name, baton_error_message());
     }
-    if (status == BATON_OK) {
-        status = fetch_lists(schedule, &sends, &theirs, at);
-    }
-    for (size_t p = 0;
-         p < size && status == BATON_OK && mine.severity == SEVERITY_NONE;
-         p++) {
-        judge_pair(schedule, (int)p, &receives, &theirs, &mine);
-    }
-    if (status == BATON_OK) {
-        status = agree(schedule, &mine, verdicts, verdicts + size, at);
-    } else if (status == BATON_ERR_NO_MEMORY) {
-        status = baton__error(status,
-                              "commit of \"%s\" failed: no memory to verify it",
-                              schedule->name);
-    }
-    baton__free(verdicts);
-    baton__free(at);
-    baton__free(theirs.first);
-    baton__free(theirs.entries);
-    baton__free(receives.first);
-    baton__free(receives.entries);
-    baton__free(sends.first);
-    baton__free(sends.entries);
-    return status;
+    status = (baton_status_t)verifier->answer.status;
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status,
+                              "commit of \"%s\" failed on all ranks: %s", name,
+                              verifier->answer.sentence);
 }

@@ -53,7 +53,7 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 {
     uint64_t now = baton__clock_ns();
-    uint64_t since = schedule->turn.seen_at_ns;
+    uint64_t since = schedule->notes.seen_at_ns;
     double seconds = since != 0 ? (double)(now - since) / 1e9 : 0.0;
     baton__text_add(text,
                     "\"%s\" epoch %llu has made no progress for %.1f s on rank "
@@ -89,14 +89,15 @@ void baton__watchdog(baton_engine_t *engine)
     uint64_t now = baton__clock_ns();
     uint64_t stall_ns = (uint64_t)engine->stall_ms * 1000000u;
     for (baton_schedule_t *s = engine->stepper.schedules; s != NULL;
-         s = s->turn.next) {
+         s = s->notes.next) {
         uint64_t pulse = s->run.moves + s->run.epoch;
-        if (s->run.state != BATON__RUN_RUNNING || pulse != s->turn.seen_moves) {
-            s->turn.seen_moves = pulse;
-            s->turn.seen_at_ns = now;
-            s->turn.reported_ns = now;
-        } else if (now - s->turn.reported_ns >= stall_ns) {
-            s->turn.reported_ns = now;
+        if (s->run.state != BATON__RUN_RUNNING ||
+            pulse != s->notes.seen_moves) {
+            s->notes.seen_moves = pulse;
+            s->notes.seen_at_ns = now;
+            s->notes.reported_ns = now;
+        } else if (now - s->notes.reported_ns >= stall_ns) {
+            s->notes.reported_ns = now;
             report(s);
         }
     }

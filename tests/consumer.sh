@@ -42,6 +42,6 @@ echo "libbaton.a:"
 # shellcheck disable=SC2046
 "$cc" -std=c11 source/main.c $(pkg-config --cflags baton) "$lib/libbaton.a" \
     $(pkg-config --libs baton | sed 's/-lbaton//') \
-    $(pkg-config --libs $(pkg-config --print-requires-private baton)) \
+    $(pkg-config --libs $(pkg-config --print-requires-private baton)) -lm \
     -o consumer_static
 ./consumer_static

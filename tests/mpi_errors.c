@@ -5,16 +5,20 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WAIT_MS 60000
 
 static int rank, size;
 static baton_group_t *group;
 
-static void set_verify(bool on)
+/* The group of the tests that follow. */
+static void open_group(baton_engine_t *engine, bool verify)
 {
-    setenv("BATON_VERIFY", on ? "1" : "0", 1);
+    setenv("BATON_VERIFY", verify ? "1" : "0", 1);
     baton__config_forget();
+    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+                       BATON_OK);
 }
 
 static baton_schedule_t *create(const char *name)
@@ -87,6 +91,39 @@ static void test_verify_names_both_ends(void)
     baton_schedule_t *s = disagree("verified", right, right);
     support_mpi_expect(baton_schedule_commit(s), BATON_OK);
     baton_schedule_destroy(s);
+}
+
+/* Everybody waits for the rank before; every third one through nops. The same
+   is heard everywhere. */
+static void test_verify_finds_a_deadlock(void)
+{
+    char all[1024], mine[1024];
+    for (int times = 0; times < 2; times++) {
+        baton_schedule_t *s = create("round");
+        static char memory[2][8];
+        baton_node_t last =
+            baton_add_recv(s, (rank + size - 1) % size, bind(s, memory[0], 8));
+        for (int i = 0; i < 2000 && rank % 3 == 0; i++) {
+            baton_node_t nop = baton_add_nop(s);
+            baton_before(s, last, nop);
+            last = nop;
+        }
+        baton_before(
+            s, last,
+            baton_add_send(s, (rank + 1) % size, bind(s, memory[1], 8)));
+        support_mpi_expect(baton_schedule_commit(s), BATON_ERR_DEADLOCK);
+        support_mpi_says("\"round\" failed on all ranks: epoch 1 can't end on "
+                         "rank 0: ranks wait in a cycle\n"
+                         "    rank 0: recv#0 waits for send#");
+        snprintf(mine, sizeof(mine), "%s", baton_error_message());
+        memcpy(all, mine, sizeof(all));
+        MPI_Bcast(all, (int)sizeof(all), MPI_CHAR, 0, MPI_COMM_WORLD);
+        if (strcmp(all, mine) != 0) {
+            support_mpi_die("not what rank 0 heard");
+        }
+        baton_schedule_destroy(s);
+        support_mpi_healthy(group);
+    }
 }
 
 /* A rank's own error is heard by all; and they can all mend it. */
@@ -206,19 +243,22 @@ static void run_all(void)
 {
     baton_engine_t *engine;
     support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
-    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
-                       BATON_OK);
     support_mpi_running = "wrong communicators";
     test_wrong_communicators_are_refused(engine);
-    support_mpi_running = "count";
-    test_count_beyond_int_fails_commit();
-    set_verify(true);
+    open_group(engine, true);
     support_mpi_running = "verify, a local error";
     test_verify_tells_of_a_local_error();
+    support_mpi_running = "verify, a deadlock";
+    test_verify_finds_a_deadlock();
     if (size >= 2) {
         support_mpi_running = "verify";
         test_verify_names_both_ends();
-        set_verify(false);
+    }
+    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    open_group(engine, false);
+    support_mpi_running = "count";
+    test_count_beyond_int_fails_commit();
+    if (size >= 2) {
         test_mismatch_is_the_receivers_error();
     }
     support_mpi_running = "end";

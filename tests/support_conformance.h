@@ -1,7 +1,7 @@
 /* The suite that every transport passes. A case is one function that every rank
-   runs, written against the port alone; a fixture (test_conformance.c for loop,
-   mpi_conformance.c for MPI) makes the endpoints and runs the ranks: as
-   processes, as threads, or in turns. */
+   runs, written against the port alone; a fixture (test_conformance.c for loop
+   and sim, mpi_conformance.c for MPI) makes the endpoints and runs the ranks:
+   as processes, as threads, or in turns. */
 #ifndef BATON_TESTS_SUPPORT_CONFORMANCE_H
 #define BATON_TESTS_SUPPORT_CONFORMANCE_H
 
@@ -26,6 +26,7 @@ typedef struct conformance_rank {
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
+    bool allocates; /* also while messages are in flight: a simulation does */
 
     char failure[256]; /* the first failed expectation; "": none */
     conformance_result_t results[CONFORMANCE_NODES];

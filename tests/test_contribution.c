@@ -25,7 +25,7 @@ static void open_contribution(baton__contribution_t *c, uint32_t history,
                                              .count = COUNT,
                                              .dtype = BATON_I64,
                                              .op = op};
-    support_ok(baton__contribution_init(c, &options, 8));
+    support_ok(baton__contribution_init(c, &options, options.count, 8));
 }
 
 static void add(baton__contribution_t *c, int64_t value, uint64_t step)

@@ -7,8 +7,9 @@
      coll.h       builders: barrier, broadcast, all-reduce, activation
      partial.h    solo, majority and full all-reduce over any inner builder
      loop.h       groups inside one process
-     dump.h       a schedule as text: Graphviz, GOAL
+     sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
+     dump.h       a schedule as text: Graphviz, GOAL
      transport.h  the port, to bring a transport of your own
      mpi.h        groups over MPI: include it yourself, it needs mpi.h
 
@@ -23,6 +24,7 @@
 #include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/schedule.h>
+#include <baton/sim.h>
 #include <baton/status.h>
 #include <baton/transport.h>
 #include <baton/types.h>

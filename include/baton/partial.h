@@ -23,6 +23,10 @@
    later epoch. All ranks start the same number of epochs, and none starts one
    after another rank has destroyed its partial.
 
+   In a cost-only simulation (sim.h) vectors have no memory: contribute and
+   pending don't touch their `data`, which may be NULL, and a result has no data
+   and no count of active ranks. Who takes part is right.
+
    Threads: contribute from any thread, start / test / wait from one at a time.
  */
 #ifndef BATON_PARTIAL_H
@@ -72,7 +76,9 @@ typedef struct baton_partial_options {
 
 /* Builds and commits the schedule: the same options on all ranks, in the same
    order of commits. Memory: (history + 3) * count elements, plus the inner
-   builder's. BATON_ERR_INVALID, and commit's. */
+   builder's. Without payload (baton_group_has_payload) none of it: then data is
+   not read, results have none, and their `active` is 0. BATON_ERR_INVALID, and
+   commit's. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);
@@ -94,10 +100,11 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
 typedef struct baton_partial_result {
     uint64_t epoch;   /* whose result this is */
     const void *data; /* `count` elements, owned by the partial, unchanged until
-                         this rank's next wait */
+                         this rank's next wait; NULL when cost-only */
     bool included;    /* whether what this rank contributed for this step is in
                          it */
-    uint32_t active;  /* how many ranks had a contribution in it */
+    uint32_t active;  /* how many ranks had a contribution in it; 0 when
+                         cost-only */
     uint64_t staleness; /* age in epochs of this rank's oldest contribution that
                            no earlier epoch took: epoch - its step; 0 when there
                            is none */
@@ -109,6 +116,11 @@ typedef struct baton_partial_result {
 BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
                                                 int timeout_ms,
                                                 baton_partial_result_t *out);
+
+/* The schedule behind it, to look at: its last epoch's number and time, its
+   text (dump.h). Owned by the partial; not to be started, waited for or
+   destroyed. */
+const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 
 /* Copies what no epoch has taken yet to `data` (count elements; the identity
    when there is nothing) and returns whether there is anything in *any_out.

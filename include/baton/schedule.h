@@ -66,13 +66,17 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
 
    Checked here: ids and ranges, cycles, needs that can't be met, message sizes
    the transport can't carry, and hazards (two nodes whose views overlap, one of
-   them writing, neither surely ordered before the other). With BATON_VERIFY=1
-   commit is collective and also compares every send with its receive.
+   them writing, neither surely ordered before the other). With BATON_VERIFY=1,
+   set on all ranks when the group is made, commit is collective: rank 0 gets
+   all graphs, compares every send with its receive, and simulates an epoch that
+   all ranks start, in which no message is buffered and call nodes do nothing
+   but go on. Then all ranks commit, or none does, for the same reason.
 
    On an error the schedule stays as it was, nothing is taken from the group,
    and baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE,
-   _HAZARD, _UNREACHABLE, _LIMIT, _UNSUPPORTED, _MISMATCH, _NO_MEMORY, or
-   whatever an adder met; BATON_ERR_STATE when committed already. */
+   _HAZARD, _UNREACHABLE, _LIMIT, _UNSUPPORTED, _MISMATCH, _DEADLOCK,
+   _NO_MEMORY, or whatever an adder met; BATON_ERR_STATE when committed already.
+ */
 BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 
 /* Frees the schedule; NULL is allowed. While an epoch runs here: waits for it,

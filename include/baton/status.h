@@ -35,7 +35,8 @@ extern "C" {
     X(BATON_ERR_CANCELLED, -12, "cancelled")                                   \
     X(BATON_ERR_FAILED, -13, "a node of the epoch failed")                     \
     X(BATON_ERR_TRANSPORT, -14, "the transport failed")                        \
-    X(BATON_ERR_SYSTEM, -15, "a system call failed")
+    X(BATON_ERR_SYSTEM, -15, "a system call failed")                           \
+    X(BATON_ERR_DEADLOCK, -16, "ranks wait for each other")
 
 typedef enum baton_status {
 #define BATON_STATUS_ENUM(name, value, text) name = (value),

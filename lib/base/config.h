@@ -27,7 +27,7 @@
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \
            "How long destroy waits for a running epoch before it cancels it")  \
     NUMBER(VERIFY, 0, 0, 1, "",                                                \
-           "1: commit compares every send with its receive across ranks")      \
+           "1: commit refuses, on all ranks, what can't meet or end on them")  \
     WORD(LOG, "", "none error warn info debug trace",                          \
          "Log level; without a handler, log to standard error")                \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \

@@ -27,12 +27,12 @@ static void push_free(baton__contribution_t *self, uint32_t slot)
 
 baton_status_t baton__contribution_init(baton__contribution_t *self,
                                         const baton_partial_options_t *options,
-                                        size_t extra_bytes)
+                                        size_t count, size_t extra_bytes)
 {
-    size_t data_bytes = options->count * baton_dtype_size(options->dtype);
+    size_t data_bytes = count * baton_dtype_size(options->dtype);
     uint32_t slots = options->history + 3;
     *self = (baton__contribution_t){
-        .count = options->count,
+        .count = count,
         /* Each slot begins on a cache line, as the pool does. */
         .slot_bytes = (data_bytes + extra_bytes + 63) / 64 * 64,
         .dtype = options->dtype,

@@ -59,11 +59,11 @@ typedef struct baton__contribution {
     baton__taken_t taken;
 } baton__contribution_t;
 
-/* Allocates; `extra_bytes` behind the elements of each slot are the caller's.
-   BATON_ERR_NO_MEMORY. */
+/* Allocates slots of `count` elements; `extra_bytes` behind them are the
+   caller's. BATON_ERR_NO_MEMORY. */
 baton_status_t baton__contribution_init(baton__contribution_t *self,
                                         const baton_partial_options_t *options,
-                                        size_t extra_bytes);
+                                        size_t count, size_t extra_bytes);
 void baton__contribution_fini(baton__contribution_t *self);
 
 void baton__contribution_add(baton__contribution_t *self, const void *data,

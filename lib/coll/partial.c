@@ -19,8 +19,9 @@
 #include "base/error.h"
 #include "coll/contribution.h"
 #include "coll/count.h"
+#include "coll/partial_options.h"
 
-enum { LATEST_HISTORY = 1, ALL_HISTORY = 4 };
+#include <baton/sim.h>
 
 struct baton_partial {
     baton_schedule_t *schedule;
@@ -28,6 +29,7 @@ struct baton_partial {
     baton_keep_t keep;
     uint64_t seed;
     baton_buffer_t vector;  /* bound to the slot that the epoch works on */
+    bool payload;           /* vectors have memory */
     bool rides;             /* the count is in the vector */
     uint32_t active;        /* else here: in, and out */
     _Atomic uint64_t steps; /* starts so far */
@@ -58,6 +60,9 @@ static baton_status_t take(void *arg, uint64_t epoch)
     bool active;
     char *slot = baton__contribution_take(c, &active);
     (void)epoch;
+    if (!partial->payload) {
+        return BATON_OK;
+    }
     partial->active = active ? 1 : 0;
     if (partial->rides) {
         /* The identities of product and sum are one and zero. */
@@ -73,7 +78,7 @@ static baton_status_t publish(void *arg, uint64_t epoch)
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
     uint32_t active = partial->active;
-    if (partial->rides) {
+    if (partial->payload && partial->rides) {
         char *slot = c->memory + (size_t)c->work * c->slot_bytes;
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
@@ -140,78 +145,12 @@ static void build(baton_partial_t *partial,
     baton_enclose(s, inside, taken, published);
 }
 
-static baton_status_t refuse(const baton_partial_options_t *options,
-                             const char *what, int64_t actual)
-{
-    return baton__error(BATON_ERR_INVALID, "partial \"%s\": %s is %lld",
-                        options->name, what, (long long)actual);
-}
-
-static baton_status_t check(const baton_partial_options_t *options)
-{
-    size_t element = baton_dtype_size(options->dtype);
-    if (element == 0) {
-        return refuse(options, "no element type: dtype", (int)options->dtype);
-    }
-    if ((unsigned)options->mode > BATON_FULL) {
-        return refuse(options, "not SOLO, MAJORITY or FULL: mode",
-                      (int)options->mode);
-    }
-    if ((unsigned)options->keep > BATON_KEEP_ALL) {
-        return refuse(options, "not LATEST or ALL: keep", (int)options->keep);
-    }
-    if (options->history > 1u << 20) {
-        return refuse(options, "more than 1048576: history", options->history);
-    }
-    if (options->count > (SIZE_MAX / 2) / element) {
-        return refuse(options, "more than memory can hold: count",
-                      (int64_t)options->count);
-    }
-    if (options->op->reduce == NULL || options->op->identity == NULL) {
-        return baton__error(
-            BATON_ERR_INVALID,
-            "partial \"%s\": reduction \"%s\" lacks its %s, "
-            "which null contributions need",
-            options->name, options->op->name != NULL ? options->op->name : "?",
-            options->op->reduce == NULL ? "function" : "identity");
-    }
-    return BATON_OK;
-}
-
-static baton_partial_options_t
-with_defaults(const baton_partial_options_t *given)
-{
-    baton_partial_options_t options = *given;
-    if (options.name == NULL) {
-        options.name = "partial";
-    }
-    if (options.op == NULL) {
-        options.op = BATON_SUM;
-    }
-    if (options.inner == NULL) {
-        options.inner = options.count * baton_dtype_size(options.dtype) <=
-                                BATON_PARTIAL_TREE_BYTES
-                            ? baton_allreduce_binomial
-                            : baton_allreduce_ring;
-    }
-    if (options.history == 0) {
-        options.history =
-            options.keep == BATON_KEEP_ALL ? ALL_HISTORY : LATEST_HISTORY;
-    }
-    return options;
-}
-
 baton_status_t baton_partial_create(baton_group_t *group,
                                     const baton_partial_options_t *given,
                                     baton_partial_t **out)
 {
-    if (given == NULL || given->size != sizeof *given) {
-        return baton__error(BATON_ERR_INVALID,
-                            "partial options: size is %zu, expected %zu",
-                            given == NULL ? 0 : given->size, sizeof *given);
-    }
-    const baton_partial_options_t options = with_defaults(given);
-    baton_status_t status = check(&options);
+    baton_partial_options_t options;
+    baton_status_t status = baton__partial_settle(given, &options);
     if (status != BATON_OK) {
         return status;
     }
@@ -228,12 +167,15 @@ baton_status_t baton_partial_create(baton_group_t *group,
         baton__free(partial);
         return status;
     }
+    partial->payload = baton_group_has_payload(group);
     partial->rides =
         options.op == BATON_SUM && (uint64_t)baton_group_size(group) <=
                                        baton__largest_count(options.dtype);
-    status = baton__contribution_init(
-        &partial->contribution, &options,
-        partial->rides ? baton_dtype_size(options.dtype) : 0);
+    /* Without payload vectors are empty, and the books are kept as ever. */
+    size_t count = partial->payload ? options.count : 0;
+    size_t extra = partial->payload && partial->rides ? 1 : 0;
+    status = baton__contribution_init(&partial->contribution, &options, count,
+                                      extra * baton_dtype_size(options.dtype));
     if (status == BATON_OK) {
         if (options.keep == BATON_KEEP_ALL) {
             baton_schedule_limit(partial->schedule, options.history);
@@ -258,6 +200,11 @@ void baton_partial_destroy(baton_partial_t *partial)
     }
 }
 
+const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
+{
+    return partial->schedule;
+}
+
 /* ---- steps ------------------------------------------------------------ */
 
 static uint64_t steps(const baton_partial_t *partial)
@@ -265,16 +212,24 @@ static uint64_t steps(const baton_partial_t *partial)
     return atomic_load_explicit(&partial->steps, memory_order_relaxed);
 }
 
+static baton_status_t check_data(const baton_partial_t *partial,
+                                 const void *data, const char *doing)
+{
+    return data != NULL || partial->contribution.count == 0
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID, "%s \"%s\": data is NULL",
+                              doing, baton_schedule_name(partial->schedule));
+}
+
 baton_status_t baton_partial_contribute(baton_partial_t *partial,
                                         const void *data)
 {
-    if (data == NULL && partial->contribution.count > 0) {
-        return baton__error(BATON_ERR_INVALID,
-                            "contribute to \"%s\": data is NULL",
-                            baton_schedule_name(partial->schedule));
+    baton_status_t status = check_data(partial, data, "contribute to");
+    if (status == BATON_OK) {
+        baton__contribution_add(&partial->contribution, data,
+                                steps(partial) + 1);
     }
-    baton__contribution_add(&partial->contribution, data, steps(partial) + 1);
-    return BATON_OK;
+    return status;
 }
 
 baton_status_t baton_partial_start(baton_partial_t *partial)
@@ -314,6 +269,9 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                             baton_schedule_name(partial->schedule),
                             (unsigned long long)step);
     }
+    if (!partial->payload) {
+        out->data = NULL;
+    }
     partial->seen = step;
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
@@ -326,11 +284,9 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
 baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
                                      bool *any_out)
 {
-    if (data == NULL && partial->contribution.count > 0) {
-        return baton__error(BATON_ERR_INVALID,
-                            "pending of \"%s\": data is NULL",
-                            baton_schedule_name(partial->schedule));
+    baton_status_t status = check_data(partial, data, "pending of");
+    if (status == BATON_OK) {
+        *any_out = baton__contribution_pending(&partial->contribution, data);
     }
-    *any_out = baton__contribution_pending(&partial->contribution, data);
-    return BATON_OK;
+    return status;
 }

@@ -84,33 +84,46 @@ static baton_node_t add(baton_schedule_t *schedule, baton__op_t op)
 
 /* ---- buffers ---------------------------------------------------------- */
 
+static bool grow_buffers(baton_schedule_t *schedule)
+{
+    uint32_t count = schedule->buffer_count;
+    uint32_t room = count == 0 ? BATON__FEW_BUFFERS : count * 2 + 8;
+    void *buffers = schedule->buffers;
+    if (!baton__graph_grow(schedule, &buffers, count, room,
+                           sizeof *schedule->buffers)) {
+        return false;
+    }
+    schedule->buffers = buffers;
+    if (room == BATON__FEW_BUFFERS) {
+        schedule->addresses = schedule->few_addresses;
+    } else {
+        bool few = schedule->addresses == schedule->few_addresses;
+        void *addresses = few ? NULL : schedule->addresses;
+        if (!baton__graph_grow(schedule, &addresses, few ? 0 : count, room,
+                               sizeof *schedule->addresses)) {
+            return false;
+        }
+        schedule->addresses = addresses;
+        for (uint32_t i = 0; few && i < count; i++) {
+            schedule->addresses[i] = schedule->few_addresses[i];
+        }
+    }
+    schedule->buffer_capacity = room;
+    return true;
+}
+
 static baton_buffer_t add_buffer(baton_schedule_t *schedule,
                                  baton__buffer_t buffer, void *memory)
 {
     baton_buffer_t id = {UINT32_MAX};
-    if (!baton__graph_open(schedule)) {
+    if (!baton__graph_open(schedule) ||
+        (schedule->buffer_count == schedule->buffer_capacity &&
+         !grow_buffers(schedule))) {
         return id;
-    }
-    if (schedule->buffer_count == schedule->buffer_capacity) {
-        uint32_t room = schedule->buffer_capacity * 2 + 8;
-        void *buffers = schedule->buffers;
-        void *addresses = schedule->addresses;
-        bool grown =
-            baton__graph_grow(schedule, &buffers, schedule->buffer_count, room,
-                              sizeof *schedule->buffers);
-        schedule->buffers = buffers;
-        grown = grown &&
-                baton__graph_grow(schedule, &addresses, schedule->buffer_count,
-                                  room, sizeof *schedule->addresses);
-        schedule->addresses = addresses;
-        if (!grown) {
-            return id;
-        }
-        schedule->buffer_capacity = room;
     }
     id.index = schedule->buffer_count++;
     schedule->buffers[id.index] = buffer;
-    schedule->addresses[id.index] = memory;
+    schedule->addresses[id.index] = schedule->group->cost_only ? NULL : memory;
     return id;
 }
 

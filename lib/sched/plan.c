@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "sched/schedule.h"
 
+#include <string.h>
+
 /* Turns the predecessors round; writes the records' first successors. */
 static void link_successors(baton_schedule_t *schedule,
                             const baton__order_t *order)
@@ -96,25 +98,56 @@ static void fill_lists(const baton_schedule_t *schedule,
     }
 }
 
-static bool allocate_run(baton_schedule_t *schedule)
+/* All that epochs need, in one piece: for them it is the memory that counts,
+   and of many schedules each lies by itself. The largest elements come first,
+   so each array is aligned. */
+static bool allocate_plan(baton_schedule_t *schedule, size_t listed,
+                          size_t edges)
 {
+    baton__plan_t *plan = &schedule->plan;
     baton__run_t *run = &schedule->run;
     size_t count = schedule->count;
-    size_t owing = schedule->plan.straggler_count > 0 ? count : 0;
+    size_t owing = plan->straggler_count > 0 ? count : 0;
+    size_t words = 3 * count + owing + listed + edges;
+    size_t records = (count + 1) * sizeof *schedule->ops;
+    size_t headers = schedule->header_count * sizeof *run->headers;
+    char *memory =
+        baton__alloc(records + headers + words * sizeof(uint32_t) + count, 1);
+    if (memory == NULL) {
+        return false;
+    }
+    baton__op_t *ops = (baton__op_t *)(void *)memory;
+    uint32_t *word = (uint32_t *)(void *)(memory + records + headers);
+    uint32_t *needs = word;
+    if (count > 0) {
+        memcpy(ops, schedule->ops, count * sizeof *ops);
+        memcpy(needs, schedule->needs, count * sizeof *needs);
+    }
+    schedule->drawn_ops = schedule->ops;
+    schedule->drawn_needs = schedule->needs;
+    schedule->ops = ops;
+    schedule->needs = needs;
+    plan->memory = memory;
+    plan->ops = ops;
+    plan->needs = needs;
+    plan->successors = needs + count;
+    plan->lists = plan->successors + edges;
     *run = (baton__run_t){
-        .plan = &schedule->plan,
-        .left = baton__alloc(count, sizeof *run->left),
-        .ready = baton__alloc(count, sizeof *run->ready),
-        .flight = baton__alloc(count, sizeof *run->flight),
-        .owed = baton__alloc(owing, sizeof *run->owed),
-        .headers = baton__alloc(schedule->header_count, sizeof *run->headers),
+        .plan = plan,
+        .left = plan->lists + listed,
+        .ready = plan->lists + listed + count,
+        .owed = plan->lists + listed + 2 * count,
+        .headers = (baton__header_t *)(void *)(memory + records),
+        .flight = (uint8_t *)(word + words),
     };
-    return run->left != NULL && run->ready != NULL && run->flight != NULL &&
-           run->owed != NULL && run->headers != NULL;
+    return true;
 }
 
 static bool allocate_scratch(baton_schedule_t *schedule)
 {
+    if (schedule->group->cost_only) {
+        return true;
+    }
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         if (schedule->buffers[i].scratch) {
             schedule->addresses[i] =
@@ -135,13 +168,13 @@ void baton__thaw(baton_schedule_t *schedule)
             schedule->addresses[i] = NULL;
         }
     }
-    baton__free(schedule->run.left);
-    baton__free(schedule->run.ready);
-    baton__free(schedule->run.flight);
-    baton__free(schedule->run.owed);
-    baton__free(schedule->run.headers);
-    baton__free(schedule->plan.successors);
-    baton__free(schedule->plan.lists);
+    if (schedule->plan.memory != NULL) {
+        schedule->ops = schedule->drawn_ops;
+        schedule->needs = schedule->drawn_needs;
+        schedule->drawn_ops = NULL;
+        schedule->drawn_needs = NULL;
+        baton__free(schedule->plan.memory);
+    }
     schedule->run = (baton__run_t){0};
     schedule->plan = (baton__plan_t){0};
 }
@@ -150,19 +183,7 @@ baton_status_t baton__freeze(baton_schedule_t *schedule,
                              const baton__order_t *order)
 {
     baton__plan_t *plan = &schedule->plan;
-    if (schedule->ops == NULL) {
-        /* No nodes; what ends their arrays is needed all the same. */
-        schedule->ops = baton__alloc(1, sizeof *schedule->ops);
-        schedule->needs = baton__alloc(1, sizeof *schedule->needs);
-        if (schedule->ops == NULL || schedule->needs == NULL) {
-            return baton__error(BATON_ERR_NO_MEMORY,
-                                "commit of \"%s\" failed: no memory",
-                                schedule->name);
-        }
-    }
     *plan = (baton__plan_t){
-        .ops = schedule->ops,
-        .needs = schedule->needs,
         .count = schedule->count,
         .rank = schedule->group->rank,
         .size = schedule->group->size,
@@ -171,11 +192,8 @@ baton_status_t baton__freeze(baton_schedule_t *schedule,
     size_t listed = (size_t)plan->root_count + plan->on_start_count +
                     plan->armed_count + plan->activate_count +
                     plan->straggler_count;
-    plan->lists = baton__alloc(listed, sizeof *plan->lists);
-    plan->successors =
-        baton__alloc(order->first[schedule->count], sizeof *plan->successors);
-    if (plan->lists == NULL || plan->successors == NULL ||
-        !allocate_run(schedule) || !allocate_scratch(schedule)) {
+    if (!allocate_plan(schedule, listed, order->first[schedule->count]) ||
+        !allocate_scratch(schedule)) {
         baton__thaw(schedule);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "commit of \"%s\" failed: no memory for its plan "

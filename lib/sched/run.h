@@ -20,8 +20,9 @@
 /* What commit froze. Lists are node ids. */
 typedef struct baton__plan {
     const baton__op_t *ops; /* count + 1 records */
-    const uint32_t *needs;  /* edges that a node waits for */
     uint32_t *successors;   /* all nodes' in one array */
+    const uint32_t *needs;  /* edges that a node waits for */
+    void *memory;           /* of all of it, and of the run's arrays */
     uint32_t *lists;        /* memory of the lists below */
     uint32_t *roots;        /* fire when an epoch begins */
     uint32_t *on_starts;

@@ -29,42 +29,37 @@ typedef struct baton__buffer {
 /* A sentence that waits for its reader. */
 #define BATON__SENTENCE_BYTES 512
 
+/* Buffers whose addresses are in the schedule itself. */
+enum { BATON__FEW_BUFFERS = 3 };
+
+/* What a step touches comes first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
-    char *name;
-    bool committed;
-
-    /* The graph. One record more than `count` is allocated: the plan's end. */
-    baton__op_t *ops;
-    uint32_t *needs; /* as asked for; after the commit, edges to wait for */
-    uint32_t count;
-    uint32_t capacity;
-    baton__edge_t *edges; /* until the commit */
-    uint32_t edge_count;
-    uint32_t edge_capacity;
-    baton__buffer_t *buffers;
     char **addresses; /* what is behind each buffer now */
-    uint32_t buffer_count;
-    uint32_t buffer_capacity;
-    uint32_t header_count;
+    baton__op_t *ops; /* the graph's; after the commit, the plan's */
 
-    /* The first error that an adder met. */
-    baton_status_t sticky;
-    char sentence[BATON__SENTENCE_BYTES];
-
-    baton__plan_t plan;
-    baton__run_t run;
-
-    /* The driver's: links and what the watchdog has seen. */
+    /* The driver's. */
     struct {
         baton_schedule_t *next_runnable;
+        uint32_t posted; /* messages in flight, armed ones included */
         bool runnable;
+    } turn;
+
+    baton__run_t run;
+    char *few_addresses[BATON__FEW_BUFFERS];
+    baton__plan_t plan;
+
+    /* The driver's too, now and then: what the watchdog has seen. */
+    struct {
         baton_schedule_t *next; /* of all that are committed */
-        uint32_t posted;        /* messages in flight, armed ones included */
         uint64_t seen_moves;
         uint64_t seen_at_ns;
         uint64_t reported_ns;
-    } turn;
+        bool matched;    /* simulated: compared with the other ranks */
+        bool timed;      /* an epoch has begun and not ended */
+        double began_us; /* of the last epoch, in virtual time */
+        double ended_us;
+    } notes;
 
     /* Between the application and the driver. */
     struct {
@@ -78,6 +73,27 @@ struct baton_schedule {
         uint64_t started_ns; /* of the last start: the application's */
         _Atomic bool prompt; /* its wait came right after it; a hint */
     } shared;
+
+    char *name;
+
+    /* The rest of the graph. */
+    uint32_t *needs; /* as asked for; after the commit, edges to wait for */
+    uint32_t count;  /* nodes */
+    bool committed;
+    uint32_t capacity;
+    baton__edge_t *edges; /* until the commit */
+    uint32_t edge_count;
+    uint32_t edge_capacity;
+    baton__buffer_t *buffers;
+    uint32_t buffer_count;
+    uint32_t buffer_capacity;
+    uint32_t header_count;
+    baton__op_t *drawn_ops; /* while a commit goes on: the graph's */
+    uint32_t *drawn_needs;
+
+    /* The first error that an adder met; later, how an epoch failed. */
+    baton_status_t sticky;
+    char sentence[BATON__SENTENCE_BYTES];
 };
 
 /* "recv#17", into a ring of buffers of this thread: good for the arguments of
@@ -108,6 +124,14 @@ void baton__order_free(baton__order_t *order);
 /* Finds two nodes that touch the same bytes, one writing, in no sure order. */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order);
+
+/* A valid graph, up to the end of its commit, as bytes that another rank can
+   make a graph of: for a simulation without data, in which no node computes
+   anything (progress/verify_judge.c). unpack fills a schedule that was just
+   created, and its first error sticks. */
+size_t baton__pack_bytes(const baton_schedule_t *schedule);
+void baton__pack(const baton_schedule_t *schedule, char *out);
+void baton__unpack(baton_schedule_t *schedule, const char *data);
 
 /* Makes plan and run of a valid graph, with all memory that epochs need. On an
    error the graph is as before. Tags: baton__assign_tags, which comes last. */

@@ -3,11 +3,18 @@
 
 #include "base/alloc.h"
 
+#include <baton/sim.h>
+
 #include <string.h>
 
 int baton_group_rank(const baton_group_t *group)
 {
     return group->rank;
+}
+
+bool baton_group_has_payload(const baton_group_t *group)
+{
+    return !group->cost_only;
 }
 
 int baton_group_size(const baton_group_t *group)

@@ -12,18 +12,23 @@ typedef struct baton__pair {
     uint32_t next_recv;
 } baton__pair_t;
 
+/* What a step touches comes first. */
 struct baton_group {
-    baton_engine_t *engine;
     const baton_transport_t *transport;
     void *endpoint;
+    const struct baton__kind_info *kinds; /* what its nodes do */
+    baton_group_t *next;                  /* of the engine's groups */
+    uint32_t posted; /* messages in flight here: the driver's */
     int rank;
     int size;
-    uint32_t posted;      /* messages in flight here: the driver's */
+    bool cost_only; /* simulated: buffers have no memory */
+    baton_engine_t *engine;
+    struct baton__stepper *stepper; /* that steps its schedules */
     uint32_t schedules;   /* that exist; under the engine's driver lock */
     baton__pair_t *pairs; /* ascending peers; only those that were met */
     size_t pair_count;
     size_t pair_capacity;
-    baton_group_t *next; /* of the engine's groups */
+    struct baton__verifier *verifier; /* with BATON_VERIFY=1; in progress/ */
 };
 
 /* The pair's entry, made when it is new; NULL without memory. The pointer holds

@@ -1,0 +1,81 @@
+/* Defaults and checks; see partial_options.h. */
+#include "coll/partial_options.h"
+
+#include "base/error.h"
+
+#include <baton/coll.h>
+
+enum { LATEST_HISTORY = 1, ALL_HISTORY = 4 };
+
+static baton_status_t refuse(const baton_partial_options_t *options,
+                             const char *what, int64_t actual)
+{
+    return baton__error(BATON_ERR_INVALID, "partial \"%s\": %s is %lld",
+                        options->name, what, (long long)actual);
+}
+
+static baton_status_t check(const baton_partial_options_t *options)
+{
+    size_t element = baton_dtype_size(options->dtype);
+    if (element == 0) {
+        return refuse(options, "no element type: dtype", (int)options->dtype);
+    }
+    if ((unsigned)options->mode > BATON_FULL) {
+        return refuse(options, "not SOLO, MAJORITY or FULL: mode",
+                      (int)options->mode);
+    }
+    if ((unsigned)options->keep > BATON_KEEP_ALL) {
+        return refuse(options, "not LATEST or ALL: keep", (int)options->keep);
+    }
+    if (options->history > 1u << 20) {
+        return refuse(options, "more than 1048576: history", options->history);
+    }
+    if (options->count > (SIZE_MAX / 2) / element) {
+        return refuse(options, "more than memory can hold: count",
+                      (int64_t)options->count);
+    }
+    if (options->op->reduce == NULL || options->op->identity == NULL) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "partial \"%s\": reduction \"%s\" lacks its %s, "
+            "which null contributions need",
+            options->name, options->op->name != NULL ? options->op->name : "?",
+            options->op->reduce == NULL ? "function" : "identity");
+    }
+    return BATON_OK;
+}
+
+static baton_partial_options_t
+with_defaults(const baton_partial_options_t *given)
+{
+    baton_partial_options_t options = *given;
+    if (options.name == NULL) {
+        options.name = "partial";
+    }
+    if (options.op == NULL) {
+        options.op = BATON_SUM;
+    }
+    if (options.inner == NULL) {
+        options.inner = options.count * baton_dtype_size(options.dtype) <=
+                                BATON_PARTIAL_TREE_BYTES
+                            ? baton_allreduce_binomial
+                            : baton_allreduce_ring;
+    }
+    if (options.history == 0) {
+        options.history =
+            options.keep == BATON_KEEP_ALL ? ALL_HISTORY : LATEST_HISTORY;
+    }
+    return options;
+}
+
+baton_status_t baton__partial_settle(const baton_partial_options_t *given,
+                                     baton_partial_options_t *out)
+{
+    if (given == NULL || given->size != sizeof *given) {
+        return baton__error(BATON_ERR_INVALID,
+                            "partial options: size is %zu, expected %zu",
+                            given == NULL ? 0 : given->size, sizeof *given);
+    }
+    *out = with_defaults(given);
+    return check(out);
+}

@@ -1,0 +1,11 @@
+/* The options of a partial all-reduce as they are meant. */
+#ifndef BATON_COLL_PARTIAL_OPTIONS_H
+#define BATON_COLL_PARTIAL_OPTIONS_H
+
+#include <baton/partial.h>
+
+/* Fills in the defaults. BATON_ERR_INVALID names the option that is wrong. */
+baton_status_t baton__partial_settle(const baton_partial_options_t *given,
+                                     baton_partial_options_t *out);
+
+#endif

@@ -1,0 +1,113 @@
+/* A graph as bytes: what another rank needs to compare it with others, and to
+   simulate it. Where data lie is nobody's business there, so operands get
+   places of their own. */
+#include "base/alloc.h"
+#include "sched/schedule.h"
+
+#include <string.h>
+
+typedef struct head {
+    uint32_t nodes;
+    uint32_t edges;
+} head_t;
+
+/* A node. Behind all of them come the edges. */
+typedef struct record {
+    uint64_t bytes; /* of a message */
+    int32_t peer;   /* likewise */
+    uint32_t need;
+    uint32_t kind;
+    uint32_t flags;
+} record_t;
+
+size_t baton__pack_bytes(const baton_schedule_t *schedule)
+{
+    return sizeof(head_t) + schedule->count * sizeof(record_t) +
+           schedule->edge_count * sizeof(baton__edge_t);
+}
+
+void baton__pack(const baton_schedule_t *schedule, char *out)
+{
+    const head_t head = {schedule->count, schedule->edge_count};
+    memcpy(out, &head, sizeof head);
+    out += sizeof head;
+    for (uint32_t i = 0; i < head.nodes; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        bool message = baton__kinds[op->kind].message;
+        const record_t record = {
+            .bytes = message ? op->bytes : 0,
+            .peer = message ? (int32_t)op->peer : 0,
+            .need = schedule->needs[i],
+            .kind = op->kind,
+            .flags = op->flags,
+        };
+        memcpy(out, &record, sizeof record);
+        out += sizeof record;
+    }
+    if (head.edges > 0) {
+        memcpy(out, schedule->edges, head.edges * sizeof *schedule->edges);
+    }
+}
+
+static baton_node_t add(baton_schedule_t *schedule, const record_t *record,
+                        baton_view_t place)
+{
+    switch ((baton__kind_t)record->kind) {
+    case BATON__SEND:
+        return baton_add_send(schedule, record->peer, place);
+    case BATON__RECV:
+        return baton_add_recv(schedule, record->peer, place);
+    case BATON__ARMED_RECV:
+        return baton_add_armed_recv(schedule, record->peer);
+    case BATON__ACTIVATE:
+        return baton_add_activate(schedule, record->peer);
+    case BATON__ON_START:
+        return baton_add_on_start(schedule);
+    case BATON__REDUCE:
+    case BATON__COPY:
+    case BATON__CALL:
+    case BATON__NOP:
+    case BATON__KIND_COUNT:
+        break;
+    }
+    return baton_add_nop(schedule);
+}
+
+/* Operands of messages lie one behind the other in a scratch buffer as long as
+   all of them: what no epoch can send is no schedule's. */
+void baton__unpack(baton_schedule_t *schedule, const char *data)
+{
+    head_t head;
+    memcpy(&head, data, sizeof head);
+    const char *records = data + sizeof head;
+    const char *edges = records + head.nodes * sizeof(record_t);
+    size_t total = 0;
+    for (uint32_t i = 0; i < head.nodes; i++) {
+        record_t record;
+        memcpy(&record, records + i * sizeof record, sizeof record);
+        total += record.bytes;
+    }
+    baton_buffer_t buffer =
+        baton_buffer_scratch(schedule, total, BATON_MEMORY_HOST);
+    size_t offset = 0;
+    for (uint32_t i = 0; i < head.nodes; i++) {
+        record_t record;
+        memcpy(&record, records + i * sizeof record, sizeof record);
+        baton_node_t node =
+            add(schedule, &record, baton_view(buffer, offset, record.bytes));
+        offset += record.bytes;
+        if (node.index == BATON__NO_NODE) {
+            return;
+        }
+        /* A node that computes keeps its name. */
+        schedule->ops[node.index].kind = (uint8_t)record.kind;
+        schedule->ops[node.index].flags = (uint16_t)record.flags;
+        baton_set_need(schedule, node, record.need);
+    }
+    for (uint32_t i = 0; i < head.edges; i++) {
+        baton__edge_t edge;
+        memcpy(&edge, edges + i * sizeof edge, sizeof edge);
+        baton_before(schedule, (baton_node_t){edge.from},
+                     (baton_node_t){edge.to});
+    }
+}

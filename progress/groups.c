@@ -1,0 +1,133 @@
+/* How groups come into an engine, and go. */
+#include "progress/verify.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+#include "base/error.h"
+
+/* A group's object carries its watch behind it: the group itself belongs to
+   lib/transport, which knows no loop. */
+typedef struct seat {
+    baton_group_t group;
+    baton__watch_t *watch;
+} seat_t;
+
+static void link_group(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    baton__engine_enter(engine);
+    group->next = engine->stepper.groups;
+    engine->stepper.groups = group;
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    baton__loop_kick(engine->loop); /* from now on its naps have an end */
+}
+
+static void unlink_group(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    baton__engine_enter(engine);
+    baton_group_t **link = &engine->stepper.groups;
+    while (*link != group) {
+        link = &(*link)->next;
+    }
+    *link = group->next;
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+}
+
+static void free_seat(seat_t *seat)
+{
+    baton__free(seat->group.pairs);
+    baton__free(seat);
+}
+
+baton_status_t baton_group_create(baton_engine_t *engine,
+                                  const baton_transport_t *transport,
+                                  void *endpoint, int rank, int size,
+                                  baton_group_t **out)
+{
+    if (size < 1 || rank < 0 || rank >= size) {
+        return baton__error(BATON_ERR_INVALID,
+                            "group: rank %d of %d ranks is no rank", rank,
+                            size);
+    }
+    seat_t *seat = baton__alloc(1, sizeof *seat);
+    if (seat == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    seat->group = (baton_group_t){.engine = engine,
+                                  .stepper = &engine->stepper,
+                                  .kinds = baton__kinds,
+                                  .transport = transport,
+                                  .endpoint = endpoint,
+                                  .rank = rank,
+                                  .size = size};
+    baton_status_t status =
+        baton__loop_watch(engine->loop, transport, endpoint, &seat->watch);
+    if (status != BATON_OK) {
+        free_seat(seat);
+        return status;
+    }
+    link_group(&seat->group);
+    if (baton__config_number(BATON__CONFIG_VERIFY) != 0) {
+        status = baton__verifier_create(&seat->group, &seat->group.verifier);
+    }
+    if (status != BATON_OK) {
+        unlink_group(&seat->group);
+        baton__loop_unwatch(seat->watch);
+        free_seat(seat);
+        return status;
+    }
+    *out = &seat->group;
+    return BATON_OK;
+}
+
+/* BATON_ERR_BUSY names a schedule that is not the verifier's. */
+static baton_status_t check_empty(const baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    const baton__verifier_t *verifier = group->verifier;
+    baton__engine_enter(engine);
+    uint32_t schedules = group->schedules - baton__verifier_count(verifier);
+    const baton_schedule_t *left = engine->stepper.schedules;
+    while (left != NULL &&
+           (left->group != group || baton__verifier_owns(verifier, left))) {
+        left = left->notes.next;
+    }
+    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    return schedules == 0
+               ? BATON_OK
+               : baton__error(BATON_ERR_BUSY,
+                              "group (rank %d of %d, %s): %u of its schedules "
+                              "still exist, \"%s\" for one: destroy them first",
+                              group->rank, group->size, group->transport->name,
+                              schedules,
+                              left != NULL ? left->name : "(uncommitted)");
+}
+
+baton_status_t baton_group_destroy(baton_group_t *group)
+{
+    if (group == NULL) {
+        return BATON_OK;
+    }
+    if (group->engine->sim != NULL) {
+        return baton__error(BATON_ERR_STATE,
+                            "group (rank %d of %d, sim): it is the "
+                            "simulator's, and goes with it",
+                            group->rank, group->size);
+    }
+    seat_t *seat = (seat_t *)group;
+    baton_status_t status = check_empty(group);
+    if (status == BATON_OK && group->verifier != NULL) {
+        baton__verifier_destroy(group->verifier);
+        group->verifier = NULL;
+        status = check_empty(group); /* one may be stuck in a send */
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    unlink_group(group);
+    baton__loop_unwatch(seat->watch);
+    group->transport->close(group->endpoint);
+    free_seat(seat);
+    return BATON_OK;
+}

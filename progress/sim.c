@@ -1,0 +1,336 @@
+/* The simulator: how virtual time passes; see sim.h. */
+#include "progress/sim.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <math.h>
+
+/* ---- the time ---------------------------------------------------------- */
+
+double baton_sim_now_us(const baton_sim_t *sim)
+{
+    return sim->stepping != NULL ? baton__sim_clock(sim->stepping)
+                                 : sim->net.now_us;
+}
+
+double baton_schedule_ended_us(const baton_schedule_t *schedule)
+{
+    return schedule->notes.ended_us;
+}
+
+baton_sim_totals_t baton_sim_totals(const baton_sim_t *sim)
+{
+    return sim->net.totals;
+}
+
+static bool is_inside(const baton_sim_t *sim)
+{
+    return sim->stepping != NULL || sim->calling;
+}
+
+/* ---- time passes ------------------------------------------------------ */
+
+static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
+{
+    if (port->dead || port->step_waits) {
+        return;
+    }
+    if (port->clock > sim->net.now_us) {
+        /* It is still busy, and sees what has come when it is done. */
+        port->step_waits = true;
+        baton__sim_net_push(&sim->net, port->clock, BATON__SIM_STEP,
+                            port->rank);
+        return;
+    }
+    baton__stepper_t *stepper = &sim->ranks[port->rank].stepper;
+    bool more = true;
+    sim->stepping = port;
+    while (more && !port->dead && port->clock <= sim->net.now_us) {
+        (void)baton__step(stepper, SIZE_MAX);
+        more = stepper->runnable_head != NULL || port->end_count > 0 ||
+               baton__step_has_mail(stepper);
+    }
+    sim->stepping = NULL;
+    if (more) {
+        baton__sim_net_due(port); /* it goes on when it is done with its work */
+    }
+}
+
+/* A node that is done, what it satisfies, and the node behind it. */
+BATON__FETCHES void fetch_node(const baton_schedule_t *schedule, uint32_t node,
+                               int pass)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__run_t *run = &schedule->run;
+    const uint32_t *successor = schedule->plan.successors;
+    if (pass == 0) {
+        __builtin_prefetch(op);
+        __builtin_prefetch(op + 1);
+        __builtin_prefetch(&run->left[node]);
+        __builtin_prefetch(&run->flight[node]);
+        __builtin_prefetch(&run->ready[run->tail]);
+    } else if (pass == 1) {
+        __builtin_prefetch(&successor[op->first_successor]);
+        if (op->kind == BATON__ARMED_RECV) {
+            __builtin_prefetch(&run->headers[op->header]);
+        }
+    } else if (op->first_successor < op[1].first_successor) {
+        const baton__op_t *next =
+            &schedule->ops[successor[op->first_successor]];
+        __builtin_prefetch(&run->left[successor[op->first_successor]]);
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + 1);
+        __builtin_prefetch(next + 2);
+    }
+}
+
+/* Asks for the memory that the steps of a group will touch, from pointer to
+   pointer; see baton__sim_net_events. */
+BATON__FETCHES void fetch(const baton_sim_t *sim,
+                          baton__sim_port_t *const *group, size_t count)
+{
+    enum { LINE = 64, RANK_BYTES = 128, SCHEDULE_LINES = 3 };
+    for (size_t i = 0; i < count; i++) {
+        const baton__sim_port_t *port = group[i];
+        const char *rank = (const char *)&sim->ranks[port->rank];
+        for (size_t at = 0; at < RANK_BYTES; at += LINE) {
+            __builtin_prefetch(rank + at);
+        }
+        for (size_t at = 0; at < SCHEDULE_LINES && port->end_count > 0; at++) {
+            const char *schedule = port->ends[port->end_first].owner;
+            __builtin_prefetch(schedule + at * LINE);
+        }
+    }
+    for (int pass = 0; pass < 3; pass++) {
+        for (size_t i = 0; i < count; i++) {
+            const baton__sim_port_t *port = group[i];
+            for (uint32_t k = 0; k < port->end_count; k++) {
+                const baton__sim_end_t *end = &port->ends[port->end_first + k];
+                fetch_node(end->owner, end->node, pass);
+            }
+        }
+    }
+}
+
+/* All ranks that are due step. What they send begins behind a group of steps:
+   at the same time, but with its memory at hand. */
+static void step_ranks(baton_sim_t *sim)
+{
+    baton__sim_port_t *group[BATON__SIM_GROUP];
+    for (;;) {
+        size_t count = 0;
+        while (count < BATON__SIM_GROUP &&
+               (group[count] = baton__sim_net_take_due(&sim->net)) != NULL) {
+            count++;
+        }
+        if (count == 0) {
+            return;
+        }
+        fetch(sim, group, count);
+        for (size_t i = 0; i < count; i++) {
+            step_rank(sim, group[i]);
+        }
+        baton__sim_net_begin(&sim->net);
+    }
+}
+
+static void call(baton_sim_t *sim, uint32_t index)
+{
+    baton__sim_call_t due = sim->calls[index];
+    sim->calls[index].next = sim->free_call;
+    sim->free_call = index;
+    sim->calling = true;
+    due.fn(due.arg);
+    sim->calling = false;
+}
+
+/* The events of the next time happen. Those that they cause at that same time
+   come behind them, and ranks step only then. */
+static void pop_events(baton_sim_t *sim, double at_us)
+{
+    baton__sim_net_t *net = &sim->net;
+    baton__sim_entry_t events[BATON__SIM_GROUP];
+    double next_us = at_us;
+    net->now_us = at_us;
+    while (next_us == at_us) {
+        size_t count = 0;
+        bool more = true;
+        bool calls = false;
+        while (count < BATON__SIM_GROUP && more && next_us == at_us && !calls) {
+            events[count] = baton__sim_queue_pop(&net->queue);
+            calls = events[count].kind == BATON__SIM_OWNER;
+            count++;
+            more = baton__sim_queue_peek(&net->queue, &next_us);
+        }
+        net->totals.events += count;
+        baton__sim_net_events(net, events, count);
+        if (calls) {
+            call(sim, events[count - 1].index);
+            more = baton__sim_queue_peek(&net->queue, &next_us);
+        }
+        if (!more) {
+            break;
+        }
+    }
+}
+
+typedef enum progress { MOVED, QUIET, LATE, BROKEN } progress_t;
+
+static progress_t advance(baton_sim_t *sim, double until_us)
+{
+    baton__sim_net_t *net = &sim->net;
+    if (net->failed) {
+        return BROKEN; /* from here on it would be another run */
+    }
+    if (net->due_count == 0) {
+        double at_us;
+        if (!baton__sim_queue_peek(&net->queue, &at_us)) {
+            return QUIET;
+        }
+        if (at_us > until_us) {
+            net->now_us = until_us > net->now_us ? until_us : net->now_us;
+            return LATE;
+        }
+        pop_events(sim, at_us);
+    }
+    baton__sim_net_begin(net);
+    step_ranks(sim);
+    return net->failed ? BROKEN : MOVED;
+}
+
+baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
+                                        const char *what)
+{
+    return is_inside(sim) ? baton__error(BATON_ERR_STATE,
+                                         "sim: %s is not for callbacks", what)
+                          : BATON_OK;
+}
+
+static baton_status_t match_if_new(baton_sim_t *sim)
+{
+    return sim->unmatched ? baton__sim_match(sim) : BATON_OK;
+}
+
+static baton_status_t may_pass(baton_sim_t *sim, const char *what)
+{
+    baton_status_t status = baton__sim_check_outside(sim, what);
+    return status == BATON_OK ? match_if_new(sim) : status;
+}
+
+static baton_status_t broken(void)
+{
+    return baton__error(BATON_ERR_NO_MEMORY,
+                        "sim: no memory for messages and events");
+}
+
+baton_status_t baton__sim_pass(baton_sim_t *sim, double until_us,
+                               const baton_schedule_t *schedule)
+{
+    baton_status_t status = may_pass(sim, "wait");
+    if (status != BATON_OK) {
+        return status;
+    }
+    switch (advance(sim, until_us)) {
+    case MOVED:
+        return BATON_OK;
+    case LATE:
+        return BATON_ERR_TIMEOUT;
+    case BROKEN:
+        return broken();
+    case QUIET:
+        break;
+    }
+    return baton__sim_explain(sim, schedule);
+}
+
+baton_status_t baton__sim_test(baton_sim_t *sim)
+{
+    if (is_inside(sim)) {
+        return BATON_OK;
+    }
+    baton_status_t status = match_if_new(sim);
+    if (status == BATON_OK && advance(sim, INFINITY) == BROKEN) {
+        status = broken();
+    }
+    return status;
+}
+
+/* A schedule that waits, of the lowest rank that has one. */
+static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
+{
+    for (int rank = 0; rank < sim->options.ranks; rank++) {
+        for (const baton_schedule_t *s = sim->ranks[rank].stepper.schedules;
+             s != NULL; s = s->notes.next) {
+            if (baton__sim_waits(sim, s)) {
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
+
+baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
+{
+    baton_status_t status = may_pass(sim, "run");
+    if (status != BATON_OK) {
+        return status;
+    }
+    until_us = until_us < 0 ? INFINITY : until_us;
+    for (;;) {
+        const baton_schedule_t *waiting;
+        switch (advance(sim, until_us)) {
+        case MOVED:
+            break;
+        case LATE:
+            return baton__error_forward(BATON_ERR_TIMEOUT,
+                                        "sim: there is more to happen");
+        case BROKEN:
+            return broken();
+        case QUIET:
+            waiting = find_waiting(sim);
+            return waiting == NULL ? BATON_OK
+                                   : baton__sim_explain(sim, waiting);
+        }
+    }
+}
+
+baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
+                            void *arg)
+{
+    if (!isfinite(at_us)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "sim: %g us is no time to call at", at_us);
+    }
+    if (sim->free_call == BATON__SIM_NONE) {
+        if (sim->call_count == sim->call_capacity) {
+            uint32_t room = sim->call_capacity * 2 + 64;
+            baton__sim_call_t *calls =
+                baton__grow(sim->calls, sim->call_count, room, sizeof *calls);
+            if (calls == NULL) {
+                return broken();
+            }
+            sim->calls = calls;
+            sim->call_capacity = room;
+        }
+        sim->calls[sim->call_count].next = BATON__SIM_NONE;
+        sim->free_call = sim->call_count++;
+    }
+    uint32_t index = sim->free_call;
+    double now_us = baton_sim_now_us(sim);
+    if (!baton__sim_queue_push(&sim->net.queue, at_us > now_us ? at_us : now_us,
+                               BATON__SIM_OWNER, index)) {
+        return broken();
+    }
+    sim->free_call = sim->calls[index].next;
+    sim->calls[index] = (baton__sim_call_t){fn, arg, BATON__SIM_NONE};
+    return BATON_OK;
+}
+
+void baton__sim_post(baton_group_t *group)
+{
+    baton__sim_port_t *port = group->endpoint;
+    if (!port->dead) {
+        baton__sim_net_due(port);
+    }
+}

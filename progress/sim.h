@@ -1,0 +1,119 @@
+/* The simulator from inside: a stepper for each rank over one simulated network
+   (lib/transport/sim_net.h), and the loop that lets virtual time pass:
+
+       pop the events of the next time --> ranks become due
+             ^                                   |
+             |                                   v
+       sends make events <-- baton__step for each due rank, until it has
+                             nothing to do at its time
+
+   This is the driver of a simulated engine, where engine.c, idle.c and thread.c
+   are those of a real one. */
+#ifndef BATON_PROGRESS_SIM_H
+#define BATON_PROGRESS_SIM_H
+
+#include "progress/engine.h"
+#include "transport/sim_net.h"
+
+#include <baton/sim.h>
+
+typedef struct baton__sim_rank {
+    _Alignas(64) baton__stepper_t stepper;
+    baton_group_t group;
+} baton__sim_rank_t;
+
+typedef struct baton__sim_call {
+    baton_sim_fn fn;
+    void *arg;
+    uint32_t next; /* free ones */
+} baton__sim_call_t;
+
+struct baton_sim {
+    baton_engine_t engine; /* its driver lock, and where `sim` leads here */
+    baton_sim_options_t options;
+    baton__kind_info_t kinds[BATON__KIND_COUNT];
+    baton__sim_net_t net;
+    baton__sim_rank_t *ranks;
+    baton__sim_port_t *stepping; /* a rank's step runs, up to its call nodes */
+    bool calling;                /* a callback of baton_sim_at runs */
+    bool unmatched; /* schedules were committed since sends and receives were
+                       last compared */
+    baton__sim_call_t *calls;
+    uint32_t call_count, call_capacity, free_call;
+    baton_schedule_t **built;    /* by baton_sim_build; NULL: nothing */
+    baton_status_t start_status; /* of starts that baton_sim_epoch put off */
+    uint64_t admitted;           /* schedules */
+    double admitted_bytes;
+    baton_sim_trace_fn trace;
+    void *trace_arg;
+};
+
+/* ---- for the rest of progress/ ---------------------------------------- */
+
+/* Mail has come for a rank. */
+void baton__sim_post(baton_group_t *group);
+
+/* BATON_ERR_STATE in a callback; `what` is not allowed there. */
+baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
+                                        const char *what);
+
+/* Lets the next things happen, if this is not a callback. */
+baton_status_t baton__sim_test(baton_sim_t *sim);
+
+/* Lets the next things happen, for one who waits for `schedule`.
+   BATON_ERR_TIMEOUT: nothing before until_us, which it is now.
+   BATON_ERR_DEADLOCK, _STATE (in a callback), _MISMATCH, _NO_MEMORY. */
+baton_status_t baton__sim_pass(baton_sim_t *sim, double until_us,
+                               const baton_schedule_t *schedule);
+
+/* Whether the machine has memory for schedules like this on every rank. */
+baton_status_t baton__sim_admit(const baton_schedule_t *schedule);
+
+/* Takes a committed schedule from the simulator, at once. */
+void baton__sim_expel(baton_schedule_t *schedule);
+
+/* ---- among the simulator's files -------------------------------------- */
+
+static inline baton__sim_port_t *baton__sim_port(const baton_sim_t *sim,
+                                                 int rank)
+{
+    return &sim->net.ports[rank];
+}
+
+/* When the rank's processor is free, in us. */
+static inline double baton__sim_clock(const baton__sim_port_t *port)
+{
+    double now_us = port->net->now_us;
+    return port->clock > now_us ? port->clock : now_us;
+}
+
+/* Destroys what baton_sim_build has built. */
+void baton__sim_unbuild(baton_sim_t *sim);
+
+/* BATON_ERR_NO_MEMORY where `bytes` more are not to be had: `what` needs them,
+   `advice` says what to lower. */
+baton_status_t baton__sim_check_memory(double bytes, const char *what,
+                                       const char *advice);
+
+/* Compares every send with its receive. */
+baton_status_t baton__sim_match(baton_sim_t *sim);
+
+static inline bool baton__sim_sends(const baton__op_t *op)
+{
+    return op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
+}
+
+/* The other end of a message of `rank`, and whose it is; NULL: there is none.
+   Looks at all nodes of the peer. */
+const baton__op_t *baton__sim_find_match(const baton_sim_t *sim, int rank,
+                                         const baton__op_t *op,
+                                         const baton_schedule_t **schedule_out);
+
+/* Whether an epoch that was started has not ended, on a rank that is alive. */
+bool baton__sim_waits(const baton_sim_t *sim, const baton_schedule_t *schedule);
+
+/* BATON_ERR_DEADLOCK, with the sentence why `schedule` can't go on. */
+baton_status_t baton__sim_explain(const baton_sim_t *sim,
+                                  const baton_schedule_t *schedule);
+
+#endif

@@ -1,0 +1,262 @@
+/* Every send meets its receive: compared over all ranks of a simulator.
+
+   Sends and receives that meet have the same key {from, to, tag, kind, bytes},
+   and no two messages have the same. So the sums of a hash of the keys agree
+   where all is well. Only where they do not is the culprit searched for, as
+   tags were given: the k-th schedule of one rank against the k-th of the other,
+   and there the k-th message from one to the other, plain ones and activations
+   each by themselves. */
+#include "progress/sim.h"
+
+#include "base/error.h"
+#include "base/random.h"
+
+#include <string.h>
+
+static bool activation(const baton__op_t *op)
+{
+    return op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
+}
+
+static uint64_t hash(const baton__op_t *op, int rank)
+{
+    uint64_t own = (uint64_t)rank;
+    uint64_t peer = (uint64_t)op->peer;
+    uint64_t pair = baton__sim_sends(op) ? own << 32 | peer : peer << 32 | own;
+    uint64_t tag = (uint64_t)op->tag << 1 | activation(op);
+    return baton__mix(baton__mix(baton__mix(pair + 1) ^ tag) + op->bytes);
+}
+
+/* Over what was committed since the last time. */
+static uint64_t sum_of(const baton_schedule_t *schedule)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < schedule->count && !schedule->notes.matched; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        if (baton__kinds[op->kind].message) {
+            uint64_t key = hash(op, schedule->group->rank);
+            sum += baton__sim_sends(op) ? key : -key;
+        }
+    }
+    return sum;
+}
+
+/* The first schedule of the simulator, and the one after another. */
+static baton_schedule_t *next_of(const baton_sim_t *sim,
+                                 const baton_schedule_t *last)
+{
+    baton_schedule_t *next = last != NULL ? last->notes.next : NULL;
+    int rank = last != NULL ? last->group->rank + 1 : 0;
+    while (next == NULL && rank < sim->options.ranks) {
+        next = sim->ranks[rank++].stepper.schedules;
+    }
+    return next;
+}
+
+const baton__op_t *baton__sim_find_match(const baton_sim_t *sim, int rank,
+                                         const baton__op_t *op,
+                                         const baton_schedule_t **schedule_out)
+{
+    for (const baton_schedule_t *s = sim->ranks[op->peer].stepper.schedules;
+         s != NULL; s = s->notes.next) {
+        for (uint32_t i = 0; i < s->count; i++) {
+            const baton__op_t *other = &s->ops[i];
+            if (baton__kinds[other->kind].message && other->peer == rank &&
+                other->tag == op->tag &&
+                baton__sim_sends(other) != baton__sim_sends(op)) {
+                *schedule_out = s;
+                return other;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* ---- the culprit ------------------------------------------------------ */
+
+/* One end of a stream: the messages of one kind between two ranks, in the order
+   in which they meet. */
+typedef struct end {
+    const baton_schedule_t *schedule;
+    int peer;
+    bool sends;
+    bool activates;
+} end_t;
+
+/* The end's first node from `from` on; BATON__NO_NODE. */
+static uint32_t next_node(const end_t *end, uint32_t from)
+{
+    for (uint32_t i = from; i < end->schedule->count; i++) {
+        const baton__op_t *op = &end->schedule->ops[i];
+        if (baton__kinds[op->kind].message && op->peer == end->peer &&
+            baton__sim_sends(op) == end->sends &&
+            activation(op) == end->activates) {
+            return i;
+        }
+    }
+    return BATON__NO_NODE;
+}
+
+static uint32_t count_nodes(const end_t *end)
+{
+    uint32_t count = 0;
+    for (uint32_t i = next_node(end, 0); i != BATON__NO_NODE;
+         i = next_node(end, i + 1)) {
+        count++;
+    }
+    return count;
+}
+
+/* Schedules that this rank committed before, since the last comparison. */
+static uint32_t count_before(const baton_schedule_t *schedule)
+{
+    uint32_t count = 0;
+    for (const baton_schedule_t *s = schedule->notes.next; s != NULL;
+         s = s->notes.next) {
+        count += !s->notes.matched;
+    }
+    return count;
+}
+
+/* Its schedule is NULL where the other rank has not committed as many. */
+static end_t other_end(const baton_sim_t *sim, const end_t *end)
+{
+    uint32_t before = count_before(end->schedule);
+    const baton_schedule_t *s = sim->ranks[end->peer].stepper.schedules;
+    while (s != NULL && (s->notes.matched || count_before(s) != before)) {
+        s = s->notes.next;
+    }
+    return (end_t){s, end->schedule->group->rank, !end->sends, end->activates};
+}
+
+static const char *other_kind(const end_t *end)
+{
+    if (end->sends) {
+        return end->activates ? "armed receive" : "receive";
+    }
+    return end->activates ? "activate" : "send";
+}
+
+static baton_status_t differ(const end_t *end, const end_t *other,
+                             const char *text)
+{
+    const char *name = end->schedule->name;
+    bool same = other == NULL || strcmp(name, other->schedule->name) == 0;
+    return same ? baton__error(BATON_ERR_MISMATCH, "\"%s\": %s", name, text)
+                : baton__error(BATON_ERR_MISMATCH,
+                               "\"%s\": %s (rank %d has \"%s\" in its place: "
+                               "do all ranks commit in one order?)",
+                               name, text, end->peer, other->schedule->name);
+}
+
+/* A node that nothing meets; `other` may be NULL. */
+static baton_status_t alone(const end_t *end, uint32_t node, const end_t *other)
+{
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text, "%s of rank %d has no %s on rank %d, which has ",
+                    baton__node_name(end->schedule, node),
+                    end->schedule->group->rank, other_kind(end), end->peer);
+    if (other == NULL) {
+        baton__text_add(&text, "committed no schedule for it");
+    } else {
+        baton__text_add(&text, "%u %s there", count_nodes(other),
+                        end->sends ? "from" : "to");
+    }
+    return differ(end, other, memory);
+}
+
+/* Two that meet, of different sizes. Where their numbers differ too, one was
+   left out, and it may have been an earlier one. */
+static baton_status_t unequal(const end_t *send, uint32_t from,
+                              const end_t *receive, uint32_t to)
+{
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    uint32_t sends = count_nodes(send);
+    uint32_t receives = count_nodes(receive);
+    baton__text_add(
+        &text,
+        "%s of rank %d has %zu bytes and its receiver, %s of rank "
+        "%d, %zu",
+        baton__node_name(send->schedule, from), send->schedule->group->rank,
+        send->schedule->ops[from].bytes,
+        baton__node_name(receive->schedule, to), receive->schedule->group->rank,
+        receive->schedule->ops[to].bytes);
+    if (sends != receives) {
+        baton__text_add(&text, "; %u sends are to meet %u receives", sends,
+                        receives);
+    }
+    return differ(send, receive, memory);
+}
+
+static baton_status_t compare(const end_t *end, const end_t *other)
+{
+    uint32_t a = next_node(end, 0);
+    uint32_t b = next_node(other, 0);
+    while (a != BATON__NO_NODE && b != BATON__NO_NODE) {
+        if (end->schedule->ops[a].bytes != other->schedule->ops[b].bytes) {
+            return end->sends ? unequal(end, a, other, b)
+                              : unequal(other, b, end, a);
+        }
+        a = next_node(end, a + 1);
+        b = next_node(other, b + 1);
+    }
+    if (a != BATON__NO_NODE) {
+        return alone(end, a, other);
+    }
+    return b != BATON__NO_NODE ? alone(other, b, end) : BATON_OK;
+}
+
+/* Compares each stream of a schedule, at the first of its nodes. */
+static baton_status_t search_schedule(const baton_sim_t *sim,
+                                      const baton_schedule_t *schedule)
+{
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = 0; i < schedule->count && status == BATON_OK; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        end_t end = {schedule, (int)op->peer, baton__sim_sends(op),
+                     activation(op)};
+        if (baton__kinds[op->kind].message && next_node(&end, 0) == i) {
+            end_t other = other_end(sim, &end);
+            status = other.schedule != NULL ? compare(&end, &other)
+                                            : alone(&end, i, NULL);
+        }
+    }
+    return status;
+}
+
+static baton_status_t search(const baton_sim_t *sim)
+{
+    for (const baton_schedule_t *s = next_of(sim, NULL); s != NULL;
+         s = next_of(sim, s)) {
+        baton_status_t status =
+            s->notes.matched ? BATON_OK : search_schedule(sim, s);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    /* What is there agrees, but not its tags. */
+    return baton__error(BATON_ERR_MISMATCH,
+                        "sim: a schedule that only some ranks had committed "
+                        "was destroyed: their tags differ from now on");
+}
+
+baton_status_t baton__sim_match(baton_sim_t *sim)
+{
+    uint64_t sum = 0;
+    for (const baton_schedule_t *s = next_of(sim, NULL); s != NULL;
+         s = next_of(sim, s)) {
+        sum += sum_of(s);
+    }
+    baton_status_t status = sum == 0 ? BATON_OK : search(sim);
+    if (status != BATON_OK) {
+        return status;
+    }
+    for (baton_schedule_t *s = next_of(sim, NULL); s != NULL;
+         s = next_of(sim, s)) {
+        s->notes.matched = true;
+    }
+    sim->unmatched = false;
+    return BATON_OK;
+}

@@ -1,0 +1,216 @@
+/* BATON_VERIFY=1: what is committed after all, and ranks without memory. */
+#include "base/alloc.h"
+#include "base/config.h"
+#include "support_crew.h"
+#include "support_ranks.h"
+#include "support_stuck.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int verify_on(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return setenv("BATON_VERIFY", "1", 1);
+}
+
+static int verify_off(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return unsetenv("BATON_VERIFY");
+}
+
+/* Rank 0 sends `count` messages to rank 1, which has one receive from it. */
+static void build_sends(baton_schedule_t *s, int count)
+{
+    if (baton_schedule_rank(s) == 1) {
+        (void)stuck_recv(s, 0);
+    }
+    for (int i = 0; baton_schedule_rank(s) == 0 && i < count; i++) {
+        (void)stuck_send(s, 1);
+    }
+}
+
+/* What has to pass: stragglers of a 1-of-n, a message to itself, and a branch
+   that a call may not take. */
+static void build_stragglers(baton_schedule_t *s)
+{
+    int size = baton_schedule_size(s);
+    int rank = baton_schedule_rank(s);
+    baton_node_t any = baton_add_nop(s);
+    baton_set_need(s, any, BATON_NEED_ANY);
+    for (int peer = 0; peer < size; peer++) {
+        baton_node_t recv = stuck_recv(s, peer);
+        baton_set_optional(s, recv);
+        baton_before(s, recv, any);
+        (void)stuck_send(s, peer);
+    }
+    baton_node_t call = baton_add_call(s, stuck_skips, NULL);
+    baton_node_t send = stuck_send(s, (rank + 1) % size);
+    baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
+    baton_before(s, call, send);
+    baton_before(s, call, recv);
+    baton_set_optional(s, send);
+    baton_set_optional(s, recv);
+}
+
+static void play_stragglers(support_player_t *player)
+{
+    baton_schedule_t *s;
+    (void)support_player_ok(player,
+                            baton_schedule_create(player->group, "x", &s));
+    build_stragglers(s);
+    bool going = support_player_ok(player, baton_schedule_commit(s));
+    for (int epoch = 0; epoch < 3 && going; epoch++) {
+        going =
+            support_player_ok(player, baton_schedule_start(s)) &&
+            support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    }
+    baton_schedule_destroy(s);
+}
+
+static void test_verify_takes_what_is_optional(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 5; ranks++) {
+        support_crew_t *crew = support_crew_open(ranks, &support_variants[2]);
+        support_crew_play(crew, play_stragglers, NULL);
+        support_crew_close(crew);
+    }
+}
+
+/* A graph that was refused is mended, committed and run. */
+static void play_mending(support_player_t *player)
+{
+    baton_schedule_t *s;
+    (void)support_player_ok(player,
+                            baton_schedule_create(player->group, "x", &s));
+    build_sends(s, 2);
+    baton_status_t status = baton_schedule_commit(s);
+    (void)support_player_check(player, status == BATON_ERR_MISMATCH, "%s",
+                               baton_error_message());
+    if (player->rank == 1) {
+        (void)stuck_recv(s, 0);
+    }
+    if (support_player_ok(player, baton_schedule_commit(s)) &&
+        support_player_ok(player, baton_schedule_start(s))) {
+        (void)support_player_ok(player,
+                                baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    }
+    /* The group knows only this one, not what verifies. */
+    if (support_player_check(
+            player, baton_group_destroy(player->group) == BATON_ERR_BUSY,
+            "a group with a schedule was destroyed")) {
+        (void)support_player_check(player,
+                                   strstr(baton_error_message(),
+                                          ": 1 of its schedules still exist, "
+                                          "\"x\" for one") != NULL,
+                                   "%s", baton_error_message());
+    }
+    baton_schedule_destroy(s);
+}
+
+static void test_verify_takes_a_mended_graph(void **state)
+{
+    (void)state;
+    support_crew_t *crew = support_crew_open(3, &support_variants[2]);
+    support_crew_play(crew, play_mending, NULL);
+    support_crew_close(crew);
+}
+
+/* Ranks that commit in another order hear of it. */
+static void play_disorder(support_player_t *player)
+{
+    baton_schedule_t *s;
+    (void)support_player_ok(
+        player, baton_schedule_create(player->group,
+                                      player->rank == 0 ? "a" : "b", &s));
+    if (player->rank == 0) {
+        (void)stuck_send(s, 1);
+    }
+    baton_status_t status = baton_schedule_commit(s);
+    (void)support_player_check(
+        player,
+        status == BATON_ERR_MISMATCH &&
+            strstr(baton_error_message(),
+                   "send#0 of rank 0 has no receive on rank 1, which has 0 "
+                   "from there (rank 1 has \"b\" in its place: do all ranks "
+                   "commit in one order?)") != NULL,
+        "%s", baton_error_message());
+    baton_schedule_destroy(s);
+}
+
+static void test_verify_tells_of_another_order(void **state)
+{
+    (void)state;
+    support_crew_t *crew = support_crew_open(2, &support_variants[2]);
+    support_crew_play(crew, play_disorder, NULL);
+    support_crew_close(crew);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+typedef struct famine {
+    baton_schedule_t *schedules[3];
+    baton_status_t statuses[3];
+} famine_t;
+
+static void play_famine(support_player_t *player)
+{
+    famine_t *famine = player->arg;
+    famine->statuses[player->rank] =
+        baton_schedule_commit(famine->schedules[player->rank]);
+}
+
+/* Whichever rank it is whose allocation fails, and wherever: nobody commits,
+   nobody waits, and the same commit succeeds later. */
+static void test_verify_without_memory_on_one_rank(void **state)
+{
+    (void)state;
+    bool failed = true;
+    for (int64_t nth = 1; failed; nth++) {
+        famine_t famine = {0};
+        support_crew_t *crew = support_crew_open(3, &support_variants[2]);
+        for (int rank = 0; rank < 3; rank++) {
+            support_ok(baton_schedule_create(crew->groups[rank], "x",
+                                             &famine.schedules[rank]));
+            build_sends(famine.schedules[rank], 1);
+        }
+        baton__alloc_fail_nth(nth);
+        support_crew_play(crew, play_famine, &famine);
+        baton__alloc_fail_nth(0);
+        failed = famine.statuses[0] != BATON_OK;
+        for (int rank = 0; rank < 3; rank++) {
+            assert_int_equal(famine.statuses[rank],
+                             failed ? BATON_ERR_NO_MEMORY : BATON_OK);
+        }
+        if (failed) {
+            support_crew_play(crew, play_famine, &famine);
+        }
+        for (int rank = 0; rank < 3; rank++) {
+            support_ok(famine.statuses[rank]);
+            baton_schedule_destroy(famine.schedules[rank]);
+        }
+        support_crew_close(crew);
+    }
+}
+
+#define VERIFIED(test)                                                         \
+    cmocka_unit_test_setup_teardown(test, verify_on, verify_off)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        VERIFIED(test_verify_takes_what_is_optional),
+        VERIFIED(test_verify_takes_a_mended_graph),
+        VERIFIED(test_verify_tells_of_another_order),
+        VERIFIED(test_verify_without_memory_on_one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
