@@ -2,10 +2,9 @@
 #include "bench.h"
 #include "cli.h"
 #include "harness.h"
-#include <errno.h>
+#include "output.h"
 #include <mpi.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char doc[] =
     "Measures Baton's engine, all-reduce and reduction kernels."
@@ -22,7 +21,7 @@ static const char doc[] =
     "Example: mpirun -np 2 --bind-to none baton-bench engine --json bench.json";
 
 enum { KEY_JSON = 256, KEY_REPETITIONS = 'r', KEY_EPOCHS = 'e' };
-enum { KEY_BYTES = 'b', ITEM_BYTES = 32 };
+enum { KEY_BYTES = 'b' };
 
 static const struct argp_option options[] = {
     {"repetitions", KEY_REPETITIONS, "N", 0,
@@ -50,78 +49,44 @@ typedef struct arguments {
     bench_options_t bench;
 } arguments_t;
 
-static error_t parse_sizes(arguments_t *args, const char *list,
-                           struct argp_state *state)
-{
-    char item[ITEM_BYTES];
-    args->bench.size_count = 0;
-    while (cli_next_item(&list, item, sizeof(item))) {
-        uint64_t bytes = 0;
-        if (!cli_bytes(item, 4, UINT64_C(1) << 30, &bytes) || bytes % 4 != 0) {
-            return cli_bad(state, "--bytes", item,
-                           "is not a multiple of 4 from 4 to 1G");
-        }
-        if (args->bench.size_count == BENCH_MAX_SIZES) {
-            return cli_bad(state, "--bytes", item,
-                           "is one too many: at most 16 sizes");
-        }
-        args->bench.bytes[args->bench.size_count++] = bytes;
-    }
-    return 0;
-}
-
 static error_t parse_command(arguments_t *args, const char *word,
                              struct argp_state *state)
 {
-    static const char *const words[] = {
-        [COMMAND_NONE] = "",
-        [COMMAND_ENGINE] = "engine",
-        [COMMAND_RING] = "ring",
-        [COMMAND_KERNELS] = "kernels",
-    };
+    static const char *const words[] = {"engine", "ring", "kernels", NULL};
     if (args->command != COMMAND_NONE) {
         return cli_bad(state, "COMMAND", word, "is one too many");
     }
-    for (int i = COMMAND_ENGINE; i <= COMMAND_KERNELS; i++) {
-        if (strcmp(word, words[i]) == 0) {
-            args->command = (command_t)i;
-            return 0;
-        }
+    size_t index = 0;
+    error_t error = cli_word_option(state, "COMMAND", word, words, &index);
+    if (error == 0) {
+        args->command = (command_t)(COMMAND_ENGINE + index);
     }
-    return cli_bad(state, "COMMAND", word,
-                   "is not one of engine, ring, kernels");
+    return error;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
+    static const cli_sizes_t sizes = {4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES};
     arguments_t *args = state->input;
     switch (key) {
     case KEY_REPETITIONS:
-        return cli_count(arg, 5, 1000, &args->bench.repetitions)
-                   ? 0
-                   : cli_bad(state, "--repetitions", arg,
-                             "is not from 5 to 1000");
+        return cli_count_option(state, "--repetitions", arg, 5, 1000,
+                                &args->bench.repetitions);
     case KEY_EPOCHS:
-        return cli_count(arg, 1, 1000000000, &args->bench.epochs)
-                   ? 0
-                   : cli_bad(state, "--epochs", arg,
-                             "is not from 1 to 1000000000");
+        return cli_count_option(state, "--epochs", arg, 1, 1000000000,
+                                &args->bench.epochs);
     case KEY_BYTES:
-        return parse_sizes(args, arg, state);
+        return cli_size_list(state, "--bytes", arg, &sizes, args->bench.bytes,
+                             &args->bench.size_count);
     case KEY_JSON:
         args->json = arg;
         return 0;
-    case CLI_KEY_HELP:
-    case CLI_KEY_USAGE:
-    case CLI_KEY_VERSION:
-        return cli_common(key, state);
     case ARGP_KEY_ARG:
         return parse_command(args, arg, state);
     case ARGP_KEY_NO_ARGS:
-        return cli_bad(state, "COMMAND", "",
-                       "is not one of engine, ring, kernels");
+        return parse_command(args, "", state);
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_default(key, arg, state);
     }
 }
 
@@ -140,30 +105,16 @@ static int run(const arguments_t *args, int rank, FILE *json)
     return EXIT_FAILURE;
 }
 
-static bool say(const char *name)
-{
-    (void)fprintf(stderr, "baton-bench: can't write %s: %s\n", name,
-                  strerror(errno));
-    return false;
-}
-
 /* The file is rank 0's, and open before the measurement: a bad path fails at
    once. */
 static bool run_with_file(const arguments_t *args, int rank)
 {
     FILE *json = NULL;
-    bool opened = true;
-    if (rank == 0 && args->json != NULL) {
-        json = fopen(args->json, "we");
-        opened = json != NULL || say(args->json);
-    }
-    if (!harness_agree(opened)) {
+    if (!harness_agree(rank != 0 || output_open(args->json, &json))) {
         return false;
     }
     bool passed = run(args, rank, json) == 0;
-    if (json != NULL && fclose(json) != 0) {
-        passed = say(args->json);
-    }
+    passed &= output_close(json, args->json);
     return harness_agree(passed);
 }
 

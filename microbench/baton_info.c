@@ -25,19 +25,11 @@ static const struct argp_option options[] = {
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     bool *json = state->input;
-    switch (key) {
-    case KEY_JSON:
-        *json = true;
-        return 0;
-    case CLI_KEY_HELP:
-    case CLI_KEY_USAGE:
-    case CLI_KEY_VERSION:
-        return cli_common(key, state);
-    case ARGP_KEY_ARG:
-        return cli_bad(state, "argument", arg, "is not an option");
-    default:
-        return ARGP_ERR_UNKNOWN;
+    if (key != KEY_JSON) {
+        return cli_default(key, arg, state);
     }
+    *json = true;
+    return 0;
 }
 
 /* ---- facts ------------------------------------------------------------ */

@@ -8,10 +8,10 @@
 static bool measure(const harness_t *harness, const skew_options_t *options,
                     skew_report_t *report, skew_result_t *results)
 {
-    skew_progress_t progress;
-    skew_progress_init(&progress, harness->rank,
-                       options->size_count *
-                           (options->warmup + options->iterations));
+    progress_t progress;
+    progress_init(&progress, harness->rank == 0,
+                  options->size_count *
+                      (options->warmup + options->iterations));
     if (harness->rank == 0) {
         skew_report_heading(report);
     }
@@ -19,7 +19,7 @@ static bool measure(const harness_t *harness, const skew_options_t *options,
         skew_result_t *row = &results[i * options->system_count];
         bool passed =
             skew_run(harness, options, options->bytes[i], &progress, row);
-        skew_progress_clear(&progress);
+        progress_clear(&progress);
         if (!passed) {
             return false;
         }

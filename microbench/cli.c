@@ -22,6 +22,20 @@ error_t cli_common(int key, struct argp_state *state)
     return ECANCELED;
 }
 
+error_t cli_default(int key, const char *arg, struct argp_state *state)
+{
+    switch (key) {
+    case CLI_KEY_HELP:
+    case CLI_KEY_USAGE:
+    case CLI_KEY_VERSION:
+        return cli_common(key, state);
+    case ARGP_KEY_ARG:
+        return cli_bad(state, "argument", arg, "is not an option");
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
 error_t cli_bad(struct argp_state *state, const char *option, const char *value,
                 const char *complaint)
 {
@@ -105,6 +119,143 @@ bool cli_real(const char *text, double min, double max, double *out)
     }
     *out = value;
     return true;
+}
+
+/* ---- values of options ------------------------------------------------ */
+
+enum { COMPLAINT_BYTES = 96, ITEM_BYTES = 64 };
+
+error_t cli_count_option(struct argp_state *state, const char *option,
+                         const char *text, uint64_t min, uint64_t max,
+                         uint64_t *out)
+{
+    if (cli_count(text, min, max, out)) {
+        return 0;
+    }
+    char complaint[COMPLAINT_BYTES];
+    (void)snprintf(complaint, sizeof(complaint),
+                   "is not from %" PRIu64 " to %" PRIu64, min, max);
+    return cli_bad(state, option, text, complaint);
+}
+
+error_t cli_real_option(struct argp_state *state, const char *option,
+                        const char *text, double min, double max, double *out)
+{
+    if (cli_real(text, min, max, out)) {
+        return 0;
+    }
+    char complaint[COMPLAINT_BYTES];
+    (void)snprintf(complaint, sizeof(complaint),
+                   "is not a number from %.15g to %.15g", min, max);
+    return cli_bad(state, option, text, complaint);
+}
+
+error_t cli_size_option(struct argp_state *state, const char *option,
+                        const char *text, uint64_t multiple, uint64_t min,
+                        uint64_t max, uint64_t *out)
+{
+    uint64_t bytes = 0;
+    if (cli_bytes(text, min, max, &bytes) && bytes % multiple == 0) {
+        *out = bytes;
+        return 0;
+    }
+    char low[16];
+    char high[16];
+    char kind[40] = "size";
+    if (multiple > 1) {
+        (void)snprintf(kind, sizeof(kind), "multiple of %" PRIu64, multiple);
+    }
+    char complaint[COMPLAINT_BYTES];
+    (void)snprintf(complaint, sizeof(complaint), "is not a %s from %s to %s",
+                   kind, cli_format_bytes(min, low, sizeof(low)),
+                   cli_format_bytes(max, high, sizeof(high)));
+    return cli_bad(state, option, text, complaint);
+}
+
+error_t cli_size_list(struct argp_state *state, const char *option,
+                      const char *list, const cli_sizes_t *allowed,
+                      uint64_t *sizes, size_t *count_out)
+{
+    char item[ITEM_BYTES];
+    size_t count = 0;
+    while (cli_next_item(&list, item, sizeof(item))) {
+        if (count == allowed->max_count) {
+            char complaint[COMPLAINT_BYTES];
+            (void)snprintf(complaint, sizeof(complaint),
+                           "is one too many: at most %zu sizes", count);
+            return cli_bad(state, option, item, complaint);
+        }
+        error_t error =
+            cli_size_option(state, option, item, allowed->multiple,
+                            allowed->min, allowed->max, &sizes[count]);
+        if (error != 0) {
+            return error;
+        }
+        count++;
+    }
+    *count_out = count;
+    return 0;
+}
+
+error_t cli_word_option(struct argp_state *state, const char *option,
+                        const char *word, const char *const *names, size_t *out)
+{
+    char complaint[2 * COMPLAINT_BYTES] = "is not one of";
+    for (size_t i = 0; names[i] != NULL; i++) {
+        if (strcmp(word, names[i]) == 0) {
+            *out = i;
+            return 0;
+        }
+        size_t end = strlen(complaint);
+        (void)snprintf(complaint + end, sizeof(complaint) - end, "%s %s",
+                       i > 0 ? "," : "", names[i]);
+    }
+    return cli_bad(state, option, word, complaint);
+}
+
+error_t cli_word_list(struct argp_state *state, const char *option,
+                      const char *list, const char *const *names,
+                      size_t *indices, size_t *count_out)
+{
+    char item[ITEM_BYTES];
+    size_t count = 0;
+    while (cli_next_item(&list, item, sizeof(item))) {
+        size_t index = 0;
+        error_t error = cli_word_option(state, option, item, names, &index);
+        if (error != 0) {
+            return error;
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (indices[i] == index) {
+                return cli_bad(state, option, item, "is in the list twice");
+            }
+        }
+        indices[count++] = index;
+    }
+    *count_out = count;
+    return 0;
+}
+
+error_t cli_plot_option(struct argp_state *state, const char *name,
+                        const char **out)
+{
+    const char *dot = strrchr(name, '.');
+    if (dot == NULL || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".png") != 0)) {
+        return cli_bad(state, "--plot", name,
+                       "is not a name that ends in .svg or .png");
+    }
+    *out = name;
+    return 0;
+}
+
+uint64_t cli_default_seed(void)
+{
+    uint64_t seed = 1;
+    const char *text = getenv("BATON_SEED");
+    if (text != NULL) {
+        (void)cli_count(text, 0, UINT64_MAX, &seed);
+    }
+    return seed;
 }
 
 bool cli_next_item(const char **cursor, char *item, size_t item_bytes)

@@ -5,62 +5,18 @@
 
 /* ---- lines ------------------------------------------------------------ */
 
-/* splitmix64's finaliser: a bijection that spreads every bit. */
-static uint64_t mix(uint64_t value)
-{
-    value += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return value ^ (value >> 31);
-}
-
-skew_line_t skew_line_of(uint64_t salt, int rank, uint32_t iteration)
-{
-    uint64_t key = (uint64_t)(uint32_t)rank << 32 | iteration;
-    uint64_t base = mix(salt ^ mix(key));
-    return (skew_line_t){.base = base, .slope = mix(base)};
-}
-
-void skew_line_fill(skew_line_t line, uint64_t *data, size_t count)
-{
-    for (size_t j = 0; j < count; j++) {
-        data[j] = line.base + j * line.slope;
-    }
-}
-
-static skew_line_t add(skew_line_t a, skew_line_t b)
-{
-    return (skew_line_t){a.base + b.base, a.slope + b.slope};
-}
-
-static uint64_t at(skew_line_t line, size_t element)
-{
-    return line.base + element * line.slope;
-}
-
 /* The line through the first two elements; one element lies on any. */
-static skew_line_t read_line(const uint64_t *data, size_t count)
+static line_t read_line(const uint64_t *data, size_t count)
 {
-    return (skew_line_t){data[0], count > 1 ? data[1] - data[0] : 0};
+    return (line_t){data[0], count > 1 ? data[1] - data[0] : 0};
 }
 
-/* The first element that is not on the line, `count` when all are. */
-static size_t first_off(skew_line_t line, const uint64_t *data, size_t count)
+static line_t sum_range(const skew_ledger_t *ledger, int rank, uint32_t from,
+                        uint32_t to)
 {
-    for (size_t j = 0; j < count; j++) {
-        if (data[j] != at(line, j)) {
-            return j;
-        }
-    }
-    return count;
-}
-
-static skew_line_t sum_range(const skew_ledger_t *ledger, int rank,
-                             uint32_t from, uint32_t to)
-{
-    skew_line_t sum = {0, 0};
+    line_t sum = {0, 0};
     for (uint32_t i = from; i < to; i++) {
-        sum = add(sum, skew_line_of(ledger->salt, rank, i));
+        sum = line_add(sum, line_of(ledger->salt, rank, i));
     }
     return sum;
 }
@@ -85,10 +41,10 @@ void skew_ledger_fail(skew_ledger_t *ledger, uint32_t iteration,
 static uint32_t find_oldest(const skew_ledger_t *ledger, uint32_t oldest_before,
                             uint32_t iteration, const uint64_t *pending)
 {
-    skew_line_t sum = {0, 0};
+    line_t sum = {0, 0};
     for (uint32_t i = iteration; i >= oldest_before; i--) {
-        sum = add(sum, skew_line_of(ledger->salt, ledger->rank, i));
-        if (first_off(sum, pending, ledger->count) == ledger->count) {
+        sum = line_add(sum, line_of(ledger->salt, ledger->rank, i));
+        if (line_first_off(sum, pending, ledger->count) == ledger->count) {
             return i;
         }
     }
@@ -149,13 +105,13 @@ static void check_flags(skew_ledger_t *ledger, uint32_t iteration,
 void skew_ledger_record(skew_ledger_t *ledger, uint32_t iteration,
                         const skew_outcome_t *outcome, const uint64_t *pending)
 {
-    skew_line_t result = read_line(outcome->data, ledger->count);
-    size_t off = first_off(result, outcome->data, ledger->count);
+    line_t result = read_line(outcome->data, ledger->count);
+    size_t off = line_first_off(result, outcome->data, ledger->count);
     if (off < ledger->count) {
         skew_ledger_fail(ledger, iteration,
                          "element %zu of the sum is %#" PRIx64 ", but %#" PRIx64
                          " would fit the others: torn or misplaced",
-                         off, outcome->data[off], at(result, off));
+                         off, outcome->data[off], line_at(result, off));
     }
     uint32_t pending_from = check_pending(ledger, iteration, pending);
     check_flags(ledger, iteration, outcome, pending_from);
@@ -179,9 +135,9 @@ static uint32_t pending_of(const skew_ledger_t *ledger,
 }
 
 static void audit_sum(skew_ledger_t *ledger, uint32_t iteration,
-                      skew_line_t expected)
+                      line_t expected)
 {
-    skew_line_t got = ledger->entries[iteration - 1].result;
+    line_t got = ledger->entries[iteration - 1].result;
     if (got.base != expected.base) {
         skew_ledger_fail(ledger, iteration,
                          "element 0 of the sum is %#" PRIx64
@@ -191,19 +147,19 @@ static void audit_sum(skew_ledger_t *ledger, uint32_t iteration,
         skew_ledger_fail(ledger, iteration,
                          "element 1 of the sum is %#" PRIx64
                          ", expected %#" PRIx64,
-                         at(got, 1), at(expected, 1));
+                         line_at(got, 1), line_at(expected, 1));
     }
 }
 
 static void audit_iteration(skew_ledger_t *ledger, const uint32_t *pending_from,
                             uint32_t iteration)
 {
-    skew_line_t expected = {0, 0};
+    line_t expected = {0, 0};
     uint32_t contributors = 0;
     for (int rank = 0; rank < ledger->ranks; rank++) {
         uint32_t from = pending_of(ledger, pending_from, rank, iteration - 1);
         uint32_t to = pending_of(ledger, pending_from, rank, iteration);
-        expected = add(expected, sum_range(ledger, rank, from, to));
+        expected = line_add(expected, sum_range(ledger, rank, from, to));
         contributors += from < to;
     }
     audit_sum(ledger, iteration, expected);

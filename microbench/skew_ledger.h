@@ -1,9 +1,7 @@
 /* The ledger of one system on one rank: what was contributed, what came out, so
    that every result can be checked to the last contribution.
 
-   A contribution is a line over the elements, element j being base + j * slope
-   modulo 2^64, where base and slope are 64-bit hashes that only this rank and
-   iteration have. Sums of lines are lines, so
+   A contribution is a line (line.h), and so is a sum of them:
 
    - a result that was torn or misplaced is not a line: seen at once, with the
      element;
@@ -23,19 +21,8 @@
 #ifndef MICROBENCH_SKEW_LEDGER_H
 #define MICROBENCH_SKEW_LEDGER_H
 
+#include "line.h"
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-typedef struct skew_line {
-    uint64_t base;
-    uint64_t slope;
-} skew_line_t;
-
-/* What `rank` contributes in `iteration` (from 1); `salt` tells runs apart. */
-skew_line_t skew_line_of(uint64_t salt, int rank, uint32_t iteration);
-
-void skew_line_fill(skew_line_t line, uint64_t *data, size_t count);
 
 /* What a system returned from one call. */
 typedef struct skew_outcome {
@@ -47,7 +34,7 @@ typedef struct skew_outcome {
 } skew_outcome_t;
 
 typedef struct skew_entry {
-    skew_line_t result;
+    line_t result;
     uint32_t pending_from; /* oldest iteration that no call has taken yet; the
                               next one when nothing is pending */
     uint32_t active;

@@ -1,7 +1,4 @@
 #include "skew_options.h"
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     KEY_SYSTEMS = 's',
@@ -14,8 +11,6 @@ enum {
     KEY_PLOT,
     KEY_SEED
 };
-
-enum { ITEM_BYTES = 32 };
 
 #define MAX_BYTES      (UINT64_C(1) << 30)
 #define MAX_ITERATIONS UINT64_C(100000)
@@ -71,136 +66,56 @@ const char *skew_kind_label(skew_kind_t kind)
     return labels[kind];
 }
 
-static bool find_kind(const char *name, skew_kind_t *out)
-{
-    for (int kind = 0; kind < SKEW_KIND_COUNT; kind++) {
-        if (strcmp(name, skew_kind_name((skew_kind_t)kind)) == 0) {
-            *out = (skew_kind_t)kind;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool has_kind(const skew_options_t *opts, skew_kind_t kind)
-{
-    for (size_t i = 0; i < opts->system_count; i++) {
-        if (opts->systems[i] == kind) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static error_t parse_systems(skew_options_t *opts, const char *list,
                              struct argp_state *state)
 {
-    char item[ITEM_BYTES];
-    opts->system_count = 0;
-    while (cli_next_item(&list, item, sizeof(item))) {
-        skew_kind_t kind;
-        if (!find_kind(item, &kind)) {
-            return cli_bad(state, "--systems", item,
-                           "is not one of mpi, mpi-nb, full, solo, majority");
-        }
-        if (has_kind(opts, kind)) {
-            return cli_bad(state, "--systems", item, "is in the list twice");
-        }
-        opts->systems[opts->system_count++] = kind;
+    static const char *const names[] = {
+#define KIND_NAME(id, name, label) (name),
+        SKEW_KIND_LIST(KIND_NAME)
+#undef KIND_NAME
+            NULL};
+    size_t kinds[SKEW_KIND_COUNT];
+    error_t error = cli_word_list(state, "--systems", list, names, kinds,
+                                  &opts->system_count);
+    for (size_t i = 0; error == 0 && i < opts->system_count; i++) {
+        opts->systems[i] = (skew_kind_t)kinds[i];
     }
-    return 0;
-}
-
-static error_t parse_sizes(skew_options_t *opts, const char *list,
-                           struct argp_state *state)
-{
-    char item[ITEM_BYTES];
-    opts->size_count = 0;
-    while (cli_next_item(&list, item, sizeof(item))) {
-        uint64_t bytes = 0;
-        if (!cli_bytes(item, 8, MAX_BYTES, &bytes) || bytes % 8 != 0) {
-            return cli_bad(state, "--bytes", item,
-                           "is not a multiple of 8 from 8 to 1G");
-        }
-        if (opts->size_count == SKEW_MAX_SIZES) {
-            return cli_bad(state, "--bytes", item,
-                           "is one too many: at most 16 sizes");
-        }
-        opts->bytes[opts->size_count++] = bytes;
-    }
-    return 0;
-}
-
-/* gnuplot's terminal follows from the name, so a wrong one must not surface
-   after minutes of measuring. */
-static error_t parse_plot(skew_options_t *opts, const char *name,
-                          struct argp_state *state)
-{
-    const char *dot = strrchr(name, '.');
-    if (dot == NULL || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".png") != 0)) {
-        return cli_bad(state, "--plot", name,
-                       "is not a name that ends in .svg or .png");
-    }
-    opts->plot = name;
-    return 0;
+    return error;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
+    static const cli_sizes_t sizes = {8, 8, MAX_BYTES, SKEW_MAX_SIZES};
     skew_options_t *opts = state->input;
     switch (key) {
     case KEY_SYSTEMS:
         return parse_systems(opts, arg, state);
     case KEY_BYTES:
-        return parse_sizes(opts, arg, state);
+        return cli_size_list(state, "--bytes", arg, &sizes, opts->bytes,
+                             &opts->size_count);
     case KEY_SKEW:
-        return cli_real(arg, 0, MAX_SKEW_MS, &opts->skew_ms)
-                   ? 0
-                   : cli_bad(state, "--skew-ms", arg,
-                             "is not a number from 0 to 10000");
+        return cli_real_option(state, "--skew-ms", arg, 0, MAX_SKEW_MS,
+                               &opts->skew_ms);
     case KEY_ITERATIONS:
-        return cli_count(arg, 1, MAX_ITERATIONS, &opts->iterations)
-                   ? 0
-                   : cli_bad(state, "--iterations", arg,
-                             "is not from 1 to 100000");
+        return cli_count_option(state, "--iterations", arg, 1, MAX_ITERATIONS,
+                                &opts->iterations);
     case KEY_WARMUP:
-        return cli_count(arg, 0, MAX_ITERATIONS, &opts->warmup)
-                   ? 0
-                   : cli_bad(state, "--warmup", arg, "is not from 0 to 100000");
+        return cli_count_option(state, "--warmup", arg, 0, MAX_ITERATIONS,
+                                &opts->warmup);
     case KEY_SEED:
-        return cli_count(arg, 0, UINT64_MAX, &opts->seed)
-                   ? 0
-                   : cli_bad(state, "--seed", arg,
-                             "is not from 0 to 18446744073709551615");
+        return cli_count_option(state, "--seed", arg, 0, UINT64_MAX,
+                                &opts->seed);
     case KEY_PLOT:
-        return parse_plot(opts, arg, state);
+        return cli_plot_option(state, arg, &opts->plot);
     case KEY_CSV:
         opts->csv = arg;
         return 0;
     case KEY_JSON:
         opts->json = arg;
         return 0;
-    case CLI_KEY_HELP:
-    case CLI_KEY_USAGE:
-    case CLI_KEY_VERSION:
-        return cli_common(key, state);
-    case ARGP_KEY_ARG:
-        return cli_bad(state, "argument", arg, "is not an option");
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_default(key, arg, state);
     }
-}
-
-/* The library warns when BATON_SEED is not a number; here it is just not
-   used. */
-static uint64_t default_seed(void)
-{
-    uint64_t seed = 1;
-    const char *text = getenv("BATON_SEED");
-    if (text != NULL) {
-        (void)cli_count(text, 0, UINT64_MAX, &seed);
-    }
-    return seed;
 }
 
 static skew_options_t defaults(void)
@@ -212,7 +127,7 @@ static skew_options_t defaults(void)
         .skew_ms = 1,
         .iterations = 64,
         .warmup = 8,
-        .seed = default_seed(),
+        .seed = cli_default_seed(),
     };
     for (int kind = 0; kind < SKEW_KIND_COUNT; kind++) {
         opts.systems[kind] = (skew_kind_t)kind;

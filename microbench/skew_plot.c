@@ -2,126 +2,10 @@
    histogram: so the values can be written above them. Size i is at x = i, and
    its n bars share the width CLUSTER around it. */
 #include "skew_plot.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define CLUSTER 0.86
-
-extern char **environ;
-
-/* ---- gnuplot's process ------------------------------------------------ */
-
-/* Starts gnuplot with `input` and `output` as its standard streams. */
-static int spawn_gnuplot(int input, int output, pid_t *pid_out)
-{
-    posix_spawn_file_actions_t actions;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0) {
-        return error;
-    }
-    char *argv[] = {"gnuplot", NULL};
-    error = posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-    if (error == 0) {
-        error =
-            posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-    }
-    if (error == 0) {
-        error = posix_spawnp(pid_out, "gnuplot", &actions, NULL, argv, environ);
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
-static bool say(const char *name, int error)
-{
-    if (error == ENOENT) {
-        (void)fprintf(stderr, "baton-skew: --plot needs gnuplot, which was not "
-                              "found: install it (Debian: apt-get install "
-                              "gnuplot-nox)\n");
-    } else {
-        (void)fprintf(stderr, "baton-skew: can't plot to %s: %s\n", name,
-                      strerror(error));
-    }
-    return false;
-}
-
-/* Starts gnuplot behind a pipe; `output` stays the caller's. */
-static int open_script(skew_plot_t *plot, int output)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return errno;
-    }
-    int error = spawn_gnuplot(ends[0], output, &plot->gnuplot);
-    (void)close(ends[0]);
-    if (error == 0) {
-        plot->script = fdopen(ends[1], "w");
-        error = plot->script == NULL ? errno : 0;
-    }
-    if (error != 0) {
-        (void)close(ends[1]);
-    }
-    return error;
-}
-
-bool skew_plot_open(const char *name, skew_plot_t *out)
-{
-    *out = (skew_plot_t){.name = name};
-    if (name == NULL) {
-        return true;
-    }
-    int output = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (output < 0) {
-        (void)fprintf(stderr, "baton-skew: can't write %s: %s\n", name,
-                      strerror(errno));
-        return false;
-    }
-    int error = open_script(out, output);
-    (void)close(output);
-    return error == 0 || say(name, error);
-}
-
-static bool reap(skew_plot_t *plot)
-{
-    int status = 0;
-    bool written = fclose(plot->script) == 0;
-    plot->script = NULL;
-    while (waitpid(plot->gnuplot, &status, 0) < 0 && errno == EINTR) {
-    }
-    return written && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-bool skew_plot_close(skew_plot_t *plot)
-{
-    if (plot->script == NULL) {
-        return true;
-    }
-    /* A gnuplot that died must not take this process with it. */
-    (void)signal(SIGPIPE, SIG_IGN);
-    bool drawn = reap(plot);
-    if (!drawn) {
-        (void)fprintf(stderr, "baton-skew: gnuplot failed to draw %s\n",
-                      plot->name);
-    }
-    return drawn;
-}
-
-void skew_plot_abandon(skew_plot_t *plot)
-{
-    if (plot->script != NULL) {
-        (void)reap(plot);
-    }
-}
-
-/* ---- the script ------------------------------------------------------- */
 
 static const char *color_of(skew_kind_t kind)
 {
@@ -167,15 +51,12 @@ static void write_axis(FILE *script, const skew_result_t *results, size_t count)
                   pow(10, ceil(log10(high * 2))));
 }
 
-static void write_head(const skew_plot_t *plot, const skew_options_t *options,
+static void write_head(const output_plot_t *plot, const skew_options_t *options,
                        int ranks)
 {
-    bool png = strcmp(strrchr(plot->name, '.'), ".png") == 0;
     size_t bars = options->size_count * options->system_count;
     size_t width = bars > 12 ? 300 + bars * 48 : 900;
-    (void)fprintf(
-        plot->script, "set terminal %s size %zu,560 font 'sans,13'%s\n",
-        png ? "pngcairo" : "svg", width, png ? "" : " background '#ffffff'");
+    output_plot_size(plot, width, 560);
     (void)fprintf(
         plot->script,
         "set title 'All-reduce of %d ranks that arrive %g ms apart: "
@@ -233,7 +114,7 @@ static void write_plot(FILE *script, const skew_options_t *options)
     (void)fputs("\n", script);
 }
 
-void skew_plot_write(skew_plot_t *plot, const skew_options_t *options,
+void skew_plot_write(output_plot_t *plot, const skew_options_t *options,
                      int ranks, const skew_result_t *results)
 {
     if (plot->script == NULL) {

@@ -3,17 +3,15 @@
 #define MICROBENCH_SKEW_REPORT_H
 
 #include "skew_plot.h"
-#include "skew_run.h"
-#include <stdio.h>
+#include "table.h"
 
 /* The output files, open since before the measurement: a bad path fails at
    once, not after minutes. */
 typedef struct skew_report {
     const skew_options_t *options;
     int ranks;
-    FILE *csv; /* NULL: not asked for */
-    FILE *json;
-    skew_plot_t plot;
+    table_t table;
+    output_plot_t plot;
 } skew_report_t;
 
 /* Says on standard error what failed. */
@@ -22,15 +20,14 @@ bool skew_report_open(const skew_options_t *options, int ranks,
 
 void skew_report_heading(const skew_report_t *report);
 
-/* Prints one size's results, [system_count]. */
-void skew_report_table(const skew_report_t *report,
-                       const skew_result_t *results);
+/* Prints one size's results, [system_count], and writes them to the files. */
+void skew_report_table(skew_report_t *report, const skew_result_t *results);
 
-/* Writes the files from all results, [size_count][system_count], and closes
-   them. Says on standard error what failed. */
+/* Draws the plot from all results, [size_count][system_count], and closes the
+   files. Says on standard error what failed. */
 bool skew_report_close(skew_report_t *report, const skew_result_t *results);
 
-/* Closes without results, after a failed check. */
+/* Closes without a plot, after a failed check. */
 void skew_report_abandon(skew_report_t *report);
 
 #endif

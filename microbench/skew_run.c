@@ -15,6 +15,7 @@
    see harness.h. */
 #include "skew_run.h"
 #include "skew_systems.h"
+#include <inttypes.h>
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ static void draw_order(const skew_options_t *options, uint32_t iteration,
     for (size_t i = 0; i < options->system_count; i++) {
         order[i] = i;
     }
-    uint64_t draw = skew_line_of(options->seed, 0, iteration).base;
+    uint64_t draw = line_of(options->seed, 0, iteration).base;
     for (size_t left = options->system_count; left > 1; left--) {
         size_t chosen = (size_t)(draw % left);
         draw /= left;
@@ -136,8 +137,8 @@ static void check_draw(const run_t *run, lane_t *lane, uint32_t iteration,
 static void take_turn(const run_t *run, lane_t *lane, uint32_t iteration)
 {
     skew_ledger_t *ledger = &lane->ledger;
-    skew_line_fill(skew_line_of(ledger->salt, ledger->rank, iteration),
-                   run->source, ledger->count);
+    line_fill(line_of(ledger->salt, ledger->rank, iteration), run->source,
+              ledger->count);
     skew_outcome_t outcome;
     measure_call(run, lane, iteration, &outcome);
     check_draw(run, lane, iteration, &outcome);
@@ -145,14 +146,29 @@ static void take_turn(const run_t *run, lane_t *lane, uint32_t iteration)
                        skew_system_pending(&lane->system));
 }
 
-static void take_turns(run_t *run, skew_progress_t *progress)
+static void show(progress_t *progress, uint64_t bytes)
+{
+    if (progress_due(progress)) {
+        char size[16];
+        char text[128];
+        (void)snprintf(text, sizeof(text),
+                       "measuring %s bytes: iteration %" PRIu64 " of %" PRIu64
+                       " in all",
+                       cli_format_bytes(bytes, size, sizeof(size)),
+                       progress->done + 1, progress->planned);
+        progress_say(progress, text);
+    }
+    progress->done++;
+}
+
+static void take_turns(run_t *run, progress_t *progress)
 {
     const skew_options_t *options = run->options;
     uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
     for (uint32_t iteration = 1; iteration <= iterations; iteration++) {
         size_t order[SKEW_KIND_COUNT];
         draw_order(options, iteration, order);
-        skew_progress_iteration(progress, run->bytes);
+        show(progress, run->bytes);
         for (size_t i = 0; i < options->system_count; i++) {
             take_turn(run, &run->lanes[order[i]], iteration);
         }
@@ -285,7 +301,7 @@ static void fill_ratios(skew_result_t *results, size_t count)
 }
 
 bool skew_run(const harness_t *harness, const skew_options_t *options,
-              uint64_t bytes, skew_progress_t *progress, skew_result_t *results)
+              uint64_t bytes, progress_t *progress, skew_result_t *results)
 {
     run_t run = {.harness = harness, .options = options, .bytes = bytes};
     run.source = harness_alloc((size_t)bytes, 1);

@@ -3,8 +3,8 @@
 #define MICROBENCH_SKEW_RUN_H
 
 #include "harness.h"
+#include "progress.h"
 #include "skew_options.h"
-#include "skew_progress.h"
 
 /* What one system did at one size. */
 typedef struct skew_result {
@@ -30,7 +30,6 @@ typedef struct skew_result {
    0 alone. False on every rank when a check failed on any; rank 0 has said
    which then. */
 bool skew_run(const harness_t *harness, const skew_options_t *options,
-              uint64_t bytes, skew_progress_t *progress,
-              skew_result_t *results);
+              uint64_t bytes, progress_t *progress, skew_result_t *results);
 
 #endif

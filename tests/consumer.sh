@@ -13,7 +13,7 @@ mv "$work/first" "$work/prefix"
 cp -r "$root/tests/consumer" "$work/source"
 cd "$work"
 
-for command in skew bench info; do
+for command in skew bench info sim; do
     if [ ! -x "prefix/bin/baton-$command" ]; then
         echo "bin/baton-$command is not installed"
         exit 1

@@ -1,6 +1,7 @@
 /* baton-skew's check of results: that it passes what is right, and names the
    iteration and the element of what is wrong. It is compiled in, since the
    microbenchmarks are no library. */
+#include "../microbench/line.c"
 #include "../microbench/skew_ledger.c"
 
 #include <setjmp.h>
@@ -34,7 +35,7 @@ static void fill_sum(uint64_t *data, uint32_t iteration)
         uint32_t from = iteration > 1 ? oldest_after(rank, iteration - 1) : 1;
         for (uint32_t i = from; i < oldest_after(rank, iteration); i++) {
             uint64_t part[COUNT];
-            skew_line_fill(skew_line_of(SALT, rank, i), part, COUNT);
+            line_fill(line_of(SALT, rank, i), part, COUNT);
             for (size_t j = 0; j < COUNT; j++) {
                 data[j] += part[j];
             }
@@ -60,7 +61,7 @@ static void record(world_t *world, int rank, uint32_t iteration,
 {
     uint64_t pending[COUNT];
     bool late = oldest_after(rank, iteration) == iteration;
-    skew_line_fill(skew_line_of(SALT, rank, iteration), pending, COUNT);
+    line_fill(line_of(SALT, rank, iteration), pending, COUNT);
     skew_ledger_record(&world->ledger[rank], iteration, outcome,
                        late ? pending : NULL);
 }
@@ -177,7 +178,7 @@ static void drop(skew_outcome_t *outcome, uint64_t *data)
 {
     (void)outcome;
     uint64_t lost[COUNT];
-    skew_line_fill(skew_line_of(SALT, 0, 3), lost, COUNT);
+    line_fill(line_of(SALT, 0, 3), lost, COUNT);
     for (size_t j = 0; j < COUNT; j++) {
         data[j] -= lost[j];
     }
@@ -243,7 +244,7 @@ static void test_ledger_finds_a_wrong_pending_sum(void **state)
     fill_sum(data, 1);
     skew_outcome_t outcome = outcome_of(2, 1, data);
     uint64_t pending[COUNT];
-    skew_line_fill(skew_line_of(SALT, 2, 1), pending, COUNT);
+    line_fill(line_of(SALT, 2, 1), pending, COUNT);
     pending[4] ^= 1;
 
     skew_ledger_record(&world.ledger[2], 1, &outcome, pending);

@@ -1,0 +1,23 @@
+/* Closed forms of the cost model: alpha a message, beta a byte, gamma a reduced
+   byte; single-ported ranks, no overhead, skew or lag, one kind of link. In
+   microseconds. */
+#ifndef MICROBENCH_SIM_FORMULA_H
+#define MICROBENCH_SIM_FORMULA_H
+
+typedef struct sim_formula {
+    int ranks;
+    double bytes;
+    double alpha_us;
+    double beta_us;  /* a byte */
+    double gamma_us; /* a byte */
+} sim_formula_t;
+
+double sim_formula_barrier_dissemination(const sim_formula_t *f);
+double sim_formula_broadcast_binomial(const sim_formula_t *f);
+double sim_formula_allreduce_recursive_doubling(const sim_formula_t *f);
+double sim_formula_allreduce_binomial(const sim_formula_t *f);
+
+/* For equal blocks of one chunk each. */
+double sim_formula_allreduce_ring(const sim_formula_t *f);
+
+#endif
