@@ -8,7 +8,8 @@
     X(broadcast, "broadcast by binomial tree")                                 \
     X(barrier, "dissemination barrier")                                        \
     X(partial, "partial all-reduce: solo, majority, full")                     \
-    X(skew, "eager-SGD's experiment: ranks arrive one after another")
+    X(skew, "eager-SGD's experiment: ranks arrive one after another")          \
+    X(fuzz, "random worlds with faults, checked until one fails")
 
 /* Takes the command line from the command's name on; argv[0] is what messages
    begin with. Returns the exit status: 2 for a bad command line. */

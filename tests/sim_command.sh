@@ -75,6 +75,7 @@ prints 'solo .* 1\.00 +0\.00 +1\.0 ' skew --ranks 32 --iterations 32
 prints 'majority .* 16\.50 +[0-9.]+ +16\.5 ' skew --ranks 32 --iterations 32 \
     --payload --bytes 64
 
+runs fuzz --seeds 3
 
 # ---- files -------------------------------------------------------------------
 
@@ -162,10 +163,10 @@ refuses --dot-rank barrier --dot-rank 3
 refuses --dot-rank barrier --ranks 4 --dot a.dot --dot-rank 4
 
 runs --help
-for command in allreduce broadcast barrier partial skew; do
+for command in allreduce broadcast barrier partial skew fuzz; do
     grep -q "^  $command " out || complain "--help does not list $command"
 done
-for command in allreduce broadcast barrier partial skew; do
+for command in allreduce broadcast barrier partial skew fuzz; do
     prints "^Usage: baton-sim $command" $command --help
 done
 exit $fail

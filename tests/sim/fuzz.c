@@ -1,0 +1,7 @@
+/* The command `baton-sim fuzz` as a test: see microbench/fuzz.h. */
+#include "sim_commands.h"
+
+int main(int argc, char **argv)
+{
+    return sim_command_fuzz(argc, argv);
+}
