@@ -57,7 +57,8 @@ static void draw_model(fuzz_plan_t *plan)
         model->host_link.beta_ns = zero_or(&random, 4, 1);
     }
     if (fuzz_once_in(&random, 4)) {
-        model->speed = (baton_distribution_t){BATON_LOGNORMAL, 1, 0.5};
+        model->speed =
+            (baton_distribution_t){BATON_DISTRIBUTION_LOGNORMAL, 1, 0.5};
     }
 }
 
@@ -141,11 +142,12 @@ baton_distribution_t fuzz_plan_lag(fuzz_random_t *random, double scale_us)
     double mean = fuzz_real(random, scale_us);
     switch (fuzz_below(random, 3)) {
     case 0:
-        return (baton_distribution_t){BATON_UNIFORM, 0, 2 * mean};
+        return (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 0, 2 * mean};
     case 1:
-        return (baton_distribution_t){BATON_EXPONENTIAL, mean, 0};
+        return (baton_distribution_t){BATON_DISTRIBUTION_EXPONENTIAL, mean, 0};
     default:
-        return (baton_distribution_t){BATON_PARETO, mean / 4 + 0.001, 1.2};
+        return (baton_distribution_t){BATON_DISTRIBUTION_PARETO,
+                                      mean / 4 + 0.001, 1.2};
     }
 }
 

@@ -48,7 +48,8 @@ typedef struct setting {
    senders that wait for their receivers; with all ports open; with all. */
 static const baton_sim_options_t plain = {.link = {.alpha_us = 1}};
 static const baton_sim_options_t lagging = {
-    .link = {.alpha_us = 1, .beta_ns = 1}, .lag = {BATON_UNIFORM, 0, 20}};
+    .link = {.alpha_us = 1, .beta_ns = 1},
+    .lag = {BATON_DISTRIBUTION_UNIFORM, 0, 20}};
 static const baton_sim_options_t synchronous = {
     .link = {.alpha_us = 1, .beta_ns = 0.5}, .sync_bytes = 256};
 static const baton_sim_options_t ported = {
@@ -59,7 +60,7 @@ static const baton_sim_options_t everything = {
     .host_link = {.beta_ns = 1},
     .overhead_us = 0.5,
     .sync_bytes = 1,
-    .lag = {BATON_PARETO, 0.1, 0.5}};
+    .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
 
 static const setting_t settings[] = {{"loop_turns", true, NULL},
                                      {"loop_threads", false, NULL},

@@ -207,7 +207,7 @@ static void test_sim_epoch_counts_from_its_first_start(void **state)
 {
     (void)state;
     baton_sim_options_t options = support_sim_options(2);
-    options.skew = (baton_distribution_t){BATON_CONSTANT, 50, 0};
+    options.skew = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 50, 0};
     const support_message_t message = {0, 1, SUPPORT_WORD};
     support_trace_t trace;
     support_us(support_sim_traffic(&options, &message, 1, &trace),
@@ -219,7 +219,7 @@ static void test_sim_skew_makes_ranks_late(void **state)
 {
     (void)state;
     baton_sim_options_t options = support_sim_options(8);
-    options.skew = (baton_distribution_t){BATON_UNIFORM, 100, 200};
+    options.skew = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 100, 200};
     support_trace_t trace;
     double us = support_sim_traffic(&options, NULL, 0, &trace);
     double first_us = INFINITY, last_us = 0;

@@ -230,7 +230,7 @@ static void test_sim_cost_of_work_is_divided_by_speed(void **state)
     baton_sim_options_t options = support_sim_options(3);
     options.gamma_ns = 2000;
     options.overhead_us = 1;
-    options.speed = (baton_distribution_t){BATON_CONSTANT, 0.5, 0};
+    options.speed = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 0.5, 0};
     support_trace_t trace;
     /* Send, transfer, receive, sum, send, transfer, receive; the second
        message's end is behind all that rank 0 has to do. */
@@ -293,7 +293,7 @@ static void test_sim_cost_of_lag_holds_no_port(void **state)
 {
     (void)state;
     baton_sim_options_t options = support_sim_options(3);
-    options.lag = (baton_distribution_t){BATON_CONSTANT, 50, 0};
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 50, 0};
     support_trace_t trace;
     support_us(support_sim_traffic(&options, out_of_one, 2, &trace), 15 + 50);
     expect_at(&trace, BATON_SIM_EPOCH, 0, 0, 0, 15);

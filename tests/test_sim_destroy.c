@@ -74,7 +74,8 @@ static void test_sim_destroy_lets_messages_go_on(void **state)
     baton_sim_options_t options = support_sim_options(2);
     for (int lags = 0; lags < 2; lags++) {
         double lag_us = lags * 7;
-        options.lag = (baton_distribution_t){BATON_CONSTANT, lag_us, 0};
+        options.lag =
+            (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, lag_us, 0};
         sender_goes(&options, 1, 0, 120 + lag_us);     /* one moves */
         sender_goes(&options, 1, 110, 120 + lag_us);   /* not matched yet */
         sender_goes(&options, 110, 0, 120 + lag_us);   /* one has come */
@@ -155,7 +156,8 @@ static void test_sim_destroy_of_all_at_any_time(void **state)
         open_twin(&twin, &options);
         support_ok(baton_schedule_start(twin.send));
         support_ok(baton_sim_set_lag(
-            twin.sim, (baton_distribution_t){BATON_CONSTANT, us % 2, 0}));
+            twin.sim,
+            (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, us % 2, 0}));
         if (us % 2 == 0) {
             support_ok(baton_schedule_start(twin.recv));
         }

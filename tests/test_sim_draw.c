@@ -60,7 +60,7 @@ static void test_draw_normal_has_its_tails(void **state)
 {
     (void)state;
     static const double share[3] = {0.15865525, 0.02275013, 0.00134990};
-    const baton_distribution_t normal = {BATON_NORMAL, 100, 1};
+    const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 100, 1};
     double above[3] = {0}, below[3] = {0};
     for (uint64_t k = 0; k < DRAWS; k++) {
         double value = draw(&normal, k) - 100;
@@ -86,11 +86,12 @@ static void assert_near(double actual, double expected)
 static void test_draw_agrees_with_the_formulas(void **state)
 {
     (void)state;
-    const baton_distribution_t uniform = {BATON_UNIFORM, 0, 1};
-    const baton_distribution_t exponential = {BATON_EXPONENTIAL, 3, 0};
-    const baton_distribution_t pareto = {BATON_PARETO, 3, 2.5};
-    const baton_distribution_t normal = {BATON_NORMAL, 1000, 1};
-    const baton_distribution_t lognormal = {BATON_LOGNORMAL, 3, 3};
+    const baton_distribution_t uniform = {BATON_DISTRIBUTION_UNIFORM, 0, 1};
+    const baton_distribution_t exponential = {BATON_DISTRIBUTION_EXPONENTIAL, 3,
+                                              0};
+    const baton_distribution_t pareto = {BATON_DISTRIBUTION_PARETO, 3, 2.5};
+    const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 1000, 1};
+    const baton_distribution_t lognormal = {BATON_DISTRIBUTION_LOGNORMAL, 3, 3};
     for (uint64_t k = 0; k < DRAWS; k++) {
         /* Both ends too: few bits, or few that are not set. */
         uint64_t random = baton__random(SEED, 0, k) >> (k % 4 * 15);

@@ -35,8 +35,8 @@ static void test_sim_set_lag_makes_messages_late(void **state)
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = traffic(&options, word, 1);
     support_us(epoch_us(sim), SUPPORT_WORD_US);
-    support_ok(
-        baton_sim_set_lag(sim, (baton_distribution_t){BATON_CONSTANT, 100, 0}));
+    support_ok(baton_sim_set_lag(
+        sim, (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 100, 0}));
     support_us(epoch_us(sim), SUPPORT_WORD_US + 100);
     support_ok(baton_sim_set_lag(sim, (baton_distribution_t){0}));
     support_us(epoch_us(sim), SUPPORT_WORD_US);
@@ -48,10 +48,10 @@ static void test_sim_set_lag_checks_it(void **state)
     (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     const baton_distribution_t bad[] = {
-        {BATON_CONSTANT, -1, 0},
-        {BATON_CONSTANT, (double)NAN, 0},
-        {BATON_UNIFORM, 5, 4},
-        {BATON_PARETO, 1, 0},
+        {BATON_DISTRIBUTION_CONSTANT, -1, 0},
+        {BATON_DISTRIBUTION_CONSTANT, (double)NAN, 0},
+        {BATON_DISTRIBUTION_UNIFORM, 5, 4},
+        {BATON_DISTRIBUTION_PARETO, 1, 0},
         {(baton_distribution_kind_t)99, 1, 1},
     };
     baton_sim_t *sim = traffic(&options, word, 1);
@@ -100,7 +100,8 @@ static void test_sim_speed_of_options_is_what_it_says(void **state)
     (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.overhead_us = 1;
-    options.speed = (baton_distribution_t){BATON_CONSTANT, 0x1p-29, 0};
+    options.speed =
+        (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 0x1p-29, 0};
     baton_sim_t *sim = traffic(&options, word, 1);
     support_us(epoch_us(sim), SUPPORT_WORD_US + 2 * 0x1p29);
     support_ok(baton_sim_destroy(sim));

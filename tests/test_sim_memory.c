@@ -16,8 +16,8 @@ static const baton_sim_options_t *options_of(bool cost_only)
     static baton_sim_options_t options;
     options = support_sim_options(3);
     options.cost_only = cost_only;
-    options.skew = (baton_distribution_t){BATON_CONSTANT, 1, 0};
-    options.lag = (baton_distribution_t){BATON_UNIFORM, 1, 9};
+    options.skew = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 1, 0};
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 1, 9};
     return &options;
 }
 

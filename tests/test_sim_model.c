@@ -24,16 +24,16 @@ static void test_parse_reads_every_form(void **state)
         const char *text;
         baton_distribution_t expected;
     } cases[] = {
-        {"3", {BATON_CONSTANT, 3, 0}},
-        {"0.25", {BATON_CONSTANT, 0.25, 0}},
-        {"1e3", {BATON_CONSTANT, 1000, 0}},
-        {"constant:3", {BATON_CONSTANT, 3, 0}},
-        {"uniform:0:5", {BATON_UNIFORM, 0, 5}},
-        {"uniform:5:5", {BATON_UNIFORM, 5, 5}},
-        {"exponential:20", {BATON_EXPONENTIAL, 20, 0}},
-        {"normal:-1:+2.5e-1", {BATON_NORMAL, -1, 0.25}},
-        {"lognormal:2:.5", {BATON_LOGNORMAL, 2, 0.5}},
-        {"pareto:1:1.5", {BATON_PARETO, 1, 1.5}},
+        {"3", {BATON_DISTRIBUTION_CONSTANT, 3, 0}},
+        {"0.25", {BATON_DISTRIBUTION_CONSTANT, 0.25, 0}},
+        {"1e3", {BATON_DISTRIBUTION_CONSTANT, 1000, 0}},
+        {"constant:3", {BATON_DISTRIBUTION_CONSTANT, 3, 0}},
+        {"uniform:0:5", {BATON_DISTRIBUTION_UNIFORM, 0, 5}},
+        {"uniform:5:5", {BATON_DISTRIBUTION_UNIFORM, 5, 5}},
+        {"exponential:20", {BATON_DISTRIBUTION_EXPONENTIAL, 20, 0}},
+        {"normal:-1:+2.5e-1", {BATON_DISTRIBUTION_NORMAL, -1, 0.25}},
+        {"lognormal:2:.5", {BATON_DISTRIBUTION_LOGNORMAL, 2, 0.5}},
+        {"pareto:1:1.5", {BATON_DISTRIBUTION_PARETO, 1, 1.5}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         baton_distribution_t result;
@@ -95,11 +95,11 @@ static void test_parse_names_what_is_wrong(void **state)
         {"pareto:1:-1", "shape is -1; allowed: above 0 up to"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        baton_distribution_t result = {BATON_PARETO, 7, 8};
+        baton_distribution_t result = {BATON_DISTRIBUTION_PARETO, 7, 8};
         assert_int_equal(baton_distribution_parse(cases[i].text, &result),
                          BATON_ERR_INVALID);
         says(cases[i].message);
-        assert_true(result.kind == BATON_PARETO && result.a == 7 &&
+        assert_true(result.kind == BATON_DISTRIBUTION_PARETO && result.a == 7 &&
                     result.b == 8);
     }
 }
@@ -137,9 +137,10 @@ static void test_options_in_range_are_taken(void **state)
     options.gamma_ns = options.overhead_us = 1e15;
     options.sync_bytes = SIZE_MAX;
     options.host_ranks = INT32_MAX;
-    options.speed = (baton_distribution_t){BATON_NORMAL, 1, 0.1};
-    options.skew = (baton_distribution_t){BATON_PARETO, 1, 1};
-    options.lag = (baton_distribution_t){BATON_EXPONENTIAL, 1, NAN};
+    options.speed = (baton_distribution_t){BATON_DISTRIBUTION_NORMAL, 1, 0.1};
+    options.skew = (baton_distribution_t){BATON_DISTRIBUTION_PARETO, 1, 1};
+    options.lag =
+        (baton_distribution_t){BATON_DISTRIBUTION_EXPONENTIAL, 1, NAN};
     assert_int_equal(baton__sim_check_options(&options), BATON_OK);
 }
 
@@ -168,21 +169,21 @@ static void test_options_out_of_range_are_named(void **state)
 
     REFUSED(skew, DISTRIBUTION((baton_distribution_kind_t)6, 0, 0),
             "skew: kind is 6; allowed: 0 to 5");
-    REFUSED(lag, DISTRIBUTION(BATON_UNIFORM, 2, 1),
+    REFUSED(lag, DISTRIBUTION(BATON_DISTRIBUTION_UNIFORM, 2, 1),
             "lag: high is 1; allowed: from 2 up to");
-    REFUSED(lag, DISTRIBUTION(BATON_PARETO, 2, 0),
+    REFUSED(lag, DISTRIBUTION(BATON_DISTRIBUTION_PARETO, 2, 0),
             "lag: shape is 0; allowed: above 0 up to");
-    REFUSED(skew, DISTRIBUTION(BATON_CONSTANT, NAN, 0),
+    REFUSED(skew, DISTRIBUTION(BATON_DISTRIBUTION_CONSTANT, NAN, 0),
             "skew: value is nan; allowed: from 0 up to");
-    REFUSED(speed, DISTRIBUTION(BATON_CONSTANT, -1, 0),
+    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_CONSTANT, -1, 0),
             "speed: value is -1; allowed: from 0 up to");
-    REFUSED(speed, DISTRIBUTION(BATON_UNIFORM, 0, 2),
+    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_UNIFORM, 0, 2),
             "speed: uniform:0:2 may be as low as 0; allowed: from 1e-09 up");
-    REFUSED(speed, DISTRIBUTION(BATON_EXPONENTIAL, 1, 0),
+    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_EXPONENTIAL, 1, 0),
             "speed: exponential:1 may be as low as 1.11022e-16; allowed");
-    REFUSED(speed, DISTRIBUTION(BATON_NORMAL, 1, 0.5),
+    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_NORMAL, 1, 0.5),
             "speed: normal:1:0.5 may be as low as 0; allowed");
-    REFUSED(speed, DISTRIBUTION(BATON_CONSTANT, 1e-10, 0),
+    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_CONSTANT, 1e-10, 0),
             "speed: constant:1e-10 may be as low as 1e-10; allowed");
 #undef DISTRIBUTION
 #undef REFUSED

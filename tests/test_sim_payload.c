@@ -107,7 +107,8 @@ static void test_sim_payload_of_any_size(void **state)
     for (int variant = 0; variant < 16; variant++) {
         baton_sim_options_t options = support_sim_options(2);
         if ((variant & 1) != 0) {
-            options.lag = (baton_distribution_t){BATON_UNIFORM, 0, 1e6};
+            options.lag =
+                (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 0, 1e6};
         }
         options.sync_bytes = (variant & 2) != 0 ? 16 : 0;
         options.multi_ported = (variant & 4) != 0;
@@ -122,7 +123,7 @@ static void test_sim_payload_of_one_tag_stays_in_order(void **state)
     (void)state;
     enum { EPOCHS = 40 };
     baton_sim_options_t options = support_sim_options(2);
-    options.lag = (baton_distribution_t){BATON_UNIFORM, 0, 1000};
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 0, 1000};
     support_words_t words;
     support_words_add(&words, support_sim_open(&options), "in order");
     for (uint32_t epoch = 1; epoch <= EPOCHS; epoch++) {

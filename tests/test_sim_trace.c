@@ -84,7 +84,7 @@ static void test_sim_trace_tells_transfers_without_lag(void **state)
     (void)state;
     static support_trace_t trace;
     baton_sim_options_t options = support_sim_options(3);
-    options.lag = (baton_distribution_t){BATON_CONSTANT, 100, 0};
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 100, 0};
     const support_message_t list[] = {{1, 0, 8}, {2, 0, 3}};
     support_us(support_sim_traffic(&options, list, 2, &trace), 115);
     support_us(support_event(&trace, BATON_SIM_RECV, 0, 0)->end_us, 10);
@@ -184,9 +184,11 @@ static uint64_t trace_hash(uint64_t seed, bool cost_only)
     options.gamma_ns = 0.21;
     options.overhead_us = 0.13;
     options.sync_bytes = 500;
-    options.speed = (baton_distribution_t){BATON_UNIFORM, 0.5, 1.5};
-    options.skew = (baton_distribution_t){BATON_EXPONENTIAL, 20, 0};
-    options.lag = (baton_distribution_t){BATON_LOGNORMAL, 2, 1};
+    options.speed =
+        (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 0.5, 1.5};
+    options.skew =
+        (baton_distribution_t){BATON_DISTRIBUTION_EXPONENTIAL, 20, 0};
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_LOGNORMAL, 2, 1};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     baton_sim_t *sim = support_sim_open(&options);
     support_ok(baton_sim_build(sim, "ring", build_ring, NULL));
@@ -196,7 +198,8 @@ static uint64_t trace_hash(uint64_t seed, bool cost_only)
         if (epoch == 3) {
             support_ok(baton_sim_set_speed(sim, 4, 0.1));
             support_ok(baton_sim_set_lag(
-                sim, (baton_distribution_t){BATON_PARETO, 1, 1.5}));
+                sim,
+                (baton_distribution_t){BATON_DISTRIBUTION_PARETO, 1, 1.5}));
         }
         support_ok(baton_sim_epoch(sim, &us));
         add_us(&hash, us);

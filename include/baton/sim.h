@@ -14,8 +14,9 @@
    Or rank by rank, as a program would: schedules and partial collectives on
    baton_sim_group(sim, rank), with what the applications do put at its virtual
    time by baton_sim_at. start returns at once; wait runs virtual time until the
-   epoch has ended, and its timeout is virtual too; destroy gives up an epoch
-   that runs.
+   epoch has ended, and its timeout is virtual too; where nothing is left that
+   could end it, wait returns BATON_ERR_DEADLOCK. test lets the next things
+   happen, and never tells a deadlock. destroy gives up an epoch that runs.
 
    Cost of a message of n bytes: its transfer takes alpha + n * beta, holds the
    sender's port and the receiver's port for as long, and comes in `lag` later.
@@ -51,7 +52,7 @@ extern "C" {
     X(PARETO, "pareto", "minimum", "shape")
 
 typedef enum baton_distribution_kind {
-#define BATON_DISTRIBUTION_ENUM(NAME, ...) BATON_##NAME,
+#define BATON_DISTRIBUTION_ENUM(NAME, ...) BATON_DISTRIBUTION_##NAME,
     BATON_DISTRIBUTION_LIST(BATON_DISTRIBUTION_ENUM)
 #undef BATON_DISTRIBUTION_ENUM
         BATON_DISTRIBUTION_COUNT
@@ -117,7 +118,7 @@ typedef struct baton_sim_options {
     baton_distribution_t skew;  /* us that a rank comes late to an epoch that
                                    baton_sim_epoch starts */
     baton_distribution_t lag;   /* us on a message's way, beyond its transfer;
-                                   messages of one tag stay in order */
+                                   messages of one tag are matched in order */
 } baton_sim_options_t;
 
 #define BATON_SIM_OPTIONS                                                      \
@@ -150,8 +151,8 @@ typedef void (*baton_sim_build_fn)(baton_schedule_t *schedule, void *arg);
 
 /* Makes a schedule for each rank, lets `build` fill it (baton_schedule_rank
    tells whose it is), commits all, and compares every send with its receive.
-   Once a simulator. Errors of create and commit; BATON_ERR_MISMATCH names both
-   ranks and nodes; BATON_ERR_NO_MEMORY. */
+   Once a simulator, else BATON_ERR_STATE. Errors of create and commit;
+   BATON_ERR_MISMATCH names both ranks and nodes; BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
                                              baton_sim_build_fn build,
                                              void *arg);
@@ -162,7 +163,7 @@ baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank);
 
 /* Starts an epoch on every rank, each late by its skew, and runs until all have
    ended. *us_out: from the first start to the last end. An epoch's error;
-   BATON_ERR_DEADLOCK as baton_sim_run. */
+   as baton_sim_run, and BATON_ERR_STATE when nothing was built. */
 BATON_CHECKED baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out);
 
 /* ---- virtual time ----------------------------------------------------- */
@@ -189,7 +190,8 @@ BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
    more: baton_error_message() says who waits for whom, by rank and node, round
    the cycle or up to the one that is to blame. Before the first time it
    compares all committed schedules across ranks, the k-th of each with the k-th
-   of the others: BATON_ERR_MISMATCH. */
+   of the others: BATON_ERR_MISMATCH. BATON_ERR_STATE in a callback,
+   BATON_ERR_NO_MEMORY for messages and events. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 
 /* What has happened so far. */
@@ -242,7 +244,8 @@ typedef struct baton_sim_event {
     double end_us;
     size_t bytes;         /* send, recv, reduce */
     const char *schedule; /* its name */
-    uint64_t epoch;
+    uint64_t epoch; /* that runs as it is told: an eager send's transfer may
+                       begin after its own has ended */
 } baton_sim_event_t;
 
 /* Calls fn for each thing that has its end fixed, in an order that is the same

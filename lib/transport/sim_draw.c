@@ -82,17 +82,17 @@ static double draw(const baton_distribution_t *distribution, uint64_t random)
 {
     double a = distribution->a, b = distribution->b;
     switch (distribution->kind) {
-    case BATON_CONSTANT:
+    case BATON_DISTRIBUTION_CONSTANT:
         return a;
-    case BATON_UNIFORM:
+    case BATON_DISTRIBUTION_UNIFORM:
         return a + (b - a) * unit(random);
-    case BATON_EXPONENTIAL:
+    case BATON_DISTRIBUTION_EXPONENTIAL:
         return a * -natural_log(unit(random));
-    case BATON_NORMAL:
+    case BATON_DISTRIBUTION_NORMAL:
         return a + b * normal(random);
-    case BATON_LOGNORMAL:
+    case BATON_DISTRIBUTION_LOGNORMAL:
         return a * exponential(b * normal(random));
-    case BATON_PARETO:
+    case BATON_DISTRIBUTION_PARETO:
         return a * exponential(-natural_log(unit(random)) / b);
     case BATON_DISTRIBUTION_COUNT:
         break;
@@ -116,15 +116,15 @@ double baton__distribution_least(const baton_distribution_t *distribution)
     double a = distribution->a, b = distribution->b;
     double normal_most = sqrt(2 * MOST_EXPONENTIAL);
     switch (distribution->kind) {
-    case BATON_EXPONENTIAL:
+    case BATON_DISTRIBUTION_EXPONENTIAL:
         return a * LEAST_EXPONENTIAL;
-    case BATON_NORMAL:
+    case BATON_DISTRIBUTION_NORMAL:
         return in_range(a - b * normal_most);
-    case BATON_LOGNORMAL:
+    case BATON_DISTRIBUTION_LOGNORMAL:
         return a * exponential(-b * normal_most);
-    case BATON_CONSTANT:
-    case BATON_UNIFORM:
-    case BATON_PARETO:
+    case BATON_DISTRIBUTION_CONSTANT:
+    case BATON_DISTRIBUTION_UNIFORM:
+    case BATON_DISTRIBUTION_PARETO:
     case BATON_DISTRIBUTION_COUNT:
         break;
     }
@@ -135,14 +135,14 @@ bool baton__distribution_is_zero(const baton_distribution_t *distribution)
 {
     double a = distribution->a, b = distribution->b;
     switch (distribution->kind) {
-    case BATON_UNIFORM:
+    case BATON_DISTRIBUTION_UNIFORM:
         return b <= 0;
-    case BATON_NORMAL:
+    case BATON_DISTRIBUTION_NORMAL:
         return a <= 0 && b <= 0;
-    case BATON_CONSTANT:
-    case BATON_EXPONENTIAL:
-    case BATON_LOGNORMAL:
-    case BATON_PARETO:
+    case BATON_DISTRIBUTION_CONSTANT:
+    case BATON_DISTRIBUTION_EXPONENTIAL:
+    case BATON_DISTRIBUTION_LOGNORMAL:
+    case BATON_DISTRIBUTION_PARETO:
     case BATON_DISTRIBUTION_COUNT:
         break;
     }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ typedef struct form {
 } form_t;
 
 static const form_t forms[BATON_DISTRIBUTION_COUNT] = {
-#define FORM(NAME, name, ...) [BATON_##NAME] = {name, {__VA_ARGS__}},
+#define FORM(NAME, name, ...)                                                  \
+    [BATON_DISTRIBUTION_##NAME] = {name, {__VA_ARGS__}},
     BATON_DISTRIBUTION_LIST(FORM)
 #undef FORM
 };
@@ -51,12 +53,12 @@ static baton_status_t check_parameters(const char *of,
     const double values[PARAMETERS] = {distribution->a, distribution->b};
     for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
         double least = 0;
-        if (distribution->kind == BATON_NORMAL && i == 0) {
+        if (distribution->kind == BATON_DISTRIBUTION_NORMAL && i == 0) {
             least = -BATON__SIM_MOST; /* part of the bell may be above 0 */
-        } else if (distribution->kind == BATON_UNIFORM && i == 1) {
+        } else if (distribution->kind == BATON_DISTRIBUTION_UNIFORM && i == 1) {
             least = values[0];
         }
-        bool above = distribution->kind == BATON_PARETO && i == 1;
+        bool above = distribution->kind == BATON_DISTRIBUTION_PARETO && i == 1;
         baton_status_t status =
             check_number(of, form->parameters[i], values[i], least, above);
         if (status != BATON_OK) {
@@ -72,8 +74,14 @@ static bool read_number(const char *text, size_t length, double *out)
     if (length == 0 || strspn(text, "0123456789.+-eE") < length) {
         return false;
     }
+    /* The program's locale may have a decimal comma. */
+    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (c == (locale_t)0) {
+        return false;
+    }
     char *end = NULL;
-    *out = strtod(text, &end);
+    *out = strtod_l(text, &end, c);
+    freelocale(c);
     return end == text + length;
 }
 
@@ -139,7 +147,7 @@ baton_status_t baton_distribution_parse(const char *text,
     baton__text_t quoted = {of, sizeof of, 0};
     baton__text_add(&quoted, "distribution \"%s\"", text);
 
-    const form_t *form = &forms[BATON_CONSTANT];
+    const form_t *form = &forms[BATON_DISTRIBUTION_CONSTANT];
     double values[PARAMETERS] = {0};
     baton_status_t status = BATON_OK;
     if (!read_number(text, strlen(text), &values[0])) {
