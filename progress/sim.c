@@ -302,6 +302,9 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
         return baton__error(BATON_ERR_INVALID,
                             "sim: %g us is no time to call at", at_us);
     }
+    if (fn == NULL) {
+        return baton__error(BATON_ERR_INVALID, "sim: there is nothing to call");
+    }
     if (sim->free_call == BATON__SIM_NONE) {
         if (sim->call_count == sim->call_capacity) {
             uint32_t room = sim->call_capacity * 2 + 64;

@@ -36,6 +36,7 @@ struct baton_sim {
     baton__sim_rank_t *ranks;
     baton__sim_port_t *stepping; /* a rank's step runs, up to its call nodes */
     bool calling;                /* a callback of baton_sim_at runs */
+    bool ending;    /* it is being destroyed, with all that was built */
     bool unmatched; /* schedules were committed since sends and receives were
                        last compared */
     baton__sim_call_t *calls;
@@ -68,6 +69,9 @@ baton_status_t baton__sim_pass(baton_sim_t *sim, double until_us,
 
 /* Whether the machine has memory for schedules like this on every rank. */
 baton_status_t baton__sim_admit(const baton_schedule_t *schedule);
+
+/* Lets go of a schedule's messages, at once. */
+void baton__sim_forget(baton_schedule_t *schedule);
 
 /* Takes a committed schedule from the simulator, at once. */
 void baton__sim_expel(baton_schedule_t *schedule);

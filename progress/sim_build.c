@@ -131,6 +131,10 @@ static void return_tags(const baton_sim_t *sim)
 baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
                                baton_sim_build_fn build, void *arg)
 {
+    if (name == NULL || build == NULL) {
+        return baton__error(BATON_ERR_INVALID, "sim: build has no %s",
+                            name == NULL ? "name" : "builder");
+    }
     if (sim->built != NULL) {
         return baton__error(BATON_ERR_STATE,
                             "sim: build of \"%s\": it has built \"%s\" already",

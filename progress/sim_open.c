@@ -252,6 +252,7 @@ baton_status_t baton_sim_destroy(baton_sim_t *sim)
     if (status != BATON_OK) {
         return status;
     }
+    sim->ending = true;
     baton__sim_unbuild(sim);
     for (int rank = 0; rank < sim->options.ranks; rank++) {
         baton__free(sim->ranks[rank].group.pairs);
@@ -263,6 +264,17 @@ baton_status_t baton_sim_destroy(baton_sim_t *sim)
     return BATON_OK;
 }
 
+void baton__sim_forget(baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    baton__sim_net_forget_queued(group->endpoint, schedule);
+    if (schedule->turn.posted > 0) {
+        baton__sim_net_forget(group->endpoint, schedule);
+        group->posted -= schedule->turn.posted;
+        schedule->turn.posted = 0;
+    }
+}
+
 void baton__sim_expel(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
@@ -271,10 +283,8 @@ void baton__sim_expel(baton_schedule_t *schedule)
     baton__step_fail(group->stepper, schedule, BATON_ERR_CANCELLED);
     /* Without a step: the rank may be at work, or dead. */
     baton__step_forget(group->stepper, schedule);
-    if (schedule->turn.posted > 0) {
-        baton__sim_net_forget(group->endpoint, schedule);
-        group->posted -= schedule->turn.posted;
-        schedule->turn.posted = 0;
+    if (!group->engine->sim->ending) { /* else the network goes with it */
+        baton__sim_forget(schedule);
     }
     baton__step_remove(group->stepper, schedule);
     (void)group->transport->reserve(group->endpoint,

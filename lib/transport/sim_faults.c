@@ -73,6 +73,17 @@ static void forget_ends(baton__sim_port_t *port, const void *owner)
     port->end_count = kept;
 }
 
+void baton__sim_net_forget_queued(baton__sim_port_t *port, const void *owner)
+{
+    for (uint32_t at = port->queue_head; at != BATON__SIM_NONE;) {
+        baton__sim_item_t *item = baton__sim_item(port->net, at);
+        at = item->next;
+        if (item->sent && item->owner == owner) {
+            item->owner = NULL; /* only a trace would still ask */
+        }
+    }
+}
+
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
 {
     baton__sim_net_t *net = port->net;

@@ -1,7 +1,7 @@
 /* The simulated network: ports, messages on their way, and the transport port
    over them. It has a queue of events and no clock hand of its own: who owns it
-   pops the events, calls baton__sim_net_event for those that are the network's,
-   and lets the ranks step that `due` names.
+   pops the events, calls baton__sim_net_events for those that are the
+   network's, and lets the ranks step that `due` names.
 
    Life of a message. A send makes an item. When the sender's port is free the
    item's transfer begins: there it meets its receive, the first posted one of
@@ -45,14 +45,14 @@ enum {
     BATON__SIM_OWNER
 };
 
-typedef enum baton__sim_state {
+enum {
     BATON__SIM_FREE,
     BATON__SIM_RECEIVE,
     BATON__SIM_QUEUED, /* a message before its transfer */
     BATON__SIM_MOVING,
     BATON__SIM_THERE, /* has arrived, and waits for its receive */
     BATON__SIM_GONE   /* was delivered; its sender is to be told */
-} baton__sim_state_t;
+};
 
 typedef struct baton__sim_item {
     void *owner; /* with `node`, the token; NULL: nobody's any more */
@@ -76,8 +76,6 @@ typedef struct baton__sim_item {
 static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 64,
               "an item is one cache line");
 
-enum { BATON__SIM_RANKS = 1 << 24 }; /* at most */
-
 /* A completion that waits for its rank's next poll. */
 typedef struct baton__sim_end {
     void *owner;
@@ -88,9 +86,9 @@ typedef struct baton__sim_end {
 
 struct baton__sim_net;
 
-/* A rank's endpoint, on three cache lines. Times in us. */
 enum { BATON__SIM_ENDS = 2 }; /* mostly of a send and a receive */
 
+/* A rank's endpoint, on three cache lines. Times in us. */
 typedef struct baton__sim_port {
     _Alignas(64) struct baton__sim_net *net;
     uint32_t rank;
@@ -104,9 +102,9 @@ typedef struct baton__sim_port {
     double clock;             /* when the processor is */
     double slowness;          /* 1 / speed */
 
-    uint32_t *buckets;     /* of the table; items */
-    uint32_t bucket_count; /* a power of two */
-    uint32_t bucket;       /* the first one, before there is a reservation */
+    uint32_t *buckets; /* of the table; items */
+    uint32_t bucket_count;
+    uint32_t bucket; /* the first one, before there is a reservation */
     baton__sim_end_t *ends;
     uint32_t end_first, end_count, end_capacity;
     int64_t reserved;
@@ -176,6 +174,9 @@ void baton__sim_net_kill(baton__sim_net_t *net, int rank);
    vanish, what it has sent goes on. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
 
+/* Likewise for its eager sends: done, but in their port's queue perhaps. */
+void baton__sim_net_forget_queued(baton__sim_port_t *port, const void *owner);
+
 /* ---- for the network's own files ------------------------------------- */
 
 static inline baton__sim_item_t *baton__sim_item(const baton__sim_net_t *net,
@@ -188,7 +189,7 @@ static inline baton__sim_item_t *baton__sim_item(const baton__sim_net_t *net,
 uint32_t baton__sim_item_take(baton__sim_net_t *net);
 void baton__sim_item_give(baton__sim_net_t *net, uint32_t index);
 
-/* The table of a port. find: the first receive, or message, with this key,
+/* The table of a port. take: the first receive, or message, with this key,
    which is then no longer in it; BATON__SIM_NONE. */
 uint32_t baton__sim_table_take(baton__sim_port_t *port, bool receive,
                                uint32_t peer, uint32_t tag);
