@@ -62,13 +62,17 @@ static void settle_graph(baton_schedule_t *schedule,
 
 /* Steps, as the driver, until nothing of the schedule is in flight; false after
    `ms` without that. Receives are withdrawn first: what is left are sends. */
-static bool drain(baton_engine_t *engine, baton_schedule_t *schedule,
-                  int64_t ms)
+static bool drain(baton_schedule_t *schedule, int64_t ms)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
+    if (schedule->group->engine->sim != NULL) {
+        baton__sim_forget(schedule);
+        return true;
+    }
     uint64_t deadline = baton__clock_ns() + (uint64_t)ms * 1000000u;
     while (schedule->turn.posted > 0 || schedule->turn.runnable ||
-           baton__step_has_mail(&engine->stepper)) {
-        if (!baton__step(&engine->stepper, SIZE_MAX)) {
+           baton__step_has_mail(stepper)) {
+        if (!baton__step(stepper, SIZE_MAX)) {
             if (baton__clock_ns() > deadline) {
                 return false;
             }
@@ -122,14 +126,16 @@ static void give_up(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     baton__engine_enter(group->engine);
-    (void)drain(group->engine, schedule,
-                baton__config_number(BATON__CONFIG_DESTROY_MS));
+    bool gone = drain(schedule, baton__config_number(BATON__CONFIG_DESTROY_MS));
     atomic_store_explicit(&schedule->shared.status, BATON_OK,
                           memory_order_relaxed);
     baton__return_tags(schedule);
     (void)group->transport->reserve(group->endpoint,
                                     -(int64_t)schedule->plan.messages);
     baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
+    if (!gone) {
+        baton__keep_plan(schedule); /* a message is still written into it */
+    }
     baton__thaw(schedule);
 }
 
@@ -216,7 +222,7 @@ static bool expel(baton_schedule_t *schedule)
     (void)baton__error_forward(BATON_ERR_CANCELLED,
                                "the schedule is being destroyed");
     baton__step_fail(&engine->stepper, schedule, BATON_ERR_CANCELLED);
-    bool gone = drain(engine, schedule, patience_ms);
+    bool gone = drain(schedule, patience_ms);
     if (gone) {
         baton__step_remove(&engine->stepper, schedule);
         (void)group->transport->reserve(group->endpoint,

@@ -31,7 +31,7 @@ enum { BATON__TURN_US = 10000 };
 
 struct baton_engine {
     baton__stepper_t stepper;
-    baton_sim_t *sim; /* NULL; else it alone drives, and nothing below is used
+    baton_sim_t *sim; /* NULL; else it alone drives, and nothing here is used
                          but the driver lock */
     baton__loop_t *loop;
     baton__idle_t idle; /* the driver's */

@@ -26,7 +26,7 @@ typedef struct answer {
 } answer_t;
 
 struct baton__verifier {
-    int rank, ranks;
+    const baton_group_t *group;
     baton_schedule_t *gather; /* a block of each rank to rank 0 */
     baton_schedule_t *spread; /* the answer */
     char *blocks;             /* this rank's; on rank 0 all ranks', by rank */
@@ -73,8 +73,7 @@ baton_status_t baton__verifier_create(baton_group_t *group,
         return baton__error(BATON_ERR_NO_MEMORY,
                             "group: no memory for BATON_VERIFY=1");
     }
-    verifier->rank = group->rank;
-    verifier->ranks = group->size;
+    verifier->group = group;
     verifier->blocks = memory;
     baton_status_t status =
         connect(group, "verify/gather", true, memory, BLOCK_BYTES, BLOCK_BYTES,
@@ -93,9 +92,15 @@ baton_status_t baton__verifier_create(baton_group_t *group,
 
 void baton__verifier_destroy(baton__verifier_t *verifier)
 {
-    if (verifier != NULL) {
-        baton_schedule_destroy(verifier->gather);
-        baton_schedule_destroy(verifier->spread);
+    if (verifier == NULL) {
+        return;
+    }
+    const baton_group_t *group = verifier->group;
+    uint32_t others = group->schedules - (verifier->gather != NULL ? 1 : 0) -
+                      (verifier->spread != NULL ? 1 : 0);
+    baton_schedule_destroy(verifier->gather);
+    baton_schedule_destroy(verifier->spread);
+    if (group->schedules == others) { /* else a send still reads it */
         baton__free(verifier->blocks);
         baton__free(verifier);
     }
@@ -212,7 +217,7 @@ static void free_drafts(baton__draft_t *drafts, int ranks)
 static baton_status_t make_drafts(const baton__verifier_t *verifier, char *own,
                                   baton__draft_t **out)
 {
-    int ranks = verifier->ranks;
+    int ranks = verifier->group->size;
     double bytes = 0.0;
     for (int rank = 0; rank < ranks; rank++) {
         bytes += (double)report_of(verifier, rank)->bytes;
@@ -247,7 +252,7 @@ static baton_status_t read_reports(const baton__verifier_t *verifier,
                                    uint32_t *rounds)
 {
     uint64_t most = 0;
-    for (int rank = 0; rank < verifier->ranks; rank++) {
+    for (int rank = 0; rank < verifier->group->size; rank++) {
         const report_t *from = report_of(verifier, rank);
         if (from->status != BATON_OK) {
             char text[BATON__MESSAGE_BYTES + 32];
@@ -267,7 +272,7 @@ static baton_status_t collect(baton__verifier_t *verifier,
     baton_status_t status = BATON_OK;
     for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
         status = run(verifier->gather);
-        for (int rank = 1; rank < verifier->ranks && status == BATON_OK;
+        for (int rank = 1; rank < verifier->group->size && status == BATON_OK;
              rank++) {
             memcpy(drafts[rank].data + (size_t)i * BLOCK_BYTES,
                    &verifier->blocks[(size_t)rank * BLOCK_BYTES],
@@ -295,12 +300,12 @@ static baton_status_t preside(baton__verifier_t *verifier, const char *name,
     if (status == BATON_OK && drafts != NULL) {
         status = collect(verifier, drafts, rounds);
         if (status == BATON_OK) {
-            verdict = baton__judge(drafts, verifier->ranks);
+            verdict = baton__judge(drafts, verifier->group->size);
             answer(verifier, name, verdict, 0);
             status = run(verifier->spread);
         }
     }
-    free_drafts(drafts, verifier->ranks);
+    free_drafts(drafts, verifier->group->size);
     return status;
 }
 
@@ -326,7 +331,7 @@ baton_status_t baton__verify(const baton_schedule_t *schedule,
         }
     }
     report(verifier, name, local, bytes);
-    baton_status_t status = verifier->rank == 0
+    baton_status_t status = verifier->group->rank == 0
                                 ? preside(verifier, name, graph)
                                 : take_part(verifier, graph, bytes);
     baton__free(graph);

@@ -52,14 +52,15 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
 
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 {
-    uint64_t now = baton__clock_ns();
     uint64_t since = schedule->notes.seen_at_ns;
-    double seconds = since != 0 ? (double)(now - since) / 1e9 : 0.0;
-    baton__text_add(text,
-                    "\"%s\" epoch %llu has made no progress for %.1f s on rank "
-                    "%d of %d",
-                    schedule->name, (unsigned long long)schedule->run.epoch,
-                    seconds, schedule->group->rank, schedule->group->size);
+    baton__text_add(text, "\"%s\" epoch %llu has made no progress",
+                    schedule->name, (unsigned long long)schedule->run.epoch);
+    if (since != 0) { /* else nobody has looked before, or time is virtual */
+        baton__text_add(text, " for %.1f s",
+                        (double)(baton__clock_ns() - since) / 1e9);
+    }
+    baton__text_add(text, " on rank %d of %d", schedule->group->rank,
+                    schedule->group->size);
     if (schedule->run.state != BATON__RUN_RUNNING) {
         baton__text_add(text, "\n    it has not begun here");
         return;

@@ -74,7 +74,7 @@ static baton_node_t add(baton_schedule_t *schedule, const record_t *record,
 }
 
 /* Operands of messages lie one behind the other in a scratch buffer as long as
-   all of them: what no epoch can send is no schedule's. */
+   all of them. */
 void baton__unpack(baton_schedule_t *schedule, const char *data)
 {
     head_t head;

@@ -160,6 +160,15 @@ static bool allocate_scratch(baton_schedule_t *schedule)
     return true;
 }
 
+void baton__keep_plan(baton_schedule_t *schedule)
+{
+    schedule->ops = schedule->drawn_ops;
+    schedule->needs = schedule->drawn_needs;
+    schedule->drawn_ops = NULL;
+    schedule->drawn_needs = NULL;
+    schedule->plan.memory = NULL;
+}
+
 void baton__thaw(baton_schedule_t *schedule)
 {
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
@@ -169,11 +178,8 @@ void baton__thaw(baton_schedule_t *schedule)
         }
     }
     if (schedule->plan.memory != NULL) {
-        schedule->ops = schedule->drawn_ops;
-        schedule->needs = schedule->drawn_needs;
-        schedule->drawn_ops = NULL;
-        schedule->drawn_needs = NULL;
         baton__free(schedule->plan.memory);
+        baton__keep_plan(schedule);
     }
     schedule->run = (baton__run_t){0};
     schedule->plan = (baton__plan_t){0};

@@ -49,7 +49,8 @@ struct baton_schedule {
     char *few_addresses[BATON__FEW_BUFFERS];
     baton__plan_t plan;
 
-    /* The driver's too, now and then: what the watchdog has seen. */
+    /* The driver's too, now and then: its list; the watchdog's notes and the
+       simulator's. */
     struct {
         baton_schedule_t *next; /* of all that are committed */
         uint64_t seen_moves;
@@ -139,6 +140,7 @@ baton_status_t baton__freeze(baton_schedule_t *schedule,
                              const baton__order_t *order);
 baton_status_t baton__assign_tags(baton_schedule_t *schedule);
 void baton__return_tags(baton_schedule_t *schedule); /* the last ones given */
-void baton__thaw(baton_schedule_t *schedule); /* frees what freeze made */
+void baton__thaw(baton_schedule_t *schedule);      /* frees what freeze made */
+void baton__keep_plan(baton_schedule_t *schedule); /* before: not its memory */
 
 #endif
