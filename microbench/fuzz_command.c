@@ -1,4 +1,4 @@
-/* The command `fuzz`; see fuzz.h. */
+/* The command `fuzz`; see fuzz_world.h. */
 #include "cli.h"
 #include "fuzz_world.h"
 #include "sim_commands.h"

@@ -13,6 +13,8 @@
 
 #include "fuzz_plan.h"
 
+enum { FUZZ_FAILURE_BYTES = 512 };
+
 typedef enum fuzz_phase {
     FUZZ_PREPARES,
     FUZZ_WAITS,
@@ -74,15 +76,15 @@ struct fuzz_world {
     bool alone;            /* the seat that goes first is the only one */
     bool healed;
     bool struck;
-    uint64_t digest;   /* of everything that happened */
-    char failure[512]; /* the first; "" without */
+    uint64_t digest;                  /* of everything that happened */
+    char failure[FUZZ_FAILURE_BYTES]; /* the first; "" without */
 };
 
 typedef struct fuzz_outcome {
     bool passed;
     uint64_t digest; /* equal digests: the same happened, in the same order */
     uint64_t messages;
-    char failure[512];
+    char failure[FUZZ_FAILURE_BYTES];
 } fuzz_outcome_t;
 
 /* Makes the world of a seed, runs it to its end, checks it, destroys it. */

@@ -52,7 +52,7 @@ static uint32_t make_chains(baton__surely_t *self)
 static void choose_clocks(baton__surely_t *self, uint32_t chains)
 {
     uint32_t *length = self->reach; /* until the first walk */
-    uint32_t chosen[BATON__CLOCKS];
+    uint32_t chosen[BATON__CLOCKS] = {0};
     for (uint32_t chain = 0; chain < chains; chain++) {
         length[chain] = 0;
         self->tail[chain] = BATON__CLOCKS;

@@ -1,4 +1,4 @@
-/* The command `baton-sim fuzz` as a test: see microbench/fuzz.h. */
+/* The command `baton-sim fuzz` as a test: see microbench/fuzz_world.h. */
 #include "sim_commands.h"
 
 int main(int argc, char **argv)

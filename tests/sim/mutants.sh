@@ -16,6 +16,7 @@ seeds=3000
 patience=60 # seconds of a test
 
 # Everything is built anew: a run before may have ended with a bug in the tree.
+rm -rf "$tree"
 mkdir -p "$tree"
 (cd "$root" && tar cf - CMakeLists.txt include lib progress microbench tests \
     scripts) | (cd "$tree" && tar xmf -)
