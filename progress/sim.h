@@ -102,11 +102,6 @@ baton_status_t baton__sim_check_memory(double bytes, const char *what,
 /* Compares every send with its receive. */
 baton_status_t baton__sim_match(baton_sim_t *sim);
 
-static inline bool baton__sim_sends(const baton__op_t *op)
-{
-    return op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
-}
-
 /* The other end of a message of `rank`, and whose it is; NULL: there is none.
    Looks at all nodes of the peer. */
 const baton__op_t *baton__sim_find_match(const baton_sim_t *sim, int rank,

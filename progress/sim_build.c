@@ -10,9 +10,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Next to the streams of speeds and lags. */
-#define STREAM_SKEW UINT64_C(0x300000000)
-
 #define GIB (1024.0 * 1024.0 * 1024.0)
 
 /* ---- memory ----------------------------------------------------------- */
@@ -195,7 +192,7 @@ static baton_status_t start_all(baton_sim_t *sim, double *first_us)
             continue;
         }
         uint64_t random = baton__random(
-            options->seed, STREAM_SKEW + baton_schedule_epoch(schedule),
+            options->seed, BATON__STREAM_SKEW + baton_schedule_epoch(schedule),
             (uint64_t)rank);
         double at_us =
             now_us + baton__distribution_draw(&options->skew, random);

@@ -13,17 +13,12 @@
 
 #include <string.h>
 
-static bool activation(const baton__op_t *op)
-{
-    return op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
-}
-
 static uint64_t hash(const baton__op_t *op, int rank)
 {
     uint64_t own = (uint64_t)rank;
     uint64_t peer = (uint64_t)op->peer;
-    uint64_t pair = baton__sim_sends(op) ? own << 32 | peer : peer << 32 | own;
-    uint64_t tag = (uint64_t)op->tag << 1 | activation(op);
+    uint64_t pair = baton__op_sends(op) ? own << 32 | peer : peer << 32 | own;
+    uint64_t tag = (uint64_t)op->tag << 1 | baton__op_activates(op);
     return baton__mix(baton__mix(baton__mix(pair + 1) ^ tag) + op->bytes);
 }
 
@@ -35,7 +30,7 @@ static uint64_t sum_of(const baton_schedule_t *schedule)
         const baton__op_t *op = &schedule->ops[i];
         if (baton__kinds[op->kind].message) {
             uint64_t key = hash(op, schedule->group->rank);
-            sum += baton__sim_sends(op) ? key : -key;
+            sum += baton__op_sends(op) ? key : -key;
         }
     }
     return sum;
@@ -63,7 +58,7 @@ const baton__op_t *baton__sim_find_match(const baton_sim_t *sim, int rank,
             const baton__op_t *other = &s->ops[i];
             if (baton__kinds[other->kind].message && other->peer == rank &&
                 other->tag == op->tag &&
-                baton__sim_sends(other) != baton__sim_sends(op)) {
+                baton__op_sends(other) != baton__op_sends(op)) {
                 *schedule_out = s;
                 return other;
             }
@@ -89,8 +84,8 @@ static uint32_t next_node(const end_t *end, uint32_t from)
     for (uint32_t i = from; i < end->schedule->count; i++) {
         const baton__op_t *op = &end->schedule->ops[i];
         if (baton__kinds[op->kind].message && op->peer == end->peer &&
-            baton__sim_sends(op) == end->sends &&
-            activation(op) == end->activates) {
+            baton__op_sends(op) == end->sends &&
+            baton__op_activates(op) == end->activates) {
             return i;
         }
     }
@@ -215,8 +210,8 @@ static baton_status_t search_schedule(const baton_sim_t *sim,
     baton_status_t status = BATON_OK;
     for (uint32_t i = 0; i < schedule->count && status == BATON_OK; i++) {
         const baton__op_t *op = &schedule->ops[i];
-        end_t end = {schedule, (int)op->peer, baton__sim_sends(op),
-                     activation(op)};
+        end_t end = {schedule, (int)op->peer, baton__op_sends(op),
+                     baton__op_activates(op)};
         if (baton__kinds[op->kind].message && next_node(&end, 0) == i) {
             end_t other = other_end(sim, &end);
             status = other.schedule != NULL ? compare(&end, &other)

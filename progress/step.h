@@ -44,12 +44,6 @@ static inline bool baton__step_has_mail(baton__stepper_t *stepper)
     return atomic_load_explicit(&stepper->mail, memory_order_seq_cst) != NULL;
 }
 
-/* Whether there is work that stepping would advance. */
-static inline bool baton__step_busy(const baton__stepper_t *stepper)
-{
-    return stepper->runnable_head != NULL || stepper->waited > 0;
-}
-
 /* Takes in a schedule after its commit, and posts its armed receives; takes it
    out again: not while anything of it is in flight. */
 baton_status_t baton__step_add(baton__stepper_t *stepper,

@@ -10,7 +10,7 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
                           baton__text_t *text)
 {
     const baton__op_t *op = &schedule->ops[node];
-    bool sends = op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
+    bool sends = baton__op_sends(op);
     baton__text_add(text, "\n    waiting: %s %s rank %d, %zu bytes, tag %u",
                     baton__node_name(schedule, node), sends ? "to" : "from",
                     (int)op->peer, op->bytes, op->tag);

@@ -49,6 +49,18 @@ typedef struct baton__op {
 static_assert(sizeof(void *) != 8 || sizeof(baton__op_t) == 64,
               "a node record is one cache line");
 
+/* Of a node that is a message: whether it goes out; whether it belongs to the
+   activation, which counts its messages by themselves. */
+static inline bool baton__op_sends(const baton__op_t *op)
+{
+    return op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
+}
+
+static inline bool baton__op_activates(const baton__op_t *op)
+{
+    return op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
+}
+
 /* The message of an activation. */
 typedef struct baton__header {
     uint64_t epoch;

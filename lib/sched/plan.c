@@ -213,15 +213,6 @@ baton_status_t baton__freeze(baton_schedule_t *schedule,
 
 /* ---- tags ------------------------------------------------------------- */
 
-/* Which of a pair's counters a node draws from, and whether after the plain
-   messages: activations come behind them, so that each kind counts for itself.
- */
-static void classify(const baton__op_t *op, bool *sends, bool *activation)
-{
-    *sends = op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
-    *activation = op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
-}
-
 static baton_status_t tags_exhausted(const baton_schedule_t *schedule,
                                      uint32_t node)
 {
@@ -236,8 +227,9 @@ static baton_status_t tags_exhausted(const baton_schedule_t *schedule,
                         schedule->group->transport->max_tag);
 }
 
-/* The group's counters move only when every node has got its tag: a commit that
-   fails takes nothing. */
+/* Activations come behind a pair's plain messages, so that each kind counts for
+   itself. The group's counters move only when every node has got its tag: a
+   commit that fails takes nothing. */
 baton_status_t baton__assign_tags(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
@@ -263,14 +255,13 @@ baton_status_t baton__assign_tags(baton_schedule_t *schedule)
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < schedule->count && status == BATON_OK; i++) {
             baton__op_t *op = &schedule->ops[i];
-            bool sends;
-            bool activation;
-            classify(op, &sends, &activation);
-            if (!baton__kinds[op->kind].message || activation != (pass == 1)) {
+            if (!baton__kinds[op->kind].message ||
+                baton__op_activates(op) != (pass == 1)) {
                 continue;
             }
             baton__pair_t *pair = baton__group_pair(group, (int)op->peer);
-            uint32_t *next = sends ? &pair->next_send : &pair->next_recv;
+            uint32_t *next =
+                baton__op_sends(op) ? &pair->next_send : &pair->next_recv;
             if (*next > group->transport->max_tag) {
                 status = tags_exhausted(schedule, i);
             } else {
@@ -290,12 +281,9 @@ void baton__return_tags(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
         if (baton__kinds[op->kind].message) {
-            bool sends;
-            bool activation;
-            classify(op, &sends, &activation);
             baton__pair_t *pair =
                 baton__group_pair(schedule->group, (int)op->peer);
-            *(sends ? &pair->next_send : &pair->next_recv) -= 1;
+            *(baton__op_sends(op) ? &pair->next_send : &pair->next_recv) -= 1;
         }
     }
 }

@@ -21,6 +21,11 @@ double baton__distribution_draw(const baton_distribution_t *distribution,
 /* No draw is below this, whatever the bits. */
 double baton__distribution_least(const baton_distribution_t *distribution);
 
+/* Streams of random numbers under a simulator's seed (base/random.h). */
+#define BATON__STREAM_SPEED UINT64_C(0x100000000) /* a draw for each rank */
+#define BATON__STREAM_LAG   UINT64_C(0x200000000) /* for each message */
+#define BATON__STREAM_SKEW  UINT64_C(0x300000000) /* + epoch: for each rank */
+
 /* Whether it always gives 0. */
 bool baton__distribution_is_zero(const baton_distribution_t *distribution);
 

@@ -4,9 +4,6 @@
 #include "base/random.h"
 #include "transport/sim_model.h"
 
-/* Streams of random numbers (base/random.h) next to those of the ranks. */
-#define STREAM_LAG UINT64_C(0x200000000)
-
 /* ---- times ------------------------------------------------------------ */
 
 void baton__sim_net_push(baton__sim_net_t *net, double at_us, uint32_t kind,
@@ -76,7 +73,7 @@ static void begin(baton__sim_port_t *port, uint32_t index)
     net->totals.bytes += message->bytes;
     if (net->lags) {
         there_us += baton__distribution_draw(
-            &net->lag, baton__random(net->options->seed, STREAM_LAG,
+            &net->lag, baton__random(net->options->seed, BATON__STREAM_LAG,
                                      net->totals.messages));
     }
     if (net->report != NULL && message->owner != NULL) {

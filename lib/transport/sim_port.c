@@ -190,9 +190,6 @@ static const baton_transport_t transport = {
 
 /* ---- coming and going ------------------------------------------------- */
 
-/* Next to the streams of the lags; see sim_net.c. */
-#define STREAM_SPEED UINT64_C(0x100000000)
-
 static void init_port(baton__sim_net_t *net, uint32_t rank)
 {
     baton__sim_port_t *port = &net->ports[rank];
@@ -200,7 +197,7 @@ static void init_port(baton__sim_net_t *net, uint32_t rank)
     if (!baton__distribution_is_zero(&net->options->speed)) {
         speed = baton__distribution_draw(
             &net->options->speed,
-            baton__random(net->options->seed, STREAM_SPEED, rank));
+            baton__random(net->options->seed, BATON__STREAM_SPEED, rank));
     }
     *port = (baton__sim_port_t){
         .net = net,

@@ -8,6 +8,9 @@
 static bool add_slab(baton__sim_net_t *net)
 {
     uint32_t slabs = net->slab_count;
+    if (slabs == BATON__SIM_NONE / BATON__SIM_SLAB) {
+        return false; /* no more numbers for items */
+    }
     if (slabs == net->slab_capacity) {
         uint32_t room = slabs * 2 + 1;
         baton__sim_item_t **grown =
@@ -25,9 +28,6 @@ static bool add_slab(baton__sim_net_t *net)
             return false;
         }
         net->slab_capacity = room;
-    }
-    if (slabs == BATON__SIM_NONE / BATON__SIM_SLAB) {
-        return false;
     }
     net->slabs[slabs] = baton__alloc(BATON__SIM_SLAB, sizeof **net->slabs);
     if (net->slabs[slabs] == NULL) {
