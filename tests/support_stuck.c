@@ -1,6 +1,10 @@
 #include "support_stuck.h"
+
+#include "base/config.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -72,4 +76,26 @@ baton_status_t stuck_skips(void *arg, uint64_t epoch)
     (void)arg;
     (void)epoch;
     return BATON_SKIP;
+}
+
+void stuck_head_to_head(baton_schedule_t *schedule, void *arg)
+{
+    (void)arg;
+    int peer = 1 - baton_schedule_rank(schedule);
+    baton_node_t send = stuck_send(schedule, peer);
+    baton_before(schedule, send, stuck_recv(schedule, peer));
+}
+
+int stuck_verify_on(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return setenv("BATON_VERIFY", "1", 1);
+}
+
+int stuck_verify_off(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return unsetenv("BATON_VERIFY");
 }

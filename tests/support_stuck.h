@@ -28,6 +28,14 @@ baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
 typedef void (*stuck_last_fn)(baton_schedule_t *schedule);
 void stuck_chain(baton_schedule_t *schedule, void *arg);
 
+/* A builder for two ranks: both send first, which is fine for messages that are
+   buffered. */
+void stuck_head_to_head(baton_schedule_t *schedule, void *arg);
+
+/* Fixtures of a test: groups that it makes verify their commits. */
+int stuck_verify_on(void **state);
+int stuck_verify_off(void **state);
+
 /* A call node's function: skips. */
 baton_status_t stuck_skips(void *arg, uint64_t epoch);
 

@@ -91,20 +91,11 @@ static void test_deadlock_leaves_out_who_is_not_in_the_cycle(void **state)
         "recv#0");
 }
 
-/* Both send first: fine for messages that are buffered. */
-static void build_head_to_head(baton_schedule_t *s, void *arg)
-{
-    (void)arg;
-    int peer = 1 - baton_schedule_rank(s);
-    baton_node_t send = stuck_send(s, peer);
-    baton_before(s, send, stuck_recv(s, peer));
-}
-
 static void test_deadlock_of_sends_head_to_head(void **state)
 {
     (void)state;
     stuck_build(
-        2, STUCK_BYTES, build_head_to_head,
+        2, STUCK_BYTES, stuck_head_to_head,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"
         "    rank 0: send#0 waits for recv#1 of rank 1, which is behind "
         "send#0\n"
@@ -112,7 +103,7 @@ static void test_deadlock_of_sends_head_to_head(void **state)
         "send#0");
     double us;
     baton_sim_t *sim = stuck_open(2, STUCK_BYTES + 1);
-    support_ok(baton_sim_build(sim, "x", build_head_to_head, NULL));
+    support_ok(baton_sim_build(sim, "x", stuck_head_to_head, NULL));
     support_ok(baton_sim_epoch(sim, &us));
     support_ok(baton_sim_destroy(sim));
 }
@@ -120,7 +111,7 @@ static void test_deadlock_of_sends_head_to_head(void **state)
 /* An optional send holds up its epoch too, once it is posted. */
 static void build_optional_send(baton_schedule_t *s, void *arg)
 {
-    build_head_to_head(s, arg);
+    stuck_head_to_head(s, arg);
     baton_set_optional(s, (baton_node_t){0});
     baton_set_optional(s, (baton_node_t){1});
 }

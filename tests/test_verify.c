@@ -1,6 +1,5 @@
 /* BATON_VERIFY=1: commits that all ranks refuse, with one sentence, and what is
    good for use afterwards. */
-#include "base/config.h"
 #include "support_crew.h"
 #include "support_ranks.h"
 #include "support_stuck.h"
@@ -8,24 +7,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
-
-static int verify_on(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return setenv("BATON_VERIFY", "1", 1);
-}
-
-static int verify_off(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return unsetenv("BATON_VERIFY");
-}
 
 /* What all ranks commit, and hear. */
 typedef struct trial {
@@ -149,18 +133,10 @@ static void test_verify_of_many_nodes(void **state)
            "recv#0");
 }
 
-static void build_head_to_head(baton_schedule_t *s, void *arg)
-{
-    (void)arg;
-    int peer = 1 - baton_schedule_rank(s);
-    baton_node_t send = stuck_send(s, peer);
-    baton_before(s, send, stuck_recv(s, peer));
-}
-
 static void test_verify_tells_what_relies_on_buffers(void **state)
 {
     (void)state;
-    refuse(2, build_head_to_head, NULL, BATON_ERR_DEADLOCK,
+    refuse(2, stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
            "    rank 0: send#0 waits for recv#1 of rank 1, which is behind "
@@ -280,7 +256,7 @@ static void test_verify_tells_of_what_an_adder_met(void **state)
 }
 
 #define VERIFIED(test)                                                         \
-    cmocka_unit_test_setup_teardown(test, verify_on, verify_off)
+    cmocka_unit_test_setup_teardown(test, stuck_verify_on, stuck_verify_off)
 
 int main(void)
 {

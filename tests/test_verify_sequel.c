@@ -1,30 +1,14 @@
 /* BATON_VERIFY=1: what is committed after all, and ranks without memory. */
 #include "base/alloc.h"
-#include "base/config.h"
 #include "support_crew.h"
 #include "support_ranks.h"
 #include "support_stuck.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
-
-static int verify_on(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return setenv("BATON_VERIFY", "1", 1);
-}
-
-static int verify_off(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return unsetenv("BATON_VERIFY");
-}
 
 /* Rank 0 sends `count` messages to rank 1, which has one receive from it. */
 static void build_sends(baton_schedule_t *s, int count)
@@ -202,7 +186,7 @@ static void test_verify_without_memory_on_one_rank(void **state)
 }
 
 #define VERIFIED(test)                                                         \
-    cmocka_unit_test_setup_teardown(test, verify_on, verify_off)
+    cmocka_unit_test_setup_teardown(test, stuck_verify_on, stuck_verify_off)
 
 int main(void)
 {
