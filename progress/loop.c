@@ -1,10 +1,14 @@
 /* The engine's sleep, on libevent. Kicks go through an eventfd of our own:
    libevent's event_active from another thread takes a lock and a system call
-   each time, a second kick of ours is one atomic exchange. */
+   each time, a second kick of ours is one atomic exchange. The timer is a
+   descriptor of our own, too: libevent sets its precise one anew in each wait,
+   also in those without a timer; ours stays as it is while it ends the wait
+   about when it should. */
 #include "progress/loop.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "progress/idle.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -13,6 +17,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 struct baton__watch {
@@ -27,7 +32,9 @@ struct baton__loop {
     struct event *bell;
     struct event *timer;
     int bell_fd;
-    bool rang; /* a watched descriptor did, in this wait */
+    int timer_fd;
+    uint64_t due_ns; /* when the timer ends, UINT64_MAX: it is not set */
+    bool rang;       /* a watched descriptor did, in this wait */
     _Atomic bool kicked;
 };
 
@@ -51,9 +58,11 @@ static void on_bell(evutil_socket_t fd, short what, void *arg)
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    (void)fd;
+    baton__loop_t *loop = arg;
+    uint64_t count;
     (void)what;
-    (void)arg;
+    (void)!read(fd, &count, sizeof count);
+    loop->due_ns = UINT64_MAX;
 }
 
 static void on_watch(evutil_socket_t fd, short what, void *arg)
@@ -73,9 +82,6 @@ static struct event_base *make_base(void)
     if (config == NULL) {
         return NULL;
     }
-    /* Sleeps are of tens of microseconds; epoll's own timeout has whole
-       milliseconds. */
-    (void)event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
     struct event_base *base = event_base_new_with_config(config);
     event_config_free(config);
     return base;
@@ -87,24 +93,26 @@ baton_status_t baton__loop_open(baton__loop_t **out)
     if (loop == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
     }
+    loop->due_ns = UINT64_MAX;
     loop->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (loop->bell_fd < 0) {
+    loop->timer_fd =
+        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (loop->bell_fd < 0 || loop->timer_fd < 0) {
         baton_status_t status = baton__error(
-            BATON_ERR_SYSTEM, "eventfd failed: %s", strerror(errno));
-        baton__free(loop);
+            BATON_ERR_SYSTEM, "%s failed: %s",
+            loop->bell_fd < 0 ? "eventfd" : "timerfd_create", strerror(errno));
+        baton__loop_close(loop);
         return status;
     }
     loop->base = make_base();
     if (loop->base != NULL) {
         loop->bell = event_new(loop->base, loop->bell_fd, EV_READ | EV_PERSIST,
                                on_bell, loop);
-        loop->timer = event_new(loop->base, -1, 0, on_timer, loop);
+        loop->timer = event_new(loop->base, loop->timer_fd,
+                                EV_READ | EV_PERSIST, on_timer, loop);
     }
-    /* libevent allocates for its first timer: so here, and not in an epoch. */
-    const struct timeval later = {3600, 0};
     if (loop->bell == NULL || loop->timer == NULL ||
-        event_add(loop->bell, NULL) != 0 ||
-        event_add(loop->timer, &later) != 0 || event_del(loop->timer) != 0) {
+        event_add(loop->bell, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
         baton__loop_close(loop);
         return baton__error(BATON_ERR_SYSTEM,
                             "libevent could not make an event loop");
@@ -127,19 +135,39 @@ void baton__loop_close(baton__loop_t *loop)
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
-    (void)close(loop->bell_fd);
+    if (loop->bell_fd >= 0) {
+        (void)close(loop->bell_fd);
+    }
+    if (loop->timer_fd >= 0) {
+        (void)close(loop->timer_fd);
+    }
     baton__free(loop);
+}
+
+/* To end the wait in `us`, or up to a quarter of that sooner. A timer that is
+   due already has ended in vain, or ends this wait at once. */
+static void set_timer(baton__loop_t *loop, uint32_t us)
+{
+    uint64_t now = baton__clock_ns();
+    uint64_t due =
+        us == BATON_SLEEP_FOREVER ? UINT64_MAX : now + (uint64_t)us * 1000;
+    uint64_t early = us == BATON_SLEEP_FOREVER ? 0 : (uint64_t)us * 250;
+    if (loop->due_ns <= due && loop->due_ns >= due - early) {
+        return;
+    }
+    struct itimerspec at = {{0, 0}, {0, 0}};
+    if (due != UINT64_MAX) {
+        at.it_value.tv_sec = (time_t)(due / 1000000000u);
+        at.it_value.tv_nsec = (long)(due % 1000000000u);
+    }
+    (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    loop->due_ns = due;
 }
 
 bool baton__loop_wait(baton__loop_t *loop, uint32_t us)
 {
     loop->rang = false;
-    if (us == BATON_SLEEP_FOREVER) {
-        (void)event_del(loop->timer);
-    } else {
-        struct timeval span = {us / 1000000, us % 1000000};
-        (void)event_add(loop->timer, &span);
-    }
+    set_timer(loop, us);
     (void)event_base_loop(loop->base, EVLOOP_ONCE);
     return loop->rang;
 }

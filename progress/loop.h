@@ -11,9 +11,9 @@ typedef struct baton__watch baton__watch_t; /* a descriptor in the loop */
 baton_status_t baton__loop_open(baton__loop_t **out);
 void baton__loop_close(baton__loop_t *loop);
 
-/* Sleeps until a kick, a readable descriptor, or `us` microseconds
-   (BATON_SLEEP_FOREVER: no bound). One thread at a time. True when a watched
-   descriptor was readable: a peer has sent something. */
+/* Sleeps until a kick, a readable descriptor, or `us` microseconds or up to a
+   quarter less (BATON_SLEEP_FOREVER: no bound). One thread at a time. True when
+   a watched descriptor was readable: a peer has probably sent something. */
 bool baton__loop_wait(baton__loop_t *loop, uint32_t us);
 
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
