@@ -9,13 +9,8 @@
 #include <sched.h>
 #include <string.h>
 
-enum {
-    /* After a rest: what came from this host is seen at once; Open MPI looks at
-       sources between hosts in each 8th poll only. */
-    NEAR_POLLS = 1,
-    FAR_POLLS = 8,
-    LEAVE_STEPS = 64 /* steps that leaving takes over from late comers */
-};
+/* Steps that leaving takes over from late comers. */
+enum { LEAVE_STEPS = 64 };
 
 static _Thread_local const baton_engine_t *driven;
 
@@ -36,57 +31,6 @@ bool baton__engine_has_thread(const baton_engine_t *engine)
     return engine->threaded;
 }
 
-/* ---- resting ---------------------------------------------------------- */
-
-void baton__engine_awake(baton_engine_t *engine)
-{
-    if (!engine->resting) {
-        return;
-    }
-    engine->resting = false;
-    for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
-        g->transport->awake(g->endpoint);
-    }
-}
-
-bool baton__engine_rest(baton_engine_t *engine)
-{
-    engine->resting = true;
-    engine->rest_us = BATON_SLEEP_FOREVER;
-    bool receives = false;
-    for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
-        if (g->posted > 0) {
-            uint32_t us = g->transport->rest(g->endpoint);
-            engine->rest_us = us < engine->rest_us ? us : engine->rest_us;
-            receives = true;
-        }
-    }
-    int polls = engine->rest_us == BATON_SLEEP_FOREVER ? NEAR_POLLS : FAR_POLLS;
-    for (int i = 0; i < polls && receives; i++) {
-        if (baton__step(&engine->stepper, SIZE_MAX)) {
-            baton__engine_awake(engine);
-            return false;
-        }
-    }
-    return true;
-}
-
-uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
-{
-    uint32_t us = engine->rest_us;
-    if (engine->stepper.waited > 0) {
-        uint32_t idle_us = baton__idle_sleep_us(
-            &engine->idle, engine->rest_us == BATON_SLEEP_FOREVER);
-        us = idle_us < us ? idle_us : us;
-    }
-    if (engine->stepper.groups != NULL) {
-        /* For the watchdog: an epoch may begin while the thread sleeps. */
-        uint64_t stall_us = (uint64_t)engine->stall_ms * 1000 / 2 + 1;
-        us = stall_us < us ? (uint32_t)stall_us : us;
-    }
-    return us;
-}
-
 /* ---- who drives ------------------------------------------------------- */
 
 bool baton__engine_lock(baton_engine_t *engine)
@@ -101,6 +45,9 @@ bool baton__engine_lock(baton_engine_t *engine)
     }
     engine->outer = driven;
     driven = engine;
+    if (atomic_load_explicit(&engine->rung, memory_order_relaxed)) {
+        atomic_store_explicit(&engine->rung, false, memory_order_relaxed);
+    }
     return true;
 }
 
@@ -115,7 +62,7 @@ bool baton__engine_try(baton_engine_t *engine)
     if (!baton__engine_lock(engine)) {
         return false;
     }
-    baton__engine_awake(engine);
+    baton__engine_attend(engine);
     return true;
 }
 
@@ -172,7 +119,10 @@ static bool hand_over(baton_engine_t *engine, baton__leave_t why)
         }
     }
     return stepper->runnable_head != NULL ||
-           (stepper->waited > 0 && engine->rest_us != BATON_SLEEP_FOREVER);
+           (engine->rest_us != BATON_SLEEP_FOREVER &&
+            (stepper->waited > 0 ||
+             atomic_load_explicit(&engine->nap, memory_order_seq_cst) ==
+                 BATON__NAP_ASLEEP));
 }
 
 void baton__engine_leave(baton_engine_t *engine, baton__leave_t why)
@@ -181,10 +131,12 @@ void baton__engine_leave(baton_engine_t *engine, baton__leave_t why)
     for (int steps = 0;; steps++) {
         kick = engine->threaded && hand_over(engine, why);
         baton__engine_unlock(engine);
-        /* Mail that came after the last step, from one who could not drive. The
-           store in unlock and this load pair with the push and the try in
-           post(), progress/epochs.c: one of the two sees the other. */
-        if (!baton__step_has_mail(&engine->stepper)) {
+        /* Mail that came after the last step, from one who could not drive, or
+           a ring. The store in unlock and these loads pair with the push and
+           the try in post(), progress/epochs.c, and with those in thread_main:
+           one of the two sees the other. */
+        if (!baton__step_has_mail(&engine->stepper) &&
+            !atomic_load_explicit(&engine->rung, memory_order_seq_cst)) {
             break;
         }
         if (steps >= LEAVE_STEPS || !baton__engine_try(engine)) {

@@ -35,13 +35,14 @@ struct baton_engine {
                          but the driver lock */
     baton__loop_t *loop;
     baton__idle_t idle; /* the driver's */
-    bool resting;       /* the driver's: peers ring instead of being polled */
+    bool resting;       /* the driver's: peers leave notes, or ring */
     uint32_t rest_us;   /* while resting: how long it may sleep */
     /* The driver's: the engine whose call node led its thread here. */
     const baton_engine_t *outer;
     uint32_t stall_ms;
     _Atomic bool driving;
     _Atomic int wanted;  /* application threads that try to drive */
+    _Atomic bool rung;   /* the thread was, and nobody has driven since */
     _Atomic bool relied; /* somebody left work to a short nap */
     _Atomic int nap;     /* baton__nap_t of the thread */
     _Atomic int parked;  /* threads blocked in `park` */
@@ -81,10 +82,15 @@ void baton__engine_unlock(baton_engine_t *engine);
 /* Whether the calling thread drives (a call node runs on it). */
 bool baton__engine_is_mine(const baton_engine_t *engine);
 
-/* Announces to the peers that this rank sleeps, and polls for what came in
-   between: false when something did. The driver's. */
+/* Announces a rest to the peers, polls for what came before, and then announces
+   sleep: false when something came. The driver's. */
 bool baton__engine_rest(baton_engine_t *engine);
-void baton__engine_awake(baton_engine_t *engine); /* the end of a rest */
+
+/* Before steps: the end of a rest. Where more threads want to run than can it
+   is not: the peers go on leaving notes, and polls cost next to nothing while
+   there are none. */
+void baton__engine_attend(baton_engine_t *engine);
+void baton__engine_awake(baton_engine_t *engine); /* its end in any case */
 
 /* Whether the last started epoch is over, one way or the other; how it ended;
    BATON_ERR_STATE before the commit. */

@@ -5,6 +5,8 @@
 #include "base/config.h"
 #include "base/error.h"
 
+#include <unistd.h>
+
 /* A group's object carries its watch behind it: the group itself belongs to
    lib/transport, which knows no loop. */
 typedef struct seat {
@@ -18,6 +20,9 @@ static void link_group(baton_group_t *group)
     baton__engine_enter(engine);
     group->next = engine->stepper.groups;
     engine->stepper.groups = group;
+    if (group->transport->host_ranks > sysconf(_SC_NPROCESSORS_ONLN)) {
+        baton__idle_share(&engine->idle);
+    }
     baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     baton__loop_kick(engine->loop); /* from now on its naps have an end */
 }

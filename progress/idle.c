@@ -7,11 +7,12 @@
 #include <time.h>
 
 enum {
-    SLOW_YIELD_NS = 1000000, /* such a yield gave a slice away */
+    SLOW_YIELD_NS = 2500000, /* such a yield gave a slice away */
     ALONE_YIELD_NS = 1500,   /* within this nobody else ran */
-    CROWDED_YIELDS = 2,      /* yields in which somebody did, before a sleep */
+    CROWDED_YIELDS = 16,     /* yields in which somebody did, before a sleep */
     SLOW_POLLS = 400,        /* polls that then sleep instead */
-    SHORTEST_SLEEP_US = 20
+    SHORTEST_SLEEP_US = 20,
+    RUNG_TIMES = 10 /* a sleep may be longer when a bell ends it */
 };
 
 uint64_t baton__clock_ns(void)
@@ -30,6 +31,12 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
         .yield_ns = (uint64_t)yield_us * 1000,
         .sleep_us = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US),
     };
+}
+
+void baton__idle_share(baton__idle_t *idle)
+{
+    idle->scarce = true;
+    idle->crowded = true;
 }
 
 baton__pause_t baton__idle_next(baton__idle_t *idle)
@@ -63,7 +70,7 @@ void baton__idle_yielded(baton__idle_t *idle)
 {
     uint64_t now = baton__clock_ns();
     uint64_t took = now - idle->now_ns;
-    idle->crowded = took > ALONE_YIELD_NS;
+    idle->crowded = idle->scarce || took > ALONE_YIELD_NS;
     idle->given_way += idle->crowded;
     if (took > SLOW_YIELD_NS) {
         idle->slow_left = SLOW_POLLS;
@@ -73,12 +80,9 @@ void baton__idle_yielded(baton__idle_t *idle)
 
 uint32_t baton__idle_sleep_us(const baton__idle_t *idle, bool rings)
 {
-    if (rings) {
-        return idle->sleep_us;
-    }
+    uint32_t least = rings ? idle->sleep_us : SHORTEST_SLEEP_US;
+    uint32_t most = rings ? idle->sleep_us * RUNG_TIMES : idle->sleep_us;
     uint64_t us = (idle->now_ns - idle->since_ns) / 8000;
-    if (us < SHORTEST_SLEEP_US) {
-        us = SHORTEST_SLEEP_US;
-    }
-    return us < idle->sleep_us ? (uint32_t)us : idle->sleep_us;
+    us = us > least ? us : least;
+    return us < most ? (uint32_t)us : most;
 }

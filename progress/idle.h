@@ -3,13 +3,12 @@
    A yield beside a thread that computes costs a whole time slice, a sleep gets
    wake-up preemption. So yields are timed: after one that took too long the
    driver sleeps for a while. And after one in which anybody else ran, polls
-   without a pause are left out: with more ranks than processors they keep the
-   very rank from running that is waited for.
+   without a pause are left out, as they are where there are more ranks than
+   processors: they keep the very rank from running that is waited for.
 
-   A sleep ends when a bell rings. Where nothing rings (a long message on its
-   way, a peer on another host) sleeps grow with the time already waited, to an
-   eighth of it: waiting costs at most that much more, and long waits cost next
-   to no processor time. */
+   A sleep ends when a bell rings, or else after an eighth of the time already
+   waited: where nothing rings (a peer on another host) waiting costs at most
+   that much more, and long waits cost next to no processor time. */
 #ifndef BATON_PROGRESS_IDLE_H
 #define BATON_PROGRESS_IDLE_H
 
@@ -21,9 +20,11 @@ typedef struct baton__idle {
     uint64_t yield_ns;  /* of the time spent yielding */
     uint32_t sleep_us;  /* of one sleep */
     uint32_t polls;     /* since something moved */
-    uint32_t given_way; /* yields since something moved in which others ran */
+    uint32_t given_way; /* yields since then, where others run or may */
     uint32_t slow_left; /* polls for which not to yield */
-    bool crowded;       /* somebody else ran in the last yield */
+    bool checked;       /* it was looked once more after what moved last */
+    bool scarce;        /* there are more ranks than processors */
+    bool crowded;       /* that, or somebody else ran in the last yield */
     uint64_t since_ns;  /* since when nothing has moved; 0: not looked */
     uint64_t now_ns;    /* the last look at the clock */
 } baton__idle_t;
@@ -40,12 +41,16 @@ uint64_t baton__clock_ns(void);
    processor, where a spin only keeps others from running. */
 void baton__idle_init(baton__idle_t *idle, bool alone);
 
+/* There are more ranks than processors. */
+void baton__idle_share(baton__idle_t *idle);
+
 /* Something moved. */
 static inline void baton__idle_reset(baton__idle_t *idle)
 {
     idle->polls = 0;
     idle->given_way = 0;
     idle->since_ns = 0;
+    idle->checked = false;
 }
 
 /* Nothing moved: what to do now. */

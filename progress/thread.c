@@ -35,7 +35,7 @@ static uint32_t drive(baton_engine_t *engine, bool rang)
                 return BATON__TURN_US;
             }
             baton__idle_yielded(&engine->idle);
-            baton__engine_awake(engine);
+            baton__engine_attend(engine);
         } else if (pause == BATON__PAUSE_SLEEP) {
             baton__watchdog(engine);
             if (!baton__engine_rest(engine)) {
@@ -56,7 +56,7 @@ static uint32_t drive(baton_engine_t *engine, bool rang)
             if (!baton__step_has_mail(stepper) || !baton__engine_lock(engine)) {
                 return us;
             }
-            baton__engine_awake(engine);
+            baton__engine_attend(engine);
         }
     }
     atomic_store_explicit(&engine->nap, BATON__NAP_SHORT, memory_order_seq_cst);
@@ -73,8 +73,15 @@ static void *thread_main(void *arg)
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
         uint32_t us = BATON__TURN_US;
+        if (rang) {
+            atomic_store_explicit(&engine->rung, true, memory_order_seq_cst);
+        }
         if (baton__engine_lock(engine)) {
-            baton__engine_awake(engine);
+            if (!rang) {
+                engine->idle.checked = true;
+                baton__engine_awake(engine); /* in case a note was lost */
+            }
+            baton__engine_attend(engine);
             us = drive(engine, rang);
         } else {
             atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,

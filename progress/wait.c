@@ -68,7 +68,9 @@ static void sleep_in_loop(baton_engine_t *engine, uint64_t deadline_ns)
         uint64_t left = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 0;
         us = left < us ? (uint32_t)left : us;
     }
-    (void)baton__loop_wait(engine->loop, us);
+    if (!baton__loop_wait(engine->loop, us)) {
+        baton__engine_awake(engine); /* in case a note was lost */
+    }
 }
 
 /* Blocks until the epoch has ended, somebody must drive (manual mode), or
@@ -165,6 +167,8 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
             if (first) {
                 baton__idle_reset(&engine->idle);
             } else {
+                baton__engine_awake(engine);
+                baton__engine_attend(engine);
                 baton__watchdog(engine);
             }
             drive_until_ended(engine, schedule, deadline_ns);

@@ -233,6 +233,54 @@ static int check_broadcast(void)
     return cases;
 }
 
+/* More messages at once than MPI takes in one go, by each way that there is, to
+   a rank that waits or comes later. */
+static int check_many(void)
+{
+    static const size_t SIZES[] = {8, 300, 0, 33, 5000, 8, 69568, 70000};
+    enum { MANY = 160, SIZE_COUNT = sizeof SIZES / sizeof SIZES[0] };
+    enum { MANY_EPOCHS = 16, LARGEST = 70000 };
+    unsigned char *out = memory_of((size_t)MANY * LARGEST);
+    unsigned char *in = memory_of((size_t)MANY * LARGEST);
+    baton_schedule_t *schedule;
+    must(baton_schedule_create(group, "many", &schedule));
+    baton_buffer_t from = baton_buffer_bind(
+        schedule, out, (size_t)MANY * LARGEST, BATON_MEMORY_HOST);
+    baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST,
+                                          BATON_MEMORY_HOST);
+    for (size_t i = 0; i < MANY; i++) {
+        size_t bytes = SIZES[i % SIZE_COUNT];
+        baton_add_send(schedule, (rank + 1) % size,
+                       baton_view(from, i * LARGEST, bytes));
+        baton_add_recv(schedule, (rank + size - 1) % size,
+                       baton_view(to, i * LARGEST, bytes));
+    }
+    must(baton_schedule_commit(schedule));
+    for (int epoch = 0; epoch < MANY_EPOCHS; epoch++) {
+        int before = (rank + size - 1) % size;
+        for (size_t i = 0; i < MANY; i++) {
+            memset(out + i * LARGEST, (int)i + epoch + rank,
+                   SIZES[i % SIZE_COUNT]);
+        }
+        if (epoch % size == rank) {
+            nanosleep(&(struct timespec){0, 3000000}, NULL);
+        }
+        run_epoch(schedule);
+        for (size_t i = 0; i < MANY; i++) {
+            unsigned char expected = (unsigned char)((int)i + epoch + before);
+            for (size_t j = 0; j < SIZES[i % SIZE_COUNT]; j++) {
+                if (in[i * LARGEST + j] != expected) {
+                    die("many: wrong data");
+                }
+            }
+        }
+    }
+    baton_schedule_destroy(schedule);
+    free(out);
+    free(in);
+    return MANY_EPOCHS;
+}
+
 /* The host's clock: MPI_Wtime begins anew in each process. */
 static double now(void)
 {
@@ -288,6 +336,7 @@ int main(int argc, char **argv)
     cases += check_allreduce(baton_allreduce_ring, "ring");
     cases += check_long_vector();
     cases += check_broadcast();
+    cases += check_many();
     cases += check_barrier();
     if (rank == 0) {
         printf("mpi_coll: %d ranks, %d cases, all right, %.1f s\n", size, cases,

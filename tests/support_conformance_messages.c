@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t SIZES[] = {0,   1,    255,  256,   257,   960,
-                               961, 4040, 4041, 65536, 65537, 1u << 20};
+/* Around the limits of each way that a transport sends messages. */
+static const size_t SIZES[] = {0,    1,    31,    47,    256,   257,     961,
+                               4032, 4033, 65537, 69568, 69569, 1u << 20};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0], LARGEST = 1 << 20 };
 
 /* Every size around the ring of ranks; alone: to itself. */
@@ -245,11 +246,13 @@ void conformance_many_receives_first(conformance_rank_t *self)
    posted memory, and the tag works afterwards. */
 void conformance_too_long(conformance_rank_t *self)
 {
-    static const size_t LENGTHS[][2] = {{300, 100}, {1, 0}, {100000, 1000}};
+    enum { TOO_LONG = 6 };
+    static const size_t LENGTHS[TOO_LONG][2] = {
+        {300, 100}, {1, 0}, {100000, 1000}, {40000, 39999}, {31, 4}, {33, 4}};
     unsigned char *out = malloc(100000);
     unsigned char *in = malloc(100000);
     conformance_fill(out, 100000, 1);
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 2 * TOO_LONG; i++) {
         const size_t *length = LENGTHS[i / 2];
         conformance_forget(self);
         memset(in, 0xee, 100000);

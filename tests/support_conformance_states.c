@@ -121,6 +121,7 @@ static void sleep_and_ring(conformance_rank_t *self, int sleeper, int ringer)
         for (int i = 0; i < 16; i++) {
             conformance_poll(self);
         }
+        EXPECT(self, port->sleep(self->endpoint));
         conformance_send(self, 1, ringer, 11, NULL, 0);
         while (!readable(self) && self->yield(self)) {
         }

@@ -169,6 +169,7 @@ static void test_loop_bell_rings_once_a_rest(void **state)
     struct pollfd bell = {.fd = pair.port->descriptor(pair.ends[1]),
                           .events = POLLIN};
     assert_int_equal(pair.port->rest(pair.ends[1]), BATON_SLEEP_FOREVER);
+    assert_true(pair.port->sleep(pair.ends[1]));
     assert_int_equal(poll(&bell, 1, 0), 0);
     assert_int_equal(pair.port->send(pair.ends[0], token(0), 1, 0, NULL, 0),
                      BATON_OK);
@@ -178,6 +179,25 @@ static void test_loop_bell_rings_once_a_rest(void **state)
                      BATON_OK);
     assert_int_equal(poll(&bell, 1, 0), 0);
     pair.port->awake(pair.ends[1]);
+    close_pair(&pair);
+}
+
+/* A message to a rank that rests is noted, and not rung. */
+static void test_loop_note_keeps_from_sleeping(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(4);
+    struct pollfd bell = {.fd = pair.port->descriptor(pair.ends[1]),
+                          .events = POLLIN};
+    pair.port->rest(pair.ends[1]);
+    assert_int_equal(pair.port->send(pair.ends[0], token(0), 1, 0, NULL, 0),
+                     BATON_OK);
+    assert_int_equal(poll(&bell, 1, 0), 0);
+    assert_false(pair.port->sleep(pair.ends[1]));
+    pair.port->rest(pair.ends[1]);
+    assert_true(pair.port->sleep(pair.ends[1]));
+    pair.port->awake(pair.ends[1]);
+    assert_false(pair.port->sleep(pair.ends[1]));
     close_pair(&pair);
 }
 
@@ -193,6 +213,7 @@ static void test_loop_bell_rings_when_a_send_completes(void **state)
     assert_int_equal(pair.port->send(pair.ends[0], token(0), 1, 0, out, 1000),
                      BATON_OK);
     pair.port->rest(pair.ends[0]);
+    assert_true(pair.port->sleep(pair.ends[0]));
     assert_int_equal(pair.port->recv(pair.ends[1], token(0), 0, 0, in, 1000),
                      BATON_OK);
     assert_int_equal(poll(&bell, 1, 0), 1);
@@ -249,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_loop_a_large_send_waits_for_its_receiver),
         cmocka_unit_test(test_loop_an_early_message_outlives_its_sender),
         cmocka_unit_test(test_loop_bell_rings_once_a_rest),
+        cmocka_unit_test(test_loop_note_keeps_from_sleeping),
         cmocka_unit_test(test_loop_bell_rings_when_a_send_completes),
         cmocka_unit_test(test_loop_send_fails_when_a_test_says_so),
         cmocka_unit_test(test_loop_every_allocation_may_fail),

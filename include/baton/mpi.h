@@ -14,7 +14,9 @@ extern "C" {
    thread MPI must have been initialised with MPI_THREAD_MULTIPLE, in manual
    mode MPI_THREAD_FUNNELED will do when one thread makes all calls.
 
-   Ranks that share a host wake each other through sockets; see design in
+   Ranks that share a host wake each other through sockets, and pass messages of
+   up to 68 KiB through shared memory: of /dev/shm a group takes 68 KiB times
+   BATON_SLOTS (8) a rank, no more than 64 MiB or an eighth of what is free; see
    lib/README.md. Destroy the group (collective) before MPI_Finalize.
 
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too

@@ -58,16 +58,27 @@ typedef struct baton_transport {
        message longer than its receive completes it with BATON_ERR_MISMATCH. */
     size_t (*poll)(void *endpoint, baton_completion_t *out, size_t max);
 
-    /* A descriptor that becomes readable when a peer sends to this rank while
-       it rests; -1: none. hush() reads it empty, from any thread. */
+    /* A descriptor that becomes readable when a note is left while this rank
+       sleeps, and now and then for nothing; -1: none. hush() takes that off,
+       one or all, from any thread. */
     int (*descriptor)(void *endpoint);
     void (*hush)(void *endpoint);
 
-    /* rest(): this rank is about to stop polling. Poll some times after it
-       before sleeping, for what came in between. Returns for how many
-       microseconds at most it may sleep then, BATON_SLEEP_FOREVER if whatever
-       moves a message that is in flight here rings. awake(): it polls again. */
+    /* How an engine falls asleep: rest, polls that find nothing, sleep.
+
+       rest(): from now on whoever moves one of this rank's messages leaves a
+       note; earlier notes are gone, and sleep() holds no more. Whatever has
+       moved before is found by the next poll, and polls go on to find it until
+       one returns 0; by 8 polls where a bound is returned. While there is no
+       note polls may be cheap. Returns for how many microseconds at most to
+       sleep, BATON_SLEEP_FOREVER if all that can move leaves notes.
+
+       sleep(), some time after rest(): false when there is a note: poll again.
+       Else the next one makes the descriptor readable, where there is one.
+
+       awake(): polls as ever, no notes; may come at any time. */
     uint32_t (*rest)(void *endpoint);
+    bool (*sleep)(void *endpoint);
     void (*awake)(void *endpoint);
 
     /* Frees the endpoint. Nothing is in flight. */
@@ -77,6 +88,9 @@ typedef struct baton_transport {
     size_t max_bytes;   /* largest message */
     size_t eager_bytes; /* up to here a send completes without its receiver, and
                            one wake-up is enough to receive it */
+    int host_ranks;     /* ranks of the job on this host; 0: not known. With
+                           more than processors an engine that a group is made
+                           in does not spin, and stays at rest while it steps */
 } baton_transport_t;
 
 /* Makes a group of an endpoint, which the group closes when it is destroyed.

@@ -18,10 +18,13 @@
            "Polls without a pause while something is in flight")               \
     NUMBER(YIELD_US, 200, 0, 1000000, "us",                                    \
            "How long it then yields between polls before it sleeps")           \
-    NUMBER(SLEEP_US, 1000, 20, 1000000, "us",                                  \
-           "Longest sleep while something is in flight")                       \
+    NUMBER(                                                                    \
+        SLEEP_US, 1000, 20, 1000000, "us",                                     \
+        "Longest sleep for what nobody rings for; tenfold for what they do")   \
     NUMBER(REMOTE_US, 100, 10, 1000000, "us",                                  \
-           "Longest sleep of armed receives from other hosts")                 \
+           "Longest sleep for messages that nobody rings for")                 \
+    NUMBER(SLOTS, 8, 0, 8, "slots",                                            \
+           "Shared memory a rank has for messages up to 68 KiB to its host")   \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
            "An epoch without progress for so long is reported to the log")     \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \

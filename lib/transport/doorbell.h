@@ -2,15 +2,10 @@
    on a descriptor, and who posts a send to it rings.
 
    All ranks of a host map one file of shared memory with a line each: whether
-   the rank rests, and the address of its socket. A sender rings only if the
-   flag is set, and clears it, so one rest costs one system call of one peer.
-   Nothing here knows of MPI: whoever creates doorbells lets the ranks agree on
-   the name and waits for all between the steps.
-
-       one rank:   name, open(create)
-       the others: open               after the first has returned
-       one rank:   unlink             after all have returned, also on failure
-*/
+   the rank is awake, rests or sleeps, and the address of its socket. A sender
+   that finds it resting or asleep makes it awake, and wakes it with a system
+   call only from its sleep: so one sleep costs one peer one system call, and a
+   rank that rests sees in its own line whether anything has come. */
 #ifndef BATON_TRANSPORT_DOORBELL_H
 #define BATON_TRANSPORT_DOORBELL_H
 
@@ -18,20 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BATON__DOORBELL_NAME_BYTES 48
-
 typedef struct baton__doorbell baton__doorbell_t;
 
-/* A name that no other group of this host has. */
-void baton__doorbell_name(char name[BATON__DOORBELL_NAME_BYTES]);
-
-/* Opens this rank's own bell, number `index` of `count`. BATON_ERR_NO_MEMORY,
-   _SYSTEM (no shared memory, no socket). */
+/* Opens this rank's own bell, number `index` of `count`, in the steps of
+   share.h. BATON_ERR_NO_MEMORY, _SYSTEM (no shared memory, no socket). */
 baton_status_t baton__doorbell_open(const char *name, int count, int index,
                                     bool create, baton__doorbell_t **out);
-
-/* Takes the name away; the memory stays until all have closed it. */
-void baton__doorbell_unlink(const char *name);
 
 void baton__doorbell_close(baton__doorbell_t *bell);
 
@@ -42,10 +29,19 @@ bool baton__doorbell_reaches(const baton__doorbell_t *bell, int index);
 /* Call after the message has been posted. */
 void baton__doorbell_ring(baton__doorbell_t *bell, int index);
 
-void baton__doorbell_rest(baton__doorbell_t *bell);
+/* From now on rings are noted. False: they were already, and none has come. */
+bool baton__doorbell_rest(baton__doorbell_t *bell);
+
+/* Whether this rank rests or sleeps and nobody has rung since. */
+bool baton__doorbell_is_silent(const baton__doorbell_t *bell);
+
+/* From now on the first ring makes the descriptor readable. False: somebody has
+   rung since rest(). */
+bool baton__doorbell_sleep(baton__doorbell_t *bell);
+
 void baton__doorbell_awake(baton__doorbell_t *bell);
 
-/* Readable once rung. hush reads it empty, from any thread. */
+/* Readable once rung. hush takes one ring off, from any thread. */
 int baton__doorbell_descriptor(const baton__doorbell_t *bell);
 void baton__doorbell_hush(baton__doorbell_t *bell);
 

@@ -31,8 +31,12 @@ typedef baton__loop_rank_t rank_t;
 /* Under the rank's mutex. A rank does not ring its own bell: it is awake. */
 static void ring(rank_t *rank, const rank_t *actor)
 {
-    if (rank->resting && rank != actor) {
-        rank->resting = false;
+    if (rank == actor) {
+        return;
+    }
+    bool asleep = rank->rest == BATON__LOOP_ASLEEP;
+    rank->rest = BATON__LOOP_AWAKE;
+    if (asleep) {
         /* It can only fail when the counter is full: it is readable then. */
         uint64_t one = 1;
         ssize_t written = write(rank->bell, &one, sizeof one);
@@ -263,22 +267,34 @@ static void loop_hush(void *endpoint)
     (void)got; /* EAGAIN: it was silent */
 }
 
-/* A sender either saw the flag and rings, or it had the mutex before us, and
-   the next poll sees its message. */
+/* A sender either had the mutex before us, and the next poll sees its message,
+   or finds this rank at rest. */
 static uint32_t loop_rest(void *endpoint)
 {
     rank_t *self = endpoint;
     pthread_mutex_lock(&self->mutex);
-    self->resting = true;
+    self->rest = BATON__LOOP_RESTING;
     pthread_mutex_unlock(&self->mutex);
     return BATON_SLEEP_FOREVER;
+}
+
+static bool loop_sleep(void *endpoint)
+{
+    rank_t *self = endpoint;
+    pthread_mutex_lock(&self->mutex);
+    bool silent = self->rest != BATON__LOOP_AWAKE;
+    if (silent) {
+        self->rest = BATON__LOOP_ASLEEP;
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return silent;
 }
 
 static void loop_awake(void *endpoint)
 {
     rank_t *self = endpoint;
     pthread_mutex_lock(&self->mutex);
-    self->resting = false;
+    self->rest = BATON__LOOP_AWAKE;
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -288,7 +304,7 @@ static void loop_close(void *endpoint)
     baton_loop_t *loop = self->loop;
     pthread_mutex_lock(&self->mutex);
     close(self->bell);
-    self->resting = false;
+    self->rest = BATON__LOOP_AWAKE;
     self->joined = false;
     pthread_mutex_unlock(&self->mutex);
     if (self->owns_loop) {
@@ -306,6 +322,7 @@ const baton_transport_t baton__loop_transport = {
     .descriptor = loop_descriptor,
     .hush = loop_hush,
     .rest = loop_rest,
+    .sleep = loop_sleep,
     .awake = loop_awake,
     .close = loop_close,
     .max_tag = UINT32_MAX,

@@ -57,13 +57,20 @@ typedef struct baton__loop_list {
     baton__loop_message_t *head, *tail;
 } baton__loop_list_t;
 
+typedef enum baton__loop_rest {
+    BATON__LOOP_AWAKE,   /* or told of something since it last rested */
+    BATON__LOOP_RESTING, /* who moves a message of it says so here */
+    BATON__LOOP_ASLEEP   /* and rings the bell */
+} baton__loop_rest_t;
+
 struct baton__loop_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__loop_list_t *buckets;
     size_t bucket_count; /* a power of two */
     baton__loop_list_t done;
     int bell;
-    bool resting, joined;
+    baton__loop_rest_t rest;
+    bool joined;
     /* Stored with release under the mutex; poll's acquire load outside of it
        is the pair. */
     _Atomic size_t done_count;

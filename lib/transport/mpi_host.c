@@ -4,6 +4,10 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "transport/share.h"
+
+#include <limits.h>
+#include <stdlib.h>
 
 baton_status_t baton__mpi_error(const char *call, int code)
 {
@@ -54,14 +58,14 @@ static void number_bells(baton__mpi_t *mpi, MPI_Comm host, int host_size)
     MPI_Group_free(&here);
 }
 
-/* The steps of doorbell.h. */
+/* The steps of share.h: all ranks open their bell, or none does. */
 static baton_status_t open_bells(baton__mpi_t *mpi, MPI_Comm host, int size,
                                  int index)
 {
-    char name[BATON__DOORBELL_NAME_BYTES] = {0};
+    char name[BATON__SHARE_NAME_BYTES] = {0};
     baton_status_t status = BATON_OK;
     if (index == 0) {
-        baton__doorbell_name(name);
+        baton__share_name(name);
         status = baton__doorbell_open(name, size, index, true, &mpi->bell);
     }
     int code = MPI_Bcast(name, sizeof name, MPI_CHAR, 0, host);
@@ -76,9 +80,52 @@ static baton_status_t open_bells(baton__mpi_t *mpi, MPI_Comm host, int size,
         status = baton__mpi_agree(host, status);
     }
     if (index == 0) {
-        baton__doorbell_unlink(name);
+        baton__share_unlink(name);
     }
     return status;
+}
+
+/* Likewise the slots, but where there are none it works without. */
+static void open_slots(baton__mpi_t *mpi, MPI_Comm host, int size, int index)
+{
+    struct {
+        char name[BATON__SHARE_NAME_BYTES];
+        int each;
+    } plan = {{0}, 0};
+    if (index == 0) {
+        baton__share_name(plan.name);
+        plan.each = baton__slots_afford(size);
+        if (plan.each > 0 && baton__slots_open(plan.name, size, index,
+                                               plan.each, true, &mpi->slots)) {
+            plan.each = 0;
+        }
+    }
+    if (MPI_Bcast(&plan, sizeof plan, MPI_BYTE, 0, host) != MPI_SUCCESS ||
+        plan.each == 0) {
+        return;
+    }
+    if (index != 0) {
+        (void)baton__slots_open(plan.name, size, index, plan.each, false,
+                                &mpi->slots);
+    }
+    int mine = mpi->slots != NULL;
+    int all = 0;
+    int code = MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, host);
+    if (index == 0) {
+        baton__share_unlink(plan.name);
+    }
+    if (code != MPI_SUCCESS || !all) {
+        baton__slots_close(mpi->slots);
+        mpi->slots = NULL;
+    }
+}
+
+/* Open MPI tells how many ranks of the whole job are here. */
+static int count_neighbours(int size)
+{
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    long job = text ? strtol(text, NULL, 10) : 0;
+    return job > size && job < INT_MAX ? (int)job : size;
 }
 
 static baton_status_t find_host(baton__mpi_t *mpi, MPI_Comm host)
@@ -87,6 +134,7 @@ static baton_status_t find_host(baton__mpi_t *mpi, MPI_Comm host)
     int index = 0;
     MPI_Comm_size(host, &size);
     MPI_Comm_rank(host, &index);
+    mpi->transport.host_ranks = count_neighbours(size);
     if (size == 1) {
         mpi->all_reached = mpi->size == 1;
         return BATON_OK;
@@ -96,6 +144,7 @@ static baton_status_t find_host(baton__mpi_t *mpi, MPI_Comm host)
     if (status) {
         return status;
     }
+    open_slots(mpi, host, size, index);
     mpi->all_reached = true;
     for (int i = 0; i < mpi->size; i++) {
         if (mpi->bells[i] >= 0 &&
@@ -136,32 +185,33 @@ void baton__mpi_hush(void *endpoint)
     }
 }
 
-/* A send in flight ends by what its receiver does, and a large receive by what
-   its sender goes on to do: neither rings. */
-static bool moves_unrung(const baton__mpi_t *mpi)
-{
-    for (int i = 0; i < mpi->count; i++) {
-        if (!mpi->items[i].receive || mpi->items[i].body) {
-            return true;
-        }
-    }
-    return false;
-}
-
 uint32_t baton__mpi_rest(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    if (mpi->bell) {
-        baton__doorbell_rest(mpi->bell);
+    mpi->resting = true;
+    if (mpi->bell && baton__doorbell_rest(mpi->bell)) {
+        mpi->noted = true;
+        mpi->swept = false;
     }
-    return mpi->all_reached && !moves_unrung(mpi)
-               ? BATON_SLEEP_FOREVER
-               : (uint32_t)baton__config_number(BATON__CONFIG_REMOTE_US);
+    mpi->bounded = !mpi->all_reached || mpi->unrung > 0;
+    return mpi->bounded
+               ? (uint32_t)baton__config_number(BATON__CONFIG_REMOTE_US)
+               : BATON_SLEEP_FOREVER;
+}
+
+bool baton__mpi_sleep(void *endpoint)
+{
+    const baton__mpi_t *mpi = endpoint;
+    /* A body may have begun to come in the poll after rest(). */
+    return (mpi->bounded || mpi->unrung == 0) &&
+           (!mpi->bell || baton__doorbell_sleep(mpi->bell));
 }
 
 void baton__mpi_awake(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
+    mpi->resting = false;
+    mpi->swept = false;
     if (mpi->bell) {
         baton__doorbell_awake(mpi->bell);
     }

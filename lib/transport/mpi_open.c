@@ -12,7 +12,7 @@
 
 static baton_status_t grow(baton__mpi_t *mpi, int capacity)
 {
-    size_t count = (size_t)capacity;
+    size_t count = (size_t)capacity + 1; /* see `ended` */
     MPI_Request *requests = baton__alloc(count, sizeof *requests);
     baton__mpi_item_t *items = baton__alloc(count, sizeof *items);
     baton_completion_t *done = baton__alloc(count, sizeof *done);
@@ -79,7 +79,11 @@ baton_status_t baton__mpi_reserve(void *endpoint, int64_t messages)
 
 static void free_endpoint(baton__mpi_t *mpi)
 {
+    if (mpi->ended != MPI_REQUEST_NULL) {
+        MPI_Request_free(&mpi->ended);
+    }
     baton__doorbell_close(mpi->bell);
+    baton__slots_close(mpi->slots);
     baton__free(mpi->requests);
     baton__free(mpi->items);
     baton__free(mpi->done);
@@ -114,6 +118,13 @@ static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
     mpi->size = size;
     mpi->rank = rank;
     mpi->bells = bells;
+    mpi->ended = MPI_REQUEST_NULL;
+    int code =
+        MPI_Send_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, &mpi->ended);
+    if (code != MPI_SUCCESS) {
+        free_endpoint(mpi);
+        return baton__mpi_error("MPI_Send_init", code);
+    }
     *out = mpi;
     return BATON_OK;
 }
@@ -185,13 +196,16 @@ void baton__mpi_close(void *endpoint)
     baton__mpi_t *mpi = endpoint;
     int finalized = 0;
     MPI_Finalized(&finalized);
+    MPI_Comm comm = mpi->comm;
     if (finalized) {
+        mpi->ended = MPI_REQUEST_NULL;
         baton__log(BATON_LOG_ERROR, "mpi: a group was destroyed after "
                                     "MPI_Finalize; destroy it before");
-    } else {
-        MPI_Comm_free(&mpi->comm);
     }
     free_endpoint(mpi);
+    if (!finalized) {
+        MPI_Comm_free(&comm);
+    }
 }
 
 /* ---- the public call -------------------------------------------------- */

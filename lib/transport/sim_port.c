@@ -171,6 +171,12 @@ static uint32_t rest(void *endpoint)
     return BATON_SLEEP_FOREVER;
 }
 
+static bool sleep(void *endpoint)
+{
+    (void)endpoint;
+    return true;
+}
+
 static const baton_transport_t transport = {
     .name = "sim",
     .reserve = reserve,
@@ -181,6 +187,7 @@ static const baton_transport_t transport = {
     .descriptor = descriptor,
     .hush = nothing,
     .rest = rest,
+    .sleep = sleep,
     .awake = nothing,
     .close = nothing, /* the endpoint is the network's */
     .max_tag = INT32_MAX,

@@ -1,35 +1,15 @@
-/* Large messages of the MPI transport, and how any message finishes.
-
-   Open MPI 4.1.4 with cross-memory attach writes a message that is longer than
-   its receive beyond the end of the receive's memory, once the message is too
-   large to go eagerly; and cuts one from a rank to itself without an error. So
-   no receive is posted for a large message before its size is known:
-
-       sender                        receiver
-       Isend body, tag + B  - - ->   (waits inside MPI, unmatched)
-       Isend ticket, tag    ----->   meets the posted receive
-                                     Mprobe tag + B: there already; its size
-                                     Imrecv into the memory, or, when that is
-                                     too small, into a sink
-
-   A ticket is a message of TICKET_BYTES, a length that nothing else has: what
-   really has it goes as a large message, too. It has no content, so any memory
-   can take it, and cut by a smaller receive MPI still tells its length. That
-   costs 0.4 us a message. To itself a rank sends all but empty messages so.
+/* How a message finishes; for tickets see mpi_post.c.
 
    Order within a tag: tickets meet receives in the order posted, and bodies are
    probed in the order sent, so bodies must be taken in the order of the
-   receives' serial numbers, whatever order MPI_Testsome reports them in. */
+   receives' serial numbers, whatever order MPI_Testsome reports them in. A
+   ticket of a slot says which, and has no need for that. */
 #include "transport/mpi_internal.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 
 #include <string.h>
-
-enum { TICKET_BYTES = 31 };
-
-static const char ticket[TICKET_BYTES];
 
 static const char TOO_LONG[] = "the message is longer than its receive";
 
@@ -90,8 +70,7 @@ void baton__mpi_close_holes(baton__mpi_t *mpi, int finished)
     }
 }
 
-void baton__mpi_finish(baton__mpi_t *mpi, int at, const MPI_Status *status,
-                       int code)
+static void finish_as(baton__mpi_t *mpi, int at, const baton_completion_t *done)
 {
     if (mpi->done_at > 0) { /* room is in front */
         mpi->done_count -= mpi->done_at;
@@ -100,45 +79,31 @@ void baton__mpi_finish(baton__mpi_t *mpi, int at, const MPI_Status *status,
         mpi->done_at = 0;
     }
     baton__mpi_item_t *item = &mpi->items[at];
-    mpi->done[mpi->done_count++] = baton__mpi_outcome(mpi, item, status, code);
-    mpi->sends -= !item->receive;
+    mpi->done[mpi->done_count++] = *done;
+    mpi->unrung -= item->unrung;
+    item->unrung = false;
     baton__free(item->sink);
     item->sink = NULL;
+    if (item->body) {
+        baton__mpi_ring(mpi, item->peer); /* its send has ended, too */
+    }
     if (mpi->requests[at] != MPI_REQUEST_NULL) {
         MPI_Request_free(&mpi->requests[at]); /* a failed one may be left */
         mpi->requests[at] = MPI_REQUEST_NULL;
     }
 }
 
-bool baton__mpi_is_large(const baton__mpi_t *mpi, int peer, size_t bytes)
+void baton__mpi_finish(baton__mpi_t *mpi, int at, const MPI_Status *status,
+                       int code)
 {
-    if (peer == mpi->rank) {
-        return bytes > 0;
-    }
-    return bytes > BATON__MPI_DIRECT_BYTES || bytes == TICKET_BYTES;
+    baton_completion_t done =
+        baton__mpi_outcome(mpi, &mpi->items[at], status, code);
+    finish_as(mpi, at, &done);
 }
 
-int baton__mpi_send_large(baton__mpi_t *mpi, int peer, uint32_t tag,
-                          const void *data, size_t bytes, MPI_Request *body)
-{
-    int body_tag = (int)(tag + mpi->transport.max_tag + 1);
-    int code =
-        MPI_Isend(data, (int)bytes, MPI_BYTE, peer, body_tag, mpi->comm, body);
-    if (code != MPI_SUCCESS) {
-        return code;
-    }
-    MPI_Request request;
-    code = MPI_Isend(ticket, TICKET_BYTES, MPI_BYTE, peer, (int)tag, mpi->comm,
-                     &request);
-    if (code == MPI_SUCCESS) {
-        /* Its memory is constant: no need to know when it is sent. */
-        MPI_Request_free(&request);
-    }
-    return code;
-}
-
-static bool is_ticket(const baton__mpi_t *mpi, const baton__mpi_item_t *item,
-                      const MPI_Status *status, int code)
+/* The length of the ticket that has come; 0: it is no ticket. */
+static int ticket_of(const baton__mpi_t *mpi, const baton__mpi_item_t *item,
+                     const MPI_Status *status, int code)
 {
     int class = MPI_SUCCESS;
     int bytes = 0;
@@ -148,16 +113,33 @@ static bool is_ticket(const baton__mpi_t *mpi, const baton__mpi_item_t *item,
     }
     if (!item->receive || item->body ||
         (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE)) {
-        return false;
+        return 0;
     }
     if (item->cancelled) {
         MPI_Test_cancelled(status, &cancelled);
     }
+    if (cancelled) {
+        return 0;
+    }
     MPI_Get_count(status, MPI_BYTE, &bytes);
     if (item->peer == mpi->rank) {
-        return !cancelled && (bytes > 0 || class == MPI_ERR_TRUNCATE);
+        return bytes > 0 || class == MPI_ERR_TRUNCATE ? BATON__MPI_BODY_TICKET
+                                                      : 0;
     }
-    return !cancelled && bytes == TICKET_BYTES;
+    return baton__mpi_is_ticket((size_t)bytes) ? bytes : 0;
+}
+
+static void take_slot(baton__mpi_t *mpi, int at, int length)
+{
+    const baton__mpi_item_t *item = &mpi->items[at];
+    int slot = (length - BATON__MPI_SLOT_TICKET) / 2;
+    size_t bytes = baton__slots_take(mpi->slots, mpi->bells[item->peer], slot,
+                                     item->data, item->bytes);
+    bool fits = bytes <= item->bytes;
+    baton_completion_t done = {item->token,
+                               fits ? BATON_OK : BATON_ERR_MISMATCH, bytes,
+                               fits ? NULL : TOO_LONG};
+    finish_as(mpi, at, &done);
 }
 
 /* The body was sent before the ticket that has come, so the probe, which is
@@ -187,8 +169,16 @@ static void take_body(baton__mpi_t *mpi, int at)
         }
     }
     code = MPI_Imrecv(memory, bytes, MPI_BYTE, &message, &mpi->requests[at]);
-    if (code != MPI_SUCCESS) {
+    int received = 0;
+    if (code == MPI_SUCCESS) {
+        /* Cross-memory attach has copied it by now. */
+        code = MPI_Test(&mpi->requests[at], &received, &status);
+    }
+    if (received || code != MPI_SUCCESS) {
         baton__mpi_finish(mpi, at, &status, code);
+    } else {
+        item->unrung = true;
+        mpi->unrung++;
     }
 }
 
@@ -227,32 +217,54 @@ static int settle_earlier(baton__mpi_t *mpi, int at, int finished)
             code = MPI_Test(&mpi->requests[earlier], &done, &status);
         }
         mpi->indices[finished++] = earlier;
-        if (is_ticket(mpi, &mpi->items[earlier], &status, code)) {
+        int length = ticket_of(mpi, &mpi->items[earlier], &status, code);
+        if (length == 0) {
+            baton__mpi_finish(mpi, earlier, &status, code);
+        } else if (length == BATON__MPI_BODY_TICKET) {
             take_body(mpi, earlier);
         } else {
-            baton__mpi_finish(mpi, earlier, &status, code);
+            take_slot(mpi, earlier, length);
         }
         earlier = find_earlier(mpi, at);
     }
     return finished;
 }
 
+int baton__mpi_reap(baton__mpi_t *mpi, int finished)
+{
+    int reported = finished;
+    for (int i = 0; i < mpi->count; i++) {
+        bool known = mpi->requests[i] != MPI_REQUEST_NULL;
+        for (int j = 0; j < reported && !known; j++) {
+            known = mpi->indices[j] == i;
+        }
+        if (!known) {
+            mpi->indices[finished] = i;
+            mpi->statuses[finished++].MPI_ERROR = MPI_ERR_PENDING;
+        }
+    }
+    return finished;
+}
+
 int baton__mpi_settle(baton__mpi_t *mpi, int finished, bool errors)
 {
-    int tickets = 0;
+    int bodies = 0;
     for (int i = 0; i < finished; i++) {
         int at = mpi->indices[i];
         MPI_Status *status = &mpi->statuses[i];
         int code = errors ? status->MPI_ERROR : MPI_SUCCESS;
-        if (is_ticket(mpi, &mpi->items[at], status, code)) {
-            mpi->items[at].ticket = true;
-            tickets++;
-        } else {
+        int length = ticket_of(mpi, &mpi->items[at], status, code);
+        if (length == 0) {
             baton__mpi_finish(mpi, at, status, code);
+        } else if (length == BATON__MPI_BODY_TICKET) {
+            mpi->items[at].ticket = true;
+            bodies++;
+        } else {
+            take_slot(mpi, at, length);
         }
     }
     int reported = finished;
-    for (; tickets > 0; tickets--) {
+    for (; bodies > 0; bodies--) {
         int first = -1;
         for (int i = 0; i < reported; i++) {
             int at = mpi->indices[i];
