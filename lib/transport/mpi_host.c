@@ -100,21 +100,21 @@ static void open_slots(baton__mpi_t *mpi, MPI_Comm host, int size, int index)
             plan.each = 0;
         }
     }
-    if (MPI_Bcast(&plan, sizeof plan, MPI_BYTE, 0, host) != MPI_SUCCESS ||
-        plan.each == 0) {
-        return;
-    }
-    if (index != 0) {
-        (void)baton__slots_open(plan.name, size, index, plan.each, false,
-                                &mpi->slots);
-    }
-    int mine = mpi->slots != NULL;
+    int mine = 0;
     int all = 0;
-    int code = MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, host);
-    if (index == 0) {
-        baton__share_unlink(plan.name);
+    if (MPI_Bcast(&plan, sizeof plan, MPI_BYTE, 0, host) == MPI_SUCCESS &&
+        plan.each > 0) {
+        if (index != 0) {
+            (void)baton__slots_open(plan.name, size, index, plan.each, false,
+                                    &mpi->slots);
+        }
+        mine = mpi->slots != NULL;
+        MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, host);
     }
-    if (code != MPI_SUCCESS || !all) {
+    if (index == 0) {
+        baton__share_unlink(plan.name); /* also what could only be begun */
+    }
+    if (!all) {
         baton__slots_close(mpi->slots);
         mpi->slots = NULL;
     }
