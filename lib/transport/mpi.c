@@ -141,11 +141,11 @@ static void test_some(baton__mpi_t *mpi, bool progress)
 /* Whether progress would find nothing: no peer has done anything about this
    rank since the last time. Not to be relied on for ever: another thread in MPI
    may have kept the last progress from being made. */
-static bool is_quiet(baton__mpi_t *mpi)
+static bool is_quiet(const baton__mpi_t *mpi)
 {
     return mpi->swept && mpi->unrung == 0 &&
            baton__doorbell_is_silent(mpi->bell) &&
-           ++mpi->quiet_polls % SWEEP_POLLS != 0;
+           mpi->quiet_polls < SWEEP_POLLS;
 }
 
 /* Makes progress. Open MPI takes up to some 30 messages at a time, so a call
@@ -155,6 +155,7 @@ static void sweep(baton__mpi_t *mpi)
     bool noting = mpi->resting && mpi->all_reached && mpi->bell;
     bool fresh = noting && baton__doorbell_rest(mpi->bell);
     int calls = fresh || mpi->noted ? NOTED_CALLS : 1;
+    mpi->quiet_polls = 1;
     mpi->noted = false;
     mpi->swept = false;
     for (; calls > 0 && mpi->done_count == 0; calls--) {
@@ -203,6 +204,7 @@ static size_t mpi_poll(void *endpoint, baton_completion_t *out, size_t max)
     }
     if (mpi->count > 0 && mpi->done_at == 0) {
         if (is_quiet(mpi)) {
+            mpi->quiet_polls++;
             test_some(mpi, false);
         } else {
             sweep(mpi);

@@ -65,7 +65,7 @@ typedef struct baton__mpi {
        for what is unrung. */
     uint64_t idle_since_ns;
     uint64_t ring_at_ns;
-    uint32_t quiet_polls;
+    uint32_t quiet_polls; /* since MPI has made progress */
 
     baton__doorbell_t *bell; /* NULL: no other rank on this host */
     baton__slots_t *slots;   /* NULL also where there is no memory for them */
