@@ -18,11 +18,10 @@
            "Polls without a pause while something is in flight")               \
     NUMBER(YIELD_US, 200, 0, 1000000, "us",                                    \
            "How long it then yields between polls before it sleeps")           \
-    NUMBER(                                                                    \
-        SLEEP_US, 1000, 20, 1000000, "us",                                     \
-        "Longest sleep for what nobody rings for; tenfold for what they do")   \
+    NUMBER(SLEEP_US, 1000, 20, 1000000, "us",                                  \
+           "First sleep while all in flight rings; the longest is tenfold")    \
     NUMBER(REMOTE_US, 100, 10, 1000000, "us",                                  \
-           "Longest sleep for messages that nobody rings for")                 \
+           "Longest sleep while nobody rings for something")                   \
     NUMBER(SLOTS, 8, 0, 8, "slots",                                            \
            "Shared memory a rank has for messages up to 68 KiB to its host")   \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
