@@ -21,7 +21,7 @@
 #define ALPHA_US 1.5  /* a message */
 #define BETA_NS  0.08 /* a byte: 100 Gbit/s */
 
-static void pipeline(baton_schedule_t *s, void *arg)
+static void pipeline(void *arg, baton_schedule_t *s)
 {
     const size_t *block = arg;
     int rank = baton_schedule_rank(s);

@@ -23,8 +23,8 @@ typedef void (*sum_fn)(const vectors_t *vectors);
 
 static void sum_baton(const vectors_t *v)
 {
-    BATON_SUM->reduce(v->target, v->left, v->right, v->count, BATON_F32,
-                      BATON_SUM->arg);
+    BATON_SUM->reduce(BATON_SUM->arg, v->target, v->left, v->right, v->count,
+                      BATON_F32);
 }
 
 static void sum_native(const vectors_t *v)

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* Any reduction of a user's that has an identity: exclusive or. */
-static void xor_reduce(void *target, const void *left, const void *right,
-                       size_t count, baton_dtype_t dtype, void *arg)
+static void xor_reduce(void *arg, void *target, const void *left,
+                       const void *right, size_t count, baton_dtype_t dtype)
 {
     unsigned char *to = target;
     const unsigned char *a = left;
@@ -16,8 +16,8 @@ static void xor_reduce(void *target, const void *left, const void *right,
     }
 }
 
-static void xor_identity(void *target, size_t count, baton_dtype_t dtype,
-                         void *arg)
+static void xor_identity(void *arg, void *target, size_t count,
+                         baton_dtype_t dtype)
 {
     (void)arg;
     memset(target, 0, count * baton_dtype_size(dtype));
@@ -25,8 +25,10 @@ static void xor_identity(void *target, size_t count, baton_dtype_t dtype,
 
 const baton_op_t *fuzz_op(const fuzz_task_plan_t *task)
 {
-    static const baton_op_t op = {"exclusive or", xor_reduce, xor_identity,
-                                  NULL};
+    static const baton_op_t op = {.name = "exclusive or",
+                                  .reduce = xor_reduce,
+                                  .identity = xor_identity,
+                                  .commutative = true};
     return task->own_op ? &op : BATON_SUM;
 }
 

@@ -106,7 +106,7 @@ static char *memory_of(const run_t *run, int rank)
                : run->memory + (size_t)rank * (size_t)run->of->bytes;
 }
 
-static void build(baton_schedule_t *schedule, void *arg)
+static void build(void *arg, baton_schedule_t *schedule)
 {
     const run_t *run = arg;
     int rank = baton_schedule_rank(schedule);
@@ -129,7 +129,7 @@ static bool fill(run_t *run, uint64_t epoch)
     for (int rank = 0; rank < run->of->ranks; rank++) {
         char *memory = memory_of(run, rank);
         if (run->kind->from_root && rank != (int)run->of->options->root) {
-            data->op->identity(memory, data->count, data->dtype, data->op->arg);
+            data->op->identity(data->op->arg, memory, data->count, data->dtype);
             continue;
         }
         if (!sim_data_fill(data, rank, epoch, memory)) {

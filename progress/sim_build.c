@@ -147,7 +147,7 @@ baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
         status = baton_schedule_create(&sim->ranks[rank].group, name,
                                        &sim->built[rank]);
         if (status == BATON_OK) {
-            build(sim->built[rank], arg);
+            build(arg, sim->built[rank]);
             status = baton_schedule_commit(sim->built[rank]);
         }
     }

@@ -24,7 +24,7 @@ baton_status_t baton__judge_admits(double bytes, int ranks)
                                    "commit without BATON_VERIFY");
 }
 
-static void fill(baton_schedule_t *schedule, void *arg)
+static void fill(void *arg, baton_schedule_t *schedule)
 {
     const baton__draft_t *draft = arg;
     draft += schedule->group->rank;

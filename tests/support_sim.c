@@ -51,7 +51,7 @@ baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes)
                       0, bytes);
 }
 
-void support_sim_messages(baton_schedule_t *schedule, void *arg)
+void support_sim_messages(void *arg, baton_schedule_t *schedule)
 {
     const support_messages_t *messages = arg;
     int rank = baton_schedule_rank(schedule);

@@ -40,7 +40,7 @@ typedef struct support_messages {
 
 /* For baton_sim_build: sends and receives of one support_messages_t, none
    behind another. */
-void support_sim_messages(baton_schedule_t *schedule, void *arg);
+void support_sim_messages(void *arg, baton_schedule_t *schedule);
 
 /* What a trace has told. */
 enum { SUPPORT_EVENTS = 256 };

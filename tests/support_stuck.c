@@ -53,7 +53,7 @@ baton_node_t stuck_recv(baton_schedule_t *schedule, int peer)
     return baton_add_recv(schedule, peer, place(schedule));
 }
 
-void stuck_chain(baton_schedule_t *schedule, void *arg)
+void stuck_chain(void *arg, baton_schedule_t *schedule)
 {
     const stuck_last_fn *last = arg;
     int rank = baton_schedule_rank(schedule);
@@ -78,7 +78,7 @@ baton_status_t stuck_skips(void *arg, uint64_t epoch)
     return BATON_SKIP;
 }
 
-void stuck_head_to_head(baton_schedule_t *schedule, void *arg)
+void stuck_head_to_head(void *arg, baton_schedule_t *schedule)
 {
     (void)arg;
     int peer = 1 - baton_schedule_rank(schedule);

@@ -26,11 +26,11 @@ baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
    before. arg: a stuck_last_fn that adds to what the last rank has, which is
    node 0, its send; or NULL. */
 typedef void (*stuck_last_fn)(baton_schedule_t *schedule);
-void stuck_chain(baton_schedule_t *schedule, void *arg);
+void stuck_chain(void *arg, baton_schedule_t *schedule);
 
 /* A builder for two ranks: both send first, which is fine for messages that are
    buffered. */
-void stuck_head_to_head(baton_schedule_t *schedule, void *arg);
+void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 
 /* Fixtures of a test: groups that it makes verify their commits. */
 int stuck_verify_on(void **state);

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void xor_reduce(void *target, const void *left, const void *right,
-                       size_t count, baton_dtype_t dtype, void *arg)
+static void xor_reduce(void *arg, void *target, const void *left,
+                       const void *right, size_t count, baton_dtype_t dtype)
 {
     (void)arg;
     unsigned char *to = target;
@@ -15,8 +15,8 @@ static void xor_reduce(void *target, const void *left, const void *right,
 
 const baton_op_t *support_op(support_op_t op)
 {
-    static const baton_op_t exclusive_or = {.name = "xor",
-                                            .reduce = xor_reduce};
+    static const baton_op_t exclusive_or = {
+        .name = "xor", .reduce = xor_reduce, .commutative = true};
     switch (op) {
     case SUPPORT_SUM:
         return BATON_SUM;
@@ -164,7 +164,7 @@ void support_reduce(void *target, const void *right, size_t count,
                     baton_dtype_t dtype, support_op_t op)
 {
     if (op == SUPPORT_XOR) {
-        xor_reduce(target, target, right, count, dtype, NULL);
+        xor_reduce(NULL, target, target, right, count, dtype);
         return;
     }
     for (size_t i = 0; i < count; i++) {

@@ -323,42 +323,110 @@ static void test_ring_long_vector_runs_in_many_columns(void **state)
     }
 }
 
-static void keep_left(void *target, const void *left, const void *right,
-                      size_t count, baton_dtype_t dtype, void *arg)
+/* 2 x 2 matrices of 32-bit words: an element of 16 bytes, and a product that
+   is associative (modulo 2^32) but does not commute. */
+typedef struct matrix {
+    uint32_t at[4];
+} matrix_t;
+
+static matrix_t times(matrix_t a, matrix_t b)
 {
-    (void)right;
-    (void)arg;
-    memmove(target, left, count * baton_dtype_size(dtype));
+    return (matrix_t){{a.at[0] * b.at[0] + a.at[1] * b.at[2],
+                       a.at[0] * b.at[1] + a.at[1] * b.at[3],
+                       a.at[2] * b.at[0] + a.at[3] * b.at[2],
+                       a.at[2] * b.at[1] + a.at[3] * b.at[3]}};
 }
 
-/* With an op that keeps its left operand every rank gets the first rank's
-   vector: partial sums of lower ranks are on the left, everywhere. */
-static void test_recursive_doubling_lower_ranks_are_left_operands(void **state)
+static void multiply(void *arg, void *target, const void *left,
+                     const void *right, size_t count, baton_dtype_t dtype)
 {
-    (void)state;
-    static const baton_op_t left = {.name = "left", .reduce = keep_left};
+    (void)arg;
+    (void)dtype;
+    for (size_t i = 0; i < count; i++) {
+        ((matrix_t *)target)[i] =
+            times(((const matrix_t *)left)[i], ((const matrix_t *)right)[i]);
+    }
+}
+
+static const baton_op_t product_of_matrices = {
+    .name = "matrix product",
+    .reduce = multiply,
+    .element_bytes = sizeof(matrix_t),
+};
+
+static matrix_t matrix_of(int rank, uint32_t index)
+{
+    return (matrix_t){{(uint32_t)rank + 2, index + 1, 3 * index, 1}};
+}
+
+/* The product in the order of ranks, whatever the number of ranks. */
+static void check_order(baton_allreduce_fn build)
+{
+    enum { COUNT = 3 };
+    static matrix_t data[SUPPORT_LARGEST][COUNT];
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         support_ranks_t *ranks = support_group(support_sizes[i]);
-        int32_t data[SUPPORT_LARGEST] = {0};
-        baton_schedule_t **schedules = support_schedules_create(ranks, "left");
+        baton_schedule_t **schedules = support_schedules_create(ranks, "order");
         for (int rank = 0; rank < ranks->size; rank++) {
-            data[rank] = 1000 + rank;
-            baton_buffer_t memory = baton_buffer_bind(
-                schedules[rank], &data[rank], 4, BATON_MEMORY_HOST);
+            for (uint32_t j = 0; j < COUNT; j++) {
+                data[rank][j] = matrix_of(rank, j);
+            }
+            baton_view_t all = baton_view(
+                baton_buffer_bind(schedules[rank], data[rank],
+                                  sizeof data[rank], BATON_MEMORY_HOST),
+                0, sizeof data[rank]);
             baton_allreduce_t args = {.size = sizeof(args),
-                                      .source = baton_view(memory, 0, 4),
-                                      .target = baton_view(memory, 0, 4),
-                                      .dtype = BATON_I32,
-                                      .op = &left};
-            baton_allreduce_recursive_doubling(schedules[rank], &args);
+                                      .source = all,
+                                      .target = all,
+                                      .dtype = BATON_U32,
+                                      .op = &product_of_matrices};
+            build(schedules[rank], &args);
         }
         support_schedules_commit(ranks, schedules);
         support_schedules_run(ranks, schedules);
-        for (int rank = 0; rank < ranks->size; rank++) {
-            assert_int_equal(data[rank], 1000);
+        for (uint32_t j = 0; j < COUNT; j++) {
+            matrix_t expected = matrix_of(0, j);
+            for (int rank = 1; rank < ranks->size; rank++) {
+                expected = times(expected, matrix_of(rank, j));
+            }
+            for (int rank = 0; rank < ranks->size; rank++) {
+                assert_memory_equal(&data[rank][j], &expected, sizeof expected);
+            }
         }
         support_schedules_destroy(ranks, schedules);
     }
+}
+
+static void test_recursive_doubling_reduces_in_order_of_ranks(void **state)
+{
+    (void)state;
+    check_order(baton_allreduce_recursive_doubling);
+}
+
+static void test_binomial_reduces_in_order_of_ranks(void **state)
+{
+    (void)state;
+    check_order(baton_allreduce_binomial);
+}
+
+static void test_ring_refuses_what_does_not_commute(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_group(3);
+    baton_schedule_t **schedules = support_schedules_create(ranks, "ring");
+    matrix_t data[4];
+    baton_view_t all = baton_view(
+        baton_buffer_bind(schedules[0], data, sizeof data, BATON_MEMORY_HOST),
+        0, sizeof data);
+    baton_allreduce_t args = {.size = sizeof(args),
+                              .source = all,
+                              .target = all,
+                              .dtype = BATON_U32,
+                              .op = &product_of_matrices};
+    baton_allreduce_ring(schedules[0], &args);
+    support_expect(baton_schedule_commit(schedules[0]), BATON_ERR_UNSUPPORTED);
+    assert_non_null(strstr(baton_error_message(), "\"matrix product\""));
+    support_schedules_destroy(ranks, schedules);
 }
 
 /* A source that no node may write: commit would refuse. */
@@ -422,7 +490,9 @@ int main(void)
         cmocka_unit_test(test_recursive_doubling_long_vector_reuses_slots),
         cmocka_unit_test(test_binomial_long_vector_reuses_slots),
         cmocka_unit_test(test_ring_long_vector_runs_in_many_columns),
-        cmocka_unit_test(test_recursive_doubling_lower_ranks_are_left_operands),
+        cmocka_unit_test(test_recursive_doubling_reduces_in_order_of_ranks),
+        cmocka_unit_test(test_binomial_reduces_in_order_of_ranks),
+        cmocka_unit_test(test_ring_refuses_what_does_not_commute),
         cmocka_unit_test(test_allreduce_source_may_be_an_input),
     };
     return cmocka_run_group_tests(tests, support_groups_open,

@@ -116,21 +116,21 @@ typedef struct latch {
 
 /* A sum that takes its time: the application is in the middle of contributing
    until it is released. */
-static void slow_sum(void *target, const void *left, const void *right,
-                     size_t count, baton_dtype_t dtype, void *arg)
+static void slow_sum(void *arg, void *target, const void *left,
+                     const void *right, size_t count, baton_dtype_t dtype)
 {
     latch_t *latch = arg;
     atomic_store(&latch->inside, true);
     while (!atomic_load(&latch->released)) {
         sched_yield();
     }
-    BATON_SUM->reduce(target, left, right, count, dtype, NULL);
+    BATON_SUM->reduce(NULL, target, left, right, count, dtype);
 }
 
-static void zero(void *target, size_t count, baton_dtype_t dtype, void *arg)
+static void zero(void *arg, void *target, size_t count, baton_dtype_t dtype)
 {
     (void)arg;
-    BATON_SUM->identity(target, count, dtype, NULL);
+    BATON_SUM->identity(NULL, target, count, dtype);
 }
 
 static void add_slowly(void *arg)
@@ -145,7 +145,8 @@ static void test_contribution_in_the_making_is_not_taken(void **state)
     latch_t latch;
     atomic_init(&latch.inside, false);
     atomic_init(&latch.released, false);
-    const baton_op_t op = {"slow", slow_sum, zero, &latch};
+    const baton_op_t op = {
+        .name = "slow", .reduce = slow_sum, .identity = zero, .arg = &latch};
     baton_partial_result_t result;
     open_contribution(&latch.c, 1, &op);
     add(&latch.c, 10, 1); /* the first one is copied */

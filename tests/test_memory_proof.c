@@ -38,12 +38,12 @@ static void unite_all(void)
     }
     trial_begin();
     for (int rank = 0; rank < RANKS; rank++) {
-        op->reduce(all, all, elements[rank], FEW, BATON_U32, op->arg);
+        op->reduce(op->arg, all, all, elements[rank], FEW, BATON_U32);
     }
     trial_end(baton_proof_check(poor, NULL, 0, FEW, all));
-    op->identity(all, FEW, BATON_U32, op->arg);
+    op->identity(op->arg, all, FEW, BATON_U32);
     for (int rank = 0; rank < RANKS; rank++) {
-        op->reduce(all, elements[rank], all, FEW, BATON_U32, op->arg);
+        op->reduce(op->arg, all, elements[rank], all, FEW, BATON_U32);
     }
     support_ok(baton_proof_check(poor, NULL, 0, FEW, all));
     baton_proof_destroy(poor);

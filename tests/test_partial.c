@@ -60,7 +60,7 @@ static uint32_t expect(const model_t *model, char *result)
 {
     const baton_partial_options_t *options = &model->options;
     uint32_t active = 0;
-    options->op->identity(result, options->count, options->dtype, NULL);
+    options->op->identity(NULL, result, options->count, options->dtype);
     for (int rank = 0; rank < model->ranks->size; rank++) {
         if (model->first_step[rank] == 0) {
             continue;
@@ -163,7 +163,7 @@ static void expect_pending(model_t *model)
         char data[BYTES], identity[BYTES];
         bool any;
         const baton_partial_options_t *options = &model->options;
-        options->op->identity(identity, options->count, options->dtype, NULL);
+        options->op->identity(NULL, identity, options->count, options->dtype);
         support_ok(baton_partial_pending(model->partials[rank], data, &any));
         assert_int_equal(any, model->first_step[rank] != 0);
         if (!equal(model, data, any ? model->pending[rank] : identity)) {

@@ -207,8 +207,8 @@ static void test_partial_wrong_options_are_refused(void **state)
 {
     (void)state;
     const baton_partial_options_t right = solo_of_one(BATON_KEEP_ALL, 0);
-    const baton_op_t nameless = {"half", BATON_SUM->reduce, NULL, NULL};
-    const baton_op_t empty = {"empty", NULL, BATON_SUM->identity, NULL};
+    const baton_op_t nameless = {.name = "half", .reduce = BATON_SUM->reduce};
+    const baton_op_t empty = {.name = "empty", .identity = BATON_SUM->identity};
     baton_partial_options_t options = right;
     expect_refused(NULL, "size");
     options.size = 0;

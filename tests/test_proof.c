@@ -42,8 +42,8 @@ static vector_t unite(vector_t left, vector_t right)
 {
     const baton_op_t *op = baton_proof_op(proof);
     vector_t both;
-    op->reduce(both.elements, left.elements, right.elements, COUNT, BATON_U32,
-               op->arg);
+    op->reduce(op->arg, both.elements, left.elements, right.elements, COUNT,
+               BATON_U32);
     return both;
 }
 
@@ -52,7 +52,7 @@ static vector_t empty(void)
     const baton_op_t *op = baton_proof_op(proof);
     vector_t vector;
     memset(&vector, 0xff, sizeof(vector));
-    op->identity(vector.elements, COUNT, BATON_U32, op->arg);
+    op->identity(op->arg, vector.elements, COUNT, BATON_U32);
     return vector;
 }
 
@@ -105,10 +105,10 @@ static void test_union_into_an_operand(void **state)
     vector_t b = of_rank(1);
     vector_t both = unite(a, b);
     vector_t target = a;
-    op->reduce(&target, &target, &b, COUNT, BATON_U32, op->arg);
+    op->reduce(op->arg, &target, &target, &b, COUNT, BATON_U32);
     assert_memory_equal(&target, &both, sizeof(both));
     target = b;
-    op->reduce(&target, &a, &target, COUNT, BATON_U32, op->arg);
+    op->reduce(op->arg, &target, &a, &target, COUNT, BATON_U32);
     assert_memory_equal(&target, &both, sizeof(both));
 }
 
@@ -125,7 +125,7 @@ static void test_union_at_any_address(void **state)
     vector_t both = unite(a, b);
     memcpy(left, &a, sizeof(a));
     memcpy(right, &b, sizeof(b));
-    op->reduce(target, left, right, COUNT, BATON_U32, op->arg);
+    op->reduce(op->arg, target, left, right, COUNT, BATON_U32);
     assert_memory_equal(target, &both, sizeof(both));
 }
 
@@ -196,10 +196,10 @@ static void test_many_ranks(void **state)
                                BATON_ERR_MISMATCH);
             }
             support_ok(baton_proof_fill(many, rank, 9, 1, &one));
-            op->reduce(&all, &all, &one, 1, BATON_U32, op->arg);
+            op->reduce(op->arg, &all, &all, &one, 1, BATON_U32);
         }
         support_ok(baton_proof_check(many, NULL, 9, 1, &all));
-        op->reduce(&all, &one, &all, 1, BATON_U32, op->arg);
+        op->reduce(op->arg, &all, &one, &all, 1, BATON_U32);
         support_expect(baton_proof_check(many, NULL, 9, 1, &all),
                        BATON_ERR_MISMATCH);
         char says[64];
@@ -290,7 +290,7 @@ static void test_another_type_is_refused_by_check(void **state)
     const baton_op_t *op = baton_proof_op(proof);
     double a[COUNT] = {1}, b[COUNT] = {1};
     vector_t all = of_all();
-    op->reduce(a, a, b, COUNT, BATON_F64, op->arg);
+    op->reduce(op->arg, a, a, b, COUNT, BATON_F64);
     support_expect(baton_proof_check(proof, NULL, 0, COUNT, all.elements),
                    BATON_ERR_INVALID);
     assert_string_equal(baton_error_message(),

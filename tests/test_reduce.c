@@ -272,9 +272,9 @@ static void test_op_reduces_by_type(void **state)
                                                 {2.0f, 3.0f, 4.0f}};
     for (size_t kind = 0; kind < BATON__OP_COUNT; kind++) {
         float target[3] = {0};
-        ops[kind]->reduce(target, left, right, 3, BATON_F32, ops[kind]->arg);
+        ops[kind]->reduce(ops[kind]->arg, target, left, right, 3, BATON_F32);
         assert_memory_equal(target, expected[kind], sizeof target);
-        ops[kind]->reduce(NULL, NULL, NULL, 0, BATON_F32, ops[kind]->arg);
+        ops[kind]->reduce(ops[kind]->arg, NULL, NULL, NULL, 0, BATON_F32);
     }
 }
 
@@ -292,7 +292,7 @@ static void test_op_identity_is_neutral(void **state)
         for (int d = 0; d < BATON_DTYPE_COUNT; d++) {
             baton_dtype_t dtype = (baton_dtype_t)d;
             uint64_t neutral[5] = {0};
-            ops[kind]->identity(neutral, 5, dtype, ops[kind]->arg);
+            ops[kind]->identity(ops[kind]->arg, neutral, 5, dtype);
             for (size_t i = 0; i < REFERENCE_SPECIALS; i++) {
                 uint64_t bits = reference_special(dtype, i);
                 uint64_t result = reference_reduce(

@@ -133,7 +133,7 @@ static void test_schedule_refuses_broken_elements(void **state)
     (void)baton_add_reduce(s, BATON_F32, BATON_SUM, refusal_part(0, 6),
                            refusal_part(0, 6), refusal_part(8, 6));
     refused(s, BATON_ERR_INVALID,
-            "reduce#0: 6 bytes are no whole number of f32");
+            "reduce#0: 6 bytes are no whole number of elements of 4 bytes");
 }
 
 static void test_schedule_refuses_reduce_without_reduction(void **state)

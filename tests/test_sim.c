@@ -122,7 +122,7 @@ static void test_sim_wait_goes_on_after_a_deadlock(void **state)
 /* ---- the time of work --------------------------------------------------- */
 
 /* One rank reduces 8 bytes into itself: 8 us with a gamma of 1 us a byte. */
-static void add_sum(baton_schedule_t *schedule, void *arg)
+static void add_sum(void *arg, baton_schedule_t *schedule)
 {
     baton_view_t view = support_view(schedule, arg, 8);
     (void)baton_add_reduce(schedule, BATON_U32, BATON_SUM, view, view, view);
@@ -141,7 +141,7 @@ static void test_sim_epoch_ends_when_its_work_does(void **state)
     uint32_t data[2] = {1, 2};
     baton_sim_t *sim = working_sim(1);
     baton_schedule_t *s = support_sim_schedule(sim, 0, "work");
-    add_sum(s, data);
+    add_sum(data, s);
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_start(s));
     support_expect(baton_sim_run(sim, 7), BATON_ERR_TIMEOUT);
@@ -172,7 +172,7 @@ static void test_sim_epochs_follow_each_other(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void add_nothing(baton_schedule_t *schedule, void *arg)
+static void add_nothing(void *arg, baton_schedule_t *schedule)
 {
     (void)arg;
     (void)baton_add_nop(schedule);
@@ -268,7 +268,7 @@ static void test_sim_one_built_schedule_a_simulator(void **state)
 }
 
 /* Rank 0 has one send too many, where `arg` says so. */
-static void add_words(baton_schedule_t *schedule, void *arg)
+static void add_words(void *arg, baton_schedule_t *schedule)
 {
     int sends = *(const bool *)arg ? 2 : 1;
     static uint32_t data[2];

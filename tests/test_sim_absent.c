@@ -55,7 +55,7 @@ static void test_deadlock_is_told_by_wait(void **state)
 }
 
 /* Rank 1 begins when it is activated, but the send wants its start. */
-static void build_half_started(baton_schedule_t *s, void *arg)
+static void build_half_started(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     baton_node_t start = baton_add_on_start(s);
@@ -83,7 +83,7 @@ static void test_deadlock_for_a_rank_that_was_only_activated(void **state)
 }
 
 /* Rank 1 has an armed receive that nobody sends to, or a limit. */
-static void build_activated(baton_schedule_t *s, void *arg)
+static void build_activated(void *arg, baton_schedule_t *s)
 {
     const bool *activates = arg;
     if (baton_schedule_rank(s) == 0) {
@@ -128,7 +128,7 @@ static void test_deadlock_for_a_rank_at_its_limit(void **state)
 }
 
 /* Rank 1 sends to rank 0 and waits for rank 2. */
-static void build_behind(baton_schedule_t *s, void *arg)
+static void build_behind(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     switch (baton_schedule_rank(s)) {
@@ -204,7 +204,7 @@ static void test_deadlock_for_a_schedule_that_is_gone(void **state)
     for (int rank = 0; rank < 2; rank++) {
         support_ok(
             baton_schedule_create(baton_sim_group(sim, rank), "x", &s[rank]));
-        stuck_chain(s[rank], NULL);
+        stuck_chain(NULL, s[rank]);
         support_ok(baton_schedule_commit(s[rank]));
     }
     support_ok(baton_sim_run(sim, -1.0));

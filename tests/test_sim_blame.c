@@ -91,7 +91,7 @@ static void test_deadlock_behind_an_armed_receive(void **state)
                    "activates it");
 }
 
-static void skip_required(baton_schedule_t *s, void *arg)
+static void skip_required(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     baton_node_t nop = baton_add_nop(s);
@@ -108,7 +108,7 @@ static void test_deadlock_of_a_rank_behind_its_own_call(void **state)
 }
 
 /* An optional send behind a call that skips: its rank's epoch ends. */
-static void build_optional(baton_schedule_t *s, void *arg)
+static void build_optional(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     if (baton_schedule_rank(s) == 0) {

@@ -154,7 +154,7 @@ static void wait_for_what_has_ended(void *arg)
     support_ok(baton_schedule_wait(words->send, 0));
 }
 
-static void add_nothing(baton_schedule_t *schedule, void *arg)
+static void add_nothing(void *arg, baton_schedule_t *schedule)
 {
     (void)arg;
     (void)baton_add_nop(schedule);

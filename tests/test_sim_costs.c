@@ -173,7 +173,7 @@ static void test_sim_cost_of_overhead_adds_up(void **state)
 
        rank 1 --8--> rank 0 --8--> rank 2
        rank 2 --3--> */
-static void build_relay(baton_schedule_t *s, void *arg)
+static void build_relay(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int rank = baton_schedule_rank(s);

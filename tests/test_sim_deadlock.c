@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 /* Everybody receives from the left before it sends to the right. */
-static void build_ring(baton_schedule_t *s, void *arg)
+static void build_ring(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int rank = baton_schedule_rank(s);
@@ -62,7 +62,7 @@ static void test_deadlock_of_many_shows_some(void **state)
 }
 
 /* Rank 0 waits for rank 1; rank 1 and 2 for each other. */
-static void build_tail(baton_schedule_t *s, void *arg)
+static void build_tail(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int rank = baton_schedule_rank(s);
@@ -109,9 +109,9 @@ static void test_deadlock_of_sends_head_to_head(void **state)
 }
 
 /* An optional send holds up its epoch too, once it is posted. */
-static void build_optional_send(baton_schedule_t *s, void *arg)
+static void build_optional_send(void *arg, baton_schedule_t *s)
 {
-    stuck_head_to_head(s, arg);
+    stuck_head_to_head(arg, s);
     baton_set_optional(s, (baton_node_t){0});
     baton_set_optional(s, (baton_node_t){1});
 }
@@ -130,7 +130,7 @@ static void test_deadlock_of_optional_sends(void **state)
 
 /* Rank 0's send needs one of two receives, and each rank waits for that send.
  */
-static void build_choice(baton_schedule_t *s, void *arg)
+static void build_choice(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int rank = baton_schedule_rank(s);

@@ -278,7 +278,7 @@ static void test_sim_destroy_on_a_dead_rank(void **state)
 
 /* ---- simulators --------------------------------------------------------- */
 
-static void add_nothing(baton_schedule_t *schedule, void *arg)
+static void add_nothing(void *arg, baton_schedule_t *schedule)
 {
     (void)arg;
     (void)baton_add_nop(schedule);

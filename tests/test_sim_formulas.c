@@ -24,20 +24,20 @@ static baton_view_t scratch(baton_schedule_t *schedule, size_t bytes)
                       0, bytes);
 }
 
-static void build_barrier(baton_schedule_t *schedule, void *arg)
+static void build_barrier(void *arg, baton_schedule_t *schedule)
 {
     (void)arg;
     baton_barrier_dissemination(schedule);
 }
 
-static void build_broadcast(baton_schedule_t *schedule, void *arg)
+static void build_broadcast(void *arg, baton_schedule_t *schedule)
 {
     const given_t *given = arg;
     int root = baton_schedule_size(schedule) / 2;
     baton_broadcast_binomial(schedule, root, scratch(schedule, given->bytes));
 }
 
-static void build_allreduce(baton_schedule_t *schedule, void *arg)
+static void build_allreduce(void *arg, baton_schedule_t *schedule)
 {
     const given_t *given = arg;
     baton_allreduce_t args = {

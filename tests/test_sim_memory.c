@@ -169,7 +169,7 @@ static void test_sim_memory_of_a_kept_message(void **state)
 
 /* ---- models that are too large ------------------------------------------ */
 
-static void add_tebibyte(baton_schedule_t *schedule, void *arg)
+static void add_tebibyte(void *arg, baton_schedule_t *schedule)
 {
     size_t bytes = (size_t)1 << 40;
     baton_view_t view = support_scratch(schedule, bytes);

@@ -10,7 +10,7 @@
 /* What each of two ranks adds. */
 typedef void (*side_fn)(baton_schedule_t *schedule);
 
-static void build_sides(baton_schedule_t *s, void *arg)
+static void build_sides(void *arg, baton_schedule_t *s)
 {
     const side_fn *sides = arg;
     (void)baton_add_nop(s); /* so that messages have other numbers than 0 */

@@ -12,7 +12,7 @@
 /* ---- all of a small schedule -------------------------------------------- */
 
 /* Rank 0 sends 8 bytes to rank 1, which adds them to its own. */
-static void build_sum(baton_schedule_t *s, void *arg)
+static void build_sum(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     baton_view_t view = support_scratch(s, 8);
@@ -158,7 +158,7 @@ static void add_event(void *arg, const baton_sim_event_t *event)
 
 enum { BYTES = 12000 };
 
-static void build_ring(baton_schedule_t *s, void *arg)
+static void build_ring(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     baton_view_t view = support_scratch(s, BYTES);

@@ -53,7 +53,7 @@ static void play_refusal(support_player_t *player)
         baton_schedule_t *s;
         (void)support_player_ok(player,
                                 baton_schedule_create(player->group, "x", &s));
-        trial->build(s, trial->arg);
+        trial->build(trial->arg, s);
         /* The second commit of the same graph is refused as the first. */
         for (int commits = 0; commits < 2; commits++) {
             baton_status_t status = baton_schedule_commit(s);
@@ -83,7 +83,7 @@ static void refuse(int ranks, baton_sim_build_fn build, void *arg,
 
 /* Everybody receives from the left before it sends to the right. Before that,
    `arg` nops in a row. */
-static void build_ring(baton_schedule_t *s, void *arg)
+static void build_ring(void *arg, baton_schedule_t *s)
 {
     int rank = baton_schedule_rank(s);
     int size = baton_schedule_size(s);
@@ -148,7 +148,7 @@ static void test_verify_tells_what_relies_on_buffers(void **state)
 }
 
 /* Node kinds that do nothing there keep their names. */
-static void build_behind_nodes(baton_schedule_t *s, void *arg)
+static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int peer = 1 - baton_schedule_rank(s);
@@ -175,7 +175,7 @@ static void test_verify_knows_all_kinds(void **state)
 /* ---- mismatches -------------------------------------------------------- */
 
 /* Rank 0 sends `arg` messages to rank 1, which has one receive from it. */
-static void build_sends(baton_schedule_t *s, void *arg)
+static void build_sends(void *arg, baton_schedule_t *s)
 {
     if (baton_schedule_rank(s) == 1) {
         (void)stuck_recv(s, 0);
@@ -203,7 +203,7 @@ static void test_verify_finds_a_receive_without_send(void **state)
            "on rank 0, which has 0 to there");
 }
 
-static void build_unarmed(baton_schedule_t *s, void *arg)
+static void build_unarmed(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     if (baton_schedule_rank(s) == 0) {
@@ -222,7 +222,7 @@ static void test_verify_counts_activations(void **state)
 
 /* ---- errors of one rank ------------------------------------------------ */
 
-static void build_loop(baton_schedule_t *s, void *arg)
+static void build_loop(void *arg, baton_schedule_t *s)
 {
     baton_node_t nop = baton_add_nop(s);
     if (baton_schedule_rank(s) >= *(int *)arg) {
@@ -239,7 +239,7 @@ static void test_verify_tells_of_the_lowest_ranks_error(void **state)
            "    nop#0 -> nop#0");
 }
 
-static void build_wrong_peer(baton_schedule_t *s, void *arg)
+static void build_wrong_peer(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     if (baton_schedule_rank(s) == 2) {

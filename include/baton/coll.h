@@ -34,6 +34,7 @@ typedef struct baton_allreduce {
     const baton_op_t *op;
     size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
                            default */
+    void *arg;          /* for builders of your own; others ignore it */
 } baton_allreduce_t;
 
 /* Any all-reduce: what the partial collectives take as their inner one. */
@@ -54,9 +55,11 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
                               const baton_allreduce_t *args);
 
 /* Ring: reduce-scatter and all-gather of P blocks around a ring, 2(P-1) rounds,
-   each rank sending 2(P-1)/P of the vector. Blocks differ by at most one
-   element and are cut in chunks: one is received while the one before is
-   reduced. For long vectors. (Patarasuk, Yuan 2009; papers: ring-allreduce.) */
+   each rank sending 2(P-1)/P of the vector. Block b is reduced in the order of
+   ranks b, b + 1, ... (mod P), so the reduction must be commutative. Blocks
+   differ by at most one element and are cut in chunks: one is received while
+   the one before is reduced. For long vectors. (Patarasuk, Yuan 2009; papers:
+   ring-allreduce.) */
 void baton_allreduce_ring(baton_schedule_t *schedule,
                           const baton_allreduce_t *args);
 

@@ -68,10 +68,12 @@ typedef struct baton_partial_options {
     baton_dtype_t dtype;
     const baton_op_t *op;     /* needs its identity; NULL: BATON_SUM */
     baton_allreduce_fn inner; /* NULL: by the vector's bytes, see below */
+    void *inner_arg;          /* its args->arg */
 } baton_partial_options_t;
 
 /* The inner all-reduce that NULL stands for: the binomial tree up to so many
-   bytes, with the fewest messages; the ring beyond, with the fewest bytes. */
+   bytes, with the fewest messages, and for reductions that don't commute; the
+   ring beyond, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
 /* Builds and commits the schedule: the same options on all ranks, in the same

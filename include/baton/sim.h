@@ -147,7 +147,7 @@ bool baton_group_has_payload(const baton_group_t *group);
 
 /* ---- a builder on every rank ------------------------------------------ */
 
-typedef void (*baton_sim_build_fn)(baton_schedule_t *schedule, void *arg);
+typedef void (*baton_sim_build_fn)(void *arg, baton_schedule_t *schedule);
 
 /* Makes a schedule for each rank, lets `build` fill it (baton_schedule_rank
    tells whose it is), commits all, and compares every send with its receive.

@@ -2,6 +2,7 @@
 #ifndef BATON_TYPES_H
 #define BATON_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,25 +42,35 @@ const char *baton_dtype_name(baton_dtype_t dtype);
 
 /* target[i] = left[i] (op) right[i] for count elements. target may equal left
    or right; it never overlaps them in another way. Runs on the engine's driving
-   thread: it must not call into Baton and should not block. */
-typedef void (*baton_reduce_fn)(void *target, const void *left,
+   thread, in the default floating-point mode (round to nearest, subnormals
+   kept); it must not call into Baton and should not block. */
+typedef void (*baton_reduce_fn)(void *arg, void *target, const void *left,
                                 const void *right, size_t count,
-                                baton_dtype_t dtype, void *arg);
+                                baton_dtype_t dtype);
 
 /* Fills count elements with the reduction's neutral element. */
-typedef void (*baton_identity_fn)(void *target, size_t count,
-                                  baton_dtype_t dtype, void *arg);
+typedef void (*baton_identity_fn)(void *arg, void *target, size_t count,
+                                  baton_dtype_t dtype);
 
-/* A reduction: associative and commutative up to rounding. Builders keep one
-   order of operands on all ranks, so that results are bit-identical. Users fill
-   one of their own (usually static const); it must outlive every schedule that
-   uses it. `identity` is needed by the partial collectives alone. */
+/* A reduction: associative up to rounding. Builders keep one order of operands
+   on all ranks, so that results are bit-identical. Users fill one of their own
+   (usually static const); it must outlive every schedule that uses it. */
 typedef struct baton_op {
     const char *name;
     baton_reduce_fn reduce;
-    baton_identity_fn identity;
+    baton_identity_fn identity; /* NULL where no partial collective uses it */
     void *arg;
+    /* left (op) right = right (op) left. Without it builders reduce in the
+       order of ranks; those that can't (the ring) refuse. */
+    bool commutative;
+    /* The size of an element of its own, such as a pair of value and index;
+       0: the element type's. The type is passed on to the functions. */
+    size_t element_bytes;
 } baton_op_t;
+
+/* Bytes of an element that `op` reduces: its own, else the type's. 0: `dtype`
+   is no type. */
+size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
 
 /* The built-in reductions, for every element type. Integer sums and products
    wrap modulo 2^bits. MIN and MAX of floats: a NaN operand gives a NaN; of a

@@ -35,19 +35,19 @@ static bool check(baton_schedule_t *schedule, const char *builder,
                             builder, args->size, sizeof(*args));
         return false;
     }
-    size_t element = baton_dtype_size(args->dtype);
-    if (element == 0) {
-        baton_schedule_fail(
-            schedule, BATON_ERR_INVALID,
-            "%s: dtype is %d, must be one of baton_dtype_t, 0 to %d", builder,
-            (int)args->dtype, (int)BATON_DTYPE_COUNT - 1);
-        return false;
-    }
     if (args->op == NULL || args->op->reduce == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: op%s is NULL, must be BATON_SUM, BATON_PROD, "
                             "BATON_MIN, BATON_MAX or a reduction of yours",
                             builder, args->op == NULL ? "" : "->reduce");
+        return false;
+    }
+    size_t element = baton_op_element_bytes(args->op, args->dtype);
+    if (element == 0) {
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "%s: dtype is %d, must be one of baton_dtype_t, 0 to %d", builder,
+            (int)args->dtype, (int)BATON_DTYPE_COUNT - 1);
         return false;
     }
     if (args->source.bytes != args->target.bytes) {
@@ -62,7 +62,9 @@ static bool check(baton_schedule_t *schedule, const char *builder,
                             "%s: source has %zu bytes, must be a multiple of "
                             "%zu, the size of %s",
                             builder, args->source.bytes, element,
-                            baton_dtype_name(args->dtype));
+                            args->op->element_bytes != 0
+                                ? "the reduction's element"
+                                : baton_dtype_name(args->dtype));
         return false;
     }
     if (!baton__allreduce_in_place(args) &&

@@ -236,7 +236,15 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
     if (!baton__allreduce_begin(schedule, "all-reduce by ring", args)) {
         return;
     }
-    size_t element = baton_dtype_size(args->dtype);
+    if (!args->op->commutative) {
+        baton_schedule_fail(schedule, BATON_ERR_UNSUPPORTED,
+                            "all-reduce by ring: reduction \"%s\" is not "
+                            "commutative; use recursive doubling or the "
+                            "binomial tree",
+                            args->op->name != NULL ? args->op->name : "?");
+        return;
+    }
+    size_t element = baton_op_element_bytes(args->op, args->dtype);
     ring_t ring = {
         .schedule = schedule,
         .args = args,

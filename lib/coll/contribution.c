@@ -29,12 +29,14 @@ baton_status_t baton__contribution_init(baton__contribution_t *self,
                                         const baton_partial_options_t *options,
                                         size_t count, size_t extra_bytes)
 {
-    size_t data_bytes = count * baton_dtype_size(options->dtype);
+    size_t element_bytes = baton_op_element_bytes(options->op, options->dtype);
+    size_t data_bytes = count * element_bytes;
     uint32_t slots = options->history + 3;
     *self = (baton__contribution_t){
         .count = count,
         /* Each slot begins on a cache line, as the pool does. */
         .slot_bytes = (data_bytes + extra_bytes + 63) / 64 * 64,
+        .element_bytes = element_bytes,
         .dtype = options->dtype,
         .op = options->op,
         .history = options->history,
@@ -75,14 +77,14 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
     char *pending = slot_memory(self, self->pending);
     if (self->first_step == 0) {
         if (self->count > 0) {
-            memcpy(pending, data, self->count * baton_dtype_size(self->dtype));
+            memcpy(pending, data, self->count * self->element_bytes);
         }
         self->first_step = step;
         /* Pairs with the load in oldest_since(), as take's stores do. */
         atomic_store_explicit(&self->oldest, step, memory_order_release);
     } else if (self->count > 0) {
-        self->op->reduce(pending, pending, data, self->count, self->dtype,
-                         self->op->arg);
+        self->op->reduce(self->op->arg, pending, pending, data, self->count,
+                         self->dtype);
     }
     self->last_step = step;
     (void)pthread_mutex_unlock(&self->gate);
@@ -94,9 +96,9 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     bool any = self->first_step != 0;
     if (any && self->count > 0) {
         memcpy(data, slot_memory(self, self->pending),
-               self->count * baton_dtype_size(self->dtype));
+               self->count * self->element_bytes);
     } else if (!any) {
-        self->op->identity(data, self->count, self->dtype, self->op->arg);
+        self->op->identity(self->op->arg, data, self->count, self->dtype);
     }
     (void)pthread_mutex_unlock(&self->gate);
     return any;
@@ -134,8 +136,8 @@ void *baton__contribution_take(baton__contribution_t *self, bool *active_out)
         self->taken.waiting =
             atomic_load_explicit(&self->oldest, memory_order_relaxed);
         self->work = fresh;
-        self->op->identity(slot_memory(self, fresh), self->count, self->dtype,
-                           self->op->arg);
+        self->op->identity(self->op->arg, slot_memory(self, fresh), self->count,
+                           self->dtype);
     }
     *active_out = active;
     return slot_memory(self, self->work);

@@ -34,6 +34,7 @@ typedef struct baton__outcome {
 typedef struct baton__contribution {
     size_t count;
     size_t slot_bytes; /* `count` elements, and what the owner adds */
+    size_t element_bytes;
     baton_dtype_t dtype;
     const baton_op_t *op;
     uint32_t history; /* W */

@@ -50,7 +50,7 @@ static baton_status_t draw(void *arg, uint64_t epoch)
 
 static char *behind_elements(const baton__contribution_t *c, char *slot)
 {
-    return slot + c->count * baton_dtype_size(c->dtype);
+    return slot + c->count * c->element_bytes;
 }
 
 static baton_status_t take(void *arg, uint64_t epoch)
@@ -67,8 +67,8 @@ static baton_status_t take(void *arg, uint64_t epoch)
     if (partial->rides) {
         /* The identities of product and sum are one and zero. */
         const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
-        one_or_zero->identity(behind_elements(c, slot), 1, c->dtype,
-                              one_or_zero->arg);
+        one_or_zero->identity(one_or_zero->arg, behind_elements(c, slot), 1,
+                              c->dtype);
     }
     return baton_buffer_rebind(partial->schedule, partial->vector, slot);
 }
@@ -124,7 +124,7 @@ static void build(baton_partial_t *partial,
                   const baton_partial_options_t *options)
 {
     baton_schedule_t *s = partial->schedule;
-    size_t element = baton_dtype_size(options->dtype);
+    size_t element = baton_op_element_bytes(options->op, options->dtype);
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
     baton_node_t begin = add_begin(partial);
     baton_node_t taken = baton_add_call(s, take, partial);
@@ -135,7 +135,8 @@ static void build(baton_partial_t *partial,
                               .source = view,
                               .target = view,
                               .dtype = options->dtype,
-                              .op = options->op};
+                              .op = options->op,
+                              .arg = options->inner_arg};
     baton_before(s, begin, taken);
     baton_mark_t inside = baton_schedule_mark(s);
     options->inner(s, &args);

@@ -16,7 +16,7 @@ static baton_status_t refuse(const baton_partial_options_t *options,
 
 static baton_status_t check(const baton_partial_options_t *options)
 {
-    size_t element = baton_dtype_size(options->dtype);
+    size_t element = baton_op_element_bytes(options->op, options->dtype);
     if (element == 0) {
         return refuse(options, "no element type: dtype", (int)options->dtype);
     }
@@ -56,10 +56,12 @@ with_defaults(const baton_partial_options_t *given)
         options.op = BATON_SUM;
     }
     if (options.inner == NULL) {
-        options.inner = options.count * baton_dtype_size(options.dtype) <=
-                                BATON_PARTIAL_TREE_BYTES
-                            ? baton_allreduce_binomial
-                            : baton_allreduce_ring;
+        size_t bytes =
+            options.count * baton_op_element_bytes(options.op, options.dtype);
+        options.inner =
+            bytes <= BATON_PARTIAL_TREE_BYTES || !options.op->commutative
+                ? baton_allreduce_binomial
+                : baton_allreduce_ring;
     }
     if (options.history == 0) {
         options.history =

@@ -1,4 +1,4 @@
-/* Element types: sizes and names. */
+/* Element types and reductions: sizes and names. */
 #include <baton/types.h>
 
 size_t baton_dtype_size(baton_dtype_t dtype)
@@ -13,6 +13,11 @@ size_t baton_dtype_size(baton_dtype_t dtype)
         break;
     }
     return 0;
+}
+
+size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype)
+{
+    return op->element_bytes != 0 ? op->element_bytes : baton_dtype_size(dtype);
 }
 
 const char *baton_dtype_name(baton_dtype_t dtype)

@@ -78,11 +78,11 @@ static int issue_reduce(const baton__op_t *op, uint32_t node,
     (void)node;
     if (op->bytes > 0) {
         baton_dtype_t dtype = (baton_dtype_t)op->dtype;
-        op->reduction->reduce(operand(op, BATON__TARGET, context),
-                              operand(op, BATON__LEFT, context),
-                              operand(op, BATON__RIGHT, context),
-                              op->bytes / baton_dtype_size(dtype), dtype,
-                              op->reduction->arg);
+        op->reduction->reduce(
+            op->reduction->arg, operand(op, BATON__TARGET, context),
+            operand(op, BATON__LEFT, context),
+            operand(op, BATON__RIGHT, context),
+            op->bytes / baton_op_element_bytes(op->reduction, dtype), dtype);
     }
     return BATON_OK;
 }

@@ -122,8 +122,8 @@ static uint32_t unite(baton_proof_t *proof, uint32_t left, uint32_t right)
 }
 
 /* Views begin at any byte: so no access by the type. */
-static void reduce(void *target, const void *left, const void *right,
-                   size_t count, baton_dtype_t dtype, void *arg)
+static void reduce(void *arg, void *target, const void *left, const void *right,
+                   size_t count, baton_dtype_t dtype)
 {
     baton_proof_t *proof = arg;
     if (dtype != BATON_U32) {
@@ -142,7 +142,7 @@ static void reduce(void *target, const void *left, const void *right,
     }
 }
 
-static void identity(void *target, size_t count, baton_dtype_t dtype, void *arg)
+static void identity(void *arg, void *target, size_t count, baton_dtype_t dtype)
 {
     (void)arg;
     memset(target, 0, count * baton_dtype_size(dtype));
@@ -166,7 +166,11 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
         return no_memory("itself");
     }
     proof->ranks = ranks;
-    proof->op = (baton_op_t){"contributors", reduce, identity, proof};
+    proof->op = (baton_op_t){.name = "contributors",
+                             .reduce = reduce,
+                             .identity = identity,
+                             .arg = proof,
+                             .commutative = true};
     proof->sets.words = ((size_t)ranks + 63) / 64;
     proof->values.words = VALUE_WORDS;
     proof->work = baton__alloc(proof->sets.words, sizeof *proof->work);

@@ -180,20 +180,26 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
 
 /* The kind is in the function, not in `arg`: then a caller may pass any. */
 #define DEFINE_OP(KIND, op)                                                    \
-    static void reduce_##op(void *target, const void *left, const void *right, \
-                            size_t count, baton_dtype_t dtype, void *arg)      \
+    static void reduce_##op(void *arg, void *target, const void *left,         \
+                            const void *right, size_t count,                   \
+                            baton_dtype_t dtype)                               \
     {                                                                          \
         (void)arg;                                                             \
         assert(dtype < BATON_DTYPE_COUNT);                                     \
         baton__kernels()->reduce[KIND][dtype](target, left, right, count);     \
     }                                                                          \
-    static void identity_##op(void *target, size_t count, baton_dtype_t dtype, \
-                              void *arg)                                       \
+    static void identity_##op(void *arg, void *target, size_t count,           \
+                              baton_dtype_t dtype)                             \
     {                                                                          \
         (void)arg;                                                             \
         fill_identity(KIND, target, count, dtype);                             \
     }                                                                          \
-    const baton_op_t baton_op_##op = {#op, reduce_##op, identity_##op, NULL};
+    const baton_op_t baton_op_##op = {                                         \
+        .name = #op,                                                           \
+        .reduce = reduce_##op,                                                 \
+        .identity = identity_##op,                                             \
+        .commutative = true,                                                   \
+    };
 
 DEFINE_OP(BATON__OP_SUM, sum)
 DEFINE_OP(BATON__OP_PROD, prod)

@@ -247,19 +247,21 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
 static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
                           baton_dtype_t dtype, const baton_op_t *reduction)
 {
-    size_t element = baton_dtype_size(dtype);
+    if (reduction == NULL || reduction->reduce == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "reduce#%u: it has no reduction", schedule->count);
+        return false;
+    }
+    size_t element = baton_op_element_bytes(reduction, dtype);
     if (element == 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "reduce#%u: %d is no element type", schedule->count,
                             (int)dtype);
     } else if (op->bytes % element != 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "reduce#%u: %zu bytes are no whole number of %s",
-                            schedule->count, op->bytes,
-                            baton_dtype_name(dtype));
-    } else if (reduction == NULL || reduction->reduce == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "reduce#%u: it has no reduction", schedule->count);
+                            "reduce#%u: %zu bytes are no whole number of "
+                            "elements of %zu bytes",
+                            schedule->count, op->bytes, element);
     } else {
         op->dtype = (uint8_t)dtype;
         op->reduction = reduction;
