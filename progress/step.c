@@ -2,6 +2,7 @@
 #include "progress/step.h"
 
 #include "base/error.h"
+#include "base/float_mode.h"
 #include "progress/life.h"
 
 /* Nodes of one schedule that are issued before others get their turn. */
@@ -231,10 +232,12 @@ static bool poll_groups(baton__stepper_t *stepper)
 
 bool baton__step(baton__stepper_t *stepper, size_t bytes)
 {
+    baton__float_mode_t mode = baton__float_mode_enter();
     stepper->bytes_left = bytes;
     bool moved = take_mail(stepper);
     moved |= run_ready(stepper);
     moved |= poll_groups(stepper);
+    baton__float_mode_leave(mode);
     return moved;
 }
 

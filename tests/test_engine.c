@@ -252,6 +252,70 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
     baton_loop_destroy(loop);
 }
 
+/* ---- the floating-point mode ------------------------------------------ */
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+
+/* Flush to zero, subnormal operands are zero, round upwards. */
+enum { FAST_MATH = 0x8000 | 0x0040 | 0x4000 };
+
+static baton_status_t halve(void *arg, uint64_t epoch)
+{
+    volatile float *value = arg;
+    (void)epoch;
+    *value = *value / 2;
+    return BATON_OK;
+}
+
+/* What -ffast-math sets for a thread must not show in what it drives. */
+static void test_driving_threads_float_mode_changes_no_result(void **state)
+{
+    (void)state;
+    const float tiny = 0x1p-140f; /* subnormal */
+    const float more = 0x1p-24f;
+    float operands[2] = {tiny, 1};
+    float others[2] = {tiny, more};
+    float sums[2] = {0};
+    float halved = tiny;
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_MANUAL;
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_schedule_t *schedule;
+    support_ok(baton_engine_open(&options, &engine));
+    support_ok(baton_group_create_self(engine, &group));
+    support_ok(baton_schedule_create(group, "floats", &schedule));
+    baton_buffer_t buffers[] = {
+        baton_buffer_bind(schedule, sums, sizeof sums, BATON_MEMORY_HOST),
+        baton_buffer_bind(schedule, operands, sizeof sums, BATON_MEMORY_HOST),
+        baton_buffer_bind(schedule, others, sizeof sums, BATON_MEMORY_HOST)};
+    (void)baton_add_reduce(schedule, BATON_F32, BATON_SUM,
+                           baton_view(buffers[0], 0, sizeof sums),
+                           baton_view(buffers[1], 0, sizeof sums),
+                           baton_view(buffers[2], 0, sizeof sums));
+    (void)baton_add_call(schedule, halve, &halved);
+    support_ok(baton_schedule_commit(schedule));
+
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | FAST_MATH);
+    baton_status_t started = baton_schedule_start(schedule);
+    baton_status_t ended = baton_schedule_wait(schedule, -1);
+    unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+
+    support_ok(started);
+    support_ok(ended);
+    assert_true((after & FAST_MATH) == FAST_MATH); /* the caller's is his */
+    assert_true(sums[0] == 2 * tiny);
+    assert_true(sums[1] == 1); /* half an ulp: to even, not upwards */
+    assert_true(halved == tiny / 2);
+    baton_schedule_destroy(schedule);
+    support_ok(baton_group_destroy(group));
+    support_ok(baton_engine_close(engine));
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +329,9 @@ int main(void)
         cmocka_unit_test(test_group_destroy_with_a_schedule_is_busy),
         cmocka_unit_test(test_group_wrong_ranks_are_refused),
         cmocka_unit_test(test_engine_with_an_armed_schedule_rests),
+#if defined(__SSE__)
+        cmocka_unit_test(test_driving_threads_float_mode_changes_no_result),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/float_mode.h"
 
 #include <string.h>
 
@@ -83,8 +84,10 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
         /* Pairs with the load in oldest_since(), as take's stores do. */
         atomic_store_explicit(&self->oldest, step, memory_order_release);
     } else if (self->count > 0) {
+        baton__float_mode_t mode = baton__float_mode_enter();
         self->op->reduce(self->op->arg, pending, pending, data, self->count,
                          self->dtype);
+        baton__float_mode_leave(mode);
     }
     self->last_step = step;
     (void)pthread_mutex_unlock(&self->gate);

@@ -1,0 +1,80 @@
+/* The floating-point mode that reductions and call nodes run in, whatever
+   thread drives: round to nearest, subnormals kept, no traps. Applications set
+   other modes for their own threads (-ffast-math switches subnormals off), and
+   which thread drives is a matter of timing: without this, ranks would differ
+   by bits. */
+#ifndef BATON_BASE_FLOAT_MODE_H
+#define BATON_BASE_FLOAT_MODE_H
+
+#if defined(__SSE__)
+
+#include <xmmintrin.h>
+
+typedef unsigned int baton__float_mode_t;
+
+/* All exceptions masked; the flags of those that occurred (the low bits) are no
+   part of the mode. */
+enum { BATON__MXCSR_DEFAULT = 0x1f80, BATON__MXCSR_FLAGS = 0x3f };
+
+/* Reading the register costs next to nothing, writing it some 10 ns: so it is
+   written only where it differs. */
+static inline baton__float_mode_t baton__float_mode_enter(void)
+{
+    baton__float_mode_t before = _mm_getcsr();
+    if ((before & ~(unsigned)BATON__MXCSR_FLAGS) != BATON__MXCSR_DEFAULT) {
+        _mm_setcsr(BATON__MXCSR_DEFAULT);
+    }
+    return before;
+}
+
+static inline void baton__float_mode_leave(baton__float_mode_t before)
+{
+    if ((before & ~(unsigned)BATON__MXCSR_FLAGS) != BATON__MXCSR_DEFAULT) {
+        _mm_setcsr(before);
+    }
+}
+
+#elif defined(__aarch64__)
+
+#include <stdint.h>
+
+typedef uint64_t baton__float_mode_t;
+
+static inline baton__float_mode_t baton__float_mode_enter(void)
+{
+    baton__float_mode_t before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    if (before != 0) {
+        __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0));
+    }
+    return before;
+}
+
+static inline void baton__float_mode_leave(baton__float_mode_t before)
+{
+    if (before != 0) {
+        __asm__ volatile("msr fpcr, %0" : : "r"(before));
+    }
+}
+
+#else
+
+#include <fenv.h>
+
+typedef fenv_t baton__float_mode_t;
+
+static inline baton__float_mode_t baton__float_mode_enter(void)
+{
+    baton__float_mode_t before;
+    (void)fegetenv(&before);
+    (void)fesetenv(FE_DFL_ENV);
+    return before;
+}
+
+static inline void baton__float_mode_leave(baton__float_mode_t before)
+{
+    (void)fesetenv(&before);
+}
+
+#endif
+#endif
