@@ -205,6 +205,60 @@ static void test_activation_ranks_catch_up_in_turn(void **state)
     }
 }
 
+/* exit waits for begin, but for no activate, armed receive or on_start: ranks
+   that do not start themselves retire, too. */
+static void test_activation_may_be_enclosed(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(5);
+    tally_t tallies[5] = {{0}};
+    baton_schedule_t **s = support_schedules_create(ranks, "enclosed");
+    for (int rank = 0; rank < ranks->size; rank++) {
+        baton_node_t entry = baton_add_nop(s[rank]);
+        baton_node_t exit =
+            baton_add_call(s[rank], count_begin, &tallies[rank]);
+        baton_mark_t inside = baton_schedule_mark(s[rank]);
+        (void)baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+        baton_enclose(s[rank], inside, entry, exit);
+    }
+    support_schedules_commit(ranks, s);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        support_ok(baton_schedule_start(s[2]));
+        support_ok(baton_schedule_wait(s[2], 10000));
+        support_settle(ranks);
+        for (int rank = 0; rank < ranks->size; rank++) {
+            assert_int_equal(baton_schedule_epoch(s[rank]), epoch);
+            assert_int_equal(tallies[rank].begins, epoch);
+        }
+        for (int rank = 0; rank < ranks->size; rank++) {
+            if (rank != 2) {
+                support_ok(baton_schedule_start(s[rank]));
+            }
+        }
+    }
+    support_schedules_destroy(ranks, s);
+    support_ranks_close(ranks);
+}
+
+/* Where the epoch waits for nothing inside, exit comes behind entry. */
+static void test_enclose_of_optional_nodes_alone(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(1);
+    tally_t tally = {0};
+    baton_schedule_t **s = support_schedules_create(ranks, "optional");
+    baton_node_t entry = baton_add_nop(s[0]);
+    baton_node_t exit = baton_add_call(s[0], count_begin, &tally);
+    baton_mark_t inside = baton_schedule_mark(s[0]);
+    (void)baton_add_on_start(s[0]);
+    baton_enclose(s[0], inside, entry, exit);
+    support_schedules_commit(ranks, s);
+    support_schedules_run(ranks, s);
+    assert_int_equal(tally.begins, 1);
+    support_schedules_destroy(ranks, s);
+    support_ranks_close(ranks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +266,8 @@ int main(void)
         cmocka_unit_test(test_activation_all_initiate_at_once),
         cmocka_unit_test(test_activation_random_initiators),
         cmocka_unit_test(test_activation_ranks_catch_up_in_turn),
+        cmocka_unit_test(test_activation_may_be_enclosed),
+        cmocka_unit_test(test_enclose_of_optional_nodes_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

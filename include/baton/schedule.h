@@ -198,9 +198,11 @@ void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
 /* Composition. Everything added after baton_schedule_mark() and before enclose
    is put between `entry` and `exit`: nodes without predecessors get `entry`
-   before them, nodes without successors get `exit` after them. `entry` and
-   `exit` were added before the mark. When nothing was added, entry comes
-   directly before exit. Skips on_start and armed_recv as nodes to gate. */
+   before them, except on_start and armed_recv, which take none; nodes that the
+   epoch waits for, and that lead to no other such node, get `exit` after them.
+   So `exit` waits for all that an epoch waits for, and for no optional node.
+   Where there is no such node entry comes directly before exit. `entry` and
+   `exit` were added before the mark. */
 typedef struct baton_mark {
     uint32_t node;
     uint32_t edge;

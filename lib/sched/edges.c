@@ -58,6 +58,11 @@ baton_mark_t baton_schedule_mark(const baton_schedule_t *schedule)
     return (baton_mark_t){schedule->count, schedule->edge_count};
 }
 
+static bool is_optional(const baton_schedule_t *schedule, uint32_t node)
+{
+    return (schedule->ops[node].flags & BATON__OPTIONAL) != 0;
+}
+
 void baton_enclose(baton_schedule_t *schedule, baton_mark_t since,
                    baton_node_t entry, baton_node_t exit)
 {
@@ -70,7 +75,8 @@ void baton_enclose(baton_schedule_t *schedule, baton_mark_t since,
         baton_before(schedule, entry, exit);
         return;
     }
-    /* One byte a new node: bit 0, it has a predecessor; bit 1, a successor. */
+    /* One byte a new node: bit 0, it has a predecessor; bit 1, a successor that
+       the epoch waits for. */
     uint8_t *ends = baton__alloc(count - since.node, 1);
     if (ends == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
@@ -83,19 +89,25 @@ void baton_enclose(baton_schedule_t *schedule, baton_mark_t since,
         if (edge.to >= since.node) {
             ends[edge.to - since.node] |= 1;
         }
-        if (edge.from >= since.node) {
+        if (edge.from >= since.node && !is_optional(schedule, edge.to)) {
             ends[edge.from - since.node] |= 2;
         }
     }
+    bool closed = false;
     for (uint32_t node = since.node; node < count; node++) {
         uint8_t kind = schedule->ops[node].kind;
         if ((ends[node - since.node] & 1) == 0 && kind != BATON__ON_START &&
             kind != BATON__ARMED_RECV) {
             baton_before(schedule, entry, (baton_node_t){node});
         }
-        if ((ends[node - since.node] & 2) == 0) {
+        if ((ends[node - since.node] & 2) == 0 &&
+            !is_optional(schedule, node)) {
             baton_before(schedule, (baton_node_t){node}, exit);
+            closed = true;
         }
+    }
+    if (!closed) {
+        baton_before(schedule, entry, exit);
     }
     baton__free(ends);
 }
