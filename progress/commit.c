@@ -163,6 +163,9 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     baton__order_t order = {0};
     baton_status_t status = baton__validate(schedule, &order);
     if (status == BATON_OK) {
+        status = baton__find_aliases(schedule);
+    }
+    if (status == BATON_OK) {
         status = baton__check_hazards(schedule, &order);
     }
     if (status == BATON_OK) {
@@ -266,6 +269,15 @@ void baton_schedule_destroy(baton_schedule_t *schedule)
     baton__free(schedule);
 }
 
+static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
+                       void *memory)
+{
+    schedule->buffers[buffer].memory = memory;
+    if (!schedule->group->cost_only) {
+        schedule->addresses[buffer] = memory;
+    }
+}
+
 baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                    baton_buffer_t buffer, void *memory)
 {
@@ -278,19 +290,29 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                 ? "not one of its buffers"
                                 : "scratch, which the schedule owns");
     }
-    if (schedule->group->cost_only) {
-        return BATON_OK;
-    }
     baton_engine_t *engine = schedule->group->engine;
     /* First the driver: an external epoch may run before commit returns. */
-    if (baton__engine_is_mine(engine) || !schedule->committed) {
-        schedule->addresses[buffer.index] = memory;
+    if (baton__engine_is_mine(engine)) {
+        char *before = schedule->buffers[buffer.index].memory;
+        put_behind(schedule, buffer.index, memory);
+        baton_status_t status = schedule->committed
+                                    ? baton__check_alias(schedule, buffer.index)
+                                    : BATON_OK;
+        if (status != BATON_OK) {
+            put_behind(schedule, buffer.index, before);
+        }
+        return status;
+    }
+    if (!schedule->committed) {
+        put_behind(schedule, buffer.index, memory);
         return BATON_OK;
     }
     baton__engine_enter(engine);
     bool runs = schedule->run.state == BATON__RUN_RUNNING;
     if (!runs) {
-        schedule->addresses[buffer.index] = memory;
+        put_behind(schedule, buffer.index, memory);
+        schedule->buffers[buffer.index].rebound = true;
+        atomic_store_explicit(&schedule->rebound, true, memory_order_relaxed);
     }
     baton__engine_leave(engine, BATON__LEAVE_BEHIND);
     return runs ? baton__error(

@@ -86,6 +86,22 @@ static void post(baton_schedule_t *schedule, baton__leave_t why)
     }
 }
 
+static baton_status_t check_rebound(baton_schedule_t *schedule)
+{
+    baton_engine_t *engine = schedule->group->engine;
+    bool mine = baton__engine_is_mine(engine);
+    if (!mine) {
+        baton__engine_enter(engine);
+    }
+    baton_status_t status = baton__check_rebound(schedule);
+    if (!mine) {
+        baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    }
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status, "start of %s", baton_error_message());
+}
+
 baton_status_t baton_schedule_start(baton_schedule_t *schedule)
 {
     baton_status_t status = baton__check_committed(schedule, "start");
@@ -103,6 +119,12 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         }
         atomic_store_explicit(&schedule->shared.status, BATON_OK,
                               memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&schedule->rebound, memory_order_relaxed)) {
+        status = check_rebound(schedule);
+        if (status != BATON_OK) {
+            return status;
+        }
     }
     uint64_t epoch = requested(schedule) + 1;
     if (retired + 1 < epoch) {

@@ -213,6 +213,13 @@ void baton__life_begin_if_due(baton__stepper_t *stepper,
         if (stepper->on_begin != NULL) {
             stepper->on_begin(schedule);
         }
+        /* Start has looked already, but nobody has where peers begin it. */
+        if (atomic_load_explicit(&schedule->rebound, memory_order_relaxed)) {
+            baton_status_t status = baton__check_rebound(schedule);
+            if (status != BATON_OK) {
+                baton__step_fail(stepper, schedule, status);
+            }
+        }
     }
     if (run->state == BATON__RUN_RUNNING) {
         if (requested >= run->epoch) {

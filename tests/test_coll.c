@@ -224,9 +224,9 @@ static void test_allreduce_wrong_arguments_fail_commit(void **state)
          BATON_SUM, 0, 64, 64, 32},
         {"63 bytes", "multiple of 4, the size of i32", right, BATON_I32,
          BATON_SUM, 0, 63, 64, 63},
-        {"byte 0 and target at byte 60", "or apart", right, BATON_I32,
+        {"byte 0 of buffer 0 and target at byte 60", "or apart", right, BATON_I32,
          BATON_SUM, 0, 64, 60, 64},
-        {"byte 100 and target at byte 60", "or apart", right, BATON_I32,
+        {"byte 100 of buffer 0 and target at byte 60", "or apart", right, BATON_I32,
          BATON_SUM, 100, 64, 60, 64},
     };
     for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {

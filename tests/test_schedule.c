@@ -70,12 +70,12 @@ test_schedule_refuses_views_that_overlap_in_refusal_part(void **state)
     baton_schedule_t *copy = refusal_begin();
     (void)baton_add_copy(copy, refusal_part(0, 12), refusal_part(4, 12));
     refused(copy, BATON_ERR_INVALID,
-            "copy#0: it writes 12 bytes at 0 of buffer 0 and reads 12 at 4");
+            "copy#0 writes 12 bytes at 0 of buffer 0 and reads 12 at 4");
     baton_schedule_t *reduce = refusal_begin();
     (void)baton_add_reduce(reduce, BATON_F32, BATON_SUM, refusal_part(8, 8),
                            refusal_part(8, 8), refusal_part(4, 8));
     refused(reduce, BATON_ERR_INVALID,
-            "reduce#0: it writes 8 bytes at 8 of buffer 0 and reads 8 at 4");
+            "reduce#0 writes 8 bytes at 8 of buffer 0 and reads 8 at 4");
 }
 
 static void test_schedule_takes_views_that_are_one(void **state)

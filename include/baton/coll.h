@@ -25,7 +25,8 @@ void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
 /* What an all-reduce works on. `target` gets the elementwise reduction of all
    ranks' `source`, bit-identical on every rank; both have the same number of
    bytes, a multiple of the element's. In place: source and target are the same
-   view. Otherwise they must not overlap, and source is not written. */
+   memory, by view or by address. Otherwise they must not overlap, and source is
+   not written. */
 typedef struct baton_allreduce {
     size_t size; /* of this struct */
     baton_view_t source;

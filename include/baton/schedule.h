@@ -111,11 +111,22 @@ baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes,
 
 /* Puts other memory of the same size behind a bound buffer, before the commit
    or between epochs; a call node may do it while its epoch runs, for views
-   whose nodes are all behind it. BATON_ERR_BUSY while an epoch runs,
-   BATON_ERR_INVALID for an id that is not a bound buffer. */
+   whose nodes are all behind it. Buffers may be bound to the same memory, and
+   commit checks them as the one that they are; from then on a buffer that a
+   node writes must share memory with the others as it did at commit, and be
+   rebound together with them. BATON_ERR_BUSY while an epoch runs,
+   BATON_ERR_INVALID for an id that is not a bound buffer, and where memory is
+   shared in another way: from a call node at once, else from the next start,
+   or the epoch that begins without one. */
 BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
+
+/* Where the view of a bound buffer lies now; NULL for scratch and where nothing
+   is bound. For builders, to find out whether two views are the same memory.
+   Where groups have no payload (sim.h) it must not be used to reach it. */
+const void *baton_view_address(const baton_schedule_t *schedule,
+                               baton_view_t view);
 
 static inline baton_view_t baton_view(baton_buffer_t buffer, size_t offset,
                                       size_t bytes)

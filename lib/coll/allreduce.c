@@ -1,21 +1,33 @@
 #include "allreduce.h"
 
-bool baton__allreduce_in_place(const baton_allreduce_t *args)
+bool baton__allreduce_in_place(const baton_schedule_t *schedule,
+                               const baton_allreduce_t *args)
 {
-    return args->source.buffer.index == args->target.buffer.index &&
-           args->source.offset == args->target.offset &&
-           args->source.bytes == args->target.bytes;
+    const void *source = baton_view_address(schedule, args->source);
+    return (args->source.buffer.index == args->target.buffer.index &&
+            args->source.offset == args->target.offset) ||
+           (source != NULL &&
+            source == baton_view_address(schedule, args->target));
 }
 
-/* Parts of one buffer that share bytes. Written without sums, which could
-   overflow for offsets that an adder has yet to refuse. */
-static bool views_overlap(baton_view_t a, baton_view_t b)
+/* Views of one buffer, or of the same memory, that share bytes. Written without
+   sums, which could overflow for offsets that an adder has yet to refuse. */
+static bool views_overlap(const baton_schedule_t *schedule, baton_view_t a,
+                          baton_view_t b)
 {
-    if (a.buffer.index != b.buffer.index || a.bytes == 0 || b.bytes == 0) {
+    if (a.bytes == 0 || b.bytes == 0) {
         return false;
     }
-    return a.offset <= b.offset ? b.offset - a.offset < a.bytes
-                                : a.offset - b.offset < b.bytes;
+    uintptr_t from = a.offset;
+    uintptr_t to = b.offset;
+    if (a.buffer.index != b.buffer.index) {
+        from = (uintptr_t)baton_view_address(schedule, a);
+        to = (uintptr_t)baton_view_address(schedule, b);
+        if (from == 0 || to == 0) {
+            return false;
+        }
+    }
+    return from <= to ? to - from < a.bytes : from - to < b.bytes;
 }
 
 /* Says what is wrong, or returns true. */
@@ -67,15 +79,15 @@ static bool check(baton_schedule_t *schedule, const char *builder,
                                 : baton_dtype_name(args->dtype));
         return false;
     }
-    if (!baton__allreduce_in_place(args) &&
-        views_overlap(args->source, args->target)) {
+    if (!baton__allreduce_in_place(schedule, args) &&
+        views_overlap(schedule, args->source, args->target)) {
         baton_schedule_fail(
             schedule, BATON_ERR_INVALID,
-            "%s: source begins at byte %zu and target at byte %zu of the same "
-            "buffer, %zu bytes each: they overlap, must be the same view (in "
+            "%s: source begins at byte %zu of buffer %u and target at byte %zu "
+            "of buffer %u, %zu bytes each: they overlap, must be the same (in "
             "place) or apart",
-            builder, args->source.offset, args->target.offset,
-            args->source.bytes);
+            builder, args->source.offset, args->source.buffer.index,
+            args->target.offset, args->target.buffer.index, args->source.bytes);
         return false;
     }
     return true;
@@ -91,7 +103,7 @@ bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
         return false;
     }
     if (baton_schedule_size(schedule) == 1) {
-        if (!baton__allreduce_in_place(args)) {
+        if (!baton__allreduce_in_place(schedule, args)) {
             baton_add_copy(schedule, args->target, args->source);
         }
         return false;

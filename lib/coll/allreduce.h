@@ -10,7 +10,8 @@
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allreduce_t *args);
 
-/* Whether source and target are the same view. */
-bool baton__allreduce_in_place(const baton_allreduce_t *args);
+/* Whether source and target are the same memory. */
+bool baton__allreduce_in_place(const baton_schedule_t *schedule,
+                               const baton_allreduce_t *args);
 
 #endif

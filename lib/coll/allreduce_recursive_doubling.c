@@ -85,7 +85,7 @@ static void add_folded(baton_schedule_t *schedule,
 {
     baton_node_t recv = baton_add_recv(schedule, partner, args->target);
     baton_node_t send = baton_add_send(schedule, partner, args->source);
-    if (baton__allreduce_in_place(args)) {
+    if (baton__allreduce_in_place(schedule, args)) {
         baton_before(schedule, send, recv);
     }
 }
@@ -130,7 +130,7 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
     }
 
     baton_node_t last = doubling.sums[steps - 1];
-    if (baton__allreduce_in_place(args) && !paired) {
+    if (baton__allreduce_in_place(schedule, args) && !paired) {
         baton_before(schedule, doubling.sends[0], last);
     }
     if (paired) {

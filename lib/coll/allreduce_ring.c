@@ -248,7 +248,7 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
     ring_t ring = {
         .schedule = schedule,
         .args = args,
-        .in_place = baton__allreduce_in_place(args),
+        .in_place = baton__allreduce_in_place(schedule, args),
         .rank = baton_schedule_rank(schedule),
         .size = baton_schedule_size(schedule),
         .element = element,

@@ -122,6 +122,7 @@ static baton_buffer_t add_buffer(baton_schedule_t *schedule,
         return id;
     }
     id.index = schedule->buffer_count++;
+    buffer.memory = memory;
     schedule->buffers[id.index] = buffer;
     schedule->addresses[id.index] = schedule->group->cost_only ? NULL : memory;
     return id;
@@ -154,26 +155,6 @@ baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes,
 }
 
 /* ---- nodes ------------------------------------------------------------ */
-
-/* What a node reads may be what it writes, but not a shifted part of it. */
-static bool check_overlap(baton_schedule_t *schedule, const baton__op_t *op,
-                          int read)
-{
-    size_t from = op->offset[read];
-    size_t to = op->offset[BATON__TARGET];
-    size_t distance = from < to ? to - from : from - to;
-    if (baton__kinds[op->kind].writes == 0 || distance == 0 ||
-        distance >= op->bytes ||
-        op->buffer[read] != op->buffer[BATON__TARGET]) {
-        return true;
-    }
-    baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                        "%s#%u: it writes %zu bytes at %zu of buffer %u and "
-                        "reads %zu at %zu: these overlap in part",
-                        baton__kinds[op->kind].name, schedule->count, op->bytes,
-                        to, op->buffer[read], op->bytes, from);
-    return false;
-}
 
 /* Puts a view into a record, the target first; the first wrong one sticks. */
 static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
@@ -208,7 +189,7 @@ static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
     }
     op->buffer[which] = view.buffer.index;
     op->offset[which] = view.offset;
-    return which == BATON__TARGET || check_overlap(schedule, op, which);
+    return true;
 }
 
 static bool set_peer(baton_schedule_t *schedule, baton__op_t *op, int peer)

@@ -1,7 +1,8 @@
 /* Hazards: two nodes that touch the same bytes, one of them writing, neither
    surely ordered before the other.
 
-   Each buffer is cut into segments at the ends of its views. Walking the nodes
+   Each space, memory that buffers share (alias.c), is cut into segments at the
+   ends of its views. Walking the nodes
    in a topological order, a segment knows its last writer and who has read it
    since; a node that writes must come surely after all of these, one that reads
    after the writer. By transitivity older accesses need no look. */
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 
 typedef struct access {
+    uint32_t space; /* of its buffer; offsets are within it */
     uint32_t buffer;
     uint32_t position; /* of its node in the order */
     size_t begin, end;
@@ -45,14 +47,22 @@ static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
                              const char *first_verb)
 {
     const char *name = c->schedule->name;
+    const baton__buffer_t *buffer = &c->schedule->buffers[access->buffer];
+    bool shared = false;
+    for (uint32_t i = 0; i < c->schedule->buffer_count && !shared; i++) {
+        shared = i != access->buffer &&
+                 c->schedule->buffers[i].space == buffer->space;
+    }
     return baton__error(
         BATON_ERR_HAZARD,
         "commit of \"%s\" failed: %s and %s are in no order, but the first %s "
-        "and the second %s bytes %zu to %zu of buffer %u: put one before the "
+        "and the second %s bytes %zu to %zu of buffer %u%s: put one before the "
         "other",
         name, baton__node_name(c->schedule, u),
         baton__node_name(c->schedule, v), first_verb,
-        access->write ? "writes" : "reads", cut[0], cut[1], access->buffer);
+        access->write ? "writes" : "reads", cut[0] - buffer->base,
+        cut[1] - buffer->base, access->buffer,
+        shared ? " (bound to memory of another buffer, too)" : "");
 }
 
 static bool add_reader(checker_t *c, segment_t *segment, uint32_t node)
@@ -104,14 +114,14 @@ static int compare_sizes(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* By buffer, then in the order of the nodes; a node's reads before its write,
+/* By space, then in the order of the nodes; a node's reads before its write,
    so that it may write what it reads. */
 static int compare_accesses(const void *a, const void *b)
 {
     const access_t *left = a;
     const access_t *right = b;
-    if (left->buffer != right->buffer) {
-        return left->buffer < right->buffer ? -1 : 1;
+    if (left->space != right->space) {
+        return left->space < right->space ? -1 : 1;
     }
     if (left->position != right->position) {
         return left->position < right->position ? -1 : 1;
@@ -126,9 +136,9 @@ static size_t find_cut(const size_t *cuts, size_t count, size_t value)
     return (size_t)(at - cuts);
 }
 
-/* All accesses of one buffer, in order. */
-static baton_status_t check_buffer(checker_t *c, const access_t *accesses,
-                                   size_t count)
+/* All accesses of one space, in order. */
+static baton_status_t check_space(checker_t *c, const access_t *accesses,
+                                  size_t count)
 {
     size_t cuts = 0;
     for (size_t i = 0; i < count; i++) {
@@ -174,11 +184,15 @@ static size_t list_accesses(const baton_schedule_t *schedule,
                 continue;
             }
             if (accesses != NULL) {
+                const baton__buffer_t *buffer =
+                    &schedule->buffers[op->buffer[i]];
+                size_t begin = buffer->base + op->offset[i];
                 accesses[count] = (access_t){
+                    .space = buffer->space,
                     .buffer = op->buffer[i],
                     .position = order->position[node],
-                    .begin = op->offset[i],
-                    .end = op->offset[i] + op->bytes,
+                    .begin = begin,
+                    .end = begin + op->bytes,
                     .write = (kind->writes >> i & 1) != 0,
                 };
             }
@@ -196,10 +210,10 @@ static baton_status_t check_all(checker_t *c)
     size_t end = 0;
     for (size_t i = 0; i < c->access_count && status == BATON_OK; i = end) {
         while (end < c->access_count &&
-               c->accesses[end].buffer == c->accesses[i].buffer) {
+               c->accesses[end].space == c->accesses[i].space) {
             end++;
         }
-        status = check_buffer(c, c->accesses + i, end - i);
+        status = check_space(c, c->accesses + i, end - i);
     }
     return status;
 }

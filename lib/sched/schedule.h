@@ -21,9 +21,16 @@ typedef struct baton__edge {
 
 typedef struct baton__buffer {
     size_t bytes;
+    char *memory; /* as bound; not to be used where there is no payload */
     baton_memory_t kind;
     bool scratch;
-    bool input; /* no node may write it */
+    bool input;   /* no node may write it */
+    bool written; /* a node does */
+    bool rebound; /* since the last check; see baton__check_rebound */
+    /* Buffers that shared memory at commit have one space; this one begins
+       `base` bytes into it. */
+    uint32_t space;
+    size_t base;
 } baton__buffer_t;
 
 /* A sentence that waits for its reader. */
@@ -88,6 +95,7 @@ struct baton_schedule {
     baton__buffer_t *buffers;
     uint32_t buffer_count;
     uint32_t buffer_capacity;
+    _Atomic bool rebound; /* some buffer is; the driver's lock guards those */
     uint32_t header_count;
     baton__op_t *drawn_ops; /* while a commit goes on: the graph's */
     uint32_t *drawn_needs;
@@ -121,6 +129,16 @@ typedef struct baton__order {
 baton_status_t baton__validate(const baton_schedule_t *schedule,
                                baton__order_t *out);
 void baton__order_free(baton__order_t *order);
+
+/* Finds out which bound buffers share memory: before the hazards are checked.
+   Refuses a node whose operands overlap in part. */
+baton_status_t baton__find_aliases(baton_schedule_t *schedule);
+
+/* BATON_ERR_INVALID: a buffer does not share memory with others as it did at
+   commit. rebound: of all that were rebound. */
+baton_status_t baton__check_alias(const baton_schedule_t *schedule,
+                                  uint32_t buffer);
+baton_status_t baton__check_rebound(baton_schedule_t *schedule);
 
 /* Finds two nodes that touch the same bytes, one writing, in no sure order. */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,

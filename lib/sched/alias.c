@@ -1,0 +1,190 @@
+/* Aliasing: buffers that are bound to the same memory.
+
+   Nodes name buffers, hazards are about memory. So commit finds out which
+   bound buffers overlap, by address: those make one space, and what a node
+   touches is compared within its space. Builders, too, decide by address
+   (whether an all-reduce works in place, say). So what was found stays true:
+   memory that is put behind a buffer later must overlap that of other buffers
+   exactly as it did at commit, as far as a node writes to either. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "sched/schedule.h"
+
+#include <stdlib.h>
+
+/* What is sorted: buffers by address. */
+typedef struct range {
+    uintptr_t begin;
+    uint32_t buffer;
+} range_t;
+
+static int compare_ranges(const void *left, const void *right)
+{
+    const range_t *a = left;
+    const range_t *b = right;
+    if (a->begin != b->begin) {
+        return a->begin < b->begin ? -1 : 1;
+    }
+    return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
+}
+
+static bool has_memory(const baton__buffer_t *buffer)
+{
+    return buffer->memory != NULL && buffer->bytes > 0;
+}
+
+/* Gives each chain of overlapping ranges one space. */
+static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
+                        uint32_t count)
+{
+    uint32_t first = 0; /* of the present space */
+    uintptr_t end = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[ranges[i].buffer];
+        if (i > 0 && ranges[i].begin >= end) {
+            first = i;
+        }
+        uintptr_t own_end = ranges[i].begin + buffer->bytes;
+        end = i == first || own_end > end ? own_end : end;
+        buffer->space = ranges[first].buffer;
+        buffer->base = ranges[i].begin - ranges[first].begin;
+    }
+}
+
+/* A node may write what it reads, but not a shifted part of it. */
+static baton_status_t check_node(const baton_schedule_t *schedule,
+                                 uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    if (kind->writes == 0 || kind->reads == 0) {
+        return BATON_OK;
+    }
+    const baton__buffer_t *target =
+        &schedule->buffers[op->buffer[BATON__TARGET]];
+    size_t to = target->base + op->offset[BATON__TARGET];
+    for (int i = BATON__LEFT; i < BATON__OPERANDS; i++) {
+        const baton__buffer_t *source = &schedule->buffers[op->buffer[i]];
+        if ((kind->reads >> i & 1) == 0 || source->space != target->space) {
+            continue;
+        }
+        size_t from = source->base + op->offset[i];
+        size_t distance = from < to ? to - from : from - to;
+        if (distance != 0 && distance < op->bytes) {
+            return baton__error(
+                BATON_ERR_INVALID,
+                "commit of \"%s\" failed: %s writes %zu bytes at %zu of buffer "
+                "%u and reads %zu at %zu of buffer %u: these overlap in part",
+                schedule->name, baton__node_name(schedule, node), op->bytes,
+                op->offset[BATON__TARGET], op->buffer[BATON__TARGET], op->bytes,
+                op->offset[i], op->buffer[i]);
+        }
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__find_aliases(baton_schedule_t *schedule)
+{
+    uint32_t count = 0;
+    range_t *ranges = baton__alloc(schedule->buffer_count, sizeof *ranges);
+    if (ranges == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "commit of \"%s\" failed: no memory to compare %u "
+                            "buffers",
+                            schedule->name, schedule->buffer_count);
+    }
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[i];
+        buffer->space = i;
+        buffer->base = 0;
+        buffer->written = false;
+        if (has_memory(buffer)) {
+            ranges[count++] = (range_t){(uintptr_t)buffer->memory, i};
+        }
+    }
+    qsort(ranges, count, sizeof *ranges, compare_ranges);
+    find_spaces(schedule, ranges, count);
+    baton__free(ranges);
+    baton_status_t status = BATON_OK;
+    for (uint32_t node = 0; node < schedule->count && status == BATON_OK;
+         node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        if (baton__kinds[op->kind].writes != 0) {
+            schedule->buffers[op->buffer[BATON__TARGET]].written = true;
+        }
+        status = check_node(schedule, node);
+    }
+    return status;
+}
+
+/* ---- after the commit ------------------------------------------------- */
+
+static bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
+{
+    return a < b ? b - a < a_bytes : a - b < b_bytes;
+}
+
+/* Whether two buffers lie to each other as they did at commit. */
+static bool lie_as_before(const baton__buffer_t *a, const baton__buffer_t *b)
+{
+    uintptr_t a_now = (uintptr_t)a->memory;
+    uintptr_t b_now = (uintptr_t)b->memory;
+    bool now = has_memory(a) && has_memory(b) &&
+               overlap(a_now, a->bytes, b_now, b->bytes);
+    bool before =
+        a->space == b->space && overlap(a->base, a->bytes, b->base, b->bytes);
+    return now == before && (!now || a_now - b_now == a->base - b->base);
+}
+
+baton_status_t baton__check_alias(const baton_schedule_t *schedule,
+                                  uint32_t buffer)
+{
+    const baton__buffer_t *own = &schedule->buffers[buffer];
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        const baton__buffer_t *other = &schedule->buffers[i];
+        if (i == buffer || other->scratch ||
+            (!own->written && !other->written) || lie_as_before(own, other)) {
+            continue;
+        }
+        bool overlapped =
+            own->space == other->space &&
+            overlap(own->base, own->bytes, other->base, other->bytes);
+        return baton__error(
+            BATON_ERR_INVALID,
+            "\"%s\": buffers %u and %u %s when it was committed, and now they "
+            "%s: rebind both, or commit another schedule",
+            schedule->name, buffer < i ? buffer : i, buffer < i ? i : buffer,
+            overlapped ? "shared memory" : "were apart",
+            overlapped ? "do not, or not in the same way" : "share memory");
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__check_rebound(baton_schedule_t *schedule)
+{
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = 0;
+         i < schedule->buffer_count && schedule->rebound && status == BATON_OK;
+         i++) {
+        if (schedule->buffers[i].rebound) {
+            status = baton__check_alias(schedule, i);
+        }
+    }
+    for (uint32_t i = 0;
+         i < schedule->buffer_count && schedule->rebound && status == BATON_OK;
+         i++) {
+        schedule->buffers[i].rebound = false;
+    }
+    schedule->rebound = schedule->rebound && status != BATON_OK;
+    return status;
+}
+
+const void *baton_view_address(const baton_schedule_t *schedule,
+                               baton_view_t view)
+{
+    if (view.buffer.index >= schedule->buffer_count) {
+        return NULL;
+    }
+    const char *memory = schedule->buffers[view.buffer.index].memory;
+    return memory == NULL ? NULL : memory + view.offset;
+}
