@@ -21,10 +21,11 @@ static void must(baton_status_t status)
 }
 
 /* A call node runs code of yours, in the epoch given. */
-static baton_status_t print(void *arg, uint64_t epoch)
+static baton_status_t print(void *arg, baton_call_t *call)
 {
     const float *z = arg;
-    printf("epoch %" PRIu64 ": z = %g %g\n", epoch, z[0], z[1]);
+    printf("epoch %" PRIu64 ": z = %g %g\n", baton_call_epoch(call), z[0],
+           z[1]);
     return BATON_OK;
 }
 
@@ -73,7 +74,7 @@ int main(void)
         wrong += z[1] != 2 * x[1] + y[1] * y[1];
     }
 
-    baton_schedule_destroy(dag);
+    must(baton_schedule_destroy(dag));
     must(baton_group_destroy(self));
     must(baton_engine_close(engine));
     return wrong == 0 ? 0 : 1;

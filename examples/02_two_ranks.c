@@ -82,7 +82,7 @@ int main(int argc, char **argv)
         printf("rank %d epoch %d: sum[7] = %g\n", rank, epoch, sum[7]);
     }
 
-    baton_schedule_destroy(exchange);
+    must(baton_schedule_destroy(exchange));
     must(baton_group_destroy(group));
     must(baton_engine_close(engine));
     MPI_Finalize();

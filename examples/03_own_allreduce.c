@@ -120,7 +120,7 @@ int main(int argc, char **argv)
         printf("%d ranks, 3 epochs: total[7] = %d\n", size, (int)total[7]);
     }
 
-    baton_schedule_destroy(chain);
+    must(baton_schedule_destroy(chain));
     must(baton_group_destroy(group));
     must(baton_engine_close(engine));
     MPI_Finalize();

@@ -111,7 +111,7 @@ int main(int argc, char **argv)
                counted, all_pending, STEPS * size, same ? "equal" : "differ");
     }
 
-    baton_partial_destroy(partial);
+    must(baton_partial_destroy(partial));
     must(baton_group_destroy(group));
     must(baton_engine_close(engine));
     MPI_Finalize();

@@ -12,9 +12,12 @@ static const char doc[] =
     "  engine   nodes, commits, epochs, idling; an 8-byte all-reduce against "
     "MPI\n"
     "  ring     all-reduce of long vectors against MPI\n"
+    "  loop     what a training loop sees: epochs that nobody waits for,\n"
+    "           hundreds of schedules, long pipelines\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native\n"
     "\n"
-    "engine and ring run under mpirun with any number of ranks; what takes "
+    "engine, ring and loop run under mpirun with any number of ranks; what "
+    "takes "
     "peers is skipped with one. The best that Open MPI 4.1 does for long "
     "vectors is not its default: compare also with "
     "OMPI_MCA_coll_libnbc_iallreduce_algorithm=1 in the environment.\n\n"
@@ -40,6 +43,7 @@ typedef enum command {
     COMMAND_NONE,
     COMMAND_ENGINE,
     COMMAND_RING,
+    COMMAND_LOOP,
     COMMAND_KERNELS
 } command_t;
 
@@ -52,7 +56,8 @@ typedef struct arguments {
 static error_t parse_command(arguments_t *args, const char *word,
                              struct argp_state *state)
 {
-    static const char *const words[] = {"engine", "ring", "kernels", NULL};
+    static const char *const words[] = {"engine", "ring", "loop", "kernels",
+                                        NULL};
     if (args->command != COMMAND_NONE) {
         return cli_bad(state, "COMMAND", word, "is one too many");
     }
@@ -97,6 +102,8 @@ static int run(const arguments_t *args, int rank, FILE *json)
         return bench_engine(&args->bench, json);
     case COMMAND_RING:
         return bench_ring(&args->bench, json);
+    case COMMAND_LOOP:
+        return bench_loop(&args->bench, json);
     case COMMAND_KERNELS:
         return rank == 0 ? bench_kernels(json) : 0;
     case COMMAND_NONE:

@@ -27,4 +27,8 @@ int bench_engine(const bench_options_t *options, FILE *json);
 /* All-reduce of long vectors by ring, against MPI. Collective likewise. */
 int bench_ring(const bench_options_t *options, FILE *json);
 
+/* What a training loop sees: epochs that nobody waits for, hundreds of
+   schedules, long pipelines. Collective likewise. */
+int bench_loop(const bench_options_t *options, FILE *json);
+
 #endif

@@ -1,6 +1,6 @@
 /* The time of a commit, for schedules of about 10,000 nodes. */
 #include "bench_parts.h"
-#include <baton/loop.h>
+#include <baton/inproc.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -82,7 +82,7 @@ static double commit_once(baton_group_t *group, const subject_t *subject,
     double begin_us = clock_now_us();
     harness_require(baton_schedule_commit(schedule), "commit");
     double commit_ms = (clock_now_us() - begin_us) / 1e3;
-    baton_schedule_destroy(schedule);
+    (void)!baton_schedule_destroy(schedule);
     return commit_ms;
 }
 
@@ -111,16 +111,16 @@ void bench_commits(const bench_options_t *options, bench_report_t *report)
     baton_engine_options_t manual = BATON_ENGINE_OPTIONS;
     manual.progress = BATON_PROGRESS_MANUAL;
     baton_engine_t *engine = NULL;
-    baton_loop_t *loop = NULL;
+    baton_inproc_t *loop = NULL;
     baton_group_t *group = NULL;
     harness_require(baton_engine_open(&manual, &engine), "open an engine");
-    harness_require(baton_loop_create(RING_RANKS, &loop), "create a loop");
-    harness_require(baton_group_create_loop(engine, loop, 0, &group),
+    harness_require(baton_inproc_create(RING_RANKS, &loop), "create a loop");
+    harness_require(baton_group_create_inproc(engine, loop, 0, &group),
                     "create a group");
     for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++) {
         measure_subject(group, &subjects[i], options, report);
     }
     harness_require(baton_group_destroy(group), "destroy the group");
-    baton_loop_destroy(loop);
+    (void)!baton_inproc_destroy(loop);
     harness_require(baton_engine_close(engine), "close the engine");
 }

@@ -1,7 +1,7 @@
 /* What an epoch costs, whatever is in it: time and memory. */
 #include "bench_memory.h"
 #include "bench_parts.h"
-#include <baton/loop.h>
+#include <baton/inproc.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ static void open_single(baton_progress_t progress, int middle, single_t *out)
 
 static void close_single(single_t *single)
 {
-    baton_schedule_destroy(single->schedule);
+    (void)!baton_schedule_destroy(single->schedule);
     harness_require(baton_group_destroy(single->group), "destroy the group");
     harness_require(baton_engine_close(single->engine), "close the engine");
 }

@@ -7,7 +7,7 @@
                  +-> nop -+                                                  */
 #include "bench_memory.h"
 #include "bench_parts.h"
-#include <baton/loop.h>
+#include <baton/inproc.h>
 #include <stdlib.h>
 
 /* So many nodes a repetition, at least. */
@@ -105,7 +105,7 @@ static void measure_shape(baton_group_t *group, const shape_t *shape,
     bench_value_t node_ns =
         measure_nodes(schedule, shape, (size_t)options->repetitions);
     report_shape(report, shape, node_ns, bytes / (double)shape->nodes);
-    baton_schedule_destroy(schedule);
+    (void)!baton_schedule_destroy(schedule);
 }
 
 void bench_nodes(const bench_options_t *options, bench_report_t *report)

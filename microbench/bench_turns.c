@@ -56,7 +56,7 @@ static void open_arena(arena_t *arena)
 
 static void close_arena(arena_t *arena)
 {
-    baton_schedule_destroy(arena->schedule);
+    (void)!baton_schedule_destroy(arena->schedule);
     free(arena->target);
     free(arena->source);
 }

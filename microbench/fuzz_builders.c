@@ -7,7 +7,7 @@
 
 enum { LOCAL_NODES = 4 };
 
-static baton_view_t bind(baton_schedule_t *schedule, void *memory, size_t bytes)
+baton_view_t fuzz_bind(baton_schedule_t *schedule, void *memory, size_t bytes)
 {
     baton_buffer_t buffer =
         baton_buffer_bind(schedule, memory, bytes, BATON_MEMORY_HOST);
@@ -18,7 +18,9 @@ static baton_view_t bind(baton_schedule_t *schedule, void *memory, size_t bytes)
 static void values_of(const fuzz_seat_t *seat, int rank, uint32_t step,
                       uint64_t *values)
 {
-    fuzz_fill(seat->task->plan, fuzz_key(seat->task, rank, step), values);
+    fuzz_fill(seat->task->plan,
+              fuzz_key(seat->task, rank, fuzz_number(fuzz_life(seat), step)),
+              values);
 }
 
 static void expect_target(fuzz_seat_t *seat)
@@ -42,7 +44,7 @@ static void build_allreduce(baton_schedule_t *schedule, fuzz_seat_t *seat)
 {
     const fuzz_task_plan_t *plan = seat->task->plan;
     size_t bytes = fuzz_bytes(plan);
-    baton_view_t target = bind(schedule, seat->part->target, bytes);
+    baton_view_t target = fuzz_bind(schedule, seat->part->target, bytes);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = target,
                               .target = target,
@@ -50,7 +52,7 @@ static void build_allreduce(baton_schedule_t *schedule, fuzz_seat_t *seat)
                               .op = fuzz_op(plan),
                               .chunk_bytes = plan->chunk_bytes};
     if (!plan->in_place) {
-        args.source = bind(schedule, seat->part->source, bytes);
+        args.source = fuzz_bind(schedule, seat->part->source, bytes);
     }
     fuzz_algorithms[plan->algorithm].add(schedule, &args);
 }
@@ -86,7 +88,7 @@ static void build_broadcast(baton_schedule_t *schedule, fuzz_seat_t *seat)
     const fuzz_task_plan_t *plan = seat->task->plan;
     baton_broadcast_binomial(
         schedule, plan->root,
-        bind(schedule, seat->part->target, fuzz_bytes(plan)));
+        fuzz_bind(schedule, seat->part->target, fuzz_bytes(plan)));
 }
 
 static void judge_broadcast(fuzz_seat_t *seat)
@@ -109,7 +111,7 @@ static void fill_nothing(fuzz_seat_t *seat)
 static void judge_barrier(fuzz_seat_t *seat)
 {
     for (int rank = 0; rank < fuzz_ranks(seat->task); rank++) {
-        if (seat->task->seats[rank].step < seat->step) {
+        if (!fuzz_has_begun(seat->task, rank, fuzz_life(seat), seat->step)) {
             fuzz_fail(seat, "safety: through before rank %d has begun", rank);
         }
     }
@@ -118,15 +120,18 @@ static void judge_barrier(fuzz_seat_t *seat)
 /* ---- quorum ----------------------------------------------------------- */
 
 /* Runs as soon as `need` numbers of this epoch have been copied. */
-static baton_status_t gather(void *arg, uint64_t epoch)
+static baton_status_t gather(void *arg, baton_call_t *call)
 {
+    uint64_t epoch = baton_call_epoch(call);
     fuzz_seat_t *seat = arg;
     const fuzz_task_t *task = seat->task;
+    uint64_t number = fuzz_number(fuzz_life(seat), epoch);
     uint32_t heard = 0;
     for (int rank = 0; rank < fuzz_ranks(task); rank++) {
-        heard += seat->part->heard[rank] == epoch;
-        if (seat->part->heard[rank] > task->seats[rank].step ||
-            seat->part->heard[rank] > epoch) {
+        heard += seat->part->heard[rank] == number;
+        if (seat->part->heard[rank] > number ||
+            (seat->part->heard[rank] == number &&
+             !fuzz_has_begun(task, rank, fuzz_life(seat), epoch))) {
             fuzz_fail(seat, "safety: rank %d sent a number too early", rank);
         }
     }
@@ -136,7 +141,7 @@ static baton_status_t gather(void *arg, uint64_t epoch)
                   "%" PRIu64,
                   heard, task->plan->need, epoch);
     }
-    seat->part->answer = epoch;
+    seat->part->answer = number;
     return BATON_OK;
 }
 
@@ -154,7 +159,7 @@ static void build_root(baton_schedule_t *schedule, fuzz_seat_t *seat)
         baton_buffer_scratch(schedule, (size_t)ranks * word, BATON_MEMORY_HOST);
     baton_buffer_t heard = baton_buffer_bind(
         schedule, seat->part->heard, (size_t)ranks * word, BATON_MEMORY_HOST);
-    baton_view_t answer = bind(schedule, &seat->part->answer, word);
+    baton_view_t answer = fuzz_bind(schedule, &seat->part->answer, word);
     baton_node_t gathered = baton_add_call(schedule, gather, seat);
     baton_set_need(schedule, gathered, plan->need);
     for (int rank = 0; rank < ranks; rank++) {
@@ -178,24 +183,24 @@ static void build_quorum(baton_schedule_t *schedule, fuzz_seat_t *seat)
     const fuzz_task_plan_t *plan = seat->task->plan;
     size_t word = sizeof(uint64_t);
     (void)baton_add_send(schedule, plan->root,
-                         bind(schedule, &seat->part->number, word));
+                         fuzz_bind(schedule, &seat->part->number, word));
     if (seat->rank == plan->root) {
         build_root(schedule, seat);
     } else {
         (void)baton_add_recv(schedule, plan->root,
-                             bind(schedule, &seat->part->answer, word));
+                             fuzz_bind(schedule, &seat->part->answer, word));
     }
 }
 
 static void fill_number(fuzz_seat_t *seat)
 {
-    seat->part->number = seat->step + 1;
+    seat->part->number = fuzz_number(fuzz_life(seat), seat->step + 1);
 }
 
 static void judge_quorum(fuzz_seat_t *seat)
 {
-    if (seat->part->answer != seat->step) {
-        fuzz_fail(seat, "safety: the root's answer is of epoch %" PRIu64,
+    if (seat->part->answer != fuzz_number(fuzz_life(seat), seat->step)) {
+        fuzz_fail(seat, "safety: the root's answer is of step %" PRIu64,
                   seat->part->answer);
     }
 }
@@ -210,10 +215,12 @@ static bool initiates(const fuzz_task_t *task, int rank, uint64_t epoch)
            (task->plan->need > 1 && fuzz_key(task, rank, epoch) % 4 == 1);
 }
 
-static baton_status_t initiate(void *arg, uint64_t epoch)
+static baton_status_t initiate(void *arg, baton_call_t *call)
 {
     const fuzz_seat_t *seat = arg;
-    return initiates(seat->task, seat->rank, epoch) ? BATON_OK : BATON_SKIP;
+    return initiates(seat->task, seat->rank, baton_call_epoch(call))
+               ? BATON_OK
+               : BATON_SKIP;
 }
 
 /* How many epochs may begin before one has been waited for. */
@@ -222,17 +229,22 @@ static uint64_t limit_of(const fuzz_task_plan_t *plan)
     return plan->keep == BATON_KEEP_ALL ? 1 + plan->history : plan->steps;
 }
 
-static baton_status_t hear_alarm(void *arg, uint64_t epoch)
+static baton_status_t hear_alarm(void *arg, baton_call_t *call)
 {
+    uint64_t epoch = baton_call_epoch(call);
     fuzz_seat_t *seat = arg;
     const fuzz_task_t *task = seat->task;
     bool raised = false;
     for (int rank = 0; rank < fuzz_ranks(task); rank++) {
-        raised |=
-            task->seats[rank].step >= epoch && initiates(task, rank, epoch);
+        raised |= fuzz_has_begun(task, rank, fuzz_life(seat), epoch) &&
+                  initiates(task, rank, epoch);
     }
     if (!raised) {
         fuzz_fail(seat, "quorum: nobody began epoch %" PRIu64, epoch);
+    }
+    if (seat->part->alarm_life != fuzz_life(seat)) {
+        seat->part->alarm_life = fuzz_life(seat);
+        seat->part->alarmed = 0;
     }
     if (epoch != seat->part->alarmed + 1) {
         fuzz_fail(seat, "safety: alarm %" PRIu64 " after alarm %" PRIu64, epoch,
@@ -267,9 +279,16 @@ static void build_alarm(baton_schedule_t *schedule, fuzz_seat_t *seat)
     baton_schedule_limit(schedule, limit_of(plan));
 }
 
+/* A recovered schedule has no limit. */
+static void limit_alarm(fuzz_seat_t *seat)
+{
+    baton_schedule_limit(seat->part->schedule, limit_of(seat->task->plan));
+}
+
 static void judge_alarm(fuzz_seat_t *seat)
 {
-    if (seat->part->alarmed < seat->step) {
+    if (seat->part->alarm_life != fuzz_life(seat) ||
+        seat->part->alarmed < seat->step) {
         fuzz_fail(seat, "safety: no alarm came");
     }
     baton_schedule_limit(seat->part->schedule,
@@ -283,8 +302,8 @@ static void build_local(baton_schedule_t *schedule, fuzz_seat_t *seat)
 {
     const fuzz_task_plan_t *plan = seat->task->plan;
     size_t bytes = fuzz_bytes(plan);
-    baton_view_t source = bind(schedule, seat->part->source, bytes);
-    baton_view_t target = bind(schedule, seat->part->target, bytes);
+    baton_view_t source = fuzz_bind(schedule, seat->part->source, bytes);
+    baton_view_t target = fuzz_bind(schedule, seat->part->target, bytes);
     baton_node_t last = baton_add_copy(schedule, target, source);
     for (int i = 1; i < LOCAL_NODES; i++) {
         baton_node_t next = baton_add_reduce(
@@ -314,11 +333,27 @@ static void judge_local(fuzz_seat_t *seat)
     expect_target(seat);
 }
 
-const fuzz_plain_t fuzz_plains[FUZZ_KIND_COUNT] = {
-    [FUZZ_ALLREDUCE] = {build_allreduce, fill_own, judge_allreduce},
-    [FUZZ_BROADCAST] = {build_broadcast, fill_own, judge_broadcast},
-    [FUZZ_BARRIER] = {build_barrier, fill_nothing, judge_barrier},
-    [FUZZ_QUORUM] = {build_quorum, fill_number, judge_quorum},
-    [FUZZ_ALARM] = {build_alarm, fill_nothing, judge_alarm},
-    [FUZZ_LOCAL] = {build_local, fill_local, judge_local},
+const fuzz_plain_t *const fuzz_plains[FUZZ_KIND_COUNT] = {
+    [FUZZ_ALLREDUCE] = &(const fuzz_plain_t){.build = build_allreduce,
+                                             .fill = fill_own,
+                                             .judge = judge_allreduce},
+    [FUZZ_BROADCAST] = &(const fuzz_plain_t){.build = build_broadcast,
+                                             .fill = fill_own,
+                                             .judge = judge_broadcast},
+    [FUZZ_BARRIER] = &(const fuzz_plain_t){.build = build_barrier,
+                                           .fill = fill_nothing,
+                                           .judge = judge_barrier},
+    [FUZZ_QUORUM] = &(const fuzz_plain_t){.build = build_quorum,
+                                          .fill = fill_number,
+                                          .judge = judge_quorum},
+    [FUZZ_ALARM] = &(const fuzz_plain_t){.build = build_alarm,
+                                         .fill = fill_nothing,
+                                         .judge = judge_alarm,
+                                         .on_recover = limit_alarm},
+    [FUZZ_LOCAL] = &(const fuzz_plain_t){.build = build_local,
+                                         .fill = fill_local,
+                                         .judge = judge_local},
+    [FUZZ_BRANCH] = &fuzz_branch,
+    [FUZZ_LENGTHS] = &fuzz_lengths,
+    [FUZZ_ASYNC] = &fuzz_async,
 };

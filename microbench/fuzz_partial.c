@@ -12,6 +12,7 @@ enum { GIFTS_A_STEP = 4 };
 
 static fuzz_part_t *part_create(const fuzz_task_plan_t *plan)
 {
+    uint64_t steps = (uint64_t)plan->steps + 1;
     size_t room = fuzz_bytes(plan) + baton_dtype_size(plan->dtype);
     fuzz_part_t *part = fuzz_alloc(1, sizeof *part);
     part->pending = fuzz_alloc(plan->count + 1, sizeof *part->pending);
@@ -19,34 +20,48 @@ static fuzz_part_t *part_create(const fuzz_task_plan_t *plan)
     part->elements = fuzz_alloc(room, 1);
     part->entering = fuzz_alloc(room, 1);
     part->leaving = fuzz_alloc(room, 1);
-    part->gifts = fuzz_alloc((size_t)(plan->steps + 1) * GIFTS_A_STEP,
-                             sizeof *part->gifts);
+    part->took = fuzz_alloc(plan->count + 1, sizeof *part->took);
+    part->gifts =
+        fuzz_alloc(FUZZ_LIVES * steps * GIFTS_A_STEP, sizeof *part->gifts);
     return part;
 }
 
 static void part_destroy(fuzz_part_t *part)
 {
-    baton_partial_destroy(part->partial);
+    (void)!baton_partial_destroy(part->partial);
     free(part->pending);
     free(part->values);
     free(part->elements);
     free(part->entering);
     free(part->leaving);
+    free(part->took);
     free(part->gifts);
     free(part);
 }
 
-static baton_status_t open_task(fuzz_task_t *task)
+static void open_task(fuzz_task_t *task)
 {
     const fuzz_task_plan_t *plan = task->plan;
     fuzz_book_t *book = fuzz_alloc(1, sizeof *book);
-    book->rounds = fuzz_alloc(plan->steps + 1, sizeof *book->rounds);
-    book->given = fuzz_alloc(plan->count + 1, sizeof *book->given);
-    for (uint32_t epoch = 1; epoch <= plan->steps; epoch++) {
-        book->rounds[epoch].expected =
-            fuzz_alloc(plan->count + 1, sizeof(uint64_t));
-    }
     task->book = book;
+    book->rounds = fuzz_alloc(FUZZ_LIVES * ((size_t)plan->steps + 1),
+                              sizeof *book->rounds);
+    book->given = fuzz_alloc(plan->count + 1, sizeof *book->given);
+    for (uint32_t life = 0; life <= task->world->plan.upsets; life++) {
+        for (uint32_t epoch = 1; epoch <= plan->steps; epoch++) {
+            fuzz_round(task, life, epoch)->expected =
+                fuzz_alloc(plan->count + 1, sizeof(uint64_t));
+        }
+    }
+}
+
+/* Attempts tell those of one name apart, where all make them in one order. */
+static baton_status_t commit_seat(fuzz_seat_t *seat)
+{
+    fuzz_task_t *task = seat->task;
+    const fuzz_task_plan_t *plan = task->plan;
+    char name[32];
+    (void)snprintf(name, sizeof name, "partial %d", task->index);
     fuzz_watch_building = task;
     baton_partial_options_t options = {.size = sizeof options,
                                        .mode = plan->mode,
@@ -57,14 +72,17 @@ static baton_status_t open_task(fuzz_task_t *task)
                                        .dtype = plan->dtype,
                                        .op = fuzz_op(plan),
                                        .inner = fuzz_watch_inner};
-    baton_status_t status = BATON_OK;
-    for (int rank = 0; rank < fuzz_ranks(task) && status == BATON_OK; rank++) {
-        task->seats[rank].part = part_create(plan);
-        status =
-            baton_partial_create(baton_sim_group(task->world->sim, rank),
-                                 &options, &task->seats[rank].part->partial);
+    if (task->world->plan.model.introductions) {
+        options.name = name;
     }
-    return status;
+    seat->part = part_create(plan);
+    return baton_partial_create(baton_sim_group(task->world->sim, seat->rank),
+                                &options, &seat->part->partial);
+}
+
+static const baton_schedule_t *schedule_of(const fuzz_seat_t *seat)
+{
+    return baton_partial_schedule(seat->part->partial);
 }
 
 static void close_task(fuzz_task_t *task)
@@ -74,9 +92,11 @@ static void close_task(fuzz_task_t *task)
             part_destroy(task->seats[rank].part);
         }
     }
-    for (uint32_t epoch = 1; epoch <= task->plan->steps; epoch++) {
-        free(task->book->rounds[epoch].expected);
-        free(task->book->rounds[epoch].result);
+    for (uint32_t life = 0; life < FUZZ_LIVES; life++) {
+        for (uint32_t epoch = 1; epoch <= task->plan->steps; epoch++) {
+            free(fuzz_round(task, life, epoch)->expected);
+            free(fuzz_round(task, life, epoch)->result);
+        }
     }
     free(task->book->rounds);
     free(task->book->given);
@@ -89,7 +109,7 @@ static void contribute(fuzz_seat_t *seat)
 {
     fuzz_part_t *part = seat->part;
     const fuzz_task_t *task = seat->task;
-    fuzz_fill(task->plan, fuzz_key(task, seat->rank, part->given),
+    fuzz_fill(task->plan, fuzz_key(task, seat->rank, part->made++),
               part->values);
     fuzz_store(task->plan, part->values, part->elements);
     baton_status_t status =
@@ -98,7 +118,7 @@ static void contribute(fuzz_seat_t *seat)
         fuzz_fail(seat, "contribute: %s", baton_error_message());
         return;
     }
-    part->gifts[part->given++].step = seat->step + 1;
+    part->gifts[part->given++] = (fuzz_gift_t){.step = seat->step + 1};
     fuzz_combine(task->plan, part->pending, part->values);
     fuzz_combine(task->plan, task->book->given, part->values);
 }
@@ -145,6 +165,11 @@ static baton_status_t finish(fuzz_seat_t *seat)
     return status;
 }
 
+static void recovered(fuzz_seat_t *seat)
+{
+    fuzz_watch_life(seat);
+}
+
 /* ---- at the end ------------------------------------------------------- */
 
 /* Leaves what is pending in the part's elements. */
@@ -172,10 +197,15 @@ static void audit(fuzz_task_t *task)
         audit_seat(&task->seats[rank]);
         fuzz_combine_elements(plan, sum, task->seats[rank].part->elements);
     }
-    for (uint32_t epoch = 1; epoch <= plan->steps; epoch++) {
-        const fuzz_round_t *round = &task->book->rounds[epoch];
-        if (round->result != NULL) {
-            fuzz_combine_elements(plan, sum, round->result);
+    uint32_t lives = task->world->places[0].life;
+    for (uint32_t life = 0; life <= lives; life++) {
+        uint64_t last =
+            life < lives ? fuzz_last_epoch(&task->seats[0], life) : plan->steps;
+        for (uint64_t epoch = 1; epoch <= last; epoch++) {
+            const fuzz_round_t *round = fuzz_round(task, life, epoch);
+            if (round->result != NULL) {
+                fuzz_combine_elements(plan, sum, round->result);
+            }
         }
     }
     char *elements = fuzz_alloc(fuzz_bytes(plan) + 1, 1);
@@ -193,11 +223,14 @@ static void audit(fuzz_task_t *task)
 
 const fuzz_rules_t fuzz_partial_rules = {
     .open = open_task,
+    .commit = commit_seat,
+    .schedule = schedule_of,
     .prepare = prepare,
     .start = start,
     .test = test,
     .finish = finish,
     .wait = wait_for,
+    .recovered = recovered,
     .audit = audit,
     .close = close_task,
 };

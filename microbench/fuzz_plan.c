@@ -4,7 +4,12 @@
 
 #include <inttypes.h>
 
-enum { STREAM_MODEL = 1, STREAM_FAULTS = 2, STREAM_TASKS = 3 };
+enum {
+    STREAM_MODEL = 1,
+    STREAM_FAULTS = 2,
+    STREAM_TASKS = 3,
+    STREAM_UPSETS = 5
+};
 
 const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS] = {
     [FUZZ_BINOMIAL] = {"binomial", baton_allreduce_binomial},
@@ -170,12 +175,38 @@ static void draw_faults(fuzz_plan_t *plan)
     }
 }
 
+/* Only schedules with messages stay failed: no rank alone, no empty vector. */
+static void draw_upsets(fuzz_plan_t *plan)
+{
+    fuzz_random_t random = fuzz_stream(plan->seed, STREAM_UPSETS);
+    if (fuzz_once_in(&random, 4) && plan->model.ranks > 1 &&
+        plan->blow == FUZZ_BLOW_NONE) {
+        plan->upsets = 1 + (uint32_t)fuzz_below(&random, FUZZ_LIVES - 1);
+        plan->prompt = fuzz_once_in(&random, 2);
+        plan->upset_us = fuzz_real(&random, plan->heal_us);
+        plan->lone = false;
+    }
+    if (fuzz_once_in(&random, 4)) {
+        plan->model.introductions = true;
+        plan->commit_us = fuzz_real(&random, plan->heal_us);
+        plan->lone = false;
+    }
+    for (int i = 0; i < plan->task_count; i++) {
+        fuzz_task_plan_t *task = &plan->tasks[i];
+        task->watches = fuzz_once_in(&random, 2);
+        if (plan->upsets > 0 && task->count == 0) {
+            task->count = 1;
+        }
+    }
+}
+
 fuzz_plan_t fuzz_plan_draw(uint64_t seed)
 {
     fuzz_plan_t plan = {.seed = seed};
     draw_model(&plan);
     draw_tasks(&plan);
     draw_faults(&plan);
+    draw_upsets(&plan);
     return plan;
 }
 
@@ -197,6 +228,9 @@ static void print_model(const baton_sim_options_t *model, FILE *to)
     if (model->eager_bytes > 0) {
         (void)fprintf(to, "  sends below %zu bytes are eager\n",
                       model->eager_bytes);
+    }
+    if (model->introductions) {
+        (void)fprintf(to, "  ranks introduce their schedules\n");
     }
     if (model->sync_bytes > 0) {
         (void)fprintf(to, "  sends of %zu bytes wait for their receive\n",
@@ -258,6 +292,13 @@ void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to)
     (void)fprintf(to, "  pauses of %.3f us, heals at %.3f us%s\n",
                   plan->pause_us, plan->heal_us,
                   plan->lone ? ", one rank goes first" : "");
+    if (plan->upsets > 0) {
+        (void)fprintf(to,
+                      "  %" PRIu32 " times recovered, %s, %.3f us after "
+                      "beginning\n",
+                      plan->upsets, plan->prompt ? "at once" : "in peace",
+                      plan->upset_us);
+    }
     if (plan->blow == FUZZ_BLOW_KILL) {
         (void)fprintf(to, "  rank %d dies at %.3f us\n", plan->victim,
                       plan->blow_us);

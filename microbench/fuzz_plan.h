@@ -7,12 +7,14 @@
 #include <baton/sim.h>
 #include <stdio.h>
 
-enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32 };
+enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_LIVES = 3 };
 
 /* What a task runs: name. QUORUM: a root that goes on with the first `need`
    answers. ALARM: activation, by one rank and with nothing behind it, so that
    ranks run ahead by many epochs, or by several with a barrier behind. LOCAL:
-   reductions without messages, sometimes cancelled. */
+   reductions without messages, sometimes cancelled. BRANCH: messages that some
+   send and others don't wait for. LENGTHS: messages as long as their sender
+   decides in the epoch. ASYNC: nodes that complete later. */
 #define FUZZ_KIND_LIST(X)                                                      \
     X(PARTIAL, "partial")                                                      \
     X(ALLREDUCE, "all-reduce")                                                 \
@@ -20,7 +22,10 @@ enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32 };
     X(BARRIER, "barrier")                                                      \
     X(QUORUM, "quorum")                                                        \
     X(ALARM, "alarm")                                                          \
-    X(LOCAL, "local")
+    X(LOCAL, "local")                                                          \
+    X(BRANCH, "branch")                                                        \
+    X(LENGTHS, "lengths")                                                      \
+    X(ASYNC, "async")
 
 typedef enum fuzz_kind {
 #define FUZZ_KIND_ENUM(NAME, name) FUZZ_##NAME,
@@ -46,6 +51,7 @@ typedef struct fuzz_task_plan {
     baton_partial_mode_t mode;
     baton_keep_t keep;
     uint32_t history;
+    bool watches; /* is told of recoveries */
 } fuzz_task_plan_t;
 
 typedef struct fuzz_algorithm {
@@ -95,6 +101,13 @@ typedef struct fuzz_plan {
     int victim;       /* rank */
     double blow_us;   /* when it strikes */
     uint64_t blow_at; /* the send that fails, counted from then */
+    /* What is recovered from: so often a rank cancels an epoch, or a node of
+       its fails. Then all ranks recover, each at its own time: at once, or
+       when nothing happens any more. */
+    uint32_t upsets;
+    double upset_us; /* when, after the begin and after each recovery */
+    bool prompt;
+    double commit_us; /* introductions: the last commit */
 } fuzz_plan_t;
 
 static inline bool fuzz_has(const fuzz_plan_t *plan, fuzz_fault_t fault)

@@ -7,11 +7,20 @@ enum { MAX_POLLS = 48 }; /* each twice as late as the one before */
 
 /* ---- errors ----------------------------------------------------------- */
 
-bool fuzz_is_consequence(const fuzz_world_t *world, baton_status_t status)
+bool fuzz_is_consequence(const fuzz_seat_t *seat, baton_status_t status)
 {
+    const fuzz_world_t *world = seat->task->world;
+    fuzz_kind_t kind = seat->task->plan->kind;
+    bool killed = world->plan.blow == FUZZ_BLOW_KILL;
+    /* A root that gets too few answers. */
+    bool unreachable =
+        status == BATON_ERR_UNREACHABLE && killed && kind == FUZZ_QUORUM;
+    /* Who would have activated an epoch is missed by nobody. */
+    bool in_vain = status == BATON_ERR_DEADLOCK && killed &&
+                   (kind == FUZZ_PARTIAL || kind == FUZZ_ALARM);
     return world->struck &&
-           (status == BATON_ERR_TRANSPORT || status == BATON_ERR_DEADLOCK ||
-            status == BATON_ERR_FAILED);
+           (status == BATON_ERR_TRANSPORT || status == BATON_ERR_FAILED ||
+            unreachable || in_vain);
 }
 
 /* Whether a call went well. If not, its application is out, or the world has
@@ -24,8 +33,10 @@ static bool went_well(fuzz_seat_t *seat, const char *call,
         return !fuzz_failed(world);
     }
     fuzz_note(world, (uint64_t)(uint32_t)status);
-    if (fuzz_is_consequence(world, status)) {
+    if (fuzz_is_consequence(seat, status)) {
         seat->phase = FUZZ_OUT;
+    } else if (fuzz_is_upset(seat, status)) {
+        seat->phase = FUZZ_FAILED;
     } else {
         fuzz_fail(seat, "%s: %s: %s", call, baton_status_name(status),
                   baton_error_message());
@@ -73,8 +84,10 @@ static void act(void *arg);
 static void act_after(fuzz_seat_t *seat, double us)
 {
     fuzz_world_t *world = seat->task->world;
-    baton_status_t status =
-        baton_sim_at(world->sim, baton_sim_now_us(world->sim) + us, act, seat);
+    fuzz_ticket_t *ticket = &seat->tickets[fuzz_life(seat)];
+    *ticket = (fuzz_ticket_t){seat, fuzz_life(seat)};
+    baton_status_t status = baton_sim_at(
+        world->sim, baton_sim_now_us(world->sim) + us, act, ticket);
     if (status != BATON_OK) {
         fuzz_fail(seat, "baton_sim_at: %s", baton_error_message());
     }
@@ -118,8 +131,10 @@ static void end_step(fuzz_seat_t *seat)
 
 static void act(void *arg)
 {
-    fuzz_seat_t *seat = arg;
-    if (fuzz_failed(seat->task->world) || fuzz_is_dead(seat)) {
+    const fuzz_ticket_t *ticket = arg;
+    fuzz_seat_t *seat = ticket->seat;
+    if (fuzz_failed(seat->task->world) || fuzz_is_dead(seat) ||
+        ticket->life != fuzz_life(seat)) {
         return;
     }
     if (seat->phase == FUZZ_PREPARES && !try_start(seat)) {

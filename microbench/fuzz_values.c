@@ -11,7 +11,8 @@ static void xor_reduce(void *arg, void *target, const void *left,
     const unsigned char *a = left;
     const unsigned char *b = right;
     (void)arg;
-    for (size_t i = 0; i < count * baton_dtype_size(dtype); i++) {
+    size_t bytes = count * baton_dtype_size(dtype);
+    for (size_t i = 0; i < bytes; i++) {
         to[i] = a[i] ^ b[i];
     }
 }

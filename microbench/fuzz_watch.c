@@ -6,9 +6,58 @@
 
 fuzz_task_t *fuzz_watch_building;
 
-static fuzz_round_t *round_of(const fuzz_task_t *task, uint64_t epoch)
+/* Of the seat's life. */
+static fuzz_round_t *round_of(const fuzz_seat_t *seat, uint64_t epoch)
 {
-    return &task->book->rounds[epoch];
+    return fuzz_round(seat->task, fuzz_life(seat), epoch);
+}
+
+/* ---- recovery --------------------------------------------------------- */
+
+/* What no epoch has taken stays; it is from before the first step. */
+static void keep_pending(fuzz_part_t *part)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < part->given; i++) {
+        if (part->gifts[i].epoch == 0) {
+            part->gifts[kept++] = (fuzz_gift_t){.step = 1};
+        }
+    }
+    part->given = kept;
+    part->taken = 0;
+}
+
+static void end_life(fuzz_seat_t *seat)
+{
+    fuzz_part_t *part = seat->part;
+    uint64_t last = fuzz_last_epoch(seat, part->life);
+    if (part->entered > last) {
+        for (uint32_t i = 0; i < part->given; i++) {
+            if (part->gifts[i].epoch == part->entered) {
+                part->gifts[i].epoch = 0;
+            }
+        }
+        fuzz_combine(seat->task->plan, part->pending, part->took);
+    }
+    if (part->seen > last) {
+        fuzz_fail(seat,
+                  "conservation: the result of epoch %" PRIu64
+                  " was returned, and what it took is pending again",
+                  part->seen);
+    }
+    keep_pending(part);
+    part->entered = 0;
+    part->left = 0;
+    part->seen = 0;
+    part->life++;
+}
+
+void fuzz_watch_life(fuzz_seat_t *seat)
+{
+    while (seat->part->life < fuzz_life(seat) &&
+           !fuzz_failed(seat->task->world)) {
+        end_life(seat);
+    }
 }
 
 /* ---- both ends -------------------------------------------------------- */
@@ -18,13 +67,14 @@ static void check_quorum(fuzz_seat_t *seat, uint64_t epoch)
     const fuzz_task_t *task = seat->task;
     int ranks = fuzz_ranks(task);
     int arrived = 0;
+    uint32_t life = fuzz_life(seat);
     for (int rank = 0; rank < ranks; rank++) {
-        arrived += task->seats[rank].step >= epoch;
+        arrived += fuzz_has_begun(task, rank, life, epoch);
     }
     int drawn = baton_partial_draw(task->world->plan.seed, epoch, ranks);
     bool met = task->plan->mode == BATON_SOLO ? arrived > 0
                : task->plan->mode == BATON_MAJORITY
-                   ? task->seats[drawn].step >= epoch
+                   ? fuzz_has_begun(task, drawn, life, epoch)
                    : seat->step >= epoch;
     if (!met) {
         fuzz_fail(seat, "quorum: epoch %" PRIu64 " runs, %d ranks have arrived",
@@ -39,11 +89,21 @@ static uint64_t history_of(const fuzz_task_plan_t *plan)
                                           : 1;
 }
 
-static baton_status_t enter(void *arg, uint64_t epoch)
+/* At one end or the other. */
+static baton_status_t upset(fuzz_seat_t *seat, uint64_t epoch, bool enters)
 {
+    bool at_enter = fuzz_key(seat->task, seat->rank, epoch) % 2 == 0;
+    return at_enter == enters && fuzz_upset_due(seat, epoch) ? FUZZ_UPSET_STATUS
+                                                             : BATON_OK;
+}
+
+static baton_status_t enter(void *arg, baton_call_t *call)
+{
+    uint64_t epoch = baton_call_epoch(call);
     fuzz_seat_t *seat = arg;
     fuzz_part_t *part = seat->part;
     const fuzz_task_plan_t *plan = seat->task->plan;
+    fuzz_watch_life(seat);
     if (epoch != part->entered + 1 || epoch > plan->steps) {
         fuzz_fail(seat, "safety: epoch %" PRIu64 " runs after epoch %" PRIu32,
                   epoch, part->entered);
@@ -65,19 +125,21 @@ static baton_status_t enter(void *arg, uint64_t epoch)
                   " does not take what is pending, at element %zu",
                   epoch, at);
     }
-    fuzz_round_t *round = round_of(seat->task, epoch);
+    fuzz_round_t *round = round_of(seat, epoch);
     round->entered++;
     round->active += part->taken < part->given;
     while (part->taken < part->given) {
         part->gifts[part->taken++].epoch = (uint32_t)epoch;
     }
     fuzz_combine(plan, round->expected, part->pending);
+    memcpy(part->took, part->pending, plan->count * sizeof *part->took);
     memset(part->pending, 0, plan->count * sizeof *part->pending);
-    return BATON_OK;
+    return upset(seat, epoch, true);
 }
 
-static baton_status_t leave(void *arg, uint64_t epoch)
+static baton_status_t leave(void *arg, baton_call_t *call)
 {
+    uint64_t epoch = baton_call_epoch(call);
     fuzz_seat_t *seat = arg;
     fuzz_part_t *part = seat->part;
     const fuzz_task_plan_t *plan = seat->task->plan;
@@ -87,7 +149,7 @@ static baton_status_t leave(void *arg, uint64_t epoch)
         return BATON_OK;
     }
     part->left++;
-    fuzz_round_t *round = round_of(seat->task, epoch);
+    fuzz_round_t *round = round_of(seat, epoch);
     /* Nothing to reduce, not even a count that rides: nobody waits. */
     bool empty = plan->count == 0 && plan->own_op;
     if (round->entered < fuzz_ranks(seat->task) && !empty) {
@@ -112,7 +174,9 @@ static baton_status_t leave(void *arg, uint64_t epoch)
                   " has another result on another rank",
                   epoch);
     }
-    return BATON_OK;
+    baton_status_t status = upset(seat, epoch, false);
+    part->left -= status != BATON_OK; /* nothing is published */
+    return status;
 }
 
 void fuzz_watch_inner(baton_schedule_t *s, const baton_allreduce_t *args)
@@ -179,7 +243,7 @@ static void check_claims(fuzz_seat_t *seat, const baton_partial_result_t *seen)
                   " contributions are in epoch %" PRIu64,
                   seen->included, inside, all, seen->epoch);
     }
-    uint32_t active = round_of(seat->task, seen->epoch)->active;
+    uint32_t active = round_of(seat, seen->epoch)->active;
     if (seen->active != active) {
         fuzz_fail(seat,
                   "safety: active is %" PRIu32 " in epoch %" PRIu64
@@ -209,8 +273,7 @@ void fuzz_watch_held(fuzz_seat_t *seat)
 {
     const fuzz_part_t *part = seat->part;
     if (part->held != NULL &&
-        memcmp(part->held, round_of(seat->task, part->held_epoch)->result,
-               fuzz_bytes(seat->task->plan)) != 0) {
+        memcmp(part->held, part->held_as, fuzz_bytes(seat->task->plan)) != 0) {
         fuzz_fail(seat,
                   "safety: the result of epoch %" PRIu64
                   " changed before the next wait",
@@ -237,7 +300,9 @@ void fuzz_watch_result(fuzz_seat_t *seat, const baton_partial_result_t *seen)
     }
     part->held = seen->data;
     part->held_epoch = seen->epoch;
-    if (memcmp(seen->data, round_of(seat->task, seen->epoch)->result,
+    part->held_as = round_of(seat, seen->epoch)->result;
+    part->seen = seen->epoch > part->seen ? seen->epoch : part->seen;
+    if (memcmp(seen->data, round_of(seat, seen->epoch)->result,
                fuzz_bytes(plan)) != 0) {
         fuzz_fail(seat,
                   "safety: the result of epoch %" PRIu64

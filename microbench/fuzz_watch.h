@@ -9,7 +9,9 @@
                 `included` and `active` are right
    quorum       nothing enters before those who must have arrived
    staleness    is what partial.h says, less than 2P with MAJORITY, at most W
-                with KEEP_ALL, 0 with FULL */
+                with KEEP_ALL, 0 with FULL
+   recovery     what a failed epoch had taken is pending again, unless a rank
+   has completed the epoch */
 #ifndef MICROBENCH_FUZZ_WATCH_H
 #define MICROBENCH_FUZZ_WATCH_H
 
@@ -30,12 +32,17 @@ struct fuzz_part {
     char *entering;    /* copies, with room for the count that rides */
     char *leaving;
     fuzz_gift_t *gifts;
-    uint32_t given;
+    uint32_t made;    /* contributions so far */
+    uint32_t given;   /* in this life, or before and still pending then */
     uint32_t taken;   /* of those given, the first ones */
+    uint32_t life;    /* that this is the record of */
     uint32_t entered; /* epochs */
     uint32_t left;
-    const void *held; /* the last result, of epoch held_epoch */
-    uint64_t held_epoch;
+    uint64_t *took;      /* by the last epoch that entered */
+    uint64_t seen;       /* the latest epoch whose result was returned */
+    const void *held;    /* the last result, */
+    uint64_t held_epoch; /* of this epoch, */
+    const char *held_as; /* and what it is to be */
 };
 
 /* An epoch, over all ranks. */
@@ -47,13 +54,24 @@ typedef struct fuzz_round {
 } fuzz_round_t;
 
 struct fuzz_book {
-    fuzz_round_t *rounds; /* by epoch, from 1 */
+    fuzz_round_t *rounds; /* by life and epoch, from 1 */
     uint64_t *given;      /* all contributions */
 };
 
 /* The task whose schedules are being built: the builder of an all-reduce has no
    argument of its own. */
 extern fuzz_task_t *fuzz_watch_building;
+
+/* The round of an epoch in a life. */
+static inline fuzz_round_t *fuzz_round(const fuzz_task_t *task, uint32_t life,
+                                       uint64_t epoch)
+{
+    return &task->book
+                ->rounds[life * ((uint64_t)task->plan->steps + 1) + epoch];
+}
+
+/* Goes on to the record of the rank's life. */
+void fuzz_watch_life(fuzz_seat_t *seat);
 
 /* The inner builder: the task's own, watched. */
 void fuzz_watch_inner(baton_schedule_t *schedule,

@@ -70,9 +70,10 @@ void fuzz_fail(fuzz_seat_t *seat, const char *format, ...)
     va_end(args);
     if (!fuzz_failed(world)) {
         (void)snprintf(world->failure, sizeof world->failure,
-                       "task %d (%s), rank %d, step %u: %s", seat->task->index,
+                       "task %d (%s), rank %d, life %u, step %u: %s",
+                       seat->task->index,
                        fuzz_kind_name(seat->task->plan->kind), seat->rank,
-                       seat->step, what);
+                       fuzz_life(seat), seat->step, what);
     }
 }
 
@@ -150,7 +151,7 @@ static baton_status_t forecast(fuzz_world_t *world)
     if (status == BATON_OK && plan->blow != FUZZ_BLOW_NONE) {
         status = baton_sim_at(world->sim, now + plan->blow_us, strike, world);
     }
-    return status;
+    return status == BATON_OK ? fuzz_forecast_upset(world) : status;
 }
 
 /* ---- running ---------------------------------------------------------- */
@@ -181,7 +182,7 @@ static void begin_all(fuzz_world_t *world)
     for (int i = 0; i < world->plan.task_count; i++) {
         for (int rank = 0; rank < world->plan.model.ranks; rank++) {
             fuzz_seat_t *seat = &world->tasks[i].seats[rank];
-            if (seat->step < world->tasks[i].plan->steps) {
+            if (seat->phase != FUZZ_ABSENT && seat->phase != FUZZ_DONE) {
                 fuzz_seat_begin(seat);
             }
         }
@@ -220,7 +221,7 @@ static void settle(fuzz_seat_t *seat)
     int timeout_ms = fuzz_once_in(&seat->random, 2) ? -1 : PATIENCE_MS;
     baton_status_t status = seat->task->rules->wait(seat, timeout_ms);
     fuzz_note(world, (uint64_t)(uint32_t)status);
-    if (!fuzz_is_consequence(world, status) && !fuzz_is_dead(seat) &&
+    if (!fuzz_is_consequence(seat, status) && !fuzz_is_dead(seat) &&
         !(status == BATON_ERR_TIMEOUT && timeout_ms >= 0)) {
         fuzz_fail(seat, "it waits for ever, and is told: %s: %s",
                   baton_status_name(status), baton_error_message());
@@ -262,6 +263,10 @@ static void play(fuzz_world_t *world)
         heal(world);
         status = baton_sim_run(world->sim, -1);
     }
+    while (status == BATON_OK && fuzz_wants_recovery(world)) {
+        fuzz_recover_in_peace(world);
+        status = baton_sim_run(world->sim, -1);
+    }
     if (world->struck) {
         judge_struck(world, status);
     } else {
@@ -277,9 +282,48 @@ static void play(fuzz_world_t *world)
 
 /* ---- life ------------------------------------------------------------- */
 
+static baton_status_t commit(fuzz_seat_t *seat)
+{
+    baton_status_t status = seat->task->rules->commit(seat);
+    seat->phase = status == BATON_OK ? FUZZ_PREPARES : FUZZ_ABSENT;
+    return status;
+}
+
+/* A rank commits one of its schedules, and begins at once. */
+static void commit_late(void *arg)
+{
+    fuzz_seat_t *seat = arg;
+    if (fuzz_failed(seat->task->world) || fuzz_is_dead(seat)) {
+        return;
+    }
+    baton_status_t status = commit(seat);
+    if (status != BATON_OK) {
+        fail(seat->task->world, "building", status);
+    } else {
+        fuzz_seat_begin(seat);
+    }
+}
+
+static baton_status_t commit_task(fuzz_task_t *task)
+{
+    fuzz_world_t *world = task->world;
+    baton_status_t status = BATON_OK;
+    for (int rank = 0; rank < fuzz_ranks(task) && status == BATON_OK; rank++) {
+        fuzz_seat_t *seat = &task->seats[rank];
+        double at_us = fuzz_real(&world->weather, world->plan.commit_us);
+        status = world->plan.model.introductions
+                     ? baton_sim_at(world->sim, at_us, commit_late, seat)
+                     : commit(seat);
+    }
+    return status;
+}
+
 static baton_status_t open_tasks(fuzz_world_t *world)
 {
     baton_status_t status = BATON_OK;
+    for (int rank = 0; rank < world->plan.model.ranks; rank++) {
+        world->places[rank] = (fuzz_place_t){.world = world, .rank = rank};
+    }
     for (int i = 0; i < world->plan.task_count && status == BATON_OK; i++) {
         fuzz_task_t *task = &world->tasks[i];
         task->world = world;
@@ -294,7 +338,8 @@ static baton_status_t open_tasks(fuzz_world_t *world)
             task->seats[rank].rank = rank;
             task->seats[rank].random = fuzz_stream(world->plan.seed, stream);
         }
-        status = task->rules->open(task);
+        task->rules->open(task);
+        status = commit_task(task);
     }
     return status;
 }

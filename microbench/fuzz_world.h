@@ -4,10 +4,15 @@
 
        prepares --start--> waits --(its epoch has ended)--> prepares ... done
           |                  |
-          +-- an error ------+--> out     (only where a rank was struck)
+          +-- an error ------+--> out        (only where a rank was struck)
+          |                  |
+          +-- an upset ------+--> failed     (a cancel, a node that failed)
+                                    |
+       prepares <--(recovered)-- recovers <--(the rank is called to)-- any
 
    Faults happen until the world heals. From then on every application goes on
-   to its last step, and all epochs must end. */
+   to its last step, and all epochs must end. With a recovery each rank begins
+   another life, in which all tasks are run from their first step on. */
 #ifndef MICROBENCH_FUZZ_WORLD_H
 #define MICROBENCH_FUZZ_WORLD_H
 
@@ -16,10 +21,13 @@
 enum { FUZZ_FAILURE_BYTES = 512 };
 
 typedef enum fuzz_phase {
+    FUZZ_ABSENT, /* its schedule is not committed */
     FUZZ_PREPARES,
     FUZZ_WAITS,
     FUZZ_DONE,
-    FUZZ_OUT
+    FUZZ_OUT,
+    FUZZ_FAILED,
+    FUZZ_RECOVERS
 } fuzz_phase_t;
 
 typedef struct fuzz_world fuzz_world_t;
@@ -27,7 +35,15 @@ typedef struct fuzz_task fuzz_task_t;
 typedef struct fuzz_part fuzz_part_t; /* what a kind of task keeps for a seat */
 typedef struct fuzz_book fuzz_book_t; /* and for the task */
 
-typedef struct fuzz_seat {
+typedef struct fuzz_seat fuzz_seat_t;
+
+/* An action of a seat in one of its lives. */
+typedef struct fuzz_ticket {
+    fuzz_seat_t *seat;
+    uint32_t life;
+} fuzz_ticket_t;
+
+struct fuzz_seat {
     fuzz_task_t *task;
     int rank;
     fuzz_random_t random;
@@ -37,12 +53,18 @@ typedef struct fuzz_seat {
     uint32_t waited; /* steps whose result was asked for */
     uint32_t polls;  /* of this step's end */
     fuzz_part_t *part;
-} fuzz_seat_t;
+    fuzz_ticket_t tickets[FUZZ_LIVES];
+};
 
 /* What a kind of task does. */
 typedef struct fuzz_rules {
-    /* Builds and commits it on every rank. */
-    baton_status_t (*open)(fuzz_task_t *task);
+    /* What there is once. */
+    void (*open)(fuzz_task_t *task);
+    /* Builds and commits it on one rank. */
+    baton_status_t (*commit)(fuzz_seat_t *seat);
+    const baton_schedule_t *(*schedule)(const fuzz_seat_t *seat);
+    /* Cancels the running epoch. NULL: can't be. */
+    baton_status_t (*cancel)(fuzz_seat_t *seat);
     /* One action before the start of the next step: true when more follow. */
     bool (*prepare)(fuzz_seat_t *seat);
     baton_status_t (*start)(fuzz_seat_t *seat);
@@ -51,6 +73,8 @@ typedef struct fuzz_rules {
     /* Gets the result of an epoch that has ended, and checks it. */
     baton_status_t (*finish)(fuzz_seat_t *seat);
     baton_status_t (*wait)(fuzz_seat_t *seat, int timeout_ms);
+    /* Its group is recovered: checks what must hold then. */
+    void (*recovered)(fuzz_seat_t *seat);
     /* Checks what must hold after the last step. */
     void (*audit)(fuzz_task_t *task);
     void (*close)(fuzz_task_t *task);
@@ -65,15 +89,40 @@ struct fuzz_task {
     const fuzz_rules_t *rules;
     fuzz_book_t *book;
     fuzz_seat_t seats[FUZZ_RANKS];
+    /* At the end of each life: the last epoch that the rank has completed. */
+    uint64_t retired[FUZZ_LIVES][FUZZ_RANKS];
 };
+
+/* What went wrong in a life. */
+typedef struct fuzz_upset {
+    bool planned;  /* a rank and a task are chosen, */
+    bool cancels;  /* and whether it is cancelled, or a node fails */
+    bool happened; /* to an epoch; it may have ended before it was cancelled */
+    int task;
+    int rank;
+    uint64_t epoch;
+} fuzz_upset_t;
+
+/* A rank, as far as it is more than its seats. */
+typedef struct fuzz_place {
+    fuzz_world_t *world;
+    int rank;
+    uint32_t life;
+    bool recovers;
+    uint32_t polls; /* of its recovery */
+} fuzz_place_t;
 
 struct fuzz_world {
     fuzz_plan_t plan;
     baton_sim_t *sim;
     fuzz_task_t tasks[FUZZ_TASKS];
-    fuzz_random_t weather; /* faults that change as time passes */
-    double heal_us;        /* when all faults end */
-    bool alone;            /* the seat that goes first is the only one */
+    fuzz_place_t places[FUZZ_RANKS];
+    fuzz_upset_t upsets[FUZZ_LIVES]; /* by life */
+    uint32_t called[FUZZ_LIVES];     /* ranks that were called to recover */
+    uint32_t back[FUZZ_LIVES];       /* and that are recovered */
+    fuzz_random_t weather;           /* faults that change as time passes */
+    double heal_us;                  /* when all faults end */
+    bool alone; /* the seat that goes first is the only one */
     bool healed;
     bool struck;
     uint64_t digest;                  /* of everything that happened */
@@ -112,9 +161,40 @@ static inline bool fuzz_is_dead(const fuzz_seat_t *seat)
            world->plan.victim == seat->rank;
 }
 
-/* What a rank may be told after the blow: that a peer can't be reached, that it
-   is waited for in vain, or that this was so before. */
-bool fuzz_is_consequence(const fuzz_world_t *world, baton_status_t status);
+/* What a seat may be told after the blow: that a peer can't be reached, that
+   this was so before, or, where a rank is dead that had to do something of its
+   own accord, that it is waited for in vain. */
+bool fuzz_is_consequence(const fuzz_seat_t *seat, baton_status_t status);
+
+/* The life that the rank is in. */
+static inline uint32_t fuzz_life(const fuzz_seat_t *seat)
+{
+    return seat->task->world->places[seat->rank].life;
+}
+
+/* Whether a rank has started (or is starting) this step of this life. */
+static inline bool fuzz_has_begun(const fuzz_task_t *task, int rank,
+                                  uint32_t life, uint64_t step)
+{
+    uint32_t now = task->world->places[rank].life;
+    return now > life || (now == life && task->seats[rank].step >= step);
+}
+
+/* Whether a node of the seat's is to fail now: once. */
+bool fuzz_upset_due(fuzz_seat_t *seat, uint64_t epoch);
+
+/* What a node fails with that is upset. */
+#define FUZZ_UPSET_STATUS BATON_ERR_LIMIT
+
+/* The last epoch of an earlier life that any rank has completed. Fails the
+   world where ranks are left that have not ended that life. */
+uint64_t fuzz_last_epoch(fuzz_seat_t *seat, uint32_t life);
+
+/* See fuzz_upset.c. */
+baton_status_t fuzz_forecast_upset(fuzz_world_t *world);
+bool fuzz_is_upset(const fuzz_seat_t *seat, baton_status_t status);
+void fuzz_recover_in_peace(fuzz_world_t *world);
+bool fuzz_wants_recovery(const fuzz_world_t *world);
 
 /* Adds a number to the digest. */
 void fuzz_note(fuzz_world_t *world, uint64_t what);
@@ -122,6 +202,12 @@ void fuzz_note_real(fuzz_world_t *world, double what);
 
 /* What seats of a task draw their values from: the same in every run. */
 uint64_t fuzz_key(const fuzz_task_t *task, int rank, uint64_t number);
+
+/* A number for each step of each life. */
+static inline uint64_t fuzz_number(uint32_t life, uint64_t step)
+{
+    return (uint64_t)life * 1000 + step;
+}
 
 /* calloc that ends the program when there is no memory. */
 void *fuzz_alloc(size_t count, size_t size);

@@ -49,10 +49,11 @@ void *harness_alloc(size_t count, size_t size);
 
 /* ---- clocks ----------------------------------------------------------- */
 
-/* Monotonic time, and the processor time of all threads of this process (user
-   and system), in microseconds. */
+/* Monotonic time, and the processor time (user and system) of all threads of
+   this process, and of this thread, in microseconds. */
 double clock_now_us(void);
 double clock_processor_us(void);
+double clock_thread_us(void);
 
 /* Sleeps until clock_now_us() is `deadline_us` or later. */
 void clock_sleep_until(double deadline_us);

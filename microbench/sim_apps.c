@@ -99,7 +99,7 @@ bool sim_apps_close(sim_apps_t *apps)
         sim_watch_detach(apps->sim);
     }
     for (int rank = 0; apps->app != NULL && rank < apps->of->ranks; rank++) {
-        baton_partial_destroy(apps->app[rank].partial);
+        (void)!baton_partial_destroy(apps->app[rank].partial);
     }
     bool closed = sim_case_ok(apps->of, baton_sim_destroy(apps->sim));
     sim_data_close(&apps->data);

@@ -48,7 +48,7 @@ void skew_system_open(const harness_t *harness, skew_kind_t kind, size_t count,
 
 void skew_system_close(skew_system_t *system)
 {
-    baton_partial_destroy(system->partial);
+    (void)!baton_partial_destroy(system->partial);
     free(system->pending);
     free(system->target);
 }

@@ -1,5 +1,8 @@
 /* How schedules come into an engine, and go. */
-#include "progress/sim.h"
+#include "progress/engine.h"
+#include "progress/epoch.h"
+#include "progress/notice.h"
+#include "progress/recovery.h"
 #include "progress/verify.h"
 
 #include "base/alloc.h"
@@ -9,148 +12,174 @@
 #include <sched.h>
 #include <stdio.h>
 
+static baton_engine_t *engine_of(const baton_schedule_t *schedule)
+{
+    return schedule->group->engine;
+}
+
+/* ---- create ----------------------------------------------------------- */
+
+static baton_status_t no_memory(const char *name)
+{
+    return baton__error(BATON_ERR_NO_MEMORY, "no memory for schedule \"%s\"",
+                        name);
+}
+
 baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
                                      baton_schedule_t **out)
 {
-    if (group == NULL || name == NULL) {
-        return baton__error(BATON_ERR_INVALID, "schedule: it has no %s",
-                            group == NULL ? "group" : "name");
+    if (group == NULL || name == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "baton_schedule_create: %s is NULL",
+                            group == NULL  ? "group"
+                            : name == NULL ? "name"
+                                           : "out");
     }
+    baton_engine_t *engine = group->engine;
     baton_schedule_t *schedule = baton__alloc(1, sizeof *schedule);
     char *copy = baton__copy_string(name);
-    if (schedule == NULL || copy == NULL) {
+    /* The attempt counts also when there is no memory for the rest: on other
+       ranks there may be. */
+    engine->driver->enter(engine);
+    uint32_t attempt = baton__group_attempt(group, name);
+    bool enough = schedule != NULL && copy != NULL && attempt > 0;
+    if (enough) {
+        schedule->group = group;
+        schedule->name = copy;
+        schedule->attempt = attempt;
+        schedule->identity = baton__identity(name, attempt);
+        atomic_init(&schedule->shared.limit, UINT64_MAX);
+        baton__step_attach(group->stepper, schedule);
+        group->schedules++;
+    }
+    engine->driver->leave(engine);
+    if (!enough) {
         baton__free(schedule);
         baton__free(copy);
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "no memory for schedule \"%s\"", name);
+        return no_memory(name);
     }
-    schedule->group = group;
-    schedule->name = copy;
-    atomic_init(&schedule->shared.limit, UINT64_MAX);
-    baton__engine_enter(group->engine);
-    group->schedules++;
-    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
     *out = schedule;
     return BATON_OK;
 }
 
+static bool is_schedule(const baton_schedule_t *schedule, const char *function)
+{
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", function);
+    }
+    return schedule != NULL;
+}
+
 int baton_schedule_rank(const baton_schedule_t *schedule)
 {
-    return schedule->group->rank;
+    return is_schedule(schedule, __func__) ? schedule->group->rank : -1;
 }
 
 int baton_schedule_size(const baton_schedule_t *schedule)
 {
-    return schedule->group->size;
+    return is_schedule(schedule, __func__) ? schedule->group->size : -1;
 }
 
 const char *baton_schedule_name(const baton_schedule_t *schedule)
 {
-    return schedule->name;
+    return is_schedule(schedule, __func__) ? schedule->name : "";
+}
+
+/* ---- commit ----------------------------------------------------------- */
+
+/* Room in the transport for the messages with one peer after the other, up to
+   the first that has none; or back again. Returns for how many peers. */
+static uint32_t reserve(baton_schedule_t *schedule, uint32_t peers, int sign,
+                        baton_status_t *status)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__plan_t *plan = &schedule->plan;
+    for (uint32_t i = 0; i < peers; i++) {
+        *status =
+            group->transport->reserve(group->endpoint, (int)plan->peers[i],
+                                      sign * (int64_t)plan->peer_sends[i],
+                                      sign * (int64_t)plan->peer_receives[i]);
+        if (*status != BATON_OK) {
+            return i;
+        }
+    }
+    return peers;
+}
+
+static void give_back(baton_schedule_t *schedule, uint32_t peers)
+{
+    baton_status_t status = BATON_OK;
+    (void)reserve(schedule, peers, -1, &status);
+}
+
+/* Makes the plan, and takes what the schedule needs of its group: a place in
+   its table, and room for messages. */
+static baton_status_t prepare(baton_schedule_t *schedule,
+                              const baton__order_t *order)
+{
+    baton_group_t *group = schedule->group;
+    baton_engine_t *engine = group->engine;
+    baton_status_t status = engine->driver->admit != NULL
+                                ? engine->driver->admit(schedule)
+                                : BATON_OK;
+    if (status == BATON_OK) {
+        status = baton__plan_create(schedule, order);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    engine->driver->enter(engine);
+    if (!baton__group_reserve(group)) {
+        status = baton__error(BATON_ERR_NO_MEMORY,
+                              "commit of \"%s\" failed: no memory for one "
+                              "schedule more",
+                              schedule->name);
+    } else {
+        uint32_t done =
+            reserve(schedule, schedule->plan.peer_count, 1, &status);
+        if (status != BATON_OK) {
+            give_back(schedule, done);
+            status =
+                baton__error(status,
+                             "commit of \"%s\" failed: the %s transport "
+                             "has no room for its messages with rank %u: "
+                             "%s",
+                             schedule->name, group->transport->name,
+                             schedule->plan.peers[done], baton_error_message());
+        }
+    }
+    engine->driver->leave(engine);
+    if (status != BATON_OK) {
+        baton__plan_destroy(schedule);
+    }
+    return status;
 }
 
 /* After the commit the edges live on as successors, and needs count edges. */
-static void settle_graph(baton_schedule_t *schedule,
-                         const baton__order_t *order)
+static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 {
     for (uint32_t i = 0; i < schedule->count; i++) {
         if (schedule->needs[i] == BATON_NEED_ALL) {
             schedule->needs[i] = order->first[i + 1] - order->first[i];
         }
     }
-}
-
-/* Steps, as the driver, until nothing of the schedule is in flight; false after
-   `ms` without that. Receives are withdrawn first: what is left are sends. */
-static bool drain(baton_schedule_t *schedule, int64_t ms)
-{
-    baton__stepper_t *stepper = schedule->group->stepper;
-    if (schedule->group->engine->sim != NULL) {
-        baton__sim_forget(schedule);
-        return true;
-    }
-    uint64_t deadline = baton__clock_ns() + (uint64_t)ms * 1000000u;
-    while (schedule->turn.posted > 0 || schedule->turn.runnable ||
-           baton__step_has_mail(stepper)) {
-        if (!baton__step(stepper, SIZE_MAX)) {
-            if (baton__clock_ns() > deadline) {
-                return false;
-            }
-            (void)sched_yield();
-        }
-    }
-    return true;
-}
-
-/* Freezes, and takes what the schedule needs of its group: room for its
-   messages, and tags. */
-static baton_status_t prepare(baton_schedule_t *schedule,
-                              const baton__order_t *order)
-{
-    baton_group_t *group = schedule->group;
-    baton_status_t status = BATON_OK;
-    if (group->engine->sim != NULL) {
-        status = baton__sim_admit(schedule);
-    }
-    if (status == BATON_OK) {
-        status = baton__freeze(schedule, order);
-    }
-    if (status != BATON_OK) {
-        return status;
-    }
-    int64_t messages = schedule->plan.messages;
-    baton__engine_enter(group->engine);
-    status = group->transport->reserve(group->endpoint, messages);
-    if (status != BATON_OK) {
-        status = baton__error(status,
-                              "commit of \"%s\" failed: the %s transport has "
-                              "no room for %lld more messages",
-                              schedule->name, group->transport->name,
-                              (long long)messages);
-    } else {
-        status = baton__assign_tags(schedule);
-        if (status != BATON_OK) {
-            (void)group->transport->reserve(group->endpoint, -messages);
-        }
-    }
-    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
-    if (status != BATON_OK) {
-        baton__thaw(schedule);
-    }
-    return status;
-}
-
-/* Undoes prepare, and what arming has done of a schedule that could not be
-   armed: what met its message before it was withdrawn still comes in. */
-static void give_up(baton_schedule_t *schedule)
-{
-    baton_group_t *group = schedule->group;
-    baton__engine_enter(group->engine);
-    bool gone = drain(schedule, baton__config_number(BATON__CONFIG_DESTROY_MS));
-    atomic_store_explicit(&schedule->shared.status, BATON_OK,
-                          memory_order_relaxed);
-    baton__return_tags(schedule);
-    (void)group->transport->reserve(group->endpoint,
-                                    -(int64_t)schedule->plan.messages);
-    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
-    if (!gone) {
-        baton__keep_plan(schedule); /* a message is still written into it */
-    }
-    baton__thaw(schedule);
+    baton__free(schedule->edges);
+    baton__free(schedule->built_ops);
+    baton__free(schedule->built_needs);
+    schedule->edges = NULL;
+    schedule->built_ops = NULL;
+    schedule->built_needs = NULL;
 }
 
 /* Hands the schedule to the driver. */
-static baton_status_t admit(baton_schedule_t *schedule,
-                            const baton__order_t *order)
+static void attach(baton_schedule_t *schedule, const baton__order_t *order)
 {
-    baton_engine_t *engine = schedule->group->engine;
-    baton__engine_enter(engine);
-    baton_status_t status = baton__step_add(schedule->group->stepper, schedule);
-    if (status == BATON_OK) {
-        settle_graph(schedule, order); /* nothing steps before the next line */
-    }
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
-    return status;
+    baton_engine_t *engine = engine_of(schedule);
+    engine->driver->enter(engine);
+    free_graph(schedule, order);
+    schedule->committed = true;
+    baton__step_commit(schedule->group->stepper, schedule);
+    engine->driver->leave(engine);
 }
 
 static baton_status_t commit(baton_schedule_t *schedule, bool verify)
@@ -158,6 +187,11 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     if (schedule->committed) {
         return baton__error(BATON_ERR_STATE,
                             "commit of \"%s\": it is committed already",
+                            schedule->name);
+    }
+    if (baton__engine_is_inside(engine_of(schedule))) {
+        return baton__error(BATON_ERR_STATE,
+                            "commit of \"%s\": a call node can't commit",
                             schedule->name);
     }
     baton__order_t order = {0};
@@ -178,18 +212,13 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
         status = baton__verify(schedule, status);
     }
     if (status == BATON_OK) {
-        status = admit(schedule, &order);
-    }
-    if (status == BATON_OK) {
-        schedule->committed = true;
-        baton__free(schedule->edges);
-        baton__free(schedule->drawn_ops);
-        baton__free(schedule->drawn_needs);
-        schedule->edges = NULL;
-        schedule->drawn_ops = NULL;
-        schedule->drawn_needs = NULL;
+        attach(schedule, &order);
     } else if (prepared) {
-        give_up(schedule);
+        baton_engine_t *engine = engine_of(schedule);
+        engine->driver->enter(engine);
+        give_back(schedule, schedule->plan.peer_count);
+        engine->driver->leave(engine);
+        baton__plan_destroy(schedule);
     }
     baton__order_free(&order);
     return status;
@@ -198,7 +227,9 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
 baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 {
     /* A simulator's groups have no verifier: it compares all ranks itself. */
-    return commit(schedule, schedule->group->verifier != NULL);
+    return is_schedule(schedule, __func__)
+               ? commit(schedule, schedule->group->verifier != NULL)
+               : BATON_ERR_INVALID;
 }
 
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
@@ -206,68 +237,143 @@ baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
     return commit(schedule, false);
 }
 
-/* Takes a committed schedule from the driver. */
-static bool expel(baton_schedule_t *schedule)
+/* ---- destroy ---------------------------------------------------------- */
+
+/* No epoch runs here, or is due. */
+static bool is_idle(const void *arg)
+{
+    const baton_schedule_t *schedule = arg;
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
+    return !atomic_load_explicit(&schedule->shared.running,
+                                 memory_order_acquire) &&
+           baton__epoch_ended(schedule, requested);
+}
+
+static bool is_waited_for(const baton_schedule_t *schedule)
+{
+    /* Pairs with the decrement in baton_schedule_wait. */
+    return atomic_load_explicit(&schedule->shared.waiters,
+                                memory_order_acquire) > 0;
+}
+
+/* Ends what runs, and tells the peers. The driver's. */
+static void stop(baton_schedule_t *schedule)
+{
+    baton__stepper_t *stepper = schedule->group->stepper;
+    baton__recovery_leave(stepper, schedule);
+    if (schedule->run.phase == BATON__RUN_RUNNING) {
+        char memory[BATON__SENTENCE_BYTES];
+        baton__text_t text = {memory, sizeof memory, 0};
+        baton__text_add(&text,
+                        "\"%s\" was destroyed on rank %d while epoch %llu ran",
+                        schedule->name, schedule->group->rank,
+                        (unsigned long long)schedule->run.epoch);
+        const baton__failure_t failure = {.status = BATON_ERR_CANCELLED,
+                                          .rank = schedule->group->rank,
+                                          .epoch = schedule->run.epoch,
+                                          .final = true};
+        baton__epoch_fail(stepper, schedule, &failure, memory);
+    } else {
+        baton__notice_destroy(stepper, schedule);
+    }
+}
+
+/* Steps, as the driver, until nothing of the schedule moves, its peers are told
+   and no thread waits for it; false when it is later than `deadline_ns`. */
+static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
+{
+    baton__stepper_t *stepper = schedule->group->stepper;
+    while (schedule->turn.moving > 0 || schedule->turn.begun > 0 ||
+           schedule->notices.due_count > 0 || is_waited_for(schedule)) {
+        if (!baton__step(stepper, BATON__STEP_BYTES)) {
+            if (baton__clock_ns() > deadline_ns) {
+                return schedule->turn.moving == 0 && schedule->turn.begun == 0;
+            }
+            (void)sched_yield();
+        }
+    }
+    return true;
+}
+
+/* It did not end in time: who waits for it has to go, and what still moves is
+   its last user. */
+static void abandon(baton_schedule_t *schedule)
+{
+    baton__epoch_abandon(schedule->group->stepper, schedule);
+    while (is_waited_for(schedule)) {
+        (void)sched_yield();
+    }
+}
+
+/* Takes a committed schedule from the driver: false if something of it moves
+   still. */
+static bool detach(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
-    if (engine->sim != NULL) {
-        baton__sim_expel(schedule);
-        return true;
+    uint64_t deadline_ns = baton__clock_ns() + (uint64_t)patience_ms * 1000000u;
+    if (engine->driver->forget == NULL) {
+        (void)engine->driver->wait(engine, is_idle, schedule, NULL,
+                                   patience_ms > INT32_MAX ? INT32_MAX
+                                                           : (int)patience_ms,
+                                   BATON__LEAVE_AWAY);
     }
-    bool ended;
-    if (baton_schedule_test(schedule, &ended) == BATON_OK && !ended) {
-        int ms = patience_ms > INT32_MAX ? INT32_MAX : (int)patience_ms;
-        (void)!baton_schedule_wait(schedule, ms);
+    engine->driver->enter(engine);
+    stop(schedule);
+    if (engine->driver->forget != NULL) {
+        engine->driver->forget(schedule);
     }
-    baton__engine_enter(engine);
-    (void)baton__error_forward(BATON_ERR_CANCELLED,
-                               "the schedule is being destroyed");
-    baton__step_fail(&engine->stepper, schedule, BATON_ERR_CANCELLED);
-    bool gone = drain(schedule, patience_ms);
+    bool gone = engine->driver->forget != NULL ? schedule->turn.begun == 0
+                                               : drain(schedule, deadline_ns);
+    if (!gone) {
+        abandon(schedule);
+    }
+    baton__step_detach(group->stepper, schedule);
     if (gone) {
-        baton__step_remove(&engine->stepper, schedule);
-        (void)group->transport->reserve(group->endpoint,
-                                        -(int64_t)schedule->plan.messages);
+        give_back(schedule, schedule->plan.peer_count);
     }
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    engine->driver->leave(engine);
     return gone;
 }
 
-void baton_schedule_destroy(baton_schedule_t *schedule)
+baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
 {
     if (schedule == NULL) {
-        return;
+        return BATON_OK;
     }
     baton_group_t *group = schedule->group;
+    baton_engine_t *engine = group->engine;
+    if (baton__engine_is_inside(engine)) {
+        return baton__error(BATON_ERR_STATE,
+                            "destroy of \"%s\": a call node can't destroy",
+                            schedule->name);
+    }
     /* Where all goes well the thread's last error is still the caller's. */
     char before[BATON__MESSAGE_BYTES];
     (void)snprintf(before, sizeof before, "%s", baton_error_message());
-    if (schedule->committed && !expel(schedule)) {
-        /* A send that no peer takes still reads the memory. Leaking it is the
-           one way that is safe; the group will say that it is still there. */
-        (void)baton__error(BATON_ERR_TIMEOUT,
-                           "destroy of \"%s\": a send has not ended: its "
-                           "memory is kept",
-                           schedule->name);
-        return;
+    bool committed = schedule->committed;
+    bool gone = !committed || detach(schedule);
+    engine->driver->enter(engine);
+    if (!committed) {
+        baton__step_detach(group->stepper, schedule);
     }
-    baton__thaw(schedule);
-    (void)baton__error_forward(BATON_OK, before);
-    baton__engine_enter(group->engine);
     group->schedules--;
-    baton__engine_leave(group->engine, BATON__LEAVE_BEHIND);
-    baton__free(schedule->edges);
-    baton__free(schedule->needs);
-    baton__free(schedule->ops);
-    baton__free(schedule->buffers);
-    if (schedule->addresses != schedule->few_addresses) {
-        baton__free(schedule->addresses);
+    engine->driver->leave(engine);
+    if (!gone) {
+        return baton__error(
+            BATON_ERR_TIMEOUT,
+            "destroy of \"%s\" on rank %d: a message or an async node has not "
+            "ended within %lld ms; its memory is still in use",
+            schedule->name, group->rank,
+            (long long)baton__config_number(BATON__CONFIG_DESTROY_MS));
     }
-    baton__free(schedule->name);
-    baton__free(schedule);
+    baton__schedule_free(schedule);
+    return baton__error_forward(BATON_OK, before);
 }
+
+/* ---- rebind ----------------------------------------------------------- */
 
 static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
                        void *memory)
@@ -278,9 +384,26 @@ static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
     }
 }
 
+/* In a call node: it has to be right at once. */
+static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
+                                    void *memory)
+{
+    char *before = schedule->buffers[buffer].memory;
+    put_behind(schedule, buffer, memory);
+    baton_status_t status =
+        schedule->committed ? baton__check_alias(schedule, buffer) : BATON_OK;
+    if (status != BATON_OK) {
+        put_behind(schedule, buffer, before);
+    }
+    return status;
+}
+
 baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                    baton_buffer_t buffer, void *memory)
 {
+    if (!is_schedule(schedule, __func__)) {
+        return BATON_ERR_INVALID;
+    }
     if (buffer.index >= schedule->buffer_count ||
         schedule->buffers[buffer.index].scratch) {
         return baton__error(BATON_ERR_INVALID,
@@ -290,31 +413,25 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                 ? "not one of its buffers"
                                 : "scratch, which the schedule owns");
     }
-    baton_engine_t *engine = schedule->group->engine;
+    baton_engine_t *engine = engine_of(schedule);
     /* First the driver: an external epoch may run before commit returns. */
-    if (baton__engine_is_mine(engine)) {
-        char *before = schedule->buffers[buffer.index].memory;
-        put_behind(schedule, buffer.index, memory);
-        baton_status_t status = schedule->committed
-                                    ? baton__check_alias(schedule, buffer.index)
-                                    : BATON_OK;
-        if (status != BATON_OK) {
-            put_behind(schedule, buffer.index, before);
-        }
-        return status;
+    if (baton__engine_is_inside(engine)) {
+        return rebind_inside(schedule, buffer.index, memory);
     }
     if (!schedule->committed) {
         put_behind(schedule, buffer.index, memory);
         return BATON_OK;
     }
-    baton__engine_enter(engine);
-    bool runs = schedule->run.state == BATON__RUN_RUNNING;
+    engine->driver->enter(engine);
+    /* A failed epoch, too, until nothing of it moves. */
+    bool runs = schedule->run.phase == BATON__RUN_RUNNING ||
+                schedule->run.phase == BATON__RUN_DRAINING;
     if (!runs) {
         put_behind(schedule, buffer.index, memory);
         schedule->buffers[buffer.index].rebound = true;
         atomic_store_explicit(&schedule->rebound, true, memory_order_relaxed);
     }
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    engine->driver->leave(engine);
     return runs ? baton__error(
                       BATON_ERR_BUSY, "rebind in \"%s\": epoch %llu is running",
                       schedule->name, (unsigned long long)schedule->run.epoch)

@@ -1,6 +1,5 @@
 /* Opening, closing and driving an engine; see engine.h. */
 #include "progress/engine.h"
-#include "progress/sim.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -9,26 +8,26 @@
 #include <sched.h>
 #include <string.h>
 
-/* Steps that leaving takes over from late comers. */
-enum { LEAVE_STEPS = 64 };
+enum {
+    LEAVE_STEPS = 64, /* that leaving takes over from late comers */
+    START_NODES = 64, /* that start issues itself */
+    START_BYTES = 4096,
+    TEST_STEPS = 16,
+    /* Armed, and nothing comes: when to look all the same. Nothing is known to
+       need it but a message that another thread in MPI keeps back. */
+    CHECK_US = 1000000,
+    ASK_US = 1000 /* at least so often for what nothing tells of */
+};
 
 static _Thread_local const baton_engine_t *driven;
 
-bool baton__engine_is_mine(const baton_engine_t *engine)
+static bool is_inside(const baton_engine_t *engine)
 {
-    if (engine->sim != NULL) {
-        return engine->sim->stepping != NULL;
-    }
     const baton_engine_t *each = driven;
     while (each != NULL && each != engine) {
         each = each->outer;
     }
     return each != NULL;
-}
-
-bool baton__engine_has_thread(const baton_engine_t *engine)
-{
-    return engine->threaded;
 }
 
 /* ---- who drives ------------------------------------------------------- */
@@ -45,8 +44,8 @@ bool baton__engine_lock(baton_engine_t *engine)
     }
     engine->outer = driven;
     driven = engine;
-    if (atomic_load_explicit(&engine->rung, memory_order_relaxed)) {
-        atomic_store_explicit(&engine->rung, false, memory_order_relaxed);
+    if (atomic_load_explicit(&engine->woken, memory_order_relaxed)) {
+        atomic_store_explicit(&engine->woken, false, memory_order_relaxed);
     }
     return true;
 }
@@ -62,27 +61,61 @@ bool baton__engine_try(baton_engine_t *engine)
     if (!baton__engine_lock(engine)) {
         return false;
     }
-    baton__engine_attend(engine);
+    baton__engine_disarm(engine);
     return true;
 }
 
-void baton__engine_enter(baton_engine_t *engine)
+void baton__engine_disarm(baton_engine_t *engine)
 {
-    atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
-    while (!baton__engine_try(engine)) {
-        if (!engine->threaded) {
-            /* The driver may sleep in the loop with the lock. */
-            baton__loop_kick(engine->loop);
-        }
-        (void)sched_yield();
+    if (!engine->armed) {
+        return;
     }
-    atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
+    engine->armed = false;
+    for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
+        g->transport->disarm(g->endpoint);
+    }
+}
+
+bool baton__engine_arm(baton_engine_t *engine)
+{
+    engine->armed = true;
+    engine->armed_us = BATON_SLEEP_FOREVER;
+    for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
+        uint32_t us = BATON_SLEEP_FOREVER;
+        if (!g->transport->arm(g->endpoint, &us)) {
+            baton__engine_disarm(engine);
+            return false;
+        }
+        engine->armed_us = us < engine->armed_us ? us : engine->armed_us;
+    }
+    return true;
+}
+
+uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
+{
+    const baton__stepper_t *stepper = &engine->stepper;
+    uint32_t us = engine->armed_us < CHECK_US ? engine->armed_us : CHECK_US;
+    bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
+                stepper->recovering > 0;
+    if (asks && us > ASK_US) {
+        us = ASK_US;
+    }
+    if (asks || engine->armed_us != BATON_SLEEP_FOREVER) {
+        uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
+        us = idle_us < us ? idle_us : us;
+    }
+    if (stepper->groups != NULL) {
+        /* For the watchdog: an epoch may begin while the thread sleeps. */
+        uint64_t stall_us = (uint64_t)engine->stall_ms * 1000 / 2 + 1;
+        us = stall_us < us ? (uint32_t)stall_us : us;
+    }
+    return us;
 }
 
 static void wake_parked(baton_engine_t *engine)
 {
-    /* Pairs with the increment in park(), progress/wait.c: either that thread
-       sees what was published before this, or it is counted here. */
+    /* Pairs with the increment in park(), wait.c: either that thread sees what
+       was published before this, or it is counted here. */
     if (atomic_load_explicit(&engine->parked, memory_order_seq_cst) > 0) {
         (void)pthread_mutex_lock(&engine->park_lock);
         (void)pthread_cond_broadcast(&engine->park);
@@ -95,69 +128,189 @@ static void on_end(baton_schedule_t *schedule)
     wake_parked(schedule->group->engine);
 }
 
-/* Prepares to leave: whether the thread must be kicked. */
-static bool hand_over(baton_engine_t *engine, baton__leave_t why)
+static void on_recovered(baton_group_t *group)
+{
+    wake_parked(group->engine);
+}
+
+typedef enum handover {
+    TAKEN_CARE_OF,
+    KICK,        /* the thread must be told */
+    KICK_IF_LONG /* unless it looks by itself soon */
+} handover_t;
+
+/* A step of who is about to leave: a call that may take long is the thread's.
+ */
+static void step_leaving(baton_engine_t *engine)
+{
+    engine->stepper.leaves_calls = engine->threaded;
+    (void)baton__step(&engine->stepper, BATON__STEP_BYTES);
+    engine->stepper.leaves_calls = false;
+}
+
+/* Prepares to leave. */
+static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    if (stepper->runnable_head != NULL) {
-        return true;
-    }
-    if (stepper->waited > 0 && why >= BATON__LEAVE_SOON) {
-        /* The store pairs with the exchange in thread.c: a nap that was relied
-           on is followed by another short one. */
-        atomic_store_explicit(&engine->relied, true, memory_order_relaxed);
-        bool naps = atomic_load_explicit(&engine->nap, memory_order_seq_cst) ==
-                    BATON__NAP_SHORT;
-        if (naps || why == BATON__LEAVE_HURRIED) {
-            return !naps;
+    if (why >= BATON__LEAVE_SOON) {
+        /* In this order: the thread that waits shortly now sees, when it has
+           done so and finds somebody driving, that it was relied on. Pairs with
+           the exchange in thread.c. */
+        atomic_store_explicit(&engine->expected, true, memory_order_seq_cst);
+        if (atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
+            BATON__WAIT_SHORT) {
+            return TAKEN_CARE_OF;
+        }
+        if (why == BATON__LEAVE_QUICK) {
+            return KICK;
         }
     }
-    int steps = 0;
-    while (!baton__engine_rest(engine)) {
-        if (++steps == LEAVE_STEPS) {
-            return true;
+    for (int steps = 0; !baton__engine_arm(engine); steps++) {
+        if (steps == LEAVE_STEPS || stepper->runnable_head != NULL) {
+            return KICK;
         }
+        step_leaving(engine);
     }
-    return stepper->runnable_head != NULL ||
-           (engine->rest_us != BATON_SLEEP_FOREVER &&
-            (stepper->waited > 0 ||
-             atomic_load_explicit(&engine->nap, memory_order_seq_cst) ==
-                 BATON__NAP_ASLEEP));
+    /* What armed descriptors don't tell of. */
+    if (stepper->runnable_head != NULL || baton__stepper_has_notices(stepper) ||
+        stepper->polled > 0 || stepper->recovering > 0) {
+        return KICK;
+    }
+    if (engine->armed_us == BATON_SLEEP_FOREVER) {
+        return TAKEN_CARE_OF;
+    }
+    return stepper->waited > 0 ? KICK : KICK_IF_LONG;
+}
+
+/* Whether the thread sleeps without an end, after the driver lock was given
+   away. Pairs with the store of the mode in thread.c, which is followed by
+   another look at the lock: one of the two sees the other. */
+static bool waits_long(const baton_engine_t *engine)
+{
+    return atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
+           BATON__WAIT_LONG;
 }
 
 void baton__engine_leave(baton_engine_t *engine, baton__leave_t why)
 {
-    bool kick = false;
+    handover_t handover = TAKEN_CARE_OF;
     for (int steps = 0;; steps++) {
-        kick = engine->threaded && hand_over(engine, why);
+        if (engine->threaded) {
+            handover = hand_over(engine, why);
+        }
         baton__engine_unlock(engine);
         /* Mail that came after the last step, from one who could not drive, or
-           a ring. The store in unlock and these loads pair with the push and
-           the try in post(), progress/epochs.c, and with those in thread_main:
-           one of the two sees the other. */
+           a wake-up. The store in unlock and these loads pair with the push and
+           the try in start(), and with those in thread.c: one of the two sees
+           the other. */
         if (!baton__step_has_mail(&engine->stepper) &&
-            !atomic_load_explicit(&engine->rung, memory_order_seq_cst)) {
+            !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) {
             break;
         }
         if (steps >= LEAVE_STEPS || !baton__engine_try(engine)) {
-            kick = true;
+            handover = KICK;
             break;
         }
-        (void)baton__step(&engine->stepper, SIZE_MAX);
+        step_leaving(engine);
     }
     if (!engine->threaded) {
         wake_parked(engine); /* one of them drives now */
-    } else if (kick) {
+    } else if (handover == KICK ||
+               (handover == KICK_IF_LONG && waits_long(engine))) {
         baton__loop_kick(engine->loop);
     }
 }
 
+/* ---- the driver's table ----------------------------------------------- */
+
+static void enter(baton_engine_t *engine)
+{
+    if (is_inside(engine)) {
+        engine->nested++;
+        return;
+    }
+    atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
+    while (!baton__engine_try(engine)) {
+        if (!engine->threaded) {
+            /* The driver may sleep in the loop with the lock. */
+            baton__loop_kick(engine->loop);
+        }
+        (void)sched_yield();
+    }
+    atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
+}
+
+static bool try_enter(baton_engine_t *engine)
+{
+    return baton__engine_try(engine);
+}
+
+static void leave(baton_engine_t *engine)
+{
+    if (engine->nested > 0) {
+        engine->nested--;
+        return;
+    }
+    baton__engine_leave(engine, BATON__LEAVE_AWAY);
+}
+
+/* Mail reaches the driver: this thread steps, or the one that drives finds it,
+   or is woken from a sleep with the lock (manual mode). */
+static void start(baton_schedule_t *schedule, baton__leave_t why)
+{
+    baton_engine_t *engine = schedule->group->engine;
+    baton__step_mail(&engine->stepper, schedule);
+    if (is_inside(engine)) {
+        return; /* from a call node: the step under way takes it */
+    }
+    if (baton__engine_try(engine)) {
+        baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
+        baton__engine_leave(engine, why);
+    }
+    if (!engine->threaded && baton__step_has_mail(&engine->stepper)) {
+        baton__loop_kick(engine->loop);
+    }
+}
+
+static void post(baton_schedule_t *schedule)
+{
+    start(schedule, BATON__LEAVE_AWAY);
+}
+
+static baton_status_t test(baton_engine_t *engine)
+{
+    if (!is_inside(engine) && baton__engine_try(engine)) {
+        for (int i = 0;
+             i < TEST_STEPS && baton__step(&engine->stepper, BATON__STEP_BYTES);
+             i++) {
+        }
+        baton__engine_leave(engine, BATON__LEAVE_AWAY);
+    }
+    return BATON_OK;
+}
+
+const baton__driver_t baton__real_driver = {
+    .is_inside = is_inside,
+    .enter = enter,
+    .try_enter = try_enter,
+    .leave = leave,
+    .start = start,
+    .post = post,
+    .test = test,
+    .wait = baton__engine_wait,
+};
+
 bool baton_engine_step(baton_engine_t *engine)
 {
-    if (!baton__engine_try(engine)) {
+    if (engine == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
         return false;
     }
-    bool moved = baton__step(&engine->stepper, SIZE_MAX);
+    if (is_inside(engine) || !baton__engine_try(engine)) {
+        return false;
+    }
+    bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
+    moved |= baton__step_is_due(&engine->stepper);
     baton__engine_leave(engine, BATON__LEAVE_SOON);
     return moved;
 }
@@ -197,19 +350,37 @@ static void dispose(baton_engine_t *engine)
     baton__free(engine);
 }
 
-baton_status_t baton_engine_open(const baton_engine_options_t *options,
-                                 baton_engine_t **out)
+static void init_stepper(baton__stepper_t *stepper)
 {
-    const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
-    options = options != NULL ? options : &defaults;
-    bool threaded = false;
+    stepper->on_end = on_end;
+    stepper->on_recovered = on_recovered;
+    stepper->clock_ns = baton__clock_ns;
+    stepper->slice_bytes = BATON__SLICE_BYTES;
+}
+
+static baton_status_t check_options(const baton_engine_options_t *options,
+                                    baton_engine_t **out)
+{
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "baton_engine_open: out is NULL");
+    }
     if (options->size != sizeof *options) {
         return baton__error(BATON_ERR_INVALID,
                             "engine options: size is %zu, expected %zu: "
                             "initialise with BATON_ENGINE_OPTIONS",
                             options->size, sizeof *options);
     }
-    baton_status_t status = baton__config_load();
+    return baton__config_load();
+}
+
+baton_status_t baton_engine_open(const baton_engine_options_t *options,
+                                 baton_engine_t **out)
+{
+    const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
+    options = options != NULL ? options : &defaults;
+    bool threaded = false;
+    baton_status_t status = check_options(options, out);
     if (status == BATON_OK) {
         status = choose_mode(options, &threaded);
     }
@@ -220,13 +391,14 @@ baton_status_t baton_engine_open(const baton_engine_options_t *options,
     if (engine == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for an engine");
     }
+    engine->driver = &baton__real_driver;
     engine->threaded = threaded;
     engine->alone = has_one_processor();
     engine->stall_ms =
         options->stall_ms != 0
             ? options->stall_ms
             : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
-    engine->stepper.on_end = on_end;
+    init_stepper(&engine->stepper);
     baton__idle_init(&engine->idle, engine->alone);
     (void)pthread_mutex_init(&engine->park_lock, NULL);
     pthread_condattr_t monotonic;
@@ -255,6 +427,10 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
     if (engine == NULL) {
         return BATON_OK;
     }
+    if (baton__engine_is_inside(engine)) {
+        return baton__error(BATON_ERR_STATE,
+                            "the engine can't be closed from a call node");
+    }
     if (engine->stepper.groups != NULL) {
         return baton__error(BATON_ERR_BUSY,
                             "the engine still has a group (rank %d of %d, %s): "
@@ -268,4 +444,13 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
     }
     dispose(engine);
     return BATON_OK;
+}
+
+baton_progress_t baton_engine_progress(const baton_engine_t *engine)
+{
+    if (engine == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
+        return BATON_PROGRESS_DEFAULT;
+    }
+    return engine->threaded ? BATON_PROGRESS_THREAD : BATON_PROGRESS_MANUAL;
 }

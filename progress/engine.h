@@ -1,13 +1,13 @@
-/* The engine: a stepper, the loop it sleeps in, a thread, and the rule of who
-   drives.
+/* The engine: a stepper, the event loop it sleeps in, a thread, and the rule of
+   who drives.
 
    `driving` is the driver lock: whoever holds it steps. It is only ever tried,
    never waited for with a blocked thread, and no one sleeps holding it while
    there is a progress thread. The application tries it in start, test and wait;
    the progress thread gives it up whenever an application thread wants it.
 
-   The thread announces under the lock how it is going to sleep (`nap`), so a
-   driver that leaves work behind knows whether it must be kicked. */
+   What a real engine does here a simulated one does in its own way, in virtual
+   time: `driver` is the table of these. */
 #ifndef BATON_PROGRESS_ENGINE_H
 #define BATON_PROGRESS_ENGINE_H
 
@@ -16,36 +16,52 @@
 #include "progress/loop.h"
 #include "progress/step.h"
 
-#include <baton/sim.h>
 #include <pthread.h>
 
-typedef enum baton__nap {
-    BATON__NAP_AWAKE, /* about to look */
-    BATON__NAP_SHORT, /* looks again within BATON__TURN_US */
-    BATON__NAP_ASLEEP /* until it is kicked or a peer rings */
-} baton__nap_t;
+/* How the progress thread waits. A driver that leaves work behind looks at it
+   to know whether the thread will see that by itself.
 
-/* A short nap. An application that was expected back and stays away costs an
-   epoch that much, once. */
-enum { BATON__TURN_US = 10000 };
+                 nothing to do, and armed
+        +-------------------------------------------+
+        |                                           v
+      NONE <---- kick, message, timer ----------- LONG
+        |  ^
+        |  +---- kick, message, timer ---+
+        v                                |
+      SHORT -----------------------------+
+        the driver is another thread, or left
+        saying that it comes back at once     */
+typedef enum baton__wait_mode {
+    BATON__WAIT_NONE,  /* it looks, or is about to */
+    BATON__WAIT_SHORT, /* looks again by itself, within BATON__SHORT_US */
+    BATON__WAIT_LONG   /* until it is kicked, or a message wakes it */
+} baton__wait_mode_t;
+
+/* An application that was expected back and stays away costs an epoch that
+   much, once. */
+enum { BATON__SHORT_US = 50 };
+
+typedef struct baton__driver baton__driver_t;
 
 struct baton_engine {
     baton__stepper_t stepper;
-    baton_sim_t *sim; /* NULL; else it alone drives, and nothing here is used
-                         but the driver lock */
+    const baton__driver_t *driver;
     baton__loop_t *loop;
     baton__idle_t idle; /* the driver's */
-    bool resting;       /* the driver's: peers leave notes, or ring */
-    uint32_t rest_us;   /* while resting: how long it may sleep */
+    bool armed;         /* the driver's: transports make descriptors readable */
+    uint32_t armed_us;  /* then: for how long at most to sleep */
+    uint64_t watched_ns; /* the driver's: when stalls were looked for last */
     /* The driver's: the engine whose call node led its thread here. */
     const baton_engine_t *outer;
+    uint32_t nested; /* the driver's: how often it has entered besides */
     uint32_t stall_ms;
     _Atomic bool driving;
-    _Atomic int wanted;  /* application threads that try to drive */
-    _Atomic bool rung;   /* the thread was, and nobody has driven since */
-    _Atomic bool relied; /* somebody left work to a short nap */
-    _Atomic int nap;     /* baton__nap_t of the thread */
-    _Atomic int parked;  /* threads blocked in `park` */
+    _Atomic int wanted;    /* application threads that try to drive */
+    _Atomic bool woken;    /* a message woke the thread, and nobody has driven
+                              since */
+    _Atomic bool expected; /* a driver left, to come back at once */
+    _Atomic int wait_mode; /* baton__wait_mode_t of the thread */
+    _Atomic int parked;    /* threads blocked in `park` */
     _Atomic bool stopping;
     bool threaded;
     bool alone; /* one processor */
@@ -54,58 +70,98 @@ struct baton_engine {
     pthread_cond_t park;
 };
 
-/* Tries to become the driver; the thread must not be driving already. */
+/* Why a driver leaves. */
+typedef enum baton__leave {
+    BATON__LEAVE_AWAY,   /* the caller does something else now */
+    BATON__LEAVE_PARKED, /* it blocks, and looks again itself now and then */
+    BATON__LEAVE_SOON,   /* it is expected back at once */
+    BATON__LEAVE_QUICK,  /* that, and its last return was a moment ago: the
+                            thread had better wait shortly */
+} baton__leave_t;
+
+/* What somebody waits for: whether it has come true. Any thread. */
+typedef bool (*baton__condition_fn)(const void *arg);
+
+struct baton__driver {
+    /* Whether the calling thread is inside a step: a call node runs on it. */
+    bool (*is_inside)(const baton_engine_t *engine);
+
+    /* Excludes steps, for calls that change what is stepped. They nest, and may
+       come from inside a step. */
+    void (*enter)(baton_engine_t *engine);
+    bool (*try_enter)(baton_engine_t *engine); /* where it need not wait */
+    void (*leave)(baton_engine_t *engine);
+
+    /* A schedule has mail. start: its application has started an epoch, and is
+       expected back as `why` says. */
+    void (*start)(baton_schedule_t *schedule, baton__leave_t why);
+    void (*post)(baton_schedule_t *schedule);
+
+    /* Goes on a little. */
+    baton_status_t (*test)(baton_engine_t *engine);
+
+    /* Goes on until the condition is true. BATON_ERR_TIMEOUT: after timeout_ms,
+       unless that is negative; or why it never will be. `schedule` is what is
+       waited for, or NULL; `why` how a driver leaves that has got there. */
+    baton_status_t (*wait)(baton_engine_t *engine,
+                           baton__condition_fn condition, const void *arg,
+                           const baton_schedule_t *schedule, int timeout_ms,
+                           baton__leave_t why);
+
+    /* A group was called to recover; NULL: who waits for that steps. */
+    void (*recover)(baton_group_t *group);
+
+    /* Whether there is memory to commit this schedule; NULL: it shows. */
+    baton_status_t (*admit)(const baton_schedule_t *schedule);
+
+    /* Ends what moves of a schedule that is destroyed, and tells its peers, at
+       once; NULL: that takes its time. */
+    void (*forget)(baton_schedule_t *schedule);
+};
+
+extern const baton__driver_t baton__real_driver;
+
+/* ---- who drives (engine.c) -------------------------------------------- */
+
+/* Tries to become the driver. */
 bool baton__engine_try(baton_engine_t *engine);
 
-/* Becomes the driver, waiting for it: for calls that change what is driven. */
-void baton__engine_enter(baton_engine_t *engine);
-
-/* Stops driving. Messages that ring find the thread by their bell; it is kicked
-   for the rest of what is left behind: nodes that are ready, messages that end
-   without a bell. Unless the caller is expected back and the thread naps
-   shortly. */
-typedef enum baton__leave {
-    BATON__LEAVE_BEHIND,  /* the caller does something else now */
-    BATON__LEAVE_PARKED,  /* it blocks, and looks again itself now and then */
-    BATON__LEAVE_SOON,    /* it is expected back at once */
-    BATON__LEAVE_HURRIED, /* that, as it was less than a millisecond ago: there
-                             is no time for a rest, let the thread nap shortly
-                           */
-} baton__leave_t;
+/* Stops driving. Messages find the thread by themselves; it is kicked for the
+   rest of what is left behind: turns to be had, and what no message tells of.
+   Unless the caller is expected back, and the thread looks shortly. */
 void baton__engine_leave(baton_engine_t *engine, baton__leave_t why);
 
-/* The driver lock by itself, for the thread, which comes and goes: no visit is
-   counted, nothing handed over. */
+/* The driver lock by itself, for the thread, which comes and goes: nothing is
+   handed over. */
 bool baton__engine_lock(baton_engine_t *engine);
 void baton__engine_unlock(baton_engine_t *engine);
 
-/* Whether the calling thread drives (a call node runs on it). */
-bool baton__engine_is_mine(const baton_engine_t *engine);
+/* Lets transports tell of what happens by their descriptors. False: something
+   has happened already. disarm: it is polled for again. */
+bool baton__engine_arm(baton_engine_t *engine);
+void baton__engine_disarm(baton_engine_t *engine);
 
-/* Announces a rest to the peers, polls for what came before, and then announces
-   sleep: false when something came. The driver's. */
-bool baton__engine_rest(baton_engine_t *engine);
+/* How long the driver may sleep now, armed. */
+uint32_t baton__engine_sleep_us(const baton_engine_t *engine);
 
-/* Before steps: the end of a rest. Where more threads want to run than can it
-   is not: the peers go on leaving notes, and polls cost next to nothing while
-   there are none. */
-void baton__engine_attend(baton_engine_t *engine);
-void baton__engine_awake(baton_engine_t *engine); /* its end in any case */
+static inline bool baton__engine_is_inside(const baton_engine_t *engine)
+{
+    return engine->driver->is_inside(engine);
+}
 
-/* Whether the last started epoch is over, one way or the other; how it ended;
-   BATON_ERR_STATE before the commit. */
-bool baton__epoch_ended(const baton_schedule_t *schedule);
-baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule);
-baton_status_t baton__check_committed(const baton_schedule_t *schedule,
-                                      const char *verb);
+/* ---- its parts -------------------------------------------------------- */
 
-/* Starts the thread, bound as `placement` says; ends it. */
+/* The progress thread: starts it, bound as `placement` says; ends it. */
 baton_status_t baton__thread_start(baton_engine_t *engine,
                                    const char *placement);
 void baton__thread_stop(baton_engine_t *engine);
 
-/* How long the driver may sleep now, resting. */
-uint32_t baton__engine_sleep_us(const baton_engine_t *engine);
+/* An application thread waits; see baton__driver. */
+baton_status_t baton__engine_wait(baton_engine_t *engine,
+                                  baton__condition_fn condition,
+                                  const void *arg,
+                                  const baton_schedule_t *schedule,
+                                  int timeout_ms, baton__leave_t why);
 
 /* Reports epochs that have not moved for too long. The driver's. */
 void baton__watchdog(baton_engine_t *engine);
@@ -115,11 +171,22 @@ void baton__watchdog(baton_engine_t *engine);
 void baton__describe_wait(const baton_schedule_t *schedule,
                           struct baton__text *text);
 
-/* The commit of a verifier's own schedules; see verify.h. */
-baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
-
 /* Binds a thread as `placement` says ("core:3"); BATON_ERR_INVALID names what
    the machine has. */
 baton_status_t baton__place_thread(pthread_t thread, const char *placement);
+
+/* ---- epochs (epochs.c) ------------------------------------------------ */
+
+/* Whether epoch `epoch` is over, one way or the other; how it ended. */
+bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch);
+baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule,
+                                    uint64_t epoch);
+
+/* BATON_ERR_INVALID for NULL, BATON_ERR_STATE before the commit. */
+baton_status_t baton__check_committed(const baton_schedule_t *schedule,
+                                      const char *function);
+
+/* The commit of a verifier's own schedules; see verify.h. */
+baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
 
 #endif

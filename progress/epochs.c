@@ -1,13 +1,18 @@
-/* The application's side of an epoch: start, test, cancel. Wait: wait.c. */
+/* The application's side of an epoch: start, test, wait, cancel; and of what
+   comes when it has failed. */
 #include "progress/engine.h"
-#include "progress/sim.h"
 
 #include "base/error.h"
+#include "progress/epoch.h"
+#include "progress/recovery.h"
+
+#include <sched.h>
+#include <stdio.h>
 
 enum {
-    START_BYTES = 65536, /* computing that start does itself at most */
-    START_STEPS = 16,    /* steps likewise */
-    HURRY_NS = 1000000,  /* a start that comes sooner after the last */
+    SOON_NS = 20000,      /* a wait that comes sooner after its start */
+    QUICK_NS = 100000,    /* a start that comes sooner after the last */
+    DESCRIBE_NS = 2000000 /* how long a timeout tries to find out more */
 };
 
 static uint64_t requested(const baton_schedule_t *schedule)
@@ -16,163 +21,262 @@ static uint64_t requested(const baton_schedule_t *schedule)
                                 memory_order_relaxed);
 }
 
-/* Pairs with the stores in publish(), progress/life.c. Without messages a
-   failed epoch retires too, and can be followed by another: so that has to be
-   seen. */
-bool baton__epoch_ended(const baton_schedule_t *schedule)
+/* Both pair with the stores in publish(), epoch.c. */
+bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch)
 {
-    return atomic_load_explicit(&schedule->shared.retired,
-                                memory_order_seq_cst) >= requested(schedule) ||
-           (schedule->plan.messages > 0 &&
-            atomic_load_explicit(&schedule->shared.status,
-                                 memory_order_acquire) != BATON_OK);
+    if (atomic_load_explicit(&schedule->shared.retired, memory_order_seq_cst) >=
+        epoch) {
+        return true;
+    }
+    /* Else a failed epoch retires, too, and another may follow. */
+    uint64_t failed =
+        atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
+    return baton__schedule_stays_failed(schedule) && failed != 0 &&
+           failed <= epoch;
 }
 
-baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule)
+baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule,
+                                    uint64_t epoch)
 {
-    baton_status_t status = (baton_status_t)atomic_load_explicit(
-        &schedule->shared.status, memory_order_acquire);
-    return status == BATON_OK
-               ? BATON_OK
-               : baton__error_forward(status, schedule->sentence);
+    uint64_t failed =
+        atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
+    if (epoch == 0 || failed == 0 || failed > epoch ||
+        (failed < epoch &&
+         atomic_load_explicit(&schedule->shared.retired,
+                              memory_order_acquire) >= epoch)) {
+        return BATON_OK;
+    }
+    char memory[BATON__SENTENCE_BYTES];
+    baton__epoch_copy_sentence(schedule, memory, sizeof memory);
+    return baton__error_forward(schedule->failure.status, memory);
 }
 
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule)
 {
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+        return 0;
+    }
     return atomic_load_explicit(&schedule->shared.retired,
                                 memory_order_acquire);
 }
 
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
-                                      const char *verb)
+                                      const char *function)
 {
+    if (schedule == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: schedule is NULL",
+                            function);
+    }
     return schedule->committed
                ? BATON_OK
-               : baton__error(BATON_ERR_STATE,
-                              "%s of \"%s\": it is not committed", verb,
-                              schedule->name);
+               : baton__error(BATON_ERR_STATE, "%s: \"%s\" is not committed",
+                              function, schedule->name);
 }
 
-/* Steps while something moves, a bounded while, and leaves. */
-static void drive_a_little(baton_engine_t *engine, size_t bytes,
-                           baton__leave_t why)
+static baton_engine_t *engine_of(const baton_schedule_t *schedule)
 {
-    if (!baton__engine_try(engine)) {
-        return;
-    }
-    for (int i = 0; i < START_STEPS && baton__step(&engine->stepper, bytes);
-         i++) {
-    }
-    baton__engine_leave(engine, why);
+    return schedule->group->engine;
 }
 
-/* What start and others leave in the mailbox reaches the driver: this thread
-   steps, or the one that drives finds it, or is woken from a sleep with the
-   lock (manual mode). */
-static void post(baton_schedule_t *schedule, baton__leave_t why)
-{
-    baton_engine_t *engine = schedule->group->engine;
-    baton__step_mail(schedule->group->stepper, schedule);
-    if (engine->sim != NULL) {
-        baton__sim_post(schedule->group);
-        return;
-    }
-    if (baton__engine_is_mine(engine)) {
-        return; /* from a call node: the step under way takes it */
-    }
-    drive_a_little(engine, START_BYTES, why);
-    if (!engine->threaded && baton__step_has_mail(&engine->stepper)) {
-        baton__loop_kick(engine->loop);
-    }
-}
+/* ---- start ------------------------------------------------------------ */
 
 static baton_status_t check_rebound(baton_schedule_t *schedule)
 {
-    baton_engine_t *engine = schedule->group->engine;
-    bool mine = baton__engine_is_mine(engine);
-    if (!mine) {
-        baton__engine_enter(engine);
-    }
+    baton_engine_t *engine = engine_of(schedule);
+    engine->driver->enter(engine);
     baton_status_t status = baton__check_rebound(schedule);
-    if (!mine) {
-        baton__engine_leave(engine, BATON__LEAVE_BEHIND);
-    }
+    engine->driver->leave(engine);
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status, "start of %s", baton_error_message());
 }
 
-baton_status_t baton_schedule_start(baton_schedule_t *schedule)
+static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch)
 {
-    baton_status_t status = baton__check_committed(schedule, "start");
-    if (status != BATON_OK) {
-        return status;
-    }
+    uint64_t failed =
+        atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_acquire);
-    if (atomic_load_explicit(&schedule->shared.status, memory_order_acquire) !=
-        BATON_OK) {
-        if (schedule->plan.messages > 0) {
-            return baton__error(BATON_ERR_FAILED,
-                                "start of \"%s\": it failed before: %s",
-                                schedule->name, schedule->sentence);
-        }
-        atomic_store_explicit(&schedule->shared.status, BATON_OK,
-                              memory_order_relaxed);
+    if (retired >= epoch) {
+        return BATON_OK; /* it was run without this rank, whatever came then */
     }
-    if (atomic_load_explicit(&schedule->rebound, memory_order_relaxed)) {
-        status = check_rebound(schedule);
-        if (status != BATON_OK) {
-            return status;
-        }
+    if (failed != 0 && retired < failed) {
+        char memory[BATON__SENTENCE_BYTES];
+        baton__epoch_copy_sentence(schedule, memory, sizeof memory);
+        return baton__error(BATON_ERR_FAILED,
+                            "start of \"%s\": it has failed: %s",
+                            schedule->name, memory);
     }
-    uint64_t epoch = requested(schedule) + 1;
     if (retired + 1 < epoch) {
         return baton__error(BATON_ERR_BUSY,
                             "start of \"%s\": epoch %llu is still running: "
                             "wait for it",
                             schedule->name, (unsigned long long)epoch - 1);
     }
-    /* Pairs with the load in baton__life_begin_if_due(), progress/life.c. */
+    if (schedule->misused != NULL) {
+        return baton__error(BATON_ERR_STATE,
+                            "start of \"%s\": %s was called after its commit, "
+                            "to no effect",
+                            schedule->name, schedule->misused);
+    }
+    return atomic_load_explicit(&schedule->rebound, memory_order_relaxed)
+               ? check_rebound(schedule)
+               : BATON_OK;
+}
+
+/* Where the last waits came right after their starts this one will, too; and
+   where starts follow each other quickly, nobody should fall asleep. */
+static baton__leave_t expect(baton_schedule_t *schedule)
+{
+    uint64_t now = baton__clock_ns();
+    uint64_t last = atomic_exchange_explicit(&schedule->shared.started_ns, now,
+                                             memory_order_relaxed);
+    bool quick = now - last < QUICK_NS;
+    atomic_store_explicit(&schedule->shared.starts_quickly, quick,
+                          memory_order_relaxed);
+    if (!atomic_load_explicit(&schedule->shared.waits_soon,
+                              memory_order_relaxed)) {
+        return BATON__LEAVE_AWAY;
+    }
+    return quick ? BATON__LEAVE_QUICK : BATON__LEAVE_SOON;
+}
+
+baton_status_t baton_schedule_start(baton_schedule_t *schedule)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    uint64_t epoch = requested(schedule) + 1;
+    status = check_start(schedule, epoch);
+    if (status != BATON_OK) {
+        return status;
+    }
+    /* Pairs with the load in baton__epoch_begin_if_due(), epoch.c. */
     atomic_store_explicit(&schedule->shared.requested, epoch,
                           memory_order_release);
-    if (retired >= epoch) {
+    if (baton_schedule_epoch(schedule) >= epoch) {
         return BATON_OK; /* the others have run it already */
     }
-    uint64_t now = baton__clock_ns();
-    baton__leave_t why = BATON__LEAVE_BEHIND;
-    if (atomic_load_explicit(&schedule->shared.prompt, memory_order_relaxed)) {
-        why = now - schedule->shared.started_ns < HURRY_NS
-                  ? BATON__LEAVE_HURRIED
-                  : BATON__LEAVE_SOON;
-    }
-    schedule->shared.started_ns = now;
-    post(schedule, why);
+    engine_of(schedule)->driver->start(schedule, expect(schedule));
     return BATON_OK;
+}
+
+/* ---- test, wait ------------------------------------------------------- */
+
+typedef struct awaited {
+    const baton_schedule_t *schedule;
+    uint64_t epoch;
+} awaited_t;
+
+static bool has_ended(const void *arg)
+{
+    const awaited_t *awaited = arg;
+    return baton__epoch_ended(awaited->schedule, awaited->epoch);
 }
 
 baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
 {
-    baton_status_t status = baton__check_committed(schedule, "test");
-    if (status != BATON_OK) {
-        return status;
-    }
-    baton_engine_t *engine = schedule->group->engine;
-    if (!baton__epoch_ended(schedule)) {
-        if (engine->sim != NULL) {
-            status = baton__sim_test(engine->sim);
-        } else {
-            drive_a_little(engine, SIZE_MAX, BATON__LEAVE_BEHIND);
-        }
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status == BATON_OK && done_out == NULL) {
+        status =
+            baton__error(BATON_ERR_INVALID, "%s: done_out is NULL", __func__);
     }
     if (status != BATON_OK) {
         return status;
     }
-    bool ended = baton__epoch_ended(schedule);
-    status = ended ? baton__epoch_outcome(schedule) : BATON_OK;
+    uint64_t epoch = requested(schedule);
+    bool ended = baton__epoch_ended(schedule, epoch);
+    if (!ended) {
+        status = engine_of(schedule)->driver->test(engine_of(schedule));
+        ended = baton__epoch_ended(schedule, epoch);
+    }
+    if (status == BATON_OK && ended) {
+        status = baton__epoch_outcome(schedule, epoch);
+    }
     if (status == BATON_OK) {
         *done_out = ended;
     }
+    return status;
+}
+
+/* Says what is waited for, unless the driver is in a call for so long that the
+   caller would be late. */
+static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
+{
+    char memory[BATON__MESSAGE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton_engine_t *engine = engine_of(schedule);
+    uint64_t until_ns = baton__clock_ns() + DESCRIBE_NS;
+    bool mine = engine->driver->try_enter(engine);
+    while (!mine && baton__clock_ns() < until_ns) {
+        (void)sched_yield();
+        mine = engine->driver->try_enter(engine);
+    }
+    if (mine) {
+        baton__describe_wait(schedule, &text);
+        engine->driver->leave(engine);
+    } else {
+        baton__text_add(&text,
+                        "\"%s\" on rank %d of %d: its engine is busy with "
+                        "something long, such as a call node",
+                        schedule->name, schedule->group->rank,
+                        schedule->group->size);
+    }
+    baton__text_add(&text,
+                    "\n    (wait gave up after %d ms; the epoch goes on)",
+                    timeout_ms);
+    return baton__error_forward(BATON_ERR_TIMEOUT, memory);
+}
+
+/* How the waiter will leave when the epoch has ended. */
+static baton__leave_t note_wait(baton_schedule_t *schedule)
+{
+    uint64_t started_ns = atomic_load_explicit(&schedule->shared.started_ns,
+                                               memory_order_relaxed);
+    bool soon = baton__clock_ns() - started_ns < SOON_NS;
+    if (soon != atomic_load_explicit(&schedule->shared.waits_soon,
+                                     memory_order_relaxed)) {
+        atomic_store_explicit(&schedule->shared.waits_soon, soon,
+                              memory_order_relaxed);
+    }
+    return soon && atomic_load_explicit(&schedule->shared.starts_quickly,
+                                        memory_order_relaxed)
+               ? BATON__LEAVE_SOON
+               : BATON__LEAVE_AWAY;
+}
+
+baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    const awaited_t awaited = {schedule, requested(schedule)};
+    baton_engine_t *engine = engine_of(schedule);
+    if (has_ended(&awaited)) {
+        if (atomic_load_explicit(&schedule->shared.waits_soon,
+                                 memory_order_relaxed)) {
+            (void)note_wait(schedule);
+        }
+        return baton__epoch_outcome(schedule, awaited.epoch);
+    }
+    if (baton__engine_is_inside(engine)) {
+        return baton__error(BATON_ERR_STATE,
+                            "wait for \"%s\": a call node can't wait",
+                            schedule->name);
+    }
+    atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
+                              memory_order_relaxed);
+    status = engine->driver->wait(engine, has_ended, &awaited, schedule,
+                                  timeout_ms, note_wait(schedule));
+    status = status == BATON_OK ? baton__epoch_outcome(schedule, awaited.epoch)
+             : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
+                                           : status;
+    /* Pairs with the load in destroy: after this the schedule may be gone. */
+    atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
+                              memory_order_release);
     return status;
 }
 
@@ -180,31 +284,186 @@ baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
 
 baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
 {
-    baton_status_t status = baton__check_committed(schedule, "cancel");
+    baton_status_t status = baton__check_committed(schedule, __func__);
     if (status != BATON_OK) {
         return status;
     }
-    if (baton__epoch_ended(schedule)) {
+    uint64_t epoch = requested(schedule);
+    if (baton__epoch_ended(schedule, epoch)) {
         return baton__error(BATON_ERR_STATE,
                             "cancel of \"%s\": no epoch is running",
                             schedule->name);
     }
-    atomic_store_explicit(&schedule->shared.cancel, requested(schedule),
+    atomic_store_explicit(&schedule->shared.cancel, epoch,
                           memory_order_release);
-    post(schedule, BATON__LEAVE_BEHIND);
+    engine_of(schedule)->driver->post(schedule);
     return BATON_OK;
 }
 
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
 {
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+        return;
+    }
     uint64_t now =
         atomic_load_explicit(&schedule->shared.limit, memory_order_relaxed);
     if (now != UINT64_MAX && epoch <= now) {
         return;
     }
-    /* Pairs with the load in baton__life_begin_if_due(), progress/life.c. */
+    /* Pairs with the load in baton__epoch_begin_if_due(), epoch.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
-        post(schedule, BATON__LEAVE_BEHIND);
+        engine_of(schedule)->driver->post(schedule);
     }
+}
+
+/* ---- async nodes ------------------------------------------------------ */
+
+baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
+{
+    baton__async_t *record = async.record;
+    if (record == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "baton_async_complete: this is no node");
+    }
+    int begun = BATON__ASYNC_BEGUN;
+    /* Pairs with the loads of the status in epoch.c: what was written before is
+       seen by who takes the status. */
+    if (!atomic_compare_exchange_strong_explicit(
+            &record->status, &begun, (int)status, memory_order_acq_rel,
+            memory_order_relaxed)) {
+        return baton__error(BATON_ERR_STATE,
+                            "baton_async_complete: the node has completed "
+                            "already, or was not begun");
+    }
+    baton_schedule_t *schedule = record->owner;
+    engine_of(schedule)->driver->post(schedule);
+    return BATON_OK;
+}
+
+/* ---- failure and recovery --------------------------------------------- */
+
+baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
+                                      baton_failure_t *out)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    }
+    if (atomic_load_explicit(&schedule->shared.failed, memory_order_acquire) ==
+        0) {
+        return baton__error(BATON_ERR_STATE, "\"%s\" has not failed",
+                            schedule->name);
+    }
+    *out = (baton_failure_t){.status = schedule->failure.status,
+                             .rank = schedule->failure.rank,
+                             .epoch = schedule->failure.epoch};
+    baton__epoch_copy_sentence(schedule, out->message, sizeof out->message);
+    return BATON_OK;
+}
+
+void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
+                               void *arg)
+{
+    if (baton__graph_open(schedule, __func__)) {
+        schedule->on_recover = fn;
+        schedule->on_recover_arg = arg;
+    }
+}
+
+static bool is_recovered(const void *arg)
+{
+    const baton_group_t *group = arg;
+    return atomic_load_explicit(&group->recovery_left, memory_order_acquire) ==
+           0;
+}
+
+/* A schedule that could not be recovered; NULL. The driver's. (One that was may
+   have failed again already, where a peer returned sooner.) */
+static const baton_schedule_t *find_failed(const baton_group_t *group)
+{
+    const baton_schedule_t *s =
+        group->unrecovered > 0 ? group->stepper->schedules : NULL;
+    while (s != NULL &&
+           (s->group != group || s->run.phase != BATON__RUN_FAILED ||
+            !s->failure.final)) {
+        s = s->notices.next;
+    }
+    return s;
+}
+
+static baton_status_t recovered(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    baton_status_t status = BATON_OK;
+    engine->driver->enter(engine);
+    group->called = false;
+    const baton_schedule_t *failed = find_failed(group);
+    if (group->all_lost || group->lost_count > 0) {
+        status = baton__error(BATON_ERR_TRANSPORT,
+                              "recovery on rank %d of %d: rank %d is gone",
+                              group->rank, group->size,
+                              group->lost_count > 0 ? group->lost[0] : 0);
+    } else if (failed != NULL) {
+        status = baton__error(BATON_ERR_FAILED,
+                              "recovery on rank %d of %d: \"%s\" can't be "
+                              "recovered: %s",
+                              group->rank, group->size, failed->name,
+                              failed->sentence);
+    }
+    engine->driver->leave(engine);
+    return status;
+}
+
+/* Why it takes so long. */
+static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
+{
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    int rank = baton__recovery_awaits(group->stepper, group);
+    engine->driver->leave(engine);
+    if (rank < 0) {
+        return baton__error(BATON_ERR_TIMEOUT,
+                            "recovery on rank %d of %d: messages or async "
+                            "nodes of this rank have not ended after %d ms",
+                            group->rank, group->size, timeout_ms);
+    }
+    char memory[128];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text,
+                    "recovery on rank %d of %d: rank %d has not come within %d "
+                    "ms, or waits for another",
+                    group->rank, group->size, rank, timeout_ms);
+    return baton__error_forward(BATON_ERR_TIMEOUT, memory);
+}
+
+baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
+{
+    if (group == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
+    }
+    baton_engine_t *engine = group->engine;
+    if (baton__engine_is_inside(engine)) {
+        return baton__error(BATON_ERR_STATE,
+                            "recovery on rank %d of %d: not in a call node",
+                            group->rank, group->size);
+    }
+    engine->driver->enter(engine);
+    if (!group->called && !group->all_lost && group->lost_count == 0) {
+        group->called = true;
+        baton__recovery_begin(group->stepper, group);
+        if (engine->driver->recover != NULL) {
+            engine->driver->recover(group);
+        }
+    }
+    engine->driver->leave(engine);
+    baton_status_t status = engine->driver->wait(
+        engine, is_recovered, group, NULL, timeout_ms, BATON__LEAVE_AWAY);
+    return status == BATON_OK            ? recovered(group)
+           : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
+                                         : status;
 }

@@ -5,8 +5,6 @@
 #include "base/config.h"
 #include "base/error.h"
 
-#include <unistd.h>
-
 /* A group's object carries its watch behind it: the group itself belongs to
    lib/transport, which knows no loop. */
 typedef struct seat {
@@ -17,31 +15,45 @@ typedef struct seat {
 static void link_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
-    baton__engine_enter(engine);
+    const baton_transport_t *transport = group->transport;
+    engine->driver->enter(engine);
     group->next = engine->stepper.groups;
     engine->stepper.groups = group;
-    if (group->transport->host_ranks > sysconf(_SC_NPROCESSORS_ONLN)) {
+    if (transport->host_processors > 0 &&
+        transport->host_ranks > transport->host_processors) {
         baton__idle_share(&engine->idle);
     }
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
-    baton__loop_kick(engine->loop); /* from now on its naps have an end */
+    engine->driver->leave(engine);
+    baton__loop_kick(engine->loop); /* from now on its waits have an end */
 }
 
 static void unlink_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
-    baton__engine_enter(engine);
+    engine->driver->enter(engine);
     baton_group_t **link = &engine->stepper.groups;
     while (*link != group) {
         link = &(*link)->next;
     }
     *link = group->next;
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    for (const baton_message_t *m = group->refused; m != NULL; m = m->next) {
+        engine->stepper.refusals--;
+    }
+    engine->driver->leave(engine);
+}
+
+static void drop_all(const baton_group_t *group, baton_message_t **list)
+{
+    while (*list != NULL) {
+        baton_message_t *message = *list;
+        *list = message->next;
+        group->transport->drop(group->endpoint, message);
+    }
 }
 
 static void free_seat(seat_t *seat)
 {
-    baton__free(seat->group.pairs);
+    baton__group_fini(&seat->group);
     baton__free(seat);
 }
 
@@ -50,6 +62,12 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                   void *endpoint, int rank, int size,
                                   baton_group_t **out)
 {
+    if (engine == NULL || transport == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "baton_group_create: %s is NULL",
+                            engine == NULL      ? "engine"
+                            : transport == NULL ? "transport"
+                                                : "out");
+    }
     if (size < 1 || rank < 0 || rank >= size) {
         return baton__error(BATON_ERR_INVALID,
                             "group: rank %d of %d ranks is no rank", rank,
@@ -64,6 +82,8 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                   .kinds = baton__kinds,
                                   .transport = transport,
                                   .endpoint = endpoint,
+                                  .introduces = true,
+                                  .stranger_peer = -1,
                                   .rank = rank,
                                   .size = size};
     baton_status_t status =
@@ -73,7 +93,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
         return status;
     }
     link_group(&seat->group);
-    if (baton__config_number(BATON__CONFIG_VERIFY) != 0) {
+    if (transport->verify || baton__config_number(BATON__CONFIG_VERIFY) != 0) {
         status = baton__verifier_create(&seat->group, &seat->group.verifier);
     }
     if (status != BATON_OK) {
@@ -91,14 +111,14 @@ static baton_status_t check_empty(const baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
     const baton__verifier_t *verifier = group->verifier;
-    baton__engine_enter(engine);
+    engine->driver->enter(engine);
     uint32_t schedules = group->schedules - baton__verifier_count(verifier);
     const baton_schedule_t *left = engine->stepper.schedules;
     while (left != NULL &&
            (left->group != group || baton__verifier_owns(verifier, left))) {
-        left = left->notes.next;
+        left = left->notices.next;
     }
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
+    engine->driver->leave(engine);
     return schedules == 0
                ? BATON_OK
                : baton__error(BATON_ERR_BUSY,
@@ -114,11 +134,17 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     if (group == NULL) {
         return BATON_OK;
     }
-    if (group->engine->sim != NULL) {
+    if (group->borrowed) {
         return baton__error(BATON_ERR_STATE,
-                            "group (rank %d of %d, sim): it is the "
-                            "simulator's, and goes with it",
-                            group->rank, group->size);
+                            "group (rank %d of %d, %s): it is the simulator's, "
+                            "and goes with it",
+                            group->rank, group->size, group->transport->name);
+    }
+    if (baton__engine_is_inside(group->engine)) {
+        return baton__error(BATON_ERR_STATE,
+                            "group (rank %d of %d, %s): a call node can't "
+                            "destroy it",
+                            group->rank, group->size, group->transport->name);
     }
     seat_t *seat = (seat_t *)group;
     baton_status_t status = check_empty(group);
@@ -132,6 +158,8 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     }
     unlink_group(group);
     baton__loop_unwatch(seat->watch);
+    drop_all(group, &group->held);
+    drop_all(group, &group->refused);
     group->transport->close(group->endpoint);
     free_seat(seat);
     return BATON_OK;

@@ -4,7 +4,6 @@
 #include "base/config.h"
 
 #include <sched.h>
-#include <time.h>
 
 enum {
     SLOW_YIELD_NS = 2500000, /* such a yield gave a slice away */
@@ -12,15 +11,8 @@ enum {
     CROWDED_YIELDS = 16,     /* yields in which somebody did, before a sleep */
     SLOW_POLLS = 400,        /* polls that then sleep instead */
     SHORTEST_SLEEP_US = 20,
-    RUNG_TIMES = 10 /* a sleep may be longer when a bell ends it */
+    SLEEP_PARTS = 8 /* a sleep is this part of the time waited */
 };
-
-uint64_t baton__clock_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void baton__idle_init(baton__idle_t *idle, bool alone)
 {
@@ -29,7 +21,6 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
     *idle = (baton__idle_t){
         .spins = alone ? 0 : (uint32_t)spins,
         .yield_ns = (uint64_t)yield_us * 1000,
-        .sleep_us = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US),
     };
 }
 
@@ -39,16 +30,19 @@ void baton__idle_share(baton__idle_t *idle)
     idle->crowded = true;
 }
 
-baton__pause_t baton__idle_next(baton__idle_t *idle)
+baton__pause_t baton__idle_next(baton__idle_t *idle, bool waited)
 {
     uint32_t spins = idle->crowded ? 0 : idle->spins;
     uint32_t polls = idle->polls++;
-    if (polls < spins) {
+    if (waited && polls < spins) {
         return BATON__PAUSE_NONE;
     }
     idle->now_ns = baton__clock_ns();
     if (idle->since_ns == 0) {
         idle->since_ns = idle->now_ns;
+    }
+    if (!waited) {
+        return BATON__PAUSE_SLEEP;
     }
     if (idle->slow_left > 0) {
         idle->slow_left--;
@@ -78,11 +72,11 @@ void baton__idle_yielded(baton__idle_t *idle)
     idle->now_ns = now;
 }
 
-uint32_t baton__idle_sleep_us(const baton__idle_t *idle, bool rings)
+uint32_t baton__idle_sleep_us(const baton__idle_t *idle)
 {
-    uint32_t least = rings ? idle->sleep_us : SHORTEST_SLEEP_US;
-    uint32_t most = rings ? idle->sleep_us * RUNG_TIMES : idle->sleep_us;
-    uint64_t us = (idle->now_ns - idle->since_ns) / 8000;
-    us = us > least ? us : least;
-    return us < most ? (uint32_t)us : most;
+    uint64_t us = (idle->now_ns - idle->since_ns) / (1000 * SLEEP_PARTS);
+    if (idle->since_ns == 0 || us < SHORTEST_SLEEP_US) {
+        return SHORTEST_SLEEP_US;
+    }
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX - 1;
 }

@@ -6,11 +6,13 @@
    without a pause are left out, as they are where there are more ranks than
    processors: they keep the very rank from running that is waited for.
 
-   A sleep ends when a bell rings, or else after an eighth of the time already
-   waited: where nothing rings (a peer on another host) waiting costs at most
+   Where something is waited for that can't wake the driver, it looks now and
+   then: after an eighth of the time waited so far. So waiting costs at most
    that much more, and long waits cost next to no processor time. */
 #ifndef BATON_PROGRESS_IDLE_H
 #define BATON_PROGRESS_IDLE_H
+
+#include "base/clock.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,11 +20,9 @@
 typedef struct baton__idle {
     uint32_t spins;     /* limits: of polls without a pause */
     uint64_t yield_ns;  /* of the time spent yielding */
-    uint32_t sleep_us;  /* of one sleep */
     uint32_t polls;     /* since something moved */
     uint32_t given_way; /* yields since then, where others run or may */
     uint32_t slow_left; /* polls for which not to yield */
-    bool checked;       /* it was looked once more after what moved last */
     bool scarce;        /* there are more ranks than processors */
     bool crowded;       /* that, or somebody else ran in the last yield */
     uint64_t since_ns;  /* since when nothing has moved; 0: not looked */
@@ -34,8 +34,6 @@ typedef enum baton__pause {
     BATON__PAUSE_YIELD,
     BATON__PAUSE_SLEEP
 } baton__pause_t;
-
-uint64_t baton__clock_ns(void);
 
 /* Reads the limits from the configuration. `alone`: the process has one
    processor, where a spin only keeps others from running. */
@@ -50,19 +48,18 @@ static inline void baton__idle_reset(baton__idle_t *idle)
     idle->polls = 0;
     idle->given_way = 0;
     idle->since_ns = 0;
-    idle->checked = false;
 }
 
-/* Nothing moved: what to do now. */
-baton__pause_t baton__idle_next(baton__idle_t *idle);
+/* Nothing moved: what to do now. `waited`: an epoch waits for something, so a
+   pause should be short. */
+baton__pause_t baton__idle_next(baton__idle_t *idle, bool waited);
 
 /* Yields, and remembers a slow one. yielded: the second half alone, for who
    gives the state to others while it yields. */
 void baton__idle_yield(baton__idle_t *idle);
 void baton__idle_yielded(baton__idle_t *idle);
 
-/* How long to sleep while an epoch waits for a message. `rings`: it wakes this
-   rank when it comes, and the time is but a safety net. */
-uint32_t baton__idle_sleep_us(const baton__idle_t *idle, bool rings);
+/* How long to sleep where what is waited for can't wake this rank. */
+uint32_t baton__idle_sleep_us(const baton__idle_t *idle);
 
 #endif

@@ -20,11 +20,13 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+enum { DESCRIPTORS = 4 }; /* of an endpoint, at most */
+
 struct baton__watch {
     baton__loop_t *loop;
     const baton_transport_t *transport;
     void *endpoint;
-    struct event *event;
+    struct event *events[DESCRIPTORS];
 };
 
 struct baton__loop {
@@ -70,7 +72,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     baton__watch_t *watch = arg;
     (void)fd;
     (void)what;
-    watch->transport->hush(watch->endpoint);
+    watch->transport->drain(watch->endpoint);
     watch->loop->rang = true;
 }
 
@@ -185,7 +187,7 @@ baton_status_t baton__loop_watch(baton__loop_t *loop,
                                  const baton_transport_t *transport,
                                  void *endpoint, baton__watch_t **out)
 {
-    int fd = transport->descriptor(endpoint);
+    int fd = transport->descriptor(endpoint, 0);
     *out = NULL;
     if (fd < 0) {
         return BATON_OK;
@@ -194,15 +196,21 @@ baton_status_t baton__loop_watch(baton__loop_t *loop,
     if (watch == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a watch");
     }
-    *watch = (baton__watch_t){loop, transport, endpoint, NULL};
-    watch->event =
-        event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
-    if (watch->event == NULL || event_add(watch->event, NULL) != 0) {
-        baton__loop_unwatch(watch);
-        return baton__error(BATON_ERR_SYSTEM,
-                            "libevent could not watch the %s transport's "
-                            "descriptor",
-                            transport->name);
+    watch->loop = loop;
+    watch->transport = transport;
+    watch->endpoint = endpoint;
+    for (int k = 0; k < DESCRIPTORS && fd >= 0; k++) {
+        watch->events[k] =
+            event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
+        if (watch->events[k] == NULL ||
+            event_add(watch->events[k], NULL) != 0) {
+            baton__loop_unwatch(watch);
+            return baton__error(BATON_ERR_SYSTEM,
+                                "libevent could not watch a descriptor of the "
+                                "%s transport",
+                                transport->name);
+        }
+        fd = transport->descriptor(endpoint, k + 1);
     }
     *out = watch;
     return BATON_OK;
@@ -213,8 +221,10 @@ void baton__loop_unwatch(baton__watch_t *watch)
     if (watch == NULL) {
         return;
     }
-    if (watch->event != NULL) {
-        event_free(watch->event); /* waits for a callback that is running */
+    for (int k = 0; k < DESCRIPTORS; k++) {
+        if (watch->events[k] != NULL) {
+            event_free(watch->events[k]); /* waits for a running callback */
+        }
     }
     baton__free(watch);
 }

@@ -19,8 +19,9 @@ bool baton__loop_wait(baton__loop_t *loop, uint32_t us);
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
 void baton__loop_kick(baton__loop_t *loop);
 
-/* Watches the endpoint's descriptor and hushes it when it rings; *out is NULL
-   when the transport has none. Any thread, also while another waits. */
+/* Watches the endpoint's descriptors, and drains them when they become
+   readable; *out is NULL when the transport has none. Any thread, also while
+   another waits. */
 baton_status_t baton__loop_watch(baton__loop_t *loop,
                                  const baton_transport_t *transport,
                                  void *endpoint, baton__watch_t **out);

@@ -3,6 +3,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "progress/epoch.h"
+#include "progress/notice.h"
 
 #include <math.h>
 
@@ -31,6 +33,8 @@ static bool is_inside(const baton_sim_t *sim)
 
 /* ---- time passes ------------------------------------------------------ */
 
+enum { ASK_US = 10 };
+
 static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
 {
     if (port->dead || port->step_waits) {
@@ -47,68 +51,123 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
     bool more = true;
     sim->stepping = port;
     while (more && !port->dead && port->clock <= sim->net.now_us) {
-        (void)baton__step(stepper, SIZE_MAX);
+        bool moved = baton__step(stepper, SIZE_MAX);
         more = stepper->runnable_head != NULL || port->end_count > 0 ||
-               baton__step_has_mail(stepper);
+               baton__step_has_mail(stepper) ||
+               baton__stepper_has_notices(stepper) ||
+               (stepper->recovering > 0 && moved);
     }
     sim->stepping = NULL;
     if (more) {
         baton__sim_net_due(port); /* it goes on when it is done with its work */
     }
+    if (stepper->polled > 0 && !port->asks && !port->dead) {
+        port->asks = true; /* nothing tells when async nodes have completed */
+        baton__sim_net_push(&sim->net, sim->net.now_us + ASK_US, BATON__SIM_ASK,
+                            port->rank);
+    }
 }
 
-/* A node that is done, what it satisfies, and the node behind it. */
-BATON__FETCHES void fetch_node(const baton_schedule_t *schedule, uint32_t node,
-                               int pass)
+/* What an event is about, as far as it is known. */
+typedef struct subject {
+    const baton_schedule_t *schedule; /* NULL: nothing to fetch */
+    const baton_message_t *message;   /* of an arrival; else `node` */
+    uint32_t node;
+} subject_t;
+
+/* A node that is done, what it satisfies, and the node behind it; and before
+   that, of an arrival, which node it is: from pointer to pointer. */
+BATON__FETCHES void fetch_node(subject_t *subject, int pass)
 {
-    const baton__op_t *op = &schedule->ops[node];
+    enum { FIND, FOUND, NODE, SUCCESSOR, BEHIND };
+    const baton_schedule_t *schedule = subject->schedule;
+    const baton__plan_t *plan = &schedule->plan;
     const baton__run_t *run = &schedule->run;
-    const uint32_t *successor = schedule->plan.successors;
-    if (pass == 0) {
+    const baton_message_t *message = subject->message;
+    if (pass <= FOUND && message != NULL) {
+        const uint32_t *place = baton__plan_place(
+            plan, message->peer, message->header.tag,
+            message->header.kind == BATON__MESSAGE_ACTIVATION);
+        if (pass == FIND) {
+            __builtin_prefetch(place);
+        } else {
+            subject->node = *place - 1;
+        }
+        return;
+    }
+    if (pass <= FOUND || subject->node >= schedule->count) {
+        return;
+    }
+    const baton__op_t *op = &schedule->ops[subject->node];
+    if (pass == NODE) {
         __builtin_prefetch(op);
         __builtin_prefetch(op + 1);
-        __builtin_prefetch(&run->left[node]);
-        __builtin_prefetch(&run->flight[node]);
+        __builtin_prefetch(&run->left[subject->node]);
+        __builtin_prefetch(&run->state[subject->node]);
         __builtin_prefetch(&run->ready[run->tail]);
-    } else if (pass == 1) {
-        __builtin_prefetch(&successor[op->first_successor]);
-        if (op->kind == BATON__ARMED_RECV) {
-            __builtin_prefetch(&run->headers[op->header]);
-        }
+    } else if (pass == SUCCESSOR) {
+        __builtin_prefetch(&plan->successors[op->first_successor]);
     } else if (op->first_successor < op[1].first_successor) {
-        const baton__op_t *next =
-            &schedule->ops[successor[op->first_successor]];
-        __builtin_prefetch(&run->left[successor[op->first_successor]]);
-        __builtin_prefetch(next);
-        __builtin_prefetch(next + 1);
-        __builtin_prefetch(next + 2);
+        uint32_t next = plan->successors[op->first_successor];
+        __builtin_prefetch(&run->left[next]);
+        __builtin_prefetch(&schedule->ops[next]);
+        __builtin_prefetch(&schedule->ops[next + 1]);
     }
 }
 
-/* Asks for the memory that the steps of a group will touch, from pointer to
-   pointer; see baton__sim_net_events. */
-BATON__FETCHES void fetch(const baton_sim_t *sim,
-                          baton__sim_port_t *const *group, size_t count)
+BATON__FETCHES subject_t subject_of(const baton_group_t *group,
+                                    const baton__sim_end_t *end)
 {
-    enum { LINE = 64, RANK_BYTES = 128, SCHEDULE_LINES = 3 };
+    subject_t subject = {.node = end->node};
+    if (end->kind == BATON_EVENT_SENT) {
+        subject.schedule = end->what;
+    } else if (end->kind == BATON_EVENT_ARRIVED) {
+        subject.message = end->what;
+        subject.schedule =
+            baton__group_find(group, subject.message->header.schedule);
+    }
+    return subject;
+}
+
+/* Asks for the memory that the steps of a group of ranks will touch, from
+   pointer to pointer; see baton__sim_net_events. */
+BATON__FETCHES void fetch(const baton_sim_t *sim,
+                          baton__sim_port_t *const *ports, size_t count)
+{
+    enum { LINE = 64, SCHEDULE_LINES = 5, PASSES = 5, EVENTS = 2 };
+    subject_t subjects[BATON__SIM_GROUP * EVENTS];
+    size_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        const baton__sim_port_t *port = group[i];
-        const char *rank = (const char *)&sim->ranks[port->rank];
-        for (size_t at = 0; at < RANK_BYTES; at += LINE) {
+        const char *rank = (const char *)&sim->ranks[ports[i]->rank];
+        for (size_t at = 0; at < sizeof *sim->ranks; at += LINE) {
             __builtin_prefetch(rank + at);
         }
-        for (size_t at = 0; at < SCHEDULE_LINES && port->end_count > 0; at++) {
-            const char *schedule = port->ends[port->end_first].owner;
-            __builtin_prefetch(schedule + at * LINE);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const baton_group_t *group = &sim->ranks[ports[i]->rank].group;
+        if (ports[i]->end_count > 0) {
+            __builtin_prefetch(group->table);
         }
     }
-    for (int pass = 0; pass < 3; pass++) {
-        for (size_t i = 0; i < count; i++) {
-            const baton__sim_port_t *port = group[i];
-            for (uint32_t k = 0; k < port->end_count; k++) {
-                const baton__sim_end_t *end = &port->ends[port->end_first + k];
-                fetch_node(end->owner, end->node, pass);
+    for (size_t i = 0; i < count; i++) {
+        const baton__sim_port_t *port = ports[i];
+        const baton_group_t *group = &sim->ranks[port->rank].group;
+        for (uint32_t k = 0; k < port->end_count && k < EVENTS; k++) {
+            subjects[found] =
+                subject_of(group, &port->ends[port->end_first + k]);
+            const char *schedule = (const char *)subjects[found].schedule;
+            if (schedule == NULL) {
+                continue;
             }
+            found++;
+            for (size_t at = 0; at < SCHEDULE_LINES; at++) {
+                __builtin_prefetch(schedule + at * LINE);
+            }
+        }
+    }
+    for (int pass = 0; pass < PASSES; pass++) {
+        for (size_t i = 0; i < found; i++) {
+            fetch_node(&subjects[i], pass);
         }
     }
 }
@@ -207,9 +266,11 @@ baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                           : BATON_OK;
 }
 
+/* Where ranks introduce schedules to each other they find it out themselves. */
 static baton_status_t match_if_new(baton_sim_t *sim)
 {
-    return sim->unmatched ? baton__sim_match(sim) : BATON_OK;
+    return sim->unmatched && !sim->options.introductions ? baton__sim_match(sim)
+                                                         : BATON_OK;
 }
 
 static baton_status_t may_pass(baton_sim_t *sim, const char *what)
@@ -224,28 +285,49 @@ static baton_status_t broken(void)
                         "sim: no memory for messages and events");
 }
 
-baton_status_t baton__sim_pass(baton_sim_t *sim, double until_us,
-                               const baton_schedule_t *schedule)
+/* ---- the driver's table ------------------------------------------------ */
+
+static bool driver_is_inside(const baton_engine_t *engine)
 {
-    baton_status_t status = may_pass(sim, "wait");
-    if (status != BATON_OK) {
-        return status;
-    }
-    switch (advance(sim, until_us)) {
-    case MOVED:
-        return BATON_OK;
-    case LATE:
-        return BATON_ERR_TIMEOUT;
-    case BROKEN:
-        return broken();
-    case QUIET:
-        break;
-    }
-    return baton__sim_explain(sim, schedule);
+    return baton__sim_of(engine)->stepping != NULL;
 }
 
-baton_status_t baton__sim_test(baton_sim_t *sim)
+/* One thread uses a simulator, and steps are apart from all else. */
+static void driver_enter(baton_engine_t *engine)
 {
+    (void)engine;
+}
+
+static bool driver_try_enter(baton_engine_t *engine)
+{
+    (void)engine;
+    return true;
+}
+
+/* The rank of a group is to step. */
+static void rouse(baton_group_t *group)
+{
+    baton__sim_port_t *port = group->endpoint;
+    if (!port->dead) {
+        baton__sim_net_due(port);
+    }
+}
+
+static void driver_post(baton_schedule_t *schedule)
+{
+    baton__step_mail(schedule->group->stepper, schedule);
+    rouse(schedule->group);
+}
+
+static void driver_start(baton_schedule_t *schedule, baton__leave_t why)
+{
+    (void)why;
+    driver_post(schedule);
+}
+
+static baton_status_t driver_test(baton_engine_t *engine)
+{
+    baton_sim_t *sim = baton__sim_of(engine);
     if (is_inside(sim)) {
         return BATON_OK;
     }
@@ -256,12 +338,77 @@ baton_status_t baton__sim_test(baton_sim_t *sim)
     return status;
 }
 
+static baton_status_t driver_wait(baton_engine_t *engine,
+                                  baton__condition_fn condition,
+                                  const void *arg,
+                                  const baton_schedule_t *schedule,
+                                  int timeout_ms, baton__leave_t why)
+{
+    baton_sim_t *sim = baton__sim_of(engine);
+    (void)why;
+    if (condition(arg)) {
+        return BATON_OK;
+    }
+    if (schedule == NULL && is_inside(sim)) {
+        return BATON_ERR_TIMEOUT; /* a recovery goes on by itself */
+    }
+    double until_us =
+        timeout_ms < 0 ? INFINITY : baton_sim_now_us(sim) + 1000.0 * timeout_ms;
+    baton_status_t status = may_pass(sim, "wait");
+    while (status == BATON_OK && !condition(arg)) {
+        switch (advance(sim, until_us)) {
+        case MOVED:
+            break;
+        case LATE:
+            return BATON_ERR_TIMEOUT;
+        case BROKEN:
+            return broken();
+        case QUIET:
+            return schedule == NULL ? BATON_ERR_TIMEOUT
+                                    : baton__sim_explain(sim, schedule);
+        }
+    }
+    return status;
+}
+
+/* Tells the peers, and lets go of a schedule's messages. */
+static void driver_forget(baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    const baton_sim_t *sim = baton__sim_of(group->engine);
+    if (sim->ending) {
+        return; /* the network goes with it */
+    }
+    (void)baton__notice_send(group->stepper); /* there is always room */
+    rouse(group);
+    baton__sim_net_forget_queued(group->endpoint, schedule);
+    if (schedule->turn.moving > 0) {
+        baton__sim_net_forget(group->endpoint, schedule);
+        schedule->turn.moving = 0;
+    }
+    baton__epoch_collect(group->stepper, schedule);
+}
+
+const baton__driver_t baton__sim_driver = {
+    .is_inside = driver_is_inside,
+    .enter = driver_enter,
+    .try_enter = driver_try_enter,
+    .leave = driver_enter,
+    .start = driver_start,
+    .post = driver_post,
+    .test = driver_test,
+    .wait = driver_wait,
+    .recover = rouse,
+    .admit = baton__sim_admit,
+    .forget = driver_forget,
+};
+
 /* A schedule that waits, of the lowest rank that has one. */
 static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
 {
     for (int rank = 0; rank < sim->options.ranks; rank++) {
         for (const baton_schedule_t *s = sim->ranks[rank].stepper.schedules;
-             s != NULL; s = s->notes.next) {
+             s != NULL; s = s->notices.next) {
             if (baton__sim_waits(sim, s)) {
                 return s;
             }
@@ -328,12 +475,4 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
     sim->free_call = sim->calls[index].next;
     sim->calls[index] = (baton__sim_call_t){fn, arg, BATON__SIM_NONE};
     return BATON_OK;
-}
-
-void baton__sim_post(baton_group_t *group)
-{
-    baton__sim_port_t *port = group->endpoint;
-    if (!port->dead) {
-        baton__sim_net_due(port);
-    }
 }

@@ -7,7 +7,7 @@
        sends make events <-- baton__step for each due rank, until it has
                              nothing to do at its time
 
-   This is the driver of a simulated engine, where engine.c, idle.c and thread.c
+   This is the driver of a simulated engine, where engine.c, wait.c and thread.c
    are those of a real one. */
 #ifndef BATON_PROGRESS_SIM_H
 #define BATON_PROGRESS_SIM_H
@@ -29,14 +29,14 @@ typedef struct baton__sim_call {
 } baton__sim_call_t;
 
 struct baton_sim {
-    baton_engine_t engine; /* its driver lock, and where `sim` leads here */
+    baton_engine_t engine; /* first: its driver table leads here */
     baton_sim_options_t options;
     baton__kind_info_t kinds[BATON__KIND_COUNT];
     baton__sim_net_t net;
     baton__sim_rank_t *ranks;
     baton__sim_port_t *stepping; /* a rank's step runs, up to its call nodes */
     bool calling;                /* a callback of baton_sim_at runs */
-    bool ending;    /* it is being destroyed, with all that was built */
+    bool ending;    /* what was built is destroyed, as if it never was */
     bool unmatched; /* schedules were committed since sends and receives were
                        last compared */
     baton__sim_call_t *calls;
@@ -49,32 +49,16 @@ struct baton_sim {
     void *trace_arg;
 };
 
-/* ---- for the rest of progress/ ---------------------------------------- */
+extern const baton__driver_t baton__sim_driver;
 
-/* Mail has come for a rank. */
-void baton__sim_post(baton_group_t *group);
+static inline baton_sim_t *baton__sim_of(const baton_engine_t *engine)
+{
+    return (baton_sim_t *)(uintptr_t)engine;
+}
 
 /* BATON_ERR_STATE in a callback; `what` is not allowed there. */
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                                         const char *what);
-
-/* Lets the next things happen, if this is not a callback. */
-baton_status_t baton__sim_test(baton_sim_t *sim);
-
-/* Lets the next things happen, for one who waits for `schedule`.
-   BATON_ERR_TIMEOUT: nothing before until_us, which it is now.
-   BATON_ERR_DEADLOCK, _STATE (in a callback), _MISMATCH, _NO_MEMORY. */
-baton_status_t baton__sim_pass(baton_sim_t *sim, double until_us,
-                               const baton_schedule_t *schedule);
-
-/* Whether the machine has memory for schedules like this on every rank. */
-baton_status_t baton__sim_admit(const baton_schedule_t *schedule);
-
-/* Lets go of a schedule's messages, at once. */
-void baton__sim_forget(baton_schedule_t *schedule);
-
-/* Takes a committed schedule from the simulator, at once. */
-void baton__sim_expel(baton_schedule_t *schedule);
 
 /* ---- among the simulator's files -------------------------------------- */
 
@@ -91,6 +75,9 @@ static inline double baton__sim_clock(const baton__sim_port_t *port)
     return port->clock > now_us ? port->clock : now_us;
 }
 
+/* Whether the machine has memory for schedules like this on every rank. */
+baton_status_t baton__sim_admit(const baton_schedule_t *schedule);
+
 /* Destroys what baton_sim_build has built. */
 void baton__sim_unbuild(baton_sim_t *sim);
 
@@ -102,9 +89,10 @@ baton_status_t baton__sim_check_memory(double bytes, const char *what,
 /* Compares every send with its receive. */
 baton_status_t baton__sim_match(baton_sim_t *sim);
 
-/* The other end of a message of `rank`, and whose it is; NULL: there is none.
-   Looks at all nodes of the peer. */
-const baton__op_t *baton__sim_find_match(const baton_sim_t *sim, int rank,
+/* The other end of a message, and whose it is; NULL: there is none. Looks at
+   all nodes of the peer's schedule. */
+const baton__op_t *baton__sim_find_match(const baton_sim_t *sim,
+                                         const baton_schedule_t *schedule,
                                          const baton__op_t *op,
                                          const baton_schedule_t **schedule_out);
 

@@ -69,7 +69,7 @@ static double footprint(const baton_schedule_t *schedule)
 baton_status_t baton__sim_admit(const baton_schedule_t *schedule)
 {
     enum { FEW = 16, FEW_FACTOR = 8 };
-    baton_sim_t *sim = schedule->group->engine->sim;
+    baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     double own = footprint(schedule);
     uint64_t count = ++sim->admitted;
     uint64_t ranks = (uint64_t)sim->options.ranks;
@@ -101,7 +101,7 @@ void baton__sim_unbuild(baton_sim_t *sim)
 {
     for (int rank = 0; sim->built != NULL && rank < sim->options.ranks;
          rank++) {
-        baton_schedule_destroy(sim->built[rank]);
+        (void)!baton_schedule_destroy(sim->built[rank]);
     }
     baton__free(sim->built);
     sim->built = NULL;
@@ -113,15 +113,31 @@ baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank)
     return exists ? sim->built[rank] : NULL;
 }
 
-/* What was not built takes no tags: the next attempt's are as if it were the
-   first. */
-static void return_tags(const baton_sim_t *sim)
+/* One rank's. *counted: ranks that have made this attempt of the name. */
+static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
+                                 const char *name, baton_sim_build_fn build,
+                                 void *arg, size_t *counted)
 {
-    for (int rank = 0; rank < sim->options.ranks; rank++) {
-        baton_schedule_t *schedule = sim->built[rank];
-        if (schedule != NULL && schedule->committed) {
-            baton__return_tags(schedule);
-        }
+    baton_group_t *group = &sim->ranks[rank].group;
+    uint32_t attempts = baton__group_attempts(group, name);
+    baton_status_t status =
+        baton_schedule_create(group, name, &sim->built[rank]);
+    *counted += baton__group_attempts(group, name) - attempts;
+    if (status == BATON_OK) {
+        build(arg, sim->built[rank]);
+        status = baton_schedule_commit(sim->built[rank]);
+    }
+    return status;
+}
+
+/* As if it had not been tried: no rank has heard of it. */
+static void take_back(baton_sim_t *sim, const char *name, size_t counted)
+{
+    sim->ending = true;
+    baton__sim_unbuild(sim);
+    sim->ending = false;
+    for (size_t rank = 0; rank < counted; rank++) {
+        baton__group_take_back(&sim->ranks[rank].group, name);
     }
 }
 
@@ -143,20 +159,15 @@ baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for \"%s\"", name);
     }
     baton_status_t status = BATON_OK;
+    size_t counted = 0;
     for (size_t rank = 0; rank < ranks && status == BATON_OK; rank++) {
-        status = baton_schedule_create(&sim->ranks[rank].group, name,
-                                       &sim->built[rank]);
-        if (status == BATON_OK) {
-            build(arg, sim->built[rank]);
-            status = baton_schedule_commit(sim->built[rank]);
-        }
+        status = build_rank(sim, rank, name, build, arg, &counted);
     }
     if (status == BATON_OK) {
         status = baton__sim_match(sim);
     }
     if (status != BATON_OK) {
-        return_tags(sim);
-        baton__sim_unbuild(sim);
+        take_back(sim, name, counted);
     }
     return status;
 }
@@ -166,7 +177,7 @@ baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
 static void start(void *arg)
 {
     baton_schedule_t *schedule = arg;
-    baton_sim_t *sim = schedule->group->engine->sim;
+    baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     baton_status_t status = baton_schedule_start(schedule);
     if (status != BATON_OK && sim->start_status == BATON_OK) {
         sim->start_status = status;

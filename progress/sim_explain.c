@@ -14,13 +14,26 @@ bool baton__sim_waits(const baton_sim_t *sim, const baton_schedule_t *schedule)
                                 memory_order_relaxed) >
                atomic_load_explicit(&schedule->shared.retired,
                                     memory_order_relaxed) &&
-           atomic_load_explicit(&schedule->shared.status,
-                                memory_order_relaxed) == BATON_OK;
+           atomic_load_explicit(&schedule->shared.failed,
+                                memory_order_relaxed) == 0;
 }
 
 /* ---- words ------------------------------------------------------------ */
 
-static void tell_hop(const baton__hop_t *hop, baton__text_t *text)
+/* Whether a rank has not committed a schedule, rather than no more. */
+static bool is_to_come(const baton_sim_t *sim, const baton_schedule_t *schedule,
+                       int rank)
+{
+    const baton_schedule_t *s = sim->ranks[rank].stepper.uncommitted;
+    while (s != NULL && s->identity != schedule->identity) {
+        s = s->notices.next;
+    }
+    return s != NULL ||
+           !baton__group_has_made(&sim->ranks[rank].group, schedule->identity);
+}
+
+static void tell_hop(const baton_sim_t *sim, const baton__hop_t *hop,
+                     baton__text_t *text)
 {
     const baton_schedule_t *schedule = hop->from.schedule;
     const baton_schedule_t *peer = hop->peer;
@@ -28,8 +41,10 @@ static void tell_hop(const baton__hop_t *hop, baton__text_t *text)
     baton__text_add(text, "\n    rank %d: %s waits for ", schedule->group->rank,
                     baton__node_name(schedule, hop->from.node));
     if (peer == NULL) {
-        baton__text_add(text, "rank %d, which has destroyed the schedule",
-                        (int)op->peer);
+        baton__text_add(
+            text, "rank %d, which has %s the schedule", (int)op->peer,
+            is_to_come(sim, schedule, (int)op->peer) ? "not committed"
+                                                     : "destroyed");
         return;
     }
     baton__text_add(text, "%s of rank %d", baton__node_name(peer, hop->other),
@@ -63,7 +78,7 @@ static baton__hop_t tell_hops(const baton_sim_t *sim, baton__spot_t first,
         hop = baton__way_hop(sim, at);
         at = baton__way_landing(&hop);
         if (count <= SHOWN || i < SHOWN - 2 || i == count - 1) {
-            tell_hop(&hop, text);
+            tell_hop(sim, &hop, text);
         } else if (i == SHOWN - 2) {
             baton__text_add(text, "\n    ... %zu more", count - i - 1);
         }
@@ -86,6 +101,9 @@ static void tell_node(const baton__hop_t *hop, baton__text_t *text)
                         (unsigned long long)schedule->run.epoch);
     } else if (kind == BATON__ARMED_RECV) {
         baton__text_add(text, ", and nobody activates it");
+    } else if (schedule->run.state[hop->node] == BATON__NODE_BEGUN) {
+        baton__text_add(text, hop->node != hop->held ? ", which" : "");
+        baton__text_add(text, " has not completed");
     } else {
         uint32_t skip = baton__way_skip(schedule, hop->node);
         baton__text_add(text, hop->node != hop->held ? ", which" : "");
@@ -109,15 +127,15 @@ static void tell_blame(const baton_sim_t *sim, const baton__hop_t *hop,
     baton__text_add(text, "\n    rank %d", rank);
     if (baton__sim_port(sim, rank)->dead) {
         baton__text_add(text, " is dead");
-    } else if (run->state == BATON__RUN_FAILED ||
-               run->state == BATON__RUN_DRAINING) {
+    } else if (run->phase == BATON__RUN_FAILED ||
+               run->phase == BATON__RUN_DRAINING) {
         baton__text_add(text, " has failed: %s", schedule->sentence);
     } else if (run->epoch > epoch ||
-               (run->epoch == epoch && run->state == BATON__RUN_IDLE)) {
+               (run->epoch == epoch && run->phase == BATON__RUN_IDLE)) {
         baton__text_add(text, " has ended epoch %llu without %s",
                         (unsigned long long)epoch,
                         baton__node_name(schedule, hop->other));
-    } else if (run->state == BATON__RUN_RUNNING) {
+    } else if (run->phase == BATON__RUN_RUNNING) {
         tell_node(hop, text);
     } else {
         baton__text_add(text, " has not started epoch %llu",

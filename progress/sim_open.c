@@ -9,14 +9,16 @@
 /* ---- what nodes do ---------------------------------------------------- */
 
 static int issue_reduce(const baton__op_t *op, uint32_t node,
-                        const baton__context_t *context)
+                        const baton__context_t *context, size_t begin,
+                        size_t bytes)
 {
     baton__sim_port_t *port = context->endpoint;
     const baton__sim_net_t *net = port->net;
     if (!net->options->cost_only) {
-        (void)baton__kinds[BATON__REDUCE].issue(op, node, context);
+        (void)baton__kinds[BATON__REDUCE].issue(op, node, context, begin,
+                                                bytes);
     }
-    double work_us = (double)op->bytes * net->options->gamma_ns * 1e-3;
+    double work_us = (double)bytes * net->options->gamma_ns * 1e-3;
     double begin_us = baton__sim_port_work(port, work_us);
     if (net->report != NULL) {
         baton_sim_event_t event = {
@@ -25,7 +27,7 @@ static int issue_reduce(const baton__op_t *op, uint32_t node,
             .peer = -1,
             .begin_us = begin_us,
             .end_us = port->clock,
-            .bytes = op->bytes,
+            .bytes = bytes,
             .node = node,
         };
         net->report(net->report_arg, context->owner, &event);
@@ -34,11 +36,14 @@ static int issue_reduce(const baton__op_t *op, uint32_t node,
 }
 
 static int issue_nothing(const baton__op_t *op, uint32_t node,
-                         const baton__context_t *context)
+                         const baton__context_t *context, size_t begin,
+                         size_t bytes)
 {
     (void)op;
     (void)node;
     (void)context;
+    (void)begin;
+    (void)bytes;
     return BATON_OK;
 }
 
@@ -78,7 +83,7 @@ static void on_begin(baton_schedule_t *schedule)
 
 static void on_end(baton_schedule_t *schedule)
 {
-    baton_sim_t *sim = schedule->group->engine->sim;
+    baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     if (!schedule->notes.timed) {
         return; /* it failed between epochs, or comes to rest after it failed */
     }
@@ -120,6 +125,7 @@ baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
     if (status == BATON_OK) {
         sim->net.lag = lag;
         sim->net.lags = !baton__distribution_is_zero(&lag);
+        sim->net.transport.unordered |= sim->net.lags;
     }
     return status;
 }
@@ -167,6 +173,7 @@ static void init_rank(baton_sim_t *sim, int rank)
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){
         .groups = &self->group,
+        .slice_bytes = SIZE_MAX,
         .is_busy = is_busy,
         .on_begin = on_begin,
         .on_end = on_end,
@@ -174,8 +181,11 @@ static void init_rank(baton_sim_t *sim, int rank)
     self->group = (baton_group_t){
         .engine = &sim->engine,
         .stepper = &self->stepper,
+        .borrowed = true,
+        .stranger_peer = -1,
         .kinds = sim->kinds,
         .cost_only = sim->options.cost_only,
+        .introduces = sim->options.introductions,
         .transport = &sim->net.transport,
         .endpoint = baton__sim_port(sim, rank),
         .rank = rank,
@@ -201,7 +211,7 @@ baton_status_t baton_sim_create(const baton_sim_options_t *options,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
     }
     sim->options = *options;
-    sim->engine.sim = sim;
+    sim->engine.driver = &baton__sim_driver;
     sim->free_call = BATON__SIM_NONE;
     fill_kinds(sim);
     sim->ranks = baton__alloc((size_t)options->ranks, sizeof *sim->ranks);
@@ -230,7 +240,7 @@ static baton_status_t check_left(const baton_sim_t *sim, int rank)
     }
     const baton_schedule_t *left = self->stepper.schedules;
     while (left != NULL && left == own) {
-        left = left->notes.next;
+        left = left->notices.next;
     }
     return baton__error(
         BATON_ERR_BUSY,
@@ -255,38 +265,11 @@ baton_status_t baton_sim_destroy(baton_sim_t *sim)
     sim->ending = true;
     baton__sim_unbuild(sim);
     for (int rank = 0; rank < sim->options.ranks; rank++) {
-        baton__free(sim->ranks[rank].group.pairs);
+        baton__group_fini(&sim->ranks[rank].group);
     }
     baton__sim_net_fini(&sim->net);
     baton__free(sim->ranks);
     baton__free(sim->calls);
     baton__free(sim);
     return BATON_OK;
-}
-
-void baton__sim_forget(baton_schedule_t *schedule)
-{
-    baton_group_t *group = schedule->group;
-    baton__sim_net_forget_queued(group->endpoint, schedule);
-    if (schedule->turn.posted > 0) {
-        baton__sim_net_forget(group->endpoint, schedule);
-        group->posted -= schedule->turn.posted;
-        schedule->turn.posted = 0;
-    }
-}
-
-void baton__sim_expel(baton_schedule_t *schedule)
-{
-    baton_group_t *group = schedule->group;
-    (void)baton__error_forward(BATON_ERR_CANCELLED,
-                               "the schedule is being destroyed");
-    baton__step_fail(group->stepper, schedule, BATON_ERR_CANCELLED);
-    /* Without a step: the rank may be at work, or dead. */
-    baton__step_forget(group->stepper, schedule);
-    if (!group->engine->sim->ending) { /* else the network goes with it */
-        baton__sim_forget(schedule);
-    }
-    baton__step_remove(group->stepper, schedule);
-    (void)group->transport->reserve(group->endpoint,
-                                    -(int64_t)schedule->plan.messages);
 }

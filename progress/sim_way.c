@@ -3,28 +3,20 @@
 
 /* ---- nodes, where nothing can happen ---------------------------------- */
 
-/* Posted, and the running epoch's; or an armed receive. */
+/* A message that is awaited, of the running epoch; or an armed receive. */
 static bool in_flight(const baton_schedule_t *schedule, uint32_t node)
 {
-    uint8_t flight = schedule->run.flight[node];
-    return flight == BATON__IN_FLIGHT || flight == BATON__LATE_AGAIN;
+    uint8_t state = schedule->run.state[node];
+    return state == BATON__NODE_WAITING || state == BATON__NODE_MOVING ||
+           state == BATON__NODE_HELD ||
+           (schedule->ops[node].kind == BATON__ARMED_RECV &&
+            state == BATON__NODE_IDLE);
 }
 
-/* What fires and is not in flight is done. */
 static bool done(const baton_schedule_t *schedule, uint32_t node)
 {
-    const baton__run_t *run = &schedule->run;
-    uint32_t need = run->plan->needs[node];
-    switch (schedule->ops[node].kind) {
-    case BATON__ARMED_RECV:
-        return false;
-    case BATON__ON_START:
-        return run->started;
-    default:
-        /* What is left wraps below 0 where more edges came than were needed. */
-        return (need == 0 || run->left[node] == 0 || run->left[node] > need) &&
-               !in_flight(schedule, node);
-    }
+    uint8_t state = schedule->run.state[node];
+    return state == BATON__NODE_COMPLETED || state == BATON__NODE_SKIPPED;
 }
 
 static bool leads_to(const baton_schedule_t *schedule, uint32_t from,
@@ -66,8 +58,8 @@ uint32_t baton__way_skip(const baton_schedule_t *schedule, uint32_t node)
 {
     uint32_t call = 0;
     while (call < schedule->count &&
-           (schedule->ops[call].kind != BATON__CALL ||
-            !leads_to(schedule, call, node) || !done(schedule, call))) {
+           (schedule->run.state[call] != BATON__NODE_SKIPPED ||
+            !leads_to(schedule, call, node))) {
         call++;
     }
     return call < schedule->count ? call : BATON__NO_NODE;
@@ -116,7 +108,7 @@ static uint32_t find_held(const baton_schedule_t *schedule)
 
 static bool is_running(const baton_sim_t *sim, const baton_schedule_t *schedule)
 {
-    return schedule->run.state == BATON__RUN_RUNNING &&
+    return schedule->run.phase == BATON__RUN_RUNNING &&
            !baton__sim_port(sim, schedule->group->rank)->dead;
 }
 
@@ -137,7 +129,7 @@ baton__hop_t baton__way_hop(const baton_sim_t *sim, baton__spot_t from)
     baton__hop_t hop = {.from = from};
     const baton__op_t *op = &from.schedule->ops[from.node];
     const baton__op_t *other =
-        baton__sim_find_match(sim, from.schedule->group->rank, op, &hop.peer);
+        baton__sim_find_match(sim, from.schedule, op, &hop.peer);
     if (other == NULL) {
         return hop;
     }

@@ -3,74 +3,55 @@
 
 #include "base/error.h"
 #include "base/float_mode.h"
-#include "progress/life.h"
+#include "progress/epoch.h"
+#include "progress/notice.h"
+#include "progress/recovery.h"
 
 /* Nodes of one schedule that are issued before others get their turn. */
-enum { NODES_A_TURN = 1024, COMPLETIONS_A_POLL = 64 };
+enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
 
-/* ---- issuing ---------------------------------------------------------- */
+/* ---- mail ------------------------------------------------------------- */
 
-/* Whether this step may still compute on so much. */
-static bool afford(baton__stepper_t *stepper, const baton__op_t *op)
+void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    if (op->kind != BATON__REDUCE && op->kind != BATON__COPY) {
-        return true;
+    if (atomic_exchange_explicit(&schedule->shared.mailed, true,
+                                 memory_order_seq_cst)) {
+        return;
     }
-    if (op->bytes > stepper->bytes_left) {
-        return false;
-    }
-    stepper->bytes_left -= stepper->bytes_left == SIZE_MAX ? 0 : op->bytes;
-    return true;
+    baton_schedule_t *head =
+        atomic_load_explicit(&stepper->mail, memory_order_relaxed);
+    do {
+        schedule->shared.next_mail = head;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &stepper->mail, &head, schedule, memory_order_seq_cst,
+        memory_order_relaxed));
 }
 
-static void issue_ready(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void open_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    baton__run_t *run = &schedule->run;
-    const baton__context_t context = baton__life_context(schedule);
-    for (uint32_t i = 0; i < NODES_A_TURN && baton__run_has_ready(run); i++) {
-        uint32_t node = run->ready[run->head];
-        const baton__op_t *op = &schedule->ops[node];
-        if (op->kind == BATON__NOP) {
-            (void)baton__run_pop(run);
-            baton__run_complete(run, node);
-            continue;
-        }
-        if (!afford(stepper, op)) {
-            break;
-        }
-        (void)baton__run_pop(run);
-        if (!baton__run_defer(run, node) &&
-            !baton__life_issue(stepper, schedule, node, &context)) {
-            return;
-        }
+    /* From here on it can be mailed again; what was asked for before is read
+       after this. */
+    (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
+                                   memory_order_seq_cst);
+    bool abandoned = schedule->turn.abandoned;
+    baton__epoch_collect(stepper, schedule);
+    if (abandoned) {
+        return; /* and perhaps freed */
     }
-    bool through = baton__run_through(run);
-    bool busy =
-        through && stepper->is_busy != NULL && stepper->is_busy(schedule);
-    if (baton__run_has_ready(run) || busy) {
-        baton__life_runnable(stepper, schedule);
-    } else if (through) {
-        baton__life_retire(stepper, schedule);
+    baton__epoch_begin_if_due(stepper, schedule);
+    uint64_t cancelled = atomic_exchange_explicit(&schedule->shared.cancel, 0,
+                                                  memory_order_acquire);
+    if (cancelled != 0 && cancelled == schedule->run.epoch &&
+        schedule->run.phase == BATON__RUN_RUNNING) {
+        char memory[BATON__SENTENCE_BYTES];
+        baton__text_t text = {memory, sizeof memory, 0};
+        baton__text_add(&text, "\"%s\" epoch %llu was cancelled on rank %d",
+                        schedule->name, (unsigned long long)schedule->run.epoch,
+                        schedule->group->rank);
+        baton__epoch_fail_here(
+            stepper, schedule,
+            baton__error_forward(BATON_ERR_CANCELLED, memory));
     }
-}
-
-/* One turn for each schedule that is runnable now; those that become so again
-   wait for the next step. */
-static bool run_ready(baton__stepper_t *stepper)
-{
-    baton_schedule_t *schedule = stepper->runnable_head;
-    stepper->runnable_head = NULL;
-    stepper->runnable_tail = NULL;
-    bool moved = false;
-    while (schedule != NULL) {
-        baton_schedule_t *next = schedule->turn.next_runnable;
-        uint64_t moves = schedule->run.moves;
-        schedule->turn.runnable = false;
-        issue_ready(stepper, schedule);
-        moved |= schedule->run.moves != moves || !schedule->turn.runnable;
-        schedule = next;
-    }
-    return moved;
 }
 
 static bool take_mail(baton__stepper_t *stepper)
@@ -91,139 +72,99 @@ static bool take_mail(baton__stepper_t *stepper)
     while (oldest != NULL) {
         baton_schedule_t *schedule = oldest;
         oldest = schedule->shared.next_mail;
-        /* From here on it can be mailed again; what was asked for before is
-           read after this. */
-        (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
-                                       memory_order_seq_cst);
-        baton__life_begin_if_due(stepper, schedule);
-        uint64_t cancelled = atomic_exchange_explicit(&schedule->shared.cancel,
-                                                      0, memory_order_acquire);
-        if (cancelled != 0 && cancelled == schedule->run.epoch) {
-            baton__life_cancel(stepper, schedule);
-        }
+        open_mail(stepper, schedule);
     }
     return true;
 }
 
-void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
+/* ---- turns ------------------------------------------------------------ */
+
+/* A turn for each schedule that is runnable now, as far as the step's bytes go;
+   who becomes so again waits for the next step. */
+static bool take_turns(baton__stepper_t *stepper)
 {
-    if (atomic_exchange_explicit(&schedule->shared.mailed, true,
-                                 memory_order_seq_cst)) {
-        return;
+    const baton_schedule_t *last = stepper->runnable_tail;
+    bool moved = false;
+    bool more = stepper->runnable_head != NULL;
+    while (more && stepper->bytes_left > 0) {
+        baton_schedule_t *schedule = stepper->runnable_head;
+        uint64_t moves = schedule->run.moves;
+        size_t bytes = stepper->bytes_left;
+        more = schedule != last;
+        stepper->runnable_head = schedule->turn.next_runnable;
+        schedule->turn.runnable = false;
+        baton__epoch_turn(stepper, schedule, NODES_A_TURN);
+        moved |= schedule->run.moves != moves || !schedule->turn.runnable ||
+                 stepper->bytes_left != bytes;
     }
-    baton_schedule_t *head =
-        atomic_load_explicit(&stepper->mail, memory_order_relaxed);
-    do {
-        schedule->shared.next_mail = head;
-    } while (!atomic_compare_exchange_weak_explicit(
-        &stepper->mail, &head, schedule, memory_order_seq_cst,
-        memory_order_relaxed));
+    return moved;
 }
 
-/* ---- completions ------------------------------------------------------ */
-
-static baton_status_t message_error(const baton_schedule_t *schedule,
-                                    const baton_completion_t *done)
+static bool ask_asyncs(baton__stepper_t *stepper)
 {
-    const baton__op_t *op = &schedule->ops[done->token.node];
-    bool receives = op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
-    if (done->status == BATON_OK && (!receives || done->bytes == op->bytes)) {
-        return BATON_OK;
+    bool moved = false;
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->turn.begun > 0) {
+            moved |= baton__epoch_ask(stepper, s);
+        }
     }
-    const char *node = baton__node_name(schedule, done->token.node);
-    if (done->status == BATON_OK || done->status == BATON_ERR_MISMATCH) {
-        return baton__error(
-            BATON_ERR_MISMATCH,
-            "\"%s\" epoch %llu failed on rank %d: %s from rank %d, tag %u, "
-            "expects %zu bytes and got %s%zu: the ranks' schedules differ "
-            "(BATON_VERIFY=1 finds where)",
-            schedule->name, (unsigned long long)schedule->run.epoch,
-            schedule->group->rank, node, (int)op->peer, op->tag, op->bytes,
-            done->status == BATON_OK ? "" : "more than ",
-            done->status == BATON_OK ? done->bytes : op->bytes);
-    }
-    return baton__error(
-        done->status,
-        "\"%s\" epoch %llu failed on rank %d: %s, rank %d, tag "
-        "%u, %zu bytes: %s",
-        schedule->name, (unsigned long long)schedule->run.epoch,
-        schedule->group->rank, node, (int)op->peer, op->tag, op->bytes,
-        done->detail != NULL ? done->detail : baton_status_text(done->status));
+    return moved;
 }
 
-static void land_armed(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                       uint32_t node)
+/* ---- events ----------------------------------------------------------- */
+
+static void arrive(baton__stepper_t *stepper, baton_group_t *group,
+                   baton_message_t *message)
 {
-    switch (baton__run_arrival(&schedule->run, node)) {
-    case BATON__ARRIVAL_NOW:
-        baton__run_arrive(&schedule->run, node);
-        baton__life_runnable(stepper, schedule);
-        (void)baton__life_arm(stepper, schedule, node);
+    switch ((baton__message_kind_t)message->header.kind) {
+    case BATON__MESSAGE_DATA:
+    case BATON__MESSAGE_ACTIVATION:
+        baton__epoch_deliver(stepper, group, message);
         break;
-    case BATON__ARRIVAL_DROP:
-        (void)baton__life_arm(stepper, schedule, node);
+    case BATON__MESSAGE_RECOVERY:
+        baton__recovery_receive(group, message);
         break;
-    case BATON__ARRIVAL_HOLD:
-        baton__life_begin_if_due(stepper, schedule);
+    case BATON__MESSAGE_HELLO:
+    case BATON__MESSAGE_WELCOME:
+    case BATON__MESSAGE_FAILURE:
+    case BATON__MESSAGE_KIND_COUNT:
+        baton__notice_receive(stepper, group, message);
         break;
     }
 }
 
-static void land_message(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                         uint32_t node)
+static void happen(baton__stepper_t *stepper, baton_group_t *group,
+                   const baton_event_t *event)
 {
-    baton__run_t *run = &schedule->run;
-    uint32_t before = run->waited;
-    bool again;
-    bool current = baton__run_landed(run, node, &again);
-    stepper->waited -= before - run->waited;
-    if (current) {
-        baton__run_complete(run, node);
-    } else if (again) {
-        const baton__context_t context = baton__life_context(schedule);
-        (void)baton__life_issue(stepper, schedule, node, &context);
-    }
-    /* With ready nodes it gets a turn, without it may be through. */
-    if (run->state == BATON__RUN_RUNNING) {
-        baton__life_runnable(stepper, schedule);
-    }
-}
-
-static void land(baton__stepper_t *stepper, const baton_completion_t *done)
-{
-    baton_schedule_t *schedule = done->token.owner;
-    uint32_t node = done->token.node;
-    schedule->turn.posted--;
-    schedule->group->posted--;
-    if (schedule->run.state == BATON__RUN_DRAINING) {
-        schedule->run.flight[node] = BATON__NOWHERE;
-        baton__life_settle(stepper, schedule);
-        return;
-    }
-    baton_status_t status = message_error(schedule, done);
-    if (status != BATON_OK) {
-        schedule->run.flight[node] = BATON__NOWHERE;
-        baton__step_fail(stepper, schedule, status);
-    } else if (schedule->ops[node].kind == BATON__ARMED_RECV) {
-        land_armed(stepper, schedule, node);
-    } else {
-        land_message(stepper, schedule, node);
+    switch (event->kind) {
+    case BATON_EVENT_ARRIVED:
+        arrive(stepper, group, event->message);
+        break;
+    case BATON_EVENT_SENT:
+    case BATON_EVENT_RECEIVED:
+        baton__epoch_end_move(stepper, event);
+        break;
+    case BATON_EVENT_LOST:
+        baton__epoch_lose(stepper, group, event->peer, event->status,
+                          event->detail);
+        baton__recovery_give_up(stepper, group);
+        break;
     }
 }
 
 static bool poll_groups(baton__stepper_t *stepper)
 {
-    baton_completion_t done[COMPLETIONS_A_POLL];
+    baton_event_t events[EVENTS_A_POLL];
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = group->next) {
-        if (group->posted == 0) {
-            continue;
-        }
+        /* Also one without schedules: its peers have room for so many notices
+           that it has not taken. */
         size_t count =
-            group->transport->poll(group->endpoint, done, COMPLETIONS_A_POLL);
+            group->transport->poll(group->endpoint, events, EVENTS_A_POLL);
         for (size_t i = 0; i < count; i++) {
-            land(stepper, &done[i]);
+            happen(stepper, group, &events[i]);
         }
         moved |= count > 0;
     }
@@ -234,32 +175,75 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
 {
     baton__float_mode_t mode = baton__float_mode_enter();
     stepper->bytes_left = bytes;
+    stepper->left_calls = false;
     bool moved = take_mail(stepper);
-    moved |= run_ready(stepper);
+    moved |= take_turns(stepper);
+    if (stepper->polled > 0) {
+        moved |= ask_asyncs(stepper);
+    }
+    if (stepper->recovering > 0) {
+        moved |= baton__recovery_advance(stepper);
+    }
+    if (baton__stepper_has_notices(stepper)) {
+        moved |= baton__notice_send(stepper);
+    }
     moved |= poll_groups(stepper);
     baton__float_mode_leave(mode);
     return moved;
 }
 
-/* ---- coming and going ------------------------------------------------- */
-
-baton_status_t baton__step_add(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule)
+void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t nodes, size_t bytes)
 {
-    schedule->notes.next = stepper->schedules;
-    stepper->schedules = schedule;
-    for (uint32_t i = 0; i < schedule->plan.armed_count; i++) {
-        if (!baton__life_arm(stepper, schedule, schedule->plan.armed[i])) {
-            baton__step_remove(stepper, schedule);
-            return (baton_status_t)atomic_load_explicit(
-                &schedule->shared.status, memory_order_relaxed);
-        }
+    baton__float_mode_t mode = baton__float_mode_enter();
+    stepper->bytes_left = bytes;
+    (void)take_mail(stepper);
+    if (schedule->run.phase == BATON__RUN_RUNNING) {
+        baton__epoch_turn(stepper, schedule, nodes);
     }
-    return BATON_OK;
+    baton__float_mode_leave(mode);
 }
 
-void baton__step_forget(baton__stepper_t *stepper,
-                        const baton_schedule_t *schedule)
+/* ---- coming and going ------------------------------------------------- */
+
+static void link_to(baton_schedule_t **list, baton_schedule_t *schedule)
+{
+    schedule->notices.previous = NULL;
+    schedule->notices.next = *list;
+    if (*list != NULL) {
+        (*list)->notices.previous = schedule;
+    }
+    *list = schedule;
+}
+
+static void unlink_from(baton_schedule_t **list, baton_schedule_t *schedule)
+{
+    if (schedule->notices.previous != NULL) {
+        schedule->notices.previous->notices.next = schedule->notices.next;
+    } else {
+        *list = schedule->notices.next;
+    }
+    if (schedule->notices.next != NULL) {
+        schedule->notices.next->notices.previous = schedule->notices.previous;
+    }
+}
+
+void baton__step_attach(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    link_to(&stepper->uncommitted, schedule);
+}
+
+void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    unlink_from(&stepper->uncommitted, schedule);
+    link_to(&stepper->schedules, schedule);
+    baton__group_enter(group, schedule->identity, schedule);
+    baton__notice_hello(stepper, schedule);
+}
+
+/* Takes a schedule from the mailbox, and from those that have a turn. */
+static void forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton_schedule_t *each = stepper->runnable_head;
     stepper->runnable_head = NULL;
@@ -268,29 +252,36 @@ void baton__step_forget(baton__stepper_t *stepper,
         baton_schedule_t *next = each->turn.next_runnable;
         each->turn.runnable = false;
         if (each != schedule) {
-            baton__life_runnable(stepper, each);
+            baton__stepper_add_runnable(stepper, each);
         }
         each = next;
     }
-    each = atomic_load_explicit(&stepper->mail, memory_order_relaxed);
-    if (each == schedule) {
-        atomic_store_explicit(&stepper->mail, schedule->shared.next_mail,
-                              memory_order_relaxed);
-        return;
-    }
-    while (each != NULL && each->shared.next_mail != schedule) {
-        each = each->shared.next_mail;
-    }
-    if (each != NULL) {
-        each->shared.next_mail = schedule->shared.next_mail;
+    /* Others may push meanwhile: take all, and put back the rest. */
+    baton_schedule_t *mail =
+        atomic_exchange_explicit(&stepper->mail, NULL, memory_order_acquire);
+    while (mail != NULL) {
+        baton_schedule_t *next = mail->shared.next_mail;
+        atomic_store_explicit(&mail->shared.mailed, false,
+                              memory_order_seq_cst);
+        if (mail != schedule) {
+            baton__step_mail(stepper, mail);
+        }
+        mail = next;
     }
 }
 
-void baton__step_remove(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    baton_schedule_t **link = &stepper->schedules;
-    while (*link != schedule) {
-        link = &(*link)->notes.next;
+    baton_group_t *group = schedule->group;
+    if (!schedule->committed) {
+        unlink_from(&stepper->uncommitted, schedule);
+        return;
     }
-    *link = schedule->notes.next;
+    forget(stepper, schedule);
+    baton__notice_forget(stepper, schedule);
+    baton__epoch_drop_early(schedule);
+    baton__group_remove(group, schedule->identity);
+    baton__recovery_leave(stepper, schedule);
+    stepper->draining -= schedule->run.phase == BATON__RUN_DRAINING;
+    unlink_from(&stepper->schedules, schedule);
 }

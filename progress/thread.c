@@ -6,90 +6,124 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+static void set_wait_mode(baton_engine_t *engine, baton__wait_mode_t mode)
+{
+    atomic_store_explicit(&engine->wait_mode, mode, memory_order_seq_cst);
+}
+
+/* Somebody relied on a short wait, since the last time. */
+static bool was_expected(baton_engine_t *engine)
+{
+    return atomic_load_explicit(&engine->expected, memory_order_seq_cst) &&
+           atomic_exchange_explicit(&engine->expected, false,
+                                    memory_order_seq_cst);
+}
+
+/* Another thread drives: it tells this one when it leaves work behind, or does
+   not because it relies on a short wait. Returns for how long to sleep; 0: the
+   driver has gone meanwhile. */
+static uint32_t let_drive(baton_engine_t *engine)
+{
+    if (was_expected(engine)) {
+        set_wait_mode(engine, BATON__WAIT_SHORT);
+        return BATON__SHORT_US;
+    }
+    set_wait_mode(engine, BATON__WAIT_LONG);
+    /* Pairs with waits_long(), engine.c. */
+    return atomic_load_explicit(&engine->driving, memory_order_seq_cst)
+               ? BATON_SLEEP_FOREVER
+               : 0;
+}
+
+/* Gives the driver lock away while it yields: false if another thread has it
+   then. */
+static bool yield(baton_engine_t *engine)
+{
+    baton__engine_unlock(engine);
+    (void)sched_yield();
+    if (!baton__engine_lock(engine)) {
+        return false;
+    }
+    baton__idle_yielded(&engine->idle);
+    baton__engine_disarm(engine);
+    return true;
+}
+
+/* Arms, and leaves to sleep: true. False: there is something to do. */
+static bool leave_to_sleep(baton_engine_t *engine, uint32_t *us_out)
+{
+    baton__watchdog(engine);
+    if (!baton__engine_arm(engine)) {
+        return false;
+    }
+    uint32_t us = baton__engine_sleep_us(engine);
+    if (was_expected(engine) && us > BATON__SHORT_US) {
+        us = BATON__SHORT_US;
+    }
+    set_wait_mode(engine,
+                  us <= BATON__SHORT_US ? BATON__WAIT_SHORT : BATON__WAIT_LONG);
+    baton__engine_unlock(engine);
+    *us_out = us;
+    /* Mail that came before the mode was seen: see baton__engine_leave. */
+    if (!baton__step_has_mail(&engine->stepper) ||
+        !baton__engine_lock(engine)) {
+        return true;
+    }
+    baton__engine_disarm(engine);
+    return false;
+}
+
 /* Drives until there is nothing to do but wait, or an application thread wants
    to: returns for how long to sleep. */
-static uint32_t drive(baton_engine_t *engine, bool rang)
+static uint32_t drive(baton_engine_t *engine, bool woken)
 {
     baton__stepper_t *stepper = &engine->stepper;
-    if (rang) {
+    if (woken) {
         baton__idle_reset(&engine->idle);
     }
     for (;;) {
         baton__pause_t pause = BATON__PAUSE_NONE;
-        if (baton__step(stepper, SIZE_MAX)) {
+        if (baton__step(stepper, BATON__STEP_BYTES)) {
             baton__idle_reset(&engine->idle);
-        } else {
-            /* Nobody waits for armed receives alone: their bell will do. */
-            pause = stepper->waited > 0 ? baton__idle_next(&engine->idle)
-                                        : BATON__PAUSE_SLEEP;
+        } else if (!baton__step_is_due(stepper)) {
+            /* Nobody waits for armed receives alone: they wake it. */
+            pause = baton__idle_next(&engine->idle, stepper->waited > 0);
         }
         if (atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0) {
             break;
         }
-        if (pause == BATON__PAUSE_YIELD) {
-            baton__engine_unlock(engine);
-            (void)sched_yield();
-            if (!baton__engine_lock(engine)) {
-                atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
-                                      memory_order_seq_cst);
-                return BATON__TURN_US;
-            }
-            baton__idle_yielded(&engine->idle);
-            baton__engine_attend(engine);
-        } else if (pause == BATON__PAUSE_SLEEP) {
-            baton__watchdog(engine);
-            if (!baton__engine_rest(engine)) {
-                baton__idle_reset(&engine->idle);
-                continue;
-            }
-            uint32_t us = baton__engine_sleep_us(engine);
-            if (atomic_exchange_explicit(&engine->relied, false,
-                                         memory_order_relaxed) &&
-                us > BATON__TURN_US) {
-                us = BATON__TURN_US;
-            }
-            atomic_store_explicit(&engine->nap,
-                                  us <= BATON__TURN_US ? BATON__NAP_SHORT
-                                                       : BATON__NAP_ASLEEP,
-                                  memory_order_seq_cst);
-            baton__engine_unlock(engine);
-            if (!baton__step_has_mail(stepper) || !baton__engine_lock(engine)) {
+        if (pause == BATON__PAUSE_YIELD && !yield(engine)) {
+            return let_drive(engine);
+        }
+        if (pause == BATON__PAUSE_SLEEP) {
+            uint32_t us;
+            if (leave_to_sleep(engine, &us)) {
                 return us;
             }
-            baton__engine_attend(engine);
+            baton__idle_reset(&engine->idle);
         }
     }
-    atomic_store_explicit(&engine->nap, BATON__NAP_SHORT, memory_order_seq_cst);
+    /* Who wants to drive may have no reason to any more. */
+    set_wait_mode(engine, BATON__WAIT_SHORT);
     baton__engine_unlock(engine);
-    return BATON__TURN_US;
+    return BATON__SHORT_US;
 }
 
 static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
-    bool rang = false;
+    bool woken = false;
     (void)prctl(PR_SET_NAME, "baton", 0, 0, 0);
     /* The default lets the kernel end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        uint32_t us = BATON__TURN_US;
-        if (rang) {
-            atomic_store_explicit(&engine->rung, true, memory_order_seq_cst);
+        if (woken) {
+            atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         }
-        if (baton__engine_lock(engine)) {
-            if (!rang) {
-                engine->idle.checked = true;
-                baton__engine_awake(engine); /* in case a note was lost */
-            }
-            baton__engine_attend(engine);
-            us = drive(engine, rang);
-        } else {
-            atomic_store_explicit(&engine->nap, BATON__NAP_SHORT,
-                                  memory_order_seq_cst);
-        }
-        rang = baton__loop_wait(engine->loop, us);
-        atomic_store_explicit(&engine->nap, BATON__NAP_AWAKE,
-                              memory_order_seq_cst);
+        uint32_t us = baton__engine_try(engine) ? drive(engine, woken)
+                                                : let_drive(engine);
+        woken = us > 0 && baton__loop_wait(engine->loop, us);
+        set_wait_mode(engine, BATON__WAIT_NONE);
     }
     return NULL;
 }

@@ -95,12 +95,9 @@ void baton__verifier_destroy(baton__verifier_t *verifier)
     if (verifier == NULL) {
         return;
     }
-    const baton_group_t *group = verifier->group;
-    uint32_t others = group->schedules - (verifier->gather != NULL ? 1 : 0) -
-                      (verifier->spread != NULL ? 1 : 0);
-    baton_schedule_destroy(verifier->gather);
-    baton_schedule_destroy(verifier->spread);
-    if (group->schedules == others) { /* else a send still reads it */
+    baton_status_t gather = baton_schedule_destroy(verifier->gather);
+    baton_status_t spread = baton_schedule_destroy(verifier->spread);
+    if (gather == BATON_OK && spread == BATON_OK) { /* else a send reads it */
         baton__free(verifier->blocks);
         baton__free(verifier);
     }
@@ -246,8 +243,8 @@ static baton_status_t make_drafts(const baton__verifier_t *verifier, char *own,
     return BATON_OK;
 }
 
-/* The error of the lowest rank that has one of its own; else how many rounds
-   the largest graph takes. */
+/* The error of the lowest rank that has one of its own, or commits another
+   schedule than rank 0; else how many rounds the largest graph takes. */
 static baton_status_t read_reports(const baton__verifier_t *verifier,
                                    uint32_t *rounds)
 {
@@ -259,6 +256,13 @@ static baton_status_t read_reports(const baton__verifier_t *verifier,
             (void)snprintf(text, sizeof text, "rank %d: %s", rank,
                            from->sentence);
             return baton__error_forward((baton_status_t)from->status, text);
+        }
+        if (strcmp(from->name, report_of(verifier, 0)->name) != 0) {
+            return baton__error(
+                BATON_ERR_MISMATCH,
+                "rank 0 commits \"%s\" while rank %d commits \"%s\": with "
+                "BATON_VERIFY=1 all ranks commit in one order",
+                report_of(verifier, 0)->name, rank, from->name);
         }
         most = from->bytes > most ? from->bytes : most;
     }

@@ -37,6 +37,7 @@ static void fill(void *arg, baton_schedule_t *schedule)
     baton__free(schedule->name);
     schedule->name = name;
     baton__unpack(schedule, draft->data);
+    schedule->identity = baton__identity(name, schedule->attempt);
 }
 
 static baton_status_t simulate(baton__draft_t *drafts, int ranks,
@@ -55,6 +56,7 @@ static baton_status_t simulate(baton__draft_t *drafts, int ranks,
     sim->kinds[BATON__REDUCE].issue = NULL;
     sim->kinds[BATON__COPY].issue = NULL;
     sim->kinds[BATON__CALL].issue = NULL;
+    sim->kinds[BATON__ASYNC].issue = NULL;
     status = baton_sim_build(sim, drafts[0].name, fill, drafts);
     double us;
     if (status == BATON_OK) {

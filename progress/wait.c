@@ -1,90 +1,111 @@
-/* The application waits for an epoch: it drives while that pays, then parks. */
+/* An application thread waits: it drives while that pays, then parks. */
 #include "progress/engine.h"
-#include "progress/sim.h"
 
 #include "base/error.h"
 
 #include <errno.h>
-#include <math.h>
 #include <sched.h>
 
 enum {
-    PROMPT_NS = 20000,     /* a wait that comes sooner after its start */
     LOOK_NS = 10000000,    /* a parked thread looks itself so often */
     TAKE_OVER_YIELDS = 64, /* tries to become the driver before parking */
 };
 
-static bool expired(uint64_t deadline_ns)
+typedef struct waiter {
+    baton_engine_t *engine;
+    baton__condition_fn condition;
+    const void *arg;
+    uint64_t deadline_ns; /* UINT64_MAX: none */
+} waiter_t;
+
+static bool is_true(const waiter_t *waiter)
 {
-    return deadline_ns != UINT64_MAX && baton__clock_ns() >= deadline_ns;
+    return waiter->condition(waiter->arg);
 }
 
-/* Manual mode: whether baton__engine_enter waits for the lock, which a driver
-   that waits would otherwise take again and again. */
+static bool is_late(const waiter_t *waiter)
+{
+    return waiter->deadline_ns != UINT64_MAX &&
+           baton__clock_ns() >= waiter->deadline_ns;
+}
+
+/* Manual mode: whether enter() waits for the lock, which a driver that waits
+   would otherwise take again and again. */
 static bool is_wanted(const baton_engine_t *engine)
 {
     return !engine->threaded &&
            atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
 }
 
-/* The driver steps until the epoch has ended, or it is better to sleep. */
-static void drive_until_ended(baton_engine_t *engine,
-                              const baton_schedule_t *schedule,
-                              uint64_t deadline_ns)
+/* The driver steps until the condition is true, or it is better to sleep. Who
+   has to be back at a certain time does not run calls that may take long, if
+   there is a thread that can. */
+static void drive(const waiter_t *waiter)
 {
-    while (!baton__epoch_ended(schedule)) {
-        if (baton__step(&engine->stepper, SIZE_MAX)) {
+    baton_engine_t *engine = waiter->engine;
+    baton__stepper_t *stepper = &engine->stepper;
+    bool timed = waiter->deadline_ns != UINT64_MAX;
+    stepper->leaves_calls = timed && engine->threaded;
+    while (!is_true(waiter)) {
+        bool moved = baton__step(stepper, BATON__STEP_BYTES);
+        if (moved) {
             baton__idle_reset(&engine->idle);
+        }
+        if (stepper->left_calls || is_wanted(engine) ||
+            (timed && moved && is_late(waiter))) {
+            break;
+        }
+        if (moved || baton__step_is_due(stepper)) {
             continue;
         }
-        if (is_wanted(engine)) {
-            return;
+        baton__pause_t pause = baton__idle_next(&engine->idle, true);
+        if (pause == BATON__PAUSE_SLEEP) {
+            break;
         }
-        switch (baton__idle_next(&engine->idle)) {
-        case BATON__PAUSE_NONE:
-            break;
-        case BATON__PAUSE_YIELD:
+        if (pause == BATON__PAUSE_YIELD) {
             baton__idle_yield(&engine->idle);
-            if (expired(deadline_ns)) {
-                return;
+            if (is_late(waiter)) {
+                break;
             }
-            break;
-        case BATON__PAUSE_SLEEP:
-            return;
         }
     }
+    stepper->leaves_calls = false;
 }
 
 /* Manual mode: the driver sleeps in the loop itself. */
-static void sleep_in_loop(baton_engine_t *engine, uint64_t deadline_ns)
+static void sleep_in_loop(const waiter_t *waiter)
 {
+    baton_engine_t *engine = waiter->engine;
     baton__watchdog(engine);
-    if (!baton__engine_rest(engine)) {
+    if (baton__step_is_due(&engine->stepper) || !baton__engine_arm(engine)) {
         return;
     }
     uint32_t us = baton__engine_sleep_us(engine);
-    if (deadline_ns != UINT64_MAX) {
+    if (waiter->deadline_ns != UINT64_MAX) {
         uint64_t now = baton__clock_ns();
-        uint64_t left = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 0;
+        uint64_t left = waiter->deadline_ns > now
+                            ? (waiter->deadline_ns - now) / 1000 + 1
+                            : 0;
         us = left < us ? (uint32_t)left : us;
     }
-    if (!baton__loop_wait(engine->loop, us)) {
-        baton__engine_awake(engine); /* in case a note was lost */
+    if (us > 0) {
+        (void)baton__loop_wait(engine->loop, us);
     }
+    baton__engine_disarm(engine);
 }
 
-/* Blocks until the epoch has ended, somebody must drive (manual mode), or
+/* Blocks until the condition is true, somebody must drive (manual mode), or
    `until_ns`. */
-static void park(baton_engine_t *engine, const baton_schedule_t *schedule,
-                 uint64_t until_ns)
+static void park(const waiter_t *waiter, uint64_t until_ns)
 {
+    baton_engine_t *engine = waiter->engine;
     struct timespec until = {(time_t)(until_ns / 1000000000u),
                              (long)(until_ns % 1000000000u)};
     (void)pthread_mutex_lock(&engine->park_lock);
-    /* Pairs with the load in wake_parked(), progress/engine.c. */
+    /* Pairs with the load in wake_parked(), engine.c. */
     atomic_fetch_add_explicit(&engine->parked, 1, memory_order_seq_cst);
     int error = 0;
-    while (!baton__epoch_ended(schedule) && error != ETIMEDOUT &&
+    while (!is_true(waiter) && error != ETIMEDOUT &&
            (engine->threaded ||
             atomic_load_explicit(&engine->driving, memory_order_seq_cst))) {
         error =
@@ -95,8 +116,9 @@ static void park(baton_engine_t *engine, const baton_schedule_t *schedule,
 }
 
 /* Gets the driver lock from a progress thread that is polling. */
-static bool take_over(baton_engine_t *engine, const baton_schedule_t *schedule)
+static bool take_over(const waiter_t *waiter)
 {
+    baton_engine_t *engine = waiter->engine;
     if (baton__engine_try(engine)) {
         return true;
     }
@@ -105,8 +127,7 @@ static bool take_over(baton_engine_t *engine, const baton_schedule_t *schedule)
         return false; /* who drives is an application thread, and drives all */
     }
     atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
-    for (int i = 0;
-         i < TAKE_OVER_YIELDS && !taken && !baton__epoch_ended(schedule); i++) {
+    for (int i = 0; i < TAKE_OVER_YIELDS && !taken && !is_true(waiter); i++) {
         (void)sched_yield();
         taken = baton__engine_try(engine);
     }
@@ -114,83 +135,54 @@ static bool take_over(baton_engine_t *engine, const baton_schedule_t *schedule)
     return taken;
 }
 
-static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
+/* Drives for a while: true when it has. */
+static bool drive_for_a_while(const waiter_t *waiter, bool first)
 {
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
-    baton_engine_t *engine = schedule->group->engine;
-    baton__engine_enter(engine);
-    baton__describe_wait(schedule, &text);
-    baton__engine_leave(engine, BATON__LEAVE_BEHIND);
-    return baton__error_forward(
-        BATON_ERR_TIMEOUT,
-        (baton__text_add(&text,
-                         "\n    (wait gave up after %d ms; the epoch "
-                         "goes on)",
-                         timeout_ms),
-         memory));
+    baton_engine_t *engine = waiter->engine;
+    if (!take_over(waiter)) {
+        return false;
+    }
+    if (first) {
+        baton__idle_reset(&engine->idle);
+    } else {
+        baton__watchdog(engine);
+    }
+    drive(waiter);
+    bool wanted = is_wanted(engine);
+    if (!engine->threaded && !wanted && !is_true(waiter)) {
+        sleep_in_loop(waiter);
+    }
+    return true;
 }
 
-static baton_status_t wait_in_virtual_time(baton_schedule_t *schedule,
-                                           int timeout_ms)
+baton_status_t baton__engine_wait(baton_engine_t *engine,
+                                  baton__condition_fn condition,
+                                  const void *arg,
+                                  const baton_schedule_t *schedule,
+                                  int timeout_ms, baton__leave_t why)
 {
-    baton_sim_t *sim = schedule->group->engine->sim;
-    double until_us =
-        timeout_ms < 0 ? INFINITY : baton_sim_now_us(sim) + 1000.0 * timeout_ms;
-    baton_status_t status = BATON_OK;
-    while (status == BATON_OK && !baton__epoch_ended(schedule)) {
-        status = baton__sim_pass(sim, until_us, schedule);
-    }
-    return status == BATON_OK            ? baton__epoch_outcome(schedule)
-           : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
-                                         : status;
-}
-
-baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
-{
-    baton_status_t status = baton__check_committed(schedule, "wait");
-    if (status != BATON_OK || baton__epoch_ended(schedule)) {
-        return status != BATON_OK ? status : baton__epoch_outcome(schedule);
-    }
-    baton_engine_t *engine = schedule->group->engine;
-    if (engine->sim != NULL) {
-        return wait_in_virtual_time(schedule, timeout_ms);
-    }
-    uint64_t now = baton__clock_ns();
-    uint64_t deadline_ns =
-        timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * 1000000u;
-    atomic_store_explicit(&schedule->shared.prompt,
-                          now - schedule->shared.started_ns < PROMPT_NS,
-                          memory_order_relaxed);
-    for (bool first = true; !baton__epoch_ended(schedule); first = false) {
-        if (take_over(engine, schedule)) {
-            if (first) {
-                baton__idle_reset(&engine->idle);
-            } else {
-                baton__engine_awake(engine);
-                baton__engine_attend(engine);
-                baton__watchdog(engine);
-            }
-            drive_until_ended(engine, schedule, deadline_ns);
+    const waiter_t waiter = {
+        engine, condition, arg,
+        timeout_ms < 0 ? UINT64_MAX
+                       : baton__clock_ns() + (uint64_t)timeout_ms * 1000000u};
+    (void)schedule;
+    for (bool first = true; !is_true(&waiter); first = false) {
+        if (drive_for_a_while(&waiter, first)) {
             bool wanted = is_wanted(engine);
-            if (!engine->threaded && !wanted && !baton__epoch_ended(schedule)) {
-                sleep_in_loop(engine, deadline_ns);
-            }
-            baton__engine_leave(engine, baton__epoch_ended(schedule)
-                                            ? BATON__LEAVE_BEHIND
-                                            : BATON__LEAVE_PARKED);
+            baton__engine_leave(engine,
+                                is_true(&waiter) ? why : BATON__LEAVE_PARKED);
             if (wanted) {
                 (void)sched_yield();
             }
         }
-        if (!baton__epoch_ended(schedule)) {
-            if (expired(deadline_ns)) {
-                return timed_out(schedule, timeout_ms);
+        if (!is_true(&waiter)) {
+            if (is_late(&waiter)) {
+                return BATON_ERR_TIMEOUT;
             }
             uint64_t look_ns = baton__clock_ns() + LOOK_NS;
-            park(engine, schedule,
-                 look_ns < deadline_ns ? look_ns : deadline_ns);
+            park(&waiter,
+                 look_ns < waiter.deadline_ns ? look_ns : waiter.deadline_ns);
         }
     }
-    return baton__epoch_outcome(schedule);
+    return BATON_OK;
 }

@@ -4,16 +4,44 @@
 
 #include "base/log.h"
 
-enum { NODES_NAMED = 8, BEHIND_NAMED = 4 };
+enum {
+    NODES_NAMED = 8,
+    BEHIND_NAMED = 4,
+    LOOKS = 8 /* before an epoch counts as stalled */
+};
+
+static void describe_message(const baton_schedule_t *schedule, uint32_t node,
+                             baton__text_t *text)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton_group_t *group = schedule->group;
+    uint8_t state = schedule->run.state[node];
+    baton__text_add(text, "\n    waiting: %s %s rank %d, %zu bytes, tag %u",
+                    baton__node_name(schedule, node),
+                    baton__op_sends(op) ? "to" : "from", (int)op->peer,
+                    op->bytes, op->message.tag);
+    if (state == BATON__NODE_HELD) {
+        baton__text_add(text, "; rank %d has not committed \"%s\"",
+                        (int)op->peer, schedule->name);
+        if (group->stranger_peer == op->peer) {
+            baton__text_add(text, ", but \"%s\", which is not committed here",
+                            group->stranger);
+        }
+    } else if (state == BATON__NODE_MOVING && !baton__op_sends(op)) {
+        baton__text_add(text, "; it has arrived, its data moves");
+    }
+}
 
 static void describe_node(const baton_schedule_t *schedule, uint32_t node,
                           baton__text_t *text)
 {
     const baton__op_t *op = &schedule->ops[node];
-    bool sends = baton__op_sends(op);
-    baton__text_add(text, "\n    waiting: %s %s rank %d, %zu bytes, tag %u",
-                    baton__node_name(schedule, node), sends ? "to" : "from",
-                    (int)op->peer, op->bytes, op->tag);
+    if (baton__kinds[op->kind].message) {
+        describe_message(schedule, node, text);
+    } else {
+        baton__text_add(text, "\n    waiting: %s, which was begun",
+                        baton__node_name(schedule, node));
+    }
     uint32_t end = op[1].first_successor;
     for (uint32_t i = op->first_successor; i < end; i++) {
         uint32_t named = i - op->first_successor;
@@ -27,20 +55,32 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     }
 }
 
-/* Nodes in flight; an armed receive counts while nothing else is: then the
-   epoch waits for an activation. */
+static bool is_awaited(const baton_schedule_t *schedule, uint32_t node,
+                       bool armed)
+{
+    switch ((baton__node_state_t)schedule->run.state[node]) {
+    case BATON__NODE_HELD:
+    case BATON__NODE_WAITING:
+    case BATON__NODE_MOVING:
+    case BATON__NODE_BEGUN:
+        return !armed;
+    case BATON__NODE_IDLE:
+        return armed && schedule->ops[node].kind == BATON__ARMED_RECV;
+    case BATON__NODE_SKIPPED:
+    case BATON__NODE_COMPLETED:
+        break;
+    }
+    return false;
+}
+
+/* Nodes that are awaited; an armed receive counts while nothing else is: then
+   the epoch waits for an activation. */
 static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
                                baton__text_t *text)
 {
     uint32_t count = 0;
     for (uint32_t node = 0; node < schedule->count; node++) {
-        bool is_armed = schedule->ops[node].kind == BATON__ARMED_RECV;
-        uint8_t flight = schedule->run.flight[node];
-        if (is_armed != armed ||
-            (flight != BATON__IN_FLIGHT && flight != BATON__LATE_AGAIN)) {
-            continue;
-        }
-        if (count++ < NODES_NAMED) {
+        if (is_awaited(schedule, node, armed) && count++ < NODES_NAMED) {
             describe_node(schedule, node, text);
         }
     }
@@ -48,6 +88,17 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
         baton__text_add(text, "\n    and %u more", count - NODES_NAMED);
     }
     return count;
+}
+
+/* What has to end before who waits for a failed epoch gets to know. */
+static void describe_draining(const baton_schedule_t *schedule,
+                              baton__text_t *text)
+{
+    baton__text_add(text,
+                    "\n    it has failed (%s); %u messages and %u async nodes "
+                    "have not ended",
+                    schedule->sentence, schedule->turn.moving,
+                    schedule->turn.begun);
 }
 
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
@@ -61,15 +112,15 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     }
     baton__text_add(text, " on rank %d of %d", schedule->group->rank,
                     schedule->group->size);
-    if (schedule->run.state != BATON__RUN_RUNNING) {
+    if (schedule->run.phase == BATON__RUN_DRAINING) {
+        describe_draining(schedule, text);
+    } else if (schedule->run.phase != BATON__RUN_RUNNING) {
         baton__text_add(text, "\n    it has not begun here");
-        return;
-    }
-    if (describe_nodes(schedule, false, text) == 0 &&
-        describe_nodes(schedule, true, text) == 0) {
+    } else if (describe_nodes(schedule, false, text) == 0 &&
+               describe_nodes(schedule, true, text) == 0) {
         baton__text_add(text,
                         "\n    %u of its nodes have not fired, and nothing is "
-                        "in flight: a branch that was not taken?",
+                        "in motion: a branch that was not taken?",
                         schedule->run.required_left);
     }
 }
@@ -89,10 +140,14 @@ void baton__watchdog(baton_engine_t *engine)
     }
     uint64_t now = baton__clock_ns();
     uint64_t stall_ns = (uint64_t)engine->stall_ms * 1000000u;
+    if (now - engine->watched_ns < stall_ns / LOOKS) {
+        return;
+    }
+    engine->watched_ns = now;
     for (baton_schedule_t *s = engine->stepper.schedules; s != NULL;
-         s = s->notes.next) {
+         s = s->notices.next) {
         uint64_t pulse = s->run.moves + s->run.epoch;
-        if (s->run.state != BATON__RUN_RUNNING ||
+        if (s->run.phase != BATON__RUN_RUNNING ||
             pulse != s->notes.seen_moves) {
             s->notes.seen_moves = pulse;
             s->notes.seen_at_ns = now;

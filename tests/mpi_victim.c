@@ -63,7 +63,7 @@ int main(int argc, char **argv)
             announce(path);
         }
     }
-    baton_schedule_destroy(schedule);
+    (void)!baton_schedule_destroy(schedule);
     must(baton_group_destroy(group));
     must(baton_engine_close(engine));
     MPI_Finalize();

@@ -1,7 +1,11 @@
 /* The suite that every transport passes. A case is one function that every rank
-   runs, written against the port alone; a fixture (test_conformance.c for loop
-   and sim, mpi_conformance.c for MPI) makes the endpoints and runs the ranks:
-   as processes, as threads, or in turns. */
+   runs, written against the port alone; a fixture (test_conformance.c for
+   inproc and sim, mpi_conformance.c for MPI) makes the endpoints and runs the
+   ranks: as processes, as threads, or in turns.
+
+   The port leaves it to the engine which receive a message belongs to. Here
+   that is done by tag: conformance_recv takes the first message from a peer
+   with its tag that has arrived and not been taken, or is the next to come. */
 #ifndef BATON_TESTS_SUPPORT_CONFORMANCE_H
 #define BATON_TESTS_SUPPORT_CONFORMANCE_H
 
@@ -10,11 +14,19 @@
 enum { CONFORMANCE_NODES = 4608 };
 
 typedef struct conformance_result {
-    bool arrived;
+    bool ended;
     baton_status_t status;
     size_t bytes;
-    bool has_detail;
 } conformance_result_t;
+
+/* A receive that waits for its message. */
+typedef struct conformance_receive {
+    bool waits;
+    int peer;
+    uint32_t tag;
+    void *data;
+    uint32_t serial; /* in the order posted */
+} conformance_receive_t;
 
 /* A rank in a run. The fixture fills the first fields. */
 typedef struct conformance_rank {
@@ -26,29 +38,40 @@ typedef struct conformance_rank {
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
-    bool allocates; /* also while messages are in flight: a simulation does */
+    /* What a simulation does, on request: allocates while messages are in
+       flight; ends short sends, too, only when they are accepted. */
+    bool allocates;
+    bool synchronous;
+    /* Between hosts a rank rings whether or not its peer is armed. */
+    bool rings;
 
     char failure[256]; /* the first failed expectation; "": none */
     conformance_result_t results[CONFORMANCE_NODES];
-    int posted; /* messages whose completion is due */
+    conformance_receive_t receives[CONFORMANCE_NODES];
+    uint32_t serial;
+    int posted;               /* sends and receives that have not ended */
+    baton_message_t *arrived; /* and not taken, oldest first */
 } conformance_rank_t;
 
 #define CONFORMANCE_LIST(X)                                                    \
     X(sizes_receive_first)                                                     \
     X(sizes_send_first)                                                        \
     X(ping_pong)                                                               \
+    X(order_of_arrival)                                                        \
     X(order_within_tag)                                                        \
     X(tags_in_any_order)                                                       \
+    X(headers_arrive_as_sent)                                                  \
     X(messages_to_self)                                                        \
     X(all_pairs)                                                               \
     X(many_sends_first)                                                        \
     X(many_receives_first)                                                     \
-    X(too_long)                                                                \
-    X(shorter_than_posted)                                                     \
-    X(withdraw_unmatched)                                                      \
+    X(kept_while_others_pass)                                                  \
+    X(dropped)                                                                 \
+    X(withdraw_before_accept)                                                  \
     X(withdraw_races)                                                          \
-    X(eager_needs_no_receiver)                                                 \
-    X(bell_rings_when_resting)                                                 \
+    X(short_needs_no_receiver)                                                 \
+    X(notices)                                                                 \
+    X(wakes_when_armed)                                                        \
     X(reserve_while_in_flight)                                                 \
     X(random_traffic)
 
@@ -82,18 +105,30 @@ void conformance_expect(conformance_rank_t *self, bool condition,
                         const char *text, const char *function, int line);
 
 /* `node` is the message's number in this case, each used once before
-   conformance_forget(). */
-void conformance_send(conformance_rank_t *self, uint32_t node, int peer,
+   conformance_forget(). send: whether it was over at once. */
+bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
                       uint32_t tag, const void *data, size_t bytes);
 void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
-                      uint32_t tag, void *data, size_t bytes);
+                      uint32_t tag, void *data);
 bool conformance_withdraw(conformance_rank_t *self, uint32_t node);
 void conformance_forget(conformance_rank_t *self);
+
+/* Polls until a message with this tag has arrived, and takes it from the list;
+   NULL when the case has failed. */
+baton_message_t *conformance_take(conformance_rank_t *self, int peer,
+                                  uint32_t tag);
+
+/* Accepts a taken message as `node`'s. */
+void conformance_accept(conformance_rank_t *self, uint32_t node,
+                        baton_message_t *message, void *data);
 
 /* Polls until the message is done; all of them. */
 conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
 void conformance_wait_all(conformance_rank_t *self);
 void conformance_poll(conformance_rank_t *self);
+
+/* Polls, and lets others run; false when the case has failed. */
+bool conformance_go_on(conformance_rank_t *self);
 
 /* No rank leaves before all have come; `root` is the one that counts. */
 void conformance_sync(conformance_rank_t *self, int root);
@@ -107,8 +142,7 @@ int conformance_next_of(const conformance_rank_t *self);
 int conformance_previous_of(const conformance_rank_t *self);
 uint32_t conformance_key_of(int source, uint32_t number);
 
-/* The completion of a receive whose message has this size and content; of a
-   send. */
+/* The end of a receive whose message has this size and content; of a send. */
 void conformance_expect_message(conformance_rank_t *self, uint32_t node,
                                 const void *data, size_t bytes, uint32_t key);
 void conformance_expect_sent(conformance_rank_t *self, uint32_t node);

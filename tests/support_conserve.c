@@ -61,8 +61,9 @@ static bool contributes(const conserve_law_t *law, int rank, uint64_t step)
 
 /* ---- recording -------------------------------------------------------- */
 
-static baton_status_t record(void *arg, uint64_t epoch)
+static baton_status_t record(void *arg, baton_call_t *call)
 {
+    uint64_t epoch = baton_call_epoch(call);
     play_t *play = arg;
     if (epoch != play->recorded + 1 || epoch > play->law->steps) {
         return BATON_ERR_STATE; /* an epoch was skipped, or made up */
@@ -269,7 +270,7 @@ static const char *play_steps(play_t *play, baton_group_t *group,
                  baton_status_name(status), baton_error_message());
     }
     if (play->partial != NULL) {
-        baton_partial_destroy(play->partial);
+        (void)!baton_partial_destroy(play->partial);
     }
     return status == BATON_OK ? NULL : sentence;
 }

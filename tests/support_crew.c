@@ -27,15 +27,15 @@ support_crew_t *support_crew_open(int size, const support_variant_t *variant)
     assert_non_null(crew->groups);
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     options.progress = variant->progress;
-    support_ok(baton_loop_create(size, &crew->loop));
+    support_ok(baton_inproc_create(size, &crew->loop));
     for (int rank = 0; rank < size; rank++) {
         if (rank < crew->engine_count) {
             support_ok(baton_engine_open(&options, &crew->engines[rank]));
         } else {
             crew->engines[rank] = crew->engines[0];
         }
-        support_ok(baton_group_create_loop(crew->engines[rank], crew->loop,
-                                           rank, &crew->groups[rank]));
+        support_ok(baton_group_create_inproc(crew->engines[rank], crew->loop,
+                                             rank, &crew->groups[rank]));
     }
     return crew;
 }
@@ -45,7 +45,7 @@ void support_crew_close(support_crew_t *crew)
     for (int rank = 0; rank < crew->size; rank++) {
         support_ok(baton_group_destroy(crew->groups[rank]));
     }
-    baton_loop_destroy(crew->loop);
+    support_ok(baton_inproc_destroy(crew->loop));
     for (int rank = 0; rank < crew->engine_count; rank++) {
         support_ok(baton_engine_close(crew->engines[rank]));
     }

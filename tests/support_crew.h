@@ -6,12 +6,12 @@
 #include <baton/baton.h>
 #include <stdatomic.h>
 
-#define SUPPORT_WAIT_MS 60000
+#define SUPPORT_WAIT_MS 20000
 
 typedef struct support_crew {
     int size;
     int engine_count; /* 1 or size */
-    baton_loop_t *loop;
+    baton_inproc_t *loop;
     baton_engine_t **engines;
     baton_group_t **groups; /* by rank */
     atomic_bool failed;     /* relaxed: it only ends loops */

@@ -25,10 +25,10 @@ int model_close(void **state)
 
 /* ---- building ---------------------------------------------------------- */
 
-static baton_status_t never_called(void *arg, uint64_t epoch)
+static baton_status_t never_called(void *arg, baton_call_t *call)
 {
     (void)arg;
-    (void)epoch;
+    (void)call;
     return BATON_ERR_STATE;
 }
 
@@ -63,9 +63,7 @@ void model_reset(const baton_schedule_t *s)
     model_world = (model_world_t){.run = s->run};
     model_world.run.left = model_world.left;
     model_world.run.ready = model_world.ready;
-    model_world.run.flight = model_world.flight;
-    model_world.run.owed = model_world.owed_memory;
-    model_world.run.headers = model_world.headers;
+    model_world.run.state = model_world.state;
 }
 
 /* ---- the model --------------------------------------------------------- */
@@ -146,7 +144,8 @@ void model_compare(void)
     }
     assert_int_equal(ready, expected);
     assert_true(model_world.run.tail <= model_graph.count);
-    assert_int_equal(baton__run_through(&model_world.run), model_is_through());
+    assert_int_equal(baton__run_is_through(&model_world.run),
+                     model_is_through());
 }
 
 /* ---- moves ------------------------------------------------------------- */
@@ -164,7 +163,6 @@ void model_retire(void)
 {
     baton__run_retire(&model_world.run);
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        model_world.owed[i] += model_world.life[i] == ISSUED;
         model_world.life[i] = WAITING;
     }
 }
@@ -179,39 +177,25 @@ void model_pop(void)
         baton__run_skip(&model_world.run, node);
         model_world.life[node] = SKIPPED;
     } else {
-        assert_int_equal(baton__run_defer(&model_world.run, node),
-                         model_world.owed[node] > 0);
-        if (model_world.owed[node] == 0) {
-            baton__run_posted(&model_world.run, node);
-        }
+        baton__run_enter(&model_world.run, node,
+                         model_graph.deed[node] == MODEL_SEND
+                             ? BATON__NODE_MOVING
+                             : BATON__NODE_WAITING);
         model_world.life[node] = ISSUED;
     }
     fire_what_can();
 }
 
-/* Messages come in the order of their epochs. */
 bool model_can_land(uint32_t node)
 {
-    return model_world.owed[node] > 0 || (model_world.life[node] == ISSUED);
+    return model_world.life[node] == ISSUED;
 }
 
 void model_land(uint32_t node)
 {
-    bool again;
-    bool current = baton__run_landed(&model_world.run, node, &again);
-    assert_int_equal(current, model_world.owed[node] == 0);
-    if (current) {
-        baton__run_complete(&model_world.run, node);
-        model_world.life[node] = SATISFIED;
-        fire_what_can();
-        return;
-    }
-    model_world.owed[node]--;
-    assert_int_equal(again, model_world.owed[node] > 0 ||
-                                model_world.life[node] == ISSUED);
-    if (again) {
-        baton__run_posted(&model_world.run, node);
-    }
+    baton__run_complete(&model_world.run, node);
+    model_world.life[node] = SATISFIED;
+    fire_what_can();
 }
 
 /* Nothing moves: what has fired is what should, and if that is not enough for
@@ -223,4 +207,6 @@ void model_expect_rest(void)
         fired |= model_world.life[i] != WAITING ? 1u << i : 0;
     }
     assert_int_equal(fired, least_fixed_point());
+    assert_int_equal(baton__run_is_stuck(&model_world.run),
+                     !model_is_through());
 }

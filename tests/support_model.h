@@ -38,11 +38,8 @@ typedef struct model_world {
     baton__run_t run;
     uint32_t left[MODEL_NODES];
     uint32_t ready[MODEL_NODES];
-    uint8_t flight[MODEL_NODES];
-    uint32_t owed_memory[MODEL_NODES];
-    baton__header_t headers[1];
+    uint8_t state[MODEL_NODES];
     model_life_t life[MODEL_NODES];
-    uint32_t owed[MODEL_NODES]; /* messages of epochs that have retired */
 } model_world_t;
 
 extern model_graph_t model_graph;

@@ -62,5 +62,5 @@ void support_mpi_healthy(baton_group_t *group)
     if (sum != size * (size - 1) / 2) {
         support_mpi_die("wrong sum");
     }
-    baton_schedule_destroy(s);
+    support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
 }

@@ -32,8 +32,8 @@ void support_pair_open(support_pair_t *pair, support_crew_t *crew,
 
 void support_pair_close(support_pair_t *pair)
 {
-    baton_schedule_destroy(pair->schedules[0]);
-    baton_schedule_destroy(pair->schedules[1]);
+    support_ok(baton_schedule_destroy(pair->schedules[0]));
+    support_ok(baton_schedule_destroy(pair->schedules[1]));
 }
 
 void support_pair_send(support_pair_t *pair, uint64_t value)

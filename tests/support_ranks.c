@@ -29,10 +29,10 @@ support_ranks_t *support_ranks_open(int size)
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     options.progress = BATON_PROGRESS_MANUAL;
     support_ok(baton_engine_open(&options, &ranks->engine));
-    support_ok(baton_loop_create(size, &ranks->loop));
+    support_ok(baton_inproc_create(size, &ranks->loop));
     for (int rank = 0; rank < size; rank++) {
-        support_ok(baton_group_create_loop(ranks->engine, ranks->loop, rank,
-                                           &ranks->groups[rank]));
+        support_ok(baton_group_create_inproc(ranks->engine, ranks->loop, rank,
+                                             &ranks->groups[rank]));
     }
     return ranks;
 }
@@ -42,7 +42,7 @@ void support_ranks_close(support_ranks_t *ranks)
     for (int rank = 0; rank < ranks->size; rank++) {
         support_ok(baton_group_destroy(ranks->groups[rank]));
     }
-    baton_loop_destroy(ranks->loop);
+    support_ok(baton_inproc_destroy(ranks->loop));
     support_ok(baton_engine_close(ranks->engine));
     free(ranks->groups);
     free(ranks);
@@ -112,7 +112,7 @@ void support_schedules_destroy(support_ranks_t *ranks,
                                baton_schedule_t **schedules)
 {
     for (int rank = 0; rank < ranks->size; rank++) {
-        baton_schedule_destroy(schedules[rank]);
+        support_ok(baton_schedule_destroy(schedules[rank]));
     }
     free(schedules);
 }

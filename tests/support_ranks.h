@@ -9,7 +9,7 @@
 typedef struct support_ranks {
     int size;
     baton_engine_t *engine;
-    baton_loop_t *loop;
+    baton_inproc_t *loop;
     baton_group_t **groups; /* by rank */
 } support_ranks_t;
 

@@ -30,13 +30,18 @@ support_ranks_t *refusal_ranks(void)
     return ranks;
 }
 
-baton_schedule_t *refusal_begin(void)
+baton_schedule_t *refusal_begin_named(const char *name)
 {
     baton_schedule_t *schedule;
-    support_ok(baton_schedule_create(ranks->groups[0], "wrong", &schedule));
+    support_ok(baton_schedule_create(ranks->groups[0], name, &schedule));
     (void)baton_buffer_bind(schedule, refusal_memory, REFUSAL_BYTES,
                             BATON_MEMORY_HOST);
     return schedule;
+}
+
+baton_schedule_t *refusal_begin(void)
+{
+    return refusal_begin_named("wrong");
 }
 
 baton_view_t refusal_part(size_t offset, size_t bytes)
@@ -63,7 +68,7 @@ void refused(baton_schedule_t *schedule, baton_status_t status,
              const char *text)
 {
     refuses(schedule, status, text);
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 void refusal_run(baton_schedule_t *schedule)
@@ -72,9 +77,9 @@ void refusal_run(baton_schedule_t *schedule)
     support_ok(baton_schedule_wait(schedule, PATIENCE_MS));
 }
 
-baton_status_t refusal_count(void *arg, uint64_t epoch)
+baton_status_t refusal_count(void *arg, baton_call_t *call)
 {
-    (void)epoch;
+    (void)call;
     ++*(int *)arg;
     return BATON_OK;
 }

@@ -1,5 +1,5 @@
-/* Schedules that are to be refused: rank 0 of 3 loop ranks, one bound buffer of
-   16 bytes, named "wrong". */
+/* Schedules that are to be refused: rank 0 of 3 inproc ranks, one bound buffer
+   of 16 bytes, named "wrong". */
 #ifndef TESTS_SUPPORT_REFUSAL_H
 #define TESTS_SUPPORT_REFUSAL_H
 
@@ -12,8 +12,10 @@ support_ranks_t *refusal_ranks(void);
 
 #define REFUSAL_BYTES 16
 
-/* The schedule; a part of its buffer; a node that it does not have. */
+/* The schedule, or one of a name of its own, which other ranks can meet; a part
+   of its buffer; a node that it does not have. */
 baton_schedule_t *refusal_begin(void);
+baton_schedule_t *refusal_begin_named(const char *name);
 baton_view_t refusal_part(size_t offset, size_t bytes);
 extern const baton_node_t refusal_stranger;
 
@@ -34,6 +36,6 @@ void refused(baton_schedule_t *schedule, baton_status_t status,
 void refusal_run(baton_schedule_t *schedule);
 
 /* A call node's function: counts in the int at `arg`. */
-baton_status_t refusal_count(void *arg, uint64_t epoch);
+baton_status_t refusal_count(void *arg, baton_call_t *call);
 
 #endif

@@ -130,8 +130,8 @@ void support_words_start(const support_words_t *words)
 
 void support_words_remove(const support_words_t *words)
 {
-    baton_schedule_destroy(words->send);
-    baton_schedule_destroy(words->recv);
+    support_ok(baton_schedule_destroy(words->send));
+    support_ok(baton_schedule_destroy(words->recv));
 }
 
 void support_words_open(support_words_t *words)

@@ -71,10 +71,10 @@ void stuck_chain(void *arg, baton_schedule_t *schedule)
     }
 }
 
-baton_status_t stuck_skips(void *arg, uint64_t epoch)
+baton_status_t stuck_skips(void *arg, baton_call_t *call)
 {
     (void)arg;
-    (void)epoch;
+    (void)call;
     return BATON_SKIP;
 }
 

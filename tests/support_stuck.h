@@ -37,6 +37,6 @@ int stuck_verify_on(void **state);
 int stuck_verify_off(void **state);
 
 /* A call node's function: skips. */
-baton_status_t stuck_skips(void *arg, uint64_t epoch);
+baton_status_t stuck_skips(void *arg, baton_call_t *call);
 
 #endif

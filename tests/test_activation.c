@@ -1,4 +1,4 @@
-/* The activation tree, on the loop transport: P ranks in one thread. */
+/* The activation tree, on the inproc transport: P ranks in one thread. */
 #include "support_random.h"
 #include "support_ranks.h"
 #include <setjmp.h>
@@ -18,26 +18,27 @@ typedef struct tally {
     uint64_t messages;
 } tally_t;
 
-static baton_status_t count_begin(void *arg, uint64_t epoch)
+static baton_status_t count_begin(void *arg, baton_call_t *call)
 {
     tally_t *tally = arg;
     tally->begins++;
-    tally->epoch = epoch;
+    tally->epoch = baton_call_epoch(call);
     return BATON_OK;
 }
 
-static baton_status_t count_message(void *arg, uint64_t epoch)
+static baton_status_t count_message(void *arg, baton_call_t *call)
 {
     tally_t *tally = arg;
-    (void)epoch;
+    (void)call;
     tally->messages++;
     return BATON_OK;
 }
 
 /* on_start --> [activation] --> begin --> count_begin. Behind `begin` the
    builder adds, for each step, an armed receive and an activate: a call behind
-   each activate counts the messages. */
-static void build(baton_schedule_t *schedule, tally_t *tally)
+   each activate counts the messages. Where an epoch may have several initiators
+   a barrier behind `begin` keeps it from ending before all ranks have begun. */
+static void build(baton_schedule_t *schedule, tally_t *tally, bool several)
 {
     baton_node_t initiate = baton_add_on_start(schedule);
     baton_node_t begin = baton_add_activation(schedule, initiate);
@@ -50,6 +51,12 @@ static void build(baton_schedule_t *schedule, tally_t *tally)
         baton_set_optional(schedule, count);
         baton_before(schedule, activate, count);
     }
+    if (several) {
+        baton_node_t last = baton_add_nop(schedule);
+        baton_mark_t inside = baton_schedule_mark(schedule);
+        baton_barrier_dissemination(schedule);
+        baton_enclose(schedule, inside, begin, last);
+    }
 }
 
 typedef struct tree {
@@ -59,13 +66,13 @@ typedef struct tree {
     uint64_t epoch;
 } tree_t;
 
-static void open_tree(tree_t *tree, int size)
+static void open_tree(tree_t *tree, int size, bool several)
 {
     memset(tree, 0, sizeof(*tree));
     tree->ranks = support_ranks_open(size);
     tree->schedules = support_schedules_create(tree->ranks, "activation");
     for (int rank = 0; rank < size; rank++) {
-        build(tree->schedules[rank], &tree->tallies[rank]);
+        build(tree->schedules[rank], &tree->tallies[rank], several);
     }
     support_schedules_commit(tree->ranks, tree->schedules);
 }
@@ -122,7 +129,7 @@ static void test_activation_one_initiator_sends_p_minus_1(void **state)
     (void)state;
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
-        open_tree(&tree, size);
+        open_tree(&tree, size, false);
         for (int initiator = 0; initiator < size; initiator++) {
             bool started[LARGEST] = {false};
             uint64_t before = messages_of(&tree);
@@ -140,7 +147,7 @@ static void test_activation_all_initiate_at_once(void **state)
     (void)state;
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
-        open_tree(&tree, size);
+        open_tree(&tree, size, true);
         for (int epoch = 1; epoch <= 3; epoch++) {
             bool started[LARGEST];
             for (int rank = 0; rank < size; rank++) {
@@ -161,7 +168,7 @@ static void test_activation_random_initiators(void **state)
     support_random_t random = support_random(support_seed(), 0);
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
-        open_tree(&tree, size);
+        open_tree(&tree, size, true);
         for (int epoch = 1; epoch <= 30; epoch++) {
             bool started[LARGEST] = {false};
             uint64_t initiators =
@@ -190,7 +197,7 @@ static void test_activation_ranks_catch_up_in_turn(void **state)
     (void)state;
     for (int size = 1; size <= 9; size++) {
         tree_t tree;
-        open_tree(&tree, size);
+        open_tree(&tree, size, false);
         for (int epoch = 1; epoch <= 20; epoch++) {
             start(&tree, 0);
             support_ok(baton_schedule_wait(tree.schedules[0], 10000));

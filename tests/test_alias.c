@@ -27,7 +27,7 @@ static void begin(bench_t *bench)
 
 static void end(bench_t *bench)
 {
-    baton_schedule_destroy(bench->s);
+    support_ok(baton_schedule_destroy(bench->s));
     support_ranks_close(bench->ranks);
 }
 
@@ -98,10 +98,12 @@ static void test_node_that_reads_what_it_writes_shifted(void **state)
     (void)state;
     bench_t b;
     begin(&b);
-    (void)baton_add_copy(b.s, half(&b, b.memory), half(&b, b.memory + 1));
+    baton_view_t target = half(&b, b.memory);
+    baton_view_t source = half(&b, b.memory + 1);
+    (void)baton_add_copy(b.s, target, source);
     expect_refused(&b, BATON_ERR_INVALID,
-                   "copy#0 writes 16 bytes at 0 of buffer 1 and reads 16 at 0 "
-                   "of buffer 0: these overlap in part");
+                   "copy#0 writes 16 bytes at 0 of buffer 0 and reads 16 at 0 "
+                   "of buffer 1: these overlap in part");
 }
 
 static void test_readers_may_share_memory(void **state)
@@ -261,10 +263,10 @@ typedef struct rebinder {
     baton_status_t status;
 } rebinder_t;
 
-static baton_status_t rebind(void *arg, uint64_t epoch)
+static baton_status_t rebind(void *arg, baton_call_t *call)
 {
     rebinder_t *self = arg;
-    (void)epoch;
+    (void)call;
     self->status = baton_buffer_rebind(self->s, self->buffer, self->to);
     return BATON_OK;
 }

@@ -1,5 +1,5 @@
-/* Armed receives and activates: what a run makes of a message that names an
-   epoch and an origin. */
+/* Armed receives and activates: what a run makes of a message of an epoch, and
+   of the origin that it names. */
 #include "sched/schedule.h"
 #include "support_ranks.h"
 #include <setjmp.h>
@@ -34,9 +34,8 @@ typedef struct puppet {
     baton__run_t run;
     uint32_t left[NODES];
     uint32_t ready[NODES];
-    uint8_t flight[NODES];
-    uint32_t owed[NODES];
-    baton__header_t headers[NODES];
+    uint8_t state[NODES];
+    baton__activation_t activations[NODES];
 } puppet_t;
 
 static baton_schedule_t *create(int rank)
@@ -53,23 +52,29 @@ static void take_strings(puppet_t *puppet, baton_schedule_t *schedule)
     *puppet = (puppet_t){.schedule = schedule, .run = schedule->run};
     puppet->run.left = puppet->left;
     puppet->run.ready = puppet->ready;
-    puppet->run.flight = puppet->flight;
-    puppet->run.owed = puppet->owed;
-    puppet->run.headers = puppet->headers;
+    puppet->run.state = puppet->state;
+    puppet->run.activations = puppet->activations;
 }
 
-static baton__header_t *header_of(puppet_t *puppet, baton_node_t node)
+static int64_t origin_of(puppet_t *puppet, baton_node_t node)
 {
-    return &puppet->headers[puppet->schedule->ops[node.index].header];
+    return puppet->activations[puppet->schedule->ops[node.index].message.slot]
+        .origin;
 }
 
-/* An armed receive gets a message. */
-static baton__arrival_t get(puppet_t *puppet, baton_node_t armed,
-                            uint64_t epoch, int origin)
+static baton__turn_t turn_of(puppet_t *puppet, baton_node_t armed,
+                             uint64_t epoch)
 {
-    baton__run_posted(&puppet->run, armed.index);
-    *header_of(puppet, armed) = (baton__header_t){epoch, origin};
-    return baton__run_arrival(&puppet->run, armed.index);
+    return baton__run_turn_of(&puppet->run, armed.index, epoch);
+}
+
+/* An armed receive gets the running epoch's message. */
+static void arrive(puppet_t *puppet, baton_node_t armed, int origin)
+{
+    assert_int_equal(turn_of(puppet, armed, puppet->run.epoch),
+                     BATON__TURN_NOW);
+    baton__run_activate(&puppet->run, armed.index,
+                        (baton__activation_t){.origin = origin});
 }
 
 /* Pops what is ready, completing nothing: a mask of nodes. */
@@ -84,7 +89,7 @@ static uint32_t pop_all(puppet_t *puppet)
     return mask;
 }
 
-/* ---- what an armed receive makes of a header --------------------------- */
+/* ---- what a message is to an armed receive ----------------------------- */
 
 /* Rank 1: armed#0 from rank 0. The run is idle after epoch 2. */
 static baton_node_t open_armed(puppet_t *puppet)
@@ -102,14 +107,13 @@ static void test_arrivals_for_retired_epochs_are_dropped(void **state)
     puppet_t puppet;
     baton_node_t armed = open_armed(&puppet);
     for (uint64_t epoch = 0; epoch <= 2; epoch++) {
-        assert_int_equal(get(&puppet, armed, epoch, 0), BATON__ARRIVAL_DROP);
-        assert_int_equal(puppet.flight[armed.index], BATON__NOWHERE);
+        assert_int_equal(turn_of(&puppet, armed, epoch), BATON__TURN_PAST);
     }
     baton__run_begin(&puppet.run);
-    assert_int_equal(get(&puppet, armed, 2, 0), BATON__ARRIVAL_DROP);
+    assert_int_equal(turn_of(&puppet, armed, 2), BATON__TURN_PAST);
     baton__run_retire(&puppet.run);
-    assert_int_equal(get(&puppet, armed, 3, 0), BATON__ARRIVAL_DROP);
-    baton_schedule_destroy(puppet.schedule);
+    assert_int_equal(turn_of(&puppet, armed, 3), BATON__TURN_PAST);
+    support_ok(baton_schedule_destroy(puppet.schedule));
 }
 
 static void test_arrivals_for_the_running_epoch_count_now(void **state)
@@ -118,40 +122,51 @@ static void test_arrivals_for_the_running_epoch_count_now(void **state)
     puppet_t puppet;
     baton_node_t armed = open_armed(&puppet);
     baton__run_begin(&puppet.run);
-    assert_int_equal(get(&puppet, armed, 3, 0), BATON__ARRIVAL_NOW);
-    assert_int_equal(puppet.flight[armed.index], BATON__NOWHERE);
-    baton_schedule_destroy(puppet.schedule);
+    assert_int_equal(turn_of(&puppet, armed, 3), BATON__TURN_NOW);
+    support_ok(baton_schedule_destroy(puppet.schedule));
 }
 
-static void test_arrivals_for_later_epochs_are_held(void **state)
+static void test_arrivals_for_later_epochs_are_kept(void **state)
 {
     (void)state;
     puppet_t puppet;
     baton_node_t armed = open_armed(&puppet);
-    assert_int_equal(get(&puppet, armed, 4, 0), BATON__ARRIVAL_HOLD);
-    assert_int_equal(puppet.flight[armed.index], BATON__HELD);
-    assert_false(baton__run_activated(&puppet.run));
+    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_LATER);
     baton__run_begin(&puppet.run);
-    assert_int_equal(baton__run_arrival(&puppet.run, armed.index),
-                     BATON__ARRIVAL_HOLD);
+    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_LATER);
     baton__run_retire(&puppet.run);
-    assert_true(baton__run_activated(&puppet.run));
+    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_LATER);
     baton__run_begin(&puppet.run);
-    assert_int_equal(baton__run_arrival(&puppet.run, armed.index),
-                     BATON__ARRIVAL_NOW);
-    assert_false(baton__run_activated(&puppet.run));
-    baton_schedule_destroy(puppet.schedule);
+    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_NOW);
+    support_ok(baton_schedule_destroy(puppet.schedule));
 }
 
 static void test_arrivals_are_not_waited_for(void **state)
 {
     (void)state;
     puppet_t puppet;
-    baton_node_t armed = open_armed(&puppet);
-    baton__run_posted(&puppet.run, armed.index);
+    (void)open_armed(&puppet);
     baton__run_begin(&puppet.run);
-    assert_true(baton__run_through(&puppet.run));
-    baton_schedule_destroy(puppet.schedule);
+    assert_true(baton__run_is_through(&puppet.run));
+    support_ok(baton_schedule_destroy(puppet.schedule));
+}
+
+/* armed#0 --> nop#1, which the epoch waits for: while an activation may come it
+   can get further. */
+static void test_arrivals_may_still_come(void **state)
+{
+    (void)state;
+    puppet_t puppet;
+    baton_schedule_t *s = create(1);
+    baton_node_t armed = baton_add_armed_recv(s, 0);
+    baton_before(s, armed, baton_add_nop(s));
+    take_strings(&puppet, s);
+    baton__run_begin(&puppet.run);
+    assert_false(baton__run_is_stuck(&puppet.run));
+    arrive(&puppet, armed, 0);
+    assert_int_equal(pop_all(&puppet), 1u << 1);
+    assert_false(baton__run_is_through(&puppet.run));
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* ---- what it sets off -------------------------------------------------- */
@@ -172,18 +187,16 @@ static void test_arrivals_fire_a_node_once(void **state)
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
         baton__run_begin(&puppet.run);
         assert_int_equal(pop_all(&puppet), 0);
-        assert_int_equal(get(&puppet, two, epoch, 2), BATON__ARRIVAL_NOW);
-        baton__run_arrive(&puppet.run, two.index);
+        arrive(&puppet, two, 2);
         assert_int_equal(pop_all(&puppet), 1u << nop.index);
-        assert_int_equal(get(&puppet, one, epoch, 0), BATON__ARRIVAL_NOW);
-        baton__run_arrive(&puppet.run, one.index);
+        arrive(&puppet, one, 0);
         assert_int_equal(pop_all(&puppet), 0);
-        assert_false(baton__run_through(&puppet.run));
+        assert_false(baton__run_is_through(&puppet.run));
         baton__run_complete(&puppet.run, nop.index);
-        assert_true(baton__run_through(&puppet.run));
+        assert_true(baton__run_is_through(&puppet.run));
         baton__run_retire(&puppet.run);
     }
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* Rank 3 of 7 with an armed receive in front of an activate to each other rank:
@@ -199,23 +212,21 @@ static void test_arrivals_go_on_away_from_their_origin(void **state)
     }
     take_strings(&puppet, s);
     for (int origin = 0; origin < RANKS; origin++) {
-        uint64_t epoch = puppet.run.epoch + 1;
         uint32_t expected = 0;
         baton__run_begin(&puppet.run);
-        (void)get(&puppet, armed, epoch, origin);
-        baton__run_arrive(&puppet.run, armed.index);
+        arrive(&puppet, armed, origin);
         for (int peer = 0; peer < RANKS; peer++) {
             int mine = (3 - origin + RANKS) % RANKS;
             int theirs = (peer - origin + RANKS) % RANKS;
             baton_node_t activate = {(uint32_t)peer + 1};
             expected |= theirs > mine ? 1u << activate.index : 0;
-            assert_int_equal(header_of(&puppet, activate)->origin,
+            assert_int_equal(origin_of(&puppet, activate),
                              theirs > mine ? origin : 3);
         }
         assert_int_equal(pop_all(&puppet), expected);
         baton__run_retire(&puppet.run);
     }
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* on_start#0 and armed#1 --> any --> activate#2: the origin is of the one that
@@ -237,11 +248,10 @@ static void test_arrivals_after_the_start_keep_its_origin(void **state)
     baton__run_started(&puppet.run);
     assert_int_equal(pop_all(&puppet), 1u << start.index);
     baton__run_complete(&puppet.run, start.index);
-    (void)get(&puppet, armed, 1, 0);
-    baton__run_arrive(&puppet.run, armed.index);
+    arrive(&puppet, armed, 0);
     assert_int_equal(pop_all(&puppet), 1u << activate.index);
-    assert_int_equal(header_of(&puppet, activate)->origin, 1);
-    baton_schedule_destroy(s);
+    assert_int_equal(origin_of(&puppet, activate), 1);
+    support_ok(baton_schedule_destroy(s));
 }
 
 int main(void)
@@ -249,8 +259,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arrivals_for_retired_epochs_are_dropped),
         cmocka_unit_test(test_arrivals_for_the_running_epoch_count_now),
-        cmocka_unit_test(test_arrivals_for_later_epochs_are_held),
+        cmocka_unit_test(test_arrivals_for_later_epochs_are_kept),
         cmocka_unit_test(test_arrivals_are_not_waited_for),
+        cmocka_unit_test(test_arrivals_may_still_come),
         cmocka_unit_test(test_arrivals_fire_a_node_once),
         cmocka_unit_test(test_arrivals_go_on_away_from_their_origin),
         cmocka_unit_test(test_arrivals_after_the_start_keep_its_origin),

@@ -204,7 +204,7 @@ static void check_wrong_use(baton_allreduce_fn build, const wrong_use_t *wrong)
         fail_msg("\"%s\" lacks \"%s\" or \"%s\"", message, wrong->actual,
                  wrong->allowed);
     }
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 static void test_allreduce_wrong_arguments_fail_commit(void **state)
@@ -224,10 +224,10 @@ static void test_allreduce_wrong_arguments_fail_commit(void **state)
          BATON_SUM, 0, 64, 64, 32},
         {"63 bytes", "multiple of 4, the size of i32", right, BATON_I32,
          BATON_SUM, 0, 63, 64, 63},
-        {"byte 0 of buffer 0 and target at byte 60", "or apart", right, BATON_I32,
-         BATON_SUM, 0, 64, 60, 64},
-        {"byte 100 of buffer 0 and target at byte 60", "or apart", right, BATON_I32,
-         BATON_SUM, 100, 64, 60, 64},
+        {"byte 0 of buffer 0 and target at byte 60", "or apart", right,
+         BATON_I32, BATON_SUM, 0, 64, 60, 64},
+        {"byte 100 of buffer 0 and target at byte 60", "or apart", right,
+         BATON_I32, BATON_SUM, 100, 64, 60, 64},
     };
     for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
         check_wrong_use(baton_allreduce_recursive_doubling, &wrongs[i]);
@@ -244,7 +244,7 @@ static void test_allreduce_without_arguments_fails_commit(void **state)
     baton_allreduce_ring(schedule, NULL);
     support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
     assert_non_null(strstr(baton_error_message(), "args is NULL"));
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 /* Views that end where the other begins do not overlap. */
@@ -264,7 +264,7 @@ static void test_allreduce_adjacent_views_are_apart(void **state)
                               .op = BATON_MAX};
     baton_allreduce_ring(schedule, &args);
     support_ok(baton_schedule_commit(schedule));
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 static void test_broadcast_wrong_root_fails_commit(void **state)
@@ -283,7 +283,7 @@ static void test_broadcast_wrong_root_fails_commit(void **state)
         snprintf(text, sizeof(text), "root is %d", roots[i]);
         assert_non_null(strstr(baton_error_message(), text));
         assert_non_null(strstr(baton_error_message(), "0 to 3"));
-        baton_schedule_destroy(schedule);
+        support_ok(baton_schedule_destroy(schedule));
     }
 }
 

@@ -1,7 +1,9 @@
 /* What commit refuses because the transport can't do it, and that it takes
    nothing from the group then. */
 #include "support_refusal.h"
-#include "transport/loop_rank.h"
+#include "transport/inproc/rank.h"
+
+#include "base/error.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -9,42 +11,64 @@
 
 #include <cmocka.h>
 
-/* Ranks 0 and 1 of the loop transport, but with tighter limits. */
+/* Ranks 0 to 2 of the inproc transport, but with tighter limits. */
+enum { RANKS = 3, PATIENCE_MS = 10000 };
+
+static int64_t reserved[RANKS][2]; /* by peer: sends, receives; of rank 0 */
+static int full_peer;              /* that there is no room for; -1: none */
+static void *first_endpoint;
+
+static baton_status_t tight_reserve(void *endpoint, int peer, int64_t sends,
+                                    int64_t receives)
+{
+    if (endpoint == first_endpoint) {
+        if (peer == full_peer && (sends > 0 || receives > 0)) {
+            return baton__error(BATON_ERR_NO_MEMORY, "rank %d is full", peer);
+        }
+        reserved[peer][0] += sends;
+        reserved[peer][1] += receives;
+    }
+    return baton__inproc_transport.reserve(endpoint, peer, sends, receives);
+}
+
 typedef struct tight {
     baton_transport_t transport;
-    baton_loop_t *loop;
-    baton_group_t *groups[2];
+    baton_inproc_t *medium;
+    baton_group_t *groups[RANKS];
 } tight_t;
 
-static void open_tight(tight_t *tight, size_t max_bytes, uint32_t max_tag)
+static void open_tight(tight_t *tight, size_t max_bytes)
 {
-    support_ok(baton_loop_create(2, &tight->loop));
-    for (int rank = 0; rank < 2; rank++) {
+    full_peer = -1;
+    support_ok(baton_inproc_create(RANKS, &tight->medium));
+    for (int rank = 0; rank < RANKS; rank++) {
         const baton_transport_t *real;
         void *endpoint;
-        support_ok(baton__loop_join(tight->loop, rank, &real, &endpoint));
+        support_ok(baton__inproc_join(tight->medium, rank, &real, &endpoint));
+        first_endpoint = rank == 0 ? endpoint : first_endpoint;
         tight->transport = *real;
         tight->transport.name = "tight";
         tight->transport.max_bytes = max_bytes;
-        tight->transport.max_tag = max_tag;
+        tight->transport.reserve = tight_reserve;
         support_ok(baton_group_create(refusal_ranks()->engine,
-                                      &tight->transport, endpoint, rank, 2,
+                                      &tight->transport, endpoint, rank, RANKS,
                                       &tight->groups[rank]));
     }
 }
 
 static void close_tight(tight_t *tight)
 {
-    support_ok(baton_group_destroy(tight->groups[0]));
-    support_ok(baton_group_destroy(tight->groups[1]));
-    baton_loop_destroy(tight->loop);
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_group_destroy(tight->groups[rank]));
+    }
+    support_ok(baton_inproc_destroy(tight->medium));
 }
 
 static void test_commit_refuses_message_over_int_max(void **state)
 {
     (void)state;
     tight_t tight;
-    open_tight(&tight, INT_MAX, INT_MAX);
+    open_tight(&tight, INT_MAX);
     baton_schedule_t *s;
     size_t bytes = (size_t)INT_MAX + 1;
     support_ok(baton_schedule_create(tight.groups[0], "wrong", &s));
@@ -56,101 +80,101 @@ static void test_commit_refuses_message_over_int_max(void **state)
     close_tight(&tight);
 }
 
-/* As many empty messages from rank 0 to 1; on both ranks. */
-static baton_schedule_t *add_messages(tight_t *tight, int rank, int count)
+static void test_commit_takes_messages_of_the_largest_size(void **state)
+{
+    (void)state;
+    tight_t tight;
+    open_tight(&tight, REFUSAL_BYTES);
+    baton_schedule_t *s;
+    support_ok(baton_schedule_create(tight.groups[0], "wrong", &s));
+    baton_buffer_t buffer =
+        baton_buffer_bind(s, refusal_memory, REFUSAL_BYTES, BATON_MEMORY_HOST);
+    (void)baton_add_send(s, 1, baton_view(buffer, 0, REFUSAL_BYTES));
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_destroy(s));
+    close_tight(&tight);
+}
+
+/* ---- room for messages ------------------------------------------------- */
+
+/* Rank 0: 3 sends to rank 1, a receive from rank 1, 2 receives from rank 2.
+   Ranks 1 and 2: the other ends. */
+static baton_schedule_t *build(tight_t *tight, int rank)
 {
     baton_schedule_t *s;
     support_ok(baton_schedule_create(tight->groups[rank], "wrong", &s));
     baton_view_t none =
         baton_view(baton_buffer_bind(s, NULL, 0, BATON_MEMORY_HOST), 0, 0);
-    for (int i = 0; i < count; i++) {
-        (void)(rank == 0 ? baton_add_send(s, 1, none)
-                         : baton_add_recv(s, 0, none));
+    for (int i = 0; i < 3 && rank == 0; i++) {
+        (void)baton_add_send(s, 1, none);
+    }
+    for (int i = 0; i < 3 && rank == 1; i++) {
+        (void)baton_add_recv(s, 0, none);
+    }
+    if (rank == 0) {
+        (void)baton_add_recv(s, 1, none);
+        (void)baton_add_recv(s, 2, none);
+        (void)baton_add_recv(s, 2, none);
+    } else {
+        (void)baton_add_send(s, 0, none);
+    }
+    if (rank == 2) {
+        (void)baton_add_send(s, 0, none);
     }
     return s;
 }
 
-static void test_commit_refuses_more_messages_than_tags(void **state)
+static void expect_reserved(int64_t sends_to_1, int64_t receives_from_1,
+                            int64_t receives_from_2)
+{
+    assert_int_equal(reserved[1][0], sends_to_1);
+    assert_int_equal(reserved[1][1], receives_from_1);
+    assert_int_equal(reserved[2][0], 0);
+    assert_int_equal(reserved[2][1], receives_from_2);
+}
+
+static void test_commit_reserves_what_messages_need(void **state)
 {
     (void)state;
     tight_t tight;
-    open_tight(&tight, 64, 3);
-    refused(add_messages(&tight, 0, 5), BATON_ERR_LIMIT,
-            "send#4 would need tag 4 between ranks 0 and 1, the largest of the "
-            "tight transport is 3");
-    refused(add_messages(&tight, 1, 5), BATON_ERR_LIMIT,
-            "recv#4 would need tag 4 between ranks 1 and 0");
-    close_tight(&tight);
-}
-
-static void test_commit_takes_no_tags_when_it_fails(void **state)
-{
-    (void)state;
-    tight_t tight;
-    open_tight(&tight, 64, 3);
-    refused(add_messages(&tight, 0, 5), BATON_ERR_LIMIT, "send#4");
-    baton_schedule_t *sends = add_messages(&tight, 0, 4);
-    baton_schedule_t *receives = add_messages(&tight, 1, 4);
-    support_ok(baton_schedule_commit(sends));
-    support_ok(baton_schedule_commit(receives));
-    support_ok(baton_schedule_start(receives));
-    refusal_run(sends);
-    support_ok(baton_schedule_wait(receives, 10000));
-    refused(add_messages(&tight, 0, 1), BATON_ERR_LIMIT, "send#0 would need");
-    baton_schedule_destroy(sends);
-    baton_schedule_destroy(receives);
-    close_tight(&tight);
-}
-
-/* ---- armed receives that can't be posted ------------------------------- */
-
-static const baton_transport_t *real_transport;
-static int receives_left; /* until one fails; negative: none does */
-
-static baton_status_t failing_recv(void *endpoint, baton_token_t token,
-                                   int peer, uint32_t tag, void *data,
-                                   size_t bytes)
-{
-    return receives_left-- == 0
-               ? BATON_ERR_TRANSPORT
-               : real_transport->recv(endpoint, token, peer, tag, data, bytes);
-}
-
-/* armed, armed --> call: all of them. */
-static void test_commit_leaves_no_trace_when_arming_fails(void **state)
-{
-    (void)state;
-    int calls = 0;
-    tight_t tight;
-    open_tight(&tight, 64, INT_MAX);
-    real_transport = &baton__loop_transport;
-    tight.transport.recv = failing_recv;
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(tight.groups[0], "wrong", &s));
-    baton_node_t call = baton_add_call(s, refusal_count, &calls);
-    baton_before(s, baton_add_armed_recv(s, 1), call);
-    baton_before(s, baton_add_armed_recv(s, 1), call);
-    baton_schedule_t *peer;
-    support_ok(baton_schedule_create(tight.groups[1], "peer", &peer));
-    baton_node_t start = baton_add_on_start(peer);
-    for (int i = 0; i < 2; i++) {
-        baton_before(peer, start, baton_add_activate(peer, 0));
-    }
-    support_ok(baton_schedule_commit(peer));
-    refusal_run(peer); /* its messages wait for the armed receives */
-
-    receives_left = 1;
-    support_expect(baton_schedule_commit(s), BATON_ERR_TRANSPORT);
-    support_settle(refusal_ranks());
-    baton_before(s, baton_add_nop(s), call);
-    receives_left = -1;
+    open_tight(&tight, 64);
+    baton_schedule_t *s = build(&tight, 0);
     support_ok(baton_schedule_commit(s));
-    support_ok(baton_schedule_start(s));
-    support_settle(refusal_ranks());
-    assert_int_equal(calls, 0);
-    support_ok(baton_schedule_cancel(s));
-    baton_schedule_destroy(peer);
-    baton_schedule_destroy(s);
+    expect_reserved(3, 1, 2);
+    support_ok(baton_schedule_destroy(s));
+    expect_reserved(0, 0, 0);
+    close_tight(&tight);
+}
+
+/* The second peer has no room: what the first one gave is given back, and the
+   same schedule commits and runs when there is room. */
+static void test_commit_takes_no_room_when_it_fails(void **state)
+{
+    (void)state;
+    tight_t tight;
+    open_tight(&tight, 64);
+    baton_schedule_t *s[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        s[rank] = build(&tight, rank);
+    }
+    full_peer = 2;
+    refuses(s[0], BATON_ERR_NO_MEMORY,
+            "the tight transport has no room for its messages with rank 2: "
+            "rank 2 is full");
+    expect_reserved(0, 0, 0);
+    full_peer = -1;
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_schedule_commit(s[rank]));
+    }
+    expect_reserved(3, 1, 2);
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_schedule_wait(s[rank], PATIENCE_MS));
+        support_ok(baton_schedule_destroy(s[rank]));
+    }
+    expect_reserved(0, 0, 0);
     close_tight(&tight);
 }
 
@@ -158,9 +182,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_commit_refuses_message_over_int_max),
-        cmocka_unit_test(test_commit_refuses_more_messages_than_tags),
-        cmocka_unit_test(test_commit_takes_no_tags_when_it_fails),
-        cmocka_unit_test(test_commit_leaves_no_trace_when_arming_fails),
+        cmocka_unit_test(test_commit_takes_messages_of_the_largest_size),
+        cmocka_unit_test(test_commit_reserves_what_messages_need),
+        cmocka_unit_test(test_commit_takes_no_room_when_it_fails),
     };
     return cmocka_run_group_tests(tests, refusal_open, refusal_close);
 }

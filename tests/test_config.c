@@ -264,7 +264,7 @@ static void test_config_lists_variables(void **state)
         if (strcmp(variable.name, "BATON_SLEEP_US") == 0) {
             found = true;
             assert_string_equal(variable.unit, "us");
-            assert_string_equal(variable.default_value, "1000");
+            assert_string_equal(variable.default_value, "10000");
             assert_string_equal(variable.value, "20");
         }
     }

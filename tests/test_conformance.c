@@ -1,10 +1,10 @@
-/* The conformance suite over the transports whose ranks share a process: loop,
-   with ranks as threads and with ranks in turns, one running at a time from
-   yield to yield, so that the interleaving is the same each time; and the
+/* The conformance suite over the transports whose ranks share a process:
+   inproc, with ranks as threads and with ranks in turns, one running at a time
+   from yield to yield, so that the interleaving is the same each time; and the
    simulated network, in turns, between which its events happen. */
 #include "support_conformance.h"
 #include "support_random.h"
-#include "transport/loop_internal.h"
+#include "transport/inproc/endpoint.h"
 #include "transport/sim_model.h"
 #include "transport/sim_net.h"
 
@@ -20,7 +20,7 @@
 
 /* What ranks run over: one of the two is NULL. */
 typedef struct medium {
-    baton_loop_t *loop;
+    baton_inproc_t *inproc;
     baton__sim_net_t *net;
 } medium_t;
 
@@ -37,7 +37,7 @@ typedef struct arena {
     bool *gone;
 } arena_t;
 
-/* What a case runs over: loop, where there are no options. */
+/* What a case runs over: inproc, where there are no options. */
 typedef struct setting {
     const char *name;
     bool turns;
@@ -62,8 +62,8 @@ static const baton_sim_options_t everything = {
     .sync_bytes = 1,
     .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
 
-static const setting_t settings[] = {{"loop_turns", true, NULL},
-                                     {"loop_threads", false, NULL},
+static const setting_t settings[] = {{"inproc_turns", true, NULL},
+                                     {"inproc_threads", false, NULL},
                                      {"sim", true, &plain},
                                      {"sim_lag", true, &lagging},
                                      {"sim_sync", true, &synchronous},
@@ -83,7 +83,7 @@ static baton_sim_options_t sim_options; /* a net's; one runs at a time */
 static void open_medium(medium_t *medium, const setting_t *setting, int size)
 {
     if (setting->options == NULL) {
-        assert_int_equal(baton_loop_create(size, &medium->loop), BATON_OK);
+        assert_int_equal(baton_inproc_create(size, &medium->inproc), BATON_OK);
         return;
     }
     sim_options = *setting->options;
@@ -102,9 +102,10 @@ static void join(const medium_t *medium, conformance_rank_t *rank)
         rank->transport = &medium->net->transport;
         rank->endpoint = &medium->net->ports[rank->rank];
         rank->allocates = true;
+        rank->synchronous = sim_options.sync_bytes > 0;
     } else {
-        assert_int_equal(baton__loop_join(medium->loop, rank->rank,
-                                          &rank->transport, &rank->endpoint),
+        assert_int_equal(baton__inproc_join(medium->inproc, rank->rank,
+                                            &rank->transport, &rank->endpoint),
                          BATON_OK);
     }
 }
@@ -115,7 +116,7 @@ static void close_medium(const medium_t *medium)
         baton__sim_net_fini(medium->net);
         free(medium->net);
     } else {
-        baton_loop_destroy(medium->loop);
+        assert_int_equal(baton_inproc_destroy(medium->inproc), BATON_OK);
     }
 }
 

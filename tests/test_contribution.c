@@ -46,12 +46,16 @@ static void expect_vector(const void *vector, int64_t value)
     }
 }
 
-static const void *take(baton__contribution_t *c, bool expected)
+/* What an epoch of one rank takes, and makes its result of. */
+static const void *take(baton__contribution_t *c, uint64_t epoch, bool expected)
 {
-    bool active = !expected;
-    const void *vector = baton__contribution_take(c, &active);
-    assert_int_equal(active, expected);
-    return vector;
+    char *source;
+    char *result;
+    assert_int_equal(baton__contribution_take(c, epoch, &source, &result),
+                     expected);
+    assert_ptr_not_equal(source, result);
+    memcpy(result, source, COUNT * sizeof(int64_t));
+    return source;
 }
 
 static void test_contribution_is_taken_whole_and_once(void **state)
@@ -67,7 +71,7 @@ static void test_contribution_is_taken_whole_and_once(void **state)
     add(&c, 5, 2);
     assert_true(baton__contribution_pending(&c, data));
     expect_vector(data, 15);
-    expect_vector(take(&c, true), 15);
+    expect_vector(take(&c, 2, true), 15);
     assert_false(baton__contribution_pending(&c, data));
     add(&c, 100, 3); /* while the epoch works */
     baton__contribution_publish(&c, 2, 7);
@@ -79,9 +83,9 @@ static void test_contribution_is_taken_whole_and_once(void **state)
     assert_true(result.included);
     assert_true(baton__contribution_pin(&c, 2, 3, &result));
     assert_false(result.included); /* step 3's is pending */
-    expect_vector(take(&c, true), 100);
+    expect_vector(take(&c, 3, true), 100);
     baton__contribution_publish(&c, 3, 1);
-    expect_vector(take(&c, false), 0);
+    expect_vector(take(&c, 4, false), 0);
     baton__contribution_fini(&c);
 }
 
@@ -94,13 +98,13 @@ static void test_contribution_slots_come_back_clean(void **state)
     for (int64_t epoch = 1; epoch <= 20; epoch++) {
         baton_partial_result_t result;
         add(&c, -epoch, (uint64_t)epoch);
-        expect_vector(take(&c, true), -epoch);
+        expect_vector(take(&c, (uint64_t)epoch, true), -epoch);
         baton__contribution_publish(&c, (uint64_t)epoch, 1);
         assert_true(baton__contribution_pin(&c, 0, (uint64_t)epoch, &result));
         expect_vector(result.data, -epoch);
         assert_int_equal(result.staleness, 0);
     }
-    const int64_t *identity = take(&c, false);
+    const int64_t *identity = take(&c, 21, false);
     for (int i = 0; i < COUNT; i++) {
         assert_true(identity[i] == INT64_MIN);
     }
@@ -154,14 +158,14 @@ static void test_contribution_in_the_making_is_not_taken(void **state)
     while (!atomic_load(&latch.inside)) {
         sched_yield();
     }
-    expect_vector(take(&latch.c, false), 0); /* and it did not wait */
+    expect_vector(take(&latch.c, 3, false), 0); /* and it did not wait */
     baton__contribution_publish(&latch.c, 3, 0);
     assert_true(baton__contribution_pin(&latch.c, 3, 2, &result));
     assert_false(result.included);
     assert_int_equal(result.staleness, 2); /* of step 1, in epoch 3 */
     atomic_store(&latch.released, true);
     support_thread_join(thread);
-    expect_vector(take(&latch.c, true), 15);
+    expect_vector(take(&latch.c, 4, true), 15);
     baton__contribution_publish(&latch.c, 4, 1);
     assert_true(baton__contribution_pin(&latch.c, 4, 2, &result));
     assert_true(result.included);
@@ -182,7 +186,7 @@ static void test_contribution_history_keeps_the_last(void **state)
         assert_false(baton__contribution_pin(&c, 1, 1, &result));
         for (uint64_t epoch = 1; epoch <= 12; epoch++) {
             add(&c, (int64_t)epoch, epoch);
-            (void)take(&c, true);
+            (void)take(&c, epoch, true);
             baton__contribution_publish(&c, epoch, 1);
             for (uint64_t e = 1; e <= epoch + 2; e++) {
                 bool kept = e <= epoch && e + history > epoch;
@@ -224,8 +228,8 @@ static void test_contribution_pinned_result_stays(void **state)
                     epoch, &result);
                 break;
             default:
-                (void)take(&c, any);
-                sums[++epoch] = pending;
+                (void)take(&c, ++epoch, any);
+                sums[epoch] = pending;
                 pending = 0;
                 any = false;
                 baton__contribution_publish(&c, epoch, 1);
@@ -248,7 +252,7 @@ static void test_contribution_staleness_of_epochs_without_it(void **state)
     baton_partial_result_t result;
     open_contribution(&c, 4, BATON_SUM);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        (void)take(&c, false);
+        (void)take(&c, epoch, false);
         baton__contribution_publish(&c, epoch, 1);
     }
     for (int moment = 0; moment < 4; moment++) {
@@ -257,7 +261,7 @@ static void test_contribution_staleness_of_epochs_without_it(void **state)
             add(&c, 1, 1);
             break;
         case 1: /* taken */
-            (void)take(&c, true);
+            (void)take(&c, 4, true);
             break;
         case 2: /* taken, and more pending */
             add(&c, 1, 2);
@@ -274,6 +278,103 @@ static void test_contribution_staleness_of_epochs_without_it(void **state)
     baton__contribution_fini(&c);
 }
 
+/* ---- recovery --------------------------------------------------------- */
+
+/* An epoch that no rank has completed gives back what it took; in the order of
+   steps, before what has come since. */
+static void second_of(void *arg, void *target, const void *left,
+                      const void *right, size_t count, baton_dtype_t dtype)
+{
+    int64_t *out = target;
+    const int64_t *first = left;
+    const int64_t *second = right;
+    (void)arg;
+    (void)dtype;
+    for (size_t i = 0; i < count; i++) {
+        out[i] = 10 * first[i] + second[i];
+    }
+}
+
+static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
+{
+    (void)state;
+    const baton_op_t op = {
+        .name = "digits", .reduce = second_of, .identity = zero};
+    for (int since = 0; since < 2; since++) {
+        baton__contribution_t c;
+        baton_partial_result_t result;
+        int64_t data[COUNT];
+        open_contribution(&c, 2, &op);
+        add(&c, 9, 1);
+        (void)take(&c, 1, true);
+        baton__contribution_publish(&c, 1, 1);
+        add(&c, 3, 2);
+        (void)take(&c, 2, true);
+        if (since == 1) {
+            add(&c, 4, 3);
+        }
+        baton__contribution_recover(&c, 1);
+        assert_true(baton__contribution_pending(&c, data));
+        expect_vector(data, since == 1 ? 34 : 3);
+        assert_false(baton__contribution_pin(&c, 0, 1, &result));
+        expect_vector(take(&c, 1, true), since == 1 ? 34 : 3);
+        baton__contribution_publish(&c, 1, 1);
+        assert_true(baton__contribution_pin(&c, 1, 1, &result));
+        assert_int_equal(result.staleness, 0);
+        baton__contribution_fini(&c);
+    }
+}
+
+/* An epoch that failed here, and that another rank has completed, has what it
+   took: nothing is added twice. */
+static void test_contribution_of_a_peers_result_is_spent(void **state)
+{
+    (void)state;
+    baton__contribution_t c;
+    int64_t data[COUNT];
+    open_contribution(&c, 2, BATON_SUM);
+    add(&c, 3, 1);
+    (void)take(&c, 1, true);
+    baton__contribution_recover(&c, 1);
+    assert_false(baton__contribution_pending(&c, data));
+    expect_vector(take(&c, 1, false), 0);
+    baton__contribution_fini(&c);
+}
+
+/* However often, no slot is lost. */
+static void test_contribution_recovers_without_losing_slots(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 4);
+    baton__contribution_t c;
+    baton_partial_result_t result;
+    int64_t data[COUNT];
+    int64_t added = 0;
+    int64_t counted = 0;
+    open_contribution(&c, 3, BATON_SUM);
+    for (int round = 0; round < 2000; round++) {
+        uint64_t epochs = 1 + support_random_below(&random, 5);
+        for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
+            bool any = baton__contribution_pending(&c, data);
+            if (support_random_below(&random, 2) == 0) {
+                add(&c, 1, epoch);
+                added++;
+                any = true;
+            }
+            (void)take(&c, epoch, any);
+            if (epoch < epochs) {
+                baton__contribution_publish(&c, epoch, 1);
+                assert_true(baton__contribution_pin(&c, epoch, epoch, &result));
+                counted += *(const int64_t *)result.data;
+            }
+        }
+        baton__contribution_recover(&c, epochs - 1);
+    }
+    counted += baton__contribution_pending(&c, data) ? data[0] : 0;
+    assert_int_equal(counted, added);
+    baton__contribution_fini(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +384,9 @@ int main(void)
         cmocka_unit_test(test_contribution_history_keeps_the_last),
         cmocka_unit_test(test_contribution_pinned_result_stays),
         cmocka_unit_test(test_contribution_staleness_of_epochs_without_it),
+        cmocka_unit_test(test_contribution_of_a_failed_epoch_is_pending_again),
+        cmocka_unit_test(test_contribution_of_a_peers_result_is_spent),
+        cmocka_unit_test(test_contribution_recovers_without_losing_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

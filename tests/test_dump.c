@@ -144,7 +144,7 @@ static void test_dot_is_the_same_before_and_after_the_commit(void **state)
     assert_string_equal(dot_of(schedule), one_of_each_dot);
     support_ok(baton_schedule_commit(schedule));
     assert_string_equal(dot_of(schedule), one_of_each_dot);
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 /* To look at a graph that commit refuses is what it is for. */
@@ -170,7 +170,7 @@ static void test_dot_draws_what_commit_refuses(void **state)
                         "    n1 -> n0;\n"
                         "    n1 -> n1;\n"
                         "}\n");
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 /* Names longer than a piece of text, in schedule and reduction. */
@@ -188,7 +188,7 @@ static void test_dot_takes_long_names(void **state)
     const char *first = strstr(dot, name);
     assert_non_null(first);
     assert_non_null(strstr(first + 1000, name));
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 /* A send to itself, an empty message, an optional node, a reduction of 16 bytes
@@ -234,7 +234,7 @@ static void test_goal_text(void **state)
                               "l5 requires l2\n"
                               "l6 requires l4\n"
                               "}\n");
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_ranks_close(ranks);
 }
 
@@ -246,7 +246,7 @@ static void test_goal_of_nothing_is_one_operation(void **state)
     begin_text("", 0);
     add_goal(schedule, 1.0);
     assert_string_equal(text, "rank 0 {\nl0: calc 0\n}\n");
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 /* ---- refusals ---------------------------------------------------------- */
@@ -256,7 +256,7 @@ static void test_goal_needs_a_commit(void **state)
     (void)state;
     baton_schedule_t *schedule = begin("early");
     refuses_goal(schedule, 1.0, BATON_ERR_STATE, "\"early\": commit it first");
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 static void test_goal_refuses_need_of_some(void **state)
@@ -272,7 +272,7 @@ static void test_goal_refuses_need_of_some(void **state)
     support_ok(baton_schedule_commit(schedule));
     refuses_goal(schedule, 1.0, BATON_ERR_UNSUPPORTED,
                  "nop#2 needs 1 of 2 incoming edges");
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 static void test_goal_refuses_activations(void **state)
@@ -283,13 +283,13 @@ static void test_goal_refuses_activations(void **state)
     (void)baton_add_armed_recv(schedule, 1);
     support_ok(baton_schedule_commit(schedule));
     refuses_goal(schedule, 1.0, BATON_ERR_UNSUPPORTED, "armed_recv#1");
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
     schedule = begin("activate");
     baton_before(schedule, baton_add_on_start(schedule),
                  baton_add_activate(schedule, 1));
     support_ok(baton_schedule_commit(schedule));
     refuses_goal(schedule, 1.0, BATON_ERR_UNSUPPORTED, "activate#");
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 static void test_dump_refuses_wrong_arguments(void **state)
@@ -305,7 +305,7 @@ static void test_dump_refuses_wrong_arguments(void **state)
     support_expect(baton_schedule_dot(schedule, NULL, NULL), BATON_ERR_INVALID);
     assert_string_equal(baton_error_message(),
                         "dot of \"wrong\": write is NULL");
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 static void test_dump_without_memory_writes_nothing(void **state)
@@ -325,7 +325,7 @@ static void test_dump_without_memory_writes_nothing(void **state)
     baton__alloc_fail_nth(0);
     begin_text("", 0);
     add_goal(schedule, 1.0);
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
 }
 
 int main(void)

@@ -3,7 +3,7 @@
 #include "progress/engine.h"
 #include "support_pair.h"
 #include "support_ranks.h"
-#include "transport/loop_rank.h"
+#include "transport/inproc/rank.h"
 
 #include <sched.h>
 #include <setjmp.h>
@@ -135,7 +135,7 @@ static void test_engine_close_with_a_group_is_busy(void **state)
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_crew_t *crew = support_crew_open(2, &support_variants[i]);
         support_expect(baton_engine_close(crew->engines[0]), BATON_ERR_BUSY);
-        support_says("of 2, loop");
+        support_says("of 2, inproc");
         support_crew_close(crew); /* nothing had happened */
     }
 }
@@ -159,11 +159,11 @@ static void test_group_destroy_with_a_schedule_is_busy(void **state)
             support_ok(baton_schedule_start(schedule));
             support_ok(baton_schedule_wait(schedule, SUPPORT_WAIT_MS));
         }
-        baton_schedule_destroy(schedule);
+        support_ok(baton_schedule_destroy(schedule));
         support_crew_close(crew);
     }
     support_ok(baton_group_destroy(NULL));
-    baton_schedule_destroy(NULL);
+    support_ok(baton_schedule_destroy(NULL));
 }
 
 static void test_group_wrong_ranks_are_refused(void **state)
@@ -173,8 +173,8 @@ static void test_group_wrong_ranks_are_refused(void **state)
     baton_group_t *group = NULL;
     static const int ranks[] = {-1, 0, 1, 2};
     for (size_t i = 0; i < 4; i++) { /* out of range, or taken */
-        support_expect(baton_group_create_loop(crew->engines[0], crew->loop,
-                                               ranks[i], &group),
+        support_expect(baton_group_create_inproc(crew->engines[0], crew->loop,
+                                                 ranks[i], &group),
                        BATON_ERR_INVALID);
     }
     assert_null(group);
@@ -187,10 +187,10 @@ static void test_group_wrong_ranks_are_refused(void **state)
 
 static atomic_long polls;
 
-static size_t counting_poll(void *endpoint, baton_completion_t *out, size_t max)
+static size_t counting_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     atomic_fetch_add(&polls, 1);
-    return baton__loop_transport.poll(endpoint, out, max);
+    return baton__inproc_transport.poll(endpoint, out, max);
 }
 
 /* Polling must come to rest; how long that takes is the machine's affair. */
@@ -209,20 +209,21 @@ static void expect_rest(void)
 static void test_engine_with_an_armed_schedule_rests(void **state)
 {
     (void)state;
-    baton_transport_t transport = baton__loop_transport;
+    baton_transport_t transport = baton__inproc_transport;
     transport.poll = counting_poll;
-    baton_loop_t *loop;
+    baton_inproc_t *loop;
     baton_engine_t *engines[2];
     baton_group_t *groups[2];
     baton_schedule_t *schedules[2];
-    support_ok(baton_loop_create(2, &loop));
+    support_ok(baton_inproc_create(2, &loop));
     for (int rank = 0; rank < 2; rank++) {
         baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-        const baton_transport_t *loop_transport;
+        const baton_transport_t *inproc_transport;
         void *endpoint;
         options.progress = BATON_PROGRESS_THREAD;
         support_ok(baton_engine_open(&options, &engines[rank]));
-        support_ok(baton__loop_join(loop, rank, &loop_transport, &endpoint));
+        support_ok(
+            baton__inproc_join(loop, rank, &inproc_transport, &endpoint));
         support_ok(baton_group_create(engines[rank], &transport, endpoint, rank,
                                       2, &groups[rank]));
         support_ok(
@@ -245,11 +246,11 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
         expect_rest();
     }
     for (int rank = 0; rank < 2; rank++) {
-        baton_schedule_destroy(schedules[rank]);
+        support_ok(baton_schedule_destroy(schedules[rank]));
         support_ok(baton_group_destroy(groups[rank]));
         support_ok(baton_engine_close(engines[rank]));
     }
-    baton_loop_destroy(loop);
+    support_ok(baton_inproc_destroy(loop));
 }
 
 /* ---- the floating-point mode ------------------------------------------ */
@@ -260,10 +261,10 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
 /* Flush to zero, subnormal operands are zero, round upwards. */
 enum { FAST_MATH = 0x8000 | 0x0040 | 0x4000 };
 
-static baton_status_t halve(void *arg, uint64_t epoch)
+static baton_status_t halve(void *arg, baton_call_t *call)
 {
     volatile float *value = arg;
-    (void)epoch;
+    (void)call;
     *value = *value / 2;
     return BATON_OK;
 }
@@ -310,7 +311,7 @@ static void test_driving_threads_float_mode_changes_no_result(void **state)
     assert_true(sums[0] == 2 * tiny);
     assert_true(sums[1] == 1); /* half an ulp: to even, not upwards */
     assert_true(halved == tiny / 2);
-    baton_schedule_destroy(schedule);
+    support_ok(baton_schedule_destroy(schedule));
     support_ok(baton_group_destroy(group));
     support_ok(baton_engine_close(engine));
 }

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-static baton_status_t count_call(void *arg, uint64_t epoch)
+static baton_status_t count_call(void *arg, baton_call_t *call)
 {
-    (void)epoch;
+    (void)call;
     ++*(uint64_t *)arg;
     return BATON_OK;
 }
@@ -47,7 +47,7 @@ static void test_epoch_runs_once_a_start(void **state)
             assert_int_equal(calls, epoch);
             assert_int_equal(baton_schedule_epoch(s), epoch);
         }
-        baton_schedule_destroy(s);
+        support_ok(baton_schedule_destroy(s));
         support_crew_close(crew);
     }
 }
@@ -61,14 +61,14 @@ static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
     support_ok(baton_schedule_create(crew->groups[0], "raw", &s));
     (void)baton_add_nop(s);
     support_expect(baton_schedule_start(s), BATON_ERR_STATE);
-    support_says("start of \"raw\": it is not committed");
+    support_says("baton_schedule_start: \"raw\" is not committed");
     support_expect(baton_schedule_test(s, &done), BATON_ERR_STATE);
     support_expect(baton_schedule_wait(s, -1), BATON_ERR_STATE);
     support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
     support_ok(baton_schedule_commit(s));
     support_expect(baton_schedule_commit(s), BATON_ERR_STATE);
     support_run(s);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_crew_close(crew);
 }
 
@@ -95,6 +95,58 @@ static void test_epoch_started_twice_is_busy(void **state)
             assert_int_equal(baton_schedule_epoch(pair.schedules[0]), epoch);
         }
         support_pair_close(&pair);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- whose outcome it is ---------------------------------------------- */
+
+static baton_status_t fail_even(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    return baton_call_epoch(call) % 2 == 0 ? BATON_ERR_LIMIT : BATON_OK;
+}
+
+/* Rank 1 starts epoch 1 and looks the other way; rank 0 goes on to epoch 2,
+   which it begins on rank 1, too, and which fails there. */
+static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        baton_schedule_t *s[2];
+        baton_failure_t failure;
+        bool done = false;
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "own", &s[rank]));
+            baton_node_t begin =
+                baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+            if (rank == 1) {
+                baton_before(s[1], begin,
+                             baton_add_call(s[1], fail_even, NULL));
+            }
+            support_ok(baton_schedule_commit(s[rank]));
+        }
+        support_ok(baton_schedule_start(s[1]));
+        support_run(s[0]);
+        while (baton_schedule_epoch(s[1]) == 0) {
+            (void)baton_engine_step(crew->engines[1]);
+        }
+        support_ok(baton_schedule_start(s[0]));
+        while (baton_schedule_failure(s[1], &failure) != BATON_OK) {
+            (void)baton_engine_step(crew->engines[0]);
+            (void)baton_engine_step(crew->engines[1]);
+        }
+        assert_int_equal(failure.epoch, 2);
+        support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
+        support_ok(baton_schedule_test(s[1], &done));
+        assert_true(done);
+        support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
+        support_says("\"own\" epoch 2 failed at call#");
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_schedule_destroy(s[rank]));
+        }
         support_crew_close(crew);
     }
 }
@@ -148,8 +200,8 @@ static void test_rebind_between_epochs(void **state)
             assert_int_equal(places[epoch - 1], epoch);
         }
         assert_int_equal(places[3], 0);
-        baton_schedule_destroy(receiver);
-        baton_schedule_destroy(pair.schedules[1]);
+        support_ok(baton_schedule_destroy(receiver));
+        support_ok(baton_schedule_destroy(pair.schedules[1]));
         support_crew_close(crew);
     }
 }
@@ -165,7 +217,7 @@ static void test_epochs_restart_without_allocation(void **state)
     support_ok(baton_schedule_create(crew->groups[0], "often", &s));
     (void)baton_add_call(s, count_call, &calls);
     support_ok(baton_schedule_commit(s));
-    support_pair_open(&pair, crew, "often");
+    support_pair_open(&pair, crew, "often, too");
     int64_t before = baton__alloc_count();
     for (uint64_t epoch = 1; epoch <= 100000; epoch++) {
         support_run(s);
@@ -178,7 +230,7 @@ static void test_epochs_restart_without_allocation(void **state)
     }
     assert_int_equal(calls, 100000);
     assert_int_equal(baton__alloc_count(), before);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_pair_close(&pair);
     support_crew_close(crew);
 }
@@ -189,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_epoch_runs_once_a_start),
         cmocka_unit_test(test_epoch_of_an_uncommitted_schedule_is_refused),
         cmocka_unit_test(test_epoch_started_twice_is_busy),
+        cmocka_unit_test(test_wait_gives_the_outcome_of_its_own_epoch),
         cmocka_unit_test(test_rebind_between_epochs),
         cmocka_unit_test(test_epochs_restart_without_allocation),
     };

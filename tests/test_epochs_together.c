@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-static baton_status_t count_call(void *arg, uint64_t epoch)
+static baton_status_t count_call(void *arg, baton_call_t *call)
 {
-    (void)epoch;
+    (void)call;
     ++*(uint64_t *)arg;
     return BATON_OK;
 }
@@ -67,10 +67,10 @@ typedef struct link {
     baton_status_t status;
 } link_t;
 
-static baton_status_t start_next(void *arg, uint64_t epoch)
+static baton_status_t start_next(void *arg, baton_call_t *call)
 {
     link_t *link = arg;
-    (void)epoch;
+    (void)call;
     link->calls++;
     link->status = link->next != NULL ? baton_schedule_start(link->next) : 0;
     return link->status;
@@ -101,7 +101,7 @@ static void test_call_node_starts_another_schedule(void **state)
             }
         }
         for (int l = 0; l < LINKS; l++) {
-            baton_schedule_destroy(schedules[l]);
+            support_ok(baton_schedule_destroy(schedules[l]));
         }
         support_crew_close(crew);
     }
@@ -113,10 +113,10 @@ typedef struct crossing {
     char *memory;
 } crossing_t;
 
-static baton_status_t cross(void *arg, uint64_t epoch)
+static baton_status_t cross(void *arg, baton_call_t *call)
 {
     crossing_t *crossing = arg;
-    (void)epoch;
+    (void)call;
     baton_status_t status = baton_schedule_start(crossing->other);
     return status == BATON_OK
                ? baton_buffer_rebind(crossing->own, crossing->buffer,
@@ -157,8 +157,67 @@ static void test_call_node_starts_a_schedule_of_another_engine(void **state)
         support_ok(baton_schedule_wait(crossing.other, SUPPORT_WAIT_MS));
         assert_int_equal(calls, 1);
         assert_string_equal(to, "crossed");
-        baton_schedule_destroy(crossing.own);
-        baton_schedule_destroy(crossing.other);
+        support_ok(baton_schedule_destroy(crossing.own));
+        support_ok(baton_schedule_destroy(crossing.other));
+        support_crew_close(crew);
+    }
+}
+
+/* What a call node tries with its own engine: to make and start schedules is
+   allowed; what would have to wait is refused at once, and changes nothing. */
+typedef struct builder {
+    baton_group_t *group;
+    baton_schedule_t *own, *other, *made;
+    uint64_t calls;
+    baton_status_t created, started, committed, destroyed, waited, recovered;
+} builder_t;
+
+static baton_status_t try_all(void *arg, baton_call_t *call)
+{
+    builder_t *builder = arg;
+    char name[32];
+    snprintf(name, sizeof name, "made %d", (int)baton_call_epoch(call));
+    builder->created =
+        baton_schedule_create(builder->group, name, &builder->made);
+    (void)baton_add_call(builder->made, count_call, &builder->calls);
+    builder->committed = baton_schedule_commit(builder->made);
+    builder->destroyed = baton_schedule_destroy(builder->made);
+    builder->started = baton_schedule_start(builder->other);
+    builder->waited = baton_schedule_wait(builder->other, -1);
+    builder->recovered = baton_group_recover(builder->group, -1);
+    return BATON_OK;
+}
+
+static void test_call_node_is_refused_what_would_wait(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_pair_t pair;
+        builder_t builder = {.group = crew->groups[0]};
+        support_pair_open(&pair, crew, "other");
+        builder.other = pair.schedules[0];
+        support_ok(baton_schedule_create(crew->groups[0], "own", &builder.own));
+        (void)baton_add_call(builder.own, try_all, &builder);
+        support_ok(baton_schedule_commit(builder.own));
+        for (uint64_t epoch = 1; epoch <= 50; epoch++) {
+            support_run(builder.own);
+            support_ok(builder.created);
+            support_ok(builder.started);
+            assert_int_equal(builder.committed, BATON_ERR_STATE);
+            assert_int_equal(builder.destroyed, BATON_ERR_STATE);
+            assert_int_equal(builder.waited, BATON_ERR_STATE);
+            assert_int_equal(builder.recovered, BATON_ERR_STATE);
+            support_ok(baton_schedule_commit(builder.made));
+            support_run(builder.made);
+            assert_int_equal(builder.calls, epoch);
+            support_pair_send(&pair, epoch);
+            support_ok(baton_schedule_wait(builder.other, SUPPORT_WAIT_MS));
+            assert_int_equal(pair.got, epoch);
+            support_ok(baton_schedule_destroy(builder.made));
+        }
+        support_ok(baton_schedule_destroy(builder.own));
+        support_pair_close(&pair);
         support_crew_close(crew);
     }
 }
@@ -238,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_epochs_of_several_schedules_end_in_any_order),
         cmocka_unit_test(test_call_node_starts_another_schedule),
         cmocka_unit_test(test_call_node_starts_a_schedule_of_another_engine),
+        cmocka_unit_test(test_call_node_is_refused_what_would_wait),
         cmocka_unit_test(test_epochs_are_waited_for_by_several_threads),
         cmocka_unit_test(test_epoch_ends_while_the_application_is_away),
     };

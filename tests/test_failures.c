@@ -3,7 +3,7 @@
 #include "support_pair.h"
 #include "support_ranks.h"
 #include "transport/group.h"
-#include "transport/loop_internal.h"
+#include "transport/inproc/endpoint.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,16 +19,16 @@ typedef struct trap {
     uint64_t calls;
 } trap_t;
 
-static baton_status_t spring(void *arg, uint64_t epoch)
+static baton_status_t spring(void *arg, baton_call_t *call)
 {
     trap_t *trap = arg;
     trap->calls++;
-    return epoch == trap->epoch ? trap->status : BATON_OK;
+    return baton_call_epoch(call) == trap->epoch ? trap->status : BATON_OK;
 }
 
-static baton_status_t count_call(void *arg, uint64_t epoch)
+static baton_status_t count_call(void *arg, baton_call_t *call)
 {
-    (void)epoch;
+    (void)call;
     ++*(uint64_t *)arg;
     return BATON_OK;
 }
@@ -64,7 +64,7 @@ static void test_call_error_fails_one_epoch(void **state)
         assert_int_equal(trap.calls, 3);
         assert_int_equal(behind, 2);
         assert_int_equal(baton_schedule_epoch(s), 3);
-        baton_schedule_destroy(s);
+        support_ok(baton_schedule_destroy(s));
         support_crew_close(crew);
     }
 }
@@ -85,7 +85,7 @@ static void test_call_with_a_stray_value_fails(void **state)
         assert_true(baton_schedule_wait(s, SUPPORT_WAIT_MS) < 0);
         support_says("call#0");
         support_run(s);
-        baton_schedule_destroy(s);
+        support_ok(baton_schedule_destroy(s));
     }
     support_crew_close(crew);
 }
@@ -108,7 +108,7 @@ static void test_call_errors_in_a_row(void **state)
                            epoch % 3 != 0 ? BATON_ERR_LIMIT : BATON_OK);
         }
         assert_int_equal(trap.calls, 5000);
-        baton_schedule_destroy(s);
+        support_ok(baton_schedule_destroy(s));
         support_crew_close(crew);
     }
 }
@@ -170,7 +170,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
         }
         assert_int_equal(trap.calls, 1);
         support_expect(baton_schedule_start(receiver), BATON_ERR_FAILED);
-        support_says("\"doomed\": it failed before");
+        support_says("start of \"doomed\": it has failed: ");
         support_says("call#1");
 
         /* Its neighbours are well. */
@@ -178,8 +178,8 @@ static void test_call_error_wakes_all_who_wait(void **state)
         support_pair_send(&pair, 5);
         support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
         assert_int_equal(pair.got, 5);
-        baton_schedule_destroy(receiver);
-        baton_schedule_destroy(sender);
+        support_ok(baton_schedule_destroy(receiver));
+        support_ok(baton_schedule_destroy(sender));
         support_pair_close(&pair);
         support_crew_close(crew);
     }
@@ -187,17 +187,37 @@ static void test_call_error_wakes_all_who_wait(void **state)
 
 /* ---- messages --------------------------------------------------------- */
 
-/* What rank 1 sends and rank 0 expects; what surrounds the receive's memory. */
+/* Fails at once, or as it begins: who commits last knows it first. */
+static void expect_disagreement(baton_schedule_t *schedule)
+{
+    baton_failure_t failure;
+    baton_status_t status = baton_schedule_start(schedule);
+    if (status == BATON_OK) {
+        support_expect(baton_schedule_wait(schedule, SUPPORT_WAIT_MS),
+                       BATON_ERR_MISMATCH);
+        status = baton_schedule_start(schedule);
+    }
+    support_expect(status, BATON_ERR_FAILED);
+    support_says("start of \"sizes\": it has failed: \"sizes\" on rank ");
+    support_says(", of other sizes");
+    support_ok(baton_schedule_failure(schedule, &failure));
+    assert_int_equal(failure.status, BATON_ERR_MISMATCH);
+    assert_non_null(strstr(failure.message, "on rank 0"));
+    assert_non_null(strstr(failure.message, "on rank 1"));
+}
+
+/* Rank 1 sends `sent` bytes, and rank 0 expects others. Both hear of it,
+   nothing is written, and a recovery does not mend it. */
 static void expect_mismatch(const support_variant_t *variant, size_t sent,
                             size_t expected)
 {
     support_crew_t *crew = support_crew_open(2, variant);
     size_t larger = sent > expected ? sent : expected;
-    unsigned char *memory = malloc(2 * larger + 1);
+    unsigned char *memory = malloc(2 * larger);
     assert_non_null(memory);
-    memset(memory, 0x5a, 2 * larger + 1);
+    memset(memory, 0x5a, larger);
+    memset(memory + larger, 0xc3, larger);
     baton_schedule_t *schedules[2];
-    char text[64];
     for (int rank = 0; rank < 2; rank++) {
         baton_schedule_t *s;
         size_t bytes = rank == 0 ? expected : sent;
@@ -214,31 +234,25 @@ static void expect_mismatch(const support_variant_t *variant, size_t sent,
         support_ok(baton_schedule_commit(s));
         schedules[rank] = s;
     }
-    memset(memory + larger, 0xc3, sent);
-    support_ok(baton_schedule_start(schedules[0]));
-    support_run(schedules[1]);
-    support_expect(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS),
-                   BATON_ERR_MISMATCH);
-    support_says("\"sizes\" epoch 1 failed on rank 0: recv#0 from rank 1");
-    snprintf(text, sizeof(text), "expects %zu bytes", expected);
-    support_says(text);
-    if (sent < expected) {
-        snprintf(text, sizeof(text), "got %zu", sent);
-        support_says(text);
-    } else {
-        support_says("got more than");
-        for (size_t i = expected; i < larger; i++) {
-            assert_int_equal(memory[i], 0x5a); /* nothing beyond the end */
-        }
+    expect_disagreement(schedules[0]);
+    expect_disagreement(schedules[1]);
+    support_expect(baton_group_recover(crew->groups[0], 0), BATON_ERR_TIMEOUT);
+    for (int rank = 1; rank >= 0; rank--) {
+        support_expect(baton_group_recover(crew->groups[rank], SUPPORT_WAIT_MS),
+                       BATON_ERR_FAILED);
+        support_says("\"sizes\" can't be recovered: ");
+        expect_disagreement(schedules[rank]);
     }
-    support_expect(baton_schedule_start(schedules[0]), BATON_ERR_FAILED);
-    baton_schedule_destroy(schedules[0]);
-    baton_schedule_destroy(schedules[1]);
+    for (size_t i = 0; i < larger; i++) {
+        assert_int_equal(memory[i], 0x5a);
+    }
+    support_ok(baton_schedule_destroy(schedules[0]));
+    support_ok(baton_schedule_destroy(schedules[1]));
     free(memory);
     support_crew_close(crew);
 }
 
-static void test_message_of_another_size_fails_its_receiver(void **state)
+static void test_messages_of_unequal_sizes_fail_both_ranks(void **state)
 {
     (void)state;
     static const size_t sizes[][2] = {{8, 16},         {16, 8},     {0, 8},
@@ -263,7 +277,7 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
             baton_barrier_dissemination(s[rank]); /* two sends a rank */
         }
         support_schedules_commit(ranks, s);
-        baton__loop_fail_send(ranks->groups[1]->endpoint, k);
+        baton__inproc_fail_send(ranks->groups[1]->endpoint, k);
         baton_status_t status = BATON_OK;
         for (int64_t epoch = 1; epoch <= (k + 1) / 2; epoch++) {
             support_ok(status); /* the earlier epochs are well */
@@ -293,6 +307,53 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
     }
 }
 
+/* A rank that commits after its peer's epoch has failed hears of that, also
+   when it is busy with another schedule meanwhile. */
+static void test_failure_is_told_to_who_commits_later(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_pair_t beside;
+        baton_schedule_t *s[2];
+        uint64_t numbers[2] = {3, 4};
+        support_pair_open(&beside, crew, "beside");
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "late", &s[rank]));
+            baton_view_t number =
+                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8,
+                                             BATON_MEMORY_HOST),
+                           0, 8);
+            (void)(rank == 0 ? baton_add_send(s[0], 1, number)
+                             : baton_add_recv(s[1], 0, number));
+        }
+        support_ok(baton_schedule_commit(s[0]));
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_cancel(s[0]));
+        support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
+                       BATON_ERR_CANCELLED);
+        for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+            support_ok(baton_schedule_start(beside.schedules[0]));
+            support_pair_send(&beside, epoch);
+            support_ok(
+                baton_schedule_wait(beside.schedules[0], SUPPORT_WAIT_MS));
+        }
+        support_ok(baton_schedule_commit(s[1]));
+        baton_status_t status = baton_schedule_start(s[1]);
+        if (status == BATON_OK) { /* it may have heard already */
+            status = baton_schedule_wait(s[1], 10000);
+            assert_int_equal(status, BATON_ERR_CANCELLED);
+        }
+        support_says("\"late\" epoch 1 was cancelled on rank 0");
+        assert_int_equal(numbers[1], 4);
+        support_ok(baton_schedule_destroy(s[0]));
+        support_ok(baton_schedule_destroy(s[1]));
+        support_pair_close(&beside);
+        support_crew_close(crew);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,8 +361,9 @@ int main(void)
         cmocka_unit_test(test_call_with_a_stray_value_fails),
         cmocka_unit_test(test_call_errors_in_a_row),
         cmocka_unit_test(test_call_error_wakes_all_who_wait),
-        cmocka_unit_test(test_message_of_another_size_fails_its_receiver),
+        cmocka_unit_test(test_messages_of_unequal_sizes_fail_both_ranks),
         cmocka_unit_test(test_send_that_fails_is_the_waiters_error),
+        cmocka_unit_test(test_failure_is_told_to_who_commits_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

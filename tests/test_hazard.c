@@ -25,7 +25,7 @@ static baton_node_t writes(baton_schedule_t *s, size_t offset, size_t bytes)
 static void accepted(baton_schedule_t *s)
 {
     support_ok(baton_schedule_commit(s));
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* ---- pairs ------------------------------------------------------------- */

@@ -38,14 +38,14 @@ static void test_memory_of_an_engine(void **state)
 
 static void create_loop(void)
 {
-    baton_loop_t *loop;
+    baton_inproc_t *loop;
     trial_begin();
-    baton_status_t status = baton_loop_create(RANKS, &loop);
+    baton_status_t status = baton_inproc_create(RANKS, &loop);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_loop_create(RANKS, &loop));
+        support_ok(baton_inproc_create(RANKS, &loop));
     }
-    baton_loop_destroy(loop);
+    support_ok(baton_inproc_destroy(loop));
 }
 
 static void create_group(void)
@@ -53,12 +53,12 @@ static void create_group(void)
     support_ranks_t *ranks = support_ranks_open(RANKS);
     support_ok(baton_group_destroy(ranks->groups[1]));
     trial_begin();
-    baton_status_t status = baton_group_create_loop(ranks->engine, ranks->loop,
-                                                    1, &ranks->groups[1]);
+    baton_status_t status = baton_group_create_inproc(
+        ranks->engine, ranks->loop, 1, &ranks->groups[1]);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_group_create_loop(ranks->engine, ranks->loop, 1,
-                                           &ranks->groups[1]));
+        support_ok(baton_group_create_inproc(ranks->engine, ranks->loop, 1,
+                                             &ranks->groups[1]));
     }
     support_ranks_close(ranks);
 }
@@ -128,10 +128,10 @@ static void build_ring(baton_schedule_t *schedule, baton_buffer_t data)
     baton_allreduce_ring(schedule, &args);
 }
 
-static baton_status_t do_nothing(void *arg, uint64_t epoch)
+static baton_status_t do_nothing(void *arg, baton_call_t *call)
 {
     (void)arg;
-    (void)epoch;
+    (void)call;
     return BATON_OK;
 }
 
@@ -166,10 +166,13 @@ static void build(baton_schedule_t *schedule, int rank)
                               BATON_MEMORY_HOST));
 }
 
+/* A name that all ranks use: another where rank 0 has given one up. */
+static const char *name;
+
 static baton_schedule_t *make(baton_group_t *group, int rank)
 {
     baton_schedule_t *s;
-    support_ok(baton_schedule_create(group, "memory", &s));
+    support_ok(baton_schedule_create(group, name, &s));
     build(s, rank);
     support_ok(baton_schedule_commit(s));
     return s;
@@ -180,8 +183,9 @@ static baton_schedule_t *make(baton_group_t *group, int rank)
 static baton_schedule_t *make_first(baton_group_t *group)
 {
     baton_schedule_t *s = NULL;
+    name = "memory";
     trial_begin();
-    baton_status_t status = baton_schedule_create(group, "first", &s);
+    baton_status_t status = baton_schedule_create(group, name, &s);
     if (status == BATON_OK) {
         build(s, 0);
         status = baton_schedule_commit(s);
@@ -190,7 +194,8 @@ static baton_schedule_t *make_first(baton_group_t *group)
     if (status != BATON_OK && s != NULL && s->sticky == BATON_OK) {
         support_ok(baton_schedule_commit(s));
     } else if (status != BATON_OK) {
-        baton_schedule_destroy(s);
+        support_ok(baton_schedule_destroy(s));
+        name = "once more";
         s = make(group, 0);
     }
     return s;
@@ -217,7 +222,7 @@ static void make_schedules(void)
         for (int i = 0; i < COUNT; i++) {
             assert_float_equal(vectors[rank][i], expected, 0);
         }
-        baton_schedule_destroy(schedules[rank]);
+        support_ok(baton_schedule_destroy(schedules[rank]));
     }
     support_ranks_close(ranks);
 }
@@ -240,7 +245,7 @@ static void make_verified(void)
     support_ranks_t *ranks = support_ranks_open(1);
     baton_schedule_t *s = make_first(ranks->groups[0]);
     support_schedules_run(ranks, &s);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_ranks_close(ranks);
 }
 
@@ -274,10 +279,12 @@ static void make_partials(void)
     support_ranks_t *ranks = support_ranks_open(RANKS);
     baton_partial_t *partials[RANKS];
     baton_partial_result_t result;
+    partial_options.name = "partial";
     trial_begin();
     baton_status_t status =
         baton_partial_create(ranks->groups[0], &partial_options, &partials[0]);
     trial_end(status);
+    partial_options.name = status == BATON_OK ? "partial" : "once more";
     for (int rank = status == BATON_OK; rank < RANKS; rank++) {
         support_ok(baton_partial_create(ranks->groups[rank], &partial_options,
                                         &partials[rank]));
@@ -291,7 +298,7 @@ static void make_partials(void)
         assert_int_equal(result.epoch, 1);
     }
     for (int rank = 0; rank < RANKS; rank++) {
-        baton_partial_destroy(partials[rank]);
+        support_ok(baton_partial_destroy(partials[rank]));
     }
     support_ranks_close(ranks);
 }

@@ -109,13 +109,14 @@ static void run_alone(void *arg)
 }
 
 /* The thread goes through its loop some times: what libevent and the C library
-   allocate for a new thread is no epoch's. Only the thread ends AWAKE. */
+   allocate for a new thread is no epoch's. Only the thread says how it waits.
+ */
 static void warm_up_thread(baton_engine_t *engine)
 {
     for (int turn = 0; turn < 8; turn++) {
-        atomic_store(&engine->nap, BATON__NAP_AWAKE);
+        atomic_store(&engine->wait_mode, BATON__WAIT_NONE);
         baton__loop_kick(engine->loop);
-        while (atomic_load(&engine->nap) == BATON__NAP_AWAKE) {
+        while (atomic_load(&engine->wait_mode) == BATON__WAIT_NONE) {
             sched_yield();
         }
     }
@@ -139,7 +140,7 @@ static void test_memory_stays_with_a_progress_thread(void **state)
     support_ok(baton_schedule_commit(s));
     warm_up_thread(engine);
     expect_no_allocation(run_alone, s, 5000);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_ok(baton_group_destroy(group));
     support_ok(baton_engine_close(engine));
 }
@@ -183,7 +184,7 @@ static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
     }
     expect_no_allocation(run_team, &team, 5000);
     for (int rank = 0; rank < RANKS; rank++) {
-        baton_partial_destroy(team.partials[rank]);
+        support_ok(baton_partial_destroy(team.partials[rank]));
     }
     support_ranks_close(ranks);
 }

@@ -188,7 +188,7 @@ static void run_model(support_ranks_t *ranks, const baton_partial_options_t *o,
     }
     expect_pending(&model);
     for (int rank = 0; rank < ranks->size; rank++) {
-        baton_partial_destroy(model.partials[rank]);
+        support_ok(baton_partial_destroy(model.partials[rank]));
     }
 }
 
@@ -274,7 +274,7 @@ static void test_partial_counts_more_ranks_than_i8_can(void **state)
                 assert_int_equal(seen.active, size);
             }
             for (int rank = 0; rank < size; rank++) {
-                baton_partial_destroy(partials[rank]);
+                support_ok(baton_partial_destroy(partials[rank]));
             }
         }
         free(partials);

@@ -25,7 +25,7 @@ static void open_partials(support_ranks_t *ranks, baton_partial_t **partials,
 static void close_partials(support_ranks_t *ranks, baton_partial_t **partials)
 {
     for (int rank = 0; rank < ranks->size; rank++) {
-        baton_partial_destroy(partials[rank]);
+        support_ok(baton_partial_destroy(partials[rank]));
     }
 }
 
@@ -69,6 +69,7 @@ static void test_keep_all_holds_the_others(void **state)
             for (int rank = 0; rank < 2; rank++) {
                 contribute_and_start(p[rank], (int64_t)epoch);
             }
+            support_settle(ranks);
             for (int rank = 0; rank < 2; rank++) {
                 support_expect(baton_partial_wait(p[rank], 0, &seen),
                                epoch <= ahead ? BATON_OK : BATON_ERR_TIMEOUT);
@@ -262,9 +263,9 @@ static void test_partial_wrong_use_is_refused(void **state)
         support_expect(baton_partial_wait(p, WAIT_MS, &seen),
                        keep == BATON_KEEP_ALL ? BATON_ERR_STATE : BATON_OK);
         assert_int_equal(value_of(&seen), 3);
-        baton_partial_destroy(p);
+        support_ok(baton_partial_destroy(p));
     }
-    baton_partial_destroy(NULL);
+    support_ok(baton_partial_destroy(NULL));
 }
 
 static void test_partial_start_while_one_runs_is_busy(void **state)

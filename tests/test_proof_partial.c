@@ -104,7 +104,7 @@ static void prove_partial(int size, baton_partial_mode_t mode,
     }
     check_pending(&model);
     for (int rank = 0; rank < size; rank++) {
-        baton_partial_destroy(model.partials[rank]);
+        support_ok(baton_partial_destroy(model.partials[rank]));
     }
     baton_proof_destroy(proof);
 }

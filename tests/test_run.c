@@ -34,7 +34,7 @@ static void explore(uint64_t epochs)
     if (!moved) {
         model_expect_rest();
     }
-    if (baton__run_through(&model_world.run) &&
+    if (baton__run_is_through(&model_world.run) &&
         model_world.run.epoch < epochs) {
         model_retire();
         model_begin();
@@ -50,7 +50,7 @@ static void explore_graph(uint64_t epochs)
     model_reset(s);
     model_begin();
     explore(epochs);
-    baton_schedule_destroy(s);
+    (void)!baton_schedule_destroy(s);
 }
 
 /* What nodes are made of: the first SHORT_LIST of these, or all. */
@@ -154,7 +154,7 @@ static bool walk(support_random_t *random)
     model_begin();
     for (;;) {
         model_compare();
-        if (baton__run_through(&model_world.run) && patience-- == 0) {
+        if (baton__run_is_through(&model_world.run) && patience-- == 0) {
             model_retire();
             return true;
         }
@@ -165,7 +165,7 @@ static bool walk(support_random_t *random)
         } else if (!land_any(random) &&
                    !baton__run_has_ready(&model_world.run)) {
             model_expect_rest();
-            if (!baton__run_through(&model_world.run)) {
+            if (!baton__run_is_through(&model_world.run)) {
                 return false;
             }
             patience = 0;
@@ -188,7 +188,7 @@ static void test_run_agrees_in_random_orders_of_larger_graphs(void **state)
                 (void)land_any(&random);
             }
         }
-        baton_schedule_destroy(s);
+        (void)!baton_schedule_destroy(s);
     }
     assert_true(epochs > 3000);
 }

@@ -94,7 +94,7 @@ static void test_schedule_takes_views_that_are_one(void **state)
     refusal_run(s);
     assert_float_equal(refusal_memory[0], 2, 0);
     assert_float_equal(refusal_memory[1], 4, 0);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* ---- adders: the rest -------------------------------------------------- */
@@ -207,10 +207,10 @@ static void test_schedule_refuses_to_be_nobodys(void **state)
     (void)state;
     baton_schedule_t *s;
     support_expect(baton_schedule_create(NULL, "x", &s), BATON_ERR_INVALID);
-    refusal_says("it has no group");
+    refusal_says("baton_schedule_create: group is NULL");
     support_expect(baton_schedule_create(refusal_ranks()->groups[0], NULL, &s),
                    BATON_ERR_INVALID);
-    refusal_says("it has no name");
+    refusal_says("baton_schedule_create: name is NULL");
 }
 
 static void test_schedule_refuses_to_run_before_commit(void **state)
@@ -219,14 +219,14 @@ static void test_schedule_refuses_to_run_before_commit(void **state)
     bool done;
     baton_schedule_t *s = refusal_begin();
     support_expect(baton_schedule_start(s), BATON_ERR_STATE);
-    refusal_says("start of \"wrong\": it is not committed");
+    refusal_says("baton_schedule_start: \"wrong\" is not committed");
     support_expect(baton_schedule_test(s, &done), BATON_ERR_STATE);
-    refusal_says("test of \"wrong\"");
+    refusal_says("baton_schedule_test: \"wrong\" is not committed");
     support_expect(baton_schedule_wait(s, 0), BATON_ERR_STATE);
-    refusal_says("wait of \"wrong\"");
+    refusal_says("baton_schedule_wait: \"wrong\" is not committed");
     support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
-    refusal_says("cancel of \"wrong\"");
-    baton_schedule_destroy(s);
+    refusal_says("baton_schedule_cancel: \"wrong\" is not committed");
+    support_ok(baton_schedule_destroy(s));
 }
 
 static void test_schedule_refuses_second_commit(void **state)
@@ -240,7 +240,7 @@ static void test_schedule_refuses_second_commit(void **state)
     refusal_says("commit of \"wrong\": it is committed already");
     refusal_run(s);
     assert_int_equal(calls, 1);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
 }
 
 static void test_schedule_refuses_to_rebind_what_is_not_bound(void **state)
@@ -254,7 +254,7 @@ static void test_schedule_refuses_to_rebind_what_is_not_bound(void **state)
     support_expect(baton_buffer_rebind(s, (baton_buffer_t){2}, refusal_memory),
                    BATON_ERR_INVALID);
     refusal_says("buffer 2 is not one of its buffers");
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
 }
 
 int main(void)

@@ -153,7 +153,7 @@ static void test_sim_epoch_ends_when_its_work_does(void **state)
     support_us(baton_schedule_ended_us(s), 8);
     support_ok(baton_schedule_test(s, &done));
     assert_true(done);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_ok(baton_sim_destroy(sim));
 }
 

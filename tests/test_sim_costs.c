@@ -244,10 +244,10 @@ typedef struct notes {
     size_t count;
 } notes_t;
 
-static baton_status_t note_time(void *arg, uint64_t epoch)
+static baton_status_t note_time(void *arg, baton_call_t *call)
 {
     notes_t *notes = arg;
-    (void)epoch;
+    (void)call;
     notes->times[notes->count++] = baton_sim_now_us(notes->sim);
     return BATON_OK;
 }
@@ -283,7 +283,7 @@ static void test_sim_cost_busy_rank_sees_messages_later(void **state)
     support_us(baton_schedule_ended_us(s), 100);
     support_us(baton_schedule_ended_us(words.recv), 100);
     support_us(baton_schedule_ended_us(words.send), SUPPORT_WORD_US);
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_words_close(&words);
 }
 

@@ -23,8 +23,8 @@ typedef struct twin {
 static void open_twin(twin_t *twin, const baton_sim_options_t *options)
 {
     *twin = (twin_t){.sim = support_sim_open(options)};
-    twin->send = support_sim_schedule(twin->sim, 0, "sender");
-    twin->recv = support_sim_schedule(twin->sim, 1, "receiver");
+    twin->send = support_sim_schedule(twin->sim, 0, "twin");
+    twin->recv = support_sim_schedule(twin->sim, 1, "twin");
     for (int i = 0; i < 2; i++) {
         size_t bytes = i == 0 ? LONG : SHORT;
         /* Read as a time it would be the end of the world. */
@@ -39,67 +39,140 @@ static void open_twin(twin_t *twin, const baton_sim_options_t *options)
     support_ok(baton_sim_run(twin->sim, -1)); /* compares them */
 }
 
-/* At `at_us` the sender goes, and its memory is used for something else: the
-   messages come as if it had not. `recv_us`: the receiver's start. */
-static void sender_goes(const baton_sim_options_t *options, double at_us,
-                        double recv_us, double ended_us)
+static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
+{
+    size_t same = 0;
+    while (same < bytes && data[same] == value) {
+        same++;
+    }
+    return same == bytes;
+}
+
+/* At `at_us` the sender goes, and its memory is used for something else; the
+   receiver starts at `recv_us`. */
+static void open_without_sender(twin_t *twin,
+                                const baton_sim_options_t *options,
+                                double at_us, double recv_us)
+{
+    open_twin(twin, options);
+    support_ok(baton_schedule_start(twin->send));
+    if (recv_us <= at_us) {
+        support_ok(baton_schedule_start(twin->recv));
+    }
+    baton_status_t status = baton_sim_run(twin->sim, at_us);
+    assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
+    support_ok(baton_schedule_destroy(twin->send));
+    memset(twin->out, 0, sizeof twin->out);
+    if (recv_us > at_us) {
+        status = baton_sim_run(twin->sim, recv_us);
+        assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
+        support_ok(baton_schedule_start(twin->recv));
+    }
+}
+
+static void close_receiver(const twin_t *twin)
+{
+    support_ok(baton_schedule_destroy(twin->recv));
+    support_ok(baton_sim_destroy(twin->sim));
+}
+
+/* Its epoch has ended, as its sends are eager: the messages come as if it were
+   there. Another epoch of the receiver learns what has become of it. */
+static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
+                                        double at_us, double recv_us,
+                                        double ended_us)
 {
     twin_t twin;
-    open_twin(&twin, options);
-    support_ok(baton_schedule_start(twin.send));
-    if (recv_us <= at_us) {
-        support_ok(baton_schedule_start(twin.recv));
-    }
-    support_expect(baton_sim_run(twin.sim, at_us), BATON_ERR_TIMEOUT);
-    baton_schedule_destroy(twin.send);
-    memset(twin.out, 0, sizeof twin.out);
-    if (recv_us > at_us) {
-        baton_status_t status = baton_sim_run(twin.sim, recv_us);
-        assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
-        support_ok(baton_schedule_start(twin.recv));
-    }
+    open_without_sender(&twin, options, at_us, recv_us);
     support_ok(baton_schedule_wait(twin.recv, -1));
     support_us(baton_schedule_ended_us(twin.recv), ended_us);
-    for (size_t i = 0; i < LONG; i++) {
-        assert_int_equal(twin.in[0][i], 0x7e);
-        assert_int_equal(twin.in[1][i], i < SHORT ? 0x7e : 0);
-    }
-    baton_schedule_destroy(twin.recv);
-    support_ok(baton_sim_destroy(twin.sim));
+    assert_true(is_all(twin.in[0], LONG, 0x7e));
+    assert_true(is_all(twin.in[1], SHORT, 0x7e));
+    assert_true(is_all(twin.in[1] + SHORT, LONG - SHORT, 0));
+    support_ok(baton_sim_run(twin.sim, -1));
+    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
+    support_says("\"twin\" was destroyed on rank 0");
+    close_receiver(&twin);
 }
 
 static void test_sim_destroy_lets_messages_go_on(void **state)
 {
     (void)state;
     baton_sim_options_t options = support_sim_options(2);
+    options.eager_bytes = LONG + 1;
     for (int lags = 0; lags < 2; lags++) {
         double lag_us = lags * 7;
         options.lag =
             (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, lag_us, 0};
-        sender_goes(&options, 1, 0, 120 + lag_us);     /* one moves */
-        sender_goes(&options, 1, 110, 120 + lag_us);   /* not matched yet */
-        sender_goes(&options, 110, 0, 120 + lag_us);   /* one has come */
-        sender_goes(&options, 110, 115, 120 + lag_us); /* and waits */
+        sender_goes_after_its_epoch(&options, 1, 0, 120 + lag_us);
+        sender_goes_after_its_epoch(&options, 1, 110, 120 + lag_us);
+        sender_goes_after_its_epoch(&options, 110, 0, 120 + lag_us);
+        sender_goes_after_its_epoch(&options, 110, 115, 120 + lag_us);
     }
 }
 
-/* Its start is in the mailbox, and its sends are not made yet. */
+/* Its epoch runs: so does the receiver's fail, and says why. What has come
+   until then is whole, and nothing of the memory as it is later. */
+static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
+                                     double at_us, double recv_us)
+{
+    twin_t twin;
+    open_without_sender(&twin, options, at_us, recv_us);
+    support_expect(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED);
+    support_says("\"twin\" was destroyed on rank 0 while epoch 1 ran");
+    unsigned char before[2][LONG];
+    memcpy(before, twin.in, sizeof before);
+    support_ok(baton_sim_run(twin.sim, -1));
+    assert_memory_equal(before, twin.in, sizeof before);
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = i == 0 ? LONG : SHORT;
+        assert_true(is_all(twin.in[i], bytes, 0) ||
+                    is_all(twin.in[i], bytes, 0x7e));
+    }
+    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
+    close_receiver(&twin);
+}
+
+static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    for (int lags = 0; lags < 2; lags++) {
+        options.lag =
+            (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, lags * 7, 0};
+        sender_goes_in_its_epoch(&options, 1, 0);   /* one moves */
+        sender_goes_in_its_epoch(&options, 1, 110); /* nobody waits for it */
+        sender_goes_in_its_epoch(&options, 110, 0); /* one has come */
+        sender_goes_in_its_epoch(&options, 110, 115);
+    }
+}
+
+/* Its start is in the mailbox, and its sends are not made yet: no payload
+   moves, and the receiver is told. */
 static void test_sim_destroy_takes_back_a_start(void **state)
 {
     (void)state;
     const baton_sim_options_t options = support_sim_options(2);
+    static support_trace_t trace;
     twin_t twin;
     open_twin(&twin, &options);
+    trace.count = 0;
+    baton_sim_trace(twin.sim, support_trace, &trace);
     support_ok(baton_schedule_start(twin.send));
-    baton_schedule_destroy(twin.send);
+    support_ok(baton_schedule_destroy(twin.send));
     support_ok(baton_sim_run(twin.sim, -1));
-    assert_int_equal(baton_sim_totals(twin.sim).messages, 0);
-    baton_schedule_destroy(twin.recv);
-    support_ok(baton_sim_destroy(twin.sim));
+    for (size_t i = 0; i < trace.count; i++) {
+        assert_int_equal(trace.events[i].what, BATON_SIM_EPOCH);
+    }
+    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
+    support_says("\"twin\" was destroyed on rank 0");
+    assert_true(is_all(twin.in[0], LONG, 0) && is_all(twin.in[1], LONG, 0));
+    close_receiver(&twin);
 }
 
 /* The receiver goes: before its messages move, while one does, when it has
-   come. Senders don't notice. */
+   come. Its memory is left alone from then on. Of messages that need nobody
+   the sender's epoch has ended before it learns of that; its next has not. */
 static void test_sim_destroy_of_a_receiver(void **state)
 {
     (void)state;
@@ -114,36 +187,38 @@ static void test_sim_destroy_of_a_receiver(void **state)
             support_expect(baton_sim_run(twin.sim, times_us[i]),
                            BATON_ERR_TIMEOUT);
         }
-        baton_schedule_destroy(twin.recv);
+        support_ok(baton_schedule_destroy(twin.recv));
         unsigned char before[2][LONG];
         memcpy(before, twin.in, sizeof before);
         support_ok(baton_schedule_wait(twin.send, -1));
         support_us(baton_schedule_ended_us(twin.send), 120);
         support_ok(baton_sim_run(twin.sim, -1));
         assert_memory_equal(before, twin.in, sizeof before);
-        baton_schedule_destroy(twin.send);
+        support_expect(baton_schedule_start(twin.send), BATON_ERR_FAILED);
+        support_says("\"twin\" was destroyed on rank 1");
+        support_ok(baton_schedule_destroy(twin.send));
         support_ok(baton_sim_destroy(twin.sim));
     }
 }
 
-/* A send that waits for its receive to be posted. */
+/* A send that waits for its receive to take it. */
 static void test_sim_destroy_of_a_held_sender(void **state)
 {
     (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.sync_bytes = 1;
-    sender_goes(&options, 119, 120, 120);
+    sender_goes_in_its_epoch(&options, 119, 120);
     twin_t twin;
     open_twin(&twin, &options);
     support_ok(baton_schedule_start(twin.send));
     support_expect(baton_schedule_wait(twin.send, -1), BATON_ERR_DEADLOCK);
-    baton_schedule_destroy(twin.send);
+    support_ok(baton_schedule_destroy(twin.send));
     memset(twin.out, 0, sizeof twin.out);
     support_ok(baton_schedule_start(twin.recv));
-    support_ok(baton_schedule_wait(twin.recv, -1));
-    assert_int_equal(twin.in[0][LONG - 1], 0x7e);
-    baton_schedule_destroy(twin.recv);
-    support_ok(baton_sim_destroy(twin.sim));
+    support_expect(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED);
+    support_says("\"twin\" was destroyed on rank 0 while epoch 1 ran");
+    assert_true(is_all(twin.in[0], LONG, 0) && is_all(twin.in[1], LONG, 0));
+    close_receiver(&twin);
 }
 
 /* Both go, and the simulator with messages in flight. */
@@ -163,8 +238,8 @@ static void test_sim_destroy_of_all_at_any_time(void **state)
         }
         baton_status_t status = baton_sim_run(twin.sim, us);
         assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
-        baton_schedule_destroy(us % 4 < 2 ? twin.send : twin.recv);
-        baton_schedule_destroy(us % 4 < 2 ? twin.recv : twin.send);
+        support_ok(baton_schedule_destroy(us % 4 < 2 ? twin.send : twin.recv));
+        support_ok(baton_schedule_destroy(us % 4 < 2 ? twin.recv : twin.send));
         support_ok(baton_sim_destroy(twin.sim));
     }
 }
@@ -185,11 +260,11 @@ static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
     support_ok(baton_schedule_start(work));
     support_words_start(&words);
     support_expect(baton_sim_run(words.sim, 50), BATON_ERR_TIMEOUT);
-    baton_schedule_destroy(words.recv);
+    support_ok(baton_schedule_destroy(words.recv));
     words.recv = NULL;
     support_ok(baton_schedule_wait(work, -1));
     support_us(baton_sim_now_us(words.sim), sizeof data);
-    baton_schedule_destroy(work);
+    support_ok(baton_schedule_destroy(work));
     support_words_close(&words);
 }
 
@@ -203,12 +278,12 @@ typedef struct rebinder {
     int calls;
 } rebinder_t;
 
-static baton_status_t rebind(void *arg, uint64_t epoch)
+static baton_status_t rebind(void *arg, baton_call_t *call)
 {
     rebinder_t *self = arg;
     self->calls++;
     return baton_buffer_rebind(self->schedule, self->buffer,
-                               &self->memory[epoch % 2]);
+                               &self->memory[baton_call_epoch(call) % 2]);
 }
 
 static void open_rebinder(rebinder_t *self, baton_sim_t *sim, int rank)
@@ -253,7 +328,7 @@ static void test_sim_destroy_in_a_call(void **state)
     support_ok(baton_schedule_start(rebinder.schedule));
     support_ok(baton_schedule_wait(rebinder.schedule, -1));
     assert_int_equal(rebinder.memory[0], 9);
-    baton_schedule_destroy(rebinder.schedule);
+    support_ok(baton_schedule_destroy(rebinder.schedule));
     support_ok(baton_sim_destroy(words.sim));
 }
 
@@ -268,11 +343,11 @@ static void test_sim_destroy_on_a_dead_rank(void **state)
     support_words_start(&words);
     support_ok(baton_schedule_start(rebinder.schedule));
     support_ok(baton_sim_kill(words.sim, 1));
-    baton_schedule_destroy(words.recv);
+    support_ok(baton_schedule_destroy(words.recv));
     words.recv = NULL;
     support_expect(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT);
     assert_int_equal(rebinder.calls, 0); /* it does nothing any more */
-    baton_schedule_destroy(rebinder.schedule);
+    support_ok(baton_schedule_destroy(rebinder.schedule));
     support_words_close(&words);
 }
 
@@ -300,7 +375,7 @@ static void test_sim_destroy_names_what_is_left(void **state)
     /* Nothing happened. */
     double us = -1;
     support_ok(baton_sim_epoch(sim, &us));
-    baton_schedule_destroy(own);
+    support_ok(baton_schedule_destroy(own));
     support_ok(baton_sim_destroy(sim));
     support_ok(baton_sim_destroy(NULL));
 }
@@ -337,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sim_destroy_lets_messages_go_on),
+        cmocka_unit_test(test_sim_destroy_cancels_the_epoch_of_peers),
         cmocka_unit_test(test_sim_destroy_takes_back_a_start),
         cmocka_unit_test(test_sim_destroy_of_a_receiver),
         cmocka_unit_test(test_sim_destroy_of_a_held_sender),

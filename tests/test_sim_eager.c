@@ -22,8 +22,8 @@ static void burst_open(burst_t *burst, size_t eager_bytes)
     baton_sim_options_t options = support_sim_options(2);
     options.eager_bytes = eager_bytes;
     *burst = (burst_t){.sim = support_sim_open(&options)};
-    burst->send = support_sim_schedule(burst->sim, 0, "sender");
-    burst->recv = support_sim_schedule(burst->sim, 1, "receiver");
+    burst->send = support_sim_schedule(burst->sim, 0, "burst");
+    burst->recv = support_sim_schedule(burst->sim, 1, "burst");
     memset(burst->out, 7, BYTES);
     baton_view_t view = support_view(burst->send, burst->out, BYTES);
     for (int i = 0; i < SENDS; i++) {
@@ -41,7 +41,7 @@ static void burst_close(const burst_t *burst)
         assert_int_equal(burst->in[i][0], 7);
         assert_int_equal(burst->in[i][BYTES - 1], 7);
     }
-    baton_schedule_destroy(burst->recv);
+    support_ok(baton_schedule_destroy(burst->recv));
     support_ok(baton_sim_destroy(burst->sim));
 }
 
@@ -57,7 +57,7 @@ static void test_eager_sends_are_done_when_posted(void **state)
     support_ok(baton_schedule_start(burst.recv));
     support_ok(baton_schedule_wait(burst.recv, -1));
     support_us(baton_schedule_ended_us(burst.recv), 30.0); /* one port */
-    baton_schedule_destroy(burst.send);
+    support_ok(baton_schedule_destroy(burst.send));
     burst_close(&burst);
 }
 
@@ -72,7 +72,7 @@ test_sends_that_are_not_shorter_wait_for_their_transfer(void **state)
     support_us(baton_schedule_ended_us(burst.send), 30.0);
     support_ok(baton_schedule_start(burst.recv));
     support_ok(baton_schedule_wait(burst.recv, -1));
-    baton_schedule_destroy(burst.send);
+    support_ok(baton_schedule_destroy(burst.send));
     burst_close(&burst);
 }
 
@@ -86,7 +86,7 @@ static void test_eager_sender_may_go_under_a_trace(void **state)
     baton_sim_trace(burst.sim, support_trace, &trace);
     support_ok(baton_schedule_start(burst.send));
     support_ok(baton_schedule_wait(burst.send, -1));
-    baton_schedule_destroy(burst.send);
+    support_ok(baton_schedule_destroy(burst.send));
     memset(burst.out, 0, BYTES);
     support_ok(baton_schedule_start(burst.recv));
     support_ok(baton_schedule_wait(burst.recv, -1));

@@ -142,8 +142,10 @@ static void test_sim_fail_send_fails_the_kth(void **state)
     support_says("epoch 3");
     support_says("send#0");
     support_expect(baton_schedule_start(words.send), BATON_ERR_FAILED);
-    /* It has sent nothing: the receiver waits. */
-    support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_DEADLOCK);
+    /* The receiver is told, in the sender's words. */
+    support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_TRANSPORT);
+    support_says("\"words\" epoch 3 failed at send#0 on rank 0");
+    support_expect(baton_schedule_start(words.recv), BATON_ERR_FAILED);
     support_words_close(&words);
 }
 

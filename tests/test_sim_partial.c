@@ -59,7 +59,7 @@ static void open_world(world_t *world, bool cost_only,
 static void close_world(const world_t *world)
 {
     for (int rank = 0; rank < RANKS; rank++) {
-        baton_partial_destroy(world->partials[rank]);
+        support_ok(baton_partial_destroy(world->partials[rank]));
     }
     support_ok(baton_sim_destroy(world->sim));
 }
@@ -248,7 +248,7 @@ static void max_of(bool cost_only, baton_sim_totals_t *totals_out)
         support_ok(baton_partial_wait(partials[rank], -1, &seen));
         assert_int_equal(seen.active, cost_only ? 0 : RANKS);
         assert_true(seen.included);
-        baton_partial_destroy(partials[rank]);
+        support_ok(baton_partial_destroy(partials[rank]));
     }
     *totals_out = baton_sim_totals(sim);
     support_ok(baton_sim_destroy(sim));
@@ -297,10 +297,63 @@ static void test_sim_partial_vectors_have_no_memory(void **state)
         assert_int_equal(seen.epoch, 1);
         assert_true(seen.included);
         assert_null(seen.data);
-        baton_partial_destroy(partials[rank]);
+        support_ok(baton_partial_destroy(partials[rank]));
     }
     assert_int_equal(untouched, 'u');
     assert_true(baton_sim_totals(sim).bytes > (uint64_t)1 << 40);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- failures ----------------------------------------------------------- */
+
+/* target = source, unless the epoch is to fail. */
+static baton_status_t fail_once(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    static bool failed;
+    bool fails = !failed && baton_call_epoch(call) == 2;
+    failed |= fails;
+    return fails ? BATON_ERR_LIMIT : BATON_OK;
+}
+
+static void copy_or_fail(baton_schedule_t *s, const baton_allreduce_t *args)
+{
+    baton_node_t call = baton_add_call(s, fail_once, NULL);
+    baton_before(s, call, baton_add_copy(s, args->target, args->source));
+}
+
+/* A rank that is alone has no messages: its failed epochs retire. */
+static void test_sim_partial_of_one_rank_keeps_what_failed(void **state)
+{
+    (void)state;
+    const baton_sim_options_t model = support_sim_options(1);
+    baton_sim_t *sim = support_sim_open(&model);
+    const baton_partial_options_t options = {.size = sizeof options,
+                                             .mode = BATON_SOLO,
+                                             .count = 1,
+                                             .dtype = BATON_U64,
+                                             .inner = copy_or_fail};
+    baton_partial_t *partial;
+    baton_group_t *group = baton_sim_group(sim, 0);
+    support_ok(baton_partial_create(group, &options, &partial));
+    baton_partial_result_t seen;
+    for (uint64_t step = 1; step <= 2; step++) {
+        support_ok(baton_partial_contribute(partial, &step));
+        support_ok(baton_partial_start(partial));
+        support_expect(baton_partial_wait(partial, -1, &seen),
+                       step == 1 ? BATON_OK : BATON_ERR_LIMIT);
+    }
+    support_ok(baton_group_recover(group, -1));
+    uint64_t pending = 0;
+    bool any = false;
+    support_ok(baton_partial_pending(partial, &pending, &any));
+    assert_true(any);
+    assert_int_equal(pending, 2);
+    support_ok(baton_partial_start(partial));
+    support_ok(baton_partial_wait(partial, -1, &seen));
+    assert_int_equal(seen.epoch, 1);
+    assert_int_equal(*(const uint64_t *)seen.data, 2);
+    support_ok(baton_partial_destroy(partial));
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -315,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_sim_partial_full_cost_only),
         cmocka_unit_test(test_sim_partial_costs_the_same_without_payload),
         cmocka_unit_test(test_sim_partial_vectors_have_no_memory),
+        cmocka_unit_test(test_sim_partial_of_one_rank_keeps_what_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,8 +43,8 @@ typedef struct parcel {
 
 static parcel_t open_parcel(baton_sim_t *sim, size_t bytes, size_t message)
 {
-    parcel_t parcel = {.send = support_sim_schedule(sim, 0, "out"),
-                       .recv = support_sim_schedule(sim, 1, "in"),
+    parcel_t parcel = {.send = support_sim_schedule(sim, 0, "parcel"),
+                       .recv = support_sim_schedule(sim, 1, "parcel"),
                        .out = malloc(bytes + 1),
                        .in = calloc(bytes + 1, 1)};
     assert_true(parcel.out != NULL && parcel.in != NULL);
@@ -60,8 +60,8 @@ static parcel_t open_parcel(baton_sim_t *sim, size_t bytes, size_t message)
 
 static void close_parcel(const parcel_t *parcel)
 {
-    baton_schedule_destroy(parcel->send);
-    baton_schedule_destroy(parcel->recv);
+    support_ok(baton_schedule_destroy(parcel->send));
+    support_ok(baton_schedule_destroy(parcel->recv));
     free(parcel->out);
     free(parcel->in);
 }
@@ -150,7 +150,7 @@ typedef struct chain {
     bool cost_only;
 } chain_t;
 
-static baton_status_t rebind(void *arg, uint64_t epoch)
+static baton_status_t rebind(void *arg, baton_call_t *call)
 {
     chain_t *chain = arg;
     chain->calls++;
@@ -158,7 +158,7 @@ static baton_status_t rebind(void *arg, uint64_t epoch)
         assert_int_equal(chain->copied, chain->source);
     }
     return baton_buffer_rebind(chain->schedule, chain->bound,
-                               &chain->others[epoch % 2]);
+                               &chain->others[baton_call_epoch(call) % 2]);
 }
 
 static void run_chain(bool cost_only)
@@ -192,7 +192,7 @@ static void run_chain(bool cost_only)
         assert_int_equal(chain.sum, cost_only ? 0 : expected);
         assert_int_equal(chain.copied, cost_only ? 0 : 5);
     }
-    baton_schedule_destroy(s);
+    support_ok(baton_schedule_destroy(s));
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -225,8 +225,8 @@ static void activate(const baton_sim_options_t *options)
     enum { EPOCHS = 3 };
     baton_sim_t *sim = support_sim_open(options);
     uint32_t out = 77, in = 0;
-    baton_schedule_t *first = support_sim_schedule(sim, 0, "first");
-    baton_schedule_t *second = support_sim_schedule(sim, 1, "second");
+    baton_schedule_t *first = support_sim_schedule(sim, 0, "activation");
+    baton_schedule_t *second = support_sim_schedule(sim, 1, "activation");
     baton_node_t begin = baton_add_on_start(first);
     baton_before(first, begin, baton_add_activate(first, 1));
     (void)baton_add_recv(first, 1, support_view(first, &in, SUPPORT_WORD));
@@ -247,8 +247,8 @@ static void activate(const baton_sim_options_t *options)
     support_us(baton_schedule_ended_us(first), EPOCHS * (18 + SUPPORT_WORD_US));
     support_ok(baton_schedule_start(second)); /* has run already */
     support_ok(baton_schedule_wait(second, 0));
-    baton_schedule_destroy(first);
-    baton_schedule_destroy(second);
+    support_ok(baton_schedule_destroy(first));
+    support_ok(baton_schedule_destroy(second));
     support_ok(baton_sim_destroy(sim));
 }
 

@@ -36,8 +36,9 @@ typedef struct race {
     uint64_t wrong; /* messages that another epoch got */
 } race_t;
 
-static baton_status_t note(void *arg, uint64_t epoch)
+static baton_status_t note(void *arg, baton_call_t *call)
 {
+    uint64_t epoch = baton_call_epoch(call);
     race_t *race = arg;
     race->wrong += race->got != epoch || race->noted == epoch;
     race->noted = epoch;
@@ -82,7 +83,7 @@ static void open_race(race_t *race)
 static void close_race(race_t *race)
 {
     for (int rank = 0; rank < 3; rank++) {
-        baton_schedule_destroy(race->schedules[rank]);
+        support_ok(baton_schedule_destroy(race->schedules[rank]));
     }
 }
 

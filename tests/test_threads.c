@@ -115,7 +115,7 @@ static void play(support_player_t *player)
         well = well && check(player, work, epoch) &&
                (epoch == 1 || compare(player, work, epoch - 1));
     }
-    baton_schedule_destroy(s);
+    (void)support_player_ok(player, baton_schedule_destroy(s));
 }
 
 static void play_all(baton_allreduce_fn build, uint64_t epochs)
@@ -216,8 +216,8 @@ static void test_threads_share_a_group(void **state)
             support_thread_join(threads[l]);
             assert_int_equal(lanes[l].status, BATON_OK);
             assert_false(lanes[l].wrong);
-            baton_schedule_destroy(lanes[l].schedules[0]);
-            baton_schedule_destroy(lanes[l].schedules[1]);
+            support_ok(baton_schedule_destroy(lanes[l].schedules[0]));
+            support_ok(baton_schedule_destroy(lanes[l].schedules[1]));
         }
         support_crew_close(crew);
     }

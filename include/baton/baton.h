@@ -6,7 +6,7 @@
      engine.h     run it: start, test, wait; groups of ranks; progress
      coll.h       builders: barrier, broadcast, all-reduce, activation
      partial.h    solo, majority and full all-reduce over any inner builder
-     loop.h       groups inside one process
+     inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
      dump.h       a schedule as text: Graphviz, GOAL
@@ -20,7 +20,7 @@
 #include <baton/coll.h>
 #include <baton/dump.h>
 #include <baton/engine.h>
-#include <baton/loop.h>
+#include <baton/inproc.h>
 #include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/schedule.h>

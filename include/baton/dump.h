@@ -12,9 +12,9 @@ extern "C" {
 typedef void (*baton_write_fn)(void *arg, const char *text);
 
 /* The DAG of this rank in Graphviz's language, committed or not, valid or not:
-   a node for each node, with kind, number, peer and bytes; need k of n where it
-   is not ALL; optional nodes are dashed. The same DAG gives the same text.
-   BATON_ERR_INVALID (no `write`), BATON_ERR_NO_MEMORY. */
+   a node for each node, with kind, number, peer, bytes and length; need k of n
+   where it is not ALL; optional nodes are dashed. The same DAG gives the same
+   text. BATON_ERR_INVALID (no `write`), BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_schedule_dot(
     const baton_schedule_t *schedule, baton_write_fn write, void *arg);
 
@@ -23,7 +23,8 @@ BATON_CHECKED baton_status_t baton_schedule_dot(
    gamma_ns a byte, in ns, everything else that is no message a calc of 0. A
    whole file is the line "num_ranks P" and the blocks of all ranks, in order.
    Operation lK is node K. GOAL has no empty messages: they get 1 byte, which
-   costs nothing there. It knows no optional nodes either: it waits for all.
+   costs nothing there. It knows no optional nodes either: it waits for all; and
+   no lengths that are set in the epoch: nodes have the size of their views.
 
    Committed schedules only (tags): BATON_ERR_STATE. GOAL has dependencies of
    all, not of any or k: BATON_ERR_UNSUPPORTED names the node, likewise for

@@ -57,6 +57,9 @@ baton_engine_open(const baton_engine_options_t *options, baton_engine_t **out);
  */
 BATON_CHECKED baton_status_t baton_engine_close(baton_engine_t *engine);
 
+/* The mode of progress in force: thread or manual. */
+baton_progress_t baton_engine_progress(const baton_engine_t *engine);
+
 /* One round of progress by the calling thread: true when anything happened.
    Does not block; returns false at once while another thread drives. */
 bool baton_engine_step(baton_engine_t *engine);
@@ -72,41 +75,91 @@ BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 /* ---- epochs ----------------------------------------------------------- */
 
-/* Starts this rank's next epoch, and returns: it drives a bounded step but
-   never waits. The k-th start of a rank belongs to epoch k. With armed receives
+/* Starts this rank's next epoch and returns, within microseconds whatever the
+   size of its messages: most of the work is left to the progress thread, or to
+   the wait. The k-th start of a rank belongs to epoch k. With armed receives
    the epoch may be running or have retired already: then only its on_start
    nodes, or nothing, is left to do. BATON_ERR_STATE before the commit,
    BATON_ERR_BUSY while the last started epoch has not been completed,
-   BATON_ERR_FAILED after a failure. */
+   BATON_ERR_FAILED after a failure; what an adder met that was called after the
+   commit. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
-/* *done_out: whether the last started epoch has retired (true before the first
+/* *done_out: whether the last started epoch has ended (true before the first
    start). Drives one step, does not block. An epoch that failed: its error. */
 BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
                                                  bool *done_out);
 
-/* Waits until the last started epoch has retired; at most timeout_ms
-   milliseconds, for ever when negative. The epoch's error when it failed;
-   BATON_ERR_TIMEOUT leaves the epoch running (wait again) and
-   baton_error_message() names the nodes, peers and tags that it waits for. */
+/* Waits until the epoch that was started last when wait was called has ended;
+   at most timeout_ms milliseconds, for ever when negative. The epoch's error
+   when it failed: then the memory that is bound is the caller's, as after a
+   success. BATON_ERR_TIMEOUT leaves the epoch running (wait again), and
+   baton_error_message() names the nodes, peers and tags that it waits for.
+   BATON_ERR_STATE in a call node. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
-/* Gives up the running epoch. If the schedule has no message the epoch just
-   ends and the schedule can be started again. Otherwise peers may hold half of
-   what was sent, so the schedule fails: receives are withdrawn, sends are let
-   finish. Either way wait returns BATON_ERR_CANCELLED. BATON_ERR_STATE when no
-   epoch runs. */
+/* Gives up the running epoch: it fails with BATON_ERR_CANCELLED, here and on
+   the peers. BATON_ERR_STATE when no epoch runs. */
 BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 
-/* Epochs that have retired here, monotonic: the last one's number. */
+/* The number of the last epoch that has retired here since the commit, or the
+   last recovery. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
 
 /* Keeps the engine from beginning an epoch beyond `epoch` by an armed receive;
    its message is kept until the limit is raised. Never lowered: a lower value
-   has no effect. The limit of a new schedule is UINT64_MAX until the first
-   call. Not while another thread calls it on the same schedule. */
+   has no effect. The limit of a new schedule, and of one that was recovered, is
+   UINT64_MAX until the first call. Not while another thread calls it on the
+   same schedule. */
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
+
+/* ---- failure and recovery --------------------------------------------- */
+
+/* An epoch fails once, for the first cause that comes to this rank: a node that
+   failed, a cancel, a peer that is gone, or the failure of a peer's epoch. Each
+   rank that a failed schedule has messages with is told, with the cause and the
+   rank that met it, so all of them fail with the same status
+   (BATON_ERR_CANCELLED on a rank that commits the schedule only when others
+   recover already); a peer that has still an earlier epoch to complete
+   completes that first. Then the schedule stays failed until it is recovered or
+   destroyed, unless it has no messages and no on_recover: then it can be
+   started again at once. */
+typedef struct baton_failure {
+    baton_status_t status; /* of the first cause */
+    int rank;              /* that met it */
+    uint64_t epoch;        /* that it failed in there */
+    char message[512];     /* what was said there */
+} baton_failure_t;
+
+/* How the schedule failed. BATON_ERR_STATE: it has not. */
+BATON_CHECKED baton_status_t
+baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
+
+/* Makes a group usable again after a failure. Collective: all ranks of the
+   group call it, whether anything failed there or not. Epochs that still run
+   are cancelled first. When it returns, this group's schedules are as after
+   their commit, on all ranks: their next epoch is number 1, and no message of
+   an earlier epoch can arrive any more. A recovered schedule is started without
+   allocating, as ever.
+
+   At most timeout_ms, for ever when negative; with 0 it does what can be done
+   at once. BATON_ERR_TIMEOUT names a rank that has not come: call it again, to
+   go on. BATON_ERR_FAILED: the group is recovered, but schedules are left that
+   can't be (a peer has destroyed its own, or committed another one); they stay
+   failed. BATON_ERR_TRANSPORT: a rank is gone. BATON_ERR_STATE in a call node.
+ */
+BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
+                                                 int timeout_ms);
+
+/* Called when the schedule has been recovered, before its next epoch: for who
+   keeps state across epochs. `epoch`: the last, before, that any rank has
+   completed; so whatever it took is in a result somewhere. All ranks of the
+   group have such a schedule. On the driving thread, as a call node's function.
+   Before the commit, at most once. */
+typedef void (*baton_recover_fn)(void *arg, uint64_t epoch);
+void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
+                               void *arg);
 
 #ifdef __cplusplus
 }

@@ -23,6 +23,14 @@
    later epoch. All ranks start the same number of epochs, and none starts one
    after another rank has destroyed its partial.
 
+   When an epoch has failed the group is recovered (baton_group_recover), all
+   ranks together. What the failed epoch had taken is pending again, unless the
+   epoch was completed on another rank: then its result, which that rank has,
+   includes it. So each contribution is in exactly one result, across failures,
+   too; but a rank may have missed the last result before the failure, which
+   training mends by sending the weights of one rank to all. Steps and epochs
+   count from 1 again.
+
    In a cost-only simulation (sim.h) vectors have no memory: contribute and
    pending don't touch their `data`, which may be NULL, and a result has no data
    and no count of active ranks. Who takes part is right.
@@ -77,7 +85,7 @@ typedef struct baton_partial_options {
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
 /* Builds and commits the schedule: the same options on all ranks, in the same
-   order of commits. Memory: (history + 3) * count elements, plus the inner
+   order of commits. Memory: (history + 5) * count elements, plus the inner
    builder's. Without payload (baton_group_has_payload) none of it: then data is
    not read, results have none, and their `active` is 0. BATON_ERR_INVALID, and
    commit's. */
@@ -85,8 +93,9 @@ BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);
 
-/* As baton_schedule_destroy. Results and pending contributions are freed. */
-void baton_partial_destroy(baton_partial_t *partial);
+/* As baton_schedule_destroy. Results and pending contributions are freed; not
+   with an error, as an epoch may still use them. NULL is allowed. */
+BATON_CHECKED baton_status_t baton_partial_destroy(baton_partial_t *partial);
 
 /* Adds `count` elements to the pending contribution; `data` is the caller's
    again on return. Does not block on the engine; concurrent contributors take

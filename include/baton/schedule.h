@@ -1,8 +1,10 @@
 /* A schedule: the DAG of one rank, built once and run any number of times.
 
        building --commit--> idle --start--> running --> idle ...
-           |                  \-- destroy       \-- a node failed --> failed
-           \-- destroy                                      (destroy it)
+                             ^                  |
+                             |                  +-- failed, here or on a peer
+                             |                  v
+                             +-- recover ---- failed
 
    Adders return ids and never fail: the first error sticks to the schedule and
    commit reports it with the node's name. So a builder reads like a picture of
@@ -56,13 +58,21 @@ typedef struct baton_view {
 /* ---- life ------------------------------------------------------------- */
 
 /* Makes an empty schedule for this rank of the group. The name is copied; it
-   appears in messages. BATON_ERR_INVALID, BATON_ERR_NO_MEMORY. */
+   appears in messages, and with the attempt it says which schedules of the
+   ranks belong together: the k-th that a rank makes of a name is the k-th of
+   that name on the others, in whatever order ranks make and commit schedules
+   of different names. A commit that failed may be tried again, or its schedule
+   destroyed, and on all ranks the next attempt made. BATON_ERR_INVALID,
+   BATON_ERR_NO_MEMORY. Allowed in a call node. */
 BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
                                                    const char *name,
                                                    baton_schedule_t **out);
 
-/* Validates and freezes. From here on an epoch allocates nothing. All ranks of
-   a group commit their schedules in the same order: that is what pairs them up.
+/* Validates and freezes. From here on an epoch allocates nothing. Commit does
+   not wait for other ranks; what is sent to a rank that has not committed the
+   schedule yet is sent when it has. Where two ranks have committed different
+   numbers or sizes of messages for each other the schedule fails with
+   BATON_ERR_MISMATCH on both, as soon as they have heard of each other.
 
    Checked here: ids and ranges, cycles, needs that can't be met, message sizes
    the transport can't carry, and hazards (two nodes whose views overlap, one of
@@ -79,10 +89,18 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
  */
 BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 
-/* Frees the schedule; NULL is allowed. While an epoch runs here: waits for it,
-   but at most for BATON_DESTROY_MS (then the epoch is cancelled). A receive
-   that no message met is withdrawn. Blocks; never from a call node. */
-void baton_schedule_destroy(baton_schedule_t *schedule);
+/* Destroys the schedule; NULL is allowed. Waits for an epoch that runs here,
+   whoever began it, but at most for BATON_DESTROY_MS; then the epoch is
+   cancelled, and threads that wait for it get BATON_ERR_CANCELLED. Peers that
+   begin a later epoch fail, and learn why. Blocks; never from a call node.
+
+   BATON_OK, also when the epoch was cancelled. BATON_ERR_TIMEOUT: a message
+   was moving and its peer has not ended it, or an async node has not
+   completed, within BATON_DESTROY_MS. The schedule is destroyed all the same,
+   and its group and engine can be; but the memory that is named in the message
+   is still in use, and scratch is not freed before that has ended. After
+   BATON_ERR_STATE (from a call node) nothing happened. */
+BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
 int baton_schedule_rank(const baton_schedule_t *schedule);
 int baton_schedule_size(const baton_schedule_t *schedule); /* ranks, P */
@@ -138,7 +156,8 @@ static inline baton_view_t baton_view(baton_buffer_t buffer, size_t offset,
 /* ---- nodes ------------------------------------------------------------ */
 
 /* The k-th send added from p to q meets the k-th receive that q adds from p, in
-   whatever order they fire. Sizes are equal. A rank may send to itself. */
+   whatever order they fire. Sizes are equal, unless they are set in the epoch
+   (baton_set_length). A rank may send to itself. */
 baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
                             baton_view_t source);
 baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
@@ -153,14 +172,101 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
                             baton_view_t source);
 baton_node_t baton_add_nop(baton_schedule_t *schedule);
 
-/* Runs on the driving thread, in the epoch given. BATON_OK satisfies the node's
-   successors; BATON_SKIP completes it without satisfying them (they may still
-   fire through other edges); an error fails the epoch. It may not wait, commit
-   or destroy; it may start other schedules. Keep it short: it holds up every
-   schedule of its engine. */
-typedef baton_status_t (*baton_call_fn)(void *arg, uint64_t epoch);
+/* What a call node's function sees of its epoch (below, "inside a call node").
+   Valid during the call, on its thread. */
+typedef struct baton_call baton_call_t;
+
+/* Runs on the driving thread. BATON_OK satisfies the node's successors;
+   BATON_SKIP completes it without satisfying them (they may still fire through
+   other edges); an error fails the epoch. It may not wait, commit, recover or
+   destroy, which return BATON_ERR_STATE there; it may create schedules and
+   start others. Keep it short: it holds up every schedule of its engine, and
+   with manual progress also the wait that it runs in. */
+typedef baton_status_t (*baton_call_fn)(void *arg, baton_call_t *call);
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg);
+
+/* ---- nodes that complete elsewhere ------------------------------------ */
+
+/* A node that was begun and has not completed. */
+typedef struct baton_async {
+    void *record;
+} baton_async_t;
+
+/* What an async node does; static const, it outlives the schedule. All but
+   `start` may be NULL.
+
+   start   as a call node's function, on the driving thread. BATON_OK: begun;
+           the node completes when any thread calls baton_async_complete (also
+           before start has returned), or when `poll` says so. BATON_DONE: it is
+           complete. BATON_SKIP, an error: as of a call node.
+   poll    asked by the driver every now and then while the node has not
+           completed, less and less often: BATON_AGAIN, BATON_OK, or an error.
+   cancel  the epoch has failed: the node should complete soon, its status does
+           not count any more. Until it has, no thread that waits for the epoch
+           returns, as what was begun may still use memory. */
+typedef struct baton_async_ops {
+    baton_status_t (*start)(void *arg, baton_call_t *call, baton_async_t async);
+    baton_status_t (*poll)(void *arg);
+    void (*cancel)(void *arg);
+} baton_async_ops_t;
+
+baton_node_t baton_add_async(baton_schedule_t *schedule,
+                             const baton_async_ops_t *ops, void *arg);
+
+/* Completes the node, once: BATON_OK, BATON_SKIP, or an error that fails its
+   epoch. Any thread, also the driver's. BATON_ERR_STATE: the node has completed
+   already. */
+BATON_CHECKED baton_status_t baton_async_complete(baton_async_t async,
+                                                  baton_status_t status);
+
+/* ---- lengths that are known in the epoch only -------------------------- */
+
+/* A number of bytes that an epoch sets: by a receive that takes what comes, or
+   by a call node. Until it is set, in each epoch, the nodes that have it work
+   on their whole views. */
+typedef struct baton_length {
+    uint32_t index;
+} baton_length_t;
+
+baton_length_t baton_add_length(baton_schedule_t *schedule);
+
+/* Gives a node a length. A receive with one takes a message of any size up to
+   its view, and sets the length to it. A send, a reduce or a copy works on the
+   first so many bytes of its views; a reduce fails the epoch where these are no
+   whole number of elements. The nodes that set a length come surely before
+   those that use it; commit checks that of receives. Several nodes may have
+   one length, but at most one receive. */
+void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
+                      baton_length_t length);
+
+/* ---- inside a call node ----------------------------------------------- */
+
+uint64_t baton_call_epoch(const baton_call_t *call);
+
+/* Where a view lies, in scratch, too; NULL in a group without payload (sim.h),
+   for memory that is not bound, or a view that is not in its buffer. */
+void *baton_call_address(const baton_call_t *call, baton_view_t view);
+
+/* Whether a node has completed in this epoch and satisfied its successors: for
+   a node with a need, which of its edges it was. */
+bool baton_call_completed(const baton_call_t *call, baton_node_t node);
+
+/* A length's value, SIZE_MAX where it is not set; and sets it, for nodes that
+   come behind this one. BATON_ERR_INVALID: no such length, or more than the
+   smallest view that a node uses it with. */
+size_t baton_call_length(const baton_call_t *call, baton_length_t length);
+BATON_CHECKED baton_status_t baton_call_set_length(baton_call_t *call,
+                                                   baton_length_t length,
+                                                   size_t bytes);
+
+/* The word that came with an armed receive's message in this epoch (0 before
+   that), and the one that an activate sends; see below. BATON_ERR_INVALID: the
+   node is no activate, or has fired. */
+uint64_t baton_call_word(const baton_call_t *call, baton_node_t armed_recv);
+BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
+                                                 baton_node_t activate,
+                                                 uint64_t word);
 
 /* ---- external activation ---------------------------------------------- */
 
@@ -175,11 +281,12 @@ baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
               message for an epoch that retired here is dropped, one for the
               running epoch satisfies its successors, one for the next begins
               it, one for a later epoch is kept until its turn.
-   activate   sends {epoch, origin} to `peer`'s armed receive. The origin is the
-              rank that began the epoch. An arrival from an armed receive counts
-              for it only if the peer lies farther from that message's origin
-              than this rank does, in ranks modulo P: so a tree by offset never
-              goes round the ring twice.
+   activate   sends {epoch, origin, word} to `peer`'s armed receive. The origin
+              is the rank that began the epoch. An arrival from an armed receive
+              counts for it only if the peer lies farther from that message's
+              origin than this rank does, in ranks modulo P: so a tree by offset
+              never goes round the ring twice. The word is 0 unless a call node
+              sets it: a counting tree's count, for example.
 
    All three are optional (below) by nature. The k-th activate from p to q meets
    the k-th armed receive of q from p. */
@@ -200,11 +307,11 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
                     uint32_t need);
 
-/* The epoch retires without waiting for an optional node: one behind a branch
-   not taken, or a straggler of a k-of-n. An optional receive may be overtaken
-   by the end of its epoch; its message is charged to that epoch (dropped when
-   it comes), never to a later one. So it must write scratch, and a place in it
-   that no other node writes. */
+/* The epoch retires without waiting for an optional node that has not fired, or
+   for an optional receive whose message has not come: a branch not taken, a
+   straggler of a k-of-n. What comes for it later is dropped: a message belongs
+   to the epoch that sent it, never to another. A required node that can't fire
+   any more fails the epoch. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
 /* Composition. Everything added after baton_schedule_mark() and before enclose

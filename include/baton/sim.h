@@ -16,7 +16,9 @@
    time by baton_sim_at. start returns at once; wait runs virtual time until the
    epoch has ended, and its timeout is virtual too; where nothing is left that
    could end it, wait returns BATON_ERR_DEADLOCK. test lets the next things
-   happen, and never tells a deadlock. destroy gives up an epoch that runs.
+   happen, and never tells a deadlock. destroy gives up an epoch that runs, and
+   waits for nothing. recover, which is collective, is called for each rank with
+   a timeout of 0, also in callbacks, and again when time has passed.
 
    Cost of a message of n bytes: its transfer takes alpha + n * beta, holds the
    sender's port and the receiver's port for as long, and comes in `lag` later.
@@ -104,8 +106,8 @@ typedef struct baton_sim_options {
        ones are: only its transfer waits for the port. Others are done when
        their transfer is. At most sync_bytes, where these are set. */
     size_t eager_bytes;
-    /* A send of at least so many bytes ends only when its receive is posted, as
-       MPI's long ones do; 0: none does. */
+    /* A send of at least so many bytes ends only when its receive has taken the
+       message, as MPI's long ones do; 0: none does. */
     size_t sync_bytes;
     /* Hosts of so many ranks, in rank order, with a link of their own inside; 0
        or 1: each rank is a host. */
@@ -117,8 +119,13 @@ typedef struct baton_sim_options {
                                     else no draw may be below 1e-9 */
     baton_distribution_t skew;  /* us that a rank comes late to an epoch that
                                    baton_sim_epoch starts */
-    baton_distribution_t lag;   /* us on a message's way, beyond its transfer;
-                                   messages of one tag are matched in order */
+    baton_distribution_t lag;   /* us on a message's way, beyond its transfer:
+                                   messages may overtake each other */
+    /* Ranks learn from messages, as elsewhere, that a peer has committed a
+       schedule: it may be committed at any time, in callbacks too, and what is
+       sent before the peer has is sent when it has. Otherwise all ranks commit
+       before time passes, know it, and the simulator compares what they did. */
+    bool introductions;
 } baton_sim_options_t;
 
 #define BATON_SIM_OPTIONS                                                      \
@@ -176,9 +183,9 @@ double baton_sim_now_us(const baton_sim_t *sim);
 double baton_schedule_ended_us(const baton_schedule_t *schedule);
 
 /* Calls fn(arg) at a time, at once when it has passed: what an application
-   does. It may start, test, contribute, cancel, and destroy schedules; run,
-   epoch, destroy of the simulator, and wait unless the epoch has ended, are
-   BATON_ERR_STATE there. BATON_ERR_INVALID (the time is not finite),
+   does. It may start, test, contribute, cancel, recover, and destroy schedules;
+   run, epoch, destroy of the simulator, and wait unless the epoch has ended,
+   are BATON_ERR_STATE there. BATON_ERR_INVALID (the time is not finite),
    BATON_ERR_NO_MEMORY. */
 typedef void (*baton_sim_fn)(void *arg);
 BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
@@ -189,8 +196,8 @@ BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
    BATON_ERR_DEADLOCK when started epochs are left that nothing can end any
    more: baton_error_message() says who waits for whom, by rank and node, round
    the cycle or up to the one that is to blame. Before the first time it
-   compares all committed schedules across ranks, the k-th of each with the k-th
-   of the others: BATON_ERR_MISMATCH. BATON_ERR_STATE in a callback,
+   compares all committed schedules across ranks, unless ranks introduce them:
+   BATON_ERR_MISMATCH. BATON_ERR_STATE in a callback,
    BATON_ERR_NO_MEMORY for messages and events. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 

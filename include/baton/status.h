@@ -15,12 +15,14 @@ extern "C" {
 #endif
 
 /* Every status: name, value, text. Zero is success; BATON_SKIP is a call node's
-   "do not go on from here", BATON_DONE a transport's "sent, and done with"; the
-   negative ones are failures. */
+   "do not go on from here"; BATON_DONE says that nothing more will come, where
+   something could, BATON_AGAIN that it is not time yet; the negative ones are
+   failures. */
 #define BATON_STATUS_LIST(X)                                                   \
     X(BATON_OK, 0, "success")                                                  \
     X(BATON_SKIP, 1, "the branch behind this call node is not taken")          \
     X(BATON_DONE, 2, "done at once")                                           \
+    X(BATON_AGAIN, 3, "not now: try again later")                              \
     X(BATON_ERR_INVALID, -1, "invalid argument")                               \
     X(BATON_ERR_STATE, -2, "the object is not in a state that allows this")    \
     X(BATON_ERR_BUSY, -3, "an epoch is still running")                         \

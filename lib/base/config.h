@@ -18,12 +18,18 @@
            "Polls without a pause while something is in flight")               \
     NUMBER(YIELD_US, 200, 0, 1000000, "us",                                    \
            "How long it then yields between polls before it sleeps")           \
-    NUMBER(SLEEP_US, 1000, 20, 1000000, "us",                                  \
-           "First sleep while all in flight rings; the longest is tenfold")    \
-    NUMBER(REMOTE_US, 100, 10, 1000000, "us",                                  \
-           "Longest sleep while nobody rings for something")                   \
-    NUMBER(SLOTS, 8, 0, 8, "slots",                                            \
+    NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
+           "Longest sleep while a rank is awaited that can't wake this one")   \
+    NUMBER(WINDOW, 32, 2, 256, "messages",                                     \
+           "Messages in flight to a peer that it has not looked at yet")       \
+    NUMBER(SHM, 1, 0, 1, "",                                                   \
+           "0: ranks of one host, too, send all messages over MPI")            \
+    NUMBER(SHM_BUFFERS, 8, 0, 8, "buffers",                                    \
            "Shared memory a rank has for messages up to 68 KiB to its host")   \
+    NUMBER(CMA, 1, 0, 1, "",                                                   \
+           "0: ranks do not read each other's memory, even where they may")    \
+    NUMBER(PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                          \
+           "A rank whose host is silent for so long is lost; 0: never")        \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
            "An epoch without progress for so long is reported to the log")     \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \

@@ -15,7 +15,8 @@ static char *slot_memory(const baton__contribution_t *self, uint32_t slot)
 }
 
 /* There are as many slots as owners can hold at once, so one is always free
-   here: W results, one pinned, one pending, one at work. */
+   here: W results, one pinned, one pending, one taken, one that is being made,
+   and the identity. */
 static uint32_t pop_free(baton__contribution_t *self)
 {
     return self->free_slots[--self->free_count];
@@ -32,7 +33,7 @@ baton_status_t baton__contribution_init(baton__contribution_t *self,
 {
     size_t element_bytes = baton_op_element_bytes(options->op, options->dtype);
     size_t data_bytes = count * element_bytes;
-    uint32_t slots = options->history + 3;
+    uint32_t slots = options->history + BATON__CONTRIBUTION_SLOTS;
     *self = (baton__contribution_t){
         .count = count,
         /* Each slot begins on a cache line, as the pool does. */
@@ -44,10 +45,12 @@ baton_status_t baton__contribution_init(baton__contribution_t *self,
         .free_slots = baton__alloc(slots, sizeof *self->free_slots),
         .outcomes = baton__alloc(options->history, sizeof *self->outcomes),
         .pinned = NO_SLOT,
+        .source = NO_SLOT,
+        .result = NO_SLOT,
     };
     self->memory = baton__alloc(slots, self->slot_bytes);
-    (void)pthread_mutex_init(&self->gate, NULL);
-    (void)pthread_mutex_init(&self->books, NULL);
+    (void)pthread_mutex_init(&self->contribute_lock, NULL);
+    (void)pthread_mutex_init(&self->history_lock, NULL);
     if (self->memory == NULL || self->free_slots == NULL ||
         self->outcomes == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
@@ -59,13 +62,18 @@ baton_status_t baton__contribution_init(baton__contribution_t *self,
         push_free(self, i);
     }
     self->pending = pop_free(self);
+    self->nothing = pop_free(self);
+    baton__float_mode_t mode = baton__float_mode_enter();
+    self->op->identity(self->op->arg, slot_memory(self, self->nothing), count,
+                       self->dtype);
+    baton__float_mode_leave(mode);
     return BATON_OK;
 }
 
 void baton__contribution_fini(baton__contribution_t *self)
 {
-    (void)pthread_mutex_destroy(&self->gate);
-    (void)pthread_mutex_destroy(&self->books);
+    (void)pthread_mutex_destroy(&self->contribute_lock);
+    (void)pthread_mutex_destroy(&self->history_lock);
     baton__free(self->memory);
     baton__free(self->free_slots);
     baton__free(self->outcomes);
@@ -74,7 +82,7 @@ void baton__contribution_fini(baton__contribution_t *self)
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step)
 {
-    (void)pthread_mutex_lock(&self->gate);
+    (void)pthread_mutex_lock(&self->contribute_lock);
     char *pending = slot_memory(self, self->pending);
     if (self->first_step == 0) {
         if (self->count > 0) {
@@ -90,12 +98,12 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
         baton__float_mode_leave(mode);
     }
     self->last_step = step;
-    (void)pthread_mutex_unlock(&self->gate);
+    (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
 bool baton__contribution_pending(baton__contribution_t *self, void *data)
 {
-    (void)pthread_mutex_lock(&self->gate);
+    (void)pthread_mutex_lock(&self->contribute_lock);
     bool any = self->first_step != 0;
     if (any && self->count > 0) {
         memcpy(data, slot_memory(self, self->pending),
@@ -103,29 +111,56 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     } else if (!any) {
         self->op->identity(self->op->arg, data, self->count, self->dtype);
     }
-    (void)pthread_mutex_unlock(&self->gate);
+    (void)pthread_mutex_unlock(&self->contribute_lock);
     return any;
+}
+
+/* What was taken is nobody's any more. The history lock is held. */
+static void free_source(baton__contribution_t *self)
+{
+    if (self->source != NO_SLOT && self->source != self->nothing) {
+        push_free(self, self->source);
+    }
+    self->source = NO_SLOT;
 }
 
 static uint32_t locked_pop(baton__contribution_t *self)
 {
-    (void)pthread_mutex_lock(&self->books);
+    (void)pthread_mutex_lock(&self->history_lock);
     uint32_t slot = pop_free(self);
-    (void)pthread_mutex_unlock(&self->books);
+    (void)pthread_mutex_unlock(&self->history_lock);
     return slot;
 }
 
-void *baton__contribution_take(baton__contribution_t *self, bool *active_out)
+static void locked_push(baton__contribution_t *self, uint32_t slot)
 {
+    (void)pthread_mutex_lock(&self->history_lock);
+    push_free(self, slot);
+    (void)pthread_mutex_unlock(&self->history_lock);
+}
+
+bool baton__contribution_take(baton__contribution_t *self, uint64_t epoch,
+                              char **source_out, char **result_out)
+{
+    /* Kept until here: the last epoch may have failed behind its publish. */
+    (void)pthread_mutex_lock(&self->history_lock);
+    free_source(self);
+    if (self->result != NO_SLOT) { /* it failed before */
+        push_free(self, self->result);
+        self->result = NO_SLOT;
+    }
+    (void)pthread_mutex_unlock(&self->history_lock);
     uint32_t fresh = locked_pop(self);
     bool active = false;
     self->taken = (baton__taken_t){0};
-    if (pthread_mutex_trylock(&self->gate) == 0) {
+    self->taken_for = epoch;
+    self->source = self->nothing;
+    if (pthread_mutex_trylock(&self->contribute_lock) == 0) {
         active = self->first_step != 0;
         if (active) {
             self->taken.first_step = self->first_step;
             self->taken.last_step = self->last_step;
-            self->work = self->pending;
+            self->source = self->pending;
             self->pending = fresh;
             /* In this order: who does not see it pending sees it taken. */
             atomic_store_explicit(&self->oldest_taken, self->first_step,
@@ -133,31 +168,91 @@ void *baton__contribution_take(baton__contribution_t *self, bool *active_out)
             atomic_store_explicit(&self->oldest, 0, memory_order_release);
             self->first_step = 0;
         }
-        (void)pthread_mutex_unlock(&self->gate);
+        (void)pthread_mutex_unlock(&self->contribute_lock);
     }
     if (!active) {
         self->taken.waiting =
             atomic_load_explicit(&self->oldest, memory_order_relaxed);
-        self->work = fresh;
-        self->op->identity(self->op->arg, slot_memory(self, fresh), self->count,
-                           self->dtype);
+        locked_push(self, fresh);
     }
-    *active_out = active;
-    return slot_memory(self, self->work);
+    self->result = locked_pop(self);
+    *source_out = slot_memory(self, self->source);
+    *result_out = slot_memory(self, self->result);
+    return active;
 }
 
 void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
                                  uint32_t active)
 {
-    (void)pthread_mutex_lock(&self->books);
+    (void)pthread_mutex_lock(&self->history_lock);
     baton__outcome_t *outcome = &self->outcomes[epoch % self->history];
     if (outcome->epoch != 0 && outcome->slot != self->pinned) {
         push_free(self, outcome->slot);
     }
-    *outcome = (baton__outcome_t){epoch, self->work, active, self->taken};
+    *outcome = (baton__outcome_t){epoch, self->result, active, self->taken};
+    self->result = NO_SLOT;
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     self->newest = epoch;
-    (void)pthread_mutex_unlock(&self->books);
+    (void)pthread_mutex_unlock(&self->history_lock);
+}
+
+/* Gives what was taken back to what is pending, in the order of steps. The
+   contribute lock is held. */
+static void give_back(baton__contribution_t *self)
+{
+    char *taken = slot_memory(self, self->source);
+    if (self->first_step == 0) {
+        uint32_t empty = self->pending;
+        self->pending = self->source;
+        self->source = empty; /* to be freed */
+        self->last_step = self->taken.last_step;
+    } else if (self->count > 0) {
+        char *pending = slot_memory(self, self->pending);
+        baton__float_mode_t mode = baton__float_mode_enter();
+        self->op->reduce(self->op->arg, pending, taken, pending, self->count,
+                         self->dtype);
+        baton__float_mode_leave(mode);
+    }
+    self->first_step = self->taken.first_step;
+    atomic_store_explicit(&self->oldest, self->first_step,
+                          memory_order_release);
+}
+
+/* Steps are numbered from 1 again: what is pending is from before the first. */
+static void renumber(baton__contribution_t *self)
+{
+    if (self->first_step != 0) {
+        self->first_step = 1;
+        self->last_step = 1;
+        atomic_store_explicit(&self->oldest, 1, memory_order_release);
+    }
+}
+
+void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch)
+{
+    (void)pthread_mutex_lock(&self->contribute_lock);
+    bool holds = self->source != NO_SLOT && self->source != self->nothing;
+    if (holds && self->taken_for > epoch) {
+        give_back(self);
+    }
+    renumber(self);
+    (void)pthread_mutex_lock(&self->history_lock);
+    free_source(self);
+    atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
+    if (self->result != NO_SLOT) {
+        push_free(self, self->result);
+        self->result = NO_SLOT;
+    }
+    for (uint32_t i = 0; i < self->history; i++) {
+        baton__outcome_t *outcome = &self->outcomes[i];
+        if (outcome->epoch != 0 && outcome->slot != self->pinned) {
+            push_free(self, outcome->slot);
+        }
+        outcome->epoch = 0;
+    }
+    self->newest = 0;
+    (void)pthread_mutex_unlock(&self->history_lock);
+    (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
 static bool in_history(const baton__contribution_t *self, uint32_t slot)
@@ -176,7 +271,7 @@ static uint64_t earlier(uint64_t step, uint64_t other)
 }
 
 /* The oldest step of what no epoch up to this one has taken; it may be pending,
-   or be taken by a later epoch by now. The books are held. */
+   or be taken by a later epoch by now. The lock is held. */
 static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 {
     uint64_t step = atomic_load_explicit(&self->oldest, memory_order_acquire);
@@ -215,7 +310,7 @@ static void describe(const baton__contribution_t *self,
 bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
                              uint64_t step, baton_partial_result_t *out)
 {
-    (void)pthread_mutex_lock(&self->books);
+    (void)pthread_mutex_lock(&self->history_lock);
     uint64_t wanted = epoch != 0 ? epoch : self->newest;
     const baton__outcome_t *outcome = &self->outcomes[wanted % self->history];
     bool found = wanted != 0 && outcome->epoch == wanted;
@@ -227,6 +322,6 @@ bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
         self->pinned = outcome->slot;
         describe(self, outcome, step, out);
     }
-    (void)pthread_mutex_unlock(&self->books);
+    (void)pthread_mutex_unlock(&self->history_lock);
     return found;
 }

@@ -28,7 +28,8 @@ struct baton_partial {
     baton_partial_mode_t mode;
     baton_keep_t keep;
     uint64_t seed;
-    baton_buffer_t vector;  /* bound to the slot that the epoch works on */
+    baton_buffer_t source; /* bound to the slots that the epoch works on */
+    baton_buffer_t target;
     bool payload;           /* vectors have memory */
     bool rides;             /* the count is in the vector */
     uint32_t active;        /* else here: in, and out */
@@ -37,10 +38,10 @@ struct baton_partial {
     baton__contribution_t contribution;
 };
 
-static baton_status_t draw(void *arg, uint64_t epoch)
+static baton_status_t draw(void *arg, baton_call_t *call)
 {
     const baton_partial_t *partial = arg;
-    int drawn = baton_partial_draw(partial->seed, epoch,
+    int drawn = baton_partial_draw(partial->seed, baton_call_epoch(call),
                                    baton_schedule_size(partial->schedule));
     return drawn == baton_schedule_rank(partial->schedule) ? BATON_OK
                                                            : BATON_SKIP;
@@ -53,13 +54,14 @@ static char *behind_elements(const baton__contribution_t *c, char *slot)
     return slot + c->count * c->element_bytes;
 }
 
-static baton_status_t take(void *arg, uint64_t epoch)
+static baton_status_t take(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
-    bool active;
-    char *slot = baton__contribution_take(c, &active);
-    (void)epoch;
+    char *source;
+    char *target;
+    bool active =
+        baton__contribution_take(c, baton_call_epoch(call), &source, &target);
     if (!partial->payload) {
         return BATON_OK;
     }
@@ -67,23 +69,39 @@ static baton_status_t take(void *arg, uint64_t epoch)
     if (partial->rides) {
         /* The identities of product and sum are one and zero. */
         const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
-        one_or_zero->identity(one_or_zero->arg, behind_elements(c, slot), 1,
+        one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
                               c->dtype);
     }
-    return baton_buffer_rebind(partial->schedule, partial->vector, slot);
+    baton_status_t status =
+        baton_buffer_rebind(partial->schedule, partial->source, source);
+    return status == BATON_OK
+               ? baton_buffer_rebind(partial->schedule, partial->target, target)
+               : status;
 }
 
-static baton_status_t publish(void *arg, uint64_t epoch)
+static baton_status_t publish(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
     uint32_t active = partial->active;
     if (partial->payload && partial->rides) {
-        char *slot = c->memory + (size_t)c->work * c->slot_bytes;
+        char *slot = c->memory + (size_t)c->result * c->slot_bytes;
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
-    baton__contribution_publish(c, epoch, active);
+    baton__contribution_publish(c, baton_call_epoch(call), active);
     return BATON_OK;
+}
+
+/* The application is in baton_group_recover. */
+static void recover(void *arg, uint64_t epoch)
+{
+    baton_partial_t *partial = arg;
+    baton__contribution_recover(&partial->contribution, epoch);
+    atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
+    partial->seen = 0;
+    if (partial->keep == BATON_KEEP_ALL) {
+        baton_schedule_limit(partial->schedule, partial->contribution.history);
+    }
 }
 
 /* ---- building --------------------------------------------------------- */
@@ -129,11 +147,11 @@ static void build(baton_partial_t *partial,
     baton_node_t begin = add_begin(partial);
     baton_node_t taken = baton_add_call(s, take, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
-    partial->vector = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
-    baton_view_t view = baton_view(partial->vector, 0, bytes);
+    partial->source = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
+    partial->target = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
     baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
+                              .source = baton_view(partial->source, 0, bytes),
+                              .target = baton_view(partial->target, 0, bytes),
                               .dtype = options->dtype,
                               .op = options->op,
                               .arg = options->inner_arg};
@@ -182,23 +200,28 @@ baton_status_t baton_partial_create(baton_group_t *group,
             baton_schedule_limit(partial->schedule, options.history);
         }
         build(partial, &options);
+        baton_schedule_on_recover(partial->schedule, recover, partial);
         status = baton_schedule_commit(partial->schedule);
     }
     if (status != BATON_OK) {
-        baton_partial_destroy(partial);
+        (void)!baton_partial_destroy(partial);
         return status;
     }
     *out = partial;
     return BATON_OK;
 }
 
-void baton_partial_destroy(baton_partial_t *partial)
+baton_status_t baton_partial_destroy(baton_partial_t *partial)
 {
-    if (partial != NULL) {
-        baton_schedule_destroy(partial->schedule);
+    if (partial == NULL) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton_schedule_destroy(partial->schedule);
+    if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
         baton__free(partial);
     }
+    return status;
 }
 
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)

@@ -5,17 +5,17 @@
 
 #include <string.h>
 
-static char *operand(const baton__op_t *op, int which,
-                     const baton__context_t *context)
+static int send_message(const baton__op_t *op, uint32_t node,
+                        const baton__context_t *context,
+                        baton__message_kind_t kind, const void *data,
+                        size_t bytes)
 {
-    char *base = context->address[op->buffer[which]];
-    /* An empty view of an unbound buffer is legal, and NULL + 0 is not. */
-    return base == NULL ? NULL : base + op->offset[which];
-}
-
-static int posted(baton_status_t status, const baton__op_t *op,
-                  const baton__context_t *context)
-{
+    const baton_token_t token = {context->owner, node};
+    baton_header_t header = context->header;
+    header.tag = op->message.tag;
+    header.kind = (uint16_t)kind;
+    baton_status_t status = context->transport->send(
+        context->endpoint, token, (int)op->peer, &header, data, bytes);
     if (status == BATON_OK) {
         return BATON__PENDING;
     }
@@ -23,93 +23,95 @@ static int posted(baton_status_t status, const baton__op_t *op,
         return BATON_OK;
     }
     return baton__error(status,
-                        "%s of %zu bytes, peer %d, tag %u: the %s "
-                        "transport refused it: %s",
-                        baton__kinds[op->kind].name, op->bytes, (int)op->peer,
-                        op->tag, context->transport->name,
+                        "%s of %zu bytes to rank %d, tag %u: the %s transport "
+                        "refused it: %s",
+                        baton__kinds[op->kind].name, bytes, (int)op->peer,
+                        op->message.tag, context->transport->name,
                         baton_status_text(status));
 }
 
 static int issue_send(const baton__op_t *op, uint32_t node,
-                      const baton__context_t *context)
+                      const baton__context_t *context, size_t begin,
+                      size_t bytes)
 {
-    baton_token_t token = {context->owner, node};
-    return posted(context->transport->send(
-                      context->endpoint, token, (int)op->peer, op->tag,
-                      operand(op, BATON__LEFT, context), op->bytes),
-                  op, context);
-}
-
-static int issue_recv(const baton__op_t *op, uint32_t node,
-                      const baton__context_t *context)
-{
-    baton_token_t token = {context->owner, node};
-    return posted(context->transport->recv(
-                      context->endpoint, token, (int)op->peer, op->tag,
-                      operand(op, BATON__TARGET, context), op->bytes),
-                  op, context);
+    (void)begin;
+    return send_message(op, node, context, BATON__MESSAGE_DATA,
+                        baton__operand(op, BATON__LEFT, context->address),
+                        bytes);
 }
 
 static int issue_activate(const baton__op_t *op, uint32_t node,
-                          const baton__context_t *context)
+                          const baton__context_t *context, size_t begin,
+                          size_t bytes)
 {
-    baton_token_t token = {context->owner, node};
-    baton__header_t *header = &context->headers[op->header];
-    header->epoch = context->epoch;
-    return posted(context->transport->send(context->endpoint, token,
-                                           (int)op->peer, op->tag, header,
-                                           sizeof *header),
-                  op, context);
-}
-
-static int issue_armed_recv(const baton__op_t *op, uint32_t node,
-                            const baton__context_t *context)
-{
-    baton_token_t token = {context->owner, node};
-    return posted(context->transport->recv(
-                      context->endpoint, token, (int)op->peer, op->tag,
-                      &context->headers[op->header], sizeof(baton__header_t)),
-                  op, context);
+    (void)begin;
+    return send_message(op, node, context, BATON__MESSAGE_ACTIVATION,
+                        &context->activations[op->message.slot], bytes);
 }
 
 static int issue_reduce(const baton__op_t *op, uint32_t node,
-                        const baton__context_t *context)
+                        const baton__context_t *context, size_t begin,
+                        size_t bytes)
 {
+    const baton_op_t *reduction = op->reduction;
+    baton_dtype_t dtype = (baton_dtype_t)op->dtype;
     (void)node;
-    if (op->bytes > 0) {
-        baton_dtype_t dtype = (baton_dtype_t)op->dtype;
-        op->reduction->reduce(
-            op->reduction->arg, operand(op, BATON__TARGET, context),
-            operand(op, BATON__LEFT, context),
-            operand(op, BATON__RIGHT, context),
-            op->bytes / baton_op_element_bytes(op->reduction, dtype), dtype);
-    }
+    reduction->reduce(
+        reduction->arg,
+        baton__operand(op, BATON__TARGET, context->address) + begin,
+        baton__operand(op, BATON__LEFT, context->address) + begin,
+        baton__operand(op, BATON__RIGHT, context->address) + begin,
+        bytes / baton_op_element_bytes(reduction, dtype), dtype);
     return BATON_OK;
 }
 
 static int issue_copy(const baton__op_t *op, uint32_t node,
-                      const baton__context_t *context)
+                      const baton__context_t *context, size_t begin,
+                      size_t bytes)
 {
     (void)node;
-    if (op->bytes > 0) {
-        memcpy(operand(op, BATON__TARGET, context),
-               operand(op, BATON__LEFT, context), op->bytes);
-    }
+    memmove(baton__operand(op, BATON__TARGET, context->address) + begin,
+            baton__operand(op, BATON__LEFT, context->address) + begin, bytes);
     return BATON_OK;
 }
 
-static int issue_call(const baton__op_t *op, uint32_t node,
-                      const baton__context_t *context)
+/* Only what a user's function may say leaves here: a stray positive value would
+   be taken for another outcome. */
+static int outcome(const baton__op_t *op, uint32_t node, baton_status_t status)
 {
-    baton_status_t status = op->call(op->argument, context->epoch);
-    if (status == BATON_OK || status == BATON_SKIP) {
+    if (status == BATON_OK || status == BATON_SKIP ||
+        (status == BATON_DONE && op->kind == BATON__ASYNC)) {
         return status;
     }
-    /* Only errors may leave here: a stray positive value would be taken for
-       another outcome. */
     status = status < 0 ? status : BATON_ERR_INVALID;
-    return baton__error(status, "call#%u returned %s", node,
+    return baton__error(status, "%s#%u returned %s",
+                        baton__kinds[op->kind].name, node,
                         baton_status_name(status));
+}
+
+static int issue_call(const baton__op_t *op, uint32_t node,
+                      const baton__context_t *context, size_t begin,
+                      size_t bytes)
+{
+    baton_call_t call = {context->owner, node};
+    (void)begin;
+    (void)bytes;
+    return outcome(op, node, op->call(op->argument, &call));
+}
+
+static int issue_async(const baton__op_t *op, uint32_t node,
+                       const baton__context_t *context, size_t begin,
+                       size_t bytes)
+{
+    baton_call_t call = {context->owner, node};
+    const baton_async_t async = {&context->asyncs[op->async.ordinal]};
+    (void)begin;
+    (void)bytes;
+    int status = outcome(
+        op, node, op->async_ops->start(op->async.argument, &call, async));
+    return status == BATON_OK     ? BATON__PENDING
+           : status == BATON_DONE ? BATON_OK
+                                  : status;
 }
 
 #define TARGET (1u << BATON__TARGET)
@@ -118,12 +120,13 @@ static int issue_call(const baton__op_t *op, uint32_t node,
 
 const baton__kind_info_t baton__kinds[BATON__KIND_COUNT] = {
     [BATON__SEND] = {"send", LEFT, 0, true, issue_send},
-    [BATON__RECV] = {"recv", 0, TARGET, true, issue_recv},
+    [BATON__RECV] = {"recv", 0, TARGET, true, NULL},
     [BATON__REDUCE] = {"reduce", LEFT | RIGHT, TARGET, false, issue_reduce},
     [BATON__COPY] = {"copy", LEFT, TARGET, false, issue_copy},
     [BATON__CALL] = {"call", 0, 0, false, issue_call},
+    [BATON__ASYNC] = {"async", 0, 0, false, issue_async},
     [BATON__NOP] = {"nop", 0, 0, false, NULL},
     [BATON__ON_START] = {"on_start", 0, 0, false, NULL},
-    [BATON__ARMED_RECV] = {"armed_recv", 0, 0, true, issue_armed_recv},
+    [BATON__ARMED_RECV] = {"armed_recv", 0, 0, true, NULL},
     [BATON__ACTIVATE] = {"activate", 0, 0, true, issue_activate},
 };

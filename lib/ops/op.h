@@ -1,12 +1,14 @@
 /* What a node does: the record of one node, and the table of kinds.
 
    A record is one cache line. It is filled by an adder and stays where it is
-   for the schedule's life: commit adds the tag and the first successor. */
+   for the schedule's life: commit adds tags, ordinals and the first successor.
+ */
 #ifndef BATON_OPS_OP_H
 #define BATON_OPS_OP_H
 
 #include <assert.h>
 #include <baton/transport.h>
+#include <stdatomic.h>
 
 typedef enum baton__kind {
     BATON__SEND,
@@ -14,6 +16,7 @@ typedef enum baton__kind {
     BATON__REDUCE,
     BATON__COPY,
     BATON__CALL,
+    BATON__ASYNC,
     BATON__NOP,
     BATON__ON_START,
     BATON__ARMED_RECV,
@@ -21,9 +24,17 @@ typedef enum baton__kind {
     BATON__KIND_COUNT
 } baton__kind_t;
 
-enum { BATON__OPTIONAL = 1 }; /* flag: the epoch does not wait for the node */
+enum {
+    BATON__OPTIONAL = 1, /* the epoch does not wait for the node */
+    /* Of a message that goes out: the peer has committed its receive. */
+    BATON__INTRODUCED = 2,
+    /* Of a call: it was timed, and ended soon. */
+    BATON__QUICK = 4
+};
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };
+
+#define BATON__NO_LENGTH UINT32_MAX
 
 typedef struct baton__op {
     uint8_t kind;
@@ -34,15 +45,25 @@ typedef struct baton__op {
     size_t bytes;             /* of each operand */
     uint32_t buffer[BATON__OPERANDS]; /* TARGET is what a receive fills; LEFT is
                                          what a send or copy reads */
-    uint32_t tag;
+    uint32_t length; /* which, or BATON__NO_LENGTH: always `bytes` */
     union {
         size_t offset[BATON__OPERANDS];
+        struct {
+            size_t slot;      /* of the activation; else offset[TARGET] */
+            size_t left;      /* offset[LEFT] */
+            uint32_t tag;     /* which of the messages between the two ranks */
+            uint32_t ordinal; /* which of the schedule's receives */
+        } message;
         void *argument; /* of a call */
-        size_t header;  /* of an armed receive or activate: which of them */
+        struct {
+            void *argument;
+            uint32_t ordinal; /* which of the schedule's async nodes */
+        } async;
     };
     union {
         const baton_op_t *reduction;
         baton_call_fn call;
+        const baton_async_ops_t *async_ops;
         int64_t peer;
     };
 } baton__op_t;
@@ -61,37 +82,75 @@ static inline bool baton__op_activates(const baton__op_t *op)
     return op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
 }
 
-/* The message of an activation. */
-typedef struct baton__header {
-    uint64_t epoch;
-    int64_t origin;
-} baton__header_t;
+/* What a header's `kind` says. Notices come behind BATON__MESSAGE_HELLO. */
+typedef enum baton__message_kind {
+    BATON__MESSAGE_DATA,
+    BATON__MESSAGE_ACTIVATION,
+    BATON__MESSAGE_HELLO,   /* the schedule was committed; see progress/notice.h
+                             */
+    BATON__MESSAGE_WELCOME, /* likewise; the answer */
+    BATON__MESSAGE_FAILURE,
+    BATON__MESSAGE_RECOVERY,
+    BATON__MESSAGE_KIND_COUNT
+} baton__message_kind_t;
 
-/* What issuing needs to know of the epoch that runs. */
+/* The content of an activation. */
+typedef struct baton__activation {
+    int64_t origin;
+    uint64_t word;
+} baton__activation_t;
+
+/* An async node, between the driver and whoever completes it. */
+typedef struct baton__async {
+    void *owner;
+    uint32_t node;
+    /* BATON__ASYNC_IDLE, _BEGUN, or the status that it was completed with. */
+    _Atomic int status;
+} baton__async_t;
+enum { BATON__ASYNC_IDLE = 1000, BATON__ASYNC_BEGUN };
+
+/* What an epoch works on beside the plan. */
 typedef struct baton__context {
     const baton_transport_t *transport;
     void *endpoint;
-    void *owner;              /* for the tokens */
-    char *const *address;     /* of each buffer */
-    baton__header_t *headers; /* of each armed receive and activate */
-    uint64_t epoch;
+    void *owner;                      /* for tokens, and calls: the schedule */
+    char *const *address;             /* of each buffer */
+    baton__activation_t *activations; /* of each slot */
+    baton__async_t *asyncs;           /* of each async node */
+    baton_header_t header; /* of its messages, but for tag and kind */
 } baton__context_t;
 
-/* Issuing returned: the node completes later, through the transport. */
-#define BATON__PENDING 3
+/* What a call node's function sees: its schedule, its node. */
+struct baton_call {
+    void *owner;
+    uint32_t node;
+};
 
-/* Does, or begins, what the node says. BATON_OK: done. BATON__PENDING.
+/* Issuing returned: the node completes later. */
+#define BATON__PENDING 4
+
+/* Does, or begins, what the node says, on `bytes` of its operands from `begin`
+   on (a part: reductions and copies only). BATON_OK: done. BATON__PENDING.
    BATON_SKIP. Else the error, with baton_error_message() set. */
 typedef int (*baton__issue_fn)(const baton__op_t *op, uint32_t node,
-                               const baton__context_t *context);
+                               const baton__context_t *context, size_t begin,
+                               size_t bytes);
 
 typedef struct baton__kind_info {
     const char *name;      /* "recv" in "recv#17" */
     uint8_t reads, writes; /* masks of operands */
     bool message;          /* goes through the transport */
-    baton__issue_fn issue; /* NULL: there is nothing to do */
+    baton__issue_fn issue; /* NULL: the engine does it, or there is nothing */
 } baton__kind_info_t;
 
 extern const baton__kind_info_t baton__kinds[BATON__KIND_COUNT];
+
+/* Where an operand of a node lies; NULL where no memory is bound. */
+static inline char *baton__operand(const baton__op_t *op, int which,
+                                   char *const *address)
+{
+    char *base = address[op->buffer[which]];
+    return base == NULL ? NULL : base + op->offset[which];
+}
 
 #endif

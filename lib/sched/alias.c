@@ -182,6 +182,10 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view)
 {
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+        return NULL;
+    }
     if (view.buffer.index >= schedule->buffer_count) {
         return NULL;
     }

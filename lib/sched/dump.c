@@ -148,11 +148,22 @@ static const char *const shapes[BATON__KIND_COUNT] = {
     [BATON__REDUCE] = "box",
     [BATON__COPY] = "parallelogram",
     [BATON__CALL] = "hexagon",
+    [BATON__ASYNC] = "tripleoctagon",
     [BATON__NOP] = "ellipse",
     [BATON__ON_START] = "doublecircle",
     [BATON__ARMED_RECV] = "doubleoctagon",
     [BATON__ACTIVATE] = "octagon",
 };
+
+/* "64 B", or at most that. */
+static void put_bytes(const sink_t *sink, const baton__op_t *op)
+{
+    if (op->length == BATON__NO_LENGTH) {
+        put(sink, "%zu B", op->bytes);
+    } else {
+        put(sink, "up to %zu B, length %u", op->bytes, op->length);
+    }
+}
 
 /* The label's second line. */
 static void put_operands(const sink_t *sink, const baton__op_t *op)
@@ -160,22 +171,26 @@ static void put_operands(const sink_t *sink, const baton__op_t *op)
     switch ((baton__kind_t)op->kind) {
     case BATON__SEND:
     case BATON__ACTIVATE:
-        put(sink, "\\nto %d, %zu B", (int)op->peer, op->bytes);
+        put(sink, "\\nto %d, ", (int)op->peer);
+        put_bytes(sink, op);
         break;
     case BATON__RECV:
     case BATON__ARMED_RECV:
-        put(sink, "\\nfrom %d, %zu B", (int)op->peer, op->bytes);
+        put(sink, "\\nfrom %d, ", (int)op->peer);
+        put_bytes(sink, op);
         break;
     case BATON__REDUCE:
         put(sink, "\\n");
         /* A user's reduction may have no name. */
         put_name(sink, op->reduction->name != NULL ? op->reduction->name : "?");
-        put(sink, " of %s, %zu B", baton_dtype_name((baton_dtype_t)op->dtype),
-            op->bytes);
+        put(sink, " of %s, ", baton_dtype_name((baton_dtype_t)op->dtype));
+        put_bytes(sink, op);
         break;
     case BATON__COPY:
-        put(sink, "\\n%zu B", op->bytes);
+        put(sink, "\\n");
+        put_bytes(sink, op);
         break;
+    case BATON__ASYNC:
     case BATON__CALL:
     case BATON__NOP:
     case BATON__ON_START:
@@ -265,7 +280,8 @@ static void put_goal_node(const sink_t *sink, const baton__op_t *op,
     if (op->kind == BATON__SEND || op->kind == BATON__RECV) {
         put(sink, "l%u: %s %zub %s %d tag %u\n", node,
             baton__kinds[op->kind].name, op->bytes > 0 ? op->bytes : 1,
-            op->kind == BATON__SEND ? "to" : "from", (int)op->peer, op->tag);
+            op->kind == BATON__SEND ? "to" : "from", (int)op->peer,
+            op->message.tag);
     } else {
         double bytes = op->kind == BATON__REDUCE ? (double)op->bytes : 0.0;
         put(sink, "l%u: calc %.0f\n", node, gamma_ns * bytes);

@@ -1,18 +1,19 @@
 /* Dependencies between the nodes of a graph. */
 #include "base/alloc.h"
+#include "base/error.h"
 #include "sched/schedule.h"
 
 /* Whether an id may be used; an id of another schedule shows as out of range at
    best, like any index. */
 static bool valid_node(baton_schedule_t *schedule, baton_node_t node,
-                       const char *use)
+                       const char *adder)
 {
-    if (!baton__graph_open(schedule)) {
+    if (!baton__graph_open(schedule, adder)) {
         return false;
     }
     if (node.index >= schedule->count) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s names node %u, of %u", use, node.index,
+                            "%s names node %u, of %u", adder + 6, node.index,
                             schedule->count);
         return false;
     }
@@ -21,8 +22,8 @@ static bool valid_node(baton_schedule_t *schedule, baton_node_t node,
 
 void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b)
 {
-    if (!valid_node(schedule, a, "before") ||
-        !valid_node(schedule, b, "before")) {
+    if (!valid_node(schedule, a, __func__) ||
+        !valid_node(schedule, b, __func__)) {
         return;
     }
     if (schedule->edge_count == schedule->edge_capacity) {
@@ -41,20 +42,24 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b)
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
                     uint32_t need)
 {
-    if (valid_node(schedule, node, "set_need")) {
+    if (valid_node(schedule, node, __func__)) {
         schedule->needs[node.index] = need;
     }
 }
 
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node)
 {
-    if (valid_node(schedule, node, "set_optional")) {
+    if (valid_node(schedule, node, __func__)) {
         schedule->ops[node.index].flags |= BATON__OPTIONAL;
     }
 }
 
 baton_mark_t baton_schedule_mark(const baton_schedule_t *schedule)
 {
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+        return (baton_mark_t){0, 0};
+    }
     return (baton_mark_t){schedule->count, schedule->edge_count};
 }
 
@@ -66,11 +71,19 @@ static bool is_optional(const baton_schedule_t *schedule, uint32_t node)
 void baton_enclose(baton_schedule_t *schedule, baton_mark_t since,
                    baton_node_t entry, baton_node_t exit)
 {
-    if (!valid_node(schedule, entry, "enclose") ||
-        !valid_node(schedule, exit, "enclose")) {
+    if (!valid_node(schedule, entry, __func__) ||
+        !valid_node(schedule, exit, __func__)) {
         return;
     }
     uint32_t count = schedule->count;
+    if (since.node > count || since.edge > schedule->edge_count) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "enclose: the mark is behind the end (node %u of "
+                            "%u, edge %u of %u): it is another schedule's",
+                            since.node, count, since.edge,
+                            schedule->edge_count);
+        return;
+    }
     if (since.node == count) {
         baton_before(schedule, entry, exit);
         return;

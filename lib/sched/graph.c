@@ -7,7 +7,6 @@
 #include "base/error.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node)
 {
@@ -24,7 +23,7 @@ const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node)
 void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
                          const char *format, ...)
 {
-    if (schedule->sticky == BATON_OK) {
+    if (baton__graph_open(schedule, "baton_schedule_fail")) {
         va_list args;
         va_start(args, format);
         schedule->sticky = status;
@@ -65,16 +64,27 @@ static bool reserve_node(baton_schedule_t *schedule)
     return grown;
 }
 
-bool baton__graph_open(const baton_schedule_t *schedule)
+bool baton__graph_open(baton_schedule_t *schedule, const char *adder)
 {
-    assert(!schedule->committed && "a committed schedule takes no more nodes");
-    return schedule->sticky == BATON_OK && !schedule->committed;
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", adder);
+        return false;
+    }
+    if (schedule->committed) {
+        schedule->misused = adder;
+        (void)baton__error(BATON_ERR_STATE,
+                           "%s: \"%s\" is committed and takes no more", adder,
+                           schedule->name);
+        return false;
+    }
+    return schedule->sticky == BATON_OK;
 }
 
 static baton_node_t add(baton_schedule_t *schedule, baton__op_t op)
 {
     baton_node_t node = {BATON__NO_NODE};
-    if (baton__graph_open(schedule) && reserve_node(schedule)) {
+    if (reserve_node(schedule)) {
+        op.length = BATON__NO_LENGTH;
         node.index = schedule->count++;
         schedule->ops[node.index] = op;
         schedule->needs[node.index] = BATON_NEED_ALL;
@@ -112,11 +122,11 @@ static bool grow_buffers(baton_schedule_t *schedule)
     return true;
 }
 
-static baton_buffer_t add_buffer(baton_schedule_t *schedule,
+static baton_buffer_t add_buffer(baton_schedule_t *schedule, const char *adder,
                                  baton__buffer_t buffer, void *memory)
 {
     baton_buffer_t id = {UINT32_MAX};
-    if (!baton__graph_open(schedule) ||
+    if (!baton__graph_open(schedule, adder) ||
         (schedule->buffer_count == schedule->buffer_capacity &&
          !grow_buffers(schedule))) {
         return id;
@@ -131,8 +141,8 @@ static baton_buffer_t add_buffer(baton_schedule_t *schedule,
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
                                  size_t bytes, baton_memory_t kind)
 {
-    return add_buffer(schedule, (baton__buffer_t){.bytes = bytes, .kind = kind},
-                      memory);
+    return add_buffer(schedule, "baton_buffer_bind",
+                      (baton__buffer_t){.bytes = bytes, .kind = kind}, memory);
 }
 
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
@@ -141,7 +151,7 @@ baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
 {
     /* The cast is safe: commit refuses a node that would write the buffer. */
     return add_buffer(
-        schedule,
+        schedule, "baton_buffer_bind_input",
         (baton__buffer_t){.bytes = bytes, .kind = kind, .input = true},
         (void *)(uintptr_t)memory);
 }
@@ -150,7 +160,7 @@ baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes,
                                     baton_memory_t kind)
 {
     return add_buffer(
-        schedule,
+        schedule, "baton_buffer_scratch",
         (baton__buffer_t){.bytes = bytes, .kind = kind, .scratch = true}, NULL);
 }
 
@@ -162,9 +172,6 @@ static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
 {
     const char *kind = baton__kinds[op->kind].name;
     uint32_t node = schedule->count;
-    if (schedule->sticky != BATON_OK) {
-        return false;
-    }
     if (view.buffer.index >= schedule->buffer_count) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s#%u: its view names buffer %u, of %u", kind,
@@ -211,7 +218,8 @@ baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
                             baton_view_t source)
 {
     baton__op_t op = {.kind = BATON__SEND, .bytes = source.bytes};
-    bool valid = set_peer(schedule, &op, peer) &&
+    bool valid = baton__graph_open(schedule, __func__) &&
+                 set_peer(schedule, &op, peer) &&
                  set_operand(schedule, &op, BATON__LEFT, source);
     return valid ? add(schedule, op) : no_node;
 }
@@ -220,7 +228,8 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target)
 {
     baton__op_t op = {.kind = BATON__RECV, .bytes = target.bytes};
-    bool valid = set_peer(schedule, &op, peer) &&
+    bool valid = baton__graph_open(schedule, __func__) &&
+                 set_peer(schedule, &op, peer) &&
                  set_operand(schedule, &op, BATON__TARGET, target);
     return valid ? add(schedule, op) : no_node;
 }
@@ -256,7 +265,8 @@ baton_node_t baton_add_reduce(baton_schedule_t *schedule, baton_dtype_t dtype,
                               baton_view_t left, baton_view_t right)
 {
     baton__op_t record = {.kind = BATON__REDUCE, .bytes = target.bytes};
-    bool valid = set_reduction(schedule, &record, dtype, op) &&
+    bool valid = baton__graph_open(schedule, __func__) &&
+                 set_reduction(schedule, &record, dtype, op) &&
                  set_operand(schedule, &record, BATON__TARGET, target) &&
                  set_operand(schedule, &record, BATON__LEFT, left) &&
                  set_operand(schedule, &record, BATON__RIGHT, right);
@@ -267,19 +277,25 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
                             baton_view_t source)
 {
     baton__op_t op = {.kind = BATON__COPY, .bytes = target.bytes};
-    bool valid = set_operand(schedule, &op, BATON__TARGET, target) &&
+    bool valid = baton__graph_open(schedule, __func__) &&
+                 set_operand(schedule, &op, BATON__TARGET, target) &&
                  set_operand(schedule, &op, BATON__LEFT, source);
     return valid ? add(schedule, op) : no_node;
 }
 
 baton_node_t baton_add_nop(baton_schedule_t *schedule)
 {
-    return add(schedule, (baton__op_t){.kind = BATON__NOP});
+    return baton__graph_open(schedule, __func__)
+               ? add(schedule, (baton__op_t){.kind = BATON__NOP})
+               : no_node;
 }
 
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg)
 {
+    if (!baton__graph_open(schedule, __func__)) {
+        return no_node;
+    }
     if (fn == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "call#%u: it has no function", schedule->count);
@@ -289,10 +305,30 @@ baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                (baton__op_t){.kind = BATON__CALL, .call = fn, .argument = arg});
 }
 
+baton_node_t baton_add_async(baton_schedule_t *schedule,
+                             const baton_async_ops_t *ops, void *arg)
+{
+    if (!baton__graph_open(schedule, __func__)) {
+        return no_node;
+    }
+    if (ops == NULL || ops->start == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "async#%u: it has no %s", schedule->count,
+                            ops == NULL ? "functions" : "start");
+        return no_node;
+    }
+    schedule->async_count++;
+    return add(schedule, (baton__op_t){.kind = BATON__ASYNC,
+                                       .async_ops = ops,
+                                       .async = {.argument = arg}});
+}
+
 baton_node_t baton_add_on_start(baton_schedule_t *schedule)
 {
-    return add(schedule, (baton__op_t){.kind = BATON__ON_START,
-                                       .flags = BATON__OPTIONAL});
+    return baton__graph_open(schedule, __func__)
+               ? add(schedule, (baton__op_t){.kind = BATON__ON_START,
+                                             .flags = BATON__OPTIONAL})
+               : no_node;
 }
 
 static baton_node_t add_activation(baton_schedule_t *schedule,
@@ -300,20 +336,59 @@ static baton_node_t add_activation(baton_schedule_t *schedule,
 {
     baton__op_t op = {.kind = (uint8_t)kind,
                       .flags = BATON__OPTIONAL,
-                      .bytes = sizeof(baton__header_t)};
+                      .bytes = sizeof(baton__activation_t)};
     if (!set_peer(schedule, &op, peer)) {
         return no_node;
     }
-    op.header = schedule->header_count++;
+    op.message.slot = schedule->slot_count++;
     return add(schedule, op);
 }
 
 baton_node_t baton_add_armed_recv(baton_schedule_t *schedule, int peer)
 {
-    return add_activation(schedule, BATON__ARMED_RECV, peer);
+    return baton__graph_open(schedule, __func__)
+               ? add_activation(schedule, BATON__ARMED_RECV, peer)
+               : no_node;
 }
 
 baton_node_t baton_add_activate(baton_schedule_t *schedule, int peer)
 {
-    return add_activation(schedule, BATON__ACTIVATE, peer);
+    return baton__graph_open(schedule, __func__)
+               ? add_activation(schedule, BATON__ACTIVATE, peer)
+               : no_node;
+}
+
+/* ---- lengths ---------------------------------------------------------- */
+
+baton_length_t baton_add_length(baton_schedule_t *schedule)
+{
+    return baton__graph_open(schedule, __func__)
+               ? (baton_length_t){schedule->length_count++}
+               : (baton_length_t){BATON__NO_LENGTH};
+}
+
+void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
+                      baton_length_t length)
+{
+    if (!baton__graph_open(schedule, __func__)) {
+        return;
+    }
+    if (node.index >= schedule->count ||
+        length.index >= schedule->length_count) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "set_length names node %u, of %u, and length %u, "
+                            "of %u",
+                            node.index, schedule->count, length.index,
+                            schedule->length_count);
+        return;
+    }
+    baton__op_t *op = &schedule->ops[node.index];
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    if (kind->reads == 0 && kind->writes == 0) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "set_length: %s has no operand",
+                            baton__node_name(schedule, node.index));
+        return;
+    }
+    op->length = length.index;
 }

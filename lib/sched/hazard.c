@@ -1,5 +1,6 @@
 /* Hazards: two nodes that touch the same bytes, one of them writing, neither
-   surely ordered before the other.
+   surely ordered before the other; and nodes that use a length that a receive
+   sets, without being surely behind it.
 
    Each space, memory that buffers share (alias.c), is cut into segments at the
    ends of its views. Walking the nodes
@@ -218,6 +219,42 @@ static baton_status_t check_all(checker_t *c)
     return status;
 }
 
+/* A length has at most one receive, and who uses it comes surely behind. */
+static baton_status_t check_length(checker_t *c, uint32_t length)
+{
+    const baton_schedule_t *schedule = c->schedule;
+    uint32_t receive = BATON__NO_NODE;
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        if (op->length != length || op->kind != BATON__RECV) {
+            continue;
+        }
+        if (receive != BATON__NO_NODE) {
+            return baton__error(
+                BATON_ERR_INVALID,
+                "commit of \"%s\" failed: %s and %s both set length %u: give "
+                "each its own",
+                schedule->name, baton__node_name(schedule, receive),
+                baton__node_name(schedule, node), length);
+        }
+        receive = node;
+    }
+    for (uint32_t node = 0; node < schedule->count && receive != BATON__NO_NODE;
+         node++) {
+        if (schedule->ops[node].length == length && node != receive &&
+            (c->order->position[node] < c->order->position[receive] ||
+             !baton__surely_before(&c->surely, receive, node))) {
+            return baton__error(
+                BATON_ERR_HAZARD,
+                "commit of \"%s\" failed: %s works on length %u, which %s "
+                "sets, but does not surely come behind it",
+                schedule->name, baton__node_name(schedule, node), length,
+                baton__node_name(schedule, receive));
+        }
+    }
+    return BATON_OK;
+}
+
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order)
 {
@@ -236,6 +273,10 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
     }
     if (status == BATON_OK) {
         status = check_all(&c);
+    }
+    for (uint32_t i = 0; i < schedule->length_count && status == BATON_OK;
+         i++) {
+        status = check_length(&c, i);
     }
     if (status == BATON_ERR_NO_MEMORY) {
         status = baton__error(status,

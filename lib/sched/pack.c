@@ -9,6 +9,8 @@
 typedef struct head {
     uint32_t nodes;
     uint32_t edges;
+    uint32_t lengths;
+    uint32_t attempt; /* of the schedule's name */
 } head_t;
 
 /* A node. Behind all of them come the edges. */
@@ -16,8 +18,9 @@ typedef struct record {
     uint64_t bytes; /* of a message */
     int32_t peer;   /* likewise */
     uint32_t need;
-    uint32_t kind;
-    uint32_t flags;
+    uint16_t kind;
+    uint16_t flags;
+    uint32_t length;
 } record_t;
 
 size_t baton__pack_bytes(const baton_schedule_t *schedule)
@@ -28,7 +31,8 @@ size_t baton__pack_bytes(const baton_schedule_t *schedule)
 
 void baton__pack(const baton_schedule_t *schedule, char *out)
 {
-    const head_t head = {schedule->count, schedule->edge_count};
+    const head_t head = {schedule->count, schedule->edge_count,
+                         schedule->length_count, schedule->attempt};
     memcpy(out, &head, sizeof head);
     out += sizeof head;
     for (uint32_t i = 0; i < head.nodes; i++) {
@@ -40,6 +44,7 @@ void baton__pack(const baton_schedule_t *schedule, char *out)
             .need = schedule->needs[i],
             .kind = op->kind,
             .flags = op->flags,
+            .length = op->length,
         };
         memcpy(out, &record, sizeof record);
         out += sizeof record;
@@ -66,6 +71,7 @@ static baton_node_t add(baton_schedule_t *schedule, const record_t *record,
     case BATON__REDUCE:
     case BATON__COPY:
     case BATON__CALL:
+    case BATON__ASYNC:
     case BATON__NOP:
     case BATON__KIND_COUNT:
         break;
@@ -89,6 +95,8 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
     }
     baton_buffer_t buffer =
         baton_buffer_scratch(schedule, total, BATON_MEMORY_HOST);
+    schedule->length_count = head.lengths;
+    schedule->attempt = head.attempt;
     size_t offset = 0;
     for (uint32_t i = 0; i < head.nodes; i++) {
         record_t record;
@@ -101,7 +109,8 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
         }
         /* A node that computes keeps its name. */
         schedule->ops[node.index].kind = (uint8_t)record.kind;
-        schedule->ops[node.index].flags = (uint16_t)record.flags;
+        schedule->ops[node.index].flags = record.flags;
+        schedule->ops[node.index].length = record.length;
         baton_set_need(schedule, node, record.need);
     }
     for (uint32_t i = 0; i < head.edges; i++) {

@@ -1,9 +1,10 @@
 /* From graph to plan: successors in one array, lists of entry nodes, needs as
-   counts, scratch memory, tags. */
+   counts, tags, the table of receives, scratch memory. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/schedule.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Turns the predecessors round; writes the records' first successors. */
@@ -34,7 +35,66 @@ static void link_successors(baton_schedule_t *schedule,
     }
 }
 
-/* Which of the plan's lists a node belongs to: the list's length, or NULL. */
+/* ---- what there is ---------------------------------------------------- */
+
+static int compare_peers(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left;
+    uint32_t b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The ranks that the schedule has messages with, ascending; NULL without
+   memory. */
+static uint32_t *find_peers(const baton_schedule_t *schedule, uint32_t messages,
+                            uint32_t *count_out)
+{
+    uint32_t *peers = baton__alloc(messages, sizeof *peers);
+    if (peers == NULL) {
+        return NULL;
+    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        if (baton__kinds[op->kind].message) {
+            peers[count++] = (uint32_t)op->peer;
+        }
+    }
+    qsort(peers, count, sizeof *peers, compare_peers);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (kept == 0 || peers[kept - 1] != peers[i]) {
+            peers[kept++] = peers[i];
+        }
+    }
+    *count_out = kept;
+    return peers;
+}
+
+uint32_t baton__plan_peer(const baton__plan_t *plan, int peer)
+{
+    uint32_t low = 0;
+    uint32_t high = plan->peer_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->peers[middle] < (uint32_t)peer) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < plan->peer_count && plan->peers[low] == (uint32_t)peer
+               ? low
+               : plan->peer_count;
+}
+
+static bool receives(const baton__op_t *op)
+{
+    return op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
+}
+
+/* Which of the plan's lists a node that an epoch begins with belongs to: the
+   list's length, or NULL. */
 static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
                          uint32_t edges)
 {
@@ -45,11 +105,6 @@ static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
         return &plan->armed_count;
     }
     return edges == 0 ? &plan->root_count : NULL;
-}
-
-static bool straggles(const baton__op_t *op)
-{
-    return op->kind == BATON__RECV && (op->flags & BATON__OPTIONAL) != 0;
 }
 
 static void count_nodes(const baton_schedule_t *schedule,
@@ -63,84 +118,78 @@ static void count_nodes(const baton_schedule_t *schedule,
             (*list)++;
         }
         plan->activate_count += op->kind == BATON__ACTIVATE;
-        plan->straggler_count += straggles(op);
+        plan->async_count += op->kind == BATON__ASYNC;
+        plan->receive_count += receives(op);
         plan->required += (op->flags & BATON__OPTIONAL) == 0;
         plan->messages += baton__kinds[op->kind].message;
     }
+    uint32_t places = 1;
+    while (places < 2 * plan->receive_count) {
+        places *= 2;
+    }
+    plan->incoming_mask = places - 1;
 }
 
-static void fill_lists(const baton_schedule_t *schedule,
-                       const baton__order_t *order, baton__plan_t *plan)
+/* ---- memory ----------------------------------------------------------- */
+
+/* Takes `count` elements of `size` bytes from a piece of memory; with none
+   there, only counts them. */
+static void *carve(char *memory, size_t *used, size_t count, size_t size)
 {
-    plan->roots = plan->lists;
-    plan->on_starts = plan->roots + plan->root_count;
-    plan->armed = plan->on_starts + plan->on_start_count;
-    plan->activates = plan->armed + plan->armed_count;
-    plan->stragglers = plan->activates + plan->activate_count;
-    baton__plan_t at = {0};
-    for (uint32_t i = 0; i < schedule->count; i++) {
-        const baton__op_t *op = &schedule->ops[i];
-        uint32_t *list =
-            list_of(&at, op, order->first[i + 1] - order->first[i]);
-        if (list == &at.on_start_count) {
-            plan->on_starts[at.on_start_count++] = i;
-        } else if (list == &at.armed_count) {
-            plan->armed[at.armed_count++] = i;
-        } else if (list == &at.root_count) {
-            plan->roots[at.root_count++] = i;
-        }
-        if (op->kind == BATON__ACTIVATE) {
-            plan->activates[at.activate_count++] = i;
-        }
-        if (straggles(op)) {
-            plan->stragglers[at.straggler_count++] = i;
-        }
-    }
+    void *at = memory != NULL ? memory + *used : NULL;
+    *used += count * size;
+    return at;
 }
 
 /* All that epochs need, in one piece: for them it is the memory that counts,
    and of many schedules each lies by itself. The largest elements come first,
-   so each array is aligned. */
-static bool allocate_plan(baton_schedule_t *schedule, size_t listed,
-                          size_t edges)
+   so each array is aligned. Returns how many bytes it takes. */
+static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
 {
     baton__plan_t *plan = &schedule->plan;
     baton__run_t *run = &schedule->run;
     size_t count = schedule->count;
-    size_t owing = plan->straggler_count > 0 ? count : 0;
-    size_t words = 3 * count + owing + listed + edges;
-    size_t records = (count + 1) * sizeof *schedule->ops;
-    size_t headers = schedule->header_count * sizeof *run->headers;
-    char *memory =
-        baton__alloc(records + headers + words * sizeof(uint32_t) + count, 1);
-    if (memory == NULL) {
-        return false;
+    size_t used = 0;
+    baton__op_t *ops = carve(memory, &used, count + 1, sizeof *ops);
+    run->activations =
+        carve(memory, &used, plan->slot_count, sizeof *run->activations);
+    run->asyncs = carve(memory, &used, plan->async_count, sizeof *run->asyncs);
+    run->early = carve(memory, &used, plan->receive_count, sizeof(void *));
+    run->lengths =
+        carve(memory, &used, plan->length_count, sizeof *run->lengths);
+    schedule->length_limits =
+        carve(memory, &used, plan->length_count, sizeof *run->lengths);
+    uint32_t *needs = carve(memory, &used, count, sizeof *needs);
+    plan->successors = carve(memory, &used, edges, sizeof *needs);
+    plan->roots = carve(memory, &used, plan->root_count, sizeof *needs);
+    plan->on_starts = carve(memory, &used, plan->on_start_count, sizeof *needs);
+    plan->armed = carve(memory, &used, plan->armed_count, sizeof *needs);
+    plan->activates = carve(memory, &used, plan->activate_count, sizeof *needs);
+    plan->asyncs = carve(memory, &used, plan->async_count, sizeof *needs);
+    plan->peers = carve(memory, &used, plan->peer_count, sizeof *needs);
+    plan->peer_sends = carve(memory, &used, plan->peer_count, sizeof *needs);
+    plan->peer_receives = carve(memory, &used, plan->peer_count, sizeof *needs);
+    plan->incoming =
+        carve(memory, &used, (size_t)plan->incoming_mask + 1, sizeof *needs);
+    run->left = carve(memory, &used, count, sizeof *needs);
+    run->ready = carve(memory, &used, count, sizeof *needs);
+    run->state = carve(memory, &used, count, 1);
+    schedule->notices.due = carve(memory, &used, plan->peer_count, 1);
+    if (memory != NULL) {
+        if (count > 0) {
+            memcpy(ops, schedule->ops, count * sizeof *ops);
+            memcpy(needs, schedule->needs, count * sizeof *needs);
+        }
+        schedule->built_ops = schedule->ops;
+        schedule->built_needs = schedule->needs;
+        schedule->ops = ops;
+        schedule->needs = needs;
+        plan->memory = memory;
+        plan->ops = ops;
+        plan->needs = needs;
+        run->plan = plan;
     }
-    baton__op_t *ops = (baton__op_t *)(void *)memory;
-    uint32_t *word = (uint32_t *)(void *)(memory + records + headers);
-    uint32_t *needs = word;
-    if (count > 0) {
-        memcpy(ops, schedule->ops, count * sizeof *ops);
-        memcpy(needs, schedule->needs, count * sizeof *needs);
-    }
-    schedule->drawn_ops = schedule->ops;
-    schedule->drawn_needs = schedule->needs;
-    schedule->ops = ops;
-    schedule->needs = needs;
-    plan->memory = memory;
-    plan->ops = ops;
-    plan->needs = needs;
-    plan->successors = needs + count;
-    plan->lists = plan->successors + edges;
-    *run = (baton__run_t){
-        .plan = plan,
-        .left = plan->lists + listed,
-        .ready = plan->lists + listed + count,
-        .owed = plan->lists + listed + 2 * count,
-        .headers = (baton__header_t *)(void *)(memory + records),
-        .flight = (uint8_t *)(word + words),
-    };
-    return true;
+    return used;
 }
 
 static bool allocate_scratch(baton_schedule_t *schedule)
@@ -160,16 +209,80 @@ static bool allocate_scratch(baton_schedule_t *schedule)
     return true;
 }
 
-void baton__keep_plan(baton_schedule_t *schedule)
+/* ---- contents --------------------------------------------------------- */
+
+static void fill_lists(baton_schedule_t *schedule, const baton__order_t *order)
 {
-    schedule->ops = schedule->drawn_ops;
-    schedule->needs = schedule->drawn_needs;
-    schedule->drawn_ops = NULL;
-    schedule->drawn_needs = NULL;
-    schedule->plan.memory = NULL;
+    const baton__plan_t *plan = &schedule->plan;
+    baton__plan_t at = {0};
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        baton__op_t *op = &schedule->ops[i];
+        uint32_t *list =
+            list_of(&at, op, order->first[i + 1] - order->first[i]);
+        if (list == &at.on_start_count) {
+            plan->on_starts[at.on_start_count++] = i;
+        } else if (list == &at.armed_count) {
+            plan->armed[at.armed_count++] = i;
+        } else if (list == &at.root_count) {
+            plan->roots[at.root_count++] = i;
+        }
+        if (op->kind == BATON__ACTIVATE) {
+            plan->activates[at.activate_count++] = i;
+        }
+        if (op->kind == BATON__ASYNC) {
+            baton__async_t *async = &schedule->run.asyncs[at.async_count];
+            async->owner = schedule;
+            async->node = i;
+            atomic_init(&async->status, BATON__ASYNC_IDLE);
+            op->async.ordinal = at.async_count;
+            plan->asyncs[at.async_count++] = i;
+        }
+    }
 }
 
-void baton__thaw(baton_schedule_t *schedule)
+/* Messages of one kind from one rank to another are numbered in the order in
+   which they were added: so both ends call the same one by the same tag.
+   `counts` has a number for each peer, direction and kind. */
+static void assign_tags(baton_schedule_t *schedule, uint32_t *counts)
+{
+    const baton__plan_t *plan = &schedule->plan;
+    uint32_t receives_so_far = 0;
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        baton__op_t *op = &schedule->ops[i];
+        if (!baton__kinds[op->kind].message) {
+            continue;
+        }
+        uint32_t peer = baton__plan_peer(plan, (int)op->peer);
+        uint32_t stream = peer * 4 + (baton__op_sends(op) ? 2 : 0) +
+                          (baton__op_activates(op) ? 1 : 0);
+        op->message.tag = counts[stream]++;
+        if (receives(op)) {
+            plan->peer_receives[peer]++;
+            op->message.ordinal = receives_so_far++;
+            baton__plan_add_receiver(&schedule->plan, i);
+        } else {
+            plan->peer_sends[peer]++;
+        }
+    }
+}
+
+static void find_length_limits(baton_schedule_t *schedule)
+{
+    for (uint32_t i = 0; i < schedule->length_count; i++) {
+        schedule->length_limits[i] = SIZE_MAX - 1;
+    }
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        if (op->length != BATON__NO_LENGTH &&
+            op->bytes < schedule->length_limits[op->length]) {
+            schedule->length_limits[op->length] = op->bytes;
+        }
+    }
+}
+
+/* ---- the plan --------------------------------------------------------- */
+
+void baton__plan_destroy(baton_schedule_t *schedule)
 {
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         if (schedule->buffers[i].scratch) {
@@ -179,111 +292,67 @@ void baton__thaw(baton_schedule_t *schedule)
     }
     if (schedule->plan.memory != NULL) {
         baton__free(schedule->plan.memory);
-        baton__keep_plan(schedule);
+        schedule->ops = schedule->built_ops;
+        schedule->needs = schedule->built_needs;
+        schedule->built_ops = NULL;
+        schedule->built_needs = NULL;
     }
     schedule->run = (baton__run_t){0};
     schedule->plan = (baton__plan_t){0};
 }
 
-baton_status_t baton__freeze(baton_schedule_t *schedule,
-                             const baton__order_t *order)
+void baton__schedule_free(baton_schedule_t *schedule)
+{
+    baton__plan_destroy(schedule);
+    baton__free(schedule->edges);
+    baton__free(schedule->needs);
+    baton__free(schedule->ops);
+    baton__free(schedule->buffers);
+    if (schedule->addresses != schedule->few_addresses) {
+        baton__free(schedule->addresses);
+    }
+    baton__free(schedule->name);
+    baton__free(schedule);
+}
+
+baton_status_t baton__plan_create(baton_schedule_t *schedule,
+                                  const baton__order_t *order)
 {
     baton__plan_t *plan = &schedule->plan;
     *plan = (baton__plan_t){
         .count = schedule->count,
         .rank = schedule->group->rank,
         .size = schedule->group->size,
+        .slot_count = schedule->slot_count,
+        .length_count = schedule->length_count,
     };
     count_nodes(schedule, order, plan);
-    size_t listed = (size_t)plan->root_count + plan->on_start_count +
-                    plan->armed_count + plan->activate_count +
-                    plan->straggler_count;
-    if (!allocate_plan(schedule, listed, order->first[schedule->count]) ||
-        !allocate_scratch(schedule)) {
-        baton__thaw(schedule);
+    size_t edges = order->first[schedule->count];
+    uint32_t *peers = find_peers(schedule, plan->messages, &plan->peer_count);
+    uint32_t *counts =
+        baton__alloc((size_t)plan->peer_count * 4, sizeof *counts);
+    char *memory = peers == NULL || counts == NULL
+                       ? NULL
+                       : baton__alloc(lay_out(schedule, NULL, edges), 1);
+    if (memory != NULL) {
+        (void)lay_out(schedule, memory, edges);
+        memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
+    }
+    bool enough = memory != NULL && allocate_scratch(schedule);
+    if (enough) {
+        fill_lists(schedule, order);
+        link_successors(schedule, order);
+        assign_tags(schedule, counts);
+        find_length_limits(schedule);
+    }
+    baton__free(peers);
+    baton__free(counts);
+    if (!enough) {
+        baton__plan_destroy(schedule);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "commit of \"%s\" failed: no memory for its plan "
                             "of %u nodes and its scratch buffers",
                             schedule->name, schedule->count);
     }
-    fill_lists(schedule, order, plan);
-    link_successors(schedule, order);
     return BATON_OK;
-}
-
-/* ---- tags ------------------------------------------------------------- */
-
-static baton_status_t tags_exhausted(const baton_schedule_t *schedule,
-                                     uint32_t node)
-{
-    return baton__error(BATON_ERR_LIMIT,
-                        "commit of \"%s\" failed: %s would need tag %u between "
-                        "ranks %d and %d, the largest of the %s transport is "
-                        "%u: use a new group",
-                        schedule->name, baton__node_name(schedule, node),
-                        schedule->group->transport->max_tag + 1,
-                        schedule->group->rank, (int)schedule->ops[node].peer,
-                        schedule->group->transport->name,
-                        schedule->group->transport->max_tag);
-}
-
-/* Activations come behind a pair's plain messages, so that each kind counts for
-   itself. The group's counters move only when every node has got its tag: a
-   commit that fails takes nothing. */
-baton_status_t baton__assign_tags(baton_schedule_t *schedule)
-{
-    baton_group_t *group = schedule->group;
-    for (uint32_t i = 0; i < schedule->count; i++) {
-        if (baton__kinds[schedule->ops[i].kind].message &&
-            baton__group_pair(group, (int)schedule->ops[i].peer) == NULL) {
-            return baton__error(BATON_ERR_NO_MEMORY,
-                                "commit of \"%s\" failed: no memory for tags",
-                                schedule->name);
-        }
-    }
-    baton__pair_t *before =
-        baton__alloc(group->pair_count, sizeof *group->pairs);
-    if (before == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "commit of \"%s\" failed: no memory for tags",
-                            schedule->name);
-    }
-    for (size_t i = 0; i < group->pair_count; i++) {
-        before[i] = group->pairs[i];
-    }
-    baton_status_t status = BATON_OK;
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t i = 0; i < schedule->count && status == BATON_OK; i++) {
-            baton__op_t *op = &schedule->ops[i];
-            if (!baton__kinds[op->kind].message ||
-                baton__op_activates(op) != (pass == 1)) {
-                continue;
-            }
-            baton__pair_t *pair = baton__group_pair(group, (int)op->peer);
-            uint32_t *next =
-                baton__op_sends(op) ? &pair->next_send : &pair->next_recv;
-            if (*next > group->transport->max_tag) {
-                status = tags_exhausted(schedule, i);
-            } else {
-                op->tag = (*next)++;
-            }
-        }
-    }
-    for (size_t i = 0; i < group->pair_count && status != BATON_OK; i++) {
-        group->pairs[i] = before[i];
-    }
-    baton__free(before);
-    return status;
-}
-
-void baton__return_tags(baton_schedule_t *schedule)
-{
-    for (uint32_t i = 0; i < schedule->count; i++) {
-        const baton__op_t *op = &schedule->ops[i];
-        if (baton__kinds[op->kind].message) {
-            baton__pair_t *pair =
-                baton__group_pair(schedule->group, (int)op->peer);
-            *(baton__op_sends(op) ? &pair->next_send : &pair->next_recv) -= 1;
-        }
-    }
 }

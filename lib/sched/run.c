@@ -4,19 +4,20 @@
 
 #include <string.h>
 
-/* From (row) to (column): idle, running, draining, failed. A schedule without
-   messages goes back to idle after a failure. */
+/* From (row) to (column): idle, running, draining, failed, recovering. */
 static const bool legal[BATON__RUN_STATE_COUNT][BATON__RUN_STATE_COUNT] = {
-    [BATON__RUN_IDLE] = {false, true, true, false},
-    [BATON__RUN_RUNNING] = {true, false, true, false},
-    [BATON__RUN_DRAINING] = {true, false, false, true},
+    [BATON__RUN_IDLE] = {false, true, true, false, true},
+    [BATON__RUN_RUNNING] = {true, false, true, false, false},
+    [BATON__RUN_DRAINING] = {true, false, false, true, false},
+    [BATON__RUN_FAILED] = {false, false, false, false, true},
+    [BATON__RUN_RECOVERING] = {true, false, false, true, false},
 };
 
-void baton__run_enter(baton__run_t *run, baton__run_state_t state)
+void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase)
 {
-    assert(legal[run->state][state]);
+    assert(legal[run->phase][phase]);
     (void)legal; /* without assertions */
-    run->state = state;
+    run->phase = phase;
 }
 
 static void push(baton__run_t *run, uint32_t node)
@@ -27,20 +28,26 @@ static void push(baton__run_t *run, uint32_t node)
 void baton__run_begin(baton__run_t *run)
 {
     const baton__plan_t *plan = run->plan;
-    baton__run_enter(run, BATON__RUN_RUNNING);
+    baton__run_set_phase(run, BATON__RUN_RUNNING);
     run->epoch++;
     run->started = false;
     run->head = 0;
     run->tail = plan->root_count;
     run->waited = 0;
+    run->hopeful = 0;
+    run->unarmed = 0;
     run->required_left = plan->required;
     if (plan->count > 0) { /* without nodes there are no needs to copy from */
         memcpy(run->left, plan->needs, plan->count * sizeof *run->left);
         memcpy(run->ready, plan->roots, plan->root_count * sizeof *run->ready);
+        memset(run->state, BATON__NODE_IDLE, plan->count);
+    }
+    for (uint32_t i = 0; i < plan->length_count; i++) {
+        run->lengths[i] = BATON__LENGTH_UNSET;
     }
     /* Until an arrival makes an activate fire, this rank is the origin. */
-    for (uint32_t i = 0; i < plan->activate_count; i++) {
-        run->headers[plan->ops[plan->activates[i]].header].origin = plan->rank;
+    for (uint32_t i = 0; i < plan->slot_count; i++) {
+        run->activations[i] = (baton__activation_t){.origin = plan->rank};
     }
 }
 
@@ -55,6 +62,44 @@ void baton__run_started(baton__run_t *run)
     }
 }
 
+/* ---- nodes ------------------------------------------------------------ */
+
+/* The count that a node in this state is in; NULL: none. */
+static uint32_t *count_of(baton__run_t *run, uint32_t node,
+                          baton__node_state_t state)
+{
+    switch (state) {
+    case BATON__NODE_HELD:
+    case BATON__NODE_MOVING:
+    case BATON__NODE_BEGUN:
+        return &run->waited;
+    case BATON__NODE_WAITING:
+        return (run->plan->ops[node].flags & BATON__OPTIONAL) != 0
+                   ? &run->hopeful
+                   : &run->waited;
+    case BATON__NODE_IDLE:
+    case BATON__NODE_SKIPPED:
+    case BATON__NODE_COMPLETED:
+        break;
+    }
+    return NULL;
+}
+
+void baton__run_enter(baton__run_t *run, uint32_t node,
+                      baton__node_state_t state)
+{
+    uint32_t *before =
+        count_of(run, node, (baton__node_state_t)run->state[node]);
+    uint32_t *after = count_of(run, node, state);
+    if (before != NULL) {
+        --*before;
+    }
+    if (after != NULL) {
+        ++*after;
+    }
+    run->state[node] = (uint8_t)state;
+}
+
 /* Needs that reached zero before go on to wrap below it, and never meet it
    again: that is what makes a node consumable. (An epoch would have to satisfy
    2^32 edges of one node.) */
@@ -65,10 +110,15 @@ static inline void satisfy(baton__run_t *run, uint32_t node)
     }
 }
 
-static inline void done(baton__run_t *run, const baton__op_t *op)
+static inline void finish(baton__run_t *run, uint32_t node,
+                          baton__node_state_t state)
 {
+    if (run->state[node] != BATON__NODE_IDLE) {
+        baton__run_enter(run, node, BATON__NODE_IDLE);
+    }
+    run->state[node] = (uint8_t)state;
     run->moves++;
-    if ((op->flags & BATON__OPTIONAL) == 0) {
+    if ((run->plan->ops[node].flags & BATON__OPTIONAL) == 0) {
         run->required_left--;
     }
 }
@@ -78,7 +128,7 @@ void baton__run_complete(baton__run_t *run, uint32_t node)
     const baton__op_t *op = &run->plan->ops[node];
     const uint32_t *successors = run->plan->successors;
     uint32_t end = op[1].first_successor;
-    done(run, op);
+    finish(run, node, BATON__NODE_COMPLETED);
     for (uint32_t i = op->first_successor; i < end; i++) {
         satisfy(run, successors[i]);
     }
@@ -86,66 +136,73 @@ void baton__run_complete(baton__run_t *run, uint32_t node)
 
 void baton__run_skip(baton__run_t *run, uint32_t node)
 {
-    done(run, &run->plan->ops[node]);
+    finish(run, node, BATON__NODE_SKIPPED);
 }
 
-void baton__run_posted(baton__run_t *run, uint32_t node)
+/* ---- messages --------------------------------------------------------- */
+
+static uint32_t place_of(const baton__plan_t *plan, int peer, uint32_t tag,
+                         bool activates)
 {
+    uint64_t key = (uint64_t)(uint32_t)peer << 33 | (uint64_t)tag << 1 |
+                   (activates ? 1 : 0);
+    uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
+    /* By the upper bits, which depend on all of the key. */
+    return (uint32_t)(hash >> 32) & plan->incoming_mask;
+}
+
+const uint32_t *baton__plan_place(const baton__plan_t *plan, int peer,
+                                  uint32_t tag, bool activates)
+{
+    return &plan->incoming[place_of(plan, peer, tag, activates)];
+}
+
+uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
+                              bool activates)
+{
+    uint32_t at = place_of(plan, peer, tag, activates);
+    for (;; at = (at + 1) & plan->incoming_mask) {
+        uint32_t node = plan->incoming[at] - 1;
+        if (node == BATON__NO_NODE) {
+            return BATON__NO_NODE;
+        }
+        const baton__op_t *op = &plan->ops[node];
+        if (op->message.tag == tag && op->peer == peer &&
+            baton__op_activates(op) == activates) {
+            return node;
+        }
+    }
+}
+
+void baton__plan_add_receiver(baton__plan_t *plan, uint32_t node)
+{
+    const baton__op_t *op = &plan->ops[node];
+    uint32_t at =
+        place_of(plan, (int)op->peer, op->message.tag, baton__op_activates(op));
+    while (plan->incoming[at] != 0) {
+        at = (at + 1) & plan->incoming_mask;
+    }
+    plan->incoming[at] = node + 1;
+}
+
+baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
+                                 uint64_t epoch)
+{
+    bool running = run->phase == BATON__RUN_RUNNING;
+    if (epoch < run->epoch || (epoch == run->epoch && !running)) {
+        return BATON__TURN_PAST;
+    }
+    if (epoch > run->epoch) {
+        return BATON__TURN_LATER;
+    }
     const baton__op_t *op = &run->plan->ops[node];
-    /* What is LATE was posted once more for an epoch that has retired. */
-    if (run->flight[node] == BATON__NOWHERE) {
-        run->flight[node] = BATON__IN_FLIGHT;
+    if (op->kind == BATON__ARMED_RECV ||
+        run->state[node] == BATON__NODE_WAITING) {
+        return BATON__TURN_NOW;
     }
-    /* An optional receive may be overtaken; an optional send may not, because
-       the next epoch would write what it still reads. */
-    if (op->kind != BATON__ARMED_RECV &&
-        !(op->kind == BATON__RECV && (op->flags & BATON__OPTIONAL) != 0)) {
-        run->waited++;
-    }
-}
-
-bool baton__run_defer(baton__run_t *run, uint32_t node)
-{
-    if (run->flight[node] != BATON__LATE) {
-        return false;
-    }
-    run->flight[node] = BATON__LATE_AGAIN;
-    return true;
-}
-
-bool baton__run_landed(baton__run_t *run, uint32_t node, bool *again)
-{
-    const baton__op_t *op = &run->plan->ops[node];
-    baton__flight_t was = (baton__flight_t)run->flight[node];
-    if (was != BATON__IN_FLIGHT) {
-        bool more = --run->owed[node] > 0;
-        run->flight[node] = (uint8_t)(more ? was : BATON__NOWHERE);
-        *again = more || was == BATON__LATE_AGAIN;
-        return false;
-    }
-    run->flight[node] = BATON__NOWHERE;
-    *again = false;
-    if (!(op->kind == BATON__RECV && (op->flags & BATON__OPTIONAL) != 0)) {
-        run->waited--;
-    }
-    return true;
-}
-
-baton__arrival_t baton__run_arrival(baton__run_t *run, uint32_t node)
-{
-    const baton__header_t *header = &run->headers[run->plan->ops[node].header];
-    uint64_t retired =
-        run->state == BATON__RUN_RUNNING ? run->epoch - 1 : run->epoch;
-    if (header->epoch <= retired) {
-        run->flight[node] = BATON__NOWHERE;
-        return BATON__ARRIVAL_DROP;
-    }
-    if (header->epoch == run->epoch) {
-        run->flight[node] = BATON__NOWHERE;
-        return BATON__ARRIVAL_NOW;
-    }
-    run->flight[node] = BATON__HELD;
-    return BATON__ARRIVAL_HOLD;
+    /* A second message of one epoch for a receive that has its own can't be. */
+    return run->state[node] == BATON__NODE_IDLE ? BATON__TURN_LATER
+                                                : BATON__TURN_PAST;
 }
 
 /* How far `rank` lies from `origin`, going up and round. */
@@ -154,12 +211,16 @@ static int64_t distance(int64_t origin, int64_t rank, int size)
     return (rank - origin + size) % size;
 }
 
-void baton__run_arrive(baton__run_t *run, uint32_t node)
+void baton__run_activate(baton__run_t *run, uint32_t node,
+                         baton__activation_t activation)
 {
     const baton__plan_t *plan = run->plan;
     const baton__op_t *op = &plan->ops[node];
-    int64_t origin = run->headers[op->header].origin;
+    int64_t origin = activation.origin;
     int64_t mine = distance(origin, plan->rank, plan->size);
+    run->activations[op->message.slot] = activation;
+    run->state[node] = BATON__NODE_COMPLETED;
+    run->unarmed++;
     run->moves++;
     for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
         uint32_t next = plan->successors[i];
@@ -169,36 +230,25 @@ void baton__run_arrive(baton__run_t *run, uint32_t node)
                 continue;
             }
             if (run->left[next] == 1) {
-                run->headers[to->header].origin = origin;
+                run->activations[to->message.slot].origin = origin;
             }
         }
         satisfy(run, next);
     }
 }
 
-bool baton__run_activated(const baton__run_t *run)
-{
-    const baton__plan_t *plan = run->plan;
-    for (uint32_t i = 0; i < plan->armed_count; i++) {
-        uint32_t node = plan->armed[i];
-        if (run->flight[node] == BATON__HELD &&
-            run->headers[plan->ops[node].header].epoch == run->epoch + 1) {
-            return true;
-        }
-    }
-    return false;
-}
+/* ---- ends ------------------------------------------------------------- */
 
 void baton__run_retire(baton__run_t *run)
 {
+    baton__run_set_phase(run, BATON__RUN_IDLE);
+}
+
+bool baton__run_is_stuck(const baton__run_t *run)
+{
     const baton__plan_t *plan = run->plan;
-    for (uint32_t i = 0; i < plan->straggler_count; i++) {
-        uint32_t node = plan->stragglers[i];
-        if (run->flight[node] == BATON__IN_FLIGHT ||
-            run->flight[node] == BATON__LATE_AGAIN) {
-            run->flight[node] = BATON__LATE;
-            run->owed[node]++;
-        }
-    }
-    baton__run_enter(run, BATON__RUN_IDLE);
+    return run->required_left > 0 && run->waited == 0 && run->hopeful == 0 &&
+           run->head == run->tail && run->phase == BATON__RUN_RUNNING &&
+           run->unarmed == plan->armed_count &&
+           (run->started || plan->on_start_count == 0);
 }

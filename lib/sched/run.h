@@ -4,18 +4,25 @@
    An epoch begins with the counters reset and the roots ready. Ready nodes are
    popped and issued by the caller, who reports each completion; a completion
    satisfies the node's successors. The epoch can retire when no required node
-   and nothing in flight is left.
+   and nothing in motion is left.
 
        idle --begin--> running --retire--> idle
-                          |
-                          +--fail--> draining --(sends end)--> failed
+        |                 |
+        +-----fail--------+--> draining --(nothing moves)--> failed
+        |                                                      |
+        +------recover--> recovering <--------recover----------+
+                              |
+                              +--(all ranks have come)--> idle
 
-   Every node enters the ready queue at most once an epoch, so the queue is an
-   array with one slot a node. */
+   A schedule without messages goes back to idle from draining. Every node
+   enters the ready queue at most once an epoch, so the queue is an array with
+   one place a node. */
 #ifndef BATON_SCHED_RUN_H
 #define BATON_SCHED_RUN_H
 
 #include "ops/op.h"
+
+#define BATON__NO_NODE UINT32_MAX
 
 /* What commit froze. Lists are node ids. */
 typedef struct baton__plan {
@@ -23,53 +30,75 @@ typedef struct baton__plan {
     uint32_t *successors;   /* all nodes' in one array */
     const uint32_t *needs;  /* edges that a node waits for */
     void *memory;           /* of all of it, and of the run's arrays */
-    uint32_t *lists;        /* memory of the lists below */
     uint32_t *roots;        /* fire when an epoch begins */
     uint32_t *on_starts;
     uint32_t *armed;
     uint32_t *activates;
-    uint32_t *stragglers; /* optional receives */
-    uint32_t count, root_count, on_start_count;
-    uint32_t armed_count, activate_count, straggler_count;
+    uint32_t *asyncs;
+    uint32_t *peers; /* ranks that it has messages with, ascending; */
+    uint32_t *peer_sends, *peer_receives; /* and how many with each */
+    uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
+                           ids + 1, a power of two long; 0: empty */
+    uint32_t incoming_mask;
+    uint32_t count, root_count, on_start_count, armed_count, activate_count;
+    uint32_t async_count, peer_count, receive_count, slot_count, length_count;
     uint32_t required; /* nodes that an epoch waits for */
     uint32_t messages; /* nodes that go through the transport */
     int rank;
     int size;
 } baton__plan_t;
 
+/* The node that receives this message; BATON__NO_NODE. */
+uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
+                              bool activates);
+
+/* Where in the table it would be, if nothing else is there. */
+const uint32_t *baton__plan_place(const baton__plan_t *plan, int peer,
+                                  uint32_t tag, bool activates);
+
+/* Commit enters each receive, once it has its tag. */
+void baton__plan_add_receiver(baton__plan_t *plan, uint32_t node);
+
 typedef enum baton__run_state {
     BATON__RUN_IDLE,
     BATON__RUN_RUNNING,
     BATON__RUN_DRAINING,
     BATON__RUN_FAILED,
+    BATON__RUN_RECOVERING,
     BATON__RUN_STATE_COUNT
 } baton__run_state_t;
 
-/* Where a message node's message is. LATE: posted for an epoch that has
-   retired. LATE_AGAIN: that, and fired in the running epoch too. (Of several
-   epochs that went by without their messages `owed` keeps count.) HELD: an
-   armed receive keeps the message of a later epoch. */
-typedef enum baton__flight {
-    BATON__NOWHERE,
-    BATON__IN_FLIGHT,
-    BATON__LATE,
-    BATON__LATE_AGAIN,
-    BATON__HELD
-} baton__flight_t;
+/* Where a node of the running epoch is. */
+typedef enum baton__node_state {
+    BATON__NODE_IDLE,    /* has not fired, or its message is not waited for */
+    BATON__NODE_HELD,    /* a send to a peer that has not committed yet */
+    BATON__NODE_WAITING, /* a receive that has fired, without its message */
+    BATON__NODE_MOVING,  /* the transport has it: a send, an accepted message */
+    BATON__NODE_BEGUN,   /* an async node that has not completed */
+    BATON__NODE_SKIPPED, /* completed, without satisfying its successors */
+    BATON__NODE_COMPLETED
+} baton__node_state_t;
+
+#define BATON__LENGTH_UNSET SIZE_MAX
 
 typedef struct baton__run {
     const baton__plan_t *plan;
     uint32_t *left;  /* edges each node still waits for; wraps below 0 */
     uint32_t *ready; /* head .. tail */
-    uint8_t *flight; /* baton__flight_t of each node */
-    uint32_t *owed;  /* messages of retired epochs each straggler waits for */
-    baton__header_t *headers;
+    uint8_t *state;  /* baton__node_state_t of each node */
+    size_t *lengths; /* BATON__LENGTH_UNSET, or set in this epoch */
+    baton__activation_t *activations;
+    baton__async_t *asyncs;
+    baton_message_t **early; /* of each receive: what came for its turn later */
     uint32_t head, tail;
     uint32_t required_left;
-    uint32_t waited; /* messages in flight that the epoch waits for */
-    uint64_t epoch;  /* the last that began */
-    uint64_t moves;  /* completions so far: the watchdog's pulse */
-    baton__run_state_t state;
+    uint32_t waited;  /* nodes in motion, and required receives that wait */
+    uint32_t hopeful; /* optional receives that wait */
+    uint32_t unarmed; /* armed receives that got this epoch's message */
+    uint32_t early_count;
+    uint64_t epoch; /* the last that began */
+    uint64_t moves; /* completions so far: the watchdog's pulse */
+    baton__run_state_t phase;
     bool started; /* on_starts have fired in this epoch */
 } baton__run_t;
 
@@ -89,47 +118,52 @@ static inline uint32_t baton__run_pop(baton__run_t *run)
     return run->ready[run->head++];
 }
 
+/* Where a node is now, and what the epoch waits for with it; not for nodes that
+   complete. */
+void baton__run_enter(baton__run_t *run, uint32_t node,
+                      baton__node_state_t state);
+
 /* A node is done: its successors are satisfied, or not when it skipped. */
 void baton__run_complete(baton__run_t *run, uint32_t node);
 void baton__run_skip(baton__run_t *run, uint32_t node);
 
-/* A node was issued and completes later. */
-void baton__run_posted(baton__run_t *run, uint32_t node);
+/* What a message of an epoch is to a receive now. */
+typedef enum baton__turn {
+    BATON__TURN_PAST,  /* drop it */
+    BATON__TURN_NOW,   /* it is waited for */
+    BATON__TURN_LATER, /* keep it: its epoch, or its receive's turn, comes */
+} baton__turn_t;
+baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
+                                 uint64_t epoch);
 
-/* A straggler of an earlier epoch is still posted: keeps the firing for later.
-   False when the node is free to be issued. */
-bool baton__run_defer(baton__run_t *run, uint32_t node);
+/* Satisfies the edges of an armed receive with what its message says. */
+void baton__run_activate(baton__run_t *run, uint32_t node,
+                         baton__activation_t activation);
 
-/* The message of a node that is no armed receive has ended. True: it belongs to
-   the running epoch, complete it. False: it was late; `*again` tells whether
-   the node is to be issued again: for the running epoch, or for the message of
-   one more epoch that has retired. */
-bool baton__run_landed(baton__run_t *run, uint32_t node, bool *again);
+/* Bytes that a node works on in this epoch. */
+static inline size_t baton__run_bytes(const baton__run_t *run,
+                                      const baton__op_t *op)
+{
+    if (op->length == BATON__NO_LENGTH ||
+        run->lengths[op->length] == BATON__LENGTH_UNSET) {
+        return op->bytes;
+    }
+    return run->lengths[op->length];
+}
 
-/* An armed receive got a header. Drop: post it again. */
-typedef enum baton__arrival {
-    BATON__ARRIVAL_DROP,
-    BATON__ARRIVAL_NOW,
-    BATON__ARRIVAL_HOLD
-} baton__arrival_t;
-baton__arrival_t baton__run_arrival(baton__run_t *run, uint32_t node);
-
-/* Satisfies the edges of an armed receive with what its header says. */
-void baton__run_arrive(baton__run_t *run, uint32_t node);
-
-/* Whether a held header names the epoch after the last one. */
-bool baton__run_activated(const baton__run_t *run);
-
-/* Whether the running epoch is through. retire: ends it; optional receives that
-   are still posted turn late. */
-static inline bool baton__run_through(const baton__run_t *run)
+/* Whether the running epoch is through. retire: ends it. */
+static inline bool baton__run_is_through(const baton__run_t *run)
 {
     return run->required_left == 0 && run->waited == 0 &&
-           run->head == run->tail && run->state == BATON__RUN_RUNNING;
+           run->head == run->tail && run->phase == BATON__RUN_RUNNING;
 }
 void baton__run_retire(baton__run_t *run);
 
-/* The one place where the state changes. */
-void baton__run_enter(baton__run_t *run, baton__run_state_t state);
+/* Whether the running epoch can't get any further, whatever happens: a required
+   node has not fired, and nothing is left that could make it. */
+bool baton__run_is_stuck(const baton__run_t *run);
+
+/* The one place where the phase changes. */
+void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase);
 
 #endif

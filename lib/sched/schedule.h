@@ -2,7 +2,8 @@
    plan that commit freezes, a run that the engine's driver steps.
 
    Who may touch what: the graph, its builder's thread. The plan, anybody (it is
-   frozen). The run and `turn`, the driver. `shared`, all threads. */
+   frozen). The run, `turn`, `notices` and `failure`, the driver. `shared`, all
+   threads. */
 #ifndef BATON_SCHED_SCHEDULE_H
 #define BATON_SCHED_SCHEDULE_H
 
@@ -11,8 +12,6 @@
 #include "transport/group.h"
 
 #include <stdatomic.h>
-
-#define BATON__NO_NODE UINT32_MAX
 
 typedef struct baton__edge {
     uint32_t from;
@@ -39,6 +38,15 @@ typedef struct baton__buffer {
 /* Buffers whose addresses are in the schedule itself. */
 enum { BATON__FEW_BUFFERS = 3 };
 
+/* How an epoch failed: the first cause, on the rank that met it. The sentence
+   is the schedule's. */
+typedef struct baton__failure {
+    baton_status_t status; /* BATON_OK: none */
+    int rank;
+    uint64_t epoch; /* that it failed in there */
+    bool final;     /* it can't be recovered */
+} baton__failure_t;
+
 /* What a step touches comes first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
@@ -48,18 +56,40 @@ struct baton_schedule {
     /* The driver's. */
     struct {
         baton_schedule_t *next_runnable;
-        uint32_t posted; /* messages in flight, armed ones included */
+        uint32_t moving;   /* nodes that the transport has */
+        uint32_t begun;    /* async nodes that have not completed */
+        size_t slice_done; /* of a node that is computed on in parts */
         bool runnable;
+        bool abandoned; /* was destroyed: to be freed when nothing moves */
     } turn;
 
     baton__run_t run;
+    uint64_t identity; /* name and attempt; see baton__identity */
     char *few_addresses[BATON__FEW_BUFFERS];
     baton__plan_t plan;
 
-    /* The driver's too, now and then: its list; the watchdog's notes and the
-       simulator's. */
+    /* The driver's too, now and then. */
     struct {
-        baton_schedule_t *next; /* of all that are committed */
+        baton_schedule_t *next; /* of all that are committed, or are not */
+        baton_schedule_t *previous;
+        baton_schedule_t *next_notice; /* of those with notices to send */
+        uint8_t *due;       /* of each of plan.peers: what it is to be told */
+        uint32_t due_count; /* peers that are to be told something */
+        bool listed;
+    } notices;
+
+    /* Whoever keeps state across epochs: what it is told when the schedule has
+       been recovered, and how ranks find that out. */
+    baton_recover_fn on_recover;
+    void *on_recover_arg;
+    baton__rounds_t rounds[2]; /* as the group's */
+
+    baton__failure_t failure;
+    uint64_t failing_from; /* the epoch that the failure is in force from; 0:
+                              none */
+
+    /* The watchdog's notes and the simulator's. */
+    struct {
         uint64_t seen_moves;
         uint64_t seen_at_ns;
         uint64_t reported_ns;
@@ -73,20 +103,26 @@ struct baton_schedule {
     struct {
         _Atomic uint64_t requested; /* starts so far; the application writes */
         _Atomic uint64_t retired;   /* epochs so far; the driver writes */
-        _Atomic uint64_t limit;     /* highest epoch that may begin by itself */
-        _Atomic int status;         /* of the last epoch */
-        _Atomic bool mailed;        /* is in the mailbox */
-        _Atomic uint64_t cancel;    /* epoch to be given up, or 0 */
+        _Atomic uint64_t failed; /* first epoch that won't be completed, or 0 */
+        _Atomic bool running;    /* an epoch; the driver writes */
+        _Atomic uint64_t limit;  /* highest epoch that may begin by itself */
+        _Atomic bool mailed;     /* is in the mailbox */
+        _Atomic uint64_t cancel; /* epoch to be given up, or 0 */
         baton_schedule_t *next_mail;
-        uint64_t started_ns; /* of the last start: the application's */
-        _Atomic bool prompt; /* its wait came right after it; a hint */
+        _Atomic uint64_t started_ns; /* of the last start */
+        /* Hints: its wait came right after it; it came right after the one
+           before. */
+        _Atomic bool waits_soon;
+        _Atomic bool starts_quickly;
+        _Atomic uint32_t waiters; /* threads in wait */
     } shared;
 
     char *name;
 
     /* The rest of the graph. */
-    uint32_t *needs; /* as asked for; after the commit, edges to wait for */
-    uint32_t count;  /* nodes */
+    uint32_t attempt; /* of the name */
+    uint32_t *needs;  /* as asked for; after the commit, edges to wait for */
+    uint32_t count;   /* nodes */
     bool committed;
     uint32_t capacity;
     baton__edge_t *edges; /* until the commit */
@@ -96,22 +132,36 @@ struct baton_schedule {
     uint32_t buffer_count;
     uint32_t buffer_capacity;
     _Atomic bool rebound; /* some buffer is; the driver's lock guards those */
-    uint32_t header_count;
-    baton__op_t *drawn_ops; /* while a commit goes on: the graph's */
-    uint32_t *drawn_needs;
+    uint32_t slot_count;  /* of activations */
+    uint32_t async_count;
+    uint32_t length_count;
+    size_t *length_limits;  /* of each length, after the commit */
+    baton__op_t *built_ops; /* while a commit goes on: the graph's */
+    uint32_t *built_needs;
 
     /* The first error that an adder met; later, how an epoch failed. */
     baton_status_t sticky;
     char sentence[BATON__SENTENCE_BYTES];
+    const char *misused; /* an adder that was called after the commit */
 };
+
+/* Whether a failed schedule stays so until it is recovered: its peers have a
+   part in the epoch, or its owner keeps state across epochs. Else the failed
+   epoch retires. */
+static inline bool
+baton__schedule_stays_failed(const baton_schedule_t *schedule)
+{
+    return schedule->plan.messages > 0 || schedule->on_recover != NULL;
+}
 
 /* "recv#17", into a ring of buffers of this thread: good for the arguments of
    one message. */
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
 
 /* Whether the graph takes more: it does not after its first error, so that this
-   one is reported. To call it on a committed schedule is a broken program. */
-bool baton__graph_open(const baton_schedule_t *schedule);
+   one is reported; nor after the commit, which the next start reports. `adder`
+   is who asks; NULL: nobody adds. */
+bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Room for `room` of `items`; false, and the error sticks, without memory. */
 bool baton__graph_grow(baton_schedule_t *schedule, void **items, uint32_t count,
@@ -140,7 +190,8 @@ baton_status_t baton__check_alias(const baton_schedule_t *schedule,
                                   uint32_t buffer);
 baton_status_t baton__check_rebound(baton_schedule_t *schedule);
 
-/* Finds two nodes that touch the same bytes, one writing, in no sure order. */
+/* Finds two nodes that touch the same bytes, one writing, in no sure order; or
+   a node that uses a length which a receive sets, not surely behind it. */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order);
 
@@ -152,13 +203,15 @@ size_t baton__pack_bytes(const baton_schedule_t *schedule);
 void baton__pack(const baton_schedule_t *schedule, char *out);
 void baton__unpack(baton_schedule_t *schedule, const char *data);
 
-/* Makes plan and run of a valid graph, with all memory that epochs need. On an
-   error the graph is as before. Tags: baton__assign_tags, which comes last. */
-baton_status_t baton__freeze(baton_schedule_t *schedule,
-                             const baton__order_t *order);
-baton_status_t baton__assign_tags(baton_schedule_t *schedule);
-void baton__return_tags(baton_schedule_t *schedule); /* the last ones given */
-void baton__thaw(baton_schedule_t *schedule);      /* frees what freeze made */
-void baton__keep_plan(baton_schedule_t *schedule); /* before: not its memory */
+/* Makes plan and run of a valid graph, with all memory that epochs need, and
+   tags. On an error the graph is as before. */
+baton_status_t baton__plan_create(baton_schedule_t *schedule,
+                                  const baton__order_t *order);
+void baton__plan_destroy(baton_schedule_t *schedule);
+/* Frees all of it. */
+void baton__schedule_free(baton_schedule_t *schedule);
+
+/* Where `peer` is in plan.peers; peer_count: it is not. */
+uint32_t baton__plan_peer(const baton__plan_t *plan, int peer);
 
 #endif

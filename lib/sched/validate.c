@@ -91,14 +91,6 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
                                 op->buffer[i]);
         }
     }
-    if (op->kind == BATON__RECV && (op->flags & BATON__OPTIONAL) != 0 &&
-        !schedule->buffers[op->buffer[BATON__TARGET]].scratch) {
-        return baton__error(BATON_ERR_INVALID,
-                            "commit of \"%s\" failed: the optional %s must "
-                            "write scratch, because it may still be posted "
-                            "when its epoch is over",
-                            schedule->name, baton__node_name(schedule, node));
-    }
     return BATON_OK;
 }
 

@@ -1,7 +1,9 @@
-/* Groups: ranks, sizes, and tags per pair. Creation is the engine's. */
+/* Groups: ranks, sizes, schedules by identity. Creation is the engine's. */
 #include "transport/group.h"
 
 #include "base/alloc.h"
+#include "base/error.h"
+#include "base/random.h"
 
 #include <baton/sim.h>
 
@@ -9,54 +11,208 @@
 
 int baton_group_rank(const baton_group_t *group)
 {
+    if (group == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
+        return -1;
+    }
     return group->rank;
 }
 
 bool baton_group_has_payload(const baton_group_t *group)
 {
-    return !group->cost_only;
+    return group != NULL && !group->cost_only;
 }
 
 int baton_group_size(const baton_group_t *group)
 {
+    if (group == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
+        return -1;
+    }
     return group->size;
 }
 
-/* The first entry whose peer is not below `peer`. */
-static size_t find_pair(const baton_group_t *group, int peer)
+/* ---- identities ------------------------------------------------------- */
+
+/* The upper bits are the name's, the lower ones the attempt's. */
+enum { ATTEMPT_BITS = 24 };
+#define ATTEMPT_MASK ((UINT64_C(1) << ATTEMPT_BITS) - 1)
+
+static uint64_t hash_of(const char *name)
 {
-    size_t low = 0;
-    size_t high = group->pair_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (group->pairs[middle].peer < peer) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    uint64_t hash = 0;
+    for (const char *at = name; *at != '\0'; at++) {
+        hash = baton__mix(hash * 257 + (unsigned char)*at + 1);
     }
-    return low;
+    return baton__mix(hash + 1) >> ATTEMPT_BITS;
 }
 
-baton__pair_t *baton__group_pair(baton_group_t *group, int peer)
+uint64_t baton__identity(const char *name, uint32_t attempt)
 {
-    size_t at = find_pair(group, peer);
-    if (at < group->pair_count && group->pairs[at].peer == peer) {
-        return &group->pairs[at];
+    return hash_of(name) << ATTEMPT_BITS | (attempt & ATTEMPT_MASK);
+}
+
+static baton__name_t *find_name(const baton_group_t *group, uint64_t hash)
+{
+    for (uint32_t i = 0; i < group->name_count; i++) {
+        if (group->names[i].hash == hash) {
+            return &group->names[i];
+        }
     }
-    if (group->pair_count == group->pair_capacity) {
-        size_t capacity = group->pair_capacity * 2 + 8;
-        baton__pair_t *pairs = baton__grow(group->pairs, group->pair_count,
-                                           capacity, sizeof *pairs);
-        if (pairs == NULL) {
+    return NULL;
+}
+
+uint32_t baton__group_attempt(baton_group_t *group, const char *name)
+{
+    uint64_t hash = hash_of(name);
+    baton__name_t *entry = find_name(group, hash);
+    if (entry == NULL) {
+        if (group->name_count == group->name_capacity) {
+            uint32_t room = group->name_capacity * 2 + 2;
+            baton__name_t *names = baton__grow(group->names, group->name_count,
+                                               room, sizeof *names);
+            if (names == NULL) {
+                return 0;
+            }
+            group->names = names;
+            group->name_capacity = room;
+        }
+        entry = &group->names[group->name_count++];
+        *entry = (baton__name_t){.hash = hash};
+    }
+    return ++entry->attempts;
+}
+
+uint32_t baton__group_attempts(const baton_group_t *group, const char *name)
+{
+    const baton__name_t *entry = find_name(group, hash_of(name));
+    return entry != NULL ? entry->attempts : 0;
+}
+
+void baton__group_take_back(baton_group_t *group, const char *name)
+{
+    find_name(group, hash_of(name))->attempts--;
+}
+
+bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
+{
+    const baton__name_t *entry = find_name(group, identity >> ATTEMPT_BITS);
+    return entry != NULL && entry->attempts >= (identity & ATTEMPT_MASK);
+}
+
+/* ---- the table -------------------------------------------------------- */
+
+static uint32_t place_of(const baton_group_t *group, uint64_t identity)
+{
+    return (uint32_t)(baton__mix(identity) & (group->table_size - 1));
+}
+
+static void put(baton_group_t *group, baton__place_t place)
+{
+    uint32_t at = place_of(group, place.identity);
+    while (group->table[at].identity != 0) {
+        at = (at + 1) & (group->table_size - 1);
+    }
+    group->table[at] = place;
+}
+
+bool baton__group_reserve(baton_group_t *group)
+{
+    if (2 * (group->table_count + 1) <= group->table_size) {
+        return true;
+    }
+    uint32_t old_size = group->table_size;
+    baton__place_t *old = group->table;
+    uint32_t size = old_size == 0 ? 2 : 2 * old_size;
+    baton__place_t *table = baton__alloc(size, sizeof *table);
+    if (table == NULL) {
+        return false;
+    }
+    group->table = table;
+    group->table_size = size;
+    for (uint32_t i = 0; i < old_size; i++) {
+        if (old[i].identity != 0) {
+            put(group, old[i]);
+        }
+    }
+    baton__free(old);
+    return true;
+}
+
+void baton__group_enter(baton_group_t *group, uint64_t identity,
+                        baton_schedule_t *schedule)
+{
+    put(group, (baton__place_t){identity, schedule});
+    group->table_count++;
+}
+
+void baton__group_remove(baton_group_t *group, uint64_t identity)
+{
+    uint32_t mask = group->table_size - 1;
+    uint32_t at = place_of(group, identity);
+    while (group->table[at].identity != identity) {
+        at = (at + 1) & mask;
+    }
+    group->table[at].identity = 0;
+    group->table_count--;
+    /* Those that had to go past this place are put again. */
+    for (at = (at + 1) & mask; group->table[at].identity != 0;
+         at = (at + 1) & mask) {
+        baton__place_t place = group->table[at];
+        group->table[at].identity = 0;
+        put(group, place);
+    }
+}
+
+baton_schedule_t *baton__group_find(const baton_group_t *group,
+                                    uint64_t identity)
+{
+    if (group->table_size == 0) {
+        return NULL;
+    }
+    uint32_t mask = group->table_size - 1;
+    for (uint32_t at = place_of(group, identity);; at = (at + 1) & mask) {
+        const baton__place_t *place = &group->table[at];
+        if (place->identity == identity) {
+            return place->schedule;
+        }
+        if (place->identity == 0) {
             return NULL;
         }
-        group->pairs = pairs;
-        group->pair_capacity = capacity;
     }
-    memmove(&group->pairs[at + 1], &group->pairs[at],
-            (group->pair_count - at) * sizeof *group->pairs);
-    group->pairs[at] = (baton__pair_t){.peer = peer};
-    group->pair_count++;
-    return &group->pairs[at];
+}
+
+/* ---- peers that are gone ---------------------------------------------- */
+
+void baton__group_lose(baton_group_t *group, int peer)
+{
+    if (group->lost_count == group->lost_capacity) {
+        uint32_t room = group->lost_capacity * 2 + 4;
+        int *lost =
+            baton__grow(group->lost, group->lost_count, room, sizeof *lost);
+        if (lost == NULL) {
+            group->all_lost = true;
+            return;
+        }
+        group->lost = lost;
+        group->lost_capacity = room;
+    }
+    group->lost[group->lost_count++] = peer;
+}
+
+bool baton__group_has_lost(const baton_group_t *group, int peer)
+{
+    for (uint32_t i = 0; i < group->lost_count; i++) {
+        if (group->lost[i] == peer) {
+            return true;
+        }
+    }
+    return group->all_lost;
+}
+
+void baton__group_fini(baton_group_t *group)
+{
+    baton__free(group->table);
+    baton__free(group->names);
+    baton__free(group->lost);
 }

@@ -1,36 +1,12 @@
 /* Ranks that die, and owners that go: what becomes of their messages. */
 #include "transport/sim_net.h"
 
-/* Ends all receives in the table of `port` from the dead rank. */
-static void end_receives(baton__sim_port_t *port, uint32_t dead)
-{
-    baton__sim_net_t *net = port->net;
-    for (uint32_t i = 0; i < port->bucket_count; i++) {
-        uint32_t *link = &port->buckets[i];
-        while (*link != BATON__SIM_NONE) {
-            uint32_t index = *link;
-            baton__sim_item_t *item = baton__sim_item(net, index);
-            if (item->state == BATON__SIM_RECEIVE && item->peer == dead) {
-                *link = item->next;
-                baton__sim_port_done(port, item, BATON_ERR_TRANSPORT, 0);
-                baton__sim_item_give(net, index);
-            } else {
-                link = &item->next;
-            }
-        }
-    }
-}
-
 /* What has not left it yet never does. */
 static void drop_queue(baton__sim_port_t *port)
 {
     while (port->queue_head != BATON__SIM_NONE) {
         uint32_t index = port->queue_head;
-        const baton__sim_item_t *item = baton__sim_item(port->net, index);
-        port->queue_head = item->next;
-        if (!item->sent) {
-            baton__sim_port_done(port, item, BATON_ERR_TRANSPORT, 0);
-        }
+        port->queue_head = baton__sim_item(port->net, index)->next;
         baton__sim_item_give(port->net, index);
     }
 }
@@ -44,29 +20,44 @@ void baton__sim_net_kill(baton__sim_net_t *net, int rank)
     dead->dead = true;
     net->deaths = true;
     drop_queue(dead);
-    for (int r = 0; r < net->size; r++) {
-        end_receives(&net->ports[r], dead->rank);
+    /* What is on its way from it arrives; then nothing more does. */
+    double last_us = net->now_us;
+    for (uint32_t index = 0; index < net->item_count; index++) {
+        baton__sim_item_t *item = baton__sim_item(net, index);
+        if (item->state == BATON__SIM_MOVING && item->message.peer == rank &&
+            item->there_us > last_us) {
+            last_us = item->there_us;
+        }
+        /* A send that waits for it to accept. */
+        if (item->state == BATON__SIM_THERE && item->held &&
+            item->rank == dead->rank) {
+            item->state = BATON__SIM_GONE;
+            baton__sim_tell_sender(net, index);
+        }
     }
-    /* Sends that wait for one of its receives. */
-    for (uint32_t i = 0; i < dead->bucket_count; i++) {
-        for (uint32_t at = dead->buckets[i]; at != BATON__SIM_NONE;) {
-            const baton__sim_item_t *item = baton__sim_item(net, at);
-            uint32_t next = item->next;
-            if (item->held) {
-                baton__sim_tell_sender(net, at);
-            }
-            at = next;
+    baton__sim_net_push(net, last_us, BATON__SIM_LOST, dead->rank);
+}
+
+void baton__sim_lost(baton__sim_net_t *net, uint32_t rank)
+{
+    for (int r = 0; r < net->size; r++) {
+        if (!net->ports[r].dead) {
+            baton__sim_port_tell(
+                &net->ports[r],
+                (baton__sim_end_t){.peer = (int32_t)rank,
+                                   .status = BATON_ERR_TRANSPORT,
+                                   .kind = BATON_EVENT_LOST});
         }
     }
 }
 
-/* Its completions, where they have not been polled yet. */
+/* Its ended sends, where they have not been polled yet. */
 static void forget_ends(baton__sim_port_t *port, const void *owner)
 {
     uint32_t kept = 0;
     baton__sim_end_t *ends = &port->ends[port->end_first];
     for (uint32_t i = 0; i < port->end_count; i++) {
-        if (ends[i].owner != owner) {
+        if (ends[i].kind != BATON_EVENT_SENT || ends[i].what != owner) {
             ends[kept++] = ends[i];
         }
     }
@@ -88,22 +79,15 @@ void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
 {
     baton__sim_net_t *net = port->net;
     forget_ends(port, owner);
-    uint32_t items = net->slab_count * BATON__SIM_SLAB;
-    for (uint32_t index = 0; index < items; index++) {
+    for (uint32_t index = 0; index < net->item_count; index++) {
         baton__sim_item_t *item = baton__sim_item(net, index);
         if (item->state == BATON__SIM_FREE || item->owner != owner) {
             continue;
         }
         item->owner = NULL;
-        if (item->state == BATON__SIM_RECEIVE) {
-            item->data = NULL;
-            if (baton__sim_table_remove(port, index)) {
-                baton__sim_item_give(net, index);
-            }
-        } else if (item->held) {
+        if (item->held) {
             baton__sim_tell_sender(net, index);
-        } else if (item->state != BATON__SIM_GONE &&
-                   !baton__sim_keep(net, item)) {
+        } else if (item->state != BATON__SIM_GONE && !baton__sim_keep(item)) {
             net->failed = true;
         }
     }

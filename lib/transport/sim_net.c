@@ -54,39 +54,34 @@ baton__sim_port_t *baton__sim_net_take_due(baton__sim_net_t *net)
 static void begin(baton__sim_port_t *port, uint32_t index)
 {
     baton__sim_net_t *net = port->net;
-    baton__sim_item_t *message = baton__sim_item(net, index);
-    baton__sim_port_t *target = &net->ports[message->rank];
-    double takes_us = baton__sim_transfer_us(net, message);
+    baton__sim_item_t *item = baton__sim_item(net, index);
+    baton__sim_port_t *target = &net->ports[item->rank];
+    double takes_us = baton__sim_transfer_us(net, item);
     double sent_us = net->now_us + takes_us;
     double there_us = sent_us;
-    message->state = BATON__SIM_MOVING;
-    message->begin_us = net->now_us;
+    item->state = BATON__SIM_MOVING;
+    item->begin_us = net->now_us;
     if (!net->options->multi_ported) {
         port->out_free = sent_us;
         if (target->in_free > net->now_us) {
-            message->begin_us = target->in_free;
+            item->begin_us = target->in_free;
             there_us = target->in_free + takes_us;
         }
         target->in_free = there_us;
     }
     net->totals.messages++;
-    net->totals.bytes += message->bytes;
+    net->totals.bytes += item->message.bytes;
     if (net->lags) {
         there_us += baton__distribution_draw(
             &net->lag, baton__random(net->options->seed, BATON__STREAM_LAG,
                                      net->totals.messages));
     }
-    if (net->report != NULL && message->owner != NULL) {
-        baton__sim_report(net, message, BATON_SIM_SEND, net->now_us, sent_us);
+    item->there_us = there_us;
+    if (net->report != NULL && item->owner != NULL) {
+        baton__sim_report(net, item, item->owner, item->node, BATON_SIM_SEND,
+                          net->now_us, sent_us);
     }
-    uint32_t receive =
-        baton__sim_table_take(target, true, message->peer, message->tag);
-    if (receive == BATON__SIM_NONE) {
-        baton__sim_table_append(target, index);
-    } else {
-        message->match = receive;
-    }
-    if (message->sent) {
+    if (item->sent) {
         baton__sim_net_push(net, there_us, BATON__SIM_ARRIVED, index);
     } else if (there_us == sent_us) {
         baton__sim_net_push(net, sent_us, BATON__SIM_BOTH, index);
@@ -101,8 +96,8 @@ static void begin_queued(baton__sim_port_t *port)
     baton__sim_net_t *net = port->net;
     while (port->queue_head != BATON__SIM_NONE && !port->port_waits) {
         uint32_t index = port->queue_head;
-        const baton__sim_item_t *message = baton__sim_item(net, index);
-        double at_us = message->begin_us;
+        const baton__sim_item_t *item = baton__sim_item(net, index);
+        double at_us = item->begin_us;
         if (!net->options->multi_ported && port->out_free > at_us) {
             at_us = port->out_free;
         }
@@ -111,7 +106,7 @@ static void begin_queued(baton__sim_port_t *port)
             baton__sim_net_push(net, at_us, BATON__SIM_PORT, port->rank);
             return;
         }
-        port->queue_head = message->next;
+        port->queue_head = item->next;
         begin(port, index);
     }
 }
@@ -138,18 +133,10 @@ BATON__FETCHES void fetch_port(const baton__sim_port_t *port)
     __builtin_prefetch((const char *)port + 128);
 }
 
-BATON__FETCHES void fetch_target(const baton__sim_net_t *net,
-                                 const baton__sim_item_t *message, int pass)
+BATON__FETCHES void fetch_item(const baton__sim_item_t *item)
 {
-    const baton__sim_port_t *target = &net->ports[message->rank];
-    if (pass == 0) {
-        __builtin_prefetch(target);
-        __builtin_prefetch((const char *)target + 64);
-    } else if (pass == 1) {
-        baton__sim_table_fetch(target, message->peer, message->tag);
-    } else {
-        baton__sim_table_fetch_head(target, message->peer, message->tag);
-    }
+    __builtin_prefetch(item);
+    __builtin_prefetch((const char *)item + 64);
 }
 
 static void begin_group(baton__sim_net_t *net, const uint32_t *ranks,
@@ -158,15 +145,15 @@ static void begin_group(baton__sim_net_t *net, const uint32_t *ranks,
     for (uint32_t i = 0; i < count; i++) {
         uint32_t head = net->ports[ranks[i]].queue_head;
         if (head != BATON__SIM_NONE) {
-            __builtin_prefetch(baton__sim_item(net, head));
+            fetch_item(baton__sim_item(net, head));
         }
     }
-    for (int pass = 0; pass < 3; pass++) {
-        for (uint32_t i = 0; i < count; i++) {
-            uint32_t head = net->ports[ranks[i]].queue_head;
-            if (head != BATON__SIM_NONE) {
-                fetch_target(net, baton__sim_item(net, head), pass);
-            }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t head = net->ports[ranks[i]].queue_head;
+        if (head != BATON__SIM_NONE) {
+            const baton__sim_port_t *target =
+                &net->ports[baton__sim_item(net, head)->rank];
+            __builtin_prefetch(target);
         }
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -213,6 +200,13 @@ static void happen(baton__sim_net_t *net, baton__sim_entry_t event)
         net->ports[event.index].step_waits = false;
         baton__sim_net_due(&net->ports[event.index]);
         break;
+    case BATON__SIM_ASK:
+        net->ports[event.index].asks = false;
+        baton__sim_net_due(&net->ports[event.index]);
+        break;
+    case BATON__SIM_LOST:
+        baton__sim_lost(net, event.index);
+        break;
     default:
         break;
     }
@@ -223,7 +217,7 @@ void baton__sim_net_events(baton__sim_net_t *net,
 {
     for (size_t i = 0; i < count; i++) {
         if (of_message(&events[i])) {
-            __builtin_prefetch(baton__sim_item(net, events[i].index));
+            fetch_item(baton__sim_item(net, events[i].index));
         } else if (events[i].kind < BATON__SIM_OWNER) {
             __builtin_prefetch(&net->ports[events[i].index]);
         }
@@ -236,18 +230,7 @@ void baton__sim_net_events(baton__sim_net_t *net,
                 fetch_port(&net->ports[item->rank]);
             }
             if (events[i].kind != BATON__SIM_ARRIVED) {
-                fetch_port(&net->ports[item->peer]);
-            }
-            if (item->match != BATON__SIM_NONE) {
-                __builtin_prefetch(baton__sim_item(net, item->match));
-            }
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (of_message(&events[i])) {
-            uint32_t match = baton__sim_item(net, events[i].index)->match;
-            if (match != BATON__SIM_NONE) {
-                __builtin_prefetch(baton__sim_item(net, match)->data);
+                fetch_port(&net->ports[item->message.peer]);
             }
         }
     }

@@ -4,17 +4,14 @@
    network's, and lets the ranks step that `due` names.
 
    Life of a message. A send makes an item. When the sender's port is free the
-   item's transfer begins: there it meets its receive, the first posted one of
-   its key {receiver, sender, tag}, or waits in the receiver's table, where the
-   receive finds it; so messages of a key are matched in the order sent. Two
-   events follow, at one time where they can be: SENT, the sender's memory is
-   free, and ARRIVED. Bytes are copied once, from the sender's memory to the
-   receiver's, when the message arrives; only a message that is SENT before it
-   can be delivered is kept in memory of its own.
+   item's transfer begins. Two events follow, at one time where they can be:
+   SENT, the sender's memory is free, and ARRIVED, the receiver's engine is
+   told. Bytes are copied once, from the sender's memory to where the receiver
+   accepts them; only a message that is SENT before that is kept in memory of
+   its own.
 
-   A receive is an item too, in the table until its message's transfer begins.
-   Items are 64 bytes, numbered, and taken from a pool that grows: here epochs
-   do allocate, which the port forbids to those that run them for real. */
+   Items are numbered, and taken from a pool that grows: here epochs do
+   allocate, which the port forbids to those that run them for real. */
 #ifndef BATON_TRANSPORT_SIM_NET_H
 #define BATON_TRANSPORT_SIM_NET_H
 
@@ -33,7 +30,7 @@ enum { BATON__SIM_GROUP = 16 };
    inlined for one without effect, and drops it. */
 #define BATON__FETCHES static inline __attribute__((always_inline))
 
-enum { BATON__SIM_SLAB = 1 << 15 }; /* items of a slab */
+enum { BATON__SIM_SLAB = 1 << 12 }; /* items of a slab */
 
 /* Kinds of events; those from BATON__SIM_OWNER on are the owner's. */
 enum {
@@ -42,51 +39,52 @@ enum {
     BATON__SIM_BOTH, /* SENT and ARRIVED */
     BATON__SIM_PORT, /* the next transfer of rank `index` may begin */
     BATON__SIM_STEP, /* rank `index` is done with what it was busy with */
+    BATON__SIM_ASK,  /* rank `index` asks its async nodes */
+    BATON__SIM_LOST, /* the others notice that rank `index` is dead */
     BATON__SIM_OWNER
 };
 
 enum {
     BATON__SIM_FREE,
-    BATON__SIM_RECEIVE,
-    BATON__SIM_QUEUED, /* a message before its transfer */
+    BATON__SIM_QUEUED, /* before its transfer */
     BATON__SIM_MOVING,
-    BATON__SIM_THERE, /* has arrived, and waits for its receive */
-    BATON__SIM_GONE   /* was delivered; its sender is to be told */
+    BATON__SIM_THERE, /* has arrived, and is to be accepted or dropped */
+    BATON__SIM_GONE   /* that was; its sender is to be told */
 };
 
+/* Two cache lines; the second is what the payload needs. */
 typedef struct baton__sim_item {
-    void *owner; /* with `node`, the token; NULL: nobody's any more */
-    size_t bytes;
-    char *data;
-    union {
-        double begin_us; /* queued: not before; then: since, at the receiver */
-        char small[16];  /* kept: the memory of a small one */
-    };
-    uint32_t node;
-    uint32_t next;  /* in a port's queue, in a bucket */
-    uint32_t match; /* a message's receive, or BATON__SIM_NONE */
-    uint32_t peer;  /* the sender */
-    uint32_t tag;
-    unsigned rank : 24; /* the receiver */
+    baton_message_t message; /* first: messages are items */
+    unsigned rank : 24;      /* the receiver */
     unsigned state : 3;
-    unsigned sent : 1; /* its sender knows that it is */
-    unsigned held : 1; /* is to be SENT when it is matched */
-    unsigned kept : 1; /* `data` is its own memory, not the sender's */
-} baton__sim_item_t;
-static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 64,
-              "an item is one cache line");
-
-/* A completion that waits for its rank's next poll. */
-typedef struct baton__sim_end {
-    void *owner;
-    size_t bytes;
+    unsigned sent : 1;      /* its sender knows that it is */
+    unsigned held : 1;      /* is to be SENT when it is accepted or dropped */
+    unsigned kept : 1;      /* its data is its own memory, not the sender's */
+    unsigned withdrawn : 1; /* by its sender: it can't be accepted */
+    uint32_t number;
+    _Alignas(64) void *owner; /* with `node`, the sender's token; NULL: nobody's
+                                 any more */
     uint32_t node;
-    int32_t status;
+    uint32_t next;   /* in a port's queue */
+    double begin_us; /* queued: not before; then: since, at the receiver */
+    double there_us; /* when it arrives */
+    char small[32];  /* kept: the memory of a small one */
+} baton__sim_item_t;
+static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 128,
+              "an item is two cache lines");
+
+/* An event that waits for its rank's next poll. */
+typedef struct baton__sim_end {
+    void *what; /* the token's owner, or the message */
+    uint32_t node;
+    int32_t peer;
+    int16_t status;
+    uint8_t kind; /* baton_event_kind_t */
 } baton__sim_end_t;
 
 struct baton__sim_net;
 
-enum { BATON__SIM_ENDS = 2 }; /* mostly of a send and a receive */
+enum { BATON__SIM_ENDS = 3 }; /* mostly of a send and an arrival */
 
 /* A rank's endpoint, on three cache lines. Times in us. */
 typedef struct baton__sim_port {
@@ -97,17 +95,14 @@ typedef struct baton__sim_port {
     bool pump_waits;                 /* is in the network's `pumps` */
     bool step_waits;                 /* a STEP event is due */
     bool is_due;
+    bool asks; /* an ASK event is due */
     bool dead;
     double out_free, in_free; /* when the ports are */
     double clock;             /* when the processor is */
     double slowness;          /* 1 / speed */
 
-    uint32_t *buckets; /* of the table; items */
-    uint32_t bucket_count;
-    uint32_t bucket; /* the first one, before there is a reservation */
     baton__sim_end_t *ends;
     uint32_t end_first, end_count, end_capacity;
-    int64_t reserved;
     uint64_t sends;   /* so far */
     uint64_t fail_at; /* of `sends`; 0: none */
 
@@ -128,6 +123,7 @@ typedef struct baton__sim_net {
     uint32_t slab_count, slab_capacity;
     uint32_t *spare; /* stack of the items that are free */
     uint32_t spare_count;
+    uint32_t item_count; /* from here on no item was ever taken */
     uint32_t *due; /* ring of ranks that have something to do, each once */
     uint32_t due_first, due_count;
     uint32_t *pumps; /* ranks with sends whose transfer may begin */
@@ -170,8 +166,8 @@ double baton__sim_port_work(baton__sim_port_t *port, double us);
 /* See sim.h. */
 void baton__sim_net_kill(baton__sim_net_t *net, int rank);
 
-/* Lets go of all messages of an owner that is about to be freed: its receives
-   vanish, what it has sent goes on. */
+/* Lets go of all messages that an owner has sent, which is about to be freed;
+   they go on. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
 
 /* Likewise for its eager sends: done, but in their port's queue perhaps. */
@@ -189,44 +185,32 @@ static inline baton__sim_item_t *baton__sim_item(const baton__sim_net_t *net,
 uint32_t baton__sim_item_take(baton__sim_net_t *net);
 void baton__sim_item_give(baton__sim_net_t *net, uint32_t index);
 
-/* The table of a port. take: the first receive, or message, with this key,
-   which is then no longer in it; BATON__SIM_NONE. */
-uint32_t baton__sim_table_take(baton__sim_port_t *port, bool receive,
-                               uint32_t peer, uint32_t tag);
+/* All other ranks are told that this one is dead. */
+void baton__sim_lost(baton__sim_net_t *net, uint32_t rank);
 
-/* Into the cache: the bucket of a key; then what is first in it. */
-void baton__sim_table_fetch(const baton__sim_port_t *port, uint32_t peer,
-                            uint32_t tag);
-void baton__sim_table_fetch_head(const baton__sim_port_t *port, uint32_t peer,
-                                 uint32_t tag);
-void baton__sim_table_append(baton__sim_port_t *port, uint32_t index);
-bool baton__sim_table_remove(baton__sim_port_t *port, uint32_t index);
-baton_status_t baton__sim_table_reserve(baton__sim_port_t *port);
-
-/* A completion for the rank's next poll. */
-void baton__sim_port_done(baton__sim_port_t *port,
-                          const baton__sim_item_t *item, baton_status_t status,
-                          size_t bytes);
-
-/* A message and its receive have met. */
-void baton__sim_meet(baton__sim_net_t *net, uint32_t message, uint32_t receive);
+/* An event for the rank's next poll. */
+void baton__sim_port_tell(baton__sim_port_t *port, baton__sim_end_t end);
 
 /* How long a message holds the ports. */
 double baton__sim_transfer_us(const baton__sim_net_t *net,
                               const baton__sim_item_t *message);
 
-/* Tells of one end of a transfer. */
+/* Tells of one end of a transfer, `node` of `owner`. */
 void baton__sim_report(const baton__sim_net_t *net,
-                       const baton__sim_item_t *item, baton_sim_what_t what,
-                       double begin_us, double end_us);
+                       const baton__sim_item_t *item, const void *owner,
+                       uint32_t node, baton_sim_what_t what, double begin_us,
+                       double end_us);
 
 /* The events of a message. */
 void baton__sim_sent(baton__sim_net_t *net, uint32_t message);
 void baton__sim_arrived(baton__sim_net_t *net, uint32_t message);
 
-/* The sender may have its memory back: what is not delivered is copied. False
-   without memory. */
-bool baton__sim_keep(const baton__sim_net_t *net, baton__sim_item_t *message);
+/* Its receiver is done with a message that is THERE. */
+void baton__sim_end_message(baton__sim_net_t *net, baton__sim_item_t *message);
+
+/* The sender may have its memory back: what is not accepted yet is copied.
+   False without memory. */
+bool baton__sim_keep(baton__sim_item_t *message);
 
 /* The message is SENT. */
 void baton__sim_tell_sender(baton__sim_net_t *net, uint32_t message);

@@ -7,50 +7,43 @@
 
 #include <string.h>
 
-static baton_status_t reserve(void *endpoint, int64_t messages)
+/* Items come from a pool that grows. */
+static baton_status_t reserve(void *endpoint, int peer, int64_t sends,
+                              int64_t receives)
 {
-    baton__sim_port_t *port = endpoint;
-    port->reserved += messages;
-    baton_status_t status = baton__sim_table_reserve(port);
-    if (status != BATON_OK) {
-        port->reserved -= messages;
-    }
-    return status;
+    (void)endpoint;
+    (void)peer;
+    (void)sends;
+    (void)receives;
+    return BATON_OK;
 }
 
-static baton_status_t send(void *endpoint, baton_token_t token, int peer,
-                           uint32_t tag, const void *data, size_t bytes)
+static baton_status_t post(baton__sim_port_t *port, baton_token_t token,
+                           int peer, const baton_header_t *header,
+                           const void *data, size_t bytes, bool eager)
 {
-    baton__sim_port_t *port = endpoint;
     baton__sim_net_t *net = port->net;
-    uint64_t number = port->sends + 1;
-    if (number == port->fail_at || port->dead ||
-        (net->deaths && net->ports[peer].dead)) {
-        port->sends = number;
-        return BATON_ERR_TRANSPORT;
-    }
     uint32_t index = baton__sim_item_take(net);
     if (index == BATON__SIM_NONE) {
         return BATON_ERR_NO_MEMORY;
     }
-    port->sends = number;
     (void)baton__sim_port_work(port, net->options->overhead_us);
     baton__sim_item_t *item = baton__sim_item(net, index);
     *item = (baton__sim_item_t){
+        .message = {.header = *header,
+                    .bytes = bytes,
+                    .data = data,
+                    .peer = (int)port->rank},
+        .rank = (unsigned)peer & (BATON__SIM_RANKS_MOST - 1),
+        .state = BATON__SIM_QUEUED,
+        .number = index,
         .owner = token.owner,
         .node = token.node,
-        .bytes = bytes,
-        .data = (char *)(uintptr_t)data, /* only read */
-        .begin_us = port->clock > net->now_us ? port->clock : net->now_us,
         .next = BATON__SIM_NONE,
-        .match = BATON__SIM_NONE,
-        .rank = (unsigned)peer & (BATON__SIM_RANKS_MOST - 1),
-        .peer = port->rank,
-        .tag = tag,
-        .state = BATON__SIM_QUEUED,
+        .begin_us = port->clock > net->now_us ? port->clock : net->now_us,
     };
-    if (bytes < net->options->eager_bytes) {
-        if (!baton__sim_keep(net, item)) {
+    if (eager) {
+        if (!baton__sim_keep(item)) {
             baton__sim_item_give(net, index);
             return BATON_ERR_NO_MEMORY;
         }
@@ -63,68 +56,118 @@ static baton_status_t send(void *endpoint, baton_token_t token, int peer,
     }
     port->queue_tail = index;
     baton__sim_port_pump(port);
-    return item->sent ? BATON_DONE : BATON_OK;
+    return eager ? BATON_DONE : BATON_OK;
 }
 
-static baton_status_t recv(void *endpoint, baton_token_t token, int peer,
-                           uint32_t tag, void *data, size_t bytes)
+static baton_status_t send(void *endpoint, baton_token_t token, int peer,
+                           const baton_header_t *header, const void *data,
+                           size_t bytes)
 {
     baton__sim_port_t *port = endpoint;
-    baton__sim_net_t *net = port->net;
-    uint32_t index = port->dead ? BATON__SIM_NONE : baton__sim_item_take(net);
-    if (index == BATON__SIM_NONE) {
-        return port->dead ? BATON_ERR_TRANSPORT : BATON_ERR_NO_MEMORY;
+    const baton__sim_net_t *net = port->net;
+    if (++port->sends == port->fail_at || port->dead ||
+        (net->deaths && net->ports[peer].dead)) {
+        return BATON_ERR_TRANSPORT;
     }
-    baton__sim_item_t *item = baton__sim_item(net, index);
-    *item = (baton__sim_item_t){
-        .owner = token.owner,
-        .node = token.node,
-        .bytes = bytes,
-        .data = data,
-        .match = BATON__SIM_NONE,
-        .rank = port->rank & (BATON__SIM_RANKS_MOST - 1),
-        .peer = (uint32_t)peer,
-        .tag = tag,
-        .state = BATON__SIM_RECEIVE,
-    };
-    uint32_t message = baton__sim_table_take(port, false, (uint32_t)peer, tag);
-    if (message != BATON__SIM_NONE) {
-        baton__sim_meet(net, message, index);
-    } else if (net->deaths && net->ports[peer].dead) {
-        baton__sim_port_done(port, item, BATON_ERR_TRANSPORT, 0);
-        baton__sim_item_give(net, index);
-    } else {
-        baton__sim_table_append(port, index);
+    return post(port, token, peer, header, data, bytes,
+                bytes < net->options->eager_bytes);
+}
+
+static baton_status_t notify(void *endpoint, int peer,
+                             const baton_header_t *header, const void *data,
+                             size_t bytes)
+{
+    baton__sim_port_t *port = endpoint;
+    const baton__sim_net_t *net = port->net;
+    const baton_token_t nobody = {NULL, 0};
+    if (port->dead || (net->deaths && net->ports[peer].dead)) {
+        return BATON_ERR_TRANSPORT;
     }
-    return BATON_OK;
+    return post(port, nobody, peer, header, data, bytes, true);
+}
+
+/* Takes an item out of its port's queue. */
+static void unqueue(baton__sim_port_t *port, uint32_t index)
+{
+    uint32_t *link = &port->queue_head;
+    uint32_t last = BATON__SIM_NONE;
+    while (*link != index) {
+        last = *link;
+        link = &baton__sim_item(port->net, last)->next;
+    }
+    *link = baton__sim_item(port->net, index)->next;
+    if (port->queue_tail == index) {
+        port->queue_tail = last;
+    }
 }
 
 /* Rare: so it looks everywhere. */
 static bool withdraw(void *endpoint, baton_token_t token)
 {
     baton__sim_port_t *port = endpoint;
-    for (uint32_t i = 0; i < port->bucket_count; i++) {
-        for (uint32_t at = port->buckets[i]; at != BATON__SIM_NONE;) {
-            const baton__sim_item_t *item = baton__sim_item(port->net, at);
-            if (item->state == BATON__SIM_RECEIVE &&
-                item->owner == token.owner && item->node == token.node) {
-                (void)baton__sim_table_remove(port, at);
-                baton__sim_item_give(port->net, at);
-                return true;
-            }
-            at = item->next;
+    baton__sim_net_t *net = port->net;
+    for (uint32_t index = 0; index < net->item_count; index++) {
+        baton__sim_item_t *item = baton__sim_item(net, index);
+        if (item->state == BATON__SIM_FREE || item->owner != token.owner ||
+            item->node != token.node || item->sent ||
+            item->message.peer != (int)port->rank) {
+            continue;
         }
+        if (item->state == BATON__SIM_GONE) {
+            return false; /* only its SENT has not come */
+        }
+        if (item->state == BATON__SIM_QUEUED) {
+            unqueue(port, index);
+            baton__sim_item_give(net, index);
+            return true;
+        }
+        item->owner = NULL;
+        item->message.data = NULL;
+        item->withdrawn = true;
+        if (item->held) {
+            baton__sim_tell_sender(net, index);
+        }
+        return true;
     }
     return false;
 }
 
-static const char *detail_of(int32_t status)
+static baton_status_t accept(void *endpoint, baton_message_t *message,
+                             baton_token_t token, void *target)
+{
+    baton__sim_port_t *port = endpoint;
+    baton__sim_net_t *net = port->net;
+    baton__sim_item_t *item = (baton__sim_item_t *)message;
+    bool withdrawn = item->withdrawn;
+    if (port->dead) {
+        return BATON_ERR_TRANSPORT;
+    }
+    if (message->bytes > 0 && message->data != NULL && target != NULL) {
+        memcpy(target, message->data, message->bytes);
+    }
+    if (net->report != NULL && !withdrawn && token.owner != NULL) {
+        double end_us = item->begin_us + baton__sim_transfer_us(net, item);
+        baton__sim_report(net, item, token.owner, token.node, BATON_SIM_RECV,
+                          item->begin_us, end_us);
+    }
+    baton__sim_end_message(net, item);
+    return withdrawn ? BATON_ERR_CANCELLED : BATON_DONE;
+}
+
+static void drop(void *endpoint, baton_message_t *message)
+{
+    const baton__sim_port_t *port = endpoint;
+    if (port->dead) {
+        return; /* its messages ended with it */
+    }
+    baton__sim_end_message(port->net, (baton__sim_item_t *)message);
+}
+
+static const char *detail_of(int16_t status)
 {
     switch (status) {
     case BATON_OK:
         return NULL;
-    case BATON_ERR_MISMATCH:
-        return "the message is longer than its receive";
     case BATON_ERR_NO_MEMORY:
         return "no memory to keep the message";
     default:
@@ -132,16 +175,19 @@ static const char *detail_of(int32_t status)
     }
 }
 
-static size_t poll(void *endpoint, baton_completion_t *out, size_t max)
+static size_t poll(void *endpoint, baton_event_t *out, size_t max)
 {
     baton__sim_port_t *port = endpoint;
     size_t count = port->end_count < max ? port->end_count : max;
     for (size_t i = 0; i < count; i++) {
         const baton__sim_end_t *end = &port->ends[port->end_first + i];
-        out[i] = (baton_completion_t){
-            .token = {end->owner, end->node},
+        bool arrived = end->kind == BATON_EVENT_ARRIVED;
+        out[i] = (baton_event_t){
+            .kind = (baton_event_kind_t)end->kind,
             .status = (baton_status_t)end->status,
-            .bytes = end->bytes,
+            .token = {arrived ? NULL : end->what, end->node},
+            .message = arrived ? end->what : NULL,
+            .peer = end->peer,
             .detail = detail_of(end->status),
         };
     }
@@ -153,9 +199,10 @@ static size_t poll(void *endpoint, baton_completion_t *out, size_t max)
     return count;
 }
 
-static int descriptor(void *endpoint)
+static int descriptor(void *endpoint, int k)
 {
     (void)endpoint;
+    (void)k;
     return -1;
 }
 
@@ -164,16 +211,11 @@ static void nothing(void *endpoint)
     (void)endpoint;
 }
 
-/* Whatever moves a message makes its rank due. */
-static uint32_t rest(void *endpoint)
+/* Whatever happens makes its rank due. */
+static bool arm(void *endpoint, uint32_t *sleep_us_out)
 {
     (void)endpoint;
-    return BATON_SLEEP_FOREVER;
-}
-
-static bool sleep(void *endpoint)
-{
-    (void)endpoint;
+    *sleep_us_out = BATON_SLEEP_FOREVER;
     return true;
 }
 
@@ -181,18 +223,17 @@ static const baton_transport_t transport = {
     .name = "sim",
     .reserve = reserve,
     .send = send,
-    .recv = recv,
+    .notify = notify,
     .withdraw = withdraw,
     .poll = poll,
+    .accept = accept,
+    .drop = drop,
     .descriptor = descriptor,
-    .hush = nothing,
-    .rest = rest,
-    .sleep = sleep,
-    .awake = nothing,
+    .drain = nothing,
+    .arm = arm,
+    .disarm = nothing,
     .close = nothing, /* the endpoint is the network's */
-    .max_tag = INT32_MAX,
     .max_bytes = PTRDIFF_MAX,
-    .eager_bytes = PTRDIFF_MAX,
 };
 
 /* ---- coming and going ------------------------------------------------- */
@@ -211,9 +252,6 @@ static void init_port(baton__sim_net_t *net, uint32_t rank)
         .rank = rank,
         .queue_head = BATON__SIM_NONE,
         .slowness = 1.0 / speed,
-        .buckets = &port->bucket,
-        .bucket_count = 1,
-        .bucket = BATON__SIM_NONE,
         .ends = port->own_ends,
         .end_capacity = BATON__SIM_ENDS,
     };
@@ -233,9 +271,7 @@ baton_status_t baton__sim_net_init(baton__sim_net_t *net,
         .lag = options->lag,
         .lags = !baton__distribution_is_zero(&options->lag),
     };
-    if (options->sync_bytes != 0) {
-        net->transport.eager_bytes = options->sync_bytes - 1;
-    }
+    net->transport.unordered = net->lags || options->multi_ported;
     if (net->ports == NULL || net->due == NULL || net->pumps == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
@@ -252,17 +288,14 @@ void baton__sim_net_fini(baton__sim_net_t *net)
         if (port->ends != port->own_ends) {
             baton__free(port->ends);
         }
-        if (port->buckets != &port->bucket) {
-            baton__free(port->buckets);
+    }
+    for (uint32_t index = 0; index < net->item_count; index++) {
+        const baton__sim_item_t *item = baton__sim_item(net, index);
+        if (item->kept && item->message.data != item->small) {
+            baton__free((void *)(uintptr_t)item->message.data);
         }
     }
     for (uint32_t slab = 0; slab < net->slab_count; slab++) {
-        for (uint32_t i = 0; i < BATON__SIM_SLAB; i++) {
-            const baton__sim_item_t *item = &net->slabs[slab][i];
-            if (item->kept && item->data != item->small) {
-                baton__free(item->data);
-            }
-        }
         baton__free(net->slabs[slab]);
     }
     baton__free(net->slabs);

@@ -1,0 +1,119 @@
+/* What a call node's function sees and sets of its epoch. */
+#include "base/error.h"
+#include "sched/schedule.h"
+
+/* Its schedule; NULL, and the error message, where there is no call. */
+static const baton_schedule_t *schedule_of(const baton_call_t *call,
+                                           const char *function)
+{
+    if (call == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: call is NULL", function);
+        return NULL;
+    }
+    return call->owner;
+}
+
+uint64_t baton_call_epoch(const baton_call_t *call)
+{
+    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    return schedule != NULL ? schedule->run.epoch : 0;
+}
+
+void *baton_call_address(const baton_call_t *call, baton_view_t view)
+{
+    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    if (schedule == NULL || view.buffer.index >= schedule->buffer_count) {
+        return NULL;
+    }
+    size_t bytes = schedule->buffers[view.buffer.index].bytes;
+    char *base = schedule->addresses[view.buffer.index];
+    return base == NULL || view.offset > bytes ||
+                   view.bytes > bytes - view.offset
+               ? NULL
+               : base + view.offset;
+}
+
+bool baton_call_completed(const baton_call_t *call, baton_node_t node)
+{
+    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    return schedule != NULL && node.index < schedule->count &&
+           schedule->run.state[node.index] == BATON__NODE_COMPLETED;
+}
+
+size_t baton_call_length(const baton_call_t *call, baton_length_t length)
+{
+    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    return schedule != NULL && length.index < schedule->length_count
+               ? schedule->run.lengths[length.index]
+               : BATON__LENGTH_UNSET;
+}
+
+static baton_status_t wrong(const baton_call_t *call, const char *text)
+{
+    const baton_schedule_t *schedule = call->owner;
+    return baton__error(BATON_ERR_INVALID, "\"%s\" epoch %llu, %s: %s",
+                        schedule->name, (unsigned long long)schedule->run.epoch,
+                        baton__node_name(schedule, call->node), text);
+}
+
+baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,
+                                     size_t bytes)
+{
+    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    char memory[128];
+    baton__text_t text = {memory, sizeof memory, 0};
+    if (schedule == NULL) {
+        return BATON_ERR_INVALID;
+    }
+    if (length.index >= schedule->length_count) {
+        baton__text_add(&text, "there is no length %u, of %u", length.index,
+                        schedule->length_count);
+        return wrong(call, memory);
+    }
+    size_t limit = schedule->length_limits[length.index];
+    if (bytes > limit) {
+        baton__text_add(&text,
+                        "length %u can't be %zu: its smallest view has %zu "
+                        "bytes",
+                        length.index, bytes, limit);
+        return wrong(call, memory);
+    }
+    schedule->run.lengths[length.index] = bytes;
+    return BATON_OK;
+}
+
+uint64_t baton_call_word(const baton_call_t *call, baton_node_t armed_recv)
+{
+    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    if (schedule == NULL || armed_recv.index >= schedule->count ||
+        schedule->ops[armed_recv.index].kind != BATON__ARMED_RECV) {
+        return 0;
+    }
+    const baton__op_t *op = &schedule->ops[armed_recv.index];
+    return schedule->run.activations[op->message.slot].word;
+}
+
+baton_status_t baton_call_set_word(baton_call_t *call, baton_node_t activate,
+                                   uint64_t word)
+{
+    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    char memory[128];
+    baton__text_t text = {memory, sizeof memory, 0};
+    if (schedule == NULL) {
+        return BATON_ERR_INVALID;
+    }
+    if (activate.index >= schedule->count ||
+        schedule->ops[activate.index].kind != BATON__ACTIVATE) {
+        baton__text_add(&text, "node %u, of %u, is no activate", activate.index,
+                        schedule->count);
+        return wrong(call, memory);
+    }
+    if (schedule->run.state[activate.index] != BATON__NODE_IDLE) {
+        baton__text_add(&text, "%s has sent its word already",
+                        baton__node_name(schedule, activate.index));
+        return wrong(call, memory);
+    }
+    const baton__op_t *op = &schedule->ops[activate.index];
+    schedule->run.activations[op->message.slot].word = word;
+    return BATON_OK;
+}

@@ -1,0 +1,18 @@
+/* What tests reach of the inproc transport without an engine. */
+#ifndef BATON_TRANSPORT_INPROC_ENDPOINT_H
+#define BATON_TRANSPORT_INPROC_ENDPOINT_H
+
+#include <baton/inproc.h>
+#include <baton/transport.h>
+
+/* Joins a rank to the medium. The endpoint's close() makes the rank free
+   again; the medium keeps its memory until it is destroyed. */
+baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
+                                  const baton_transport_t **transport_out,
+                                  void **endpoint_out);
+
+/* Tests: the k-th send from now fails with BATON_ERR_TRANSPORT, counted from 1;
+   0 switches it off. Called by the endpoint's driver. */
+void baton__inproc_fail_send(void *endpoint, int64_t k);
+
+#endif

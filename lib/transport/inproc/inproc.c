@@ -1,0 +1,423 @@
+/* The inproc transport: ranks inside one process, as threads or as turns of
+   one.
+
+   A send puts a record into its receiver's inbox. Of a short message the record
+   has a copy, and the send is over. Of a longer one it refers to the sender's
+   memory: the receiver copies from there when it accepts the message, and puts
+   the record on the sender's list of ended sends. Until then the sender can
+   withdraw it: whoever changes the record's state from POSTED has it.
+
+   A long copy is made in slices, one in each poll of the receiver.
+
+   Memory. Records are the sender's; only reserve() makes more, by whole slabs,
+   since other ranks hold pointers into them. When all records with room for a
+   copy are with receivers that are behind, short messages go by reference, too.
+   Slabs live until the medium is destroyed: a copy may outlive its sender's
+   endpoint.
+
+   Locks. A rank's mutex guards its two lists and its bell. No thread ever holds
+   two of them, so there is no order to keep. */
+#include "transport/inproc/rank.h"
+
+#include "base/error.h"
+
+#include <string.h>
+#include <unistd.h>
+
+typedef baton__inproc_record_t record_t;
+typedef baton__inproc_rank_t rank_t;
+
+/* ---- lists ------------------------------------------------------------ */
+
+static void append(baton__inproc_list_t *list, record_t *record)
+{
+    record->next = NULL;
+    if (list->tail != NULL) {
+        list->tail->next = record;
+    } else {
+        list->head = record;
+    }
+    list->tail = record;
+}
+
+static record_t *take_first(baton__inproc_list_t *list)
+{
+    record_t *record = list->head;
+    if (record != NULL) {
+        list->head = record->next;
+        list->tail = list->head != NULL ? list->tail : NULL;
+    }
+    return record;
+}
+
+/* Puts a record on a list of a rank, and wakes it; false if the rank has left.
+   A rank does not wake itself. */
+static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
+                const rank_t *actor)
+{
+    pthread_mutex_lock(&rank->mutex);
+    bool there = !rank->left;
+    if (there) {
+        append(list, record);
+        size_t waiting =
+            atomic_load_explicit(&rank->waiting, memory_order_relaxed);
+        atomic_store_explicit(&rank->waiting, waiting + 1,
+                              memory_order_release);
+        if (rank->armed && rank != actor) {
+            rank->armed = false;
+            /* It can only fail when the counter is full: it is readable then.
+             */
+            uint64_t one = 1;
+            ssize_t written = write(rank->bell, &one, sizeof one);
+            (void)written;
+        }
+    }
+    pthread_mutex_unlock(&rank->mutex);
+    return there;
+}
+
+static bool has_copy(const record_t *record)
+{
+    return record->source == NULL;
+}
+
+/* The receiver is done with the sender's memory. */
+static void end_send(record_t *record, const rank_t *actor)
+{
+    if (!put(record->owner, &record->owner->ended, record, actor)) {
+        baton__inproc_give(record);
+    }
+}
+
+/* Takes a record that refers to its sender's memory: false when that has
+   withdrawn it. */
+static bool take(record_t *record)
+{
+    int posted = BATON__INPROC_POSTED;
+    if (atomic_compare_exchange_strong_explicit(
+            &record->state, &posted, BATON__INPROC_TAKEN, memory_order_acq_rel,
+            memory_order_relaxed)) {
+        return true;
+    }
+    baton__inproc_give(record);
+    return false;
+}
+
+/* ---- sending ---------------------------------------------------------- */
+
+static baton_status_t check_peer(const rank_t *self, int peer)
+{
+    return peer >= 0 && peer < self->medium->size
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "inproc: peer %d is not in 0 to %d", peer,
+                              self->medium->size - 1);
+}
+
+static void deliver(rank_t *self, record_t *record, int peer,
+                    const baton_header_t *header, size_t bytes)
+{
+    rank_t *target = &self->medium->ranks[peer];
+    record->message = (baton_message_t){
+        .header = *header,
+        .bytes = bytes,
+        .data =
+            has_copy(record) ? ((baton__inproc_copy_t *)record)->data : NULL,
+        .peer = self->index,
+    };
+    if (put(target, &target->inbox, record, self)) {
+        return;
+    }
+    if (has_copy(record)) { /* nobody will want it */
+        baton__inproc_give(record);
+    } else if (take(record)) {
+        end_send(record, self);
+    }
+}
+
+static bool send_copy(rank_t *self, int peer, const baton_header_t *header,
+                      const void *data, size_t bytes)
+{
+    record_t *record = bytes <= BATON__INPROC_COPY_BYTES
+                           ? baton__inproc_take_copy(self)
+                           : NULL;
+    if (record == NULL) {
+        return false;
+    }
+    if (bytes > 0 && data != NULL) {
+        memcpy(((baton__inproc_copy_t *)record)->data, data, bytes);
+    }
+    deliver(self, record, peer, header, bytes);
+    return true;
+}
+
+static baton_status_t inproc_send(void *endpoint, baton_token_t token, int peer,
+                                  const baton_header_t *header,
+                                  const void *data, size_t bytes)
+{
+    static const char nothing;
+    rank_t *self = endpoint;
+    if (self->fail_send > 0 && --self->fail_send == 0) {
+        return baton__error(BATON_ERR_TRANSPORT,
+                            "inproc: a test made this send to rank %d fail",
+                            peer);
+    }
+    baton_status_t status = check_peer(self, peer);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (send_copy(self, peer, header, data, bytes)) {
+        return BATON_DONE;
+    }
+    record_t *record = baton__inproc_take_record(self);
+    if (record == NULL) {
+        return baton__error(
+            BATON_ERR_LIMIT,
+            "inproc: rank %d has %zu sends in flight, more than it reserved",
+            self->index, self->capacity);
+    }
+    record->source = bytes > 0 && data != NULL ? data : &nothing;
+    record->token = token;
+    atomic_store_explicit(&record->state, BATON__INPROC_POSTED,
+                          memory_order_relaxed);
+    deliver(self, record, peer, header, bytes);
+    return BATON_OK;
+}
+
+static baton_status_t inproc_notify(void *endpoint, int peer,
+                                    const baton_header_t *header,
+                                    const void *data, size_t bytes)
+{
+    rank_t *self = endpoint;
+    baton_status_t status = check_peer(self, peer);
+    if (status != BATON_OK) {
+        return status;
+    }
+    return send_copy(self, peer, header, data, bytes) ? BATON_DONE
+                                                      : BATON_AGAIN;
+}
+
+/* Looks at every record: withdrawing is for the end of things. */
+static bool inproc_withdraw(void *endpoint, baton_token_t token)
+{
+    rank_t *self = endpoint;
+    for (baton__inproc_slab_t *slab = self->slabs; slab != NULL;
+         slab = slab->next) {
+        for (size_t i = 0; i < slab->count; i++) {
+            record_t *record = &slab->records[i];
+            int posted = BATON__INPROC_POSTED;
+            if (record->token.owner == token.owner &&
+                record->token.node == token.node &&
+                atomic_compare_exchange_strong_explicit(
+                    &record->state, &posted, BATON__INPROC_WITHDRAWN,
+                    memory_order_acq_rel, memory_order_relaxed)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- receiving -------------------------------------------------------- */
+
+static void copy(char *target, const void *source, size_t bytes)
+{
+    if (bytes > 0 && target != NULL) {
+        memcpy(target, source, bytes);
+    }
+}
+
+static baton_status_t inproc_accept(void *endpoint, baton_message_t *message,
+                                    baton_token_t token, void *target)
+{
+    rank_t *self = endpoint;
+    record_t *record = (record_t *)message;
+    if (has_copy(record)) {
+        copy(target, message->data, message->bytes);
+        baton__inproc_give(record);
+        return BATON_DONE;
+    }
+    if (!take(record)) {
+        return BATON_ERR_CANCELLED;
+    }
+    if (message->bytes <= BATON__INPROC_SLICE_BYTES) {
+        copy(target, record->source, message->bytes);
+        end_send(record, self);
+        return BATON_DONE;
+    }
+    record->receiver = token;
+    record->target = target;
+    record->copied = 0;
+    append(&self->long_ones, record);
+    return BATON_OK;
+}
+
+static void inproc_drop(void *endpoint, baton_message_t *message)
+{
+    record_t *record = (record_t *)message;
+    if (has_copy(record)) {
+        baton__inproc_give(record);
+    } else if (take(record)) {
+        end_send(record, endpoint);
+    }
+}
+
+/* Copies a slice of the first long message; true when it was the last. */
+static bool copy_slice(rank_t *self, baton_event_t *out)
+{
+    record_t *record = self->long_ones.head;
+    size_t bytes = record->message.bytes - record->copied;
+    bytes =
+        bytes < BATON__INPROC_SLICE_BYTES ? bytes : BATON__INPROC_SLICE_BYTES;
+    if (record->target != NULL) {
+        copy(record->target + record->copied,
+             (const char *)record->source + record->copied, bytes);
+    }
+    record->copied += bytes;
+    if (record->copied < record->message.bytes) {
+        return false;
+    }
+    (void)take_first(&self->long_ones);
+    *out = (baton_event_t){.kind = BATON_EVENT_RECEIVED,
+                           .token = record->receiver};
+    end_send(record, self);
+    return true;
+}
+
+/* Under the mutex. */
+static size_t take_events(rank_t *self, baton_event_t *out, size_t max)
+{
+    size_t count = 0;
+    while (count < max && self->ended.head != NULL) {
+        record_t *record = take_first(&self->ended);
+        out[count++] =
+            (baton_event_t){.kind = BATON_EVENT_SENT, .token = record->token};
+        baton__inproc_give(record);
+    }
+    while (count < max && self->inbox.head != NULL) {
+        record_t *record = take_first(&self->inbox);
+        out[count++] = (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                       .message = &record->message};
+    }
+    return count;
+}
+
+/* Without the mutex when there is nothing: polling is what idle ranks do. */
+static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
+{
+    rank_t *self = endpoint;
+    size_t count = 0;
+    if (self->long_ones.head != NULL && max > 0) {
+        count += copy_slice(self, out);
+    }
+    /* Pairs with the release store in put(). */
+    if (count == max ||
+        atomic_load_explicit(&self->waiting, memory_order_acquire) == 0) {
+        return count;
+    }
+    pthread_mutex_lock(&self->mutex);
+    size_t taken = take_events(self, out + count, max - count);
+    size_t waiting = atomic_load_explicit(&self->waiting, memory_order_relaxed);
+    atomic_store_explicit(&self->waiting, waiting - taken,
+                          memory_order_release);
+    pthread_mutex_unlock(&self->mutex);
+    return count + taken;
+}
+
+/* ---- reserve, sleep, close -------------------------------------------- */
+
+static baton_status_t inproc_reserve(void *endpoint, int peer, int64_t sends,
+                                     int64_t receives)
+{
+    rank_t *self = endpoint;
+    (void)peer;
+    (void)receives; /* what arrives is in its sender's records */
+    int64_t reserved = self->reserved + sends;
+    baton_status_t status = baton__inproc_grow(self, (size_t)reserved);
+    if (status == BATON_OK) {
+        self->reserved = reserved;
+    }
+    return status;
+}
+
+static int inproc_descriptor(void *endpoint, int k)
+{
+    return k == 0 ? ((rank_t *)endpoint)->bell : -1;
+}
+
+static void inproc_drain(void *endpoint)
+{
+    uint64_t rings;
+    ssize_t got = read(((rank_t *)endpoint)->bell, &rings, sizeof rings);
+    (void)got; /* EAGAIN: it was not readable */
+}
+
+/* A sender either had the mutex before, and its message is seen here, or finds
+   this rank armed. */
+static bool inproc_arm(void *endpoint, uint32_t *sleep_us_out)
+{
+    rank_t *self = endpoint;
+    *sleep_us_out = BATON_SLEEP_FOREVER;
+    if (self->long_ones.head != NULL) {
+        return false;
+    }
+    pthread_mutex_lock(&self->mutex);
+    self->armed =
+        atomic_load_explicit(&self->waiting, memory_order_relaxed) == 0;
+    bool armed = self->armed;
+    pthread_mutex_unlock(&self->mutex);
+    return armed;
+}
+
+static void inproc_disarm(void *endpoint)
+{
+    rank_t *self = endpoint;
+    pthread_mutex_lock(&self->mutex);
+    self->armed = false;
+    pthread_mutex_unlock(&self->mutex);
+}
+
+static void inproc_close(void *endpoint)
+{
+    rank_t *self = endpoint;
+    baton_inproc_t *medium = self->medium;
+    pthread_mutex_lock(&self->mutex);
+    close(self->bell);
+    self->armed = false;
+    self->joined = false;
+    self->left = true;
+    baton__inproc_list_t inbox = self->inbox;
+    baton__inproc_list_t ended = self->ended;
+    self->inbox = self->ended = (baton__inproc_list_t){NULL, NULL};
+    atomic_store_explicit(&self->waiting, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&self->mutex);
+    for (record_t *record = take_first(&inbox); record != NULL;
+         record = take_first(&inbox)) {
+        inproc_drop(self, &record->message);
+    }
+    for (record_t *record = take_first(&ended); record != NULL;
+         record = take_first(&ended)) {
+        baton__inproc_give(record);
+    }
+    if (self->owns_medium) {
+        (void)!baton_inproc_destroy(medium);
+    }
+}
+
+const baton_transport_t baton__inproc_transport = {
+    .name = "inproc",
+    .reserve = inproc_reserve,
+    .send = inproc_send,
+    .notify = inproc_notify,
+    .withdraw = inproc_withdraw,
+    .poll = inproc_poll,
+    .accept = inproc_accept,
+    .drop = inproc_drop,
+    .descriptor = inproc_descriptor,
+    .drain = inproc_drain,
+    .arm = inproc_arm,
+    .disarm = inproc_disarm,
+    .close = inproc_close,
+    .max_bytes = PTRDIFF_MAX,
+    .copy_bytes = BATON__INPROC_COPY_BYTES,
+};

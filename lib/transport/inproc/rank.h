@@ -1,0 +1,108 @@
+/* A rank of the inproc transport: what waits at it to be polled, and its pools
+   of records. The design note is in inproc.c. */
+#ifndef BATON_TRANSPORT_INPROC_RANK_H
+#define BATON_TRANSPORT_INPROC_RANK_H
+
+#include "transport/inproc/endpoint.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    BATON__INPROC_COPY_BYTES = 256,   /* a send copies so much; >= a notice */
+    BATON__INPROC_COPIES_MOST = 1024, /* records with a copy, of a rank */
+    BATON__INPROC_SLAB_LEAST = 64,
+    BATON__INPROC_SLICE_BYTES = 1 << 18 /* of a long message, at a time */
+};
+static_assert(BATON__INPROC_COPY_BYTES >= BATON_NOTICE_BYTES,
+              "a notice is copied");
+
+typedef struct baton__inproc_rank baton__inproc_rank_t;
+
+typedef enum baton__inproc_state {
+    BATON__INPROC_POSTED,
+    BATON__INPROC_TAKEN,    /* its receiver has it: SENT comes */
+    BATON__INPROC_WITHDRAWN /* its sender has it back */
+} baton__inproc_state_t;
+
+/* A message. It refers to its sender's memory, or has a copy. */
+typedef struct baton__inproc_record {
+    baton_message_t message;
+    struct baton__inproc_record *next; /* in one list at a time */
+    baton__inproc_rank_t *owner;       /* whose record it is: the sender */
+    const void *source;                /* NULL: it has a copy, below */
+    _Atomic int state; /* baton__inproc_state_t, of one without a copy */
+    baton_token_t token;
+    baton_status_t status;
+    /* While the receiver copies it, a slice at a time. */
+    baton_token_t receiver;
+    char *target;
+    size_t copied;
+} baton__inproc_record_t;
+
+typedef struct baton__inproc_copy {
+    baton__inproc_record_t record;
+    unsigned char data[BATON__INPROC_COPY_BYTES];
+} baton__inproc_copy_t;
+
+typedef struct baton__inproc_slab {
+    struct baton__inproc_slab *next;
+    baton__inproc_record_t *records;
+    baton__inproc_copy_t *copies;
+    size_t count;
+} baton__inproc_slab_t;
+
+typedef struct baton__inproc_list {
+    baton__inproc_record_t *head, *tail;
+} baton__inproc_list_t;
+
+struct baton__inproc_rank {
+    _Alignas(64) pthread_mutex_t mutex;
+    baton__inproc_list_t inbox; /* messages to this rank */
+    baton__inproc_list_t ended; /* this rank's sends */
+    /* How many are in both lists: stored with release under the mutex; the
+       acquire load of poll and arm outside of it is the pair. */
+    _Atomic size_t waiting;
+    /* Records that receivers gave back: pushed with release, taken whole with
+       acquire. */
+    _Atomic(baton__inproc_record_t *) copies_back, records_back;
+    int bell;
+    bool armed;
+    bool joined;
+    bool left; /* was joined: what is sent to it goes nowhere */
+
+    /* The driver's alone. */
+    bool owns_medium;
+    int index;
+    baton_inproc_t *medium;
+    baton__inproc_record_t *records; /* free ones */
+    baton__inproc_record_t *copies;
+    baton__inproc_list_t long_ones; /* that this rank copies, in slices */
+    baton__inproc_slab_t *slabs;
+    int64_t reserved; /* sends */
+    size_t capacity, copy_capacity;
+    int64_t fail_send;
+};
+
+struct baton_inproc {
+    int size;
+    baton__inproc_rank_t *ranks;
+};
+
+extern const baton_transport_t baton__inproc_transport;
+
+/* The pools; the driver's. NULL when all are in use. */
+baton__inproc_record_t *baton__inproc_take_record(baton__inproc_rank_t *rank);
+baton__inproc_record_t *baton__inproc_take_copy(baton__inproc_rank_t *rank);
+
+/* Gives a record back to its owner; from any thread. */
+void baton__inproc_give(baton__inproc_record_t *record);
+
+/* Makes room for so many sends in flight. */
+baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends);
+
+/* Frees the records of a rank that nobody uses any more. */
+void baton__inproc_free(baton__inproc_rank_t *rank);
+
+#endif

@@ -1,0 +1,489 @@
+/* Links; see links.h.
+
+   The lower rank of two connects. What it sends first says who it is, and that
+   it belongs to the group. All descriptors are in one epoll, edge-triggered: so
+   any thread can take what happened off it, and the driver looks later. */
+#include "transport/mpi/links.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* What a connection begins with. */
+typedef struct greeting {
+    uint64_t nonce;
+    uint32_t from, to;
+} greeting_t;
+
+static const char RING = 'r';
+static const char FAREWELL = 'f';
+
+enum { LISTENER = -1, STRANGER = -2 };
+
+/* ---- addresses -------------------------------------------------------- */
+
+static uint16_t count_bits(const unsigned char *mask, size_t bytes)
+{
+    uint16_t bits = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        bits = (uint16_t)(bits + __builtin_popcount(mask[i]));
+    }
+    return bits;
+}
+
+static size_t bytes_of(int family)
+{
+    return family == AF_INET ? 4 : 16;
+}
+
+static const unsigned char *bytes_in(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET
+               ? (const unsigned char *)&(
+                     (const struct sockaddr_in *)(const void *)address)
+                     ->sin_addr
+               : (const unsigned char *)&(
+                     (const struct sockaddr_in6 *)(const void *)address)
+                     ->sin6_addr;
+}
+
+/* Whether others can reach this interface by this address. */
+static bool serves(const struct ifaddrs *at, bool loopback)
+{
+    if (at->ifa_addr == NULL || at->ifa_netmask == NULL ||
+        (at->ifa_flags & IFF_UP) == 0 ||
+        ((at->ifa_flags & IFF_LOOPBACK) != 0) != loopback) {
+        return false;
+    }
+    int family = at->ifa_addr->sa_family;
+    return family == AF_INET ||
+           (family == AF_INET6 &&
+            !IN6_IS_ADDR_LINKLOCAL(
+                &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)
+                     ->sin6_addr));
+}
+
+static void find_addresses(baton__link_place_t *place, bool loopback)
+{
+    struct ifaddrs *all = NULL;
+    int count = 0;
+    if (getifaddrs(&all) != 0) {
+        return;
+    }
+    for (const struct ifaddrs *at = all;
+         at != NULL && count < BATON__LINK_ADDRESSES; at = at->ifa_next) {
+        if (!serves(at, loopback)) {
+            continue;
+        }
+        baton__link_address_t *address = &place->addresses[count++];
+        int family = at->ifa_addr->sa_family;
+        address->family = (uint16_t)family;
+        address->prefix =
+            count_bits(bytes_in(at->ifa_netmask), bytes_of(family));
+        memcpy(address->bytes, bytes_in(at->ifa_addr), bytes_of(family));
+    }
+    freeifaddrs(all);
+}
+
+static bool same_network(const baton__link_address_t *a,
+                         const baton__link_address_t *b)
+{
+    if (a->family == 0 || a->family != b->family || a->prefix != b->prefix) {
+        return false;
+    }
+    for (unsigned bit = 0; bit < a->prefix; bit++) {
+        unsigned char mask = (unsigned char)(0x80 >> (bit % 8));
+        if (((a->bytes[bit / 8] ^ b->bytes[bit / 8]) & mask) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The peer's address in a network that this rank is in, too; else its first.
+   NULL: it has none. */
+static const baton__link_address_t *
+choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
+{
+    for (int i = 0; i < BATON__LINK_ADDRESSES; i++) {
+        for (int j = 0; j < BATON__LINK_ADDRESSES; j++) {
+            if (same_network(&his->addresses[i], &mine->addresses[j])) {
+                return &his->addresses[i];
+            }
+        }
+    }
+    return his->addresses[0].family != 0 ? &his->addresses[0] : NULL;
+}
+
+/* ---- open, close ------------------------------------------------------ */
+
+static bool watch(const baton__links_t *links, int fd, int peer)
+{
+    struct epoll_event event = {
+        .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.fd = peer};
+    return epoll_ctl(links->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ||
+           (errno == EEXIST &&
+            epoll_ctl(links->epoll, EPOLL_CTL_MOD, fd, &event) == 0);
+}
+
+static bool listen_on(baton__links_t *links, baton__link_place_t *place)
+{
+    bool six = place->addresses[0].family == AF_INET6;
+    for (int i = 1; i < BATON__LINK_ADDRESSES; i++) {
+        six = six || place->addresses[i].family == AF_INET6;
+    }
+    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
+    struct sockaddr_in any4 = {.sin_family = AF_INET};
+    struct sockaddr *any =
+        six ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4;
+    socklen_t bytes = six ? sizeof any6 : sizeof any4;
+    int off = 0;
+    links->listener = socket(six ? AF_INET6 : AF_INET,
+                             SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (links->listener < 0) {
+        return false;
+    }
+    if (six) { /* and for IPv4, too */
+        (void)setsockopt(links->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off,
+                         sizeof off);
+    }
+    if (bind(links->listener, any, bytes) != 0 ||
+        listen(links->listener, links->size) != 0 ||
+        getsockname(links->listener, any, &bytes) != 0) {
+        return false;
+    }
+    place->port = six ? any6.sin6_port : any4.sin_port;
+    return watch(links, links->listener, LISTENER);
+}
+
+void baton__links_open(baton__links_t *links, int rank, int size, bool alone,
+                       baton__link_place_t *place_out)
+{
+    int64_t timeout_ms = baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
+    links->rank = rank;
+    links->size = size;
+    links->timeout_ms = (int)timeout_ms;
+    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
+        links->strangers[i] = -1;
+    }
+    *place_out = (baton__link_place_t){0};
+    find_addresses(place_out, false);
+    if (alone && place_out->addresses[0].family == 0) {
+        find_addresses(place_out, true);
+    }
+    links->listener = -1;
+    links->epoll = epoll_create1(EPOLL_CLOEXEC);
+    links->touched = baton__alloc((size_t)size, sizeof *links->touched);
+    if (links->epoll < 0 || links->touched == NULL ||
+        place_out->addresses[0].family == 0 || !listen_on(links, place_out)) {
+        place_out->port = 0;
+        baton__links_close(links);
+    }
+}
+
+void baton__links_close(baton__links_t *links)
+{
+    if (links->listener >= 0) {
+        (void)close(links->listener);
+    }
+    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
+        if (links->strangers[i] >= 0) {
+            (void)close(links->strangers[i]);
+            links->strangers[i] = -1;
+        }
+    }
+    if (links->epoll >= 0) {
+        (void)close(links->epoll);
+    }
+    baton__free(links->touched);
+    baton__free(links->places);
+    links->listener = -1;
+    links->epoll = -1;
+    links->touched = NULL;
+    links->places = NULL;
+}
+
+/* ---- one link --------------------------------------------------------- */
+
+static void set_option(int fd, int level, int option, int value)
+{
+    (void)setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* A byte is worth a packet of its own; and a host that has not answered for the
+   timeout is gone. */
+static void set_options(const baton__links_t *links, int fd)
+{
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (links->timeout_ms > 0) {
+        int third = links->timeout_ms / 3000; /* in seconds */
+        third = third > 0 ? third : 1;
+        set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+        set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, third);
+        set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, third);
+        set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
+        set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, links->timeout_ms);
+    }
+}
+
+static socklen_t socket_address(const baton__link_address_t *address,
+                                uint16_t port, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof *out);
+    if (address->family == AF_INET) {
+        struct sockaddr_in *in = (struct sockaddr_in *)out;
+        in->sin_family = AF_INET;
+        in->sin_port = port;
+        memcpy(&in->sin_addr, address->bytes, 4);
+        return sizeof *in;
+    }
+    struct sockaddr_in6 *in = (struct sockaddr_in6 *)out;
+    in->sin6_family = AF_INET6;
+    in->sin6_port = port;
+    memcpy(&in->sin6_addr, address->bytes, 16);
+    return sizeof *in;
+}
+
+static void end(baton__link_t *link)
+{
+    (void)close(link->fd); /* and leaves the epoll */
+    link->fd = -1;
+    link->state = BATON__LINK_ENDED;
+}
+
+void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link)
+{
+    if (links->listener < 0 || peer < links->rank ||
+        link->state != BATON__LINK_NONE || links->places[peer].port == 0) {
+        return;
+    }
+    const baton__link_address_t *address =
+        choose_address(&links->places[links->rank], &links->places[peer]);
+    if (address == NULL) {
+        return;
+    }
+    struct sockaddr_storage to;
+    socklen_t bytes = socket_address(address, links->places[peer].port, &to);
+    link->fd =
+        socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (link->fd < 0) {
+        link->state = BATON__LINK_ENDED;
+        return;
+    }
+    link->state = BATON__LINK_CONNECTING;
+    set_options(links, link->fd);
+    if ((connect(link->fd, (const struct sockaddr *)&to, bytes) != 0 &&
+         errno != EINPROGRESS) ||
+        !watch(links, link->fd, peer)) {
+        end(link);
+    }
+}
+
+void baton__links_ring(baton__link_t *link)
+{
+    if (link->state == BATON__LINK_OPEN) {
+        /* EAGAIN: it has not read those before. Errors show when it is read. */
+        (void)!send(link->fd, &RING, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+}
+
+/* ---- what happens ----------------------------------------------------- */
+
+/* The connection is there, or is not to be. */
+static void finish_connecting(const baton__links_t *links, int peer,
+                              baton__link_t *link)
+{
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
+                                 (uint32_t)peer};
+    struct sockaddr_storage to;
+    socklen_t to_bytes = sizeof to;
+    if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 ||
+        error != 0) {
+        end(link);
+    } else if (getpeername(link->fd, (struct sockaddr *)&to, &to_bytes) != 0) {
+        return; /* not yet */
+    } else if (send(link->fd, &greeting, sizeof greeting,
+                    MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof greeting) {
+        end(link);
+    } else {
+        link->state = BATON__LINK_OPEN;
+    }
+}
+
+/* Somebody has connected, and will say who it is. */
+static void meet_strangers(baton__links_t *links)
+{
+    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
+        if (links->strangers[i] >= 0) {
+            continue;
+        }
+        int fd =
+            accept4(links->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            return;
+        }
+        if (!watch(links, fd, STRANGER)) {
+            (void)close(fd);
+            continue;
+        }
+        set_options(links, fd);
+        links->strangers[i] = fd;
+    }
+}
+
+/* Whom this is from; -1: nobody of this group. */
+static int recognise(const baton__links_t *links, const greeting_t *greeting)
+{
+    return greeting->nonce == links->nonce &&
+                   greeting->to == (uint32_t)links->rank &&
+                   greeting->from < (uint32_t)links->rank
+               ? (int)greeting->from
+               : -1;
+}
+
+/* True if that made room for others. */
+static bool greet_strangers(baton__links_t *links, baton__link_of_fn link_of,
+                            baton__link_news_fn news, void *arg)
+{
+    bool room = false;
+    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
+        greeting_t greeting;
+        int fd = links->strangers[i];
+        if (fd < 0) {
+            continue;
+        }
+        ssize_t got = recv(fd, &greeting, sizeof greeting, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            continue;
+        }
+        links->strangers[i] = -1;
+        room = true;
+        int peer = got == sizeof greeting ? recognise(links, &greeting) : -1;
+        baton__link_t *link = peer >= 0 ? link_of(arg, peer) : NULL;
+        if (link == NULL || link->state != BATON__LINK_NONE ||
+            !watch(links, fd, peer)) {
+            (void)close(fd);
+            continue;
+        }
+        link->fd = fd;
+        link->state = BATON__LINK_OPEN;
+        baton__links_ring(link); /* for what was sent before */
+        news(arg, peer, BATON__LINK_RANG, NULL);
+    }
+    return room;
+}
+
+/* Reads what has come: *rang_out if anything has; the error that the link has
+   ended with, -1: none, it goes on; 0: the peer's end. */
+static int read_all(baton__link_t *link, bool *rang_out)
+{
+    char bytes[256];
+    for (;;) {
+        ssize_t got = recv(link->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return got == 0                                  ? 0
+                   : errno == EAGAIN || errno == EWOULDBLOCK ? -1
+                                                             : errno;
+        }
+        *rang_out = true;
+        link->farewell =
+            link->farewell || memchr(bytes, FAREWELL, (size_t)got) != NULL;
+    }
+}
+
+void baton__links_leave(baton__link_t *link)
+{
+    bool rang = false;
+    if (link->state == BATON__LINK_OPEN) {
+        (void)!send(link->fd, &FAREWELL, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)read_all(link, &rang); /* unread bytes would reset it */
+    }
+    if (link->state == BATON__LINK_OPEN ||
+        link->state == BATON__LINK_CONNECTING) {
+        end(link);
+    }
+}
+
+static void look_at(const baton__links_t *links, int peer, baton__link_t *link,
+                    baton__link_news_fn news, void *arg)
+{
+    bool rang = false;
+    if (link->state == BATON__LINK_CONNECTING) {
+        finish_connecting(links, peer, link);
+    }
+    if (link->state != BATON__LINK_OPEN) {
+        return;
+    }
+    int error = read_all(link, &rang);
+    if (rang) {
+        news(arg, peer, BATON__LINK_RANG, NULL);
+    }
+    if (error < 0) {
+        return;
+    }
+    end(link);
+    if (error == 0 || error == ECONNRESET || error == EPIPE) {
+        if (!link->farewell) {
+            news(arg, peer, BATON__LINK_LOST, "its process has ended");
+        }
+    } else {
+        news(arg, peer, BATON__LINK_LOST,
+             "its host has not answered for BATON_PEER_TIMEOUT_MS");
+    }
+}
+
+void baton__links_poll(baton__links_t *links, baton__link_of_fn link_of,
+                       baton__link_news_fn news, void *arg)
+{
+    if (links->listener < 0 ||
+        !atomic_load_explicit(&links->rang, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&links->rang, false, memory_order_acquire)) {
+        return;
+    }
+    do {
+        meet_strangers(links);
+    } while (greet_strangers(links, link_of, news, arg));
+    for (int peer = 0; peer < links->size; peer++) {
+        if (atomic_load_explicit(&links->touched[peer], memory_order_relaxed) !=
+                0 &&
+            atomic_exchange_explicit(&links->touched[peer], 0,
+                                     memory_order_acquire) != 0) {
+            look_at(links, peer, link_of(arg, peer), news, arg);
+        }
+    }
+}
+
+void baton__links_drain(baton__links_t *links)
+{
+    struct epoll_event events[16];
+    int count;
+    if (links->epoll < 0) {
+        return;
+    }
+    do {
+        count = epoll_wait(links->epoll, events, 16, 0);
+        for (int i = 0; i < count; i++) {
+            if (events[i].data.fd >= 0) {
+                atomic_store_explicit(&links->touched[events[i].data.fd], 1,
+                                      memory_order_release);
+            }
+        }
+        if (count > 0) {
+            atomic_store_explicit(&links->rang, true, memory_order_release);
+        }
+    } while (count == 16);
+}

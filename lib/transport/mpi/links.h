@@ -1,0 +1,101 @@
+/* Links between ranks on different hosts: a TCP connection between each two
+   that have messages with each other, over which one wakes the other, and by
+   which it notices that the other is gone. The messages themselves go over MPI.
+
+   A rank that waits for another host sleeps on its links. Who sends it
+   something over MPI then rings: writes a byte. Where there is no link, or not
+   yet, the rank looks now and then instead.
+
+   A link also tells that the peer's process has ended, by its end; and that its
+   host does not answer any more, by TCP's own keepalive: so a peer that is busy
+   for long, or stopped in a debugger, is not lost. */
+#ifndef BATON_TRANSPORT_MPI_LINKS_H
+#define BATON_TRANSPORT_MPI_LINKS_H
+
+#include <baton/status.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum baton__link_state {
+    BATON__LINK_NONE,
+    BATON__LINK_CONNECTING,
+    BATON__LINK_OPEN,
+    BATON__LINK_ENDED /* or could not be made */
+} baton__link_state_t;
+
+typedef struct baton__link {
+    int fd;
+    baton__link_state_t state;
+    bool farewell; /* the peer has said that it leaves */
+} baton__link_t;
+
+enum {
+    BATON__LINK_ADDRESSES = 4, /* of a rank, at most */
+    BATON__LINK_STRANGERS = 16 /* that have not said who they are, at a time */
+};
+
+typedef struct baton__link_address {
+    uint16_t family; /* AF_INET, AF_INET6; 0: there is none */
+    uint16_t prefix; /* bits of the network's part */
+    unsigned char bytes[16];
+} baton__link_address_t;
+
+/* How a rank can be reached; ranks exchange these when they meet. */
+typedef struct baton__link_place {
+    uint16_t port; /* in network order; 0: not at all */
+    baton__link_address_t addresses[BATON__LINK_ADDRESSES];
+} baton__link_place_t;
+
+typedef struct baton__links {
+    int listener; /* -1: there are no links */
+    int epoll;
+    int rank;
+    int size;
+    uint64_t nonce; /* of the group */
+    int timeout_ms; /* 0: for ever */
+    baton__link_place_t *places;
+    int strangers[BATON__LINK_STRANGERS];
+    /* Set by drain, from any thread; the release store of `rang` comes last,
+       and pairs with the exchange in poll. */
+    _Atomic uint8_t *touched; /* of each rank */
+    _Atomic bool rang;
+} baton__links_t;
+
+/* What has become of a link. */
+typedef enum baton__link_news {
+    BATON__LINK_RANG,
+    BATON__LINK_LOST /* see `detail` */
+} baton__link_news_t;
+
+/* Opens this rank's end, and says where it is: without a network, or memory, it
+   is nowhere. `alone`: all ranks are on one host, which need no network. */
+void baton__links_open(baton__links_t *links, int rank, int size, bool alone,
+                       baton__link_place_t *place_out);
+void baton__links_close(baton__links_t *links);
+
+/* Connects to `peer`, or waits until that does: so that there is one link
+   between two ranks. `link` stays where it is. */
+void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link);
+
+/* Wakes the peer, if there is a link. */
+void baton__links_ring(baton__link_t *link);
+
+/* Says farewell and ends the link. */
+void baton__links_leave(baton__link_t *link);
+
+/* Looks at links on which something has happened: calls `news` with each. */
+typedef void (*baton__link_news_fn)(void *arg, int peer,
+                                    baton__link_news_t news,
+                                    const char *detail);
+typedef baton__link_t *(*baton__link_of_fn)(void *arg, int peer);
+void baton__links_poll(baton__links_t *links, baton__link_of_fn link_of,
+                       baton__link_news_fn news, void *arg);
+
+/* The epoll descriptor becomes readable when there is something to poll; any
+   thread. */
+void baton__links_drain(baton__links_t *links);
+
+#endif

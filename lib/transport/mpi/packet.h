@@ -1,0 +1,61 @@
+/* What ranks send each other: through a ring in shared memory, or as an MPI
+   message. A packet announces a message, with as much of its data as is short,
+   or answers one.
+
+       SHORT   data in the packet        the receiver needs nothing more
+       BUFFER  in a shm buffer           it reads them there, and clears it
+       OFFER   in the sender's memory    it takes the offer, reads, answers DONE
+       BODY    in an MPI message         it receives that
+       KEPT    with the sender           it answers PULL, and they come as an
+                                         MPI message; or DONE
+
+   A credited message is its receiver's alone once it was sent. Of the others
+   the sender keeps a record, `id`, until DONE, or until it has sent what was
+   pulled. `generation` tells uses of one record apart. */
+#ifndef BATON_TRANSPORT_MPI_PACKET_H
+#define BATON_TRANSPORT_MPI_PACKET_H
+
+#include <assert.h>
+#include <baton/transport.h>
+
+typedef enum baton__packet_kind {
+    BATON__PACKET_SHORT,
+    BATON__PACKET_BUFFER,
+    BATON__PACKET_OFFER,
+    BATON__PACKET_BODY,
+    BATON__PACKET_KEPT,
+    BATON__PACKET_DONE,
+    BATON__PACKET_PULL,
+    BATON__PACKET_CREDIT /* says what every packet over MPI says: `word` */
+} baton__packet_kind_t;
+
+enum {
+    BATON__PACKET_CREDITED = 1,
+    BATON__PACKET_NOTICE = 2 /* credited, too, from the notices' credits */
+};
+
+enum { BATON__SHORT_BYTES = 256 };
+static_assert(BATON__SHORT_BYTES >= BATON_NOTICE_BYTES, "a notice is short");
+
+typedef struct baton__packet {
+    uint32_t word; /* the ring's; over MPI: the lower 16 bits of how many
+                      messages, and how many notices, the sender has granted */
+    uint16_t kind;
+    uint16_t flags;
+    uint32_t source; /* rank */
+    uint32_t id;
+    uint64_t bytes; /* of the message */
+    baton_header_t header;
+    uint32_t place; /* BUFFER: which. BODY, PULL: the tag */
+    uint32_t generation;
+    union {
+        uint64_t address; /* OFFER */
+        unsigned char data[BATON__SHORT_BYTES];
+    };
+} baton__packet_t;
+
+/* Eight bytes of data, and all else, are one cell of a ring. */
+#define BATON__PACKET_HEAD offsetof(baton__packet_t, data)
+static_assert(BATON__PACKET_HEAD == 56, "a packet's head");
+
+#endif

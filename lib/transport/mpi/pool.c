@@ -1,0 +1,213 @@
+/* The MPI transport's pools: records of sends, and of messages that have
+   arrived.
+
+   There is one of the former for each send that was reserved. Of the latter
+   there is one for each receive that was reserved, which is what a peer may
+   send without a credit; one for each credit that was granted to a peer; and
+   one for each notice that a peer may send. So there is always one free for
+   what comes, but for a moment, when a schedule that was destroyed here is
+   still sent to: what comes then waits until the engine has dropped that. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <limits.h>
+
+typedef struct baton__slab {
+    struct baton__slab *next;
+    baton__send_t *sends;
+    baton__record_t *records;
+} baton__slab_t;
+
+enum { LEAST = 16 };
+
+/* How many more to make, to have `wanted`: enough to have twice as many. */
+static uint32_t growth(uint32_t count, int64_t wanted)
+{
+    if (wanted <= count) {
+        return 0;
+    }
+    uint32_t more = (uint32_t)wanted - count;
+    more = more < count ? count : more;
+    return more < LEAST ? LEAST : more;
+}
+
+static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
+{
+    baton__slab_t *slab = baton__alloc(1, sizeof *slab);
+    baton__send_t **table =
+        baton__alloc(mpi->send_count + sends, sizeof *table);
+    if (slab != NULL) {
+        slab->sends = baton__alloc(sends, sizeof *slab->sends);
+        slab->records = baton__alloc(records, sizeof *slab->records);
+    }
+    if (slab == NULL || table == NULL || slab->sends == NULL ||
+        slab->records == NULL ||
+        baton__far_reserve(mpi, (int)(mpi->send_count + sends +
+                                      mpi->record_count + records)) !=
+            BATON_OK) {
+        if (slab != NULL) {
+            baton__free(slab->sends);
+            baton__free(slab->records);
+        }
+        baton__free(slab);
+        baton__free(table);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "mpi: no memory for %u more sends and %u more "
+                            "receives in flight",
+                            sends, records);
+    }
+    slab->next = mpi->slabs;
+    mpi->slabs = slab;
+    for (uint32_t i = 0; i < mpi->send_count; i++) {
+        table[i] = mpi->sends[i];
+    }
+    baton__free(mpi->sends);
+    mpi->sends = table;
+    for (uint32_t i = sends; i-- > 0;) {
+        slab->sends[i].id = mpi->send_count + i;
+        table[slab->sends[i].id] = &slab->sends[i];
+        baton__mpi_give_send(mpi, &slab->sends[i]);
+    }
+    for (uint32_t i = records; i-- > 0;) {
+        baton__mpi_give_record(mpi, &slab->records[i]);
+    }
+    mpi->send_count += sends;
+    mpi->record_count += records;
+    return BATON_OK;
+}
+
+/* From now on the peer may send so many messages that this rank need not
+   answer. */
+static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
+{
+    peer->contacted = true;
+    if (peer->near >= 0) {
+        baton__credit_t *credit =
+            baton__host_credit(&mpi->host, mpi->host.index, peer->near);
+        /* Pairs with the load in has_credit(), send.c. */
+        atomic_fetch_add_explicit(&credit->messages, mpi->window,
+                                  memory_order_release);
+    } else {
+        peer->messages.given += mpi->window;
+    }
+}
+
+static baton_status_t make_room(baton__mpi_t *mpi, int64_t sends,
+                                int64_t records)
+{
+    if (sends > INT_MAX / 4 || records > INT_MAX / 4) {
+        int64_t all = sends + records;
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "mpi: %" PRId64 " messages in flight are too many",
+                            all);
+    }
+    uint32_t more_sends = growth(mpi->send_count, sends);
+    uint32_t more_records = growth(mpi->record_count, records);
+    return more_sends + more_records > 0 ? grow(mpi, more_sends, more_records)
+                                         : BATON_OK;
+}
+
+baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
+                                  int64_t receives)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__peer_t *other = &mpi->peers[peer];
+    int64_t all_sends = mpi->reserved_sends + sends;
+    int64_t all_records = mpi->reserved_records + receives +
+                          (other->contacted ? 0 : (int64_t)mpi->window);
+    baton_status_t status = make_room(mpi, all_sends, all_records);
+    if (status != BATON_OK) {
+        return status;
+    }
+    mpi->reserved_sends = all_sends;
+    mpi->reserved_records = all_records;
+    if (!other->contacted) {
+        grant_window(mpi, other);
+        baton__far_contact(mpi, other);
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi)
+{
+    int64_t records = (int64_t)mpi->size * BATON__MPI_NOTICES;
+    baton_status_t status = make_room(mpi, 0, records);
+    if (status == BATON_OK) {
+        mpi->reserved_records = records;
+    }
+    return status;
+}
+
+baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi)
+{
+    baton__send_t *send = mpi->free_sends;
+    if (send != NULL) {
+        mpi->free_sends = send->next;
+    }
+    return send;
+}
+
+void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send)
+{
+    if (send->counted) {
+        mpi->peers[send->peer].announced--;
+        send->counted = false;
+    }
+    send->state = BATON__SEND_FREE;
+    send->generation++;
+    send->next = mpi->free_sends;
+    mpi->free_sends = send;
+}
+
+baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi)
+{
+    baton__record_t *record = mpi->free_records;
+    if (record != NULL) {
+        mpi->free_records = record->next;
+    }
+    return record;
+}
+
+void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record)
+{
+    record->next = mpi->free_records;
+    mpi->free_records = record;
+}
+
+void baton__mpi_free_pools(baton__mpi_t *mpi)
+{
+    while (mpi->slabs != NULL) {
+        baton__slab_t *slab = mpi->slabs;
+        mpi->slabs = slab->next;
+        baton__free(slab->sends);
+        baton__free(slab->records);
+        baton__free(slab);
+    }
+    baton__free(mpi->sends);
+}
+
+/* ---- lists ------------------------------------------------------------ */
+
+void baton__records_append(baton__records_t *list, baton__record_t *record)
+{
+    record->next = NULL;
+    if (list->tail != NULL) {
+        list->tail->next = record;
+    } else {
+        list->head = record;
+    }
+    list->tail = record;
+}
+
+baton__record_t *baton__records_take(baton__records_t *list)
+{
+    baton__record_t *record = list->head;
+    if (record != NULL) {
+        list->head = record->next;
+        list->tail = list->head != NULL ? list->tail : NULL;
+    }
+    return record;
+}

@@ -1,0 +1,288 @@
+/* Receiving over MPI groups: what a packet brings, where its data go, and what
+   its sender hears of it. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/error.h"
+
+#include <string.h>
+
+/* The states of an offer: see send.c. Taken, it has to be answered. */
+enum { OFFER_MADE = 1, OFFER_TAKEN };
+
+/* ---- arrival ---------------------------------------------------------- */
+
+/* Where the data can be read already. */
+static const void *data_of(const baton__mpi_t *mpi,
+                           const baton__record_t *record)
+{
+    switch ((baton__packet_kind_t)record->kind) {
+    case BATON__PACKET_SHORT:
+        return record->data;
+    case BATON__PACKET_BUFFER:
+        return baton__host_buffer(&mpi->host,
+                                  mpi->peers[record->message.peer].near,
+                                  record->place)
+            ->data;
+    case BATON__PACKET_OFFER:
+    case BATON__PACKET_BODY:
+    case BATON__PACKET_KEPT:
+    case BATON__PACKET_DONE:
+    case BATON__PACKET_PULL:
+    case BATON__PACKET_CREDIT:
+        break;
+    }
+    return NULL;
+}
+
+static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
+                   baton__events_t *events)
+{
+    baton__record_t *record = baton__mpi_take_record(mpi);
+    if (record == NULL) {
+        return false;
+    }
+    record->kind = packet->kind;
+    record->flags = packet->flags;
+    record->id = packet->id;
+    record->generation = packet->generation;
+    record->place = packet->place;
+    if (packet->kind == BATON__PACKET_SHORT) {
+        memcpy(record->data, packet->data, packet->bytes);
+    } else if (packet->kind == BATON__PACKET_OFFER) {
+        record->address = packet->address;
+    }
+    record->message.header = packet->header;
+    record->message.bytes = packet->bytes;
+    record->message.peer = (int)packet->source;
+    record->message.data = data_of(mpi, record);
+    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                              .message = &record->message});
+    return true;
+}
+
+bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
+                            baton__events_t *events)
+{
+    switch ((baton__packet_kind_t)packet->kind) {
+    case BATON__PACKET_SHORT:
+    case BATON__PACKET_BUFFER:
+    case BATON__PACKET_OFFER:
+    case BATON__PACKET_BODY:
+    case BATON__PACKET_KEPT:
+        return arrive(mpi, packet, events);
+    case BATON__PACKET_DONE:
+        baton__mpi_done(mpi, packet, events);
+        break;
+    case BATON__PACKET_PULL:
+        baton__mpi_pull(mpi, packet, events);
+        break;
+    case BATON__PACKET_CREDIT:
+        break;
+    }
+    return true;
+}
+
+/* ---- what the sender hears -------------------------------------------- */
+
+static void add(_Atomic uint32_t *counter)
+{
+    /* This rank alone writes it. Pairs with the load in has_credit(), send.c:
+       the record is free again. */
+    uint32_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + 1, memory_order_release);
+}
+
+static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
+{
+    if (peer->near >= 0) {
+        baton__credit_t *credit =
+            baton__host_credit(&mpi->host, mpi->host.index, peer->near);
+        add(notice ? &credit->notices : &credit->messages);
+        return;
+    }
+    (notice ? &peer->notices : &peer->messages)->given++;
+    baton__far_credit(mpi, peer);
+}
+
+/* This rank is done with a message. */
+static void release(baton__mpi_t *mpi, baton__record_t *record)
+{
+    baton__peer_t *peer = &mpi->peers[record->message.peer];
+    if (record->kind == BATON__PACKET_BUFFER) {
+        /* Pairs with the load in fill_buffer(), send.c. */
+        atomic_store_explicit(
+            &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
+            memory_order_release);
+    }
+    if ((record->flags & (BATON__PACKET_CREDITED | BATON__PACKET_NOTICE)) !=
+        0) {
+        bool notice = (record->flags & BATON__PACKET_NOTICE) != 0;
+        baton__mpi_give_record(mpi, record);
+        give_credit(mpi, peer, notice);
+    } else {
+        baton__mpi_answer(mpi, record, BATON__PACKET_DONE);
+    }
+}
+
+void baton__mpi_sunk(baton__mpi_t *mpi, baton__record_t *record)
+{
+    release(mpi, record);
+}
+
+/* ---- offers ----------------------------------------------------------- */
+
+/* Takes an offer: false when its sender has taken it back. */
+static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
+{
+    uint32_t made = record->generation << 2 | OFFER_MADE;
+    int near = mpi->peers[record->message.peer].near;
+    return atomic_compare_exchange_strong_explicit(
+        baton__host_offer(&mpi->host, near, record->id), &made,
+        record->generation << 2 | OFFER_TAKEN, memory_order_relaxed,
+        memory_order_relaxed);
+}
+
+static baton_status_t copy_slice(const baton__mpi_t *mpi,
+                                 baton__record_t *record)
+{
+    size_t bytes = record->message.bytes - record->copied;
+    bytes = bytes < BATON__MPI_SLICE_BYTES ? bytes : BATON__MPI_SLICE_BYTES;
+    baton_status_t status =
+        baton__host_read(&mpi->host, mpi->peers[record->message.peer].near,
+                         record->target + record->copied,
+                         record->address + record->copied, bytes);
+    record->copied += bytes;
+    return status;
+}
+
+void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__record_t *record = mpi->copying.head;
+    baton_status_t status = copy_slice(mpi, record);
+    if (status == BATON_OK && record->copied < record->message.bytes) {
+        return;
+    }
+    (void)baton__records_take(&mpi->copying);
+    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
+                                              .status = status,
+                                              .token = record->token});
+    release(mpi, record);
+}
+
+static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
+{
+    if (!take_offer(mpi, record)) {
+        baton__mpi_give_record(mpi, record);
+        return BATON_ERR_CANCELLED;
+    }
+    record->copied = 0;
+    if (record->message.bytes > BATON__MPI_SLICE_BYTES) {
+        baton__records_append(&mpi->copying, record);
+        return BATON_OK;
+    }
+    baton_status_t status = copy_slice(mpi, record);
+    release(mpi, record);
+    return status == BATON_OK ? BATON_DONE : status;
+}
+
+/* ---- what comes as an MPI message ------------------------------------- */
+
+/* Pulls the next messages, as many as may be in motion. */
+static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
+{
+    while (peer->pulling < BATON__MPI_PULLS && peer->pulled.head != NULL) {
+        baton__record_t *record = baton__records_take(&peer->pulled);
+        peer->pulling++;
+        record->place = 2 + 2 * (peer->next_pull++ % BATON__MPI_TAGS);
+        baton__far_receive(mpi, record, record->target, record->place);
+        baton__mpi_answer(mpi, record, BATON__PACKET_PULL);
+    }
+}
+
+void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
+                         size_t bytes, baton_status_t status,
+                         baton__events_t *events)
+{
+    baton__peer_t *peer = &mpi->peers[record->message.peer];
+    if (status == BATON_OK && bytes != record->message.bytes) {
+        status = BATON_ERR_CANCELLED; /* withdrawn before it was pulled */
+    }
+    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
+                                              .status = status,
+                                              .token = record->token});
+    if (record->kind == BATON__PACKET_KEPT) {
+        baton__mpi_give_record(mpi, record);
+        peer->pulling--;
+        pull_next(mpi, peer);
+    } else {
+        release(mpi, record);
+    }
+}
+
+/* ---- the port's functions --------------------------------------------- */
+
+static baton__record_t *record_of(baton_message_t *message)
+{
+    return (baton__record_t *)((char *)message -
+                               offsetof(baton__record_t, message));
+}
+
+baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
+                                 baton_token_t token, void *target)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__record_t *record = record_of(message);
+    if (message->data != NULL || message->bytes == 0) {
+        if (message->bytes > 0) {
+            memcpy(target, message->data, message->bytes);
+        }
+        release(mpi, record);
+        return BATON_DONE;
+    }
+    record->token = token;
+    record->target = target;
+    if (mpi->peers[message->peer].lost) {
+        baton__mpi_give_record(mpi, record);
+        return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",
+                            message->peer, mpi->peers[message->peer].detail);
+    }
+    if (record->kind == BATON__PACKET_OFFER) {
+        return accept_offer(mpi, record);
+    }
+    if (record->kind == BATON__PACKET_BODY) {
+        baton__far_receive(mpi, record, target, record->place);
+        return BATON_OK;
+    }
+    baton__peer_t *peer = &mpi->peers[message->peer];
+    baton__records_append(&peer->pulled, record);
+    pull_next(mpi, peer);
+    return BATON_OK;
+}
+
+void baton__mpi_drop(void *endpoint, baton_message_t *message)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__record_t *record = record_of(message);
+    if (record->kind == BATON__PACKET_BODY && !mpi->peers[message->peer].lost) {
+        baton__far_sink(mpi, record);
+    } else {
+        release(mpi, record);
+    }
+}
+
+bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
+                           baton__events_t *events)
+{
+    while (peer->pulled.head != NULL) {
+        if (baton__events_are_full(events)) {
+            return false;
+        }
+        baton__record_t *record = baton__records_take(&peer->pulled);
+        baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
+                                                  .status = BATON_ERR_TRANSPORT,
+                                                  .token = record->token,
+                                                  .detail = peer->detail});
+        baton__mpi_give_record(mpi, record);
+    }
+    return true;
+}

@@ -1,0 +1,486 @@
+/* Sending over MPI groups: how a message is announced, what waits for room, and
+   what its receiver answers. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <string.h>
+
+/* The states of an offer, in the lower bits of its word; above them the
+   generation of the send. */
+enum { OFFER_NONE, OFFER_MADE };
+
+static uint32_t offer_word(const baton__send_t *send, uint32_t state)
+{
+    return send->generation << 2 | state;
+}
+
+/* ---- credits ---------------------------------------------------------- */
+
+static bool has_credit(const baton__mpi_t *mpi, baton__peer_t *peer,
+                       bool notice)
+{
+    baton__account_t *account = notice ? &peer->notices : &peer->messages;
+    if (account->granted == account->used && peer->near >= 0) {
+        baton__credit_t *credit =
+            baton__host_credit(&mpi->host, peer->near, mpi->host.index);
+        /* Pairs with the additions in release(), receive.c, and pool.c. */
+        account->granted =
+            notice
+                ? BATON__MPI_NOTICES +
+                      atomic_load_explicit(&credit->notices,
+                                           memory_order_acquire)
+                : atomic_load_explicit(&credit->messages, memory_order_acquire);
+    }
+    return account->granted != account->used;
+}
+
+/* ---- announcing ------------------------------------------------------- */
+
+typedef enum outcome {
+    NO_ROOM,  /* it stays where it is */
+    ENDED,    /* the memory is free */
+    ANNOUNCED /* it ends later */
+} outcome_t;
+
+/* Whether the peer should answer some of what was announced to it first: that
+   keeps what is in flight in caches and buffers. It may need a later message
+   before it does; so this is no limit, but a matter of time. */
+static bool is_behind(baton__peer_t *peer)
+{
+    if (peer->announced < BATON__MPI_ANNOUNCED) {
+        return false;
+    }
+    uint64_t now = baton__clock_ns();
+    bool behind = now - peer->exceeded_ns < BATON__MPI_PATIENCE_NS;
+    peer->exceeded_ns = behind ? peer->exceeded_ns : now;
+    return behind;
+}
+
+static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
+                 baton__packet_t *packet, const void *data, size_t count)
+{
+    return peer->near >= 0 ? baton__near_push(mpi, peer, packet, data, count)
+                           : baton__far_push(mpi, peer, packet, data, count);
+}
+
+static outcome_t send_short(baton__mpi_t *mpi, baton__peer_t *peer,
+                            baton__send_t *send, baton__packet_t *packet,
+                            bool credited)
+{
+    packet->kind = BATON__PACKET_SHORT;
+    packet->flags = credited ? BATON__PACKET_CREDITED : 0;
+    if ((!credited && is_behind(peer)) ||
+        !push(mpi, peer, packet, send->data, send->bytes)) {
+        return NO_ROOM;
+    }
+    peer->messages.used += credited;
+    return credited ? ENDED : ANNOUNCED;
+}
+
+/* The number of a buffer with the data, or -1 when none is free. */
+static int fill_buffer(const baton__mpi_t *mpi, const void *data, size_t bytes)
+{
+    const baton__host_t *host = &mpi->host;
+    for (int i = 0; i < host->buffers; i++) {
+        baton__host_buffer_t *buffer =
+            baton__host_buffer(host, host->index, (uint32_t)i);
+        /* Pairs with the store in release(), receive.c: it has been read. */
+        if (atomic_load_explicit(&buffer->full, memory_order_acquire) == 0) {
+            atomic_store_explicit(&buffer->full, 1, memory_order_relaxed);
+            memcpy(buffer->data, data, bytes);
+            return i;
+        }
+    }
+    return -1;
+}
+
+static outcome_t send_in_buffer(baton__mpi_t *mpi, baton__peer_t *peer,
+                                baton__packet_t *packet, int buffer)
+{
+    packet->kind = BATON__PACKET_BUFFER;
+    packet->flags = BATON__PACKET_CREDITED;
+    packet->place = (uint32_t)buffer;
+    if (!push(mpi, peer, packet, NULL, 0)) {
+        atomic_store_explicit(
+            &baton__host_buffer(&mpi->host, mpi->host.index, (uint32_t)buffer)
+                 ->full,
+            0, memory_order_relaxed);
+        return NO_ROOM;
+    }
+    peer->messages.used++;
+    return ENDED;
+}
+
+static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
+                            const baton__send_t *send, baton__packet_t *packet)
+{
+    uint64_t address = (uint64_t)(uintptr_t)send->data;
+    packet->kind = BATON__PACKET_OFFER;
+    /* Read by who has got the packet, and so after this. */
+    atomic_store_explicit(
+        baton__host_offer(&mpi->host, mpi->host.index, send->id),
+        offer_word(send, OFFER_MADE), memory_order_relaxed);
+    return push(mpi, peer, packet, &address, sizeof address) ? ANNOUNCED
+                                                             : NO_ROOM;
+}
+
+static outcome_t send_body(baton__mpi_t *mpi, baton__peer_t *peer,
+                           baton__send_t *send, baton__packet_t *packet)
+{
+    uint32_t tag = 1 + 2 * (peer->next_body % BATON__MPI_TAGS);
+    packet->kind = BATON__PACKET_BODY;
+    packet->flags = BATON__PACKET_CREDITED;
+    packet->place = tag;
+    if (!push(mpi, peer, packet, NULL, 0)) {
+        return NO_ROOM;
+    }
+    peer->next_body++;
+    peer->messages.used++;
+    return baton__far_send(mpi, send, tag) ? ANNOUNCED : ENDED;
+}
+
+static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
+                           baton__send_t *send, baton__packet_t *packet,
+                           bool credited)
+{
+    bool near = peer->near >= 0;
+    if (near && credited && send->bytes <= BATON__HOST_BUFFER_BYTES) {
+        int buffer = fill_buffer(mpi, send->data, send->bytes);
+        if (buffer >= 0) {
+            return send_in_buffer(mpi, peer, packet, buffer);
+        }
+    }
+    if (!near && credited && send->bytes <= BATON__MPI_BODY_BYTES) {
+        return send_body(mpi, peer, send, packet);
+    }
+    if (is_behind(peer)) {
+        return NO_ROOM;
+    }
+    if (near && mpi->reads && send->id < BATON__HOST_OFFERS) {
+        return send_offer(mpi, peer, send, packet);
+    }
+    packet->kind = BATON__PACKET_KEPT;
+    return push(mpi, peer, packet, NULL, 0) ? ANNOUNCED : NO_ROOM;
+}
+
+static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
+{
+    baton__peer_t *peer = &mpi->peers[send->peer];
+    baton__packet_t packet;
+    packet.kind = BATON__PACKET_KEPT;
+    packet.flags = 0;
+    packet.source = (uint32_t)mpi->rank;
+    packet.id = send->id;
+    packet.bytes = send->bytes;
+    packet.header = send->header;
+    packet.place = 0;
+    packet.generation = send->generation;
+    bool credited = has_credit(mpi, peer, false);
+    outcome_t outcome = send->bytes <= BATON__SHORT_BYTES
+                            ? send_short(mpi, peer, send, &packet, credited)
+                            : send_long(mpi, peer, send, &packet, credited);
+    if (outcome == ANNOUNCED) {
+        send->kind = packet.kind;
+    }
+    if (outcome == ANNOUNCED && packet.kind != BATON__PACKET_BODY) {
+        send->state = BATON__SEND_ANNOUNCED;
+        send->counted = true;
+        peer->announced++;
+    }
+    return outcome;
+}
+
+/* ---- outboxes --------------------------------------------------------- */
+
+static void queue(baton__mpi_t *mpi, baton__peer_t *peer,
+                  baton__outgoing_t *out)
+{
+    out->next = NULL;
+    if (peer->outbox != NULL) {
+        peer->outbox_tail->next = out;
+    } else {
+        peer->outbox = out;
+    }
+    peer->outbox_tail = out;
+    if (!peer->listed) {
+        peer->listed = true;
+        peer->next_listed = mpi->listed;
+        mpi->listed = peer;
+    }
+}
+
+static bool push_answer(baton__mpi_t *mpi, baton__record_t *record)
+{
+    baton__peer_t *peer = &mpi->peers[record->message.peer];
+    baton__packet_t packet = {.kind = record->answer,
+                              .source = (uint32_t)mpi->rank,
+                              .id = record->id,
+                              .generation = record->generation,
+                              .place = record->place};
+    if (!push(mpi, peer, &packet, NULL, 0)) {
+        return false;
+    }
+    if (record->answer == BATON__PACKET_DONE) {
+        baton__mpi_give_record(mpi, record);
+    }
+    return true;
+}
+
+void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
+                       baton__packet_kind_t answer)
+{
+    baton__peer_t *peer = &mpi->peers[record->message.peer];
+    record->answer = (uint16_t)answer;
+    if (peer->lost || mpi->far.leaves) {
+        if (answer == BATON__PACKET_DONE) {
+            baton__mpi_give_record(mpi, record);
+        }
+        return;
+    }
+    if (peer->outbox != NULL || !push_answer(mpi, record)) {
+        record->out.answers = true;
+        queue(mpi, peer, &record->out);
+    }
+}
+
+/* Sends what is first in the outbox: false, there is no room for it. */
+static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer,
+                        baton__events_t *events)
+{
+    baton__outgoing_t *out = peer->outbox;
+    baton__outgoing_t *next = out->next;
+    if (out->answers) {
+        if (!push_answer(mpi, (baton__record_t *)out)) {
+            return false;
+        }
+    } else {
+        baton__send_t *send = (baton__send_t *)out;
+        outcome_t outcome =
+            baton__events_are_full(events) ? NO_ROOM : announce(mpi, send);
+        if (outcome == NO_ROOM) {
+            return false;
+        }
+        if (outcome == ENDED) {
+            baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+        }
+    }
+    peer->outbox = next;
+    return true;
+}
+
+void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__peer_t **link = &mpi->listed;
+    while (*link != NULL) {
+        baton__peer_t *peer = *link;
+        while (peer->outbox != NULL && !peer->lost &&
+               flush_first(mpi, peer, events)) {
+        }
+        if (peer->outbox == NULL) {
+            peer->listed = false;
+            *link = peer->next_listed;
+        } else {
+            link = &peer->next_listed;
+        }
+    }
+}
+
+static void leave_outbox(baton__peer_t *peer, const baton__outgoing_t *out)
+{
+    baton__outgoing_t *previous = NULL;
+    baton__outgoing_t *each = peer->outbox;
+    while (each != out) {
+        previous = each;
+        each = each->next;
+    }
+    if (previous != NULL) {
+        previous->next = out->next;
+    } else {
+        peer->outbox = out->next;
+    }
+    if (out->next == NULL) {
+        peer->outbox_tail = previous;
+    }
+}
+
+/* ---- the port's functions --------------------------------------------- */
+
+static baton_status_t check_peer(const baton__mpi_t *mpi, int peer)
+{
+    if (peer < 0 || peer >= mpi->size) {
+        return baton__error(BATON_ERR_INVALID, "mpi: peer %d is not in 0 to %d",
+                            peer, mpi->size - 1);
+    }
+    if (mpi->peers[peer].lost) {
+        return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",
+                            peer, mpi->peers[peer].detail);
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,
+                               const baton_header_t *header, const void *data,
+                               size_t bytes)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton_status_t status = check_peer(mpi, peer);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__send_t *send = baton__mpi_take_send(mpi);
+    if (send == NULL) {
+        return baton__error(BATON_ERR_LIMIT,
+                            "mpi: rank %d has %u sends in flight, more than it "
+                            "reserved",
+                            mpi->rank, mpi->send_count);
+    }
+    send->token = token;
+    send->header = *header;
+    send->data = data;
+    send->bytes = bytes;
+    send->peer = peer;
+    outcome_t outcome =
+        mpi->peers[peer].outbox == NULL ? announce(mpi, send) : NO_ROOM;
+    if (outcome == ENDED) {
+        baton__mpi_give_send(mpi, send);
+        return BATON_DONE;
+    }
+    if (outcome == NO_ROOM) {
+        send->state = BATON__SEND_QUEUED;
+        send->out.answers = false;
+        queue(mpi, &mpi->peers[peer], &send->out);
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__mpi_notify(void *endpoint, int peer,
+                                 const baton_header_t *header, const void *data,
+                                 size_t bytes)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton_status_t status = check_peer(mpi, peer);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__peer_t *other = &mpi->peers[peer];
+    baton__packet_t packet = {.kind = BATON__PACKET_SHORT,
+                              .flags = BATON__PACKET_NOTICE,
+                              .source = (uint32_t)mpi->rank,
+                              .bytes = bytes,
+                              .header = *header};
+    if (other->outbox != NULL || !has_credit(mpi, other, true) ||
+        !push(mpi, other, &packet, data, bytes)) {
+        return BATON_AGAIN;
+    }
+    other->notices.used++;
+    return BATON_DONE;
+}
+
+/* A send that was announced: whether its data have not begun to move. */
+static bool take_back(const baton__mpi_t *mpi, const baton__send_t *send)
+{
+    uint32_t made = offer_word(send, OFFER_MADE);
+    return send->kind != BATON__PACKET_OFFER ||
+           atomic_compare_exchange_strong_explicit(
+               baton__host_offer(&mpi->host, mpi->host.index, send->id), &made,
+               OFFER_NONE, memory_order_relaxed, memory_order_relaxed);
+}
+
+/* Looks at every send: withdrawing is for the end of things. */
+bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
+{
+    baton__mpi_t *mpi = endpoint;
+    for (uint32_t i = 0; i < mpi->send_count; i++) {
+        baton__send_t *send = mpi->sends[i];
+        if (send->state == BATON__SEND_FREE ||
+            send->token.owner != token.owner ||
+            send->token.node != token.node) {
+            continue;
+        }
+        if (send->state == BATON__SEND_MOVING ||
+            (send->state == BATON__SEND_ANNOUNCED && !take_back(mpi, send))) {
+            return false;
+        }
+        if (send->state == BATON__SEND_QUEUED) {
+            leave_outbox(&mpi->peers[send->peer], &send->out);
+        }
+        baton__mpi_give_send(mpi, send);
+        return true;
+    }
+    return false;
+}
+
+/* ---- what comes back -------------------------------------------------- */
+
+void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
+                         baton_status_t status, const char *detail,
+                         baton__events_t *events)
+{
+    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_SENT,
+                                              .status = status,
+                                              .token = send->token,
+                                              .detail = detail});
+    baton__mpi_give_send(mpi, send);
+}
+
+/* The send that a peer means; NULL when it was withdrawn. */
+static baton__send_t *find(const baton__mpi_t *mpi,
+                           const baton__packet_t *packet)
+{
+    baton__send_t *send =
+        packet->id < mpi->send_count ? mpi->sends[packet->id] : NULL;
+    return send != NULL && send->state == BATON__SEND_ANNOUNCED &&
+                   send->generation == packet->generation
+               ? send
+               : NULL;
+}
+
+void baton__mpi_done(baton__mpi_t *mpi, const baton__packet_t *packet,
+                     baton__events_t *events)
+{
+    baton__send_t *send = find(mpi, packet);
+    if (send != NULL) {
+        baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+    }
+}
+
+void baton__mpi_pull(baton__mpi_t *mpi, const baton__packet_t *packet,
+                     baton__events_t *events)
+{
+    baton__send_t *send = find(mpi, packet);
+    if (send == NULL) {
+        baton__far_send_nothing(mpi, (int)packet->source, packet->place);
+    } else if (!baton__far_send(mpi, send, packet->place)) {
+        baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+    }
+}
+
+bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
+                          baton__events_t *events)
+{
+    for (uint32_t i = 0; i < mpi->send_count; i++) {
+        baton__send_t *send = mpi->sends[i];
+        if (send->state == BATON__SEND_FREE ||
+            &mpi->peers[send->peer] != peer) {
+            continue;
+        }
+        if (baton__events_are_full(events)) {
+            return false;
+        }
+        if (send->state == BATON__SEND_QUEUED) {
+            leave_outbox(peer, &send->out);
+        }
+        baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,
+                            events);
+    }
+    while (peer->outbox != NULL) { /* answers */
+        baton__record_t *record = (baton__record_t *)peer->outbox;
+        peer->outbox = peer->outbox->next;
+        if (record->answer == BATON__PACKET_DONE) {
+            baton__mpi_give_record(mpi, record);
+        }
+    }
+    return true;
+}

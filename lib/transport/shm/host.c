@@ -1,0 +1,144 @@
+/* The processes of a host; see host.h. */
+#include "transport/shm/host.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* What buffers may take of /dev/shm, where others need room, too: so much, and
+   so large a part of what is left. */
+#define MOST_BYTES ((size_t)64 << 20)
+#define MOST_PART  8
+
+int baton__host_afford(int count, int wanted)
+{
+    size_t room = baton__share_room() / MOST_PART;
+    size_t bytes = room < MOST_BYTES ? room : MOST_BYTES;
+    size_t each = bytes / sizeof(baton__host_buffer_t) / (size_t)count;
+    return each < (size_t)wanted ? (int)each : wanted;
+}
+
+/* ---- layout ----------------------------------------------------------- */
+
+/* `count` elements of `size` bytes at the next page; with no memory there, only
+   counts them. */
+static void *carve(char *memory, size_t *used, size_t count, size_t size)
+{
+    void *at = memory != NULL ? memory + *used : NULL;
+    *used += (count * size + 4095) / 4096 * 4096;
+    return at;
+}
+
+static size_t lay_out(baton__host_t *host, char *memory)
+{
+    size_t count = (size_t)host->count;
+    size_t used = 0;
+    host->bell.lines = carve(memory, &used, count, sizeof(baton__bell_line_t));
+    host->probes = carve(memory, &used, count, sizeof *host->probes);
+    host->credits = carve(memory, &used, count * count, sizeof *host->credits);
+    host->offers =
+        carve(memory, &used, count * BATON__HOST_OFFERS, sizeof *host->offers);
+    host->rings = carve(memory, &used, count, sizeof *host->rings);
+    host->buffer_memory = carve(memory, &used, count * (size_t)host->buffers,
+                                sizeof *host->buffer_memory);
+    return used;
+}
+
+static baton_status_t map_alone(baton__host_t *host)
+{
+    host->memory = mmap(NULL, host->bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (host->memory == MAP_FAILED) {
+        host->memory = NULL;
+        return baton__error(BATON_ERR_SYSTEM, "mmap of %zu bytes: %s",
+                            host->bytes, strerror(errno));
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__host_open(baton__host_t *host, const char *name,
+                                int count, int index, int buffers, bool create)
+{
+    *host = (baton__host_t){
+        .count = count, .index = index, .buffers = buffers, .bell.socket = -1};
+    host->bytes = lay_out(host, NULL);
+    baton_status_t status =
+        count == 1 ? map_alone(host)
+                   : baton__share_map(name, host->bytes, create, &host->memory);
+    if (status != BATON_OK) {
+        return status;
+    }
+    (void)lay_out(host, host->memory);
+    status = baton__bell_open(&host->bell, host->bell.lines, index);
+    if (status != BATON_OK) {
+        baton__host_close(host);
+        return status;
+    }
+    host->probe = host->bell.lines[index].nonce;
+    host->probes[index] = (uint64_t)(uintptr_t)&host->probe;
+    return BATON_OK;
+}
+
+void baton__host_close(baton__host_t *host)
+{
+    if (host->memory == NULL) {
+        return;
+    }
+    baton__bell_disarm(&host->bell);
+    baton__bell_close(&host->bell);
+    baton__share_unmap(host->memory, host->bytes);
+    host->memory = NULL;
+}
+
+/* ---- reading other processes' memory ---------------------------------- */
+
+static ssize_t read_once(const baton__host_t *host, int index, void *target,
+                         uint64_t address, size_t bytes)
+{
+    struct iovec local = {target, bytes};
+    struct iovec remote = {(void *)(uintptr_t)address, bytes};
+    return process_vm_readv((pid_t)host->bell.lines[index].process, &local, 1,
+                            &remote, 1, 0);
+}
+
+/* The processes may have other numbers for each other, too, in containers. */
+bool baton__host_probe(const baton__host_t *host)
+{
+    bool all = true;
+    for (int i = 0; i < host->count && all; i++) {
+        uint64_t value = 0;
+        all = i == host->index ||
+              (read_once(host, i, &value, host->probes[i], sizeof value) ==
+                   (ssize_t)sizeof value &&
+               value == host->bell.lines[i].nonce);
+    }
+    return all;
+}
+
+baton_status_t baton__host_read(const baton__host_t *host, int index,
+                                void *target, uint64_t address, size_t bytes)
+{
+    char *at = target;
+    if (index == host->index) {
+        memcpy(target, (const void *)(uintptr_t)address, bytes);
+        return BATON_OK;
+    }
+    while (bytes > 0) {
+        ssize_t got = read_once(host, index, at, address, bytes);
+        if (got <= 0) {
+            return baton__error(BATON_ERR_TRANSPORT,
+                                "process_vm_readv of %zu bytes of process %u: "
+                                "%s",
+                                bytes, host->bell.lines[index].process,
+                                got < 0 ? strerror(errno) : "nothing was read");
+        }
+        at += got;
+        address += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return BATON_OK;
+}

@@ -1,0 +1,436 @@
+/* Notices; see notice.h. */
+#include "progress/notice.h"
+
+#include "base/error.h"
+#include "base/random.h"
+#include "progress/epoch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what they carry -------------------------------------------------- */
+
+/* The messages that a schedule has with one peer, seen from one side. */
+typedef struct summary {
+    uint32_t sends, receives;
+    uint32_t activates, armed;
+    uint64_t send_sizes, receive_sizes;       /* hashes, by tag and size */
+    uint32_t varying_sends, varying_receives; /* lengths known in the epoch */
+} summary_t;
+
+enum { NAME_BYTES = 192 };
+
+typedef struct hello {
+    summary_t summary;
+    uint32_t attempt;
+    char name[NAME_BYTES];
+} hello_t;
+static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
+
+enum { SENTENCE_BYTES = 232 };
+
+typedef struct failure {
+    int32_t status;
+    int32_t rank;
+    uint64_t epoch;
+    char sentence[SENTENCE_BYTES];
+    uint32_t final;
+} failure_t;
+static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
+
+static summary_t summarise(const baton_schedule_t *schedule, int peer)
+{
+    summary_t sum = {0};
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        if (!baton__kinds[op->kind].message || op->peer != peer) {
+            continue;
+        }
+        uint64_t size =
+            baton__mix(baton__mix(op->message.tag + 1) ^ (uint64_t)op->bytes);
+        bool varies = op->length != BATON__NO_LENGTH;
+        switch ((baton__kind_t)op->kind) {
+        case BATON__SEND:
+            sum.sends++;
+            sum.send_sizes += size;
+            sum.varying_sends += varies;
+            break;
+        case BATON__RECV:
+            sum.receives++;
+            sum.receive_sizes += size;
+            sum.varying_receives += varies;
+            break;
+        case BATON__ACTIVATE:
+            sum.activates++;
+            break;
+        case BATON__ARMED_RECV:
+            sum.armed++;
+            break;
+        case BATON__REDUCE:
+        case BATON__COPY:
+        case BATON__CALL:
+        case BATON__ASYNC:
+        case BATON__NOP:
+        case BATON__ON_START:
+        case BATON__KIND_COUNT:
+            break;
+        }
+    }
+    return sum;
+}
+
+static hello_t hello_of(const baton_schedule_t *schedule, int peer)
+{
+    hello_t hello = {.summary = summarise(schedule, peer),
+                     .attempt = schedule->attempt};
+    (void)snprintf(hello.name, sizeof hello.name, "%s", schedule->name);
+    return hello;
+}
+
+/* Takes the content out of a notice, which is the transport's again then; what
+   is missing is 0. */
+static void take_content(baton_group_t *group, baton_message_t *message,
+                         void *content, size_t bytes)
+{
+    char memory[BATON_NOTICE_BYTES] = {0};
+    const baton_token_t nobody = {NULL, 0};
+    if (message->bytes > sizeof memory) {
+        group->transport->drop(group->endpoint, message);
+    } else {
+        (void)group->transport->accept(group->endpoint, message, nobody,
+                                       memory);
+    }
+    memcpy(content, memory, bytes);
+}
+
+/* ---- sending ---------------------------------------------------------- */
+
+static baton_header_t header_of(const baton_schedule_t *schedule,
+                                baton__message_kind_t kind)
+{
+    return (baton_header_t){.schedule = schedule->identity,
+                            .epoch = schedule->failing_from,
+                            .incarnation = schedule->group->incarnation,
+                            .kind = (uint16_t)kind};
+}
+
+static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
+                                 baton__message_kind_t kind)
+{
+    const baton_group_t *group = schedule->group;
+    const hello_t hello = hello_of(schedule, peer);
+    const baton_header_t header = header_of(schedule, kind);
+    return group->transport->notify(group->endpoint, peer, &header, &hello,
+                                    sizeof hello);
+}
+
+static baton_status_t send_failure(const baton_schedule_t *schedule, int peer)
+{
+    const baton_group_t *group = schedule->group;
+    failure_t failure = {.status = schedule->failure.status,
+                         .rank = schedule->failure.rank,
+                         .epoch = schedule->failure.epoch,
+                         .final = schedule->failure.final};
+    baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
+    baton__text_add(&text, "%s", schedule->sentence);
+    const baton_header_t header = header_of(schedule, BATON__MESSAGE_FAILURE);
+    return group->transport->notify(group->endpoint, peer, &header, &failure,
+                                    sizeof failure);
+}
+
+static baton_status_t send_refusal(const baton_group_t *group,
+                                   const baton_message_t *message)
+{
+    failure_t failure = {.status = BATON_ERR_STATE,
+                         .rank = group->rank,
+                         .epoch = message->header.epoch,
+                         .final = true};
+    (void)snprintf(failure.sentence, sizeof failure.sentence,
+                   "the schedule was destroyed on rank %d", group->rank);
+    baton_header_t answer = message->header;
+    answer.kind = BATON__MESSAGE_FAILURE;
+    return group->transport->notify(group->endpoint, message->peer, &answer,
+                                    &failure, sizeof failure);
+}
+
+/* Until one finds no room. */
+static bool send_refusals(baton__stepper_t *stepper, baton_group_t *group)
+{
+    bool moved = false;
+    while (group->refused != NULL &&
+           send_refusal(group, group->refused) != BATON_AGAIN) {
+        baton_message_t *message = group->refused;
+        group->refused = message->next;
+        group->transport->drop(group->endpoint, message);
+        stepper->refusals--;
+        moved = true;
+    }
+    return moved;
+}
+
+/* Sends one peer what it is to be told; false: there is no room. An error other
+   than that is the peer's end, which the transport tells. */
+static bool tell(baton_schedule_t *schedule, uint32_t index)
+{
+    uint8_t *due = &schedule->notices.due[index];
+    int peer = (int)schedule->plan.peers[index];
+    if ((*due & BATON__TELL_HELLO) != 0) {
+        if (send_hello(schedule, peer, BATON__MESSAGE_HELLO) == BATON_AGAIN) {
+            return false;
+        }
+        *due &= (uint8_t)~BATON__TELL_HELLO;
+    }
+    if ((*due & BATON__TELL_WELCOME) != 0) {
+        if (send_hello(schedule, peer, BATON__MESSAGE_WELCOME) == BATON_AGAIN) {
+            return false;
+        }
+        *due &= (uint8_t)~BATON__TELL_WELCOME;
+    }
+    if ((*due & BATON__TELL_FAILURE) != 0) {
+        if (send_failure(schedule, peer) == BATON_AGAIN) {
+            return false;
+        }
+        *due &= (uint8_t)~BATON__TELL_FAILURE;
+    }
+    return true;
+}
+
+bool baton__notice_send(baton__stepper_t *stepper)
+{
+    bool moved = false;
+    for (baton_group_t *group = stepper->groups;
+         group != NULL && stepper->refusals > 0; group = group->next) {
+        moved |= send_refusals(stepper, group);
+    }
+    baton_schedule_t **link = &stepper->notices;
+    while (*link != NULL) {
+        baton_schedule_t *schedule = *link;
+        for (uint32_t i = 0;
+             i < schedule->plan.peer_count && schedule->notices.due_count > 0;
+             i++) {
+            if (schedule->notices.due[i] != 0 && tell(schedule, i)) {
+                schedule->notices.due_count--;
+                moved = true;
+            }
+        }
+        if (schedule->notices.due_count == 0) {
+            schedule->notices.listed = false;
+            *link = schedule->notices.next_notice;
+        } else {
+            link = &schedule->notices.next_notice;
+        }
+    }
+    return moved;
+}
+
+void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    if (!schedule->notices.listed) {
+        return;
+    }
+    baton_schedule_t **link = &stepper->notices;
+    while (*link != schedule) {
+        link = &(*link)->notices.next_notice;
+    }
+    *link = schedule->notices.next_notice;
+    schedule->notices.listed = false;
+}
+
+void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
+        int peer = (int)schedule->plan.peers[i];
+        if (!group->introduces || peer == group->rank) {
+            baton__epoch_introduce(stepper, schedule, peer);
+        } else {
+            baton__stepper_tell(stepper, schedule, i, BATON__TELL_HELLO);
+        }
+    }
+}
+
+void baton__notice_destroy(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule)
+{
+    char memory[SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    const baton_group_t *group = schedule->group;
+    if (schedule->run.phase != BATON__RUN_IDLE ||
+        schedule->plan.messages == 0) {
+        return;
+    }
+    baton__text_add(&text, "\"%.128s\" was destroyed on rank %d",
+                    schedule->name, group->rank);
+    const baton__failure_t failure = {.status = BATON_ERR_STATE,
+                                      .rank = group->rank,
+                                      .epoch = schedule->run.epoch + 1,
+                                      .final = true};
+    baton__epoch_fail(stepper, schedule, &failure, memory);
+}
+
+void baton__notice_refuse(baton_group_t *group, baton_message_t *message)
+{
+    message->next = group->refused;
+    group->refused = message;
+    group->stepper->refusals++;
+}
+
+/* ---- receiving -------------------------------------------------------- */
+
+/* Whether this rank has made a schedule, and has it no more: a peer that has
+   committed its own waits in vain. */
+static bool is_past(const baton__stepper_t *stepper, const baton_group_t *group,
+                    uint64_t identity)
+{
+    const baton_schedule_t *s = stepper->uncommitted;
+    while (s != NULL && (s->group != group || s->identity != identity)) {
+        s = s->notices.next;
+    }
+    return s == NULL && baton__group_has_made(group, identity);
+}
+
+static bool agree(const summary_t *a, const summary_t *b)
+{
+    return a->sends == b->receives && a->receives == b->sends &&
+           a->activates == b->armed && a->armed == b->activates &&
+           (a->send_sizes == b->receive_sizes || a->varying_sends > 0 ||
+            b->varying_receives > 0) &&
+           (a->receive_sizes == b->send_sizes || a->varying_receives > 0 ||
+            b->varying_sends > 0);
+}
+
+static void fail_disagreement(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule, int peer,
+                              const summary_t *ours, const hello_t *theirs)
+{
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    const summary_t *sum = &theirs->summary;
+    baton__text_add(&text, "\"%s\" on rank %d ", schedule->name,
+                    schedule->group->rank);
+    if (strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0 ||
+        schedule->attempt != theirs->attempt) {
+        baton__text_add(&text,
+                        "(attempt %u) meets \"%s\" (attempt %u) on rank "
+                        "%d: the names have one hash, choose another",
+                        schedule->attempt, theirs->name, theirs->attempt, peer);
+    } else {
+        baton__text_add(
+            &text,
+            "and on rank %d differ: rank %d has %u sends, %u receives, %u "
+            "activates and %u armed receives with rank %d, which has %u "
+            "receives, %u sends, %u armed receives and %u activates with it%s "
+            "(BATON_VERIFY=1 finds where)",
+            peer, schedule->group->rank, ours->sends, ours->receives,
+            ours->activates, ours->armed, peer, sum->receives, sum->sends,
+            sum->armed, sum->activates,
+            ours->sends == sum->receives && ours->receives == sum->sends
+                ? ", of other sizes"
+                : "");
+    }
+    const baton__failure_t failure = {
+        .status = baton__error(BATON_ERR_MISMATCH, "%s", memory),
+        .rank = schedule->group->rank,
+        .epoch = schedule->run.epoch + 1,
+        .final = true};
+    baton__epoch_fail(stepper, schedule, &failure, memory);
+}
+
+/* The peer has come to a recovery that this rank has not been called to: it
+   takes and sends nothing of the present epochs any more. Where it knew the
+   schedule before, it has told of a failure, too; else this is how to hear of
+   it. */
+static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        int peer)
+{
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(BATON_ERR_CANCELLED,
+                     "\"%s\" was cancelled on rank %d: rank %d recovers their "
+                     "group after a failure",
+                     schedule->name, schedule->group->rank, peer));
+}
+
+static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
+                          baton_message_t *message)
+{
+    const baton_header_t header = message->header;
+    int peer = message->peer;
+    hello_t hello;
+    baton_schedule_t *schedule = baton__group_find(group, header.schedule);
+    if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO &&
+        is_past(stepper, group, header.schedule)) {
+        baton__notice_refuse(group, message);
+        return;
+    }
+    take_content(group, message, &hello, sizeof hello);
+    hello.name[NAME_BYTES - 1] = '\0';
+    if (schedule == NULL) {
+        group->stranger_peer = peer;
+        (void)snprintf(group->stranger, sizeof group->stranger, "%.*s",
+                       (int)sizeof group->stranger - 1, hello.name);
+        return;
+    }
+    const summary_t ours = summarise(schedule, peer);
+    if (!agree(&ours, &hello.summary) || hello.attempt != schedule->attempt ||
+        strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0) {
+        fail_disagreement(stepper, schedule, peer, &ours, &hello);
+    }
+    uint32_t index = baton__plan_peer(&schedule->plan, peer);
+    if (index == schedule->plan.peer_count) {
+        (void)send_failure(schedule, peer); /* of which it is not told else */
+        return;
+    }
+    if ((int16_t)(header.incarnation - group->incarnation) > 0) {
+        fail_behind(stepper, schedule, peer);
+    }
+    if (header.kind == BATON__MESSAGE_HELLO) {
+        /* A failure that it was told of before it had committed is lost. */
+        bool failed = schedule->failing_from != 0 &&
+                      schedule->run.phase != BATON__RUN_RECOVERING;
+        uint8_t failure = failed ? BATON__TELL_FAILURE : 0;
+        baton__stepper_tell(stepper, schedule, index,
+                            BATON__TELL_WELCOME | failure);
+    }
+    baton__epoch_introduce(stepper, schedule, peer);
+}
+
+static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
+                            baton_message_t *message)
+{
+    const baton_header_t header = message->header;
+    failure_t told;
+    take_content(group, message, &told, sizeof told);
+    told.sentence[SENTENCE_BYTES - 1] = '\0';
+    baton_schedule_t *schedule = baton__group_find(group, header.schedule);
+    if (schedule == NULL || header.incarnation != group->incarnation) {
+        return;
+    }
+    const baton__failure_t failure = {.status = (baton_status_t)told.status,
+                                      .rank = told.rank,
+                                      .epoch = told.epoch,
+                                      .final = told.final != 0};
+    baton__epoch_fail_from(stepper, schedule,
+                           header.epoch > 0 ? header.epoch : 1, &failure,
+                           told.sentence);
+}
+
+void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
+                           baton_message_t *message)
+{
+    switch ((baton__message_kind_t)message->header.kind) {
+    case BATON__MESSAGE_HELLO:
+    case BATON__MESSAGE_WELCOME:
+        receive_hello(stepper, group, message);
+        return;
+    case BATON__MESSAGE_FAILURE:
+        receive_failure(stepper, group, message);
+        return;
+    case BATON__MESSAGE_DATA:
+    case BATON__MESSAGE_ACTIVATION:
+    case BATON__MESSAGE_RECOVERY:
+    case BATON__MESSAGE_KIND_COUNT:
+        break;
+    }
+    group->transport->drop(group->endpoint, message);
+}

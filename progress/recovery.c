@@ -1,0 +1,318 @@
+/* Recovery; see recovery.h. */
+#include "progress/recovery.h"
+
+#include "base/error.h"
+#include "progress/epoch.h"
+#include "progress/notice.h"
+
+/* The number of rounds in which a rank hears from all others. */
+static uint32_t count_rounds(const baton_group_t *group)
+{
+    uint32_t rounds = 0;
+    while (((int64_t)1 << rounds) < group->size) {
+        rounds++;
+    }
+    return rounds;
+}
+
+/* ---- rounds ----------------------------------------------------------- */
+
+/* The first round that has not been heard; count: all were. */
+static uint32_t first_unheard(const baton__rounds_t *rounds, uint32_t count)
+{
+    uint32_t round = 0;
+    while (round < count && (rounds->seen >> round & 1) != 0) {
+        round++;
+    }
+    return round;
+}
+
+/* Sends the rounds that may be sent; true if one went out. `identity` 0: the
+   group's own. */
+static bool send_rounds(const baton_group_t *group, uint64_t identity,
+                        baton__rounds_t *rounds)
+{
+    uint32_t count = count_rounds(group);
+    uint32_t heard = first_unheard(rounds, count);
+    bool moved = false;
+    while (rounds->sent < count && rounds->sent <= heard) {
+        int peer =
+            (int)((group->rank + ((int64_t)1 << rounds->sent)) % group->size);
+        const baton_header_t header = {.schedule = identity,
+                                       .epoch = rounds->highest,
+                                       .tag = rounds->sent,
+                                       .incarnation = group->incarnation,
+                                       .kind = BATON__MESSAGE_RECOVERY};
+        if (group->transport->notify(group->endpoint, peer, &header, NULL, 0) ==
+            BATON_AGAIN) {
+            break;
+        }
+        rounds->sent++;
+        moved = true;
+    }
+    return moved;
+}
+
+static bool are_over(const baton_group_t *group, const baton__rounds_t *rounds)
+{
+    uint32_t count = count_rounds(group);
+    return rounds->sent == count && first_unheard(rounds, count) == count;
+}
+
+/* One thing less to be found out. */
+static void end_part(baton__stepper_t *stepper, baton_group_t *group)
+{
+    stepper->recovering--;
+    /* Pairs with the load in is_recovered(), epochs.c. */
+    atomic_fetch_sub_explicit(&group->recovery_left, 1, memory_order_release);
+    if (stepper->on_recovered != NULL) {
+        stepper->on_recovered(group);
+    }
+}
+
+static void begin_part(baton__stepper_t *stepper, baton_group_t *group)
+{
+    stepper->recovering++;
+    atomic_fetch_add_explicit(&group->recovery_left, 1, memory_order_relaxed);
+}
+
+/* ---- a schedule ------------------------------------------------------- */
+
+static bool is_quiet(const baton_schedule_t *schedule)
+{
+    return schedule->run.phase != BATON__RUN_RUNNING &&
+           schedule->run.phase != BATON__RUN_DRAINING;
+}
+
+static baton__rounds_t *rounds_of(baton_schedule_t *schedule)
+{
+    return &schedule->rounds[schedule->group->incarnation & 1];
+}
+
+/* As after the commit. */
+static void reset(baton_schedule_t *schedule)
+{
+    schedule->run.epoch = 0;
+    schedule->failure = (baton__failure_t){0};
+    schedule->failing_from = 0;
+    atomic_store_explicit(&schedule->shared.requested, 0, memory_order_relaxed);
+    atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);
+    atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
+                          memory_order_relaxed);
+    atomic_store_explicit(&schedule->shared.retired, 0, memory_order_seq_cst);
+    baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
+}
+
+/* This rank comes with a schedule, of which nothing moves. */
+static void come(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    uint64_t retired =
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
+    baton__epoch_drop_early(schedule);
+    baton__run_set_phase(&schedule->run, BATON__RUN_RECOVERING);
+    if (schedule->on_recover == NULL) {
+        reset(schedule);
+        return;
+    }
+    begin_part(stepper, schedule->group);
+    baton__rounds_t *rounds = rounds_of(schedule);
+    if (retired > rounds->highest) {
+        rounds->highest = retired;
+    }
+}
+
+/* Goes on with a schedule whose ranks have something to find out. */
+static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    baton__rounds_t *rounds = rounds_of(schedule);
+    if (schedule->failure.final) {
+        baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
+        schedule->group->unrecovered++;
+        end_part(stepper, schedule->group);
+        return true;
+    }
+    bool moved = send_rounds(group, schedule->identity, rounds);
+    if (!are_over(group, rounds)) {
+        return moved;
+    }
+    uint64_t epoch = rounds->highest;
+    *rounds = (baton__rounds_t){0};
+    reset(schedule);
+    schedule->on_recover(schedule->on_recover_arg, epoch);
+    end_part(stepper, schedule->group);
+    baton__epoch_begin_if_due(stepper, schedule);
+    return true;
+}
+
+/* ---- a group ---------------------------------------------------------- */
+
+void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
+{
+    group->recovering = true;
+    group->came = false;
+    group->unrecovered = 0;
+    begin_part(stepper, group);
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group != group) {
+            continue;
+        }
+        baton__epoch_begin_if_due(stepper, s); /* if it was started just now */
+        if (s->run.phase == BATON__RUN_RUNNING ||
+            (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
+            /* Peers may be in an epoch, and have to come, too. */
+            (void)baton__error(BATON_ERR_CANCELLED,
+                               "\"%s\" was cancelled: rank %d recovers its "
+                               "group",
+                               s->name, group->rank);
+            baton__epoch_fail_here(stepper, s, BATON_ERR_CANCELLED);
+        }
+    }
+}
+
+/* Peers told of schedules before this rank came, some of which it had not
+   committed: by now it has, or won't. */
+static void take_held(baton_group_t *group)
+{
+    while (group->held != NULL) {
+        baton_message_t *message = group->held;
+        group->held = message->next;
+        baton__recovery_receive(group, message);
+    }
+}
+
+/* Comes, once nothing moves: from here on this rank is in the next incarnation.
+ */
+static bool come_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
+{
+    for (const baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group == group && (!is_quiet(s) || s->notices.due_count > 0)) {
+            return false;
+        }
+    }
+    group->came = true;
+    group->incarnation++;
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group == group && !s->failure.final) {
+            come(stepper, s);
+        } else if (s->group == group) {
+            group->unrecovered++;
+        }
+    }
+    take_held(group);
+    return true;
+}
+
+static bool advance_group(baton__stepper_t *stepper, baton_group_t *group)
+{
+    bool moved = false;
+    if (!group->came) {
+        moved = come_if_quiet(stepper, group);
+    }
+    if (!group->came) {
+        return false;
+    }
+    baton__rounds_t *rounds = &group->rounds[group->incarnation & 1];
+    moved |= send_rounds(group, 0, rounds);
+    if (are_over(group, rounds)) {
+        *rounds = (baton__rounds_t){0};
+        group->recovering = false;
+        end_part(stepper, group);
+        moved = true;
+    }
+    return moved;
+}
+
+bool baton__recovery_advance(baton__stepper_t *stepper)
+{
+    bool moved = false;
+    for (baton_group_t *group = stepper->groups; group != NULL;
+         group = group->next) {
+        if (group->recovering) {
+            moved |= advance_group(stepper, group);
+        }
+    }
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->run.phase == BATON__RUN_RECOVERING) {
+            moved |= advance(stepper, s);
+        }
+    }
+    return moved;
+}
+
+void baton__recovery_give_up(baton__stepper_t *stepper, baton_group_t *group)
+{
+    if (group->recovering) {
+        group->recovering = false;
+        end_part(stepper, group);
+    }
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group == group) {
+            baton__recovery_leave(stepper, s);
+        }
+    }
+}
+
+void baton__recovery_receive(baton_group_t *group, baton_message_t *message)
+{
+    const baton_header_t header = message->header;
+    baton__rounds_t *rounds = group->rounds;
+    if (header.schedule != 0) {
+        baton_schedule_t *schedule = baton__group_find(group, header.schedule);
+        if (schedule == NULL && header.incarnation != group->incarnation) {
+            message->next = group->held; /* it may be committed yet */
+            group->held = message;
+            return;
+        }
+        if (schedule == NULL) {
+            baton__notice_refuse(group, message);
+            return;
+        }
+        rounds = schedule->rounds;
+    }
+    group->transport->drop(group->endpoint, message);
+    /* A peer is ahead by one at most: it waits for this rank to come. */
+    rounds += header.incarnation & 1;
+    rounds->seen |= UINT32_C(1) << (header.tag & 31);
+    if (header.epoch > rounds->highest) {
+        rounds->highest = header.epoch;
+    }
+}
+
+void baton__recovery_leave(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule)
+{
+    if (schedule->run.phase == BATON__RUN_RECOVERING) {
+        baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
+        end_part(stepper, schedule->group);
+    }
+}
+
+int baton__recovery_awaits(const baton__stepper_t *stepper,
+                           const baton_group_t *group)
+{
+    uint16_t parity = group->incarnation & 1;
+    const baton__rounds_t *waits =
+        group->recovering ? &group->rounds[parity] : NULL;
+    if (group->recovering && !group->came) {
+        return -1;
+    }
+    for (const baton_schedule_t *s = stepper->schedules;
+         s != NULL && waits == NULL; s = s->notices.next) {
+        if (s->group == group && s->run.phase == BATON__RUN_RECOVERING) {
+            waits = &s->rounds[parity];
+        }
+    }
+    if (waits == NULL) {
+        return -1;
+    }
+    uint32_t round = first_unheard(waits, count_rounds(group));
+    int64_t distance = (int64_t)1 << round;
+    return (int)((group->rank - distance % group->size + group->size) %
+                 group->size);
+}

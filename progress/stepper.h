@@ -1,0 +1,82 @@
+/* What one driver steps: the schedules of some groups, and what is due for
+   them. */
+#ifndef BATON_PROGRESS_STEPPER_H
+#define BATON_PROGRESS_STEPPER_H
+
+#include "sched/schedule.h"
+
+typedef struct baton__stepper {
+    baton_group_t *groups;
+    baton_schedule_t *runnable_head; /* get a turn in the next step */
+    baton_schedule_t *runnable_tail;
+    baton_schedule_t *schedules;   /* committed */
+    baton_schedule_t *uncommitted; /* and not yet */
+    baton_schedule_t *notices;     /* with notices to send */
+    uint32_t refusals;             /* notices of schedules that are no more */
+    uint32_t waited;     /* nodes that running epochs wait for: in motion, or
+                            receives without their message */
+    uint32_t polled;     /* async nodes that have to be asked */
+    uint32_t running;    /* epochs that have begun and not ended */
+    uint32_t draining;   /* failed schedules with nodes in motion */
+    uint32_t recovering; /* schedules */
+    size_t bytes_left;   /* computing and copying that this step may still do */
+    size_t slice_bytes;  /* of one node, at a time */
+    bool leaves_calls;   /* calls that may take long are another driver's */
+    bool left_calls;     /* there was one */
+    _Atomic(baton_schedule_t *) mail; /* newest first */
+    /* Simulated: whether the rank is at work until later. Its epochs end then.
+       NULL: computing takes the time that it takes. */
+    bool (*is_busy)(const baton_schedule_t *schedule);
+    /* An epoch has begun; it has ended, or a group is recovered: wake who
+       waits. NULL: nobody cares. */
+    void (*on_begin)(baton_schedule_t *schedule);
+    void (*on_end)(baton_schedule_t *schedule);
+    void (*on_recovered)(baton_group_t *group);
+    /* In ns, to find out which calls are quick; NULL: all are. */
+    uint64_t (*clock_ns)(void);
+} baton__stepper_t;
+
+/* Gives the schedule a turn in the next step. */
+static inline void baton__stepper_add_runnable(baton__stepper_t *stepper,
+                                               baton_schedule_t *schedule)
+{
+    if (schedule->turn.runnable) {
+        return;
+    }
+    schedule->turn.runnable = true;
+    schedule->turn.next_runnable = NULL;
+    if (stepper->runnable_head == NULL) {
+        stepper->runnable_head = schedule;
+    } else {
+        stepper->runnable_tail->turn.next_runnable = schedule;
+    }
+    stepper->runnable_tail = schedule;
+}
+
+/* What a peer of a schedule is to be told: bits. */
+enum {
+    BATON__TELL_HELLO = 1,   /* this rank has committed the schedule */
+    BATON__TELL_WELCOME = 2, /* and has heard that the peer has */
+    BATON__TELL_FAILURE = 4  /* how it failed here */
+};
+
+static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
+{
+    return stepper->notices != NULL || stepper->refusals > 0;
+}
+
+/* `peer` is an index of plan.peers. */
+static inline void baton__stepper_tell(baton__stepper_t *stepper,
+                                       baton_schedule_t *schedule,
+                                       uint32_t peer, uint8_t what)
+{
+    schedule->notices.due_count += schedule->notices.due[peer] == 0;
+    schedule->notices.due[peer] |= what;
+    if (!schedule->notices.listed) {
+        schedule->notices.listed = true;
+        schedule->notices.next_notice = stepper->notices;
+        stepper->notices = schedule;
+    }
+}
+
+#endif

@@ -1,0 +1,413 @@
+/* The inproc transport alone: its medium, its limits, its errors. What every
+   transport does is in test_conformance.c. All ranks are turns of one thread
+   here. */
+#include "base/alloc.h"
+#include "transport/inproc/rank.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    RANKS = 2,
+    BYTES = BATON__INPROC_COPY_BYTES + 1, /* goes by reference */
+    LONG = 3 * BATON__INPROC_SLICE_BYTES + 1
+};
+
+typedef struct pair {
+    baton_inproc_t *medium;
+    const baton_transport_t *port;
+    void *ends[RANKS];
+} pair_t;
+
+static const baton_header_t header = {.schedule = 5, .epoch = 3, .tag = 1};
+
+static pair_t open_pair(int64_t messages)
+{
+    pair_t pair;
+    assert_int_equal(baton_inproc_create(RANKS, &pair.medium), BATON_OK);
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(
+            baton__inproc_join(pair.medium, i, &pair.port, &pair.ends[i]),
+            BATON_OK);
+        assert_int_equal(
+            pair.port->reserve(pair.ends[i], 1 - i, messages, messages),
+            BATON_OK);
+    }
+    return pair;
+}
+
+static void close_pair(pair_t *pair)
+{
+    for (int i = 0; i < RANKS; i++) {
+        pair->port->close(pair->ends[i]);
+    }
+    assert_int_equal(baton_inproc_destroy(pair->medium), BATON_OK);
+}
+
+static baton_token_t token(uint32_t node)
+{
+    return (baton_token_t){NULL, node};
+}
+
+/* From rank 0 to rank 1. */
+static baton_status_t post(pair_t *pair, uint32_t node, const void *data,
+                           size_t bytes)
+{
+    return pair->port->send(pair->ends[0], token(node), 1, &header, data,
+                            bytes);
+}
+
+/* The next event of a rank. */
+static baton_event_t poll_one(pair_t *pair, int rank)
+{
+    baton_event_t event;
+    assert_int_equal(pair->port->poll(pair->ends[rank], &event, 1), 1);
+    return event;
+}
+
+static bool is_quiet(pair_t *pair, int rank)
+{
+    baton_event_t event;
+    return pair->port->poll(pair->ends[rank], &event, 1) == 0;
+}
+
+/* ---- the medium ------------------------------------------------------- */
+
+static void test_inproc_create_refuses_bad_arguments(void **state)
+{
+    (void)state;
+    baton_inproc_t *medium = NULL;
+    assert_int_equal(baton_inproc_create(0, &medium), BATON_ERR_INVALID);
+    assert_int_equal(baton_inproc_create(2, NULL), BATON_ERR_INVALID);
+    assert_null(medium);
+    assert_int_equal(baton_inproc_destroy(NULL), BATON_OK);
+}
+
+static void test_inproc_join_refuses_bad_ranks(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(1);
+    const baton_transport_t *port;
+    void *end;
+    assert_int_equal(baton__inproc_join(NULL, 0, &port, &end),
+                     BATON_ERR_INVALID);
+    assert_int_equal(baton__inproc_join(pair.medium, -1, &port, &end),
+                     BATON_ERR_INVALID);
+    assert_int_equal(baton__inproc_join(pair.medium, 2, &port, &end),
+                     BATON_ERR_INVALID);
+    assert_non_null(strstr(baton_error_message(), "0 to 1"));
+    assert_int_equal(baton__inproc_join(pair.medium, 1, &port, &end),
+                     BATON_ERR_INVALID);
+    assert_non_null(strstr(baton_error_message(), "joined already"));
+    close_pair(&pair);
+}
+
+static void test_inproc_rank_is_free_again_after_close(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(1);
+    pair.port->close(pair.ends[1]);
+    assert_int_equal(
+        baton__inproc_join(pair.medium, 1, &pair.port, &pair.ends[1]),
+        BATON_OK);
+    close_pair(&pair);
+}
+
+static void test_inproc_destroy_keeps_what_is_in_use(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(1);
+    pair.port->close(pair.ends[0]);
+    assert_int_equal(baton_inproc_destroy(pair.medium), BATON_ERR_BUSY);
+    assert_non_null(strstr(baton_error_message(), "rank 1"));
+    pair.port->close(pair.ends[1]);
+    assert_int_equal(baton_inproc_destroy(pair.medium), BATON_OK);
+}
+
+/* ---- limits ----------------------------------------------------------- */
+
+static void test_inproc_sending_beyond_the_reserve_is_an_error(void **state)
+{
+    (void)state;
+    static unsigned char out[BYTES];
+    pair_t pair = open_pair(1);
+    baton_status_t status = BATON_OK;
+    uint32_t posted = 0;
+    while (!status && posted < 1000) {
+        status = post(&pair, posted++, out, BYTES);
+    }
+    assert_int_equal(status, BATON_ERR_LIMIT);
+    assert_true(posted > 1);
+    for (uint32_t node = 0; node + 1 < posted; node++) {
+        assert_true(pair.port->withdraw(pair.ends[0], token(node)));
+    }
+    close_pair(&pair);
+}
+
+static void test_inproc_peer_out_of_range_is_an_error(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(2);
+    static const int peers[] = {-1, RANKS};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            pair.port->send(pair.ends[0], token(0), peers[i], &header, NULL, 0),
+            BATON_ERR_INVALID);
+        assert_int_equal(
+            pair.port->notify(pair.ends[0], peers[i], &header, NULL, 0),
+            BATON_ERR_INVALID);
+    }
+    close_pair(&pair);
+}
+
+/* A receiver that is behind holds so many short messages; more go by reference,
+   and notices have to wait. */
+static void test_inproc_copies_are_bounded(void **state)
+{
+    (void)state;
+    enum { SENDS = 3 * BATON__INPROC_COPIES_MOST };
+    pair_t pair = open_pair(SENDS);
+    uint32_t copied = 0;
+    for (uint32_t node = 0; node < SENDS; node++) {
+        copied += post(&pair, node, NULL, 0) == BATON_DONE;
+    }
+    assert_in_range(copied, 1, BATON__INPROC_COPIES_MOST);
+    assert_int_equal(pair.port->notify(pair.ends[0], 1, &header, NULL, 0),
+                     BATON_AGAIN);
+    for (uint32_t node = 0; node < SENDS; node++) {
+        pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
+    }
+    for (uint32_t node = copied; node < SENDS; node++) {
+        baton_event_t sent = poll_one(&pair, 0);
+        assert_int_equal(sent.kind, BATON_EVENT_SENT);
+        assert_int_equal(sent.token.node, node);
+    }
+    assert_true(is_quiet(&pair, 0));
+    assert_int_equal(pair.port->notify(pair.ends[0], 1, &header, NULL, 0),
+                     BATON_DONE);
+    close_pair(&pair);
+}
+
+/* ---- messages --------------------------------------------------------- */
+
+static void test_inproc_a_large_send_waits_for_its_receiver(void **state)
+{
+    (void)state;
+    static unsigned char out[BYTES];
+    static unsigned char in[BYTES];
+    pair_t pair = open_pair(2);
+    assert_int_equal(post(&pair, 4, out, BYTES), BATON_OK);
+    out[BYTES - 1] = 7; /* it is not copied before */
+    assert_true(is_quiet(&pair, 0));
+    baton_event_t arrived = poll_one(&pair, 1);
+    assert_int_equal(arrived.kind, BATON_EVENT_ARRIVED);
+    assert_int_equal(arrived.message->bytes, BYTES);
+    assert_null(arrived.message->data);
+    assert_int_equal(arrived.message->header.epoch, header.epoch);
+    assert_true(is_quiet(&pair, 0));
+    assert_int_equal(
+        pair.port->accept(pair.ends[1], arrived.message, token(1), in),
+        BATON_DONE);
+    assert_int_equal(in[BYTES - 1], 7);
+    baton_event_t sent = poll_one(&pair, 0);
+    assert_int_equal(sent.kind, BATON_EVENT_SENT);
+    assert_int_equal(sent.token.node, 4);
+    close_pair(&pair);
+}
+
+/* A slice in each poll; meanwhile nobody sleeps, and the send goes on. */
+static void test_inproc_a_long_copy_is_made_in_slices(void **state)
+{
+    (void)state;
+    unsigned char *out = malloc(LONG);
+    unsigned char *in = calloc(1, LONG);
+    assert_non_null(out);
+    assert_non_null(in);
+    memset(out, 42, LONG);
+    pair_t pair = open_pair(2);
+    assert_int_equal(post(&pair, 0, out, LONG), BATON_OK);
+    baton_message_t *message = poll_one(&pair, 1).message;
+    assert_int_equal(pair.port->accept(pair.ends[1], message, token(9), in),
+                     BATON_OK);
+    for (int slice = 0; slice < 3; slice++) {
+        uint32_t us;
+        assert_false(pair.port->arm(pair.ends[1], &us));
+        assert_false(pair.port->withdraw(pair.ends[0], token(0)));
+        assert_true(is_quiet(&pair, 1));
+        assert_true(is_quiet(&pair, 0));
+        assert_int_equal(in[LONG - 1], 0);
+    }
+    baton_event_t received = poll_one(&pair, 1);
+    assert_int_equal(received.kind, BATON_EVENT_RECEIVED);
+    assert_int_equal(received.status, BATON_OK);
+    assert_int_equal(received.token.node, 9);
+    assert_memory_equal(in, out, LONG);
+    assert_int_equal(poll_one(&pair, 0).kind, BATON_EVENT_SENT);
+    close_pair(&pair);
+    free(out);
+    free(in);
+}
+
+static void test_inproc_a_short_message_outlives_its_sender(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(2);
+    unsigned char byte = 9;
+    assert_int_equal(post(&pair, 0, &byte, 1), BATON_DONE);
+    pair.port->close(pair.ends[0]);
+    byte = 0;
+    baton_event_t arrived = poll_one(&pair, 1);
+    assert_int_equal(
+        pair.port->accept(pair.ends[1], arrived.message, token(1), &byte),
+        BATON_DONE);
+    assert_int_equal(byte, 9);
+    pair.port->close(pair.ends[1]);
+    assert_int_equal(baton_inproc_destroy(pair.medium), BATON_OK);
+}
+
+/* To a rank that leaves, and to one that has left. */
+static void test_inproc_sends_to_who_is_gone_end(void **state)
+{
+    (void)state;
+    static unsigned char out[BYTES];
+    pair_t pair = open_pair(2);
+    assert_int_equal(post(&pair, 0, out, BYTES), BATON_OK);
+    pair.port->close(pair.ends[1]);
+    assert_int_equal(poll_one(&pair, 0).token.node, 0);
+    assert_int_equal(post(&pair, 1, out, BYTES), BATON_OK);
+    assert_int_equal(poll_one(&pair, 0).token.node, 1);
+    assert_int_equal(post(&pair, 2, out, 1), BATON_DONE);
+    pair.port->close(pair.ends[0]);
+    assert_int_equal(baton_inproc_destroy(pair.medium), BATON_OK);
+}
+
+static void test_inproc_send_fails_when_a_test_says_so(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(4);
+    baton__inproc_fail_send(pair.ends[0], 2);
+    for (uint32_t i = 1; i <= 3; i++) {
+        assert_int_equal(post(&pair, i, NULL, 0),
+                         i == 2 ? BATON_ERR_TRANSPORT : BATON_DONE);
+    }
+    pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
+    pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
+    assert_true(is_quiet(&pair, 1));
+    close_pair(&pair);
+}
+
+/* ---- sleep ------------------------------------------------------------ */
+
+static bool rings(pair_t *pair, int rank)
+{
+    struct pollfd bell = {.fd = pair->port->descriptor(pair->ends[rank], 0),
+                          .events = POLLIN};
+    return poll(&bell, 1, 0) == 1;
+}
+
+static void test_inproc_bell_rings_once_when_armed(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(4);
+    uint32_t us = 0;
+    assert_int_equal(pair.port->descriptor(pair.ends[1], 1), -1);
+    assert_true(pair.port->arm(pair.ends[1], &us));
+    assert_int_equal(us, BATON_SLEEP_FOREVER);
+    assert_false(rings(&pair, 1));
+    (void)post(&pair, 0, NULL, 0);
+    assert_true(rings(&pair, 1));
+    pair.port->drain(pair.ends[1]);
+    (void)post(&pair, 1, NULL, 0);
+    assert_false(rings(&pair, 1)); /* it is awake already */
+    close_pair(&pair);
+}
+
+static void test_inproc_bell_does_not_ring_when_disarmed(void **state)
+{
+    (void)state;
+    pair_t pair = open_pair(4);
+    uint32_t us;
+    assert_true(pair.port->arm(pair.ends[1], &us));
+    pair.port->disarm(pair.ends[1]);
+    (void)post(&pair, 0, NULL, 0);
+    assert_false(rings(&pair, 1));
+    assert_false(pair.port->arm(pair.ends[1], &us)); /* there is something */
+    pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
+    assert_true(pair.port->arm(pair.ends[1], &us));
+    close_pair(&pair);
+}
+
+/* A sender that waits for the end of a large send is woken by it. */
+static void test_inproc_bell_rings_when_a_send_ends(void **state)
+{
+    (void)state;
+    static unsigned char out[BYTES];
+    static unsigned char in[BYTES];
+    uint32_t us;
+    pair_t pair = open_pair(2);
+    assert_int_equal(post(&pair, 0, out, BYTES), BATON_OK);
+    assert_true(pair.port->arm(pair.ends[0], &us));
+    baton_message_t *message = poll_one(&pair, 1).message;
+    assert_false(rings(&pair, 0));
+    assert_int_equal(pair.port->accept(pair.ends[1], message, token(0), in),
+                     BATON_DONE);
+    assert_true(rings(&pair, 0));
+    assert_int_equal(poll_one(&pair, 0).kind, BATON_EVENT_SENT);
+    close_pair(&pair);
+}
+
+/* ---- memory ----------------------------------------------------------- */
+
+/* The n-th allocation fails, until none does. */
+static void test_inproc_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    bool made = false;
+    for (int64_t nth = 1; !made && nth < 100; nth++) {
+        baton_inproc_t *medium = NULL;
+        const baton_transport_t *port = NULL;
+        void *end = NULL;
+        baton__alloc_fail_nth(nth);
+        baton_status_t status = baton_inproc_create(2, &medium);
+        if (!status) {
+            status = baton__inproc_join(medium, 0, &port, &end);
+        }
+        if (end != NULL) {
+            status = port->reserve(end, 1, 5000, 5000);
+            made = status == BATON_OK;
+            port->close(end);
+        }
+        baton__alloc_fail_nth(0);
+        assert_true(made || status == BATON_ERR_NO_MEMORY);
+        assert_int_equal(baton_inproc_destroy(medium), BATON_OK);
+    }
+    assert_true(made);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_inproc_create_refuses_bad_arguments),
+        cmocka_unit_test(test_inproc_join_refuses_bad_ranks),
+        cmocka_unit_test(test_inproc_rank_is_free_again_after_close),
+        cmocka_unit_test(test_inproc_destroy_keeps_what_is_in_use),
+        cmocka_unit_test(test_inproc_sending_beyond_the_reserve_is_an_error),
+        cmocka_unit_test(test_inproc_peer_out_of_range_is_an_error),
+        cmocka_unit_test(test_inproc_copies_are_bounded),
+        cmocka_unit_test(test_inproc_a_large_send_waits_for_its_receiver),
+        cmocka_unit_test(test_inproc_a_long_copy_is_made_in_slices),
+        cmocka_unit_test(test_inproc_a_short_message_outlives_its_sender),
+        cmocka_unit_test(test_inproc_sends_to_who_is_gone_end),
+        cmocka_unit_test(test_inproc_send_fails_when_a_test_says_so),
+        cmocka_unit_test(test_inproc_bell_rings_once_when_armed),
+        cmocka_unit_test(test_inproc_bell_does_not_ring_when_disarmed),
+        cmocka_unit_test(test_inproc_bell_rings_when_a_send_ends),
+        cmocka_unit_test(test_inproc_every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
