@@ -338,6 +338,20 @@ static bool detach(baton_schedule_t *schedule)
     return gone;
 }
 
+/* A peer that has committed it waits in vain. */
+static void retract(baton_schedule_t *schedule)
+{
+    uint64_t patience_ms =
+        (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
+    uint64_t deadline_ns = baton__clock_ns() + patience_ms * 1000000u;
+    while (!baton__notice_retract(schedule) &&
+           baton__clock_ns() < deadline_ns) {
+        if (!baton__step(schedule->group->stepper, BATON__STEP_BYTES)) {
+            (void)sched_yield();
+        }
+    }
+}
+
 baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
 {
     if (schedule == NULL) {
@@ -357,6 +371,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     bool gone = !committed || detach(schedule);
     engine->driver->enter(engine);
     if (!committed) {
+        retract(schedule);
         baton__step_detach(group->stepper, schedule);
     }
     group->schedules--;

@@ -264,7 +264,9 @@ static void start(baton_schedule_t *schedule, baton__leave_t why)
         return; /* from a call node: the step under way takes it */
     }
     if (baton__engine_try(engine)) {
+        engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
+        engine->stepper.leaves_calls = false;
         baton__engine_leave(engine, why);
     }
     if (!engine->threaded && baton__step_has_mail(&engine->stepper)) {
@@ -280,10 +282,12 @@ static void post(baton_schedule_t *schedule)
 static baton_status_t test(baton_engine_t *engine)
 {
     if (!is_inside(engine) && baton__engine_try(engine)) {
+        engine->stepper.leaves_calls = engine->threaded;
         for (int i = 0;
              i < TEST_STEPS && baton__step(&engine->stepper, BATON__STEP_BYTES);
              i++) {
         }
+        engine->stepper.leaves_calls = false;
         baton__engine_leave(engine, BATON__LEAVE_AWAY);
     }
     return BATON_OK;

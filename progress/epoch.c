@@ -105,6 +105,10 @@ static void publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     uint64_t failed, uint64_t retired)
 {
     if (failed != 0) {
+        atomic_store_explicit(
+            &schedule->shared.failures[failed % BATON__FAILURES],
+            failed << 8 | (uint8_t)-schedule->failure.status,
+            memory_order_relaxed);
         atomic_store_explicit(&schedule->shared.failed, failed,
                               memory_order_release);
     }

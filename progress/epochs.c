@@ -35,15 +35,41 @@ bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch)
            failed <= epoch;
 }
 
+/* Of an epoch after which another failed. */
+static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
+                                      uint64_t epoch)
+{
+    uint64_t failure = atomic_load_explicit(
+        &schedule->shared.failures[epoch % BATON__FAILURES],
+        memory_order_relaxed);
+    if (failure >> 8 < epoch) {
+        return BATON_OK;
+    }
+    if (failure >> 8 > epoch) {
+        return baton__error(BATON_ERR_FAILED,
+                            "\"%s\": how epoch %llu ended is not known any "
+                            "more: epoch %llu failed since",
+                            schedule->name, (unsigned long long)epoch,
+                            (unsigned long long)(failure >> 8));
+    }
+    baton_status_t status = (baton_status_t) - (int)(failure & 0xff);
+    return baton__error(status, "\"%s\" epoch %llu failed: %s", schedule->name,
+                        (unsigned long long)epoch, baton_status_text(status));
+}
+
 baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule,
                                     uint64_t epoch)
 {
     uint64_t failed =
         atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
-    if (epoch == 0 || failed == 0 || failed > epoch ||
-        (failed < epoch &&
-         atomic_load_explicit(&schedule->shared.retired,
-                              memory_order_acquire) >= epoch)) {
+    if (epoch == 0 || failed == 0) {
+        return BATON_OK;
+    }
+    if (failed > epoch) {
+        return earlier_outcome(schedule, epoch);
+    }
+    if (failed < epoch && atomic_load_explicit(&schedule->shared.retired,
+                                               memory_order_acquire) >= epoch) {
         return BATON_OK;
     }
     char memory[BATON__SENTENCE_BYTES];

@@ -1,6 +1,7 @@
 /* Notices; see notice.h. */
 #include "progress/notice.h"
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "progress/epoch.h"
@@ -138,19 +139,20 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer)
                                     sizeof failure);
 }
 
+/* A schedule that is no more: what `header` told of it. */
 static baton_status_t send_refusal(const baton_group_t *group,
-                                   const baton_message_t *message)
+                                   const baton_header_t *header, int peer)
 {
     failure_t failure = {.status = BATON_ERR_STATE,
                          .rank = group->rank,
-                         .epoch = message->header.epoch,
+                         .epoch = header->epoch,
                          .final = true};
     (void)snprintf(failure.sentence, sizeof failure.sentence,
                    "the schedule was destroyed on rank %d", group->rank);
-    baton_header_t answer = message->header;
+    baton_header_t answer = *header;
     answer.kind = BATON__MESSAGE_FAILURE;
-    return group->transport->notify(group->endpoint, message->peer, &answer,
-                                    &failure, sizeof failure);
+    return group->transport->notify(group->endpoint, peer, &answer, &failure,
+                                    sizeof failure);
 }
 
 /* Until one finds no room. */
@@ -158,7 +160,8 @@ static bool send_refusals(baton__stepper_t *stepper, baton_group_t *group)
 {
     bool moved = false;
     while (group->refused != NULL &&
-           send_refusal(group, group->refused) != BATON_AGAIN) {
+           send_refusal(group, &group->refused->header, group->refused->peer) !=
+               BATON_AGAIN) {
         baton_message_t *message = group->refused;
         group->refused = message->next;
         group->transport->drop(group->endpoint, message);
@@ -277,16 +280,44 @@ void baton__notice_refuse(baton_group_t *group, baton_message_t *message)
 
 /* ---- receiving -------------------------------------------------------- */
 
-/* Whether this rank has made a schedule, and has it no more: a peer that has
-   committed its own waits in vain. */
-static bool is_past(const baton__stepper_t *stepper, const baton_group_t *group,
-                    uint64_t identity)
+static baton_schedule_t *find_uncommitted(const baton__stepper_t *stepper,
+                                          const baton_group_t *group,
+                                          uint64_t identity)
 {
-    const baton_schedule_t *s = stepper->uncommitted;
+    baton_schedule_t *s = stepper->uncommitted;
     while (s != NULL && (s->group != group || s->identity != identity)) {
         s = s->notices.next;
     }
-    return s == NULL && baton__group_has_made(group, identity);
+    return s;
+}
+
+/* A peer has committed a schedule that this rank has not: it is told should
+   that never be. (Without memory to remember it, it is not.) */
+static void remember(baton_schedule_t *schedule, int peer)
+{
+    uint32_t count = schedule->notices.early_count;
+    int *early =
+        baton__grow(schedule->notices.early, count, count + 1, sizeof *early);
+    if (early != NULL) {
+        early[count] = peer;
+        schedule->notices.early = early;
+        schedule->notices.early_count++;
+    }
+}
+
+bool baton__notice_retract(baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    const baton_header_t header = {.schedule = schedule->identity,
+                                   .incarnation = group->incarnation};
+    while (schedule->notices.early_count > 0 &&
+           send_refusal(
+               group, &header,
+               schedule->notices.early[schedule->notices.early_count - 1]) !=
+               BATON_AGAIN) {
+        schedule->notices.early_count--;
+    }
+    return schedule->notices.early_count == 0;
 }
 
 static bool agree(const summary_t *a, const summary_t *b)
@@ -358,10 +389,15 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     int peer = message->peer;
     hello_t hello;
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
-    if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO &&
-        is_past(stepper, group, header.schedule)) {
-        baton__notice_refuse(group, message);
-        return;
+    if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
+        baton_schedule_t *uncommitted =
+            find_uncommitted(stepper, group, header.schedule);
+        if (uncommitted != NULL) {
+            remember(uncommitted, peer);
+        } else if (baton__group_has_made(group, header.schedule)) {
+            baton__notice_refuse(group, message); /* the peer waits in vain */
+            return;
+        }
     }
     take_content(group, message, &hello, sizeof hello);
     hello.name[NAME_BYTES - 1] = '\0';

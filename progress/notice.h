@@ -25,6 +25,10 @@ void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
 void baton__notice_destroy(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
 
+/* Before a schedule is destroyed that was never committed: tells the peers that
+   have. False: not all yet, there is no room. */
+bool baton__notice_retract(baton_schedule_t *schedule);
+
 /* Sends what is due; true if anything went out. */
 bool baton__notice_send(baton__stepper_t *stepper);
 

@@ -97,6 +97,10 @@ static void reset(baton_schedule_t *schedule)
     schedule->failing_from = 0;
     atomic_store_explicit(&schedule->shared.requested, 0, memory_order_relaxed);
     atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);
+    for (int i = 0; i < BATON__FAILURES; i++) {
+        atomic_store_explicit(&schedule->shared.failures[i], 0,
+                              memory_order_relaxed);
+    }
     atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
                           memory_order_relaxed);
     atomic_store_explicit(&schedule->shared.retired, 0, memory_order_seq_cst);

@@ -235,9 +235,70 @@ static void test_epochs_restart_without_allocation(void **state)
     support_crew_close(crew);
 }
 
+/* Every epoch fails, so no thread that waits for one is told that it went well,
+   however late it looks. */
+typedef struct observer {
+    baton_schedule_t *schedule;
+    atomic_bool *over;
+    uint64_t wrong;
+} observer_t;
+
+static baton_status_t fail_always(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_ERR_LIMIT;
+}
+
+static void observe(void *arg)
+{
+    observer_t *observer = arg;
+    while (!atomic_load(observer->over)) {
+        baton_status_t status =
+            baton_schedule_wait(observer->schedule, SUPPORT_WAIT_MS);
+        /* FAILED: it looked so late that nobody knows any more. */
+        observer->wrong +=
+            status != BATON_ERR_LIMIT && status != BATON_ERR_FAILED;
+    }
+}
+
+static void test_wait_of_many_never_misses_a_failure(void **state)
+{
+    (void)state;
+    enum { OBSERVERS = 3, EPOCHS = 2000 };
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        baton_schedule_t *s;
+        atomic_bool over = false;
+        observer_t observers[OBSERVERS];
+        support_thread_t *threads[OBSERVERS];
+        support_ok(baton_schedule_create(crew->groups[0], "failing", &s));
+        (void)baton_add_call(s, fail_always, NULL);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        for (int k = 0; k < OBSERVERS; k++) {
+            observers[k] = (observer_t){s, &over, 0};
+            threads[k] = support_thread_start(observe, &observers[k]);
+        }
+        for (int epoch = 1; epoch < EPOCHS; epoch++) {
+            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                           BATON_ERR_LIMIT);
+            support_ok(baton_schedule_start(s));
+        }
+        atomic_store(&over, true);
+        for (int k = 0; k < OBSERVERS; k++) {
+            support_thread_join(threads[k]);
+            assert_int_equal(observers[k].wrong, 0);
+        }
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wait_of_many_never_misses_a_failure),
         cmocka_unit_test(test_epoch_runs_once_a_start),
         cmocka_unit_test(test_epoch_of_an_uncommitted_schedule_is_refused),
         cmocka_unit_test(test_epoch_started_twice_is_busy),

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -315,9 +316,34 @@ static void test_attempts_of_a_name_belong_together(void **state)
     }
 }
 
+/* Rank 0 destroys a schedule that rank 1 has committed and waits for, and that
+   it has never committed itself: rank 1 is told. */
+static void test_peer_of_one_never_committed_is_told(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        exchange_t exchange;
+        baton_schedule_t *never;
+        support_ok(baton_schedule_create(crew->groups[0], "never", &never));
+        support_ok(open_exchange(&exchange, crew->groups[1], "never"));
+        support_ok(baton_schedule_start(exchange.schedule));
+        support_expect(baton_schedule_wait(exchange.schedule, 50),
+                       BATON_ERR_TIMEOUT);
+        support_ok(baton_schedule_destroy(never));
+        support_expect(baton_schedule_wait(exchange.schedule, SUPPORT_WAIT_MS),
+                       BATON_ERR_STATE);
+        assert_non_null(
+            strstr(baton_error_message(), "was destroyed on rank 0"));
+        support_ok(baton_schedule_destroy(exchange.schedule));
+        support_crew_close(crew);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_peer_of_one_never_committed_is_told),
         cmocka_unit_test(test_failed_commit_disturbs_no_other_schedule),
         cmocka_unit_test(test_other_order_of_commits_swaps_no_data),
         cmocka_unit_test(test_unmatched_receive_takes_no_other_message),

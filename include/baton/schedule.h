@@ -311,7 +311,9 @@ void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
    for an optional receive whose message has not come: a branch not taken, a
    straggler of a k-of-n. What comes for it later is dropped: a message belongs
    to the epoch that sent it, never to another. A required node that can't fire
-   any more fails the epoch. */
+   any more fails the epoch. A long send (baton_transport_t.copy_bytes) ends when
+   its message was taken or dropped, which may be as late as the end of its
+   receiver's epoch: make it optional, too, where that must not hold its own. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
 /* Composition. Everything added after baton_schedule_mark() and before enclose

@@ -311,6 +311,7 @@ void baton__schedule_free(baton_schedule_t *schedule)
     if (schedule->addresses != schedule->few_addresses) {
         baton__free(schedule->addresses);
     }
+    baton__free(schedule->notices.early);
     baton__free(schedule->name);
     baton__free(schedule);
 }

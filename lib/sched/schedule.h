@@ -47,6 +47,8 @@ typedef struct baton__failure {
     bool final;     /* it can't be recovered */
 } baton__failure_t;
 
+enum { BATON__FAILURES = 8 }; /* for threads that ask late how an epoch ended */
+
 /* What a step touches comes first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
@@ -76,6 +78,9 @@ struct baton_schedule {
         uint8_t *due;       /* of each of plan.peers: what it is to be told */
         uint32_t due_count; /* peers that are to be told something */
         bool listed;
+        /* Until the commit: peers that have said hello already. */
+        uint32_t early_count;
+        int *early;
     } notices;
 
     /* Whoever keeps state across epochs: what it is told when the schedule has
@@ -104,6 +109,9 @@ struct baton_schedule {
         _Atomic uint64_t requested; /* starts so far; the application writes */
         _Atomic uint64_t retired;   /* epochs so far; the driver writes */
         _Atomic uint64_t failed; /* first epoch that won't be completed, or 0 */
+        /* The last that failed, where others follow: epoch << 8 | -status, by
+           the epoch. */
+        _Atomic uint64_t failures[BATON__FAILURES];
         _Atomic bool running;    /* an epoch; the driver writes */
         _Atomic uint64_t limit;  /* highest epoch that may begin by itself */
         _Atomic bool mailed;     /* is in the mailbox */
