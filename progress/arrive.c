@@ -195,13 +195,12 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
     const baton_group_t *group = schedule->group;
     const baton_token_t token = {schedule, node};
     baton__activation_t activation = {0};
-    bool whole = message->bytes == sizeof activation;
-    if (!whole || group->transport->accept(group->endpoint, message, token,
-                                           &activation) != BATON_DONE) {
-        assert(false && "an activation is short");
-        return;
-    }
-    baton__run_activate(&schedule->run, node, activation);
+    if (message->bytes != sizeof activation) {
+        group->transport->drop(group->endpoint, message); /* of no Baton */
+    } else if (group->transport->accept(group->endpoint, message, token,
+                                        &activation) == BATON_DONE) {
+        baton__run_activate(&schedule->run, node, activation);
+    } /* else its sender has withdrawn it */
 }
 
 static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,

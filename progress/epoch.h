@@ -62,9 +62,12 @@ void baton__epoch_fail_from(baton__stepper_t *stepper,
 void baton__epoch_abandon(baton__stepper_t *stepper,
                           baton_schedule_t *schedule);
 
-/* Copies the sentence of how the schedule failed; any thread. */
-void baton__epoch_copy_sentence(const baton_schedule_t *schedule, char *out,
-                                size_t bytes);
+/* How the schedule failed, and the sentence that says so; any thread. */
+baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
+                                      char *sentence_out, size_t bytes);
+
+/* It was recovered. */
+void baton__epoch_forget_failure(baton_schedule_t *schedule);
 
 /* Drops what came for later epochs. */
 void baton__epoch_drop_early(baton_schedule_t *schedule);

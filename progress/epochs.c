@@ -42,7 +42,7 @@ static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
     uint64_t failure = atomic_load_explicit(
         &schedule->shared.failures[epoch % BATON__FAILURES],
         memory_order_relaxed);
-    if (failure >> 8 < epoch) {
+    if (baton__schedule_stays_failed(schedule) || failure >> 8 < epoch) {
         return BATON_OK;
     }
     if (failure >> 8 > epoch) {
@@ -73,8 +73,9 @@ baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule,
         return BATON_OK;
     }
     char memory[BATON__SENTENCE_BYTES];
-    baton__epoch_copy_sentence(schedule, memory, sizeof memory);
-    return baton__error_forward(schedule->failure.status, memory);
+    const baton__failure_t failure =
+        baton__epoch_failure(schedule, memory, sizeof memory);
+    return baton__error_forward(failure.status, memory);
 }
 
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule)
@@ -129,7 +130,7 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch)
     }
     if (failed != 0 && retired < failed) {
         char memory[BATON__SENTENCE_BYTES];
-        baton__epoch_copy_sentence(schedule, memory, sizeof memory);
+        (void)baton__epoch_failure(schedule, memory, sizeof memory);
         return baton__error(BATON_ERR_FAILED,
                             "start of \"%s\": it has failed: %s",
                             schedule->name, memory);
@@ -385,10 +386,11 @@ baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
         return baton__error(BATON_ERR_STATE, "\"%s\" has not failed",
                             schedule->name);
     }
-    *out = (baton_failure_t){.status = schedule->failure.status,
-                             .rank = schedule->failure.rank,
-                             .epoch = schedule->failure.epoch};
-    baton__epoch_copy_sentence(schedule, out->message, sizeof out->message);
+    const baton__failure_t failure =
+        baton__epoch_failure(schedule, out->message, sizeof out->message);
+    out->status = failure.status;
+    out->rank = failure.rank;
+    out->epoch = failure.epoch;
     return BATON_OK;
 }
 

@@ -6,25 +6,35 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* Guards the sentences of all schedules: they are written once a failure. */
-static pthread_mutex_t sentence_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guards the failures of all schedules, which their drivers write and any
+   thread reads. */
+static pthread_mutex_t failure_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void set_sentence(baton_schedule_t *schedule, const char *message)
+static void set_failure(baton_schedule_t *schedule,
+                        const baton__failure_t *failure, const char *message)
 {
+    (void)pthread_mutex_lock(&failure_lock);
+    schedule->failure = *failure;
     if (message != schedule->sentence) {
-        (void)pthread_mutex_lock(&sentence_lock);
         (void)snprintf(schedule->sentence, sizeof schedule->sentence, "%s",
                        message);
-        (void)pthread_mutex_unlock(&sentence_lock);
     }
+    (void)pthread_mutex_unlock(&failure_lock);
 }
 
-void baton__epoch_copy_sentence(const baton_schedule_t *schedule, char *out,
-                                size_t bytes)
+void baton__epoch_forget_failure(baton_schedule_t *schedule)
 {
-    (void)pthread_mutex_lock(&sentence_lock);
-    (void)snprintf(out, bytes, "%s", schedule->sentence);
-    (void)pthread_mutex_unlock(&sentence_lock);
+    set_failure(schedule, &(const baton__failure_t){0}, "");
+}
+
+baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
+                                      char *sentence_out, size_t bytes)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    const baton__failure_t failure = schedule->failure;
+    (void)snprintf(sentence_out, bytes, "%s", schedule->sentence);
+    (void)pthread_mutex_unlock(&failure_lock);
+    return failure;
 }
 
 /* Nothing more is issued; what the transport has not begun to move is taken
@@ -70,9 +80,8 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (!running && run->phase != BATON__RUN_IDLE) {
         return;
     }
-    schedule->failure = *failure;
+    set_failure(schedule, failure, message);
     schedule->failing_from = running ? run->epoch : run->epoch + 1;
-    set_sentence(schedule, message);
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         baton__stepper_tell(stepper, schedule, i, BATON__TELL_FAILURE);
     }
@@ -105,11 +114,12 @@ void baton__epoch_fail_from(baton__stepper_t *stepper,
 {
     baton__run_t *run = &schedule->run;
     if (run->phase == BATON__RUN_RECOVERING && failure->final) {
-        schedule->failure = *failure; /* that it can't be is news */
-        set_sentence(schedule, message);
+        set_failure(schedule, failure, message); /* that it can't be is news */
     }
     if (run->phase != BATON__RUN_IDLE && run->phase != BATON__RUN_RUNNING) {
-        schedule->failure.final |= failure->final;
+        baton__failure_t same = schedule->failure;
+        same.final |= failure->final;
+        set_failure(schedule, &same, schedule->sentence);
         return;
     }
     if (run->phase == BATON__RUN_RUNNING && run->epoch >= epoch) {
@@ -117,9 +127,8 @@ void baton__epoch_fail_from(baton__stepper_t *stepper,
         return;
     }
     if (schedule->failing_from == 0 || epoch < schedule->failing_from) {
-        schedule->failure = *failure;
+        set_failure(schedule, failure, message);
         schedule->failing_from = epoch;
-        set_sentence(schedule, message);
     }
     baton__epoch_fail_if_due(stepper, schedule);
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "support_mpi.h"
 #include "support_random.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +37,15 @@ typedef struct plan {
 
 static plan_t plan;
 
+/* A peer may begin the next round's epochs before this rank draws the plan. */
+static pthread_mutex_t plan_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static baton_status_t fail(uint64_t epoch, bool late)
 {
-    return rank == plan.culprit && epoch == plan.epoch && late == plan.late
-               ? BATON_ERR_FAILED
-               : BATON_OK;
+    pthread_mutex_lock(&plan_lock);
+    bool due = rank == plan.culprit && epoch == plan.epoch && late == plan.late;
+    pthread_mutex_unlock(&plan_lock);
+    return due ? BATON_ERR_FAILED : BATON_OK;
 }
 
 static baton_status_t fail_before(void *arg, baton_call_t *call)
@@ -160,6 +165,7 @@ static void check_account(account_t *account)
 
 static void draw_plan(support_random_t *common)
 {
+    pthread_mutex_lock(&plan_lock);
     plan.culprit =
         (int)support_random_below(common, (uint64_t)size * 5 / 4 + 1);
     plan.culprit = plan.culprit < size ? plan.culprit : -1;
@@ -167,6 +173,7 @@ static void draw_plan(support_random_t *common)
     plan.epoch = 1 + support_random_below(common, (uint64_t)plan.steps);
     plan.late = support_random_below(common, 2) != 0;
     plan.partial = (int)support_random_below(common, 3);
+    pthread_mutex_unlock(&plan_lock);
 }
 
 /* A long all-reduce, which a rank cancels while it runs. */

@@ -25,10 +25,10 @@ void conformance_kept_while_others_pass(conformance_rank_t *self)
     }
     for (uint32_t i = 0; i < PASSING; i++) {
         conformance_fill(passing, sizeof passing, i);
-        conformance_send(self, FIRST + 2 * i, conformance_next_of(self), FIRST,
-                         passing, sizeof passing);
+        conformance_send(self, FIRST + 2 * i, conformance_next_of(self),
+                         FIRST + i, passing, sizeof passing);
         conformance_recv(self, FIRST + 2 * i + 1, conformance_previous_of(self),
-                         FIRST, passed);
+                         FIRST + i, passed);
         conformance_expect_message(self, FIRST + 2 * i + 1, passed,
                                    sizeof passed, i);
         conformance_expect_sent(self, FIRST + 2 * i);
