@@ -252,7 +252,7 @@ static bool is_idle(const void *arg)
 
 static bool is_waited_for(const baton_schedule_t *schedule)
 {
-    /* Pairs with the decrement in baton_schedule_wait. */
+    /* Pairs with the decrements in baton_schedule_wait and _async_complete. */
     return atomic_load_explicit(&schedule->shared.waiters,
                                 memory_order_acquire) > 0;
 }
@@ -287,8 +287,13 @@ static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
     while (schedule->turn.moving > 0 || schedule->turn.begun > 0 ||
            schedule->notices.due_count > 0 || is_waited_for(schedule)) {
         if (!baton__step(stepper, BATON__STEP_BYTES)) {
-            if (baton__clock_ns() > deadline_ns) {
-                return schedule->turn.moving == 0 && schedule->turn.begun == 0;
+            bool late = baton__clock_ns() > deadline_ns;
+            if (late &&
+                (schedule->turn.moving > 0 || schedule->turn.begun > 0)) {
+                return false;
+            }
+            if (late && !is_waited_for(schedule)) {
+                return true; /* peers that take no notices are not told */
             }
             (void)sched_yield();
         }
@@ -300,6 +305,10 @@ static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
    its last user. */
 static void abandon(baton_schedule_t *schedule)
 {
+    /* Pairs with the load in baton_async_complete: that sees this, or is waited
+       for here. */
+    atomic_store_explicit(&schedule->shared.orphaned, true,
+                          memory_order_seq_cst);
     baton__epoch_abandon(schedule->group->stepper, schedule);
     while (is_waited_for(schedule)) {
         (void)sched_yield();
@@ -315,10 +324,11 @@ static bool detach(baton_schedule_t *schedule)
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
     uint64_t deadline_ns = baton__clock_ns() + (uint64_t)patience_ms * 1000000u;
     if (engine->driver->forget == NULL) {
-        (void)engine->driver->wait(engine, is_idle, schedule, NULL,
-                                   patience_ms > INT32_MAX ? INT32_MAX
-                                                           : (int)patience_ms,
-                                   BATON__LEAVE_AWAY);
+        /* The rest is for what has to end once the epoch is cancelled. */
+        int64_t wait_ms = patience_ms - patience_ms / 8;
+        (void)engine->driver->wait(
+            engine, is_idle, schedule, NULL,
+            wait_ms > INT32_MAX ? INT32_MAX : (int)wait_ms, BATON__LEAVE_AWAY);
     }
     engine->driver->enter(engine);
     stop(schedule);
@@ -345,6 +355,7 @@ static void retract(baton_schedule_t *schedule)
         (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
     uint64_t deadline_ns = baton__clock_ns() + patience_ms * 1000000u;
     while (!baton__notice_retract(schedule) &&
+           !baton__engine_is_inside(schedule->group->engine) &&
            baton__clock_ns() < deadline_ns) {
         if (!baton__step(schedule->group->stepper, BATON__STEP_BYTES)) {
             (void)sched_yield();
@@ -359,7 +370,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     }
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
-    if (baton__engine_is_inside(engine)) {
+    if (schedule->committed && baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
                             "destroy of \"%s\": a call node can't destroy",
                             schedule->name);

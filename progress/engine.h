@@ -39,7 +39,7 @@ typedef enum baton__wait_mode {
 
 /* An application that was expected back and stays away costs an epoch that
    much, once. */
-enum { BATON__SHORT_US = 50 };
+enum { BATON__SHORT_US = 100 };
 
 typedef struct baton__driver baton__driver_t;
 
@@ -60,8 +60,9 @@ struct baton_engine {
     _Atomic bool woken;    /* a message woke the thread, and nobody has driven
                               since */
     _Atomic bool expected; /* a driver left, to come back at once */
-    _Atomic int wait_mode; /* baton__wait_mode_t of the thread */
-    _Atomic int parked;    /* threads blocked in `park` */
+    _Atomic uint64_t started_ns; /* by the last start of such a driver */
+    _Atomic int wait_mode;       /* baton__wait_mode_t of the thread */
+    _Atomic int parked;          /* threads blocked in `park` */
     _Atomic bool stopping;
     bool threaded;
     bool alone; /* one processor */

@@ -66,8 +66,11 @@ void baton__epoch_abandon(baton__stepper_t *stepper,
 baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
                                       char *sentence_out, size_t bytes);
 
-/* It was recovered. */
+/* It is being recovered: a thread that still waits for an epoch finds another
+   generation, and what came of the epoch by past_outcome. */
 void baton__epoch_forget_failure(baton_schedule_t *schedule);
+baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
+                                         uint64_t epoch);
 
 /* Drops what came for later epochs. */
 void baton__epoch_drop_early(baton_schedule_t *schedule);

@@ -64,6 +64,16 @@ bool baton__epoch_has_memory(baton__stepper_t *stepper,
                              baton_schedule_t *schedule, uint32_t node,
                              size_t bytes);
 
+/* Whether an async node that was begun has not been completed elsewhere. */
+static inline bool baton__epoch_is_open(const baton_schedule_t *schedule,
+                                        uint32_t node)
+{
+    const baton__async_t *async =
+        &schedule->run.asyncs[schedule->ops[node].async.ordinal];
+    return baton__async_what(atomic_load_explicit(
+               &async->state, memory_order_relaxed)) == BATON__ASYNC_BEGUN;
+}
+
 /* ---- arrive.c --------------------------------------------------------- */
 
 /* A receive fires: false when that failed the epoch. */

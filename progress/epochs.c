@@ -1,10 +1,8 @@
-/* The application's side of an epoch: start, test, wait, cancel; and of what
-   comes when it has failed. */
+/* The application's side of an epoch: start, test, wait, cancel. */
 #include "progress/engine.h"
 
 #include "base/error.h"
 #include "progress/epoch.h"
-#include "progress/recovery.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -166,6 +164,8 @@ static baton__leave_t expect(baton_schedule_t *schedule)
                               memory_order_relaxed)) {
         return BATON__LEAVE_AWAY;
     }
+    atomic_store_explicit(&engine_of(schedule)->started_ns, now,
+                          memory_order_relaxed);
     return quick ? BATON__LEAVE_QUICK : BATON__LEAVE_SOON;
 }
 
@@ -195,12 +195,31 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
 typedef struct awaited {
     const baton_schedule_t *schedule;
     uint64_t epoch;
+    uint32_t generation;
 } awaited_t;
+
+static uint32_t generation(const baton_schedule_t *schedule)
+{
+    return atomic_load_explicit(&schedule->shared.generation,
+                                memory_order_seq_cst);
+}
 
 static bool has_ended(const void *arg)
 {
     const awaited_t *awaited = arg;
-    return baton__epoch_ended(awaited->schedule, awaited->epoch);
+    return baton__epoch_ended(awaited->schedule, awaited->epoch) ||
+           generation(awaited->schedule) != awaited->generation;
+}
+
+/* The generation is looked at last: a recovery counts it up before it changes
+   anything else that an outcome comes from. */
+static baton_status_t outcome_of(const awaited_t *awaited)
+{
+    baton_status_t status =
+        baton__epoch_outcome(awaited->schedule, awaited->epoch);
+    return generation(awaited->schedule) == awaited->generation
+               ? status
+               : baton__epoch_past_outcome(awaited->schedule, awaited->epoch);
 }
 
 baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
@@ -280,14 +299,15 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     if (status != BATON_OK) {
         return status;
     }
-    const awaited_t awaited = {schedule, requested(schedule)};
+    const uint32_t now = generation(schedule);
+    const awaited_t awaited = {schedule, requested(schedule), now};
     baton_engine_t *engine = engine_of(schedule);
     if (has_ended(&awaited)) {
         if (atomic_load_explicit(&schedule->shared.waits_soon,
                                  memory_order_relaxed)) {
             (void)note_wait(schedule);
         }
-        return baton__epoch_outcome(schedule, awaited.epoch);
+        return outcome_of(&awaited);
     }
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
@@ -298,7 +318,7 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
                               memory_order_relaxed);
     status = engine->driver->wait(engine, has_ended, &awaited, schedule,
                                   timeout_ms, note_wait(schedule));
-    status = status == BATON_OK ? baton__epoch_outcome(schedule, awaited.epoch)
+    status = status == BATON_OK            ? outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
     /* Pairs with the load in destroy: after this the schedule may be gone. */
@@ -354,144 +374,29 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
         return baton__error(BATON_ERR_INVALID,
                             "baton_async_complete: this is no node");
     }
-    int begun = BATON__ASYNC_BEGUN;
-    /* Pairs with the loads of the status in epoch.c: what was written before is
-       seen by who takes the status. */
-    if (!atomic_compare_exchange_strong_explicit(
-            &record->status, &begun, (int)status, memory_order_acq_rel,
-            memory_order_relaxed)) {
-        return baton__error(BATON_ERR_STATE,
-                            "baton_async_complete: the node has completed "
-                            "already, or was not begun");
+    int code = (int)status;
+    if (code <= -BATON__ASYNC_DONE || code >= BATON__ASYNC_DONE) {
+        code = BATON_ERR_INVALID;
     }
+    uint64_t begun = baton__async_state(async.turn, BATON__ASYNC_BEGUN);
+    uint64_t done = baton__async_state(async.turn, BATON__ASYNC_DONE + code);
     baton_schedule_t *schedule = record->owner;
-    engine_of(schedule)->driver->post(schedule);
-    return BATON_OK;
-}
-
-/* ---- failure and recovery --------------------------------------------- */
-
-baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
-                                      baton_failure_t *out)
-{
-    baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status != BATON_OK) {
-        return status;
+    /* Until the count goes down again destroy does not free it. */
+    atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
+                              memory_order_seq_cst);
+    /* Pairs with the loads of the state in issue.c: what was written before is
+       seen by who takes the status. */
+    bool completed = atomic_compare_exchange_strong_explicit(
+        &record->state, &begun, done, memory_order_acq_rel,
+        memory_order_relaxed);
+    if (completed && !atomic_load_explicit(&schedule->shared.orphaned,
+                                           memory_order_seq_cst)) {
+        engine_of(schedule)->driver->post(schedule);
     }
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
-    }
-    if (atomic_load_explicit(&schedule->shared.failed, memory_order_acquire) ==
-        0) {
-        return baton__error(BATON_ERR_STATE, "\"%s\" has not failed",
-                            schedule->name);
-    }
-    const baton__failure_t failure =
-        baton__epoch_failure(schedule, out->message, sizeof out->message);
-    out->status = failure.status;
-    out->rank = failure.rank;
-    out->epoch = failure.epoch;
-    return BATON_OK;
-}
-
-void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
-                               void *arg)
-{
-    if (baton__graph_open(schedule, __func__)) {
-        schedule->on_recover = fn;
-        schedule->on_recover_arg = arg;
-    }
-}
-
-static bool is_recovered(const void *arg)
-{
-    const baton_group_t *group = arg;
-    return atomic_load_explicit(&group->recovery_left, memory_order_acquire) ==
-           0;
-}
-
-/* A schedule that could not be recovered; NULL. The driver's. (One that was may
-   have failed again already, where a peer returned sooner.) */
-static const baton_schedule_t *find_failed(const baton_group_t *group)
-{
-    const baton_schedule_t *s =
-        group->unrecovered > 0 ? group->stepper->schedules : NULL;
-    while (s != NULL &&
-           (s->group != group || s->run.phase != BATON__RUN_FAILED ||
-            !s->failure.final)) {
-        s = s->notices.next;
-    }
-    return s;
-}
-
-static baton_status_t recovered(baton_group_t *group)
-{
-    baton_engine_t *engine = group->engine;
-    baton_status_t status = BATON_OK;
-    engine->driver->enter(engine);
-    group->called = false;
-    const baton_schedule_t *failed = find_failed(group);
-    if (group->all_lost || group->lost_count > 0) {
-        status = baton__error(BATON_ERR_TRANSPORT,
-                              "recovery on rank %d of %d: rank %d is gone",
-                              group->rank, group->size,
-                              group->lost_count > 0 ? group->lost[0] : 0);
-    } else if (failed != NULL) {
-        status = baton__error(BATON_ERR_FAILED,
-                              "recovery on rank %d of %d: \"%s\" can't be "
-                              "recovered: %s",
-                              group->rank, group->size, failed->name,
-                              failed->sentence);
-    }
-    engine->driver->leave(engine);
-    return status;
-}
-
-/* Why it takes so long. */
-static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
-{
-    baton_engine_t *engine = group->engine;
-    engine->driver->enter(engine);
-    int rank = baton__recovery_awaits(group->stepper, group);
-    engine->driver->leave(engine);
-    if (rank < 0) {
-        return baton__error(BATON_ERR_TIMEOUT,
-                            "recovery on rank %d of %d: messages or async "
-                            "nodes of this rank have not ended after %d ms",
-                            group->rank, group->size, timeout_ms);
-    }
-    char memory[128];
-    baton__text_t text = {memory, sizeof memory, 0};
-    baton__text_add(&text,
-                    "recovery on rank %d of %d: rank %d has not come within %d "
-                    "ms, or waits for another",
-                    group->rank, group->size, rank, timeout_ms);
-    return baton__error_forward(BATON_ERR_TIMEOUT, memory);
-}
-
-baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
-{
-    if (group == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
-    }
-    baton_engine_t *engine = group->engine;
-    if (baton__engine_is_inside(engine)) {
-        return baton__error(BATON_ERR_STATE,
-                            "recovery on rank %d of %d: not in a call node",
-                            group->rank, group->size);
-    }
-    engine->driver->enter(engine);
-    if (!group->called && !group->all_lost && group->lost_count == 0) {
-        group->called = true;
-        baton__recovery_begin(group->stepper, group);
-        if (engine->driver->recover != NULL) {
-            engine->driver->recover(group);
-        }
-    }
-    engine->driver->leave(engine);
-    baton_status_t status = engine->driver->wait(
-        engine, is_recovered, group, NULL, timeout_ms, BATON__LEAVE_AWAY);
-    return status == BATON_OK            ? recovered(group)
-           : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
-                                         : status;
+    atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
+                              memory_order_release);
+    return completed ? BATON_OK
+                     : baton__error(BATON_ERR_STATE,
+                                    "baton_async_complete: the node has "
+                                    "completed already, or was not begun");
 }

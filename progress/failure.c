@@ -24,7 +24,34 @@ static void set_failure(baton_schedule_t *schedule,
 
 void baton__epoch_forget_failure(baton_schedule_t *schedule)
 {
-    set_failure(schedule, &(const baton__failure_t){0}, "");
+    (void)pthread_mutex_lock(&failure_lock);
+    schedule->shared.last_retired =
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
+    schedule->shared.last_status = schedule->failure.status;
+    schedule->failure = (baton__failure_t){0};
+    schedule->sentence[0] = '\0';
+    (void)pthread_mutex_unlock(&failure_lock);
+    /* Before the epochs are counted anew: see baton__epoch_is_past. */
+    atomic_fetch_add_explicit(&schedule->shared.generation, 1,
+                              memory_order_seq_cst);
+}
+
+baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
+                                         uint64_t epoch)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    bool completed = epoch <= schedule->shared.last_retired;
+    baton_status_t status = schedule->shared.last_status;
+    (void)pthread_mutex_unlock(&failure_lock);
+    if (completed) {
+        return BATON_OK;
+    }
+    status = status != BATON_OK ? status : BATON_ERR_CANCELLED;
+    return baton__error(status,
+                        "\"%s\" epoch %llu failed, and its group was recovered "
+                        "since: %s",
+                        schedule->name, (unsigned long long)epoch,
+                        baton_status_text(status));
 }
 
 baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
@@ -60,7 +87,8 @@ static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
             }
             break;
         case BATON__NODE_BEGUN:
-            if (op->async_ops->cancel != NULL) {
+            if (op->async_ops->cancel != NULL &&
+                baton__epoch_is_open(schedule, node)) {
                 op->async_ops->cancel(op->async.argument);
             }
             break;

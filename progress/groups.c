@@ -1,4 +1,6 @@
-/* How groups come into an engine, and go. */
+/* How groups come into an engine, and go, and are recovered. */
+#include "progress/epoch.h"
+#include "progress/recovery.h"
 #include "progress/verify.h"
 
 #include "base/alloc.h"
@@ -163,4 +165,131 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     group->transport->close(group->endpoint);
     free_seat(seat);
     return BATON_OK;
+}
+
+/* ---- failure and recovery --------------------------------------------- */
+
+baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
+                                      baton_failure_t *out)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    }
+    if (atomic_load_explicit(&schedule->shared.failed, memory_order_acquire) ==
+        0) {
+        return baton__error(BATON_ERR_STATE, "\"%s\" has not failed",
+                            schedule->name);
+    }
+    const baton__failure_t failure =
+        baton__epoch_failure(schedule, out->message, sizeof out->message);
+    out->status = failure.status;
+    out->rank = failure.rank;
+    out->epoch = failure.epoch;
+    return BATON_OK;
+}
+
+void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
+                               void *arg)
+{
+    if (baton__graph_open(schedule, __func__)) {
+        schedule->on_recover = fn;
+        schedule->on_recover_arg = arg;
+    }
+}
+
+static bool is_recovered(const void *arg)
+{
+    const baton_group_t *group = arg;
+    return atomic_load_explicit(&group->recovery_left, memory_order_acquire) ==
+           0;
+}
+
+/* A schedule that could not be recovered; NULL. The driver's. (One that was may
+   have failed again already, where a peer returned sooner.) */
+static const baton_schedule_t *find_failed(const baton_group_t *group)
+{
+    const baton_schedule_t *s =
+        group->unrecovered > 0 ? group->stepper->schedules : NULL;
+    while (s != NULL &&
+           (s->group != group || s->run.phase != BATON__RUN_FAILED ||
+            !s->failure.final)) {
+        s = s->notices.next;
+    }
+    return s;
+}
+
+static baton_status_t recovered(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    baton_status_t status = BATON_OK;
+    engine->driver->enter(engine);
+    group->called = false;
+    const baton_schedule_t *failed = find_failed(group);
+    if (group->all_lost || group->lost_count > 0) {
+        status = baton__error(BATON_ERR_TRANSPORT,
+                              "recovery on rank %d of %d: rank %d is gone",
+                              group->rank, group->size,
+                              group->lost_count > 0 ? group->lost[0] : 0);
+    } else if (failed != NULL) {
+        status = baton__error(BATON_ERR_FAILED,
+                              "recovery on rank %d of %d: \"%s\" can't be "
+                              "recovered: %s",
+                              group->rank, group->size, failed->name,
+                              failed->sentence);
+    }
+    engine->driver->leave(engine);
+    return status;
+}
+
+/* Why it takes so long. */
+static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
+{
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    int rank = baton__recovery_awaits(group->stepper, group);
+    engine->driver->leave(engine);
+    if (rank < 0) {
+        return baton__error(BATON_ERR_TIMEOUT,
+                            "recovery on rank %d of %d: messages or async "
+                            "nodes of this rank have not ended after %d ms",
+                            group->rank, group->size, timeout_ms);
+    }
+    char memory[128];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text,
+                    "recovery on rank %d of %d: rank %d has not come within %d "
+                    "ms, or waits for another",
+                    group->rank, group->size, rank, timeout_ms);
+    return baton__error_forward(BATON_ERR_TIMEOUT, memory);
+}
+
+baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
+{
+    if (group == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
+    }
+    baton_engine_t *engine = group->engine;
+    if (baton__engine_is_inside(engine)) {
+        return baton__error(BATON_ERR_STATE,
+                            "recovery on rank %d of %d: not in a call node",
+                            group->rank, group->size);
+    }
+    engine->driver->enter(engine);
+    if (!group->called && !group->all_lost && group->lost_count == 0) {
+        group->called = true;
+        baton__recovery_begin(group->stepper, group);
+        if (engine->driver->recover != NULL) {
+            engine->driver->recover(group);
+        }
+    }
+    engine->driver->leave(engine);
+    baton_status_t status = engine->driver->wait(
+        engine, is_recovered, group, NULL, timeout_ms, BATON__LEAVE_AWAY);
+    return status == BATON_OK            ? recovered(group)
+           : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
+                                         : status;
 }

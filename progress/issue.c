@@ -1,5 +1,6 @@
 /* How an epoch's nodes are issued; see epoch.h. */
 #include "progress/epoch_parts.h"
+#include "progress/step.h"
 
 #include "base/error.h"
 
@@ -34,13 +35,18 @@ bool baton__epoch_has_memory(baton__stepper_t *stepper,
     return true;
 }
 
-/* Takes `bytes` from what this step may still compute and copy. */
+/* Takes `bytes` from what this step may still compute and copy. A whole step's
+   worth is enough for anything, such as an element longer than that. */
 static bool afford(baton__stepper_t *stepper, size_t bytes)
 {
-    if (bytes > stepper->bytes_left) {
+    if (bytes > stepper->bytes_left &&
+        stepper->bytes_left < BATON__STEP_BYTES) {
         return false;
     }
-    stepper->bytes_left -= stepper->bytes_left == SIZE_MAX ? 0 : bytes;
+    if (stepper->bytes_left != SIZE_MAX) {
+        stepper->bytes_left -=
+            bytes < stepper->bytes_left ? bytes : stepper->bytes_left;
+    }
     return true;
 }
 
@@ -162,9 +168,12 @@ static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     const baton__op_t *op = &schedule->ops[node];
     baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
+    uint64_t turn = 1 + baton__async_turn(atomic_load_explicit(
+                            &async->state, memory_order_relaxed));
     /* Pairs with the exchange in baton_async_complete: it may be called before
        start has returned. */
-    atomic_store_explicit(&async->status, BATON__ASYNC_BEGUN,
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_BEGUN),
                           memory_order_release);
     int outcome = run_function(stepper, schedule, node, context);
     if (outcome == BATON__PENDING) {
@@ -173,7 +182,8 @@ static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
         stepper->polled += op->async_ops->poll != NULL;
         return true;
     }
-    atomic_store_explicit(&async->status, BATON__ASYNC_IDLE,
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_IDLE),
                           memory_order_relaxed);
     return take_outcome(stepper, schedule, node, outcome);
 }
@@ -260,8 +270,12 @@ static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
                       uint32_t node, int status)
 {
     const baton__op_t *op = &schedule->ops[node];
-    atomic_store_explicit(&schedule->run.asyncs[op->async.ordinal].status,
-                          BATON__ASYNC_IDLE, memory_order_relaxed);
+    baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
+    uint64_t turn = baton__async_turn(
+        atomic_load_explicit(&async->state, memory_order_relaxed));
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_IDLE),
+                          memory_order_relaxed);
     schedule->turn.begun--;
     stepper->polled -= op->async_ops->poll != NULL && !schedule->turn.abandoned;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
@@ -288,10 +302,10 @@ void baton__epoch_collect(baton__stepper_t *stepper, baton_schedule_t *schedule)
         }
         left--;
         /* Pairs with the exchange in baton_async_complete. */
-        int status = atomic_load_explicit(&schedule->run.asyncs[i].status,
-                                          memory_order_acquire);
-        if (status != BATON__ASYNC_BEGUN) {
-            end_async(stepper, schedule, node, status);
+        int what = baton__async_what(atomic_load_explicit(
+            &schedule->run.asyncs[i].state, memory_order_acquire));
+        if (what != BATON__ASYNC_BEGUN) {
+            end_async(stepper, schedule, node, what - BATON__ASYNC_DONE);
         }
     }
 }
@@ -303,7 +317,8 @@ bool baton__epoch_ask(baton__stepper_t *stepper, baton_schedule_t *schedule)
         uint32_t node = schedule->plan.asyncs[i];
         const baton__op_t *op = &schedule->ops[node];
         if (schedule->run.state[node] != BATON__NODE_BEGUN ||
-            op->async_ops->poll == NULL) {
+            op->async_ops->poll == NULL ||
+            !baton__epoch_is_open(schedule, node)) {
             continue;
         }
         baton_status_t status = op->async_ops->poll(op->async.argument);

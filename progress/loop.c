@@ -35,8 +35,8 @@ struct baton__loop {
     struct event *timer;
     int bell_fd;
     int timer_fd;
-    uint64_t due_ns; /* when the timer ends, UINT64_MAX: it is not set */
-    bool rang;       /* a watched descriptor did, in this wait */
+    uint64_t due_ns;        /* when the timer ends, UINT64_MAX: it is not set */
+    baton__wakeup_t wakeup; /* of this wait */
     _Atomic bool kicked;
 };
 
@@ -53,6 +53,9 @@ static void on_bell(evutil_socket_t fd, short what, void *arg)
     uint64_t count;
     (void)what;
     (void)!read(fd, &count, sizeof count);
+    if (loop->wakeup < BATON__WAKEUP_KICK) {
+        loop->wakeup = BATON__WAKEUP_KICK;
+    }
     /* After the read: a kick that comes now writes again. Pairs with the
        exchange in baton__loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
@@ -73,7 +76,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     watch->transport->drain(watch->endpoint);
-    watch->loop->rang = true;
+    watch->loop->wakeup = BATON__WAKEUP_MESSAGE;
 }
 
 static struct event_base *make_base(void)
@@ -166,12 +169,12 @@ static void set_timer(baton__loop_t *loop, uint32_t us)
     loop->due_ns = due;
 }
 
-bool baton__loop_wait(baton__loop_t *loop, uint32_t us)
+baton__wakeup_t baton__loop_wait(baton__loop_t *loop, uint32_t us)
 {
-    loop->rang = false;
+    loop->wakeup = BATON__WAKEUP_TIMER;
     set_timer(loop, us);
     (void)event_base_loop(loop->base, EVLOOP_ONCE);
-    return loop->rang;
+    return loop->wakeup;
 }
 
 void baton__loop_kick(baton__loop_t *loop)

@@ -8,13 +8,19 @@
 typedef struct baton__loop baton__loop_t;
 typedef struct baton__watch baton__watch_t; /* a descriptor in the loop */
 
+/* What has ended a wait; of several the last. */
+typedef enum baton__wakeup {
+    BATON__WAKEUP_TIMER,
+    BATON__WAKEUP_KICK,
+    BATON__WAKEUP_MESSAGE /* a watched descriptor: a peer has probably sent */
+} baton__wakeup_t;
+
 baton_status_t baton__loop_open(baton__loop_t **out);
 void baton__loop_close(baton__loop_t *loop);
 
 /* Sleeps until a kick, a readable descriptor, or `us` microseconds or up to a
-   quarter less (BATON_SLEEP_FOREVER: no bound). One thread at a time. True when
-   a watched descriptor was readable: a peer has probably sent something. */
-bool baton__loop_wait(baton__loop_t *loop, uint32_t us);
+   quarter less (BATON_SLEEP_FOREVER: no bound). One thread at a time. */
+baton__wakeup_t baton__loop_wait(baton__loop_t *loop, uint32_t us);
 
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
 void baton__loop_kick(baton__loop_t *loop);

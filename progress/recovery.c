@@ -92,8 +92,8 @@ static baton__rounds_t *rounds_of(baton_schedule_t *schedule)
 /* As after the commit. */
 static void reset(baton_schedule_t *schedule)
 {
+    baton__epoch_forget_failure(schedule); /* first */
     schedule->run.epoch = 0;
-    baton__epoch_forget_failure(schedule);
     schedule->failing_from = 0;
     atomic_store_explicit(&schedule->shared.requested, 0, memory_order_relaxed);
     atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);

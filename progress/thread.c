@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+enum { FRESH_NS = 40000 };
+
 static void set_wait_mode(baton_engine_t *engine, baton__wait_mode_t mode)
 {
     atomic_store_explicit(&engine->wait_mode, mode, memory_order_seq_cst);
@@ -109,20 +111,36 @@ static uint32_t drive(baton_engine_t *engine, bool woken)
     return BATON__SHORT_US;
 }
 
+/* The application has only just started an epoch, and is expected back: if it
+   comes it had better not meet this thread. */
+static bool is_active(const baton_engine_t *engine)
+{
+    uint64_t started_ns =
+        atomic_load_explicit(&engine->started_ns, memory_order_relaxed);
+    return started_ns != 0 && baton__clock_ns() - started_ns < FRESH_NS;
+}
+
 static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
-    bool woken = false;
+    baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
     (void)prctl(PR_SET_NAME, "baton", 0, 0, 0);
     /* The default lets the kernel end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
+        bool woken = wakeup == BATON__WAKEUP_MESSAGE;
+        uint32_t us = BATON__SHORT_US;
         if (woken) {
             atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         }
-        uint32_t us = baton__engine_try(engine) ? drive(engine, woken)
-                                                : let_drive(engine);
-        woken = us > 0 && baton__loop_wait(engine->loop, us);
+        if (wakeup == BATON__WAKEUP_TIMER && is_active(engine)) {
+            set_wait_mode(engine, BATON__WAIT_SHORT);
+        } else {
+            us = baton__engine_try(engine) ? drive(engine, woken)
+                                           : let_drive(engine);
+        }
+        wakeup =
+            us > 0 ? baton__loop_wait(engine->loop, us) : BATON__WAKEUP_KICK;
         set_wait_mode(engine, BATON__WAIT_NONE);
     }
     return NULL;

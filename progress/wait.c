@@ -51,11 +51,12 @@ static void drive(const waiter_t *waiter)
         if (moved) {
             baton__idle_reset(&engine->idle);
         }
+        bool due = moved || baton__step_is_due(stepper);
         if (stepper->left_calls || is_wanted(engine) ||
-            (timed && moved && is_late(waiter))) {
+            (timed && due && is_late(waiter))) {
             break;
         }
-        if (moved || baton__step_is_due(stepper)) {
+        if (due) {
             continue;
         }
         baton__pause_t pause = baton__idle_next(&engine->idle, true);

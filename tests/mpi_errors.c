@@ -2,6 +2,7 @@
    and without, and messages too long for MPI. The exit code tells. */
 #include "base/config.h"
 #include "support_mpi.h"
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,8 +263,12 @@ static void run_all(void)
         test_mismatch_is_an_error_on_both();
     }
     support_mpi_running = "end";
+    bool open_before = fcntl(0, F_GETFD) >= 0;
     support_mpi_expect(baton_group_destroy(group), BATON_OK);
     support_mpi_expect(baton_engine_close(engine), BATON_OK);
+    if (open_before && fcntl(0, F_GETFD) < 0) {
+        support_mpi_die("a descriptor was closed that is not the library's");
+    }
 }
 
 int main(int argc, char **argv)

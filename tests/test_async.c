@@ -3,6 +3,7 @@
 #include "support_pair.h"
 #include "support_ranks.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -235,9 +236,39 @@ static void test_async_needs_a_start(void **state)
     support_ranks_close(ranks);
 }
 
+/* A completion that comes an epoch late: that of another epoch is not its. */
+static void test_async_of_an_earlier_epoch_is_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        worker_t worker = {.start = BATON_OK, .polls_left = 0};
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "late", &s));
+        (void)baton_add_async(s, &asked, &worker);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        const baton_async_t late = worker.async;
+        worker.polls_left = INT_MAX;
+        atomic_store(&worker.begun, false);
+        support_ok(baton_schedule_start(s));
+        while (!atomic_load(&worker.begun)) {
+            (void)baton_engine_step(crew->engines[0]);
+        }
+        support_expect(baton_async_complete(late, BATON_OK), BATON_ERR_STATE);
+        support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
+        support_ok(baton_async_complete(worker.async, BATON_OK));
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_async_of_an_earlier_epoch_is_refused),
         cmocka_unit_test(test_async_ends_in_its_start),
         cmocka_unit_test(test_async_completes_before_its_start_returns),
         cmocka_unit_test(test_async_is_asked_until_it_is_done),

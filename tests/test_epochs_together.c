@@ -170,6 +170,7 @@ typedef struct builder {
     baton_schedule_t *own, *other, *made;
     uint64_t calls;
     baton_status_t created, started, committed, destroyed, waited, recovered;
+    baton_status_t unmade;
 } builder_t;
 
 static baton_status_t try_all(void *arg, baton_call_t *call)
@@ -181,7 +182,13 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
         baton_schedule_create(builder->group, name, &builder->made);
     (void)baton_add_call(builder->made, count_call, &builder->calls);
     builder->committed = baton_schedule_commit(builder->made);
-    builder->destroyed = baton_schedule_destroy(builder->made);
+    builder->destroyed = baton_schedule_destroy(builder->own);
+    snprintf(name, sizeof name, "unmade %d", (int)baton_call_epoch(call));
+    baton_schedule_t *unmade = NULL;
+    builder->unmade = baton_schedule_create(builder->group, name, &unmade);
+    if (builder->unmade == BATON_OK) { /* not committed: it may go */
+        builder->unmade = baton_schedule_destroy(unmade);
+    }
     builder->started = baton_schedule_start(builder->other);
     builder->waited = baton_schedule_wait(builder->other, -1);
     builder->recovered = baton_group_recover(builder->group, -1);
@@ -204,6 +211,7 @@ static void test_call_node_is_refused_what_would_wait(void **state)
             support_run(builder.own);
             support_ok(builder.created);
             support_ok(builder.started);
+            support_ok(builder.unmade);
             assert_int_equal(builder.committed, BATON_ERR_STATE);
             assert_int_equal(builder.destroyed, BATON_ERR_STATE);
             assert_int_equal(builder.waited, BATON_ERR_STATE);

@@ -1,5 +1,6 @@
 /* What failures leave behind: memory that is the caller's, and groups that work
    again once they are recovered. */
+#include "sched/schedule.h"
 #include "support_crew.h"
 #include "support_random.h"
 #include "support_ranks.h"
@@ -393,9 +394,64 @@ static void test_recovery_tells_the_last_completed_epoch(void **state)
     support_ranks_close(ranks);
 }
 
+/* ---- who waits meanwhile ---------------------------------------------- */
+
+typedef struct waiting {
+    baton_schedule_t *schedule;
+    baton_status_t status;
+} waiting_t;
+
+static void wait_for_it(void *arg)
+{
+    waiting_t *waiting = arg;
+    waiting->status = baton_schedule_wait(waiting->schedule, SUPPORT_WAIT_MS);
+}
+
+static void recover_there(void *arg)
+{
+    (void)!baton_group_recover(arg, SUPPORT_WAIT_MS);
+}
+
+/* An epoch that a recovery cancels under a thread that waits for it: the thread
+   is told, however late it looks. */
+static void test_recovery_leaves_no_waiter_behind(void **state)
+{
+    (void)state;
+    const support_variant_t *threads = &support_variants[SUPPORT_VARIANTS - 1];
+    support_crew_t *crew = support_crew_open(2, threads);
+    baton_schedule_t *s[2];
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(
+            baton_schedule_create(crew->groups[rank], "barrier", &s[rank]));
+        baton_barrier_dissemination(s[rank]);
+        support_ok(baton_schedule_commit(s[rank]));
+    }
+    for (int round = 0; round < 50; round++) {
+        waiting_t waiting = {s[0], BATON_OK};
+        support_ok(baton_schedule_start(s[0]));
+        support_thread_t *waiter = support_thread_start(wait_for_it, &waiting);
+        while (round % 2 == 0 && atomic_load(&s[0]->shared.waiters) == 0) {
+            sched_yield();
+        }
+        support_thread_t *peer =
+            support_thread_start(recover_there, crew->groups[1]);
+        support_ok(baton_group_recover(crew->groups[0], SUPPORT_WAIT_MS));
+        support_thread_join(peer);
+        support_thread_join(waiter);
+        if (round % 2 == 0) { /* else it may have come after the recovery */
+            assert_int_equal(waiting.status, BATON_ERR_CANCELLED);
+        }
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_destroy(s[rank]));
+    }
+    support_crew_close(crew);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recovery_leaves_no_waiter_behind),
         cmocka_unit_test(test_memory_is_the_callers_after_a_failure),
         cmocka_unit_test(test_recovery_after_each_of_many_failures),
         cmocka_unit_test(test_recovery_names_who_has_not_come),

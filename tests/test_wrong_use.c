@@ -258,7 +258,7 @@ static void test_calls_refuse_nothing(void **state)
                 BATON_ERR_INVALID, "baton_buffer_rebind: schedule is NULL");
     expect_says(baton_group_recover(NULL, -1), BATON_ERR_INVALID,
                 "baton_group_recover: group is NULL");
-    expect_says(baton_async_complete((baton_async_t){NULL}, BATON_OK),
+    expect_says(baton_async_complete((baton_async_t){NULL, 0}, BATON_OK),
                 BATON_ERR_INVALID, "baton_async_complete");
     baton_schedule_limit(NULL, 1);
     support_says("baton_schedule_limit: schedule is NULL");

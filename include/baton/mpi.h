@@ -17,22 +17,23 @@ extern "C" {
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE. In manual mode MPI_THREAD_FUNNELED will do if the thread
-   that initialised MPI makes all of Baton's calls. A process that forks must not
-   use Baton in the child, as with MPI.
+   that initialised MPI makes all of Baton's calls. A process that forks must
+   not use Baton in the child, as with MPI.
 
    Ranks of one host talk through shared memory, not through MPI, and wake each
-   other by datagrams of AF_UNIX sockets. Of /dev/shm a group takes about 170 KiB
-   a rank, and 68 KiB for each of its BATON_SHM_BUFFERS (8), which are fewer where
-   all of them would take more than 64 MiB or an eighth of what is free. Longer
-   messages are read out of the sender's memory where the host permits that
-   (process_vm_readv). What a host does not permit is found out here, and done
-   without.
+   other by datagrams of AF_UNIX sockets. Of /dev/shm a group takes about 170
+   KiB a rank, and 68 KiB for each of its BATON_SHM_BUFFERS (8), which are fewer
+   where all of them would take more than 64 MiB or an eighth of what is free.
+   Longer messages are read out of the sender's memory where the host permits
+   that (process_vm_readv). What a host does not permit is found out here, and
+   done without.
 
-   Ranks of different hosts talk over MPI, and each two that have messages keep a
-   TCP connection, by which one wakes the other; a rank whose process has ended,
-   or whose host has been silent for BATON_PEER_TIMEOUT_MS (30000), is lost.
-   Where no connection can be made ranks look for messages now and then, at most
-   BATON_SLEEP_US (10000) late, and only MPI finds out that a peer is gone.
+   Ranks of different hosts talk over MPI, and each two that have messages keep
+   a TCP connection, by which one wakes the other; a rank whose process has
+   ended, or whose host has been silent for BATON_PEER_TIMEOUT_MS (30000), is
+   lost. Where no connection can be made ranks look for messages now and then,
+   at most BATON_SLEEP_US (10000) late, and only MPI finds out that a peer is
+   gone.
 
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */

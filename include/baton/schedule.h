@@ -179,18 +179,20 @@ typedef struct baton_call baton_call_t;
 /* Runs on the driving thread. BATON_OK satisfies the node's successors;
    BATON_SKIP completes it without satisfying them (they may still fire through
    other edges); an error fails the epoch. It may not wait, commit, recover or
-   destroy, which return BATON_ERR_STATE there; it may create schedules and
-   start others. Keep it short: it holds up every schedule of its engine, and
-   with manual progress also the wait that it runs in. */
+   destroy, which return BATON_ERR_STATE there; it may create schedules, destroy
+   those that are not committed, and start others. Keep it short: it holds up
+   every schedule of its engine, and with manual progress also the wait that it
+   runs in. */
 typedef baton_status_t (*baton_call_fn)(void *arg, baton_call_t *call);
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg);
 
 /* ---- nodes that complete elsewhere ------------------------------------ */
 
-/* A node that was begun and has not completed. */
+/* A node that was begun and has not completed, in one epoch. */
 typedef struct baton_async {
     void *record;
+    uint64_t turn;
 } baton_async_t;
 
 /* What an async node does; static const, it outlives the schedule. All but
@@ -216,7 +218,9 @@ baton_node_t baton_add_async(baton_schedule_t *schedule,
 
 /* Completes the node, once: BATON_OK, BATON_SKIP, or an error that fails its
    epoch. Any thread, also the driver's. BATON_ERR_STATE: the node has completed
-   already. */
+   already. `poll` and `cancel` may be under way in another thread meanwhile;
+   once complete has returned they may still run for a moment, until a wait for
+   the epoch has returned. */
 BATON_CHECKED baton_status_t baton_async_complete(baton_async_t async,
                                                   baton_status_t status);
 
@@ -311,8 +315,8 @@ void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
    for an optional receive whose message has not come: a branch not taken, a
    straggler of a k-of-n. What comes for it later is dropped: a message belongs
    to the epoch that sent it, never to another. A required node that can't fire
-   any more fails the epoch. A long send (baton_transport_t.copy_bytes) ends when
-   its message was taken or dropped, which may be as late as the end of its
+   any more fails the epoch. A long send (baton_transport_t.copy_bytes) ends
+   when its message was taken or dropped, which may be as late as the end of its
    receiver's epoch: make it optional, too, where that must not hold its own. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 

@@ -226,7 +226,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
 
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
 {
-    return partial->schedule;
+    return partial != NULL ? partial->schedule : NULL;
 }
 
 /* ---- steps ------------------------------------------------------------ */
@@ -239,6 +239,10 @@ static uint64_t steps(const baton_partial_t *partial)
 static baton_status_t check_data(const baton_partial_t *partial,
                                  const void *data, const char *doing)
 {
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s a partial: it is NULL",
+                            doing);
+    }
     return data != NULL || partial->contribution.count == 0
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID, "%s \"%s\": data is NULL",
@@ -258,6 +262,9 @@ baton_status_t baton_partial_contribute(baton_partial_t *partial,
 
 baton_status_t baton_partial_start(baton_partial_t *partial)
 {
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
     baton_status_t status = baton_schedule_start(partial->schedule);
     if (status == BATON_OK) {
         atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
@@ -267,12 +274,19 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
 
 baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
 {
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
     return baton_schedule_test(partial->schedule, done_out);
 }
 
 baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                   baton_partial_result_t *out)
 {
+    if (partial == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            partial == NULL ? "partial" : "out");
+    }
     uint64_t step = steps(partial);
     bool all = partial->keep == BATON_KEEP_ALL;
     if (step == 0 || (all && partial->seen == step)) {

@@ -104,7 +104,10 @@ static int issue_async(const baton__op_t *op, uint32_t node,
                        size_t bytes)
 {
     baton_call_t call = {context->owner, node};
-    const baton_async_t async = {&context->asyncs[op->async.ordinal]};
+    baton__async_t *record = &context->asyncs[op->async.ordinal];
+    const baton_async_t async = {
+        record, baton__async_turn(atomic_load_explicit(&record->state,
+                                                       memory_order_relaxed))};
     (void)begin;
     (void)bytes;
     int status = outcome(

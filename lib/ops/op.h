@@ -104,10 +104,31 @@ typedef struct baton__activation {
 typedef struct baton__async {
     void *owner;
     uint32_t node;
-    /* BATON__ASYNC_IDLE, _BEGUN, or the status that it was completed with. */
-    _Atomic int status;
+    /* Which of its turns it is, and in the lower bits BATON__ASYNC_IDLE,
+       _BEGUN, or _DONE plus the status that it was completed with. */
+    _Atomic uint64_t state;
 } baton__async_t;
-enum { BATON__ASYNC_IDLE = 1000, BATON__ASYNC_BEGUN };
+enum {
+    BATON__ASYNC_IDLE,
+    BATON__ASYNC_BEGUN,
+    BATON__ASYNC_DONE = 1024,
+    BATON__ASYNC_BITS = 12
+};
+
+static inline uint64_t baton__async_turn(uint64_t state)
+{
+    return state >> BATON__ASYNC_BITS;
+}
+
+static inline uint64_t baton__async_state(uint64_t turn, int what)
+{
+    return turn << BATON__ASYNC_BITS | (uint64_t)what;
+}
+
+static inline int baton__async_what(uint64_t state)
+{
+    return (int)(state & ((1 << BATON__ASYNC_BITS) - 1));
+}
 
 /* What an epoch works on beside the plan. */
 typedef struct baton__context {

@@ -233,7 +233,7 @@ static void fill_lists(baton_schedule_t *schedule, const baton__order_t *order)
             baton__async_t *async = &schedule->run.asyncs[at.async_count];
             async->owner = schedule;
             async->node = i;
-            atomic_init(&async->status, BATON__ASYNC_IDLE);
+            atomic_init(&async->state, BATON__ASYNC_IDLE);
             op->async.ordinal = at.async_count;
             plan->asyncs[at.async_count++] = i;
         }

@@ -122,7 +122,13 @@ struct baton_schedule {
            before. */
         _Atomic bool waits_soon;
         _Atomic bool starts_quickly;
-        _Atomic uint32_t waiters; /* threads in wait */
+        _Atomic uint32_t waiters; /* threads in wait, or completing a node */
+        /* Recoveries so far, and of the one before the last: what its epochs
+           came to. The failure lock guards the rest. */
+        _Atomic uint32_t generation;
+        uint64_t last_retired;
+        baton_status_t last_status;
+        _Atomic bool orphaned; /* destroyed, though something of it moves */
     } shared;
 
     char *name;

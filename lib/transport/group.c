@@ -52,14 +52,45 @@ uint64_t baton__identity(const char *name, uint32_t attempt)
     return hash_of(name) << ATTEMPT_BITS | (attempt & ATTEMPT_MASK);
 }
 
+/* Its place in the table, or where it would be; NULL: there is no table. */
+static baton__name_t *name_place(const baton_group_t *group, uint64_t hash)
+{
+    uint32_t mask = group->name_capacity - 1;
+    if (group->name_capacity == 0) {
+        return NULL;
+    }
+    uint32_t at = (uint32_t)hash & mask;
+    while (group->names[at].used && group->names[at].hash != hash) {
+        at = (at + 1) & mask;
+    }
+    return &group->names[at];
+}
+
 static baton__name_t *find_name(const baton_group_t *group, uint64_t hash)
 {
-    for (uint32_t i = 0; i < group->name_count; i++) {
-        if (group->names[i].hash == hash) {
-            return &group->names[i];
+    baton__name_t *entry = name_place(group, hash);
+    return entry != NULL && entry->used ? entry : NULL;
+}
+
+/* At most half of the table is used. */
+static bool grow_names(baton_group_t *group)
+{
+    uint32_t capacity = group->name_capacity;
+    baton__name_t *names = group->names;
+    uint32_t room = capacity > 0 ? capacity * 2 : 8;
+    baton__name_t *larger = baton__alloc(room, sizeof *larger);
+    if (larger == NULL) {
+        return false;
+    }
+    group->names = larger;
+    group->name_capacity = room;
+    for (uint32_t i = 0; i < capacity; i++) {
+        if (names[i].used) {
+            *name_place(group, names[i].hash) = names[i];
         }
     }
-    return NULL;
+    baton__free(names);
+    return true;
 }
 
 uint32_t baton__group_attempt(baton_group_t *group, const char *name)
@@ -67,18 +98,13 @@ uint32_t baton__group_attempt(baton_group_t *group, const char *name)
     uint64_t hash = hash_of(name);
     baton__name_t *entry = find_name(group, hash);
     if (entry == NULL) {
-        if (group->name_count == group->name_capacity) {
-            uint32_t room = group->name_capacity * 2 + 2;
-            baton__name_t *names = baton__grow(group->names, group->name_count,
-                                               room, sizeof *names);
-            if (names == NULL) {
-                return 0;
-            }
-            group->names = names;
-            group->name_capacity = room;
+        if (group->name_count >= group->name_capacity / 2 &&
+            !grow_names(group)) {
+            return 0;
         }
-        entry = &group->names[group->name_count++];
-        *entry = (baton__name_t){.hash = hash};
+        entry = name_place(group, hash);
+        *entry = (baton__name_t){.hash = hash, .used = true};
+        group->name_count++;
     }
     return ++entry->attempts;
 }

@@ -14,6 +14,7 @@
 typedef struct baton__name {
     uint64_t hash;
     uint32_t attempts;
+    bool used; /* this place of the table */
 } baton__name_t;
 
 /* A committed schedule; no identity is 0. */

@@ -97,6 +97,9 @@ static void init_far(baton__far_t *far)
         far->arrivals[i] = MPI_REQUEST_NULL;
         far->departures[i] = MPI_REQUEST_NULL;
     }
+    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
+        far->links.strangers[i] = -1;
+    }
     far->links.listener = -1;
     far->links.epoll = -1;
     far->keyval = MPI_KEYVAL_INVALID;
