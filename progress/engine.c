@@ -152,18 +152,17 @@ static void step_leaving(baton_engine_t *engine)
 static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    if (why >= BATON__LEAVE_SOON) {
+    if (why == BATON__LEAVE_SOON) {
         /* In this order: the thread that waits shortly now sees, when it has
            done so and finds somebody driving, that it was relied on. Pairs with
            the exchange in thread.c. */
         atomic_store_explicit(&engine->expected, true, memory_order_seq_cst);
-        if (atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
-            BATON__WAIT_SHORT) {
-            return TAKEN_CARE_OF;
-        }
-        if (why == BATON__LEAVE_QUICK) {
-            return KICK;
-        }
+        /* Kicks coalesce: until the thread has run this costs no more. Armed
+           descriptors would: peers would ring in each such moment. */
+        return atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
+                       BATON__WAIT_SHORT
+                   ? TAKEN_CARE_OF
+                   : KICK;
     }
     for (int steps = 0; !baton__engine_arm(engine); steps++) {
         if (steps == LEAVE_STEPS || stepper->runnable_head != NULL) {

@@ -75,9 +75,7 @@ struct baton_engine {
 typedef enum baton__leave {
     BATON__LEAVE_AWAY,   /* the caller does something else now */
     BATON__LEAVE_PARKED, /* it blocks, and looks again itself now and then */
-    BATON__LEAVE_SOON,   /* it is expected back at once */
-    BATON__LEAVE_QUICK,  /* that, and its last return was a moment ago: the
-                            thread had better wait shortly */
+    BATON__LEAVE_SOON    /* it is expected back at once */
 } baton__leave_t;
 
 /* What somebody waits for: whether it has come true. Any thread. */

@@ -166,7 +166,7 @@ static baton__leave_t expect(baton_schedule_t *schedule)
     }
     atomic_store_explicit(&engine_of(schedule)->started_ns, now,
                           memory_order_relaxed);
-    return quick ? BATON__LEAVE_QUICK : BATON__LEAVE_SOON;
+    return BATON__LEAVE_SOON;
 }
 
 baton_status_t baton_schedule_start(baton_schedule_t *schedule)

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 enum { FRESH_NS = 40000 };
 
@@ -120,6 +121,19 @@ static bool is_active(const baton_engine_t *engine)
     return started_ns != 0 && baton__clock_ns() - started_ns < FRESH_NS;
 }
 
+/* Waits shortly as long as that is so: with one system call each time, for it
+   is the application's processor that they take. A kick is seen a little later.
+ */
+static void nap(baton_engine_t *engine)
+{
+    const struct timespec time = {.tv_nsec = BATON__SHORT_US * 1000};
+    set_wait_mode(engine, BATON__WAIT_SHORT);
+    do {
+        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+    } while (is_active(engine) && !baton__loop_is_kicked(engine->loop));
+    set_wait_mode(engine, BATON__WAIT_NONE);
+}
+
 static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
@@ -134,7 +148,9 @@ static void *thread_main(void *arg)
             atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         }
         if (wakeup == BATON__WAKEUP_TIMER && is_active(engine)) {
-            set_wait_mode(engine, BATON__WAIT_SHORT);
+            nap(engine);
+            wakeup = BATON__WAKEUP_KICK;
+            continue;
         } else {
             us = baton__engine_try(engine) ? drive(engine, woken)
                                            : let_drive(engine);
