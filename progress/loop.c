@@ -186,11 +186,6 @@ void baton__loop_kick(baton__loop_t *loop)
     }
 }
 
-bool baton__loop_is_kicked(const baton__loop_t *loop)
-{
-    return atomic_load_explicit(&loop->kicked, memory_order_seq_cst);
-}
-
 baton_status_t baton__loop_watch(baton__loop_t *loop,
                                  const baton_transport_t *transport,
                                  void *endpoint, baton__watch_t **out)

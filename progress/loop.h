@@ -25,9 +25,6 @@ baton__wakeup_t baton__loop_wait(baton__loop_t *loop, uint32_t us);
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
 void baton__loop_kick(baton__loop_t *loop);
 
-/* Whether the next wait ends at once by a kick. */
-bool baton__loop_is_kicked(const baton__loop_t *loop);
-
 /* Watches the endpoint's descriptors, and drains them when they become
    readable; *out is NULL when the transport has none. Any thread, also while
    another waits. */

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 enum { FRESH_NS = 40000 };
 
@@ -121,17 +120,12 @@ static bool is_active(const baton_engine_t *engine)
     return started_ns != 0 && baton__clock_ns() - started_ns < FRESH_NS;
 }
 
-/* Waits shortly as long as that is so: with one system call each time, for it
-   is the application's processor that they take. A kick is seen a little later.
- */
-static void nap(baton_engine_t *engine)
+/* Whether to wait shortly once more, and leave the engine to the application:
+   not when a message has come, which it may have parked for. */
+static bool is_left_alone(baton_engine_t *engine, baton__wakeup_t wakeup)
 {
-    const struct timespec time = {.tv_nsec = BATON__SHORT_US * 1000};
-    set_wait_mode(engine, BATON__WAIT_SHORT);
-    do {
-        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
-    } while (is_active(engine) && !baton__loop_is_kicked(engine->loop));
-    set_wait_mode(engine, BATON__WAIT_NONE);
+    return wakeup != BATON__WAKEUP_MESSAGE && is_active(engine) &&
+           (wakeup == BATON__WAKEUP_TIMER || was_expected(engine));
 }
 
 static void *thread_main(void *arg)
@@ -147,10 +141,8 @@ static void *thread_main(void *arg)
         if (woken) {
             atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         }
-        if (wakeup == BATON__WAKEUP_TIMER && is_active(engine)) {
-            nap(engine);
-            wakeup = BATON__WAKEUP_KICK;
-            continue;
+        if (is_left_alone(engine, wakeup)) {
+            set_wait_mode(engine, BATON__WAIT_SHORT);
         } else {
             us = baton__engine_try(engine) ? drive(engine, woken)
                                            : let_drive(engine);
