@@ -240,11 +240,7 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t nodes)
 {
     baton__run_t *run = &schedule->run;
-    const baton__context_t context = baton__epoch_context(schedule);
-    while (nodes > 0 && baton__run_has_ready(run) &&
-           baton__epoch_issue_next(stepper, schedule, &context)) {
-        nodes--;
-    }
+    baton__epoch_issue(stepper, schedule, nodes);
     if (run->phase != BATON__RUN_RUNNING) {
         return;
     }

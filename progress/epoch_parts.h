@@ -52,11 +52,10 @@ void baton__epoch_end_draining(baton__stepper_t *stepper,
 
 /* ---- issue.c ---------------------------------------------------------- */
 
-/* Issues the node that is ready first: false when the turn is over, since it
-   failed the epoch, or has to wait for another step. */
-bool baton__epoch_issue_next(baton__stepper_t *stepper,
-                             baton_schedule_t *schedule,
-                             const baton__context_t *context);
+/* Issues up to `nodes` nodes that are ready, until one fails the epoch or has
+   to wait for another step. */
+void baton__epoch_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t nodes);
 
 /* Whether memory is bound to what the node works on, `bytes` of it; else the
    epoch fails. */

@@ -190,9 +190,8 @@ static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
 
 /* Issues the node that is ready first: false when the turn is over, since it
    failed the epoch, or has to wait for another step. */
-bool baton__epoch_issue_next(baton__stepper_t *stepper,
-                             baton_schedule_t *schedule,
-                             const baton__context_t *context)
+static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       const baton__context_t *context)
 {
     baton__run_t *run = &schedule->run;
     uint32_t node = run->ready[run->head];
@@ -241,6 +240,17 @@ bool baton__epoch_issue_next(baton__stepper_t *stepper,
         break;
     }
     return false;
+}
+
+void baton__epoch_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t nodes)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton__context_t context = baton__epoch_context(schedule);
+    while (nodes > 0 && baton__run_has_ready(run) &&
+           issue_next(stepper, schedule, &context)) {
+        nodes--;
+    }
 }
 
 void baton__epoch_introduce(baton__stepper_t *stepper,
