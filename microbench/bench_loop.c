@@ -372,8 +372,7 @@ int bench_loop(const bench_options_t *options, FILE *json)
     } else {
         void *memory = harness_alloc(CHAIN_BYTES, 1);
         bench_report_note(&report, "All-reduce that nobody waits for");
-        for (size_t bytes = 8; bytes <= 16 << 20;
-             bytes *= bytes < 1 << 20 ? 8 : 16) {
+        for (size_t bytes = 8; bytes <= 16 << 20; bytes *= 8) {
             measure_size(&harness, options, bytes, &report);
         }
         bench_report_note(&report, "Full all-reduces of 4 KiB");
