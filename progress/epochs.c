@@ -225,12 +225,12 @@ static baton_status_t outcome_of(const awaited_t *awaited)
 baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
 {
     baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status == BATON_OK && done_out == NULL) {
-        status =
-            baton__error(BATON_ERR_INVALID, "%s: done_out is NULL", __func__);
-    }
     if (status != BATON_OK) {
         return status;
+    }
+    if (done_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: done_out is NULL",
+                            __func__);
     }
     uint64_t epoch = requested(schedule);
     bool ended = baton__epoch_ended(schedule, epoch);

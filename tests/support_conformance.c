@@ -172,7 +172,9 @@ void conformance_poll(conformance_rank_t *self)
         }
         if (event->kind == BATON_EVENT_ARRIVED) {
             EXPECT(self, event->message != NULL);
-            arrive(self, event->message);
+            if (event->message != NULL) {
+                arrive(self, event->message);
+            }
             continue;
         }
         EXPECT(self, event->token.owner == self);

@@ -73,9 +73,9 @@ static void test_failed_commit_disturbs_no_other_schedule(void **state)
         support_crew_t *crew =
             support_crew_open(RANKS, &support_variants[i / 2]);
         bool before = i % 2 == 0;
-        exchange_t good[RANKS];
-        exchange_t again[RANKS];
-        baton_schedule_t *bad[RANKS];
+        exchange_t good[RANKS] = {{0}};
+        exchange_t again[RANKS] = {{0}};
+        baton_schedule_t *bad[RANKS] = {NULL};
         uint64_t place[RANKS] = {5, 6};
         for (int rank = 0; rank < RANKS; rank++) {
             if (!before) {
@@ -124,7 +124,7 @@ static void test_failed_commit_disturbs_no_other_schedule(void **state)
 static void play_crossed(support_player_t *player)
 {
     static const char *const names[] = {"A", "B"};
-    exchange_t exchanges[2];
+    exchange_t exchanges[2] = {{0}};
     bool going = true;
     for (int k = 0; k < 2; k++) {
         int which = player->rank == 0 ? k : 1 - k;
@@ -181,7 +181,7 @@ static void test_unmatched_receive_takes_no_other_message(void **state)
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
-        exchange_t good[RANKS];
+        exchange_t good[RANKS] = {{0}};
         baton_schedule_t *lonely;
         uint64_t place = 5;
         support_ok(baton_schedule_create(crew->groups[0], "lonely", &lonely));
@@ -246,8 +246,8 @@ static void test_mismatch_fails_both_and_names_them(void **state)
     for (int i = 0; i < SUPPORT_VARIANTS * KINDS; i++) {
         support_crew_t *crew =
             support_crew_open(RANKS, &support_variants[i / KINDS]);
-        exchange_t good[RANKS];
-        baton_schedule_t *s[RANKS];
+        exchange_t good[RANKS] = {{0}};
+        baton_schedule_t *s[RANKS] = {NULL};
         for (int rank = 0; rank < RANKS; rank++) {
             support_ok(open_exchange(&good[rank], crew->groups[rank], "good"));
             support_ok(
@@ -290,8 +290,8 @@ static void test_attempts_of_a_name_belong_together(void **state)
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
-        exchange_t first[RANKS];
-        exchange_t second[RANKS];
+        exchange_t first[RANKS] = {{0}};
+        exchange_t second[RANKS] = {{0}};
         support_ok(open_exchange(&first[0], crew->groups[0], "again"));
         support_ok(open_exchange(&second[0], crew->groups[0], "again"));
         first[0].sent = 1;
@@ -323,7 +323,7 @@ static void test_peer_of_one_never_committed_is_told(void **state)
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
-        exchange_t exchange;
+        exchange_t exchange = {0};
         baton_schedule_t *never;
         support_ok(baton_schedule_create(crew->groups[0], "never", &never));
         support_ok(open_exchange(&exchange, crew->groups[1], "never"));
