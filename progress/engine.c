@@ -135,8 +135,9 @@ static void on_recovered(baton_group_t *group)
 
 typedef enum handover {
     TAKEN_CARE_OF,
-    KICK,        /* the thread must be told */
-    KICK_IF_LONG /* unless it looks by itself soon */
+    KICK,         /* the thread must be told */
+    KICK_IF_LONG, /* unless it looks by itself soon */
+    WATCH         /* it has to look soon by itself */
 } handover_t;
 
 /* A step of who is about to leave: a call that may take long is the thread's.
@@ -153,16 +154,11 @@ static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
 {
     const baton__stepper_t *stepper = &engine->stepper;
     if (why == BATON__LEAVE_SOON) {
-        /* In this order: the thread that waits shortly now sees, when it has
-           done so and finds somebody driving, that it was relied on. Pairs with
-           the exchange in thread.c. */
+        /* The thread that looks now sees this, or that nobody drives. Pairs
+           with the exchange in thread.c. */
         atomic_store_explicit(&engine->expected, true, memory_order_seq_cst);
-        /* Kicks coalesce: until the thread has run this costs no more. Armed
-           descriptors would: peers would ring in each such moment. */
-        return atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
-                       BATON__WAIT_SHORT
-                   ? TAKEN_CARE_OF
-                   : KICK;
+        /* Nothing is armed: peers would ring in each such moment. */
+        return WATCH;
     }
     for (int steps = 0; !baton__engine_arm(engine); steps++) {
         if (steps == LEAVE_STEPS || stepper->runnable_head != NULL) {
@@ -181,13 +177,28 @@ static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
     return stepper->waited > 0 ? KICK : KICK_IF_LONG;
 }
 
-/* Whether the thread sleeps without an end, after the driver lock was given
-   away. Pairs with the store of the mode in thread.c, which is followed by
-   another look at the lock: one of the two sees the other. */
+/* Whether the thread sleeps for longer than a short wait, after the driver lock
+   was given away. Pairs with the store of the mode in thread.c, which is
+   followed by another look at the lock: one of the two sees the other. */
 static bool waits_long(const baton_engine_t *engine)
 {
-    return atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
-           BATON__WAIT_LONG;
+    return atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) >=
+           BATON__WAIT_TRUSTING;
+}
+
+/* Has the thread look in a short while, and goes on undisturbed until then. One
+   that has no end to its sleep gets one: no kick, which would have it meet the
+   application at once. */
+static void watch_shortly(baton_engine_t *engine)
+{
+    int expected = BATON__WAIT_LONG;
+    if (atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
+            expected &&
+        atomic_compare_exchange_strong_explicit(
+            &engine->wait_mode, &expected, BATON__WAIT_SHORT,
+            memory_order_seq_cst, memory_order_seq_cst)) {
+        baton__loop_shorten(engine->loop, BATON__SHORT_US);
+    }
 }
 
 void baton__engine_leave(baton_engine_t *engine, baton__leave_t why)
@@ -214,6 +225,8 @@ void baton__engine_leave(baton_engine_t *engine, baton__leave_t why)
     }
     if (!engine->threaded) {
         wake_parked(engine); /* one of them drives now */
+    } else if (handover == WATCH) {
+        watch_shortly(engine);
     } else if (handover == KICK ||
                (handover == KICK_IF_LONG && waits_long(engine))) {
         baton__loop_kick(engine->loop);
@@ -397,6 +410,7 @@ baton_status_t baton_engine_open(const baton_engine_options_t *options,
     engine->driver = &baton__real_driver;
     engine->threaded = threaded;
     engine->alone = has_one_processor();
+    engine->short_us = BATON__SHORT_US;
     engine->stall_ms =
         options->stall_ms != 0
             ? options->stall_ms

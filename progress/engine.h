@@ -28,18 +28,20 @@
         |  ^
         |  +---- kick, message, timer ---+
         v                                |
-      SHORT -----------------------------+
+      SHORT, then TRUSTING --------------+
         the driver is another thread, or left
         saying that it comes back at once     */
 typedef enum baton__wait_mode {
-    BATON__WAIT_NONE,  /* it looks, or is about to */
-    BATON__WAIT_SHORT, /* looks again by itself, within BATON__SHORT_US */
-    BATON__WAIT_LONG   /* until it is kicked, or a message wakes it */
+    BATON__WAIT_NONE,     /* it looks, or is about to */
+    BATON__WAIT_SHORT,    /* looks again by itself, within BATON__SHORT_US */
+    BATON__WAIT_TRUSTING, /* within BATON__SHORT_MAX_US */
+    BATON__WAIT_LONG      /* until it is kicked, or a message wakes it */
 } baton__wait_mode_t;
 
-/* An application that was expected back and stays away costs an epoch that
-   much, once. */
-enum { BATON__SHORT_US = 100 };
+/* An application that was expected back and stays away costs an epoch the first
+   of these, once; and up to the second after it came back at once for at least
+   as long. A look costs 10 to 20 us where the processors are busy. */
+enum { BATON__SHORT_US = 100, BATON__SHORT_MAX_US = 400 };
 
 typedef struct baton__driver baton__driver_t;
 
@@ -53,7 +55,8 @@ struct baton_engine {
     uint64_t watched_ns; /* the driver's: when stalls were looked for last */
     /* The driver's: the engine whose call node led its thread here. */
     const baton_engine_t *outer;
-    uint32_t nested; /* the driver's: how often it has entered besides */
+    uint32_t nested;   /* the driver's: how often it has entered besides */
+    uint32_t short_us; /* the thread's: its next short wait */
     uint32_t stall_ms;
     _Atomic bool driving;
     _Atomic int wanted;    /* application threads that try to drive */

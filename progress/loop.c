@@ -149,9 +149,19 @@ void baton__loop_close(baton__loop_t *loop)
     baton__free(loop);
 }
 
+static void program(const baton__loop_t *loop, uint64_t due_ns)
+{
+    struct itimerspec at = {{0, 0}, {0, 0}};
+    if (due_ns != UINT64_MAX) {
+        at.it_value.tv_sec = (time_t)(due_ns / 1000000000u);
+        at.it_value.tv_nsec = (long)(due_ns % 1000000000u);
+    }
+    (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
 /* To end the wait in `us`, or up to a quarter of that sooner. A timer that is
    due already has ended in vain, or ends this wait at once. */
-static void set_timer(baton__loop_t *loop, uint32_t us)
+void baton__loop_set_timer(baton__loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();
     uint64_t due =
@@ -160,19 +170,18 @@ static void set_timer(baton__loop_t *loop, uint32_t us)
     if (loop->due_ns <= due && loop->due_ns >= due - early) {
         return;
     }
-    struct itimerspec at = {{0, 0}, {0, 0}};
-    if (due != UINT64_MAX) {
-        at.it_value.tv_sec = (time_t)(due / 1000000000u);
-        at.it_value.tv_nsec = (long)(due % 1000000000u);
-    }
-    (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    program(loop, due);
     loop->due_ns = due;
 }
 
-baton__wakeup_t baton__loop_wait(baton__loop_t *loop, uint32_t us)
+void baton__loop_shorten(baton__loop_t *loop, uint32_t us)
+{
+    program(loop, baton__clock_ns() + (uint64_t)us * 1000);
+}
+
+baton__wakeup_t baton__loop_wait(baton__loop_t *loop)
 {
     loop->wakeup = BATON__WAKEUP_TIMER;
-    set_timer(loop, us);
     (void)event_base_loop(loop->base, EVLOOP_ONCE);
     return loop->wakeup;
 }

@@ -18,9 +18,17 @@ typedef enum baton__wakeup {
 baton_status_t baton__loop_open(baton__loop_t **out);
 void baton__loop_close(baton__loop_t *loop);
 
-/* Sleeps until a kick, a readable descriptor, or `us` microseconds or up to a
-   quarter less (BATON_SLEEP_FOREVER: no bound). One thread at a time. */
-baton__wakeup_t baton__loop_wait(baton__loop_t *loop, uint32_t us);
+/* Sleeps until a kick, a readable descriptor, or the timer. One thread at a
+   time. */
+baton__wakeup_t baton__loop_wait(baton__loop_t *loop);
+
+/* Sets the timer of that thread's next wait: in `us` microseconds or up to a
+   quarter less (BATON_SLEEP_FOREVER: never). */
+void baton__loop_set_timer(baton__loop_t *loop, uint32_t us);
+
+/* Ends the present or the next wait in `us` microseconds, unless that thread
+   sets its timer meanwhile. Any thread; cheaper than a kick, for both. */
+void baton__loop_shorten(baton__loop_t *loop, uint32_t us);
 
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
 void baton__loop_kick(baton__loop_t *loop);

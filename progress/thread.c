@@ -21,14 +21,25 @@ static bool was_expected(baton_engine_t *engine)
                                     memory_order_seq_cst);
 }
 
+/* The application has come back each time it was expected: the next short wait
+   is twice as long as the last, up to BATON__SHORT_MAX_US. Returns for how long
+   to sleep. */
+static uint32_t wait_shortly(baton_engine_t *engine)
+{
+    uint32_t us = engine->short_us;
+    set_wait_mode(engine, us == BATON__SHORT_US ? BATON__WAIT_SHORT
+                                                : BATON__WAIT_TRUSTING);
+    engine->short_us = us < BATON__SHORT_MAX_US ? us * 2 : us;
+    return us;
+}
+
 /* Another thread drives: it tells this one when it leaves work behind, or does
    not because it relies on a short wait. Returns for how long to sleep; 0: the
    driver has gone meanwhile. */
 static uint32_t let_drive(baton_engine_t *engine)
 {
     if (was_expected(engine)) {
-        set_wait_mode(engine, BATON__WAIT_SHORT);
-        return BATON__SHORT_US;
+        return wait_shortly(engine);
     }
     set_wait_mode(engine, BATON__WAIT_LONG);
     /* Pairs with waits_long(), engine.c. */
@@ -59,6 +70,7 @@ static bool leave_to_sleep(baton_engine_t *engine, uint32_t *us_out)
         return false;
     }
     uint32_t us = baton__engine_sleep_us(engine);
+    engine->short_us = BATON__SHORT_US;
     if (was_expected(engine) && us > BATON__SHORT_US) {
         us = BATON__SHORT_US;
     }
@@ -128,6 +140,19 @@ static bool is_left_alone(baton_engine_t *engine, baton__wakeup_t wakeup)
            (wakeup == BATON__WAKEUP_TIMER || was_expected(engine));
 }
 
+static baton__wakeup_t wait_for(baton_engine_t *engine, uint32_t us)
+{
+    baton__loop_set_timer(engine->loop, us);
+    /* Pairs with the exchange in watch_shortly(), engine.c: it is seen here, or
+       sets the timer after it was set above. */
+    if (us > BATON__SHORT_US &&
+        atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
+            BATON__WAIT_SHORT) {
+        baton__loop_set_timer(engine->loop, BATON__SHORT_US);
+    }
+    return baton__loop_wait(engine->loop);
+}
+
 static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
@@ -137,18 +162,13 @@ static void *thread_main(void *arg)
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
         bool woken = wakeup == BATON__WAKEUP_MESSAGE;
-        uint32_t us = BATON__SHORT_US;
         if (woken) {
             atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         }
-        if (is_left_alone(engine, wakeup)) {
-            set_wait_mode(engine, BATON__WAIT_SHORT);
-        } else {
-            us = baton__engine_try(engine) ? drive(engine, woken)
-                                           : let_drive(engine);
-        }
-        wakeup =
-            us > 0 ? baton__loop_wait(engine->loop, us) : BATON__WAKEUP_KICK;
+        uint32_t us = is_left_alone(engine, wakeup) ? wait_shortly(engine)
+                      : baton__engine_try(engine)   ? drive(engine, woken)
+                                                    : let_drive(engine);
+        wakeup = us > 0 ? wait_for(engine, us) : BATON__WAKEUP_KICK;
         set_wait_mode(engine, BATON__WAIT_NONE);
     }
     return NULL;

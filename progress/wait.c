@@ -90,7 +90,8 @@ static void sleep_in_loop(const waiter_t *waiter)
         us = left < us ? (uint32_t)left : us;
     }
     if (us > 0) {
-        (void)baton__loop_wait(engine->loop, us);
+        baton__loop_set_timer(engine->loop, us);
+        (void)baton__loop_wait(engine->loop);
     }
     baton__engine_disarm(engine);
 }
