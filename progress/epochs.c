@@ -150,8 +150,7 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch)
                : BATON_OK;
 }
 
-/* Where the last waits came right after their starts this one will, too; and
-   where starts follow each other quickly, nobody should fall asleep. */
+/* Where the last wait came right after its start this one is expected to. */
 static baton__leave_t expect(baton_schedule_t *schedule)
 {
     uint64_t now = baton__clock_ns();
@@ -204,6 +203,16 @@ static uint32_t generation(const baton_schedule_t *schedule)
                                 memory_order_seq_cst);
 }
 
+/* The generation is read first: an epoch that is asked for after a recovery is
+   not taken for one before it. */
+static awaited_t awaited_now(const baton_schedule_t *schedule)
+{
+    awaited_t awaited = {.schedule = schedule};
+    awaited.generation = generation(schedule);
+    awaited.epoch = requested(schedule);
+    return awaited;
+}
+
 static bool has_ended(const void *arg)
 {
     const awaited_t *awaited = arg;
@@ -232,14 +241,14 @@ baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
         return baton__error(BATON_ERR_INVALID, "%s: done_out is NULL",
                             __func__);
     }
-    uint64_t epoch = requested(schedule);
-    bool ended = baton__epoch_ended(schedule, epoch);
+    const awaited_t awaited = awaited_now(schedule);
+    bool ended = has_ended(&awaited);
     if (!ended) {
         status = engine_of(schedule)->driver->test(engine_of(schedule));
-        ended = baton__epoch_ended(schedule, epoch);
+        ended = has_ended(&awaited);
     }
     if (status == BATON_OK && ended) {
-        status = baton__epoch_outcome(schedule, epoch);
+        status = outcome_of(&awaited);
     }
     if (status == BATON_OK) {
         *done_out = ended;
@@ -299,8 +308,7 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     if (status != BATON_OK) {
         return status;
     }
-    const uint32_t now = generation(schedule);
-    const awaited_t awaited = {schedule, requested(schedule), now};
+    const awaited_t awaited = awaited_now(schedule);
     baton_engine_t *engine = engine_of(schedule);
     if (has_ended(&awaited)) {
         if (atomic_load_explicit(&schedule->shared.waits_soon,

@@ -31,7 +31,8 @@ void baton__epoch_forget_failure(baton_schedule_t *schedule)
     schedule->failure = (baton__failure_t){0};
     schedule->sentence[0] = '\0';
     (void)pthread_mutex_unlock(&failure_lock);
-    /* Before the epochs are counted anew: see baton__epoch_is_past. */
+    /* Before the epochs are counted anew: see outcome_of(),
+       epochs.c. */
     atomic_fetch_add_explicit(&schedule->shared.generation, 1,
                               memory_order_seq_cst);
 }

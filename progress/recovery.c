@@ -63,7 +63,7 @@ static bool are_over(const baton_group_t *group, const baton__rounds_t *rounds)
 static void end_part(baton__stepper_t *stepper, baton_group_t *group)
 {
     stepper->recovering--;
-    /* Pairs with the load in is_recovered(), epochs.c. */
+    /* Pairs with the load in is_recovered(), groups.c. */
     atomic_fetch_sub_explicit(&group->recovery_left, 1, memory_order_release);
     if (stepper->on_recovered != NULL) {
         stepper->on_recovered(group);
