@@ -3,7 +3,6 @@
 #include "progress/epoch.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
-#include "progress/verify.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -209,7 +208,8 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     if (verify) {
         /* Also with an error of its own: the others must hear of it. And behind
            all that can fail here for lack of memory. */
-        status = baton__verify(schedule, status);
+        status = engine_of(schedule)->verification->verify(
+            schedule->group->verifier, schedule, status);
     }
     if (status == BATON_OK) {
         attach(schedule, &order);

@@ -390,8 +390,9 @@ static baton_status_t check_options(const baton_engine_options_t *options,
     return baton__config_load();
 }
 
-baton_status_t baton_engine_open(const baton_engine_options_t *options,
-                                 baton_engine_t **out)
+baton_status_t baton__engine_open(const baton_engine_options_t *options,
+                                  const baton__verification_t *verification,
+                                  baton_engine_t **out)
 {
     const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
     options = options != NULL ? options : &defaults;
@@ -408,6 +409,7 @@ baton_status_t baton_engine_open(const baton_engine_options_t *options,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for an engine");
     }
     engine->driver = &baton__real_driver;
+    engine->verification = verification;
     engine->threaded = threaded;
     engine->alone = has_one_processor();
     engine->short_us = BATON__SHORT_US;

@@ -15,6 +15,7 @@
 #include "progress/idle.h"
 #include "progress/loop.h"
 #include "progress/step.h"
+#include "progress/verification.h"
 
 #include <pthread.h>
 
@@ -48,6 +49,8 @@ typedef struct baton__driver baton__driver_t;
 struct baton_engine {
     baton__stepper_t stepper;
     const baton__driver_t *driver;
+    const baton__verification_t
+        *verification; /* NULL: groups get no verifier */
     baton__loop_t *loop;
     baton__idle_t idle; /* the driver's */
     bool armed;         /* the driver's: transports make descriptors readable */
@@ -150,6 +153,11 @@ static inline bool baton__engine_is_inside(const baton_engine_t *engine)
 {
     return engine->driver->is_inside(engine);
 }
+
+/* baton_engine_open, with what verifies the commits of its groups. */
+baton_status_t baton__engine_open(const baton_engine_options_t *options,
+                                  const baton__verification_t *verification,
+                                  baton_engine_t **out);
 
 /* ---- its parts -------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* How groups come into an engine, and go, and are recovered. */
+#include "progress/engine.h"
 #include "progress/epoch.h"
 #include "progress/recovery.h"
-#include "progress/verify.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -95,8 +95,11 @@ baton_status_t baton_group_create(baton_engine_t *engine,
         return status;
     }
     link_group(&seat->group);
-    if (transport->verify || baton__config_number(BATON__CONFIG_VERIFY) != 0) {
-        status = baton__verifier_create(&seat->group, &seat->group.verifier);
+    if (engine->verification != NULL &&
+        (transport->verify ||
+         baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
+        status =
+            engine->verification->create(&seat->group, &seat->group.verifier);
     }
     if (status != BATON_OK) {
         unlink_group(&seat->group);
@@ -114,10 +117,12 @@ static baton_status_t check_empty(const baton_group_t *group)
     baton_engine_t *engine = group->engine;
     const baton__verifier_t *verifier = group->verifier;
     engine->driver->enter(engine);
-    uint32_t schedules = group->schedules - baton__verifier_count(verifier);
+    uint32_t own = verifier != NULL ? engine->verification->schedules : 0;
+    uint32_t schedules = group->schedules - own;
     const baton_schedule_t *left = engine->stepper.schedules;
     while (left != NULL &&
-           (left->group != group || baton__verifier_owns(verifier, left))) {
+           (left->group != group ||
+            (verifier != NULL && engine->verification->owns(verifier, left)))) {
         left = left->notices.next;
     }
     engine->driver->leave(engine);
@@ -151,7 +156,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     seat_t *seat = (seat_t *)group;
     baton_status_t status = check_empty(group);
     if (status == BATON_OK && group->verifier != NULL) {
-        baton__verifier_destroy(group->verifier);
+        group->engine->verification->destroy(group->verifier);
         group->verifier = NULL;
         status = check_empty(group); /* one may be stuck in a send */
     }

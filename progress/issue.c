@@ -94,7 +94,8 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    if (issue == NULL) { /* of a graph without reductions; see verify_judge.c */
+    if (issue == NULL) { /* of a graph without reductions; see
+                            lib/sim/verify_simulate.c */
         (void)baton__run_pop(run);
         baton__epoch_complete(stepper, schedule, node);
         return true;

@@ -1,11 +1,83 @@
 #!/bin/sh
-# The layers of lib/README.md, by the #include lines: a folder includes only
-# what is below it, and each foreign header has one home.
+# The layers of lib/README.md: a folder includes, calls and declares only what is
+# in it or below it, and each foreign header has one home.
 #
-#   check_layering.sh ROOT     checks a tree; prints each violation
-#   check_layering.sh --self   plants violations in a tree of its own, one at a
-#                              time, and fails unless each is found
+#   check_layering.sh ROOT OBJECT...   checks a tree and the objects made of it;
+#                                      prints each violation
+#   check_layering.sh --self           plants violations in a tree of its own,
+#                                      one at a time; fails unless each is found
 set -eu
+
+# What a layer may use besides itself and <baton/...>. A collective with a life
+# of its own allocates and reports as the rest does; of the engine it sees what
+# its users see.
+layers='
+    below["base"] = below["include"] = " "
+    below["transport"] = below["cuda"] = below["coll"] = " base "
+    below["ops"] = " base transport cuda "
+    below["sched"] = below["ops"] "ops "
+    below["progress"] = below["sched"] "sched "
+    below["sim"] = below["progress"] "progress "
+    below["api"] = below["sim"] "sim "
+    below["examples"] = below["microbench"] = " "
+'
+
+# Symbols that objects use, and who defines them. Whoever may not include a
+# layer may not call it either; public functions may be called from coll, whose
+# builders use nothing else, and from above. And a header declares what its own
+# layer defines.
+calls() (
+    cd "$1"
+    shift
+    {
+        for object in "$@"; do
+            nm "$object" | awk -v object="$object" '
+                { print "symbol", object, $(NF - 1), $NF }'
+        done
+        grep -rnoE --include='*.h' \
+            '^([a-z_0-9]+ )*[a-z_0-9]+ \**baton__[a-z_0-9]+\(' lib progress |
+            sed -E 's/^([^:]*):([0-9]+):.*(baton__[a-z_0-9]+)\($/declared \1 \2 \3/'
+    } | awk '
+    function layer(path,    piece) {
+        # An object is root/lib/layer/.../name.c.o, a header lib/layer/name.h.
+        if (!match(path, /(^|\/)lib\/[a-z]+(\/[a-z]+)?\/[a-z_0-9.]+$/))
+            return "progress"
+        path = substr(path, RSTART)
+        sub(/^\//, "", path)
+        split(path, piece, "/")
+        return piece[2]
+    }
+    function allowed(from, to, symbol) {
+        return from == to || index(below[from], " " to " ") > 0 ||
+               (from == "coll" && symbol !~ /^baton__/)
+    }
+    BEGIN {'"$layers"'}
+    $1 == "symbol" && $4 ~ /^baton_/ {
+        if ($3 == "U") uses[$2 " " $4] = 1
+        else if ($3 ~ /[A-TV-Z]/) home[$4] = layer($2)
+    }
+    $1 == "declared" { declared[$2 ":" $3 " " $4] = layer($2) }
+    END {
+        for (use in uses) {
+            split(use, part, " ")
+            from = layer(part[1])
+            to = home[part[2]]
+            if (to != "" && !allowed(from, to, part[2])) {
+                print part[1] ": calls " part[2] ": " to " is not below " from
+                failed = 1
+            }
+        }
+        for (each in declared) {
+            split(each, part, " ")
+            to = home[part[2]]
+            if (to != "" && to != declared[each]) {
+                print part[1] ": declares " part[2] ", which " to " defines"
+                failed = 1
+            }
+        }
+        exit failed
+    }'
+)
 
 check() (
     cd "$1"
@@ -28,7 +100,8 @@ check() (
     # Each home is a pattern of paths; "" of a header that is not restricted.
     function home(header) {
         if (header == "mpi.h" || header == "baton/mpi.h")
-            return "^(lib/transport/mpi[^/]*|include/baton/mpi[.]h$|" \
+            return "^(lib/transport/mpi/|lib/api/mpi[.]c$|" \
+                   "include/baton/mpi[.]h$|" \
                    "examples/|microbench/)"
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
             return "^progress/loop[.]c$"
@@ -37,19 +110,7 @@ check() (
             return "^(lib/coll/|include/|examples/|microbench/)"
         return ""
     }
-    BEGIN {
-        # What a layer may include besides itself and <baton/...>.
-        below["base"] = " "
-        below["transport"] = below["cuda"] = " base "
-        below["ops"] = " base transport cuda "
-        below["sched"] = below["ops"] "ops "
-        below["progress"] = below["sched"] "sched "
-        # A collective with a life of its own allocates and reports as the rest
-        # does; of the engine it sees what its users see.
-        below["coll"] = " base "
-        below["include"] = " "
-        below["examples"] = below["microbench"] = " "
-    }
+    BEGIN {'"$layers"'}
     {
         split($0, part, ":")
         file = part[1]; line = part[2]
@@ -59,6 +120,9 @@ check() (
         here = layer(file)
         top = header; sub(/\/.*/, "", top)
 
+        # microbench has a folder of the name of a layer.
+        if (here == "microbench" && (getline ignored < (here "/" header)) >= 0)
+            top = here
         if (!(here in below)) bad("folder " here " is in no layer")
         if (header ~ /[.][.]\//) bad("no ../ in an #include")
         where = home(header)
@@ -85,12 +149,12 @@ self() {
     trap 'rm -rf "$tree"' EXIT
     fail=0
     clean() {
-        rm -rf "${tree:?}"/*
-        mkdir -p "$tree/lib/base" "$tree/lib/transport" "$tree/lib/ops" \
+        rm -rf "${tree:?}/lib" "$tree/progress" "$tree/examples" "$tree/include"
+        mkdir -p "$tree/lib/base" "$tree/lib/transport/mpi" "$tree/lib/ops" \
             "$tree/lib/sched" "$tree/lib/coll" "$tree/progress" \
             "$tree/examples" "$tree/include/baton"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
-        echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi_post.c"
+        echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/post.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
         echo '#include "pattern.h"' >"$tree/lib/coll/ring.c"
         echo '#include <event2/event.h>' >"$tree/progress/loop.c"
@@ -112,8 +176,8 @@ lib/base/log.c "ops/op.h"
 lib/base/log.c <sched/run.h>
 lib/base/log.c <mpi.h>
 lib/base/log.c "../ops/op.h"
-lib/transport/loop.c "cuda/stream.h"
-lib/transport/loop.c <mpi.h>
+lib/transport/inproc.c "cuda/stream.h"
+lib/transport/inproc.c <mpi.h>
 lib/ops/message.c "sched/graph.h"
 lib/sched/run.c "progress/step.h"
 lib/sched/run.c <pthread.h>
@@ -132,11 +196,34 @@ examples/01_dag.c <hwloc.h>
 include/baton/coll.h "base/alloc.h"
 include/baton/coll.h "schedule.h"
 LIST
+    mkdir -p "$tree/objects/lib/sched" "$tree/objects/progress"
+    echo 'void baton__step(void); void baton__step(void) {}' |
+        cc -x c -c -o "$tree/objects/progress/step.c.o" -
+    echo 'void baton__step(void); void go(void); void go(void) { baton__step(); }' |
+        cc -x c -c -o "$tree/objects/lib/sched/run.c.o" -
+    clean_objects="$tree/objects/progress/step.c.o"
+    calls "$tree" "$clean_objects" ||
+        { echo "self-test: clean objects are refused"; fail=1; }
+    if calls "$tree" "$clean_objects" "$tree/objects/lib/sched/run.c.o" \
+        >/dev/null; then
+        echo "self-test: not found: an upward call"
+        fail=1
+    fi
+    echo 'void baton__step(void);' >"$tree/lib/sched/run.h"
+    if calls "$tree" "$clean_objects" >/dev/null; then
+        echo "self-test: not found: an upward declaration"
+        fail=1
+    fi
     return $fail
 }
 
 case ${1:-} in
 --self) self ;;
 "" | -*) echo "usage: $0 ROOT | --self" >&2; exit 2 ;;
-*) check "$1" ;;
+*)
+    root=$1
+    shift
+    check "$root"
+    calls "$root" "$@"
+    ;;
 esac

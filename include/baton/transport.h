@@ -1,6 +1,6 @@
 /* The transport port: how messages leave a rank and arrive at another. The mpi
    and inproc transports implement it; so can yours
-   (tests/support_conformance.h is the suite to pass).
+   (tests/support/conformance.h is the suite to pass).
 
    A transport moves messages; which receive a message belongs to, and whether
    it is still wanted, is the engine's business. A send carries a header, which

@@ -9,7 +9,7 @@
    after the writer. By transitivity older accesses need no look. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sched/surely.h"
+#include "sched/happens_before.h"
 
 #include <stdlib.h>
 

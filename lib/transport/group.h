@@ -79,7 +79,7 @@ struct baton_group {
     bool came;                        /* and nothing moved here any more */
     bool called;                      /* whoever called has not been told yet
                                          how it ended */
-    struct baton__verifier *verifier; /* with BATON_VERIFY=1; in progress/ */
+    struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
 
     /* A schedule that a peer has committed, and this rank does not know: the
        last, for messages. */

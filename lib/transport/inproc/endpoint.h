@@ -1,4 +1,4 @@
-/* What tests reach of the inproc transport without an engine. */
+/* The inproc transport's endpoints, as groups are made of them. */
 #ifndef BATON_TRANSPORT_INPROC_ENDPOINT_H
 #define BATON_TRANSPORT_INPROC_ENDPOINT_H
 
@@ -10,6 +10,10 @@
 baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
+
+/* The number of ranks; and: the endpoint's close() destroys the medium too. */
+int baton__inproc_size(const baton_inproc_t *medium);
+void baton__inproc_own_medium(void *endpoint);
 
 /* Tests: the k-th send from now fails with BATON_ERR_TRANSPORT, counted from 1;
    0 switches it off. Called by the endpoint's driver. */

@@ -126,39 +126,12 @@ void baton__inproc_fail_send(void *endpoint, int64_t k)
     ((rank_t *)endpoint)->fail_send = k;
 }
 
-baton_status_t baton_group_create_inproc(baton_engine_t *engine,
-                                         baton_inproc_t *medium, int rank,
-                                         baton_group_t **out)
+int baton__inproc_size(const baton_inproc_t *medium)
 {
-    const baton_transport_t *transport = NULL;
-    void *endpoint = NULL;
-    baton_status_t status =
-        baton__inproc_join(medium, rank, &transport, &endpoint);
-    if (status != BATON_OK || transport == NULL) {
-        return status;
-    }
-    status = baton_group_create(engine, transport, endpoint, rank, medium->size,
-                                out);
-    if (status != BATON_OK) {
-        transport->close(endpoint);
-    }
-    return status;
+    return medium->size;
 }
 
-baton_status_t baton_group_create_self(baton_engine_t *engine,
-                                       baton_group_t **out)
+void baton__inproc_own_medium(void *endpoint)
 {
-    baton_inproc_t *medium = NULL;
-    baton_status_t status = baton_inproc_create(1, &medium);
-    if (status != BATON_OK || medium == NULL) {
-        return status;
-    }
-    status = baton_group_create_inproc(engine, medium, 0, out);
-    if (status != BATON_OK) {
-        (void)!baton_inproc_destroy(medium);
-        return status;
-    }
-    /* From here on the group's close is the end of the medium too. */
-    medium->ranks[0].owns_medium = true;
-    return BATON_OK;
+    ((rank_t *)endpoint)->owns_medium = true;
 }

@@ -1,0 +1,60 @@
+/* Groups of an MPI communicator's processes. */
+#include <baton/engine.h>
+#include <baton/mpi.h>
+
+#include "base/error.h"
+#include "transport/mpi/endpoint.h"
+
+static baton_status_t check_engine(const baton_engine_t *engine,
+                                   baton_group_t **out)
+{
+    if (engine == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "baton_group_create_mpi: %s is NULL",
+                            engine == NULL ? "engine" : "out");
+    }
+    int initialized = 0, finalized = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (!initialized || finalized) {
+        return BATON_OK; /* baton__mpi_open refuses that */
+    }
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    if (baton_engine_progress(engine) != BATON_PROGRESS_MANUAL &&
+        level < MPI_THREAD_MULTIPLE) {
+        return baton__error(
+            BATON_ERR_STATE,
+            "mpi: an engine with a progress thread needs "
+            "MPI_THREAD_MULTIPLE, but MPI was initialised with a lower level; "
+            "use MPI_Init_thread, or BATON_PROGRESS_MANUAL");
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
+                                      baton_group_t **out)
+{
+    const baton_transport_t *transport = NULL;
+    void *endpoint = NULL;
+    baton_status_t status =
+        baton__mpi_open(comm, check_engine(engine, out), &transport, &endpoint);
+    if (status != BATON_OK || endpoint == NULL) {
+        return status;
+    }
+    const baton__mpi_t *mpi = endpoint;
+    baton_group_t *group = NULL;
+    status = baton_group_create(engine, transport, endpoint, mpi->rank,
+                                mpi->size, &group);
+    baton_status_t all = baton__mpi_agree(mpi->comm, status);
+    if (all != BATON_OK && status == BATON_OK) {
+        (void)!baton_group_destroy(group); /* it is new, and empty */
+        return all;
+    }
+    if (all != BATON_OK) {
+        transport->close(endpoint);
+        return all;
+    }
+    *out = group;
+    return BATON_OK;
+}

@@ -1,0 +1,275 @@
+/* How a simulator is made: its ranks, what their nodes do, what it tells, and
+   what is done to them. */
+#include "sim/sim.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "sim/model.h"
+
+/* ---- what nodes do ---------------------------------------------------- */
+
+static int issue_reduce(const baton__op_t *op, uint32_t node,
+                        const baton__context_t *context, size_t begin,
+                        size_t bytes)
+{
+    baton__sim_port_t *port = context->endpoint;
+    const baton__sim_net_t *net = port->net;
+    if (!net->options->cost_only) {
+        (void)baton__kinds[BATON__REDUCE].issue(op, node, context, begin,
+                                                bytes);
+    }
+    double work_us = (double)bytes * net->options->gamma_ns * 1e-3;
+    double begin_us = baton__sim_port_work(port, work_us);
+    if (net->report != NULL) {
+        baton_sim_event_t event = {
+            .what = BATON_SIM_REDUCE,
+            .rank = (int)port->rank,
+            .peer = -1,
+            .begin_us = begin_us,
+            .end_us = port->clock,
+            .bytes = bytes,
+            .node = node,
+        };
+        net->report(net->report_arg, context->owner, &event);
+    }
+    return BATON_OK;
+}
+
+static int issue_nothing(const baton__op_t *op, uint32_t node,
+                         const baton__context_t *context, size_t begin,
+                         size_t bytes)
+{
+    (void)op;
+    (void)node;
+    (void)context;
+    (void)begin;
+    (void)bytes;
+    return BATON_OK;
+}
+
+static void fill_kinds(baton_sim_t *sim)
+{
+    for (int kind = 0; kind < BATON__KIND_COUNT; kind++) {
+        sim->kinds[kind] = baton__kinds[kind];
+    }
+    sim->kinds[BATON__REDUCE].issue = issue_reduce;
+    if (sim->options.cost_only) {
+        sim->kinds[BATON__COPY].issue = issue_nothing;
+    }
+}
+
+/* ---- what is told ----------------------------------------------------- */
+
+static void report(void *arg, const void *owner, baton_sim_event_t *event)
+{
+    const baton_sim_t *sim = arg;
+    const baton_schedule_t *schedule = owner;
+    event->schedule = schedule->name;
+    event->epoch = schedule->run.epoch;
+    sim->trace(sim->trace_arg, event);
+}
+
+static bool is_busy(const baton_schedule_t *schedule)
+{
+    const baton__sim_port_t *port = schedule->group->endpoint;
+    return port->clock > port->net->now_us;
+}
+
+static void on_begin(baton_schedule_t *schedule)
+{
+    schedule->notes.timed = true;
+    schedule->notes.began_us = baton__sim_clock(schedule->group->endpoint);
+}
+
+static void on_end(baton_schedule_t *schedule)
+{
+    baton_sim_t *sim = baton__sim_of(schedule->group->engine);
+    if (!schedule->notes.timed) {
+        return; /* it failed between epochs, or comes to rest after it failed */
+    }
+    schedule->notes.timed = false;
+    schedule->notes.ended_us = baton__sim_clock(schedule->group->endpoint);
+    if (sim->trace != NULL) {
+        baton_sim_event_t event = {
+            .what = BATON_SIM_EPOCH,
+            .rank = schedule->group->rank,
+            .peer = -1,
+            .begin_us = schedule->notes.began_us,
+            .end_us = schedule->notes.ended_us,
+        };
+        report(sim, schedule, &event);
+    }
+}
+
+void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg)
+{
+    sim->trace = fn;
+    sim->trace_arg = arg;
+    sim->net.report = fn != NULL ? report : NULL;
+    sim->net.report_arg = sim;
+}
+
+/* ---- faults ----------------------------------------------------------- */
+
+static baton_status_t check_rank(const baton_sim_t *sim, int rank)
+{
+    return rank >= 0 && rank < sim->options.ranks
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID, "sim: rank %d is not in 0..%d",
+                              rank, sim->options.ranks - 1);
+}
+
+baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
+{
+    baton_status_t status = baton__distribution_check("sim: lag", &lag);
+    if (status == BATON_OK) {
+        sim->net.lag = lag;
+        sim->net.lags = !baton__distribution_is_zero(&lag);
+        sim->net.transport.unordered |= sim->net.lags;
+    }
+    return status;
+}
+
+baton_status_t baton_sim_set_speed(baton_sim_t *sim, int rank, double speed)
+{
+    baton_status_t status = check_rank(sim, rank);
+    if (status == BATON_OK) {
+        status = baton__sim_check_speed(speed);
+    }
+    if (status == BATON_OK) {
+        baton__sim_port(sim, rank)->slowness = 1.0 / speed;
+    }
+    return status;
+}
+
+baton_status_t baton_sim_kill(baton_sim_t *sim, int rank)
+{
+    baton_status_t status = check_rank(sim, rank);
+    if (status == BATON_OK) {
+        baton__sim_net_kill(&sim->net, rank);
+    }
+    return status;
+}
+
+baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
+{
+    baton_status_t status = check_rank(sim, rank);
+    if (status == BATON_OK) {
+        baton__sim_port_t *port = baton__sim_port(sim, rank);
+        port->fail_at = k == 0 ? 0 : port->sends + k;
+    }
+    return status;
+}
+
+/* ---- coming and going ------------------------------------------------- */
+
+baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
+{
+    return check_rank(sim, rank) == BATON_OK ? &sim->ranks[rank].group : NULL;
+}
+
+static void init_rank(baton_sim_t *sim, int rank)
+{
+    baton__sim_rank_t *self = &sim->ranks[rank];
+    self->stepper = (baton__stepper_t){
+        .groups = &self->group,
+        .slice_bytes = SIZE_MAX,
+        .is_busy = is_busy,
+        .on_begin = on_begin,
+        .on_end = on_end,
+    };
+    self->group = (baton_group_t){
+        .engine = &sim->engine,
+        .stepper = &self->stepper,
+        .borrowed = true,
+        .stranger_peer = -1,
+        .kinds = sim->kinds,
+        .cost_only = sim->options.cost_only,
+        .introduces = sim->options.introductions,
+        .transport = &sim->net.transport,
+        .endpoint = baton__sim_port(sim, rank),
+        .rank = rank,
+        .size = sim->options.ranks,
+    };
+}
+
+baton_status_t baton_sim_create(const baton_sim_options_t *options,
+                                baton_sim_t **out)
+{
+    baton_status_t status = baton__sim_check_options(options);
+    if (status == BATON_OK) {
+        double bytes = sizeof(baton__sim_rank_t) + sizeof(baton__sim_port_t);
+        status =
+            baton__sim_check_memory(bytes * options->ranks, "sim: its ranks",
+                                    "lower the number of ranks");
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_sim_t *sim = baton__alloc(1, sizeof *sim);
+    if (sim == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
+    }
+    sim->options = *options;
+    sim->engine.driver = &baton__sim_driver;
+    sim->free_call = BATON__SIM_NONE;
+    fill_kinds(sim);
+    sim->ranks = baton__alloc((size_t)options->ranks, sizeof *sim->ranks);
+    if (sim->ranks == NULL ||
+        baton__sim_net_init(&sim->net, &sim->options) != BATON_OK) {
+        baton__sim_net_fini(&sim->net); /* of what it got, or of nothing */
+        baton__free(sim->ranks);
+        baton__free(sim);
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
+    }
+    for (int rank = 0; rank < options->ranks; rank++) {
+        init_rank(sim, rank);
+    }
+    *out = sim;
+    return BATON_OK;
+}
+
+/* Whether a rank has schedules that the simulator can't destroy. */
+static baton_status_t check_left(const baton_sim_t *sim, int rank)
+{
+    const baton__sim_rank_t *self = &sim->ranks[rank];
+    const baton_schedule_t *own = sim->built != NULL ? sim->built[rank] : NULL;
+    uint32_t others = self->group.schedules - (own != NULL ? 1 : 0);
+    if (others == 0) {
+        return BATON_OK;
+    }
+    const baton_schedule_t *left = self->stepper.schedules;
+    while (left != NULL && left == own) {
+        left = left->notices.next;
+    }
+    return baton__error(
+        BATON_ERR_BUSY,
+        "sim: %u schedules of rank %d still exist, \"%s\" for one: destroy "
+        "them first",
+        others, rank, left != NULL ? left->name : "(uncommitted)");
+}
+
+baton_status_t baton_sim_destroy(baton_sim_t *sim)
+{
+    if (sim == NULL) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton__sim_check_outside(sim, "destroy");
+    for (int rank = 0; rank < sim->options.ranks && status == BATON_OK;
+         rank++) {
+        status = check_left(sim, rank);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    sim->ending = true;
+    baton__sim_unbuild(sim);
+    for (int rank = 0; rank < sim->options.ranks; rank++) {
+        baton__group_fini(&sim->ranks[rank].group);
+    }
+    baton__sim_net_fini(&sim->net);
+    baton__free(sim->ranks);
+    baton__free(sim->calls);
+    baton__free(sim);
+    return BATON_OK;
+}

@@ -1,0 +1,478 @@
+/* The simulator: how virtual time passes; see sim.h. */
+#include "sim/sim.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "progress/epoch.h"
+#include "progress/notice.h"
+
+#include <math.h>
+
+/* ---- the time ---------------------------------------------------------- */
+
+double baton_sim_now_us(const baton_sim_t *sim)
+{
+    return sim->stepping != NULL ? baton__sim_clock(sim->stepping)
+                                 : sim->net.now_us;
+}
+
+double baton_schedule_ended_us(const baton_schedule_t *schedule)
+{
+    return schedule->notes.ended_us;
+}
+
+baton_sim_totals_t baton_sim_totals(const baton_sim_t *sim)
+{
+    return sim->net.totals;
+}
+
+static bool is_inside(const baton_sim_t *sim)
+{
+    return sim->stepping != NULL || sim->calling;
+}
+
+/* ---- time passes ------------------------------------------------------ */
+
+enum { ASK_US = 10 };
+
+static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
+{
+    if (port->dead || port->step_waits) {
+        return;
+    }
+    if (port->clock > sim->net.now_us) {
+        /* It is still busy, and sees what has come when it is done. */
+        port->step_waits = true;
+        baton__sim_net_push(&sim->net, port->clock, BATON__SIM_STEP,
+                            port->rank);
+        return;
+    }
+    baton__stepper_t *stepper = &sim->ranks[port->rank].stepper;
+    bool more = true;
+    sim->stepping = port;
+    while (more && !port->dead && port->clock <= sim->net.now_us) {
+        bool moved = baton__step(stepper, SIZE_MAX);
+        more = stepper->runnable_head != NULL || port->end_count > 0 ||
+               baton__step_has_mail(stepper) ||
+               baton__stepper_has_notices(stepper) ||
+               (stepper->recovering > 0 && moved);
+    }
+    sim->stepping = NULL;
+    if (more) {
+        baton__sim_net_due(port); /* it goes on when it is done with its work */
+    }
+    if (stepper->polled > 0 && !port->asks && !port->dead) {
+        port->asks = true; /* nothing tells when async nodes have completed */
+        baton__sim_net_push(&sim->net, sim->net.now_us + ASK_US, BATON__SIM_ASK,
+                            port->rank);
+    }
+}
+
+/* What an event is about, as far as it is known. */
+typedef struct subject {
+    const baton_schedule_t *schedule; /* NULL: nothing to fetch */
+    const baton_message_t *message;   /* of an arrival; else `node` */
+    uint32_t node;
+} subject_t;
+
+/* A node that is done, what it satisfies, and the node behind it; and before
+   that, of an arrival, which node it is: from pointer to pointer. */
+BATON__FETCHES void fetch_node(subject_t *subject, int pass)
+{
+    enum { FIND, FOUND, NODE, SUCCESSOR, BEHIND };
+    const baton_schedule_t *schedule = subject->schedule;
+    const baton__plan_t *plan = &schedule->plan;
+    const baton__run_t *run = &schedule->run;
+    const baton_message_t *message = subject->message;
+    if (pass <= FOUND && message != NULL) {
+        const uint32_t *place = baton__plan_place(
+            plan, message->peer, message->header.tag,
+            message->header.kind == BATON__MESSAGE_ACTIVATION);
+        if (pass == FIND) {
+            __builtin_prefetch(place);
+        } else {
+            subject->node = *place - 1;
+        }
+        return;
+    }
+    if (pass <= FOUND || subject->node >= schedule->count) {
+        return;
+    }
+    const baton__op_t *op = &schedule->ops[subject->node];
+    if (pass == NODE) {
+        __builtin_prefetch(op);
+        __builtin_prefetch(op + 1);
+        __builtin_prefetch(&run->left[subject->node]);
+        __builtin_prefetch(&run->state[subject->node]);
+        __builtin_prefetch(&run->ready[run->tail]);
+    } else if (pass == SUCCESSOR) {
+        __builtin_prefetch(&plan->successors[op->first_successor]);
+    } else if (op->first_successor < op[1].first_successor) {
+        uint32_t next = plan->successors[op->first_successor];
+        __builtin_prefetch(&run->left[next]);
+        __builtin_prefetch(&schedule->ops[next]);
+        __builtin_prefetch(&schedule->ops[next + 1]);
+    }
+}
+
+BATON__FETCHES subject_t subject_of(const baton_group_t *group,
+                                    const baton__sim_end_t *end)
+{
+    subject_t subject = {.node = end->node};
+    if (end->kind == BATON_EVENT_SENT) {
+        subject.schedule = end->what;
+    } else if (end->kind == BATON_EVENT_ARRIVED) {
+        subject.message = end->what;
+        subject.schedule =
+            baton__group_find(group, subject.message->header.schedule);
+    }
+    return subject;
+}
+
+/* Asks for the memory that the steps of a group of ranks will touch, from
+   pointer to pointer; see baton__sim_net_events. */
+BATON__FETCHES void fetch(const baton_sim_t *sim,
+                          baton__sim_port_t *const *ports, size_t count)
+{
+    enum { LINE = 64, SCHEDULE_LINES = 5, PASSES = 5, EVENTS = 2 };
+    subject_t subjects[BATON__SIM_GROUP * EVENTS];
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *rank = (const char *)&sim->ranks[ports[i]->rank];
+        for (size_t at = 0; at < sizeof *sim->ranks; at += LINE) {
+            __builtin_prefetch(rank + at);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        const baton_group_t *group = &sim->ranks[ports[i]->rank].group;
+        if (ports[i]->end_count > 0) {
+            __builtin_prefetch(group->table);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        const baton__sim_port_t *port = ports[i];
+        const baton_group_t *group = &sim->ranks[port->rank].group;
+        for (uint32_t k = 0; k < port->end_count && k < EVENTS; k++) {
+            subjects[found] =
+                subject_of(group, &port->ends[port->end_first + k]);
+            const char *schedule = (const char *)subjects[found].schedule;
+            if (schedule == NULL) {
+                continue;
+            }
+            found++;
+            for (size_t at = 0; at < SCHEDULE_LINES; at++) {
+                __builtin_prefetch(schedule + at * LINE);
+            }
+        }
+    }
+    for (int pass = 0; pass < PASSES; pass++) {
+        for (size_t i = 0; i < found; i++) {
+            fetch_node(&subjects[i], pass);
+        }
+    }
+}
+
+/* All ranks that are due step. What they send begins behind a group of steps:
+   at the same time, but with its memory at hand. */
+static void step_ranks(baton_sim_t *sim)
+{
+    baton__sim_port_t *group[BATON__SIM_GROUP];
+    for (;;) {
+        size_t count = 0;
+        while (count < BATON__SIM_GROUP &&
+               (group[count] = baton__sim_net_take_due(&sim->net)) != NULL) {
+            count++;
+        }
+        if (count == 0) {
+            return;
+        }
+        fetch(sim, group, count);
+        for (size_t i = 0; i < count; i++) {
+            step_rank(sim, group[i]);
+        }
+        baton__sim_net_begin(&sim->net);
+    }
+}
+
+static void call(baton_sim_t *sim, uint32_t index)
+{
+    baton__sim_call_t due = sim->calls[index];
+    sim->calls[index].next = sim->free_call;
+    sim->free_call = index;
+    sim->calling = true;
+    due.fn(due.arg);
+    sim->calling = false;
+}
+
+/* The events of the next time happen. Those that they cause at that same time
+   come behind them, and ranks step only then. */
+static void pop_events(baton_sim_t *sim, double at_us)
+{
+    baton__sim_net_t *net = &sim->net;
+    baton__sim_entry_t events[BATON__SIM_GROUP];
+    double next_us = at_us;
+    net->now_us = at_us;
+    while (next_us == at_us) {
+        size_t count = 0;
+        bool more = true;
+        bool calls = false;
+        while (count < BATON__SIM_GROUP && more && next_us == at_us && !calls) {
+            events[count] = baton__sim_queue_pop(&net->queue);
+            calls = events[count].kind == BATON__SIM_OWNER;
+            count++;
+            more = baton__sim_queue_peek(&net->queue, &next_us);
+        }
+        net->totals.events += count;
+        baton__sim_net_events(net, events, count);
+        if (calls) {
+            call(sim, events[count - 1].index);
+            more = baton__sim_queue_peek(&net->queue, &next_us);
+        }
+        if (!more) {
+            break;
+        }
+    }
+}
+
+typedef enum progress { MOVED, QUIET, LATE, BROKEN } progress_t;
+
+static progress_t advance(baton_sim_t *sim, double until_us)
+{
+    baton__sim_net_t *net = &sim->net;
+    if (net->failed) {
+        return BROKEN; /* from here on it would be another run */
+    }
+    if (net->due_count == 0) {
+        double at_us;
+        if (!baton__sim_queue_peek(&net->queue, &at_us)) {
+            return QUIET;
+        }
+        if (at_us > until_us) {
+            net->now_us = until_us > net->now_us ? until_us : net->now_us;
+            return LATE;
+        }
+        pop_events(sim, at_us);
+    }
+    baton__sim_net_begin(net);
+    step_ranks(sim);
+    return net->failed ? BROKEN : MOVED;
+}
+
+baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
+                                        const char *what)
+{
+    return is_inside(sim) ? baton__error(BATON_ERR_STATE,
+                                         "sim: %s is not for callbacks", what)
+                          : BATON_OK;
+}
+
+/* Where ranks introduce schedules to each other they find it out themselves. */
+static baton_status_t match_if_new(baton_sim_t *sim)
+{
+    return sim->unmatched && !sim->options.introductions ? baton__sim_match(sim)
+                                                         : BATON_OK;
+}
+
+static baton_status_t may_pass(baton_sim_t *sim, const char *what)
+{
+    baton_status_t status = baton__sim_check_outside(sim, what);
+    return status == BATON_OK ? match_if_new(sim) : status;
+}
+
+static baton_status_t broken(void)
+{
+    return baton__error(BATON_ERR_NO_MEMORY,
+                        "sim: no memory for messages and events");
+}
+
+/* ---- the driver's table ------------------------------------------------ */
+
+static bool driver_is_inside(const baton_engine_t *engine)
+{
+    return baton__sim_of(engine)->stepping != NULL;
+}
+
+/* One thread uses a simulator, and steps are apart from all else. */
+static void driver_enter(baton_engine_t *engine)
+{
+    (void)engine;
+}
+
+static bool driver_try_enter(baton_engine_t *engine)
+{
+    (void)engine;
+    return true;
+}
+
+/* The rank of a group is to step. */
+static void rouse(baton_group_t *group)
+{
+    baton__sim_port_t *port = group->endpoint;
+    if (!port->dead) {
+        baton__sim_net_due(port);
+    }
+}
+
+static void driver_post(baton_schedule_t *schedule)
+{
+    baton__step_mail(schedule->group->stepper, schedule);
+    rouse(schedule->group);
+}
+
+static void driver_start(baton_schedule_t *schedule, baton__leave_t why)
+{
+    (void)why;
+    driver_post(schedule);
+}
+
+static baton_status_t driver_test(baton_engine_t *engine)
+{
+    baton_sim_t *sim = baton__sim_of(engine);
+    if (is_inside(sim)) {
+        return BATON_OK;
+    }
+    baton_status_t status = match_if_new(sim);
+    if (status == BATON_OK && advance(sim, INFINITY) == BROKEN) {
+        status = broken();
+    }
+    return status;
+}
+
+static baton_status_t driver_wait(baton_engine_t *engine,
+                                  baton__condition_fn condition,
+                                  const void *arg,
+                                  const baton_schedule_t *schedule,
+                                  int timeout_ms, baton__leave_t why)
+{
+    baton_sim_t *sim = baton__sim_of(engine);
+    (void)why;
+    if (condition(arg)) {
+        return BATON_OK;
+    }
+    if (schedule == NULL && is_inside(sim)) {
+        return BATON_ERR_TIMEOUT; /* a recovery goes on by itself */
+    }
+    double until_us =
+        timeout_ms < 0 ? INFINITY : baton_sim_now_us(sim) + 1000.0 * timeout_ms;
+    baton_status_t status = may_pass(sim, "wait");
+    while (status == BATON_OK && !condition(arg)) {
+        switch (advance(sim, until_us)) {
+        case MOVED:
+            break;
+        case LATE:
+            return BATON_ERR_TIMEOUT;
+        case BROKEN:
+            return broken();
+        case QUIET:
+            return schedule == NULL ? BATON_ERR_TIMEOUT
+                                    : baton__sim_explain(sim, schedule);
+        }
+    }
+    return status;
+}
+
+/* Tells the peers, and lets go of a schedule's messages. */
+static void driver_forget(baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    const baton_sim_t *sim = baton__sim_of(group->engine);
+    if (sim->ending) {
+        return; /* the network goes with it */
+    }
+    (void)baton__notice_send(group->stepper); /* there is always room */
+    rouse(group);
+    baton__sim_net_forget_queued(group->endpoint, schedule);
+    if (schedule->turn.moving > 0) {
+        baton__sim_net_forget(group->endpoint, schedule);
+        schedule->turn.moving = 0;
+    }
+    baton__epoch_collect(group->stepper, schedule);
+}
+
+const baton__driver_t baton__sim_driver = {
+    .is_inside = driver_is_inside,
+    .enter = driver_enter,
+    .try_enter = driver_try_enter,
+    .leave = driver_enter,
+    .start = driver_start,
+    .post = driver_post,
+    .test = driver_test,
+    .wait = driver_wait,
+    .recover = rouse,
+    .admit = baton__sim_admit,
+    .forget = driver_forget,
+};
+
+/* A schedule that waits, of the lowest rank that has one. */
+static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
+{
+    for (int rank = 0; rank < sim->options.ranks; rank++) {
+        for (const baton_schedule_t *s = sim->ranks[rank].stepper.schedules;
+             s != NULL; s = s->notices.next) {
+            if (baton__sim_waits(sim, s)) {
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
+
+baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
+{
+    baton_status_t status = may_pass(sim, "run");
+    if (status != BATON_OK) {
+        return status;
+    }
+    until_us = until_us < 0 ? INFINITY : until_us;
+    for (;;) {
+        const baton_schedule_t *waiting;
+        switch (advance(sim, until_us)) {
+        case MOVED:
+            break;
+        case LATE:
+            return baton__error_forward(BATON_ERR_TIMEOUT,
+                                        "sim: there is more to happen");
+        case BROKEN:
+            return broken();
+        case QUIET:
+            waiting = find_waiting(sim);
+            return waiting == NULL ? BATON_OK
+                                   : baton__sim_explain(sim, waiting);
+        }
+    }
+}
+
+baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
+                            void *arg)
+{
+    if (!isfinite(at_us)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "sim: %g us is no time to call at", at_us);
+    }
+    if (fn == NULL) {
+        return baton__error(BATON_ERR_INVALID, "sim: there is nothing to call");
+    }
+    if (sim->free_call == BATON__SIM_NONE) {
+        if (sim->call_count == sim->call_capacity) {
+            uint32_t room = sim->call_capacity * 2 + 64;
+            baton__sim_call_t *calls =
+                baton__grow(sim->calls, sim->call_count, room, sizeof *calls);
+            if (calls == NULL) {
+                return broken();
+            }
+            sim->calls = calls;
+            sim->call_capacity = room;
+        }
+        sim->calls[sim->call_count].next = BATON__SIM_NONE;
+        sim->free_call = sim->call_count++;
+    }
+    uint32_t index = sim->free_call;
+    double now_us = baton_sim_now_us(sim);
+    if (!baton__sim_queue_push(&sim->net.queue, at_us > now_us ? at_us : now_us,
+                               BATON__SIM_OWNER, index)) {
+        return broken();
+    }
+    sim->free_call = sim->calls[index].next;
+    sim->calls[index] = (baton__sim_call_t){fn, arg, BATON__SIM_NONE};
+    return BATON_OK;
+}

@@ -1,0 +1,352 @@
+/* How all ranks agree on a commit; see verify.h. */
+#include "sim/verify.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Of a graph, in one round. */
+enum { BLOCK_BYTES = 16384 };
+
+/* A rank's first block. */
+typedef struct report {
+    int32_t status;
+    char name[BATON__DRAFT_NAME];
+    char sentence[BATON__MESSAGE_BYTES];
+    uint64_t bytes; /* of its graph */
+} report_t;
+static_assert(sizeof(report_t) <= BLOCK_BYTES, "a report is one block");
+
+typedef struct answer {
+    int32_t status;
+    uint32_t rounds; /* of blocks that are asked for */
+    char sentence[BATON__MESSAGE_BYTES];
+} answer_t;
+
+struct baton__verifier {
+    const baton_group_t *group;
+    baton_schedule_t *gather; /* a block of each rank to rank 0 */
+    baton_schedule_t *spread; /* the answer */
+    char *blocks;             /* this rank's; on rank 0 all ranks', by rank */
+    answer_t answer;
+};
+
+/* ---- what carries it -------------------------------------------------- */
+
+/* A message of `bytes` between rank 0 and each other rank; on rank 0 theirs are
+   `stride` bytes apart, its own place the first. */
+static baton_status_t connect(baton_group_t *group, const char *name,
+                              bool to_zero, void *memory, size_t bytes,
+                              size_t stride, baton_schedule_t **out)
+{
+    baton_status_t status = baton_schedule_create(group, name, out);
+    if (status != BATON_OK) {
+        return status;
+    }
+    bool zero = group->rank == 0;
+    int first = zero ? 1 : 0;
+    int last = zero ? group->size - 1 : 0;
+    baton_buffer_t buffer = baton_buffer_bind(
+        *out, memory, (size_t)last * stride + bytes, BATON_MEMORY_HOST);
+    for (int peer = first; peer <= last; peer++) {
+        baton_view_t view = baton_view(buffer, (size_t)peer * stride, bytes);
+        if (zero == to_zero) {
+            (void)baton_add_recv(*out, peer, view);
+        } else {
+            (void)baton_add_send(*out, peer, view);
+        }
+    }
+    return baton__commit_unverified(*out);
+}
+
+static void destroy(baton__verifier_t *verifier)
+{
+    baton_status_t gather = baton_schedule_destroy(verifier->gather);
+    baton_status_t spread = baton_schedule_destroy(verifier->spread);
+    if (gather == BATON_OK && spread == BATON_OK) { /* else a send reads it */
+        baton__free(verifier->blocks);
+        baton__free(verifier);
+    }
+}
+
+static baton_status_t create(baton_group_t *group, baton__verifier_t **out)
+{
+    size_t blocks = group->rank == 0 ? (size_t)group->size : 1;
+    baton__verifier_t *verifier = baton__alloc(1, sizeof *verifier);
+    char *memory = baton__alloc(blocks, BLOCK_BYTES);
+    if (verifier == NULL || memory == NULL) {
+        baton__free(verifier);
+        baton__free(memory);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "group: no memory for BATON_VERIFY=1");
+    }
+    verifier->group = group;
+    verifier->blocks = memory;
+    baton_status_t status =
+        connect(group, "verify/gather", true, memory, BLOCK_BYTES, BLOCK_BYTES,
+                &verifier->gather);
+    if (status == BATON_OK) {
+        status = connect(group, "verify/spread", false, &verifier->answer,
+                         sizeof verifier->answer, 0, &verifier->spread);
+    }
+    if (status != BATON_OK) {
+        destroy(verifier);
+        return status;
+    }
+    *out = verifier;
+    return BATON_OK;
+}
+
+static bool owns(const baton__verifier_t *verifier,
+                 const baton_schedule_t *schedule)
+{
+    return schedule == verifier->gather || schedule == verifier->spread;
+}
+
+static baton_status_t run(baton_schedule_t *schedule)
+{
+    baton_status_t status = baton_schedule_start(schedule);
+    return status == BATON_OK ? baton_schedule_wait(schedule, -1) : status;
+}
+
+/* ---- what is told ----------------------------------------------------- */
+
+/* This thread's error message, without the name that commit begins with. */
+static const char *reason(const char *name)
+{
+    static const char commit[] = "commit of ";
+    static const char failed[] = " failed";
+    const char *message = baton_error_message();
+    const char *at = message;
+    size_t length = strlen(name);
+    at += strncmp(at, commit, strlen(commit)) == 0 ? strlen(commit) : 0;
+    if (*at != '"' || strncmp(at + 1, name, length) != 0 ||
+        at[1 + length] != '"') {
+        return message;
+    }
+    at += length + 2;
+    at += strncmp(at, failed, strlen(failed)) == 0 ? strlen(failed) : 0;
+    at += *at == ':';
+    return *at == ' ' ? at + 1 : at;
+}
+
+static const report_t *report_of(const baton__verifier_t *verifier, int rank)
+{
+    return (const void *)&verifier->blocks[(size_t)rank * BLOCK_BYTES];
+}
+
+static void report(baton__verifier_t *verifier, const char *name,
+                   baton_status_t status, size_t bytes)
+{
+    report_t own = {.status = status, .bytes = bytes};
+    (void)snprintf(own.name, sizeof own.name, "%s", name);
+    if (status != BATON_OK) {
+        (void)snprintf(own.sentence, sizeof own.sentence, "%s", reason(name));
+    }
+    memcpy(verifier->blocks, &own, sizeof own);
+}
+
+static void answer(baton__verifier_t *verifier, const char *name,
+                   baton_status_t status, uint32_t rounds)
+{
+    verifier->answer = (answer_t){.status = status, .rounds = rounds};
+    if (status != BATON_OK) {
+        (void)snprintf(verifier->answer.sentence,
+                       sizeof verifier->answer.sentence, "%s", reason(name));
+    }
+}
+
+/* How much of a graph goes with a round. */
+static size_t part_bytes(size_t bytes, uint32_t round)
+{
+    size_t at = (size_t)round * BLOCK_BYTES;
+    size_t left = at < bytes ? bytes - at : 0;
+    return left < BLOCK_BYTES ? left : BLOCK_BYTES;
+}
+
+/* ---- the other ranks -------------------------------------------------- */
+
+static baton_status_t take_part(baton__verifier_t *verifier, const char *graph,
+                                size_t bytes)
+{
+    baton_status_t status = run(verifier->gather);
+    if (status == BATON_OK) {
+        status = run(verifier->spread);
+    }
+    if (status != BATON_OK || verifier->answer.status != BATON_OK) {
+        return status;
+    }
+    uint32_t rounds = verifier->answer.rounds;
+    for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
+        size_t part = part_bytes(bytes, i);
+        if (part > 0) {
+            memcpy(verifier->blocks, graph + (size_t)i * BLOCK_BYTES, part);
+        }
+        status = run(verifier->gather);
+    }
+    return status == BATON_OK ? run(verifier->spread) : status;
+}
+
+/* ---- rank 0 ----------------------------------------------------------- */
+
+/* The first is this rank's own graph, which its owner frees. */
+static void free_drafts(baton__draft_t *drafts, int ranks)
+{
+    for (int rank = 1; drafts != NULL && rank < ranks; rank++) {
+        baton__free(drafts[rank].data);
+    }
+    baton__free(drafts);
+}
+
+/* Room for the graphs that were reported. */
+static baton_status_t make_drafts(const baton__verifier_t *verifier, char *own,
+                                  baton__draft_t **out)
+{
+    int ranks = verifier->group->size;
+    double bytes = 0.0;
+    for (int rank = 0; rank < ranks; rank++) {
+        bytes += (double)report_of(verifier, rank)->bytes;
+    }
+    baton_status_t status = baton__judge_admits(bytes, ranks);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__draft_t *drafts = baton__alloc((size_t)ranks, sizeof *drafts);
+    bool enough = drafts != NULL;
+    for (int rank = 0; rank < ranks && enough; rank++) {
+        const report_t *from = report_of(verifier, rank);
+        memcpy(drafts[rank].name, from->name, sizeof from->name);
+        drafts[rank].bytes = (size_t)from->bytes;
+        drafts[rank].data =
+            rank == 0 ? own : baton__alloc(drafts[rank].bytes, 1);
+        enough = drafts[rank].data != NULL;
+    }
+    if (!enough) {
+        free_drafts(drafts, ranks);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory on rank 0 for the graphs of %d ranks",
+                            ranks);
+    }
+    *out = drafts;
+    return BATON_OK;
+}
+
+/* The error of the lowest rank that has one of its own, or commits another
+   schedule than rank 0; else how many rounds the largest graph takes. */
+static baton_status_t read_reports(const baton__verifier_t *verifier,
+                                   uint32_t *rounds)
+{
+    uint64_t most = 0;
+    for (int rank = 0; rank < verifier->group->size; rank++) {
+        const report_t *from = report_of(verifier, rank);
+        if (from->status != BATON_OK) {
+            char text[BATON__MESSAGE_BYTES + 32];
+            (void)snprintf(text, sizeof text, "rank %d: %s", rank,
+                           from->sentence);
+            return baton__error_forward((baton_status_t)from->status, text);
+        }
+        if (strcmp(from->name, report_of(verifier, 0)->name) != 0) {
+            return baton__error(
+                BATON_ERR_MISMATCH,
+                "rank 0 commits \"%s\" while rank %d commits \"%s\": with "
+                "BATON_VERIFY=1 all ranks commit in one order",
+                report_of(verifier, 0)->name, rank, from->name);
+        }
+        most = from->bytes > most ? from->bytes : most;
+    }
+    *rounds = (uint32_t)((most + BLOCK_BYTES - 1) / BLOCK_BYTES);
+    return BATON_OK;
+}
+
+static baton_status_t collect(baton__verifier_t *verifier,
+                              baton__draft_t *drafts, uint32_t rounds)
+{
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
+        status = run(verifier->gather);
+        for (int rank = 1; rank < verifier->group->size && status == BATON_OK;
+             rank++) {
+            memcpy(drafts[rank].data + (size_t)i * BLOCK_BYTES,
+                   &verifier->blocks[(size_t)rank * BLOCK_BYTES],
+                   part_bytes(drafts[rank].bytes, i));
+        }
+    }
+    return status;
+}
+
+static baton_status_t preside(baton__verifier_t *verifier, const char *name,
+                              char *graph)
+{
+    baton_status_t status = run(verifier->gather);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__draft_t *drafts = NULL;
+    uint32_t rounds = 0;
+    baton_status_t verdict = read_reports(verifier, &rounds);
+    if (verdict == BATON_OK) {
+        verdict = make_drafts(verifier, graph, &drafts);
+    }
+    answer(verifier, name, verdict, rounds);
+    status = run(verifier->spread);
+    if (status == BATON_OK && drafts != NULL) {
+        status = collect(verifier, drafts, rounds);
+        if (status == BATON_OK) {
+            verdict = baton__judge(drafts, verifier->group->size);
+            answer(verifier, name, verdict, 0);
+            status = run(verifier->spread);
+        }
+    }
+    free_drafts(drafts, verifier->group->size);
+    return status;
+}
+
+/* ---- all -------------------------------------------------------------- */
+
+static baton_status_t verify(baton__verifier_t *verifier,
+                             const baton_schedule_t *schedule,
+                             baton_status_t local)
+{
+    const char *name = schedule->name;
+    size_t bytes = 0;
+    char *graph = NULL;
+    if (local == BATON_OK) {
+        bytes = baton__pack_bytes(schedule);
+        graph = baton__alloc(bytes, 1);
+        if (graph != NULL) {
+            baton__pack(schedule, graph);
+        } else {
+            bytes = 0;
+            local = baton__error(BATON_ERR_NO_MEMORY,
+                                 "no memory to tell of its %u nodes",
+                                 schedule->count);
+        }
+    }
+    report(verifier, name, local, bytes);
+    baton_status_t status = verifier->group->rank == 0
+                                ? preside(verifier, name, graph)
+                                : take_part(verifier, graph, bytes);
+    baton__free(graph);
+    if (status != BATON_OK) {
+        return baton__error(status,
+                            "commit of \"%s\" failed: the ranks can't agree "
+                            "on it: %s",
+                            name, baton_error_message());
+    }
+    status = (baton_status_t)verifier->answer.status;
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status,
+                              "commit of \"%s\" failed on all ranks: %s", name,
+                              verifier->answer.sentence);
+}
+
+const baton__verification_t baton__verification = {
+    .create = create,
+    .destroy = destroy,
+    .schedules = 2,
+    .owns = owns,
+    .verify = verify,
+};

@@ -1,0 +1,146 @@
+/* baton-bench kernels: the f32 sum against the plain loop, in one run, turn by
+   turn, so that both see the same clock rate and the same neighbours. */
+#include "bench/bench.h"
+#include "bench/kernels_native.h"
+
+#include <baton/baton.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define ROUNDS 11
+/* A measurement repeats the kernel until about so many bytes were summed. */
+#define BYTES_A_MEASUREMENT ((size_t)128 << 20)
+/* Between the buffers: else they lie at the same offset in their pages, and
+   loads wait for stores that only look like theirs. */
+#define STAGGER_FLOATS ((size_t)320)
+
+typedef struct vectors {
+    float *target, *left, *right; /* in place: target is left */
+    size_t count;
+} vectors_t;
+
+typedef void (*sum_fn)(const vectors_t *vectors);
+
+static void sum_baton(const vectors_t *v)
+{
+    BATON_SUM->reduce(BATON_SUM->arg, v->target, v->left, v->right, v->count,
+                      BATON_F32);
+}
+
+static void sum_native(const vectors_t *v)
+{
+    if (v->target == v->left) {
+        bench_native_add(v->target, v->right, v->count);
+    } else {
+        bench_native_sum(v->target, v->left, v->right, v->count);
+    }
+}
+
+static double seconds_of(sum_fn sum, const vectors_t *vectors, size_t repeats)
+{
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (size_t i = 0; i < repeats; i++) {
+        sum(vectors);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return (double)(end.tv_sec - begin.tv_sec) +
+           1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, by_value);
+    return values[ROUNDS / 2];
+}
+
+typedef struct comparison {
+    double baton_seconds, native_seconds; /* medians, of one call */
+} comparison_t;
+
+static comparison_t compare(const vectors_t *vectors)
+{
+    double baton[ROUNDS], native[ROUNDS];
+    size_t repeats = 1 + BYTES_A_MEASUREMENT / (vectors->count * sizeof(float));
+    sum_baton(vectors);
+    sum_native(vectors);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        /* Whoever is second finds what the first left in the caches. */
+        if (round % 2 == 0) {
+            baton[round] = seconds_of(sum_baton, vectors, repeats);
+            native[round] = seconds_of(sum_native, vectors, repeats);
+        } else {
+            native[round] = seconds_of(sum_native, vectors, repeats);
+            baton[round] = seconds_of(sum_baton, vectors, repeats);
+        }
+    }
+    return (comparison_t){median(baton) / (double)repeats,
+                          median(native) / (double)repeats};
+}
+
+static void report(FILE *json, bool first, const vectors_t *vectors)
+{
+    size_t bytes = vectors->count * sizeof(float);
+    const char *form =
+        vectors->target == vectors->left ? "in place" : "three buffers";
+    comparison_t result = compare(vectors);
+    double ratio = result.native_seconds / result.baton_seconds;
+    double gigabytes = 1e-9 * (double)bytes;
+    printf("%10zu  %-13s  %10.2f  %10.2f  %6.3f\n", bytes, form,
+           gigabytes / result.baton_seconds, gigabytes / result.native_seconds,
+           ratio);
+    fflush(stdout);
+    if (json != NULL) {
+        fprintf(json,
+                "%s\n  {\"op\": \"sum\", \"dtype\": \"f32\", \"bytes\": %zu, "
+                "\"form\": \"%s\", \"kernels\": \"%s\", \"baton_us\": %.4f, "
+                "\"plain_us\": %.4f, \"speed_ratio\": %.4f}",
+                first ? "" : ",", bytes, form, baton_kernels_name(),
+                1e6 * result.baton_seconds, 1e6 * result.native_seconds, ratio);
+    }
+}
+
+int bench_kernels(FILE *json)
+{
+    /* Bytes of one vector: all of them in L1, L2, L3, and in memory alone. */
+    static const size_t sizes[] = {8 << 10, 16 << 10, 256 << 10, 4 << 20,
+                                   64 << 20};
+    const size_t most = sizes[sizeof sizes / sizeof *sizes - 1];
+    size_t stride = most / sizeof(float) + STAGGER_FLOATS;
+    float *memory = aligned_alloc(64, 3 * stride * sizeof(float));
+    if (memory == NULL) {
+        fprintf(stderr, "baton-bench: no memory for %zu bytes\n",
+                3 * stride * sizeof(float));
+        return 1;
+    }
+    for (size_t i = 0; i < 3 * stride; i++) {
+        /* Zeros stay zeros in place: sums never overflow. */
+        memory[i] = 0.0f;
+    }
+    printf("f32 sum, %s kernels against the plain loop at -O3 -march=native; "
+           "median of %d\n",
+           baton_kernels_name(), ROUNDS);
+    printf("%10s  %-13s  %10s  %10s  %6s\n", "bytes", "form", "Baton GB/s",
+           "plain GB/s", "ratio");
+    if (json != NULL) {
+        fputs("[", json);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        vectors_t vectors = {memory, memory, memory + 2 * stride,
+                             sizes[i] / sizeof(float)};
+        report(json, i == 0, &vectors);
+        vectors.left = memory + stride;
+        report(json, false, &vectors);
+    }
+    if (json != NULL) {
+        fputs("\n]\n", json);
+    }
+    free(memory);
+    return 0;
+}

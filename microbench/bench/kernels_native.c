@@ -1,0 +1,18 @@
+/* What a user would write, compiled with -O3 -march=native: the measure of
+   Baton's kernels. In a file of its own, for its flags. */
+#include "bench/kernels_native.h"
+
+void bench_native_sum(float *restrict target, const float *left,
+                      const float *right, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        target[i] = left[i] + right[i];
+    }
+}
+
+void bench_native_add(float *restrict target, const float *right, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        target[i] += right[i];
+    }
+}

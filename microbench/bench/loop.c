@@ -1,0 +1,392 @@
+/* baton-bench loop: what a training loop sees, which starts epochs, computes,
+   and comes back late; with hundreds of schedules; with long pipelines. */
+#include "bench/bench.h"
+#include "bench/report.h"
+#include "common/cli.h"
+#include "common/harness.h"
+#include <baton/partial.h>
+#include <mpi.h>
+#include <stdlib.h>
+
+enum {
+    MANY = 400, /* tensors of a model */
+    MANY_BYTES = 4096,
+    SOLO_CALLS = 50,
+    CHAIN_BYTES = 16 << 20,
+    CHAIN_TURNS = 5
+};
+
+/* Of each rank's repetitions the slowest rank's, on rank 0. */
+static bench_value_t slowest(double *mine, size_t count)
+{
+    double *all = harness_alloc(count, sizeof(*all));
+    MPI_Reduce(mine, all, (int)count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    bench_value_t value = bench_value(all, count);
+    free(all);
+    return value;
+}
+
+static void run(baton_schedule_t *schedule)
+{
+    harness_require(baton_schedule_start(schedule), "start");
+    harness_require(baton_schedule_wait(schedule, -1), "wait");
+}
+
+/* ---- an all-reduce that notes when it ended --------------------------- */
+
+typedef struct reduction {
+    baton_schedule_t *schedule;
+    void *memory;
+    double ended_us;
+} reduction_t;
+
+static baton_status_t note_end(void *arg, baton_call_t *call)
+{
+    reduction_t *reduction = arg;
+    (void)call;
+    reduction->ended_us = clock_now_us();
+    return BATON_OK;
+}
+
+static void create(const harness_t *harness, const char *name, size_t bytes,
+                   reduction_t *out)
+{
+    out->memory = harness_alloc(bytes, 1);
+    harness_require(baton_schedule_create(harness->group, name, &out->schedule),
+                    "create an all-reduce");
+    baton_schedule_t *schedule = out->schedule;
+    baton_node_t entry = baton_add_nop(schedule);
+    baton_node_t exit = baton_add_call(schedule, note_end, out);
+    baton_mark_t inner = baton_schedule_mark(schedule);
+    baton_view_t whole = baton_view(
+        baton_buffer_bind(schedule, out->memory, bytes, BATON_MEMORY_HOST), 0,
+        bytes);
+    baton_allreduce_t args = {.size = sizeof(args),
+                              .source = whole,
+                              .target = whole,
+                              .dtype = BATON_F32,
+                              .op = BATON_SUM};
+    if (bytes <= 1 << 16) {
+        baton_allreduce_recursive_doubling(schedule, &args);
+    } else {
+        baton_allreduce_ring(schedule, &args);
+    }
+    baton_enclose(schedule, inner, entry, exit);
+    harness_require(baton_schedule_commit(schedule), "commit an all-reduce");
+}
+
+static void destroy(reduction_t *reduction)
+{
+    harness_require(baton_schedule_destroy(reduction->schedule), "destroy");
+    free(reduction->memory);
+}
+
+/* ---- start, sleep, wait ----------------------------------------------- */
+
+typedef struct turns {
+    double *waited_us;    /* start to the return of wait */
+    double *forgotten_us; /* start to the end, the application asleep */
+    double *start_us;     /* of processor time, in start */
+} turns_t;
+
+/* As long as it should take at most, and then some. */
+static double sleep_us(const turns_t *turns, size_t turn)
+{
+    return 4 * turns->waited_us[turn] + 2000;
+}
+
+static void take_turn(const harness_t *harness, reduction_t *reduction,
+                      turns_t *turns, size_t turn)
+{
+    harness_barrier(harness);
+    run(reduction->schedule);
+    harness_barrier(harness);
+    double begin_us = clock_now_us();
+    run(reduction->schedule);
+    turns->waited_us[turn] = clock_now_us() - begin_us;
+    harness_barrier(harness);
+    begin_us = clock_now_us();
+    double used_us = clock_thread_us();
+    harness_require(baton_schedule_start(reduction->schedule), "start");
+    turns->start_us[turn] = clock_thread_us() - used_us;
+    clock_sleep_until(begin_us + sleep_us(turns, turn));
+    harness_require(baton_schedule_wait(reduction->schedule, -1), "wait");
+    turns->forgotten_us[turn] = reduction->ended_us - begin_us;
+}
+
+static void add_times(bench_report_t *report, const char *size, const char *key,
+                      const char *words, bench_value_t value, const char *unit)
+{
+    char name[64];
+    char text[128];
+    (void)snprintf(name, sizeof(name), "%s_%s", key, size);
+    (void)snprintf(text, sizeof(text), "%s bytes, %s", size, words);
+    bench_report_add(report, name, text, value, unit);
+}
+
+static void measure_size(const harness_t *harness,
+                         const bench_options_t *options, size_t bytes,
+                         bench_report_t *report)
+{
+    size_t count = (size_t)options->repetitions;
+    turns_t turns = {harness_alloc(count, sizeof(double)),
+                     harness_alloc(count, sizeof(double)),
+                     harness_alloc(count, sizeof(double))};
+    reduction_t reduction;
+    char size[16];
+    create(harness, "loop", bytes, &reduction);
+    for (size_t i = 0; i < 3; i++) {
+        take_turn(harness, &reduction, &turns, 0); /* to warm up */
+    }
+    for (size_t turn = 0; turn < count; turn++) {
+        take_turn(harness, &reduction, &turns, turn);
+    }
+    harness_barrier(harness);
+    destroy(&reduction);
+    (void)cli_format_bytes(bytes, size, sizeof(size));
+    bench_value_t waited = slowest(turns.waited_us, count);
+    bench_value_t forgotten = slowest(turns.forgotten_us, count);
+    add_times(report, size, "waited", "start and wait", waited, "us");
+    add_times(report, size, "forgotten", "start, and asleep until it ended",
+              forgotten, "us");
+    add_times(report, size, "forgotten_over", "of that, start and wait",
+              bench_value_single(
+                  waited.median > 0 ? forgotten.median / waited.median : 0),
+              "times");
+    add_times(report, size, "start", "processor time in start",
+              slowest(turns.start_us, count), "us");
+    free(turns.waited_us);
+    free(turns.forgotten_us);
+    free(turns.start_us);
+}
+
+/* ---- many at once ----------------------------------------------------- */
+
+static void start_all(reduction_t *all, size_t count, double *start_us,
+                      double *each_us)
+{
+    double begin_us = clock_now_us();
+    for (size_t i = 0; i < count; i++) {
+        harness_require(baton_schedule_start(all[i].schedule), "start");
+    }
+    *start_us = (clock_now_us() - begin_us) / (double)count;
+    for (size_t i = 0; i < count; i++) {
+        harness_require(baton_schedule_wait(all[i].schedule, -1), "wait");
+    }
+    *each_us = (clock_now_us() - begin_us) / (double)count;
+}
+
+static void measure_many(const harness_t *harness,
+                         const bench_options_t *options, bench_report_t *report)
+{
+    size_t count = (size_t)options->repetitions;
+    double *one_us = harness_alloc(count, sizeof(double));
+    double *each_us = harness_alloc(count, sizeof(double));
+    double *start_us = harness_alloc(count, sizeof(double));
+    reduction_t *all = harness_alloc(MANY, sizeof(*all));
+    double unused;
+    for (size_t i = 0; i < MANY; i++) {
+        create(harness, "many", MANY_BYTES, &all[i]);
+    }
+    start_all(all, MANY, &unused, &unused);
+    for (size_t turn = 0; turn < count; turn++) {
+        harness_barrier(harness);
+        double begin_us = clock_now_us();
+        for (size_t i = 0; i < MANY; i++) {
+            run(all[0].schedule);
+        }
+        one_us[turn] = (clock_now_us() - begin_us) / MANY;
+        harness_barrier(harness);
+        start_all(all, MANY, &start_us[turn], &each_us[turn]);
+    }
+    harness_barrier(harness);
+    for (size_t i = 0; i < MANY; i++) {
+        destroy(&all[i]);
+    }
+    bench_report_add(report, "many_alone", "one after the other, each",
+                     slowest(one_us, count), "us");
+    bench_report_add(report, "many_each", "400 at once, each",
+                     slowest(each_us, count), "us");
+    bench_report_add(report, "many_start", "400 at once, each start",
+                     slowest(start_us, count), "us");
+    free(one_us);
+    free(each_us);
+    free(start_us);
+    free(all);
+}
+
+static baton_partial_t *create_solo(const harness_t *harness)
+{
+    baton_partial_t *partial = NULL;
+    const baton_partial_options_t options = {
+        .size = sizeof(options),
+        .mode = BATON_SOLO,
+        .dtype = BATON_F32,
+        .count = MANY_BYTES / sizeof(float),
+    };
+    harness_require(baton_partial_create(harness->group, &options, &partial),
+                    "create a solo");
+    return partial;
+}
+
+static double step_us(const harness_t *harness, baton_partial_t *partial,
+                      const float *gradient)
+{
+    harness_barrier(harness);
+    double begin_us = clock_now_us();
+    for (int i = 0; i < SOLO_CALLS; i++) {
+        baton_partial_result_t result;
+        harness_require(baton_partial_contribute(partial, gradient),
+                        "contribute");
+        harness_require(baton_partial_start(partial), "start a solo");
+        harness_require(baton_partial_wait(partial, -1, &result),
+                        "wait for a solo");
+    }
+    return (clock_now_us() - begin_us) / SOLO_CALLS;
+}
+
+static void measure_solos(const harness_t *harness,
+                          const bench_options_t *options,
+                          bench_report_t *report)
+{
+    size_t count = (size_t)options->repetitions;
+    double *us = harness_alloc(count, sizeof(double));
+    float *gradient = harness_alloc(MANY_BYTES, 1);
+    baton_partial_t **all = harness_alloc(MANY, sizeof(*all));
+    static const char *const names[] = {"solo_alone", "solo_of_many"};
+    static const char *const words[] = {"a solo step, one committed",
+                                        "a solo step, 400 committed"};
+    size_t made = 0;
+    for (int many = 0; many < 2; many++) {
+        for (; made < (many ? MANY : 1); made++) {
+            all[made] = create_solo(harness);
+        }
+        (void)step_us(harness, all[0], gradient);
+        for (size_t turn = 0; turn < count; turn++) {
+            us[turn] = step_us(harness, all[0], gradient);
+        }
+        bench_report_add(report, names[many], words[many], slowest(us, count),
+                         "us");
+    }
+    harness_barrier(harness);
+    for (size_t i = 0; i < made; i++) {
+        harness_require(baton_partial_destroy(all[i]), "destroy a solo");
+    }
+    free(all);
+    free(gradient);
+    free(us);
+}
+
+/* ---- a chain of blocks ------------------------------------------------ */
+
+/* Rank r gets each block from r - 1 and sends it on to r + 1. A window holds
+   back a block's receive until the one `window` before it was sent on; 0: the
+   engine alone bounds what is in flight. */
+static baton_schedule_t *create_chain(const harness_t *harness, void *memory,
+                                      size_t block, size_t window)
+{
+    baton_schedule_t *schedule = NULL;
+    size_t count = CHAIN_BYTES / block;
+    baton_node_t *last = harness_alloc(count, sizeof(*last));
+    harness_require(baton_schedule_create(harness->group, "chain", &schedule),
+                    "create a chain");
+    baton_buffer_t buffer =
+        baton_buffer_bind(schedule, memory, CHAIN_BYTES, BATON_MEMORY_HOST);
+    for (size_t i = 0; i < count; i++) {
+        baton_view_t view = baton_view(buffer, i * block, block);
+        baton_node_t first = {0};
+        if (harness->rank > 0) {
+            first = baton_add_recv(schedule, harness->rank - 1, view);
+            last[i] = first;
+        }
+        if (harness->rank + 1 < harness->size) {
+            last[i] = baton_add_send(schedule, harness->rank + 1, view);
+            if (harness->rank > 0) {
+                baton_before(schedule, first, last[i]);
+            } else {
+                first = last[i];
+            }
+        }
+        if (window > 0 && i >= window) {
+            baton_before(schedule, last[i - window], first);
+        }
+    }
+    harness_require(baton_schedule_commit(schedule), "commit a chain");
+    free(last);
+    return schedule;
+}
+
+static double chain_us(const harness_t *harness, void *memory, size_t block,
+                       size_t window)
+{
+    double us[CHAIN_TURNS];
+    baton_schedule_t *schedule = create_chain(harness, memory, block, window);
+    for (int turn = -1; turn < CHAIN_TURNS; turn++) {
+        harness_barrier(harness);
+        double begin_us = clock_now_us();
+        run(schedule);
+        us[turn < 0 ? 0 : turn] = clock_now_us() - begin_us;
+    }
+    harness_barrier(harness);
+    harness_require(baton_schedule_destroy(schedule), "destroy a chain");
+    return slowest(us, CHAIN_TURNS).median;
+}
+
+static void measure_chain(const harness_t *harness, size_t block, void *memory,
+                          bench_report_t *report)
+{
+    static const size_t windows[] = {4, 8, 16, 32, 64};
+    size_t best = 0;
+    double best_us = 0;
+    char size[16];
+    char words[80];
+    for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+        double us = chain_us(harness, memory, block, windows[i]);
+        if (best == 0 || us < best_us) {
+            best = windows[i];
+            best_us = us;
+        }
+    }
+    double free_us = chain_us(harness, memory, block, 0);
+    (void)cli_format_bytes(block, size, sizeof(size));
+    add_times(report, size, "chain", "no window", bench_value_single(free_us),
+              "us");
+    (void)snprintf(words, sizeof(words), "the best window, %zu", best);
+    add_times(report, size, "chain_best", words, bench_value_single(best_us),
+              "us");
+    add_times(report, size, "chain_over", "no window over the best",
+              bench_value_single(best_us > 0 ? free_us / best_us : 0), "times");
+}
+
+/* ---- all of it -------------------------------------------------------- */
+
+int bench_loop(const bench_options_t *options, FILE *json)
+{
+    static const size_t blocks[] = {256, 4096, 65536, 1 << 20};
+    harness_t harness;
+    harness_open(&harness);
+    bench_report_t report =
+        bench_report_begin(harness.rank, harness.size, json);
+    if (harness.size == 1) {
+        bench_report_note(&report, "loop: skipped, it takes 2 ranks");
+    } else {
+        void *memory = harness_alloc(CHAIN_BYTES, 1);
+        bench_report_note(&report, "All-reduce that nobody waits for");
+        for (size_t bytes = 8; bytes <= 16 << 20; bytes *= 8) {
+            measure_size(&harness, options, bytes, &report);
+        }
+        bench_report_note(&report, "Full all-reduces of 4 KiB");
+        measure_many(&harness, options, &report);
+        bench_report_note(&report, "Solo all-reduces of 4 KiB");
+        measure_solos(&harness, options, &report);
+        bench_report_note(&report, "A chain that passes 16 MiB on in blocks");
+        for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+            measure_chain(&harness, blocks[i], memory, &report);
+        }
+        free(memory);
+    }
+    bench_report_end(&report);
+    harness_barrier(&harness);
+    harness_close(&harness);
+    return 0;
+}

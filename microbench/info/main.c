@@ -1,0 +1,184 @@
+/* baton-info: what this Baton is, where it runs, what is configured. */
+#include "common/cli.h"
+#include <baton/baton.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The build says so (see CMakeLists.txt). */
+#ifndef BATON_BUILD_TYPE
+#define BATON_BUILD_TYPE     "unknown"
+#define BATON_BUILD_COMPILER "unknown"
+#define BATON_BUILD_FLAGS    ""
+#endif
+
+static const char doc[] =
+    "Prints Baton's version, how it was built, what it uses of this processor, "
+    "its transports, and the BATON_* variables with their values.";
+
+enum { KEY_JSON = 256 };
+
+static const struct argp_option options[] = {
+    {"json", KEY_JSON, NULL, 0, "Print JSON", 0}, CLI_COMMON_OPTIONS, {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    bool *json = state->input;
+    if (key != KEY_JSON) {
+        return cli_default(key, arg, state);
+    }
+    *json = true;
+    return 0;
+}
+
+/* ---- facts ------------------------------------------------------------ */
+
+/* The features that Baton's kernels may use, and those this processor has. */
+static const char *processor_features(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    static char text[80];
+    __builtin_cpu_init();
+    (void)snprintf(text, sizeof(text), "x86-64%s%s%s%s%s",
+                   __builtin_cpu_supports("avx2") ? " avx2" : "",
+                   __builtin_cpu_supports("avx512f") ? " avx512f" : "",
+                   __builtin_cpu_supports("avx512bw") ? " avx512bw" : "",
+                   __builtin_cpu_supports("avx512dq") ? " avx512dq" : "",
+                   __builtin_cpu_supports("avx512vl") ? " avx512vl" : "");
+    return text;
+#else
+    return "portable code alone";
+#endif
+}
+
+/* The first line of what MPI says about itself, which needs no MPI_Init. */
+static const char *mpi_version(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, "\n,")] = '\0';
+    return text;
+}
+
+static bool is_set(const baton_variable_t *variable)
+{
+    return getenv(variable->name) != NULL;
+}
+
+/* ---- text ------------------------------------------------------------- */
+
+static const char *or_dash(const char *text)
+{
+    return text[0] != '\0' ? text : "-";
+}
+
+/* The unit, or the words that are allowed. */
+static void print_unit(const char *unit)
+{
+    if (unit[0] != '\0') {
+        (void)printf(" [%s]", unit);
+    }
+    (void)printf("\n");
+}
+
+static void print_variables(void)
+{
+    baton_variable_t variable;
+    (void)printf("\nVariables (* set in the environment)\n"
+                 "  %-18s %-10s %-10s %s\n",
+                 "name", "value", "default", "what it is [unit or words]");
+    for (size_t i = 0; baton_variable_get(i, &variable); i++) {
+        (void)printf("%c %-18s %-10s %-10s %s", is_set(&variable) ? '*' : ' ',
+                     variable.name, or_dash(variable.value),
+                     or_dash(variable.default_value), variable.summary);
+        print_unit(variable.unit);
+    }
+}
+
+static void print_text(void)
+{
+    (void)printf("Baton       %s\n", baton_version());
+    (void)printf("Build       %s, %s\n", BATON_BUILD_TYPE,
+                 BATON_BUILD_COMPILER);
+    (void)printf("Flags       %s\n", or_dash(BATON_BUILD_FLAGS));
+    (void)printf("Kernels     %s\n", baton_kernels_name());
+    (void)printf("Processor   %s\n", processor_features());
+    (void)printf("Transports  mpi (%s), loop\n", mpi_version());
+    print_variables();
+}
+
+/* ---- JSON ------------------------------------------------------------- */
+
+static void print_string(const char *text)
+{
+    (void)putchar('"');
+    for (; *text != '\0'; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte == '"' || byte == '\\') {
+            (void)printf("\\%c", byte);
+        } else if (byte < 0x20) {
+            (void)printf("\\u%04x", byte);
+        } else {
+            (void)putchar(byte);
+        }
+    }
+    (void)putchar('"');
+}
+
+static void print_member(const char *indent, const char *key, const char *text,
+                         const char *separator)
+{
+    (void)printf("%s\"%s\": ", indent, key);
+    print_string(text);
+    (void)fputs(separator, stdout);
+}
+
+static void print_variable_json(const baton_variable_t *variable)
+{
+    (void)printf("    {");
+    print_member("", "name", variable->name, ", ");
+    print_member("", "value", variable->value, ", ");
+    print_member("", "default", variable->default_value, ", ");
+    print_member("", "unit", variable->unit, ", ");
+    print_member("", "summary", variable->summary, "");
+    (void)printf("}");
+}
+
+static void print_json(void)
+{
+    (void)printf("{\n");
+    print_member("  ", "version", baton_version(), ",\n");
+    print_member("  ", "build_type", BATON_BUILD_TYPE, ",\n");
+    print_member("  ", "compiler", BATON_BUILD_COMPILER, ",\n");
+    print_member("  ", "flags", BATON_BUILD_FLAGS, ",\n");
+    print_member("  ", "kernels", baton_kernels_name(), ",\n");
+    print_member("  ", "processor", processor_features(), ",\n");
+    print_member("  ", "mpi", mpi_version(), ",\n");
+    (void)printf("  \"transports\": [\"mpi\", \"loop\"],\n"
+                 "  \"variables\": [\n");
+    baton_variable_t variable;
+    for (size_t i = 0; baton_variable_get(i, &variable); i++) {
+        (void)fputs(i > 0 ? ",\n" : "", stdout);
+        print_variable_json(&variable);
+    }
+    (void)printf("\n  ]\n}\n");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp parser = {options, parse_option, NULL, doc,
+                                       NULL,    NULL,         NULL};
+    bool json = false;
+    cli_verdict_t verdict = cli_parse(&parser, argc, argv, true, &json);
+    if (verdict != CLI_RUN) {
+        return verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    if (json) {
+        print_json();
+    } else {
+        print_text();
+    }
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

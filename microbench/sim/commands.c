@@ -1,0 +1,166 @@
+/* The commands: what each compares, says and shows. */
+#include "sim/commands.h"
+#include "sim/apps.h"
+#include "sim/collective.h"
+#include "sim/partial.h"
+#include "sim/row.h"
+#include "sim/sweep.h"
+
+static double mean_us(const sim_result_t *result)
+{
+    return result->mean_us;
+}
+
+static double latency_us(const sim_result_t *result)
+{
+    return result->latency_us;
+}
+
+/* What the helps have in common. */
+#define DIST                                                                   \
+    "DIST is a number, uniform:LOW:HIGH, exponential:MEAN, "                   \
+    "normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA or pareto:MINIMUM:SHAPE; "  \
+    "draws below 0 count as 0.\n\n"
+#define TIME                                                                   \
+    "Time us is virtual, of an epoch: from the first rank's start to the "     \
+    "last "                                                                    \
+    "one's end, the mean over epochs. "
+#define FORMULA                                                                \
+    "the closed form of the cost model: alpha a message, beta a byte, gamma "  \
+    "a "                                                                       \
+    "reduced byte, single-ported ranks without overhead, skew or lag; "        \
+    "relative "                                                                \
+    "is by how much the simulated time differs. Build s and run s are on the " \
+    "wall.\n\n"
+#define LATENCY                                                                \
+    "Latencies are virtual, from a rank's call to its end of the epoch, 0 "    \
+    "when "                                                                    \
+    "that had been run already. Active are the ranks of which an epoch has "   \
+    "what they contributed for it, with the standard error of their mean. "
+
+/* Columns of all commands. */
+#define BASE                                                                   \
+    (SIM_COLUMN(NAME) | SIM_COLUMN(RANKS) | SIM_COLUMN(MEAN) |                 \
+     SIM_COLUMN(LOW) | SIM_COLUMN(HIGH) | SIM_COLUMN(MESSAGES) |               \
+     SIM_COLUMN(BUILD) | SIM_COLUMN(RUN) | SIM_COLUMN(RATE))
+#define BASE_FILES (BASE | SIM_COLUMN(EPOCHS))
+#define MODEL      (SIM_COLUMN(FORMULA) | SIM_COLUMN(DIFFERENCE))
+#define EAGER                                                                  \
+    (SIM_COLUMN(LATENCY) | SIM_COLUMN(RATIO) | SIM_COLUMN(ACTIVE) |            \
+     SIM_COLUMN(ERROR))
+#define EAGER_FILES                                                            \
+    (EAGER | SIM_COLUMN(MEDIAN) | SIM_COLUMN(P99) | SIM_COLUMN(EXPECTED))
+
+int sim_command_allreduce(int argc, char **argv)
+{
+    static const sim_command_t command = {
+        .command = SIM_ALLREDUCE,
+        .name = "allreduce",
+        .doc = "Simulates all-reduce, of 64-bit integers in place."
+               "\v" TIME "The formula is " FORMULA DIST
+               "Example: baton-sim allreduce --sweep ranks=2..1024 --bytes 1M "
+               "--plot allreduce.svg",
+        .compared = "algorithm",
+        .variant_names = sim_allreduce_names,
+        .run = sim_run_allreduce,
+        .shown = BASE | MODEL | SIM_COLUMN(BYTES),
+        .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
+        .plotted = "time of an epoch",
+        .plot_value = mean_us,
+    };
+    return sim_sweep(&command, argc, argv);
+}
+
+int sim_command_broadcast(int argc, char **argv)
+{
+    static const char *const names[] = {"binomial", NULL};
+    static const sim_command_t command = {
+        .command = SIM_BROADCAST,
+        .name = "broadcast",
+        .doc = "Simulates broadcast by binomial tree."
+               "\v" TIME "The formula is " FORMULA DIST
+               "Example: baton-sim broadcast --ranks 1000 --bytes 4K --prove",
+        .compared = "algorithm",
+        .variant_names = names,
+        .run = sim_run_broadcast,
+        .shown = BASE | MODEL | SIM_COLUMN(BYTES),
+        .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
+        .plotted = "time of an epoch",
+        .plot_value = mean_us,
+    };
+    return sim_sweep(&command, argc, argv);
+}
+
+int sim_command_barrier(int argc, char **argv)
+{
+    static const char *const names[] = {"dissemination", NULL};
+    static const sim_command_t command = {
+        .command = SIM_BARRIER,
+        .name = "barrier",
+        .doc = "Simulates the dissemination barrier."
+               "\v" TIME "The formula is " FORMULA DIST
+               "Example: baton-sim barrier --ranks 1000000 --skew "
+               "exponential:20 --epochs 10",
+        .compared = "algorithm",
+        .variant_names = names,
+        .run = sim_run_barrier,
+        .shown = BASE | MODEL,
+        .written = BASE_FILES | MODEL,
+        .plotted = "time of an epoch",
+        .plot_value = mean_us,
+    };
+    return sim_sweep(&command, argc, argv);
+}
+
+int sim_command_partial(int argc, char **argv)
+{
+    static const sim_command_t command = {
+        .command = SIM_PARTIAL,
+        .name = "partial",
+        .doc = "Simulates partial all-reduce: all ranks begin an epoch "
+               "together, each late by its skew, and the next when all have "
+               "ended it."
+               "\v" LATENCY TIME
+               "The formula, of full's inner all-reduce, is " FORMULA DIST
+               "Example: baton-sim partial --ranks 256 --skew exponential:500 "
+               "--epochs 100",
+        .compared = "mode",
+        .variant_names = sim_partial_names,
+        .run = sim_run_partial,
+        .shown =
+            (BASE & ~SIM_COLUMN(MESSAGES)) | MODEL | EAGER | SIM_COLUMN(BYTES),
+        .written = BASE_FILES | MODEL | EAGER_FILES | SIM_COLUMN(BYTES),
+        .plotted = "mean latency",
+        .plot_value = latency_us,
+    };
+    return sim_sweep(&command, argc, argv);
+}
+
+int sim_command_skew(int argc, char **argv)
+{
+    static const sim_command_t command = {
+        .command = SIM_SKEW,
+        .name = "skew",
+        .doc = "Simulates the skew experiment of Li et al. 2020, figures 8 and "
+               "9: in each iteration rank r calls (r + 1) * skew after all "
+               "have begun."
+               "\v" LATENCY
+               "Expected are 1 for solo and (P + 1)/2 for majority, which is "
+               "exact over a multiple of P iterations: each P draw every rank "
+               "once. Full/this is full's mean latency over this one's; the "
+               "paper's is over MPI_Allreduce, of 32 processes 1 ms "
+               "apart.\n\n" DIST
+               "Example: baton-sim skew --ranks 32 --iterations 640",
+        .compared = "mode",
+        .variant_names = sim_partial_names,
+        .run = sim_run_partial,
+        .shown = EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(NAME) |
+                 SIM_COLUMN(RANKS) | SIM_COLUMN(BYTES) | SIM_COLUMN(RUN) |
+                 SIM_COLUMN(RATE),
+        .written =
+            BASE_FILES | EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(BYTES),
+        .plotted = "mean latency",
+        .plot_value = latency_us,
+    };
+    return sim_sweep(&command, argc, argv);
+}

@@ -1,0 +1,105 @@
+/* baton-sim: collectives on any number of ranks in virtual time. See
+   `baton-sim --help`. */
+#include "common/cli.h"
+#include "sim/commands.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name;
+    const char *full_name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+} command_t;
+
+static const command_t commands[] = {
+#define COMMAND(name, summary)                                                 \
+    {#name, "baton-sim " #name, summary, sim_command_##name},
+    SIM_COMMAND_LIST(COMMAND)
+#undef COMMAND
+};
+
+enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
+
+static const char doc[] =
+    "Simulates collectives: the library's own schedules, on any number of "
+    "ranks, in virtual time."
+    "\vOne process, no MPI; the same seed gives the same run. Each command "
+    "takes --help."
+    /* The list of commands goes between these two paragraphs. */
+    "\n\nExample: baton-sim allreduce --algorithm ring --ranks 1024 --bytes "
+    "100M --alpha-us 1.5 --gbit 100";
+
+static const struct argp_option options[] = {CLI_COMMON_OPTIONS, {0}};
+
+static error_t find(struct argp_state *state, const char *word)
+{
+    const char *names[COMMAND_COUNT + 1] = {NULL};
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i].name;
+    }
+    if (strcmp(word, "fuzz") == 0) {
+        argp_error(state, "fuzz is a command of its own now, baton-fuzz, which "
+                          "is built with the tests");
+        return EINVAL;
+    }
+    size_t index = 0;
+    error_t error = cli_word_option(state, "COMMAND", word, names, &index);
+    if (error == 0) {
+        *(const command_t **)state->input = &commands[index];
+    }
+    return error;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    switch (key) {
+    case ARGP_KEY_ARG:
+        return find(state, arg);
+    case ARGP_KEY_NO_ARGS:
+        return find(state, "");
+    default:
+        return cli_default(key, arg, state);
+    }
+}
+
+/* Puts the list of commands before the last text of the help. */
+static char *add_commands(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC) {
+        return (char *)(uintptr_t)text;
+    }
+    char *help = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&help, &bytes);
+    if (stream == NULL) {
+        return NULL;
+    }
+    (void)fputs("Commands:\n", stream);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        (void)fprintf(stream, "  %-10s %s\n", commands[i].name,
+                      commands[i].summary);
+    }
+    (void)fprintf(stream, "\n%s", text);
+    (void)fclose(stream);
+    return help;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp parser = {
+        options,      parse_option, "COMMAND [OPTION...]", doc, NULL,
+        add_commands, NULL};
+    /* The first word alone: the others are the command's to parse. */
+    const command_t *command = NULL;
+    cli_verdict_t verdict =
+        cli_parse(&parser, argc < 2 ? argc : 2, argv, true, &command);
+    if (verdict != CLI_RUN) {
+        return verdict == CLI_DONE ? 0 : SIM_EXIT_USAGE;
+    }
+    char name[64];
+    (void)snprintf(name, sizeof(name), "%s", command->full_name);
+    argv[1] = name;
+    return command->run(argc - 1, argv + 1);
+}

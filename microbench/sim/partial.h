@@ -1,0 +1,11 @@
+/* Simulations of partial all-reduces: latencies, active ranks, results. */
+#ifndef MICROBENCH_SIM_PARTIAL_H
+#define MICROBENCH_SIM_PARTIAL_H
+
+#include "sim/watch.h"
+
+/* Simulates the case; false after saying what failed. */
+bool sim_run_partial(const sim_case_t *c, sim_watch_t *watch,
+                     sim_result_t *out);
+
+#endif

@@ -1,0 +1,46 @@
+/* A simulation as a row of the table: all columns that there are, of which each
+   command shows some and writes some. */
+#ifndef MICROBENCH_SIM_ROW_H
+#define MICROBENCH_SIM_ROW_H
+
+#include "common/table.h"
+#include "sim/case.h"
+
+typedef enum sim_column {
+    SIM_NAME, /* of the variant */
+    SIM_RANKS,
+    SIM_BYTES,
+    SIM_EPOCHS,
+    SIM_MEAN, /* of an epoch's time */
+    SIM_LOW,
+    SIM_HIGH,
+    SIM_FORMULA,
+    SIM_DIFFERENCE,
+    SIM_LATENCY,
+    SIM_MEDIAN,
+    SIM_P99,
+    SIM_RATIO, /* to full */
+    SIM_PAPER,
+    SIM_ACTIVE,
+    SIM_ERROR,
+    SIM_EXPECTED,
+    SIM_MESSAGES,
+    SIM_BUILD,
+    SIM_RUN,
+    SIM_RATE,
+    SIM_COLUMN_COUNT
+} sim_column_t;
+
+#define SIM_COLUMN(name) (UINT32_C(1) << SIM_##name)
+
+/* The columns, shown and written as these sets of them say. `compared`: what
+   the variants are, as a word. */
+void sim_row_columns(uint32_t shown, uint32_t written, const char *compared,
+                     table_column_t columns[SIM_COLUMN_COUNT]);
+
+/* The last case's cells; `results` are those of this value of the sweep up to
+   it, by place in the list of variants. */
+void sim_row_fill(const sim_case_t *c, const sim_result_t *results,
+                  size_t place, table_cell_t cells[SIM_COLUMN_COUNT]);
+
+#endif

@@ -1,0 +1,13 @@
+/* A chart of the mean latencies: bars per size, log axis. */
+#ifndef MICROBENCH_SKEW_PLOT_H
+#define MICROBENCH_SKEW_PLOT_H
+
+#include "common/output.h"
+#include "skew/run.h"
+
+/* Writes the script, from [size_count][system_count] results; nothing when
+   there is no plot. */
+void skew_plot_write(output_plot_t *plot, const skew_options_t *options,
+                     int ranks, const skew_result_t *results);
+
+#endif

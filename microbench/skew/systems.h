@@ -1,0 +1,33 @@
+/* The systems under test, behind one call: sum 64-bit integers of all ranks. */
+#ifndef MICROBENCH_SKEW_SYSTEMS_H
+#define MICROBENCH_SKEW_SYSTEMS_H
+
+#include "common/harness.h"
+#include "skew/ledger.h"
+#include "skew/options.h"
+#include <baton/partial.h>
+
+typedef struct skew_system {
+    skew_kind_t kind;
+    size_t count;             /* elements */
+    uint64_t *target;         /* of the MPI systems */
+    baton_partial_t *partial; /* of the Baton systems */
+    uint64_t *pending;        /* scratch for skew_system_pending */
+} skew_system_t;
+
+/* Collective, in the same order on all ranks. */
+void skew_system_open(const harness_t *harness, skew_kind_t kind, size_t count,
+                      uint64_t seed, skew_system_t *out);
+
+/* Collective; no rank is inside a call. */
+void skew_system_close(skew_system_t *system);
+
+/* Contributes `source`, calls, waits. This is what is timed. The outcome's data
+   is the system's, until the next call. */
+void skew_system_call(skew_system_t *system, const uint64_t *source,
+                      uint64_t iteration, int ranks, skew_outcome_t *out);
+
+/* What no call has taken yet of this rank's contributions; NULL: nothing. */
+const uint64_t *skew_system_pending(skew_system_t *system);
+
+#endif

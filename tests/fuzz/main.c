@@ -1,0 +1,231 @@
+/* baton-fuzz: random simulated worlds with faults, until one fails its checks;
+   see world.h. */
+#include "common/cli.h"
+#include "fuzz/world.h"
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    EXIT_USAGE = 2,
+    PATIENCE_S = 60 /* with one world */
+};
+
+enum { KEY_SECONDS = 't', KEY_SEEDS = 'n', KEY_SEED = 's', KEY_TWICE = '2' };
+
+typedef struct arguments {
+    double seconds; /* negative: no limit */
+    uint64_t seeds; /* 0: no limit */
+    uint64_t seed;  /* the first */
+    bool twice;
+} arguments_t;
+
+static const char doc[] =
+    "Draws a world from each seed, with faults in it, runs it in virtual time, "
+    "and checks that every collective keeps its promises and that every epoch "
+    "ends once the faults have. Ends at the first world that fails."
+    "\vThe same seed gives the same run: a failure is repeated by the command "
+    "that is printed with it. BATON_SEED=N runs that seed alone.";
+
+static const struct argp_option options[] = {
+    {"seconds", KEY_SECONDS, "S", 0,
+     "Go on for so long (default 10, without --seeds)", 0},
+    {"seeds", KEY_SEEDS, "N", 0, "Run so many", 0},
+    {"seed", KEY_SEED, "N", 0, "The first one (default 1)", 0},
+    {"twice", KEY_TWICE, NULL, 0,
+     "Run each twice, and compare all that happened", 0},
+    CLI_COMMON_OPTIONS,
+    {0}};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments_t *arguments = state->input;
+    switch (key) {
+    case KEY_SECONDS:
+        return cli_real(text, 0, 1e9, &arguments->seconds)
+                   ? 0
+                   : cli_bad(state, "--seconds", text, "is not 0 to 1e9");
+    case KEY_SEEDS:
+        return cli_count(text, 1, UINT64_MAX, &arguments->seeds)
+                   ? 0
+                   : cli_bad(state, "--seeds", text, "is not 1 or more");
+    case KEY_SEED:
+        return cli_count(text, 0, UINT64_MAX, &arguments->seed)
+                   ? 0
+                   : cli_bad(state, "--seed", text, "is not a number");
+    case KEY_TWICE:
+        arguments->twice = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "'%s' is not an option", text);
+        return EINVAL;
+    case CLI_KEY_HELP:
+    case CLI_KEY_USAGE:
+    case CLI_KEY_VERSION:
+        return cli_common(key, state);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- reports ---------------------------------------------------------- */
+
+typedef struct progress {
+    uint64_t worlds;
+    uint64_t messages;
+    uint64_t digest; /* of all worlds */
+    double began_s;
+    double told_s;
+} progress_t;
+
+static void tell(const progress_t *progress, const char *before)
+{
+    double seconds = now_s() - progress->began_s;
+    (void)printf("%s%" PRIu64 " worlds, %" PRIu64
+                 " messages, %.1f s, %.0f worlds/s, digest %016" PRIx64 "\n",
+                 before, progress->worlds, progress->messages, seconds,
+                 (double)progress->worlds / (seconds > 0 ? seconds : 1),
+                 progress->digest);
+    (void)fflush(stdout);
+}
+
+static void report(uint64_t seed, const char *failure)
+{
+    fuzz_plan_t plan = fuzz_plan_draw(seed);
+    (void)printf("seed %" PRIu64 " fails: %s\n", seed, failure);
+    fuzz_plan_print(&plan, stdout);
+    (void)printf("repeat it: BATON_SEED=%" PRIu64 " baton-fuzz\n", seed);
+}
+
+/* ---- running ---------------------------------------------------------- */
+
+static fuzz_outcome_t run_seed(uint64_t seed, bool twice)
+{
+    fuzz_outcome_t outcome = fuzz_run(seed);
+    if (twice && outcome.passed) {
+        fuzz_outcome_t again = fuzz_run(seed);
+        if (again.digest != outcome.digest) {
+            outcome.passed = false;
+            (void)snprintf(outcome.failure, sizeof outcome.failure,
+                           "determinism: its second run has digest %016" PRIx64,
+                           again.digest);
+        }
+    }
+    return outcome;
+}
+
+static bool goes_on(const arguments_t *arguments, const progress_t *progress)
+{
+    return (arguments->seeds == 0 || progress->worlds < arguments->seeds) &&
+           (arguments->seconds < 0 ||
+            now_s() - progress->began_s < arguments->seconds);
+}
+
+/* What a process that dies leaves behind. */
+typedef struct testament {
+    uint64_t seed;
+    bool told; /* the failure has been reported */
+} testament_t;
+
+static int run(const arguments_t *arguments, testament_t *testament)
+{
+    progress_t progress = {.began_s = now_s()};
+    progress.told_s = progress.began_s;
+    while (goes_on(arguments, &progress)) {
+        uint64_t seed = arguments->seed + progress.worlds;
+        testament->seed = seed;
+        (void)alarm(PATIENCE_S);
+        fuzz_outcome_t outcome = run_seed(seed, arguments->twice);
+        progress.worlds++;
+        progress.messages += outcome.messages;
+        progress.digest =
+            (progress.digest ^ outcome.digest) * UINT64_C(1099511628211);
+        if (!outcome.passed) {
+            report(seed, outcome.failure);
+            tell(&progress, "");
+            testament->told = true;
+            return EXIT_FAILURE;
+        }
+        if (now_s() - progress.told_s > 5) {
+            progress.told_s = now_s();
+            tell(&progress, "... ");
+        }
+    }
+    tell(&progress, "all pass: ");
+    return EXIT_SUCCESS;
+}
+
+/* The worlds run in a process of their own: a crash, or a world that never
+   ends, is told with its seed like any other failure. */
+static int run_guarded(const arguments_t *arguments)
+{
+    testament_t *testament =
+        mmap(NULL, sizeof *testament, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = testament != MAP_FAILED ? fork() : -1;
+    if (child < 0) {
+        perror("fuzz");
+        return EXIT_FAILURE;
+    }
+    if (child == 0) {
+        exit(run(arguments, testament));
+    }
+    int status = 0;
+    (void)waitpid(child, &status, 0);
+    if (WIFSIGNALED(status)) {
+        char failure[64];
+        (void)snprintf(failure, sizeof failure, "%s (signal %d)",
+                       WTERMSIG(status) == SIGALRM ? "it never ends"
+                                                   : "it crashes",
+                       WTERMSIG(status));
+        report(testament->seed, failure);
+        return EXIT_FAILURE;
+    }
+    if (WEXITSTATUS(status) != EXIT_SUCCESS && !testament->told) {
+        report(testament->seed, "it ends the program");
+    }
+    return WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+    const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+    arguments_t arguments = {.seconds = -1, .seed = 1};
+    switch (cli_parse(&argp, argc, argv, true, &arguments)) {
+    case CLI_DONE:
+        return EXIT_SUCCESS;
+    case CLI_BAD:
+        return EXIT_USAGE;
+    case CLI_RUN:
+        break;
+    }
+    const char *only = getenv("BATON_SEED");
+    if (only != NULL && only[0] != '\0') {
+        if (!cli_count(only, 0, UINT64_MAX, &arguments.seed)) {
+            (void)fprintf(stderr, "fuzz: BATON_SEED: '%s' is not a number\n",
+                          only);
+            return EXIT_USAGE;
+        }
+        arguments.seeds = 1;
+        arguments.seconds = -1;
+        /* In this process, for a debugger. */
+        testament_t testament = {0};
+        return run(&arguments, &testament);
+    }
+    if (arguments.seconds < 0 && arguments.seeds == 0) {
+        arguments.seconds = 10;
+    }
+    return run_guarded(&arguments);
+}

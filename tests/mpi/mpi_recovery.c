@@ -1,0 +1,407 @@
+/* Failures over MPI, and messages that nobody waits for: 1,000 epochs fail on
+   random ranks at random places and are recovered, and no contribution is lost
+   or counted twice; 10,000 epochs skip sends and leave optional receives behind
+   at random, and no message meets an epoch that is not its own. BATON_SEED
+   repeats a run; the exit code tells. */
+#include "base/alloc.h"
+#include "support/mpi.h"
+#include "support/random.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ROUNDS = 1000,
+    WARMUP = 50, /* rounds, after which nothing is allocated any more */
+    STEPS = 4,   /* of a round, at most */
+    COUNT = 257,
+    LONG_BYTES = 1 << 20,
+    EPOCHS = 10000,
+    WAIT_MS = 60000
+};
+
+static int rank, size;
+static baton_group_t *group;
+
+/* ---- epochs that fail ------------------------------------------------- */
+
+/* What happens in a round; the same on all ranks. */
+typedef struct plan {
+    int culprit; /* -1: nobody fails */
+    uint64_t epoch;
+    bool late; /* behind the inner all-reduce, not before it */
+    int steps;
+    int partial;
+} plan_t;
+
+static plan_t plan;
+
+/* A peer may begin the next round's epochs before this rank draws the plan. */
+static pthread_mutex_t plan_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static baton_status_t fail(uint64_t epoch, bool late)
+{
+    pthread_mutex_lock(&plan_lock);
+    bool due = rank == plan.culprit && epoch == plan.epoch && late == plan.late;
+    pthread_mutex_unlock(&plan_lock);
+    return due ? BATON_ERR_FAILED : BATON_OK;
+}
+
+static baton_status_t fail_before(void *arg, baton_call_t *call)
+{
+    return arg == &plan ? fail(baton_call_epoch(call), false)
+                        : BATON_ERR_INVALID;
+}
+
+static baton_status_t fail_behind(void *arg, baton_call_t *call)
+{
+    return arg == &plan ? fail(baton_call_epoch(call), true)
+                        : BATON_ERR_INVALID;
+}
+
+/* An all-reduce between two calls that may fail. */
+static void build(baton_schedule_t *schedule, const baton_allreduce_t *args)
+{
+    baton_node_t before = baton_add_call(schedule, fail_before, args->arg);
+    baton_node_t behind = baton_add_call(schedule, fail_behind, args->arg);
+    baton_mark_t mark = baton_schedule_mark(schedule);
+    baton_allreduce_recursive_doubling(schedule, args);
+    baton_enclose(schedule, mark, before, behind);
+}
+
+typedef struct account {
+    baton_partial_t *partial;
+    uint64_t given[COUNT];   /* by this rank */
+    uint64_t results[COUNT]; /* of all epochs, on the rank that saw the most */
+} account_t;
+
+static void open_account(account_t *account, baton_partial_mode_t mode)
+{
+    static const char *const names[] = {"solo", "majority", "full"};
+    const baton_partial_options_t options = {.size = sizeof(options),
+                                             .name = names[mode],
+                                             .mode = mode,
+                                             .keep = BATON_KEEP_ALL,
+                                             .history = STEPS,
+                                             .count = COUNT,
+                                             .dtype = BATON_U64,
+                                             .inner = build,
+                                             .inner_arg = &plan};
+    memset(account, 0, sizeof(*account));
+    support_mpi_expect(baton_partial_create(group, &options, &account->partial),
+                       BATON_OK);
+}
+
+static void contribute(account_t *account, support_random_t *random)
+{
+    uint64_t data[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        data[i] = support_random_below(random, 1000000);
+        account->given[i] += data[i];
+    }
+    support_mpi_expect(baton_partial_contribute(account->partial, data),
+                       BATON_OK);
+}
+
+/* Steps until one fails; the number of results, whose sum is in `sum`. */
+static uint64_t run_steps(account_t *account, support_random_t *random,
+                          uint64_t *sum)
+{
+    for (int step = 0; step < plan.steps; step++) {
+        baton_partial_result_t result;
+        contribute(account, random);
+        baton_status_t status = baton_partial_start(account->partial);
+        if (status == BATON_OK) {
+            status = baton_partial_wait(account->partial, WAIT_MS, &result);
+        }
+        if (status == BATON_ERR_CANCELLED) { /* it was committed that late */
+            support_mpi_says("recovers their group after a failure");
+            return (uint64_t)step;
+        }
+        if (status != BATON_OK) {
+            support_mpi_expect(status, BATON_ERR_FAILED);
+            return (uint64_t)step;
+        }
+        if (result.epoch != (uint64_t)step + 1) {
+            support_mpi_die("a result of another epoch");
+        }
+        for (int i = 0; i < COUNT; i++) {
+            sum[i] += ((const uint64_t *)result.data)[i];
+        }
+    }
+    return (uint64_t)plan.steps;
+}
+
+/* Results are the same on all ranks; one may have seen more of them. */
+static void add_results(account_t *account, uint64_t seen, uint64_t *sum)
+{
+    struct {
+        int seen, rank;
+    } mine = {(int)seen, rank}, most;
+    MPI_Allreduce(&mine, &most, 1, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD);
+    MPI_Bcast(sum, COUNT, MPI_UINT64_T, most.rank, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        account->results[i] += sum[i];
+    }
+}
+
+/* All that was given is in a result, or pending. */
+static void check_account(account_t *account)
+{
+    uint64_t mine[COUNT];
+    uint64_t all[COUNT];
+    bool any;
+    support_mpi_expect(baton_partial_pending(account->partial, mine, &any),
+                       BATON_OK);
+    for (int i = 0; i < COUNT; i++) {
+        mine[i] = account->given[i] - mine[i];
+    }
+    MPI_Allreduce(mine, all, COUNT, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (memcmp(all, account->results, sizeof(all)) != 0) {
+        support_mpi_die("a contribution was lost, or counted twice");
+    }
+}
+
+static void draw_plan(support_random_t *common)
+{
+    pthread_mutex_lock(&plan_lock);
+    plan.culprit =
+        (int)support_random_below(common, (uint64_t)size * 5 / 4 + 1);
+    plan.culprit = plan.culprit < size ? plan.culprit : -1;
+    plan.steps = 1 + (int)support_random_below(common, STEPS);
+    plan.epoch = 1 + support_random_below(common, (uint64_t)plan.steps);
+    plan.late = support_random_below(common, 2) != 0;
+    plan.partial = (int)support_random_below(common, 3);
+    pthread_mutex_unlock(&plan_lock);
+}
+
+/* A long all-reduce, which a rank cancels while it runs. */
+static void cancel_one(baton_schedule_t *schedule, uint64_t *memory,
+                       support_random_t *common)
+{
+    bool cancelled = rank == (int)support_random_below(common, (uint64_t)size);
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < LONG_BYTES / 8; i++) {
+            memory[i] = (uint64_t)rank + i;
+        }
+        baton_status_t status = baton_schedule_start(schedule);
+        if (turn == 0 && cancelled && status == BATON_OK) {
+            status = baton_schedule_cancel(schedule);
+            if (status != BATON_OK) {
+                support_mpi_expect(status, BATON_ERR_STATE); /* it has ended */
+            }
+        }
+        if (turn == 0 && status == BATON_ERR_FAILED) {
+            support_mpi_says("was cancelled"); /* before this rank's start */
+        } else {
+            status = baton_schedule_wait(schedule, WAIT_MS);
+        }
+        if (turn == 0) {
+            if (status != BATON_OK && status != BATON_ERR_FAILED) {
+                support_mpi_expect(status, BATON_ERR_CANCELLED);
+            }
+            memset(memory, 0xee, LONG_BYTES); /* it is ours again */
+            support_mpi_expect(baton_group_recover(group, WAIT_MS), BATON_OK);
+            continue;
+        }
+        support_mpi_expect(status, BATON_OK);
+        uint64_t ranks = (uint64_t)size;
+        for (size_t i = 0; i < LONG_BYTES / 8; i++) {
+            if (memory[i] != ranks * (ranks - 1) / 2 + ranks * i) {
+                support_mpi_die("a wrong sum after a recovery");
+            }
+        }
+    }
+}
+
+static baton_schedule_t *create_long(uint64_t *memory)
+{
+    baton_schedule_t *schedule = NULL;
+    support_mpi_expect(baton_schedule_create(group, "long", &schedule),
+                       BATON_OK);
+    baton_view_t whole = baton_view(
+        baton_buffer_bind(schedule, memory, LONG_BYTES, BATON_MEMORY_HOST), 0,
+        LONG_BYTES);
+    const baton_allreduce_t args = {.size = sizeof(args),
+                                    .source = whole,
+                                    .target = whole,
+                                    .dtype = BATON_U64,
+                                    .op = BATON_SUM};
+    baton_allreduce_ring(schedule, &args);
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
+    return schedule;
+}
+
+static void test_failures(uint64_t seed)
+{
+    static account_t accounts[3];
+    support_random_t common = support_random(seed, 0);
+    support_random_t own = support_random(seed, 1 + (uint64_t)rank);
+    uint64_t *memory = malloc(LONG_BYTES);
+    baton_schedule_t *schedule = create_long(memory);
+    int64_t allocations = 0;
+    for (int mode = BATON_SOLO; mode <= BATON_FULL; mode++) {
+        open_account(&accounts[mode], (baton_partial_mode_t)mode);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t sum[COUNT] = {0};
+        draw_plan(&common);
+        account_t *account = &accounts[plan.partial];
+        uint64_t seen = run_steps(account, &own, sum);
+        support_mpi_expect(baton_group_recover(group, WAIT_MS), BATON_OK);
+        add_results(account, seen, sum);
+        check_account(account);
+        if (round % 20 == 0) {
+            cancel_one(schedule, memory, &common);
+        }
+        if (round == WARMUP) {
+            allocations = baton__alloc_count();
+        }
+    }
+    if (baton__alloc_count() != allocations) {
+        support_mpi_die("recovering allocates");
+    }
+    for (int mode = BATON_SOLO; mode <= BATON_FULL; mode++) {
+        support_mpi_expect(baton_partial_destroy(accounts[mode].partial),
+                           BATON_OK);
+    }
+    support_mpi_expect(baton_schedule_destroy(schedule), BATON_OK);
+    free(memory);
+}
+
+/* ---- messages that may be missed -------------------------------------- */
+
+typedef struct letter {
+    uint64_t epoch;
+    int from, to;
+    uint64_t padding[30];
+} letter_t;
+
+/* One way of a pair of ranks. */
+typedef struct way {
+    struct world *world;
+    letter_t letter;
+    int peer;
+} way_t;
+
+typedef struct world {
+    way_t *out, *in;
+    support_random_t random;
+    uint64_t taken, skipped;
+} world_t;
+
+static baton_status_t write_letter(void *arg, baton_call_t *call)
+{
+    way_t *way = arg;
+    if (support_random_below(&way->world->random, 3) == 0) {
+        way->world->skipped++;
+        return BATON_SKIP;
+    }
+    way->letter.epoch = baton_call_epoch(call);
+    way->letter.from = rank;
+    way->letter.to = way->peer;
+    return BATON_OK;
+}
+
+static baton_status_t read_letter(void *arg, baton_call_t *call)
+{
+    way_t *way = arg;
+    if (way->letter.epoch != baton_call_epoch(call) ||
+        way->letter.from != way->peer || way->letter.to != rank) {
+        return BATON_ERR_MISMATCH;
+    }
+    way->letter.epoch = 0; /* read once */
+    way->world->taken++;
+    return BATON_OK;
+}
+
+/* Every rank may write to each other one; who gets a letter reads it. With
+   `together` a barrier holds the epochs of all ranks together, behind the
+   writing; else they drift. */
+static baton_schedule_t *create_letters(world_t *world, bool together)
+{
+    baton_schedule_t *schedule = NULL;
+    support_mpi_expect(baton_schedule_create(
+                           group, together ? "together" : "apart", &schedule),
+                       BATON_OK);
+    for (int peer = 0; peer < size; peer++) {
+        way_t *out = &world->out[peer];
+        way_t *in = &world->in[peer];
+        *out = (way_t){.world = world, .peer = peer};
+        *in = (way_t){.world = world, .peer = peer};
+        baton_view_t source =
+            baton_view(baton_buffer_bind(schedule, &out->letter,
+                                         sizeof(letter_t), BATON_MEMORY_HOST),
+                       0, sizeof(letter_t));
+        baton_view_t target =
+            baton_view(baton_buffer_bind(schedule, &in->letter,
+                                         sizeof(letter_t), BATON_MEMORY_HOST),
+                       0, sizeof(letter_t));
+        baton_node_t write = baton_add_call(schedule, write_letter, out);
+        baton_node_t send = baton_add_send(schedule, peer, source);
+        baton_node_t recv = baton_add_recv(schedule, peer, target);
+        baton_node_t read = baton_add_call(schedule, read_letter, in);
+        baton_before(schedule, write, send);
+        baton_before(schedule, recv, read);
+        baton_set_optional(schedule, send);
+        baton_set_optional(schedule, recv);
+        baton_set_optional(schedule, read);
+    }
+    if (together) {
+        baton_barrier_dissemination(schedule);
+    }
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
+    return schedule;
+}
+
+static void test_letters(uint64_t seed, bool together)
+{
+    world_t world = {.out = calloc((size_t)size, sizeof(way_t)),
+                     .in = calloc((size_t)size, sizeof(way_t)),
+                     .random = support_random(seed, 100 + (uint64_t)rank)};
+    baton_schedule_t *schedule = create_letters(&world, together);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        support_mpi_expect(baton_schedule_start(schedule), BATON_OK);
+        support_mpi_expect(baton_schedule_wait(schedule, WAIT_MS), BATON_OK);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    uint64_t counts[2] = {world.taken, world.skipped};
+    MPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+    if (counts[0] == 0 || counts[1] == 0) {
+        support_mpi_die("letters were read, and some were not written");
+    }
+    support_mpi_expect(baton_schedule_destroy(schedule), BATON_OK);
+    free(world.out);
+    free(world.in);
+}
+
+int main(int argc, char **argv)
+{
+    int level;
+    baton_engine_t *engine;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    uint64_t seed = rank == 0 ? support_seed() : 0;
+    MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
+    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+                       BATON_OK);
+    support_mpi_running = "failures";
+    test_failures(seed);
+    support_mpi_running = "letters, together";
+    test_letters(seed, true);
+    support_mpi_running = "letters, apart";
+    test_letters(seed + 1, false);
+    support_mpi_running = "end";
+    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    support_mpi_expect(baton_engine_close(engine), BATON_OK);
+    if (rank == 0) {
+        printf("mpi_recovery: %d ranks, %d failures, 2 x %d epochs\n", size,
+               ROUNDS, EPOCHS);
+    }
+    MPI_Finalize();
+    return 0;
+}

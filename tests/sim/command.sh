@@ -1,0 +1,171 @@
+#!/bin/sh
+# baton-sim as a user has it: each command once, its files, its refusals.
+#
+#   sim_command.sh BATON_SIM CMAKE      (cmake reads JSON)
+set -u
+sim=$1 cmake=$2
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail=0
+
+complain() {
+    echo "sim_command: $1"
+    cat out err
+    fail=1
+}
+
+# runs ARGUMENT...: succeeds, and prints nothing but the table.
+runs() {
+    "$sim" "$@" >out 2>err || complain "failed: baton-sim $*"
+    [ ! -s err ] || complain "complained: baton-sim $*"
+}
+
+# prints PATTERN ARGUMENT...: a line of the table matches.
+prints() {
+    pattern=$1
+    shift
+    runs "$@"
+    grep -Eq "$pattern" out || complain "no line like '$pattern': baton-sim $*"
+}
+
+# refuses OPTION ARGUMENT...: status 2 at once, and a message that begins with
+# the command and names the option.
+refuses() {
+    option=$1
+    shift
+    "$sim" "$@" >out 2>err </dev/null
+    status=$?
+    [ $status -eq 2 ] || complain "status $status, not 2: baton-sim $*"
+    head -n 1 err | grep -q "^baton-sim.*: $option: " ||
+        complain "does not name $option: baton-sim $*"
+    [ ! -s out ] || complain "ran all the same: baton-sim $*"
+}
+
+# json FILE [MEMBER]: is JSON, an array at the top or in a member.
+json() {
+    cat >json.cmake <<'SCRIPT'
+file(READ "${FILE}" text)
+string(JSON count LENGTH "${text}" ${MEMBER})
+if(count LESS 1)
+    message(FATAL_ERROR "${FILE}: nothing in it")
+endif()
+SCRIPT
+    "$cmake" -DFILE="$1" -DMEMBER="${2:-}" -P json.cmake >out 2>err ||
+        complain "no JSON: $1"
+}
+
+# ---- commands ----------------------------------------------------------------
+
+for algorithm in recursive_doubling binomial ring; do
+    prints "$algorithm .* (0\.0e\+00|-?[0-9.]+e-1[0-9]) " allreduce --ranks 8 \
+        --algorithm $algorithm --gamma-ns 0.1
+done
+runs allreduce --ranks 7 --payload --epochs 3 --skew exponential:20
+runs allreduce --ranks 7 --prove --bytes 256
+runs broadcast --ranks 9 --root 5 --payload --bytes 4K
+runs broadcast --ranks 9 --root 5 --prove --bytes 256
+prints 'dissemination +1000 +15\.000 +15\.000' barrier --ranks 1000
+runs partial --ranks 9 --payload --epochs 10 --skew uniform:0:100
+runs partial --ranks 9 --prove --epochs 3 --skew uniform:0:100 --bytes 64
+runs partial --ranks 12 --inner ring --payload --host-ranks 4 --lag 3
+runs allreduce --ranks 16 --multi-ported --sync-bytes 1K --overhead-us 0.2 \
+    --speed uniform:0.5:1
+prints 'solo .* 1\.00 +0\.00 +1\.0 ' skew --ranks 32 --iterations 32
+prints 'majority .* 16\.50 +[0-9.]+ +16\.5 ' skew --ranks 32 --iterations 32 \
+    --payload --bytes 64
+
+
+# ---- files -------------------------------------------------------------------
+
+runs allreduce --sweep ranks=2..16 --csv a.csv --json a.json
+json a.json
+[ "$(wc -l <a.csv)" -eq 13 ] || complain "a.csv has not 13 lines"
+runs skew --ranks 4 --iterations 4 --json b.json
+json b.json
+runs allreduce --algorithm ring --ranks 4 --dot c.dot --dot-rank 3 --goal c.goal
+grep -q '^digraph' c.dot || complain "c.dot is no graph"
+grep -q '^num_ranks 4$' c.goal || complain "c.goal has not 4 ranks"
+[ "$(grep -c '^rank ' c.goal)" -eq 4 ] || complain "c.goal has not 4 blocks"
+
+# The same seed gives the same bytes, another one does not.
+for seed in 1 1 2; do
+    runs partial --mode majority --ranks 16 --epochs 3 --skew exponential:30 \
+        --lag uniform:0:5 --speed lognormal:1:0.2 --seed $seed --trace new.json
+    json new.json traceEvents
+    if [ ! -e first.json ]; then
+        mv new.json first.json
+    elif cmp -s first.json new.json; then
+        [ $seed -eq 1 ] || complain "another seed, the same trace"
+    else
+        [ $seed -ne 1 ] || complain "the same seed, another trace"
+    fi
+done
+runs allreduce --algorithm ring --ranks 4 --multi-ported --trace d.json
+json d.json traceEvents
+
+if command -v gnuplot >/dev/null; then
+    runs allreduce --sweep bytes=1K..64K --plot e.svg
+    grep -q '</svg>' e.svg || complain "e.svg is no plot"
+fi
+PATH=/nonexistent "$sim" allreduce --sweep bytes=1K..64K --plot f.svg >out 2>err
+if [ $? -ne 1 ] || ! grep -q gnuplot-nox err; then
+    complain "a missing gnuplot is not told with its package"
+fi
+"$sim" barrier --json /nonexistent/g.json >out 2>err
+if [ $? -ne 1 ] || ! grep -q /nonexistent/g.json err; then
+    complain "a file that can't be written is not told"
+fi
+
+# ---- refusals ----------------------------------------------------------------
+
+refuses COMMAND
+refuses COMMAND fly
+refuses argument allreduce ring
+refuses --ranks allreduce --ranks 0
+refuses --ranks allreduce --ranks 99999999
+refuses --bytes allreduce --bytes 12
+refuses --bytes broadcast --bytes 4Q
+refuses --algorithm allreduce --algorithm rign
+refuses --algorithm allreduce --algorithm ring,ring
+refuses --chunk-bytes allreduce --algorithm binomial --chunk-bytes 64
+refuses --alpha-us barrier --alpha-us -1
+refuses --gbit broadcast --gbit 0
+refuses --gamma-ns allreduce --gamma-ns x
+refuses --overhead-us allreduce --overhead-us nan
+refuses --host-ranks allreduce --host-ranks 0
+refuses --host-alpha-us allreduce --host-alpha-us 1
+refuses --host-gbit allreduce --host-gbit 1
+refuses --skew allreduce --skew uniform:5:1
+refuses --lag allreduce --lag gauss:1
+refuses --speed allreduce --speed normal:1
+refuses --sync-bytes allreduce --sync-bytes 0
+refuses --eager-bytes allreduce --eager-bytes 0
+refuses --seed allreduce --seed -1
+refuses --epochs allreduce --epochs 0
+refuses --root broadcast --ranks 8 --root 8
+refuses --root broadcast --sweep ranks=4..16 --root 4
+refuses --mode partial --mode some
+refuses --inner partial --inner tree
+refuses --iterations skew --iterations 0
+refuses --skew-ms skew --skew-ms 0
+refuses --sweep allreduce --sweep ranks=8..4
+refuses --sweep allreduce --sweep alpha=1..2
+refuses --sweep barrier --sweep bytes=8..16
+refuses --ranks allreduce --sweep ranks=2..4 --ranks 8
+refuses --bytes allreduce --sweep bytes=8,16 --bytes 8
+refuses --plot allreduce --plot a.svg
+refuses --plot allreduce --sweep ranks=2..4 --plot a.pdf
+refuses --trace allreduce --trace a.json
+refuses --goal allreduce --sweep ranks=2..4 --algorithm ring --goal a.goal
+refuses --dot-rank barrier --dot-rank 3
+refuses --dot-rank barrier --ranks 4 --dot a.dot --dot-rank 4
+
+runs --help
+for command in allreduce broadcast barrier partial skew; do
+    grep -q "^  $command " out || complain "--help does not list $command"
+done
+for command in allreduce broadcast barrier partial skew; do
+    prints "^Usage: baton-sim $command" $command --help
+done
+exit $fail

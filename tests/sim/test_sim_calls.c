@@ -1,0 +1,191 @@
+/* What applications do at a virtual time, and what they may not do there. */
+#include "support/sim.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* ---- calls at a time ---------------------------------------------------- */
+
+enum { NOTES = 16 };
+
+typedef struct diary {
+    baton_sim_t *sim;
+    char names[NOTES + 1];
+    double times[NOTES];
+    size_t count;
+} diary_t;
+
+typedef struct note {
+    diary_t *diary;
+    char name;
+    struct note *next; /* to be called `after` later, or NULL */
+    double after_us;
+} note_t;
+
+static void take_note(void *arg)
+{
+    const note_t *note = arg;
+    diary_t *diary = note->diary;
+    diary->times[diary->count] = baton_sim_now_us(diary->sim);
+    diary->names[diary->count++] = note->name;
+    if (note->next != NULL) {
+        support_ok(baton_sim_at(diary->sim,
+                                baton_sim_now_us(diary->sim) + note->after_us,
+                                take_note, note->next));
+    }
+}
+
+static void test_sim_calls_in_order(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(1);
+    diary_t diary = {.sim = support_sim_open(&options)};
+    note_t notes[] = {{&diary, 'd', NULL, 0},
+                      {&diary, 'a', NULL, 0},
+                      {&diary, 'b', NULL, 0},
+                      {&diary, 'c', NULL, 0}};
+    const double at_us[] = {9, 1, 3, 3};
+    for (int i = 0; i < 4; i++) {
+        support_ok(baton_sim_at(diary.sim, at_us[i], take_note, &notes[i]));
+    }
+    support_ok(baton_sim_run(diary.sim, -1));
+    assert_string_equal(diary.names, "abcd");
+    support_us(diary.times[0], 1);
+    support_us(diary.times[2], 3);
+    support_us(diary.times[3], 9);
+    support_ok(baton_sim_destroy(diary.sim));
+}
+
+static void test_sim_calls_may_ask_for_calls(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(1);
+    diary_t diary = {.sim = support_sim_open(&options)};
+    note_t third = {&diary, '3', NULL, 0};
+    note_t second = {&diary, '2', &third, 5};
+    note_t first = {&diary, '1', &second, 0}; /* at the same time */
+    note_t last = {&diary, '4', NULL, 0};
+    support_ok(baton_sim_at(diary.sim, 4, take_note, &first));
+    support_ok(baton_sim_at(diary.sim, 20, take_note, &last));
+    support_expect(baton_sim_run(diary.sim, 19), BATON_ERR_TIMEOUT);
+    assert_string_equal(diary.names, "123");
+    support_us(diary.times[1], 4);
+    support_us(diary.times[2], 9);
+    support_ok(baton_sim_run(diary.sim, -1));
+    support_us(diary.times[3], 20);
+    support_ok(baton_sim_destroy(diary.sim));
+}
+
+static void test_sim_calls_at_once_what_has_passed(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(1);
+    diary_t diary = {.sim = support_sim_open(&options)};
+    note_t early = {&diary, 'e', NULL, 0};
+    note_t late = {&diary, 'l', NULL, 0};
+    support_ok(baton_sim_at(diary.sim, 10, take_note, &early));
+    support_ok(baton_sim_run(diary.sim, -1));
+    support_ok(baton_sim_at(diary.sim, 3, take_note, &late));
+    support_ok(baton_sim_at(diary.sim, -1, take_note, &late));
+    assert_string_equal(diary.names, "e"); /* not before time passes */
+    support_ok(baton_sim_run(diary.sim, -1));
+    assert_string_equal(diary.names, "ell");
+    support_us(diary.times[1], 10);
+    support_us(diary.times[2], 10);
+    support_ok(baton_sim_destroy(diary.sim));
+}
+
+static void test_sim_calls_need_a_time(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(1);
+    baton_sim_t *sim = support_sim_open(&options);
+    support_expect(baton_sim_at(sim, (double)NAN, take_note, NULL),
+                   BATON_ERR_INVALID);
+    support_expect(baton_sim_at(sim, (double)INFINITY, take_note, NULL),
+                   BATON_ERR_INVALID);
+    support_says("inf");
+    support_ok(baton_sim_run(sim, -1));
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void start_it(void *arg)
+{
+    support_ok(baton_schedule_start(arg));
+}
+
+static void test_sim_calls_start_epochs(void **state)
+{
+    (void)state;
+    support_words_t words;
+    support_words_open(&words);
+    support_ok(baton_sim_at(words.sim, 10, start_it, words.send));
+    support_ok(baton_sim_at(words.sim, 3, start_it, words.recv));
+    support_ok(baton_sim_run(words.sim, -1));
+    support_us(baton_schedule_ended_us(words.send), 10 + SUPPORT_WORD_US);
+    support_us(baton_schedule_ended_us(words.recv), 10 + SUPPORT_WORD_US);
+    support_words_close(&words);
+}
+
+/* ---- what a call may not do --------------------------------------------- */
+
+static void expect_refusals(void *arg)
+{
+    const support_words_t *words = arg;
+    double us = -1;
+    bool done = true;
+    double now_us = baton_sim_now_us(words->sim);
+    support_expect(baton_schedule_wait(words->recv, -1), BATON_ERR_STATE);
+    support_expect(baton_sim_run(words->sim, -1), BATON_ERR_STATE);
+    support_expect(baton_sim_epoch(words->sim, &us), BATON_ERR_STATE);
+    support_expect(baton_sim_destroy(words->sim), BATON_ERR_STATE);
+    support_ok(baton_schedule_test(words->recv, &done));
+    assert_false(done);
+    support_us(baton_sim_now_us(words->sim), now_us);
+}
+
+static void wait_for_what_has_ended(void *arg)
+{
+    const support_words_t *words = arg;
+    support_ok(baton_schedule_wait(words->recv, -1));
+    support_ok(baton_schedule_wait(words->send, 0));
+}
+
+static void add_nothing(void *arg, baton_schedule_t *schedule)
+{
+    (void)arg;
+    (void)baton_add_nop(schedule);
+}
+
+static void test_sim_calls_let_no_time_pass(void **state)
+{
+    (void)state;
+    support_words_t words;
+    support_words_open(&words);
+    support_ok(baton_sim_build(words.sim, "built", add_nothing, NULL));
+    support_words_start(&words);
+    support_ok(baton_sim_at(words.sim, 1, expect_refusals, &words));
+    support_ok(baton_sim_at(words.sim, 7, wait_for_what_has_ended, &words));
+    support_ok(baton_sim_run(words.sim, -1));
+    /* The refused epoch has started nothing. */
+    double us = -1;
+    support_ok(baton_sim_epoch(words.sim, &us));
+    support_us(us, 0);
+    support_words_close(&words);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sim_calls_in_order),
+        cmocka_unit_test(test_sim_calls_may_ask_for_calls),
+        cmocka_unit_test(test_sim_calls_at_once_what_has_passed),
+        cmocka_unit_test(test_sim_calls_need_a_time),
+        cmocka_unit_test(test_sim_calls_start_epochs),
+        cmocka_unit_test(test_sim_calls_let_no_time_pass),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,428 @@
+/* Schedules that are destroyed, in every state of theirs and of their messages,
+   and simulators. */
+#include "support/sim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- messages ----------------------------------------------------------- */
+
+enum { LONG = 100, SHORT = 16 };
+
+/* Rank 0 sends a long message and a short one, in that order: they take 102 us
+   and 18. */
+typedef struct twin {
+    baton_sim_t *sim;
+    baton_schedule_t *send, *recv;
+    unsigned char out[2][LONG], in[2][LONG];
+} twin_t;
+
+static void open_twin(twin_t *twin, const baton_sim_options_t *options)
+{
+    *twin = (twin_t){.sim = support_sim_open(options)};
+    twin->send = support_sim_schedule(twin->sim, 0, "twin");
+    twin->recv = support_sim_schedule(twin->sim, 1, "twin");
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = i == 0 ? LONG : SHORT;
+        /* Read as a time it would be the end of the world. */
+        memset(twin->out[i], 0x7e, bytes);
+        (void)baton_add_send(twin->send, 1,
+                             support_view(twin->send, twin->out[i], bytes));
+        (void)baton_add_recv(twin->recv, 0,
+                             support_view(twin->recv, twin->in[i], bytes));
+    }
+    support_ok(baton_schedule_commit(twin->send));
+    support_ok(baton_schedule_commit(twin->recv));
+    support_ok(baton_sim_run(twin->sim, -1)); /* compares them */
+}
+
+static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
+{
+    size_t same = 0;
+    while (same < bytes && data[same] == value) {
+        same++;
+    }
+    return same == bytes;
+}
+
+/* At `at_us` the sender goes, and its memory is used for something else; the
+   receiver starts at `recv_us`. */
+static void open_without_sender(twin_t *twin,
+                                const baton_sim_options_t *options,
+                                double at_us, double recv_us)
+{
+    open_twin(twin, options);
+    support_ok(baton_schedule_start(twin->send));
+    if (recv_us <= at_us) {
+        support_ok(baton_schedule_start(twin->recv));
+    }
+    baton_status_t status = baton_sim_run(twin->sim, at_us);
+    assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
+    support_ok(baton_schedule_destroy(twin->send));
+    memset(twin->out, 0, sizeof twin->out);
+    if (recv_us > at_us) {
+        status = baton_sim_run(twin->sim, recv_us);
+        assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
+        support_ok(baton_schedule_start(twin->recv));
+    }
+}
+
+static void close_receiver(const twin_t *twin)
+{
+    support_ok(baton_schedule_destroy(twin->recv));
+    support_ok(baton_sim_destroy(twin->sim));
+}
+
+/* Its epoch has ended, as its sends are eager: the messages come as if it were
+   there. Another epoch of the receiver learns what has become of it. */
+static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
+                                        double at_us, double recv_us,
+                                        double ended_us)
+{
+    twin_t twin;
+    open_without_sender(&twin, options, at_us, recv_us);
+    support_ok(baton_schedule_wait(twin.recv, -1));
+    support_us(baton_schedule_ended_us(twin.recv), ended_us);
+    assert_true(is_all(twin.in[0], LONG, 0x7e));
+    assert_true(is_all(twin.in[1], SHORT, 0x7e));
+    assert_true(is_all(twin.in[1] + SHORT, LONG - SHORT, 0));
+    support_ok(baton_sim_run(twin.sim, -1));
+    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
+    support_says("\"twin\" was destroyed on rank 0");
+    close_receiver(&twin);
+}
+
+static void test_sim_destroy_lets_messages_go_on(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    options.eager_bytes = LONG + 1;
+    for (int lags = 0; lags < 2; lags++) {
+        double lag_us = lags * 7;
+        options.lag =
+            (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, lag_us, 0};
+        sender_goes_after_its_epoch(&options, 1, 0, 120 + lag_us);
+        sender_goes_after_its_epoch(&options, 1, 110, 120 + lag_us);
+        sender_goes_after_its_epoch(&options, 110, 0, 120 + lag_us);
+        sender_goes_after_its_epoch(&options, 110, 115, 120 + lag_us);
+    }
+}
+
+/* Its epoch runs: so does the receiver's fail, and says why. What has come
+   until then is whole, and nothing of the memory as it is later. */
+static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
+                                     double at_us, double recv_us)
+{
+    twin_t twin;
+    open_without_sender(&twin, options, at_us, recv_us);
+    support_expect(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED);
+    support_says("\"twin\" was destroyed on rank 0 while epoch 1 ran");
+    unsigned char before[2][LONG];
+    memcpy(before, twin.in, sizeof before);
+    support_ok(baton_sim_run(twin.sim, -1));
+    assert_memory_equal(before, twin.in, sizeof before);
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = i == 0 ? LONG : SHORT;
+        assert_true(is_all(twin.in[i], bytes, 0) ||
+                    is_all(twin.in[i], bytes, 0x7e));
+    }
+    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
+    close_receiver(&twin);
+}
+
+static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    for (int lags = 0; lags < 2; lags++) {
+        options.lag =
+            (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, lags * 7, 0};
+        sender_goes_in_its_epoch(&options, 1, 0);   /* one moves */
+        sender_goes_in_its_epoch(&options, 1, 110); /* nobody waits for it */
+        sender_goes_in_its_epoch(&options, 110, 0); /* one has come */
+        sender_goes_in_its_epoch(&options, 110, 115);
+    }
+}
+
+/* Its start is in the mailbox, and its sends are not made yet: no payload
+   moves, and the receiver is told. */
+static void test_sim_destroy_takes_back_a_start(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    static support_trace_t trace;
+    twin_t twin;
+    open_twin(&twin, &options);
+    trace.count = 0;
+    baton_sim_trace(twin.sim, support_trace, &trace);
+    support_ok(baton_schedule_start(twin.send));
+    support_ok(baton_schedule_destroy(twin.send));
+    support_ok(baton_sim_run(twin.sim, -1));
+    for (size_t i = 0; i < trace.count; i++) {
+        assert_int_equal(trace.events[i].what, BATON_SIM_EPOCH);
+    }
+    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
+    support_says("\"twin\" was destroyed on rank 0");
+    assert_true(is_all(twin.in[0], LONG, 0) && is_all(twin.in[1], LONG, 0));
+    close_receiver(&twin);
+}
+
+/* The receiver goes: before its messages move, while one does, when it has
+   come. Its memory is left alone from then on. Of messages that need nobody
+   the sender's epoch has ended before it learns of that; its next has not. */
+static void test_sim_destroy_of_a_receiver(void **state)
+{
+    (void)state;
+    static const double times_us[] = {0, 1, 101, 105};
+    const baton_sim_options_t options = support_sim_options(2);
+    for (size_t i = 0; i < sizeof times_us / sizeof times_us[0]; i++) {
+        twin_t twin;
+        open_twin(&twin, &options);
+        support_ok(baton_schedule_start(twin.recv));
+        support_ok(baton_schedule_start(twin.send));
+        if (times_us[i] > 0) {
+            support_expect(baton_sim_run(twin.sim, times_us[i]),
+                           BATON_ERR_TIMEOUT);
+        }
+        support_ok(baton_schedule_destroy(twin.recv));
+        unsigned char before[2][LONG];
+        memcpy(before, twin.in, sizeof before);
+        support_ok(baton_schedule_wait(twin.send, -1));
+        support_us(baton_schedule_ended_us(twin.send), 120);
+        support_ok(baton_sim_run(twin.sim, -1));
+        assert_memory_equal(before, twin.in, sizeof before);
+        support_expect(baton_schedule_start(twin.send), BATON_ERR_FAILED);
+        support_says("\"twin\" was destroyed on rank 1");
+        support_ok(baton_schedule_destroy(twin.send));
+        support_ok(baton_sim_destroy(twin.sim));
+    }
+}
+
+/* A send that waits for its receive to take it. */
+static void test_sim_destroy_of_a_held_sender(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    options.sync_bytes = 1;
+    sender_goes_in_its_epoch(&options, 119, 120);
+    twin_t twin;
+    open_twin(&twin, &options);
+    support_ok(baton_schedule_start(twin.send));
+    support_expect(baton_schedule_wait(twin.send, -1), BATON_ERR_DEADLOCK);
+    support_ok(baton_schedule_destroy(twin.send));
+    memset(twin.out, 0, sizeof twin.out);
+    support_ok(baton_schedule_start(twin.recv));
+    support_expect(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED);
+    support_says("\"twin\" was destroyed on rank 0 while epoch 1 ran");
+    assert_true(is_all(twin.in[0], LONG, 0) && is_all(twin.in[1], LONG, 0));
+    close_receiver(&twin);
+}
+
+/* Both go, and the simulator with messages in flight. */
+static void test_sim_destroy_of_all_at_any_time(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    for (int us = 0; us < 125; us += 3) {
+        twin_t twin;
+        open_twin(&twin, &options);
+        support_ok(baton_schedule_start(twin.send));
+        support_ok(baton_sim_set_lag(
+            twin.sim,
+            (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, us % 2, 0}));
+        if (us % 2 == 0) {
+            support_ok(baton_schedule_start(twin.recv));
+        }
+        baton_status_t status = baton_sim_run(twin.sim, us);
+        assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
+        support_ok(baton_schedule_destroy(us % 4 < 2 ? twin.send : twin.recv));
+        support_ok(baton_schedule_destroy(us % 4 < 2 ? twin.recv : twin.send));
+        support_ok(baton_sim_destroy(twin.sim));
+    }
+}
+
+/* Its message has come, but its rank is at work and has not seen it. */
+static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    options.gamma_ns = 1000;
+    support_words_t words;
+    support_words_add(&words, support_sim_open(&options), "words");
+    uint32_t data[25] = {0};
+    baton_schedule_t *work = support_sim_schedule(words.sim, 1, "work");
+    baton_view_t view = support_view(work, data, sizeof data);
+    (void)baton_add_reduce(work, BATON_U32, BATON_SUM, view, view, view);
+    support_ok(baton_schedule_commit(work));
+    support_ok(baton_schedule_start(work));
+    support_words_start(&words);
+    support_expect(baton_sim_run(words.sim, 50), BATON_ERR_TIMEOUT);
+    support_ok(baton_schedule_destroy(words.recv));
+    words.recv = NULL;
+    support_ok(baton_schedule_wait(work, -1));
+    support_us(baton_sim_now_us(words.sim), sizeof data);
+    support_ok(baton_schedule_destroy(work));
+    support_words_close(&words);
+}
+
+/* ---- in callbacks ------------------------------------------------------- */
+
+/* A schedule whose call node rebinds a buffer, as a partial collective does. */
+typedef struct rebinder {
+    baton_schedule_t *schedule;
+    baton_buffer_t buffer;
+    uint32_t memory[2], from;
+    int calls;
+} rebinder_t;
+
+static baton_status_t rebind(void *arg, baton_call_t *call)
+{
+    rebinder_t *self = arg;
+    self->calls++;
+    return baton_buffer_rebind(self->schedule, self->buffer,
+                               &self->memory[baton_call_epoch(call) % 2]);
+}
+
+static void open_rebinder(rebinder_t *self, baton_sim_t *sim, int rank)
+{
+    *self = (rebinder_t){.from = 9};
+    baton_schedule_t *s = support_sim_schedule(sim, rank, "rebinder");
+    self->schedule = s;
+    self->buffer = baton_buffer_bind(s, NULL, 4, BATON_MEMORY_HOST);
+    baton_node_t call = baton_add_call(s, rebind, self);
+    baton_node_t copy = baton_add_copy(s, baton_view(self->buffer, 0, 4),
+                                       support_view(s, &self->from, 4));
+    baton_before(s, call, copy);
+    support_ok(baton_schedule_commit(s));
+}
+
+typedef struct pass {
+    support_words_t *words;
+    rebinder_t *rebinder;
+} pass_t;
+
+static void start_one_destroy_another(void *arg)
+{
+    const pass_t *pass = arg;
+    support_ok(baton_schedule_start(pass->rebinder->schedule));
+    support_words_remove(pass->words);
+}
+
+/* The rank's other schedules have their turn, and only then. */
+static void test_sim_destroy_in_a_call(void **state)
+{
+    (void)state;
+    support_words_t words;
+    rebinder_t rebinder;
+    pass_t pass = {&words, &rebinder};
+    support_words_open(&words);
+    open_rebinder(&rebinder, words.sim, 0);
+    support_words_start(&words);
+    support_ok(baton_sim_at(words.sim, 1, start_one_destroy_another, &pass));
+    support_ok(baton_sim_run(words.sim, -1));
+    support_ok(baton_schedule_wait(rebinder.schedule, -1));
+    assert_int_equal(rebinder.memory[1], 9);
+    support_ok(baton_schedule_start(rebinder.schedule));
+    support_ok(baton_schedule_wait(rebinder.schedule, -1));
+    assert_int_equal(rebinder.memory[0], 9);
+    support_ok(baton_schedule_destroy(rebinder.schedule));
+    support_ok(baton_sim_destroy(words.sim));
+}
+
+static void test_sim_destroy_on_a_dead_rank(void **state)
+{
+    (void)state;
+    support_words_t words;
+    rebinder_t rebinder;
+    support_words_open(&words);
+    open_rebinder(&rebinder, words.sim, 1);
+    support_ok(baton_sim_run(words.sim, -1)); /* compares them */
+    support_words_start(&words);
+    support_ok(baton_schedule_start(rebinder.schedule));
+    support_ok(baton_sim_kill(words.sim, 1));
+    support_ok(baton_schedule_destroy(words.recv));
+    words.recv = NULL;
+    support_expect(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT);
+    assert_int_equal(rebinder.calls, 0); /* it does nothing any more */
+    support_ok(baton_schedule_destroy(rebinder.schedule));
+    support_words_close(&words);
+}
+
+/* ---- simulators --------------------------------------------------------- */
+
+static void add_nothing(void *arg, baton_schedule_t *schedule)
+{
+    (void)arg;
+    (void)baton_add_nop(schedule);
+}
+
+static void test_sim_destroy_names_what_is_left(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    baton_sim_t *sim = support_sim_open(&options);
+    support_ok(baton_sim_build(sim, "built", add_nothing, NULL));
+    baton_schedule_t *own = support_sim_schedule(sim, 1, "my own");
+    support_expect(baton_sim_destroy(sim), BATON_ERR_BUSY);
+    support_says("uncommitted");
+    support_ok(baton_schedule_commit(own));
+    support_expect(baton_sim_destroy(sim), BATON_ERR_BUSY);
+    support_says("1 schedules of rank 1");
+    support_says("\"my own\"");
+    /* Nothing happened. */
+    double us = -1;
+    support_ok(baton_sim_epoch(sim, &us));
+    support_ok(baton_schedule_destroy(own));
+    support_ok(baton_sim_destroy(sim));
+    support_ok(baton_sim_destroy(NULL));
+}
+
+static void test_sim_destroy_keeps_its_groups(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    baton_sim_t *sim = support_sim_open(&options);
+    support_expect(baton_group_destroy(baton_sim_group(sim, 1)),
+                   BATON_ERR_STATE);
+    support_says("rank 1 of 2");
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void never(void *arg)
+{
+    (void)arg;
+    fail_msg("called after the end");
+}
+
+static void test_sim_destroy_forgets_calls(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(1);
+    baton_sim_t *sim = support_sim_open(&options);
+    for (int i = 0; i < 1000; i++) {
+        support_ok(baton_sim_at(sim, i, never, NULL));
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sim_destroy_lets_messages_go_on),
+        cmocka_unit_test(test_sim_destroy_cancels_the_epoch_of_peers),
+        cmocka_unit_test(test_sim_destroy_takes_back_a_start),
+        cmocka_unit_test(test_sim_destroy_of_a_receiver),
+        cmocka_unit_test(test_sim_destroy_of_a_held_sender),
+        cmocka_unit_test(test_sim_destroy_of_all_at_any_time),
+        cmocka_unit_test(test_sim_destroy_of_what_its_rank_has_not_seen),
+        cmocka_unit_test(test_sim_destroy_in_a_call),
+        cmocka_unit_test(test_sim_destroy_on_a_dead_rank),
+        cmocka_unit_test(test_sim_destroy_names_what_is_left),
+        cmocka_unit_test(test_sim_destroy_keeps_its_groups),
+        cmocka_unit_test(test_sim_destroy_forgets_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

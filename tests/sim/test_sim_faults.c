@@ -1,0 +1,272 @@
+/* What is done to ranks: slow ones, late messages, deaths, sends that fail. */
+#include "support/sim.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static double epoch_us(baton_sim_t *sim)
+{
+    double us = -1;
+    support_ok(baton_sim_epoch(sim, &us));
+    return us;
+}
+
+/* A simulation of messages; its schedules are its own. */
+static baton_sim_t *traffic(const baton_sim_options_t *options,
+                            const support_message_t *list, size_t count)
+{
+    support_messages_t messages = {list, count};
+    baton_sim_t *sim = support_sim_open(options);
+    support_ok(
+        baton_sim_build(sim, "traffic", support_sim_messages, &messages));
+    return sim;
+}
+
+static const support_message_t word[] = {{0, 1, SUPPORT_WORD}};
+
+/* ---- lag, speed --------------------------------------------------------- */
+
+static void test_sim_set_lag_makes_messages_late(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    baton_sim_t *sim = traffic(&options, word, 1);
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
+    support_ok(baton_sim_set_lag(
+        sim, (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 100, 0}));
+    support_us(epoch_us(sim), SUPPORT_WORD_US + 100);
+    support_ok(baton_sim_set_lag(sim, (baton_distribution_t){0}));
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_sim_set_lag_checks_it(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    const baton_distribution_t bad[] = {
+        {BATON_DISTRIBUTION_CONSTANT, -1, 0},
+        {BATON_DISTRIBUTION_CONSTANT, (double)NAN, 0},
+        {BATON_DISTRIBUTION_UNIFORM, 5, 4},
+        {BATON_DISTRIBUTION_PARETO, 1, 0},
+        {(baton_distribution_kind_t)99, 1, 1},
+    };
+    baton_sim_t *sim = traffic(&options, word, 1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        support_expect(baton_sim_set_lag(sim, bad[i]), BATON_ERR_INVALID);
+        support_says("sim: lag: ");
+    }
+    support_us(epoch_us(sim), SUPPORT_WORD_US); /* as before */
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_sim_set_speed_divides_work(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    options.overhead_us = 4;
+    baton_sim_t *sim = traffic(&options, word, 1);
+    support_us(epoch_us(sim), 4 + SUPPORT_WORD_US + 4);
+    support_ok(baton_sim_set_speed(sim, 0, 2));
+    support_us(epoch_us(sim), 2 + SUPPORT_WORD_US + 4);
+    support_ok(baton_sim_set_speed(sim, 1, 0.25));
+    support_us(epoch_us(sim), 2 + SUPPORT_WORD_US + 16);
+    support_ok(baton_sim_set_speed(sim, 0, 1));
+    support_ok(baton_sim_set_speed(sim, 1, 1));
+    support_us(epoch_us(sim), 4 + SUPPORT_WORD_US + 4);
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_sim_set_speed_checks_it(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    const double bad[] = {0, -1, 1e-10, 2e15, (double)INFINITY, (double)NAN};
+    baton_sim_t *sim = support_sim_open(&options);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        support_expect(baton_sim_set_speed(sim, 0, bad[i]), BATON_ERR_INVALID);
+        support_says("speed is ");
+    }
+    support_ok(baton_sim_set_speed(sim, 0, 1e-9));
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* As slow as the options allow, too. */
+static void test_sim_speed_of_options_is_what_it_says(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    options.overhead_us = 1;
+    options.speed =
+        (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 0x1p-29, 0};
+    baton_sim_t *sim = traffic(&options, word, 1);
+    support_us(epoch_us(sim), SUPPORT_WORD_US + 2 * 0x1p29);
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_sim_faults_check_the_rank(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(3);
+    const int bad[] = {-1, 3, 1 << 30};
+    baton_sim_t *sim = traffic(&options, word, 1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        support_expect(baton_sim_set_speed(sim, bad[i], 1), BATON_ERR_INVALID);
+        support_expect(baton_sim_kill(sim, bad[i]), BATON_ERR_INVALID);
+        support_expect(baton_sim_fail_send(sim, bad[i], 1), BATON_ERR_INVALID);
+        support_says("is not in 0..2");
+        assert_null(baton_sim_group(sim, bad[i]));
+        assert_null(baton_sim_schedule(sim, bad[i]));
+    }
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- sends that fail ---------------------------------------------------- */
+
+static void test_sim_fail_send_fails_the_kth(void **state)
+{
+    (void)state;
+    support_words_t words;
+    support_words_open(&words);
+    support_ok(baton_sim_fail_send(words.sim, 0, 3));
+    for (int epoch = 1; epoch <= 2; epoch++) {
+        support_words_start(&words);
+        support_ok(baton_sim_run(words.sim, -1));
+    }
+    support_words_start(&words);
+    support_expect(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT);
+    support_says("epoch 3");
+    support_says("send#0");
+    support_expect(baton_schedule_start(words.send), BATON_ERR_FAILED);
+    /* The receiver is told, in the sender's words. */
+    support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_TRANSPORT);
+    support_says("\"words\" epoch 3 failed at send#0 on rank 0");
+    support_expect(baton_schedule_start(words.recv), BATON_ERR_FAILED);
+    support_words_close(&words);
+}
+
+static void test_sim_fail_send_is_taken_back(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    baton_sim_t *sim = traffic(&options, word, 1);
+    support_ok(baton_sim_fail_send(sim, 0, 1));
+    support_ok(baton_sim_fail_send(sim, 0, 0));
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- deaths ------------------------------------------------------------- */
+
+/* 0 sends to 1 and receives from 2, which dies. */
+static const support_message_t ends[] = {{0, 1, 8}, {2, 0, 8}, {0, 2, 8}};
+
+static void test_sim_kill_ends_what_waits_for_the_dead(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(3);
+    baton_sim_t *sim = traffic(&options, ends, 3);
+    double us = -1;
+    support_ok(baton_sim_kill(sim, 2));
+    support_ok(baton_sim_kill(sim, 2)); /* once more */
+    support_expect(baton_sim_epoch(sim, &us), BATON_ERR_TRANSPORT);
+    support_us(us, -1);
+    bool done = false;
+    support_expect(baton_schedule_test(baton_sim_schedule(sim, 0), &done),
+                   BATON_ERR_TRANSPORT);
+    assert_int_equal(baton_schedule_epoch(baton_sim_schedule(sim, 2)), 0);
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void kill_one(void *arg)
+{
+    support_ok(baton_sim_kill(arg, 1));
+}
+
+/* What is on its way when its sender dies arrives; to the dead, it fails. */
+static void test_sim_kill_while_a_message_moves(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(2);
+    for (int from = 0; from < 2; from++) {
+        const support_message_t message = {from, 1 - from, SUPPORT_WORD};
+        baton_sim_t *sim = traffic(&options, &message, 1);
+        double us = -1;
+        support_ok(baton_sim_at(sim, 3, kill_one, sim));
+        support_expect(baton_sim_epoch(sim, &us),
+                       from == 0 ? BATON_ERR_TRANSPORT : BATON_OK);
+        support_us(baton_sim_now_us(sim), SUPPORT_WORD_US);
+        support_ok(baton_sim_destroy(sim));
+    }
+}
+
+/* The second message has not left its sender when that dies. */
+static void test_sim_kill_keeps_what_is_queued(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(3);
+    const support_message_t list[] = {{1, 0, 4}, {1, 2, 4}};
+    baton_sim_t *sim = traffic(&options, list, 2);
+    double us = -1;
+    support_ok(baton_sim_at(sim, 3, kill_one, sim));
+    support_expect(baton_sim_epoch(sim, &us), BATON_ERR_TRANSPORT);
+    assert_int_equal(baton_schedule_epoch(baton_sim_schedule(sim, 0)), 1);
+    assert_int_equal(baton_schedule_epoch(baton_sim_schedule(sim, 2)), 0);
+    assert_int_equal(baton_sim_totals(sim).messages, 1);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* A send that waits for its receive to be posted is told of the death. */
+static void test_sim_kill_ends_a_held_send(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    options.sync_bytes = 1;
+    support_words_t words;
+    support_words_add(&words, support_sim_open(&options), "held");
+    support_ok(baton_schedule_start(words.send));
+    support_ok(baton_sim_at(words.sim, 50, kill_one, words.sim));
+    support_expect(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT);
+    support_says("the other rank is dead");
+    support_us(baton_schedule_ended_us(words.send), 50);
+    support_words_close(&words);
+}
+
+/* Those that don't need the dead rank have further epochs. */
+static void test_sim_kill_lets_the_others_go_on(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = support_sim_options(3);
+    const support_message_t list[] = {{0, 2, SUPPORT_WORD}};
+    baton_sim_t *sim = traffic(&options, list, 1);
+    support_ok(baton_sim_kill(sim, 1));
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
+    assert_int_equal(baton_schedule_epoch(baton_sim_schedule(sim, 1)), 0);
+    support_ok(baton_sim_destroy(sim));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sim_set_lag_makes_messages_late),
+        cmocka_unit_test(test_sim_set_lag_checks_it),
+        cmocka_unit_test(test_sim_set_speed_divides_work),
+        cmocka_unit_test(test_sim_set_speed_checks_it),
+        cmocka_unit_test(test_sim_speed_of_options_is_what_it_says),
+        cmocka_unit_test(test_sim_faults_check_the_rank),
+        cmocka_unit_test(test_sim_fail_send_fails_the_kth),
+        cmocka_unit_test(test_sim_fail_send_is_taken_back),
+        cmocka_unit_test(test_sim_kill_ends_what_waits_for_the_dead),
+        cmocka_unit_test(test_sim_kill_while_a_message_moves),
+        cmocka_unit_test(test_sim_kill_keeps_what_is_queued),
+        cmocka_unit_test(test_sim_kill_ends_a_held_send),
+        cmocka_unit_test(test_sim_kill_lets_the_others_go_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

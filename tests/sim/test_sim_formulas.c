@@ -1,0 +1,171 @@
+/* Each builder's time in the simulator's model is its closed form, for any
+   number of ranks. The forms are baton-sim's own. */
+#include "../microbench/sim/formula.c"
+
+#include <baton/baton.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define ALPHA_US 1.5
+#define BETA_NS  0.08
+#define BOUND    1e-9
+
+typedef struct given {
+    size_t bytes;
+    baton_allreduce_fn allreduce; /* NULL: another builder */
+} given_t;
+
+static baton_view_t scratch(baton_schedule_t *schedule, size_t bytes)
+{
+    return baton_view(baton_buffer_scratch(schedule, bytes, BATON_MEMORY_HOST),
+                      0, bytes);
+}
+
+static void build_barrier(void *arg, baton_schedule_t *schedule)
+{
+    (void)arg;
+    baton_barrier_dissemination(schedule);
+}
+
+static void build_broadcast(void *arg, baton_schedule_t *schedule)
+{
+    const given_t *given = arg;
+    int root = baton_schedule_size(schedule) / 2;
+    baton_broadcast_binomial(schedule, root, scratch(schedule, given->bytes));
+}
+
+static void build_allreduce(void *arg, baton_schedule_t *schedule)
+{
+    const given_t *given = arg;
+    baton_allreduce_t args = {
+        .size = sizeof args,
+        .source = scratch(schedule, given->bytes),
+        .target = scratch(schedule, given->bytes),
+        .dtype = BATON_F64,
+        .op = BATON_SUM,
+    };
+    given->allreduce(schedule, &args);
+}
+
+static double simulate(int ranks, double gamma_ns, baton_sim_build_fn build,
+                       given_t *given)
+{
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    options.ranks = ranks;
+    options.cost_only = true;
+    options.link.alpha_us = ALPHA_US;
+    options.link.beta_ns = BETA_NS;
+    options.gamma_ns = gamma_ns;
+    baton_sim_t *sim = NULL;
+    double us = 0;
+    assert_int_equal(baton_sim_create(&options, &sim), BATON_OK);
+    assert_int_equal(baton_sim_build(sim, "test", build, given), BATON_OK);
+    assert_int_equal(baton_sim_epoch(sim, &us), BATON_OK);
+    assert_int_equal(baton_sim_destroy(sim), BATON_OK);
+    return us;
+}
+
+static void expect(int ranks, double gamma_ns, baton_sim_build_fn build,
+                   given_t *given, double (*formula_us)(const sim_formula_t *))
+{
+    const sim_formula_t formula = {
+        .ranks = ranks,
+        .bytes = (double)given->bytes,
+        .alpha_us = ALPHA_US,
+        .beta_us = BETA_NS / 1e3,
+        .gamma_us = gamma_ns / 1e3,
+    };
+    double expected = formula_us(&formula);
+    double us = simulate(ranks, gamma_ns, build, given);
+    if (fabs(us - expected) > BOUND * expected) {
+        fail_msg("%d ranks, %zu bytes, gamma %g ns: %.9f us, expected %.9f",
+                 ranks, given->bytes, gamma_ns, us, expected);
+    }
+}
+
+static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 23, 64, 100, 1024};
+
+enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
+
+/* Reductions that cost nothing, less than a transfer, more than one. */
+static const double gammas_ns[] = {0, 0.02, 0.5};
+
+enum { GAMMA_COUNT = sizeof gammas_ns / sizeof gammas_ns[0] };
+
+static void test_barrier_dissemination(void **state)
+{
+    (void)state;
+    given_t given = {0};
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+        expect(sizes[i], 0, build_barrier, &given,
+               sim_formula_barrier_dissemination);
+    }
+}
+
+static void test_broadcast_binomial(void **state)
+{
+    (void)state;
+    given_t given = {.bytes = 100000};
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+        expect(sizes[i], 0, build_broadcast, &given,
+               sim_formula_broadcast_binomial);
+    }
+}
+
+static void expect_allreduce(given_t *given,
+                             double (*formula_us)(const sim_formula_t *))
+{
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+        for (size_t j = 0; j < GAMMA_COUNT; j++) {
+            expect(sizes[i], gammas_ns[j], build_allreduce, given, formula_us);
+        }
+    }
+}
+
+static void test_allreduce_recursive_doubling(void **state)
+{
+    (void)state;
+    given_t small = {8, baton_allreduce_recursive_doubling};
+    given_t large = {800000, baton_allreduce_recursive_doubling};
+    expect_allreduce(&small, sim_formula_allreduce_recursive_doubling);
+    expect_allreduce(&large, sim_formula_allreduce_recursive_doubling);
+}
+
+static void test_allreduce_binomial(void **state)
+{
+    (void)state;
+    given_t small = {8, baton_allreduce_binomial};
+    given_t large = {800000, baton_allreduce_binomial};
+    expect_allreduce(&small, sim_formula_allreduce_binomial);
+    expect_allreduce(&large, sim_formula_allreduce_binomial);
+}
+
+/* Equal blocks, of a chunk each. The ring of 1024 is 2 million messages: once
+   is enough. */
+static void test_allreduce_ring(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+        given_t given = {(size_t)sizes[i] * 1024, baton_allreduce_ring};
+        for (size_t j = sizes[i] < 1000 ? 0 : GAMMA_COUNT - 1; j < GAMMA_COUNT;
+             j++) {
+            expect(sizes[i], gammas_ns[j], build_allreduce, &given,
+                   sim_formula_allreduce_ring);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_barrier_dissemination),
+        cmocka_unit_test(test_broadcast_binomial),
+        cmocka_unit_test(test_allreduce_recursive_doubling),
+        cmocka_unit_test(test_allreduce_binomial),
+        cmocka_unit_test(test_allreduce_ring),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

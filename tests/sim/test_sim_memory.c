@@ -1,0 +1,226 @@
+/* Simulations when the n-th allocation fails, for each n, and models that are
+   too large for the machine. */
+#include "sim/sim.h"
+#include "support/sim.h"
+#include "support/trial.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* ---- the n-th allocation ------------------------------------------------ */
+
+static const baton_sim_options_t *options_of(bool cost_only)
+{
+    static baton_sim_options_t options;
+    options = support_sim_options(3);
+    options.cost_only = cost_only;
+    options.skew = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 1, 0};
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 1, 9};
+    return &options;
+}
+
+/* Three sends before their receives are posted: kept, and of a port's own
+   memory too little. */
+static const support_message_t list[] = {{0, 1, 100}, {0, 1, 8}, {2, 1, 64},
+                                         {2, 1, 8},   {1, 0, 0}, {1, 2, 9}};
+static support_messages_t messages = {list, sizeof list / sizeof list[0]};
+
+static void create(void)
+{
+    baton_sim_t *sim = NULL;
+    trial_begin();
+    baton_status_t status = baton_sim_create(options_of(false), &sim);
+    trial_end(status);
+    if (status != BATON_OK) {
+        assert_null(sim);
+        support_ok(baton_sim_create(options_of(false), &sim));
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void build(void)
+{
+    double us;
+    baton_sim_t *sim = support_sim_open(options_of(false));
+    trial_begin();
+    baton_status_t status =
+        baton_sim_build(sim, "trial", support_sim_messages, &messages);
+    trial_end(status);
+    if (status != BATON_OK) {
+        support_ok(
+            baton_sim_build(sim, "trial", support_sim_messages, &messages));
+    }
+    support_ok(baton_sim_epoch(sim, &us));
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* Events and messages may be lost, so the simulation is over. */
+static void epoch(void)
+{
+    double us;
+    baton_sim_t *sim = support_sim_open(options_of(false));
+    support_ok(baton_sim_build(sim, "trial", support_sim_messages, &messages));
+    trial_begin();
+    baton_status_t status = baton_sim_epoch(sim, &us);
+    trial_end(status);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* Rank by rank: sends first, so that messages are kept; then receives. */
+static void start_each(void)
+{
+    baton_sim_t *sim = support_sim_open(options_of(false));
+    support_words_t words[5];
+    for (int i = 0; i < 5; i++) {
+        support_words_add(&words[i], sim, "trial");
+    }
+    trial_begin();
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < 5; i++) {
+        support_ok(baton_schedule_start(words[i].send));
+    }
+    for (int i = 0; i < 5 && status == BATON_OK; i++) {
+        status = baton_schedule_wait(words[i].send, -1);
+    }
+    for (int i = 0; i < 5 && status == BATON_OK; i++) {
+        support_ok(baton_schedule_start(words[i].recv));
+    }
+    for (int i = 0; i < 5 && status == BATON_OK; i++) {
+        status = baton_schedule_wait(words[i].recv, -1);
+    }
+    trial_end(status);
+    for (int i = 0; i < 5; i++) {
+        support_words_remove(&words[i]);
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void count(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static void at(void)
+{
+    int calls = 0;
+    baton_sim_t *sim = support_sim_open(options_of(true));
+    trial_begin();
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < 2000 && status == BATON_OK; i++) {
+        status = baton_sim_at(sim, i, count, &calls);
+    }
+    trial_end(status);
+    if (status != BATON_OK) { /* the calls so far are kept */
+        support_ok(baton_sim_at(sim, 1e6, count, &calls));
+    }
+    support_ok(baton_sim_run(sim, -1));
+    assert_true(status != BATON_OK ? calls > 0 : calls == 2000);
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_sim_memory_of_create(void **state)
+{
+    (void)state;
+    try_each(create);
+}
+
+static void test_sim_memory_of_build(void **state)
+{
+    (void)state;
+    try_each(build);
+}
+
+static void test_sim_memory_of_an_epoch(void **state)
+{
+    (void)state;
+    try_each(epoch);
+    try_each(start_each);
+}
+
+static void test_sim_memory_of_calls(void **state)
+{
+    (void)state;
+    try_each(at);
+}
+
+/* A sender goes, and what it has sent can't be kept. */
+static void test_sim_memory_of_a_kept_message(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(2);
+    const support_message_t large[] = {{0, 1, 1000}};
+    support_messages_t one = {large, 1};
+    baton_sim_t *sim = support_sim_open(&options);
+    support_ok(baton_sim_build(sim, "large", support_sim_messages, &one));
+    support_ok(baton_schedule_start(baton_sim_schedule(sim, 0)));
+    support_expect(baton_sim_run(sim, 500), BATON_ERR_TIMEOUT);
+    baton__alloc_fail_nth(1);
+    support_expect(baton_sim_run(sim, -1), BATON_ERR_NO_MEMORY);
+    support_says("no memory");
+    baton__alloc_fail_nth(0);
+    /* A receiver is not told that all is well. */
+    support_ok(baton_schedule_start(baton_sim_schedule(sim, 1)));
+    support_expect(baton_schedule_wait(baton_sim_schedule(sim, 1), -1),
+                   BATON_ERR_NO_MEMORY);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- models that are too large ------------------------------------------ */
+
+static void add_tebibyte(void *arg, baton_schedule_t *schedule)
+{
+    size_t bytes = (size_t)1 << 40;
+    baton_view_t view = support_scratch(schedule, bytes);
+    (void)arg;
+    (void)baton_add_reduce(schedule, BATON_U8, BATON_SUM, view, view, view);
+}
+
+static void test_sim_memory_is_asked_for_before(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = support_sim_options(64);
+    baton_sim_t *sim = support_sim_open(&options);
+    int64_t allocations = baton__alloc_count();
+    support_expect(baton_sim_build(sim, "huge", add_tebibyte, NULL),
+                   BATON_ERR_NO_MEMORY);
+    support_says("\"huge\" on 64 ranks");
+    support_says("GiB more, and the machine has");
+    support_says("set cost_only");
+    /* Nothing but the first rank's graph. */
+    assert_in_range(baton__alloc_count() - allocations, 1, 30);
+    support_ok(baton_sim_destroy(sim));
+
+    options.cost_only = true; /* as it says */
+    sim = support_sim_open(&options);
+    double us = -1;
+    support_ok(baton_sim_build(sim, "huge", add_tebibyte, NULL));
+    support_ok(baton_sim_epoch(sim, &us));
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_sim_memory_error_has_sizes(void **state)
+{
+    (void)state;
+    support_ok(baton__sim_check_memory(1024, "a little", "take it"));
+    support_expect(baton__sim_check_memory(0x1p60, "all of it", "take less"),
+                   BATON_ERR_NO_MEMORY);
+    support_says("all of it would need 1073741824.0 GiB more");
+    support_says("take less");
+}
+
+int main(void)
+{
+    malloc_watch();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sim_memory_of_create),
+        cmocka_unit_test(test_sim_memory_of_build),
+        cmocka_unit_test(test_sim_memory_of_an_epoch),
+        cmocka_unit_test(test_sim_memory_of_calls),
+        cmocka_unit_test(test_sim_memory_of_a_kept_message),
+        cmocka_unit_test(test_sim_memory_is_asked_for_before),
+        cmocka_unit_test(test_sim_memory_error_has_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,374 @@
+/* Partial collectives in the simulator: who takes part in which epoch, with
+   payload and without. */
+#include "support/sim.h"
+
+#include <baton/partial.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 4, COUNT = 5 };
+
+/* Each message takes 1 us: an epoch some of them. */
+static baton_sim_options_t options_of(bool cost_only)
+{
+    baton_sim_options_t options = support_sim_options(RANKS);
+    options.link = (baton_sim_link_t){.alpha_us = 1};
+    options.cost_only = cost_only;
+    return options;
+}
+
+enum { STEPS = 3 };
+
+/* Rank r contributes r + 1 in each element, each step. */
+typedef struct world {
+    baton_sim_t *sim;
+    bool cost_only;
+    baton_partial_t *partials[RANKS];
+    float vectors[RANKS][COUNT];
+} world_t;
+
+typedef struct step {
+    world_t *world;
+    int rank;
+    baton_partial_result_t seen;
+} step_t;
+
+static void open_world(world_t *world, bool cost_only,
+                       baton_partial_mode_t mode)
+{
+    const baton_sim_options_t options = options_of(cost_only);
+    const baton_partial_options_t partial = {.size = sizeof partial,
+                                             .mode = mode,
+                                             .seed = 5,
+                                             .count = COUNT,
+                                             .dtype = BATON_F32};
+    *world =
+        (world_t){.sim = support_sim_open(&options), .cost_only = cost_only};
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_create(baton_sim_group(world->sim, rank),
+                                        &partial, &world->partials[rank]));
+        for (int i = 0; i < COUNT; i++) {
+            world->vectors[rank][i] = (float)(rank + 1);
+        }
+    }
+}
+
+static void close_world(const world_t *world)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_destroy(world->partials[rank]));
+    }
+    support_ok(baton_sim_destroy(world->sim));
+}
+
+static void begin_step(void *arg)
+{
+    const step_t *step = arg;
+    world_t *world = step->world;
+    baton_partial_t *partial = world->partials[step->rank];
+    support_ok(baton_partial_contribute(
+        partial, world->cost_only ? NULL : world->vectors[step->rank]));
+    support_ok(baton_partial_start(partial));
+}
+
+/* Ranks start `apart_us` one after the other, and look when all is over. */
+static void run_step(world_t *world, double apart_us, step_t steps[RANKS])
+{
+    double now_us = baton_sim_now_us(world->sim);
+    for (int rank = 0; rank < RANKS; rank++) {
+        steps[rank] = (step_t){.world = world, .rank = rank};
+        support_ok(baton_sim_at(world->sim, now_us + rank * apart_us,
+                                begin_step, &steps[rank]));
+    }
+    support_ok(baton_sim_run(world->sim, -1));
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(
+            baton_partial_wait(world->partials[rank], -1, &steps[rank].seen));
+    }
+}
+
+static void expect_seen(const step_t *step, uint64_t epoch, bool included,
+                        uint32_t active, uint64_t staleness, float sum)
+{
+    const baton_partial_result_t *seen = &step->seen;
+    bool cost_only = step->world->cost_only;
+    assert_int_equal(seen->epoch, epoch);
+    assert_int_equal(seen->included, included);
+    assert_int_equal(seen->staleness, staleness);
+    assert_int_equal(seen->active, cost_only ? 0 : active);
+    if (cost_only) {
+        assert_null(seen->data);
+    } else {
+        support_us((double)((const float *)seen->data)[COUNT - 1], sum);
+    }
+}
+
+/* ---- solo --------------------------------------------------------------- */
+
+/* All at once: everybody's first contribution is in the first epoch. */
+static void solo_together(bool cost_only)
+{
+    world_t world;
+    step_t steps[RANKS];
+    open_world(&world, cost_only, BATON_SOLO);
+    for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
+        run_step(&world, 0, steps);
+        for (int rank = 0; rank < RANKS; rank++) {
+            expect_seen(&steps[rank], epoch, true, RANKS, 0, 1 + 2 + 3 + 4);
+        }
+    }
+    close_world(&world);
+}
+
+/* Far apart: rank 0 runs each epoch with what the others had left from the step
+   before. */
+static void solo_apart(bool cost_only)
+{
+    world_t world;
+    step_t steps[RANKS];
+    open_world(&world, cost_only, BATON_SOLO);
+    for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
+        run_step(&world, 1000, steps);
+        bool first = epoch == 1;
+        expect_seen(&steps[0], epoch, true, first ? 1 : RANKS, 0,
+                    first ? 1 : 1 + 2 + 3 + 4);
+        for (int rank = 1; rank < RANKS; rank++) {
+            expect_seen(&steps[rank], epoch, false, first ? 1 : RANKS,
+                        first ? 0 : 1, first ? 1 : 1 + 2 + 3 + 4);
+        }
+    }
+    close_world(&world);
+}
+
+static void test_sim_partial_solo(void **state)
+{
+    (void)state;
+    solo_together(false);
+    solo_apart(false);
+}
+
+static void test_sim_partial_solo_cost_only(void **state)
+{
+    (void)state;
+    solo_together(true);
+    solo_apart(true);
+}
+
+/* ---- majority ----------------------------------------------------------- */
+
+/* The epoch begins with the drawn rank's start: who came before is in it. */
+static void majority_apart(bool cost_only)
+{
+    world_t world;
+    step_t steps[RANKS];
+    open_world(&world, cost_only, BATON_MAJORITY);
+    bool left[RANKS] = {false}; /* a contribution of the step before */
+    for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
+        int drawn = baton_partial_draw(5, epoch, RANKS);
+        uint32_t active = 0;
+        float sum = 0;
+        for (int rank = 0; rank < RANKS; rank++) {
+            int taken = (left[rank] ? 1 : 0) + (rank <= drawn ? 1 : 0);
+            active += taken > 0 ? 1 : 0;
+            sum += (float)((rank + 1) * taken);
+        }
+        run_step(&world, 1000, steps);
+        for (int rank = 0; rank < RANKS; rank++) {
+            expect_seen(&steps[rank], epoch, rank <= drawn, active,
+                        left[rank] ? 1 : 0, sum);
+            left[rank] = rank > drawn;
+        }
+    }
+    close_world(&world);
+}
+
+static void test_sim_partial_majority(void **state)
+{
+    (void)state;
+    majority_apart(false);
+}
+
+static void test_sim_partial_majority_cost_only(void **state)
+{
+    (void)state;
+    majority_apart(true);
+}
+
+/* ---- full --------------------------------------------------------------- */
+
+static void full(bool cost_only)
+{
+    world_t world;
+    step_t steps[RANKS];
+    open_world(&world, cost_only, BATON_FULL);
+    run_step(&world, 1000, steps);
+    for (int rank = 0; rank < RANKS; rank++) {
+        expect_seen(&steps[rank], 1, true, RANKS, 0, 1 + 2 + 3 + 4);
+    }
+    close_world(&world);
+}
+
+static void test_sim_partial_full(void **state)
+{
+    (void)state;
+    full(false);
+}
+
+static void test_sim_partial_full_cost_only(void **state)
+{
+    (void)state;
+    full(true);
+}
+
+/* ---- cost-only ---------------------------------------------------------- */
+
+/* A maximum's count of active ranks does not ride in the vector. */
+static void max_of(bool cost_only, baton_sim_totals_t *totals_out)
+{
+    const baton_sim_options_t options = options_of(cost_only);
+    baton_partial_options_t partial = {.size = sizeof partial,
+                                       .mode = BATON_FULL,
+                                       .count = COUNT,
+                                       .dtype = BATON_F32,
+                                       .op = BATON_MAX};
+    baton_sim_t *sim = support_sim_open(&options);
+    baton_partial_t *partials[RANKS];
+    const float data[COUNT] = {0};
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_create(baton_sim_group(sim, rank), &partial,
+                                        &partials[rank]));
+        support_ok(baton_partial_contribute(partials[rank], data));
+        support_ok(baton_partial_start(partials[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_partial_result_t seen;
+        support_ok(baton_partial_wait(partials[rank], -1, &seen));
+        assert_int_equal(seen.active, cost_only ? 0 : RANKS);
+        assert_true(seen.included);
+        support_ok(baton_partial_destroy(partials[rank]));
+    }
+    *totals_out = baton_sim_totals(sim);
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_sim_partial_costs_the_same_without_payload(void **state)
+{
+    (void)state;
+    baton_sim_totals_t with, without;
+    max_of(false, &with);
+    max_of(true, &without);
+    assert_memory_equal(&with, &without, sizeof with);
+}
+
+/* Vectors of a TiB: nothing allocates or touches them. */
+static void test_sim_partial_vectors_have_no_memory(void **state)
+{
+    (void)state;
+    const baton_sim_options_t options = options_of(true);
+    baton_partial_options_t partial = {.size = sizeof partial,
+                                       .mode = BATON_SOLO,
+                                       .keep = BATON_KEEP_ALL,
+                                       .count = (size_t)1 << 38,
+                                       .dtype = BATON_F32,
+                                       .inner = baton_allreduce_binomial};
+    baton_sim_t *sim = support_sim_open(&options);
+    baton_partial_t *partials[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_create(baton_sim_group(sim, rank), &partial,
+                                        &partials[rank]));
+    }
+    char untouched = 'u';
+    for (int rank = 0; rank < RANKS; rank++) {
+        bool any = true;
+        support_ok(baton_partial_pending(partials[rank], &untouched, &any));
+        assert_false(any);
+        support_ok(baton_partial_contribute(partials[rank], &untouched));
+        support_ok(baton_partial_contribute(partials[rank], NULL));
+        support_ok(baton_partial_pending(partials[rank], NULL, &any));
+        assert_true(any);
+        support_ok(baton_partial_start(partials[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_partial_result_t seen;
+        support_ok(baton_partial_wait(partials[rank], -1, &seen));
+        assert_int_equal(seen.epoch, 1);
+        assert_true(seen.included);
+        assert_null(seen.data);
+        support_ok(baton_partial_destroy(partials[rank]));
+    }
+    assert_int_equal(untouched, 'u');
+    assert_true(baton_sim_totals(sim).bytes > (uint64_t)1 << 40);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- failures ----------------------------------------------------------- */
+
+/* target = source, unless the epoch is to fail. */
+static baton_status_t fail_once(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    static bool failed;
+    bool fails = !failed && baton_call_epoch(call) == 2;
+    failed |= fails;
+    return fails ? BATON_ERR_LIMIT : BATON_OK;
+}
+
+static void copy_or_fail(baton_schedule_t *s, const baton_allreduce_t *args)
+{
+    baton_node_t call = baton_add_call(s, fail_once, NULL);
+    baton_before(s, call, baton_add_copy(s, args->target, args->source));
+}
+
+/* A rank that is alone has no messages: its failed epochs retire. */
+static void test_sim_partial_of_one_rank_keeps_what_failed(void **state)
+{
+    (void)state;
+    const baton_sim_options_t model = support_sim_options(1);
+    baton_sim_t *sim = support_sim_open(&model);
+    const baton_partial_options_t options = {.size = sizeof options,
+                                             .mode = BATON_SOLO,
+                                             .count = 1,
+                                             .dtype = BATON_U64,
+                                             .inner = copy_or_fail};
+    baton_partial_t *partial;
+    baton_group_t *group = baton_sim_group(sim, 0);
+    support_ok(baton_partial_create(group, &options, &partial));
+    baton_partial_result_t seen;
+    for (uint64_t step = 1; step <= 2; step++) {
+        support_ok(baton_partial_contribute(partial, &step));
+        support_ok(baton_partial_start(partial));
+        support_expect(baton_partial_wait(partial, -1, &seen),
+                       step == 1 ? BATON_OK : BATON_ERR_LIMIT);
+    }
+    support_ok(baton_group_recover(group, -1));
+    uint64_t pending = 0;
+    bool any = false;
+    support_ok(baton_partial_pending(partial, &pending, &any));
+    assert_true(any);
+    assert_int_equal(pending, 2);
+    support_ok(baton_partial_start(partial));
+    support_ok(baton_partial_wait(partial, -1, &seen));
+    assert_int_equal(seen.epoch, 1);
+    assert_int_equal(*(const uint64_t *)seen.data, 2);
+    support_ok(baton_partial_destroy(partial));
+    support_ok(baton_sim_destroy(sim));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sim_partial_solo),
+        cmocka_unit_test(test_sim_partial_solo_cost_only),
+        cmocka_unit_test(test_sim_partial_majority),
+        cmocka_unit_test(test_sim_partial_majority_cost_only),
+        cmocka_unit_test(test_sim_partial_full),
+        cmocka_unit_test(test_sim_partial_full_cost_only),
+        cmocka_unit_test(test_sim_partial_costs_the_same_without_payload),
+        cmocka_unit_test(test_sim_partial_vectors_have_no_memory),
+        cmocka_unit_test(test_sim_partial_of_one_rank_keeps_what_failed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

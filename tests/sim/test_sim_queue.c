@@ -1,0 +1,334 @@
+/* The simulator's queue against a list that is sorted by time and by order of
+   arrival. */
+#include "base/alloc.h"
+#include "sim/queue.h"
+#include "support/random.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- a list that is sorted when it is asked for its first -------------- */
+
+typedef struct item {
+    double at;
+    uint32_t index; /* in order of arrival */
+} item_t;
+
+enum { MOST_ITEMS = 6000 };
+
+typedef struct pair {
+    baton__sim_queue_t queue;
+    item_t items[MOST_ITEMS];
+    size_t count;
+    uint32_t pushed;
+    double now; /* of the last that was popped */
+} pair_t;
+
+static pair_t *pair_create(void)
+{
+    pair_t *pair = calloc(1, sizeof *pair);
+    assert_non_null(pair);
+    return pair;
+}
+
+static void pair_destroy(pair_t *pair)
+{
+    baton__sim_queue_fini(&pair->queue);
+    free(pair);
+}
+
+static uint32_t kind_of(uint32_t index)
+{
+    return index * 2654435761u;
+}
+
+/* It was pushed to the queue. */
+static void pair_expect(pair_t *pair, double at)
+{
+    assert_true(pair->count < MOST_ITEMS);
+    pair->items[pair->count++] = (item_t){at, pair->pushed++};
+    assert_int_equal(pair->queue.count, pair->count);
+}
+
+static void pair_push(pair_t *pair, double at)
+{
+    uint32_t index = pair->pushed;
+    assert_true(baton__sim_queue_push(&pair->queue, at, kind_of(index), index));
+    pair_expect(pair, at);
+}
+
+static size_t first_of(const pair_t *pair)
+{
+    size_t first = 0;
+    for (size_t i = 1; i < pair->count; i++) {
+        const item_t *item = &pair->items[i], *least = &pair->items[first];
+        if (item->at < least->at ||
+            (item->at == least->at && item->index < least->index)) {
+            first = i;
+        }
+    }
+    return first;
+}
+
+static void pair_peek(pair_t *pair)
+{
+    double at = -1;
+    bool any = baton__sim_queue_peek(&pair->queue, &at);
+    assert_int_equal(any, pair->count > 0);
+    if (any) {
+        assert_true(at == pair->items[first_of(pair)].at);
+    }
+}
+
+static void pair_pop(pair_t *pair)
+{
+    pair_peek(pair);
+    if (pair->count > 0) {
+        size_t first = first_of(pair);
+        item_t expected = pair->items[first];
+        pair->items[first] = pair->items[--pair->count];
+        baton__sim_entry_t entry = baton__sim_queue_pop(&pair->queue);
+        assert_int_equal(entry.index, expected.index);
+        assert_int_equal(entry.kind, kind_of(expected.index));
+        pair->now = expected.at;
+    }
+}
+
+static void pair_drain(pair_t *pair)
+{
+    while (pair->count > 0) {
+        pair_pop(pair);
+    }
+    pair_pop(pair);
+    assert_int_equal(pair->queue.count, 0);
+}
+
+/* ---- order ------------------------------------------------------------- */
+
+/* How far ahead of now: the traffic of each kind of simulation. */
+static double ahead(support_random_t *random, uint64_t traffic)
+{
+    static const double far[] = {0,   DBL_TRUE_MIN, DBL_MIN, 1e-300,
+                                 0.1, 1e18,         1e300,   1e302};
+    double unit = (double)(support_random_next(random) >> 11) * 0x1p-53;
+    switch (traffic % 5) {
+    case 0: /* any */
+        return unit * 100;
+    case 1: /* lock-step */
+        return 1.5;
+    case 2: /* few times, many of them now */
+        return (double)support_random_below(random, 4) * 0.25;
+    case 3: /* all sizes */
+        return ldexp(unit, (int)support_random_below(random, 200) - 180);
+    default: /* extremes */
+        return far[support_random_below(random, 8)];
+    }
+}
+
+static void test_queue_random_traffic_keeps_order(void **state)
+{
+    (void)state;
+    uint64_t seed = support_seed();
+    for (uint64_t traffic = 0; traffic < 40; traffic++) {
+        support_random_t random = support_random(seed, traffic);
+        pair_t *pair = pair_create();
+        size_t most = 1 + support_random_below(&random, 400);
+        for (int step = 0; step < 4000; step++) {
+            uint64_t what = support_random_below(&random, 16);
+            if (what < 8 && pair->count < most) {
+                pair_push(pair, pair->now + ahead(&random, traffic));
+            } else if (what < 15) {
+                pair_pop(pair);
+            } else {
+                pair_peek(pair);
+            }
+        }
+        pair_drain(pair);
+        pair_destroy(pair);
+    }
+}
+
+static void test_queue_orders_extremes(void **state)
+{
+    (void)state;
+    static const double times[] = {
+        INFINITY,         DBL_MAX, 1,    0,   DBL_MIN, DBL_TRUE_MIN, -0.0,
+        2 * DBL_TRUE_MIN, 1,       1e18, 0.5, 0,       DBL_MAX,      INFINITY};
+    pair_t *pair = pair_create();
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        pair_push(pair, times[i]);
+    }
+    pair_drain(pair);
+    pair_destroy(pair);
+}
+
+static void test_queue_equal_times_come_in_turn(void **state)
+{
+    (void)state;
+    baton__sim_queue_t queue = {0};
+    enum { COUNT = 1000 };
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_true(baton__sim_queue_push(&queue, 7.25, 0, i));
+        assert_true(baton__sim_queue_push(&queue, 1 + 6.25 * (i % 2), 0, i));
+    }
+    double at = 0;
+    for (uint32_t i = 0; i < COUNT; i += 2) {
+        assert_true(baton__sim_queue_peek(&queue, &at));
+        assert_true(at == 1);
+        assert_int_equal(baton__sim_queue_pop(&queue).index, i);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        for (uint32_t k = 0; k < 1 + i % 2; k++) {
+            assert_true(baton__sim_queue_peek(&queue, &at));
+            assert_true(at == 7.25);
+            assert_int_equal(baton__sim_queue_pop(&queue).index, i);
+        }
+    }
+    assert_false(baton__sim_queue_peek(&queue, &at));
+    baton__sim_queue_fini(&queue);
+}
+
+/* What happens now goes behind all that happens now. */
+static void test_queue_push_at_the_current_time(void **state)
+{
+    (void)state;
+    pair_t *pair = pair_create();
+    for (int i = 0; i < 100; i++) {
+        pair_push(pair, 3);
+        pair_push(pair, 4);
+    }
+    for (int i = 0; i < 500; i++) {
+        pair_pop(pair);
+        pair_push(pair, pair->now);
+        assert_true(pair->now == 3);
+    }
+    pair_drain(pair);
+    pair_destroy(pair);
+}
+
+/* Whoever looks how late the next event is, and then adds an earlier one. */
+static void test_queue_push_before_a_peeked_time(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 100);
+    pair_t *pair = pair_create();
+    for (int i = 0; i < 4000; i++) {
+        for (uint64_t k = support_random_below(&random, 8); k > 0; k--) {
+            pair_push(pair, pair->now + ahead(&random, k));
+            pair_peek(pair);
+        }
+        for (uint64_t k = support_random_below(&random, 10); k > 0; k--) {
+            pair_pop(pair);
+        }
+    }
+    pair_drain(pair);
+    pair_destroy(pair);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* Each push is refused memory first: it has failed, or had enough. */
+static void test_queue_failed_allocation_loses_nothing(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 200);
+    pair_t *pair = pair_create();
+    int failures = 0;
+    while (pair->count < MOST_ITEMS) {
+        double at = pair->now + ahead(&random, pair->count);
+        uint32_t index = pair->pushed;
+        baton__alloc_fail_nth(1);
+        bool pushed =
+            baton__sim_queue_push(&pair->queue, at, kind_of(index), index);
+        baton__alloc_fail_nth(0);
+        if (pushed) {
+            pair_expect(pair, at);
+        } else {
+            failures++;
+            pair_push(pair, at);
+        }
+        if (pair->pushed % 100 == 0) { /* entries move */
+            pair_pop(pair);
+        }
+    }
+    assert_in_range(failures, 2, 20);
+    pair_drain(pair);
+    pair_destroy(pair);
+}
+
+/* Any positive double, the same number for each exponent and highest bit. */
+static double any_time(support_random_t *random)
+{
+    uint64_t highest = UINT64_C(1) << support_random_below(random, 63);
+    uint64_t key = highest | (support_random_next(random) & (highest - 1) &
+                              UINT64_C(0x000fffffffffffff));
+    double at;
+    memcpy(&at, &key, sizeof at);
+    return at;
+}
+
+/* All buckets have entries, and the chunks hold no more of them. */
+static void test_queue_full_one_needs_no_memory_to_move(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 300);
+    pair_t *pair = pair_create();
+    do {
+        pair_push(pair, any_time(&random));
+    } while (pair->count < pair->queue.room);
+    int64_t before = baton__alloc_count();
+    for (int i = 0; i < 4000; i++) {
+        pair_pop(pair);
+        pair_push(pair, any_time(&random));
+    }
+    pair_drain(pair);
+    assert_int_equal(baton__alloc_count(), before);
+    pair_destroy(pair);
+}
+
+/* Neither a peek nor a pop allocates, and a queue that stays at one size needs
+   no more than it took at first, whatever bucket its entries are in. */
+static void test_queue_allocates_for_its_count_alone(void **state)
+{
+    (void)state;
+    baton__sim_queue_t queue = {0};
+    enum { COUNT = 20000 };
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_true(baton__sim_queue_push(&queue, 0.3, 0, i));
+    }
+    int64_t before = baton__alloc_count();
+    assert_true(before > 0);
+    for (uint32_t i = 0; i < 50 * COUNT; i++) {
+        double at = 0;
+        assert_true(baton__sim_queue_peek(&queue, &at));
+        baton__sim_entry_t entry = baton__sim_queue_pop(&queue);
+        assert_int_equal(entry.index, i % COUNT);
+        assert_true(baton__sim_queue_push(&queue, at + 0.7, 0, entry.index));
+    }
+    assert_int_equal(baton__alloc_count(), before);
+    assert_true(queue.chunks * sizeof(baton__sim_chunk_t) <
+                2 * COUNT * sizeof(baton__sim_entry_t));
+    baton__sim_queue_fini(&queue);
+    assert_int_equal(queue.count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queue_random_traffic_keeps_order),
+        cmocka_unit_test(test_queue_orders_extremes),
+        cmocka_unit_test(test_queue_equal_times_come_in_turn),
+        cmocka_unit_test(test_queue_push_at_the_current_time),
+        cmocka_unit_test(test_queue_push_before_a_peeked_time),
+        cmocka_unit_test(test_queue_failed_allocation_loses_nothing),
+        cmocka_unit_test(test_queue_full_one_needs_no_memory_to_move),
+        cmocka_unit_test(test_queue_allocates_for_its_count_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

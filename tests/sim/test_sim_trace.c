@@ -1,0 +1,239 @@
+/* What a trace tells, and that the same seed tells the same, bit for bit. */
+#include "support/sim.h"
+
+#include <baton/coll.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- all of a small schedule -------------------------------------------- */
+
+/* Rank 0 sends 8 bytes to rank 1, which adds them to its own. */
+static void build_sum(void *arg, baton_schedule_t *s)
+{
+    (void)arg;
+    baton_view_t view = support_scratch(s, 8);
+    if (baton_schedule_rank(s) == 0) {
+        (void)baton_add_nop(s);
+        (void)baton_add_send(s, 1, view);
+    } else {
+        baton_node_t recv = baton_add_recv(s, 0, view);
+        baton_node_t sum =
+            baton_add_reduce(s, BATON_U32, BATON_SUM, view, view, view);
+        baton_before(s, recv, sum);
+    }
+}
+
+static void expect_event(const baton_sim_event_t *event,
+                         const baton_sim_event_t *expected)
+{
+    assert_int_equal(event->what, expected->what);
+    assert_int_equal(event->rank, expected->rank);
+    assert_int_equal(event->peer, expected->peer);
+    support_us(event->begin_us, expected->begin_us);
+    support_us(event->end_us, expected->end_us);
+    assert_int_equal(event->bytes, expected->bytes);
+    assert_string_equal(event->schedule, expected->schedule);
+    assert_int_equal(event->node, expected->node);
+    assert_int_equal(event->epoch, expected->epoch);
+}
+
+static void test_sim_trace_tells_all(void **state)
+{
+    (void)state;
+    static support_trace_t trace;
+    baton_sim_options_t options = support_sim_options(2);
+    options.overhead_us = 1;
+    options.gamma_ns = 500;
+    baton_sim_t *sim = support_sim_open(&options);
+    support_ok(baton_sim_build(sim, "sum", build_sum, NULL));
+    trace.count = 0;
+    baton_sim_trace(sim, support_trace, &trace);
+    double us = 0;
+    for (uint64_t epoch = 1; epoch <= 2; epoch++) {
+        support_ok(baton_sim_epoch(sim, &us));
+        support_us(us, 16);
+    }
+    for (uint64_t epoch = 1; epoch <= 2; epoch++) {
+        double t = epoch == 1 ? 0 : 16;
+        const baton_sim_event_t expected[] = {
+            {BATON_SIM_SEND, 0, 1, 1, t + 1, t + 11, 8, "sum", epoch},
+            {BATON_SIM_EPOCH, 0, -1, 0, t, t + 11, 0, "sum", epoch},
+            {BATON_SIM_RECV, 1, 0, 0, t + 1, t + 11, 8, "sum", epoch},
+            {BATON_SIM_REDUCE, 1, -1, 1, t + 12, t + 16, 8, "sum", epoch},
+            {BATON_SIM_EPOCH, 1, -1, 0, t, t + 16, 0, "sum", epoch},
+        };
+        for (size_t i = 0; i < 5; i++) {
+            expect_event(&trace.events[(epoch - 1) * 5 + i], &expected[i]);
+        }
+    }
+    assert_int_equal(trace.count, 10);
+    baton_sim_trace(sim, NULL, NULL);
+    support_ok(baton_sim_epoch(sim, &us));
+    assert_int_equal(trace.count, 10);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* The receiver's port is taken when the second message's transfer begins, and
+   both are late: transfers are told where the ports are held. */
+static void test_sim_trace_tells_transfers_without_lag(void **state)
+{
+    (void)state;
+    static support_trace_t trace;
+    baton_sim_options_t options = support_sim_options(3);
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 100, 0};
+    const support_message_t list[] = {{1, 0, 8}, {2, 0, 3}};
+    support_us(support_sim_traffic(&options, list, 2, &trace), 115);
+    support_us(support_event(&trace, BATON_SIM_RECV, 0, 0)->end_us, 10);
+    support_us(support_event(&trace, BATON_SIM_RECV, 0, 1)->begin_us, 10);
+    support_us(support_event(&trace, BATON_SIM_RECV, 0, 1)->end_us, 15);
+}
+
+/* ---- epochs ------------------------------------------------------------- */
+
+static baton_status_t refuse(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    return baton_call_epoch(call) % 2 == 1 ? BATON_ERR_LIMIT : BATON_OK;
+}
+
+/* A failed epoch, too, has one end; what is destroyed between epochs has none.
+ */
+static void test_sim_trace_tells_each_epoch_once(void **state)
+{
+    (void)state;
+    static support_trace_t trace;
+    const baton_sim_options_t options = support_sim_options(1);
+    baton_sim_t *sim = support_sim_open(&options);
+    baton_schedule_t *s = support_sim_schedule(sim, 0, "fails at times");
+    (void)baton_add_call(s, refuse, NULL);
+    support_ok(baton_schedule_commit(s));
+    trace.count = 0;
+    baton_sim_trace(sim, support_trace, &trace);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        support_ok(baton_schedule_start(s));
+        support_expect(baton_schedule_wait(s, -1),
+                       epoch % 2 == 1 ? BATON_ERR_LIMIT : BATON_OK);
+        assert_int_equal(trace.count, epoch);
+        assert_int_equal(trace.events[epoch - 1].epoch, epoch);
+        assert_int_equal(trace.events[epoch - 1].what, BATON_SIM_EPOCH);
+    }
+    support_ok(baton_schedule_destroy(s));
+    assert_int_equal(trace.count, 3);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- the same again ----------------------------------------------------- */
+
+/* FNV-1a. */
+static void add_bits(uint64_t *hash, uint64_t bits)
+{
+    for (int i = 0; i < 64; i += 8) {
+        *hash = (*hash ^ (bits >> i & 0xff)) * UINT64_C(0x100000001b3);
+    }
+}
+
+static void add_us(uint64_t *hash, double us)
+{
+    uint64_t bits;
+    memcpy(&bits, &us, sizeof bits);
+    add_bits(hash, bits);
+}
+
+static void add_event(void *arg, const baton_sim_event_t *event)
+{
+    uint64_t *hash = arg;
+    add_bits(hash, (uint64_t)event->what);
+    add_bits(hash, (uint64_t)event->rank);
+    add_bits(hash, (uint64_t)event->peer);
+    add_us(hash, event->begin_us);
+    add_us(hash, event->end_us);
+    add_bits(hash, event->bytes);
+    add_bits(hash, event->node);
+    add_bits(hash, event->epoch);
+}
+
+enum { BYTES = 12000 };
+
+static void build_ring(void *arg, baton_schedule_t *s)
+{
+    (void)arg;
+    baton_view_t view = support_scratch(s, BYTES);
+    const baton_allreduce_t args = {.size = sizeof args,
+                                    .source = view,
+                                    .target = view,
+                                    .dtype = BATON_U32,
+                                    .op = BATON_SUM,
+                                    .chunk_bytes = 512};
+    baton_allreduce_ring(s, &args);
+}
+
+/* All that is random, all that costs, and a fault. */
+static uint64_t trace_hash(uint64_t seed, bool cost_only)
+{
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    options.ranks = 9;
+    options.cost_only = cost_only;
+    options.seed = seed;
+    options.link = (baton_sim_link_t){.alpha_us = 1.3, .beta_ns = 0.7};
+    options.host_ranks = 2;
+    options.host_link = (baton_sim_link_t){.alpha_us = 0.3, .beta_ns = 0.1};
+    options.gamma_ns = 0.21;
+    options.overhead_us = 0.13;
+    options.sync_bytes = 500;
+    options.speed =
+        (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 0.5, 1.5};
+    options.skew =
+        (baton_distribution_t){BATON_DISTRIBUTION_EXPONENTIAL, 20, 0};
+    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_LOGNORMAL, 2, 1};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    baton_sim_t *sim = support_sim_open(&options);
+    support_ok(baton_sim_build(sim, "ring", build_ring, NULL));
+    baton_sim_trace(sim, add_event, &hash);
+    for (int epoch = 1; epoch <= 3; epoch++) {
+        double us = 0;
+        if (epoch == 3) {
+            support_ok(baton_sim_set_speed(sim, 4, 0.1));
+            support_ok(baton_sim_set_lag(
+                sim,
+                (baton_distribution_t){BATON_DISTRIBUTION_PARETO, 1, 1.5}));
+        }
+        support_ok(baton_sim_epoch(sim, &us));
+        add_us(&hash, us);
+    }
+    support_ok(baton_sim_destroy(sim));
+    return hash;
+}
+
+static void expect_hash(uint64_t actual, uint64_t expected)
+{
+    if (actual != expected) {
+        fail_msg("%016" PRIx64 ", expected %016" PRIx64, actual, expected);
+    }
+}
+
+/* On every machine, by every compiler at every level. Who changes what a run
+   is changes the number. */
+static void test_sim_trace_is_the_same_everywhere(void **state)
+{
+    (void)state;
+    const uint64_t golden = UINT64_C(0xbe54174acd97a95d);
+    expect_hash(trace_hash(1, false), golden);
+    expect_hash(trace_hash(1, false), golden);
+    expect_hash(trace_hash(1, true), golden);
+    assert_true(trace_hash(2, true) != golden);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sim_trace_tells_all),
+        cmocka_unit_test(test_sim_trace_tells_transfers_without_lag),
+        cmocka_unit_test(test_sim_trace_tells_each_epoch_once),
+        cmocka_unit_test(test_sim_trace_is_the_same_everywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* Optional receives that their epoch may overtake: a message is charged to the
+   epoch that it was sent in, or dropped. */
+#include "support/random.h"
+#include "support/ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, PATIENCE_MS = 10000 };
+
+static support_ranks_t *ranks;
+
+static int open_ranks(void **state)
+{
+    (void)state;
+    ranks = support_ranks_open(RANKS);
+    return 0;
+}
+
+static int close_ranks(void **state)
+{
+    (void)state;
+    support_ranks_close(ranks);
+    return 0;
+}
+
+/* Rank 0: straggler <- rank 1 --> copy --> note     (optional)
+           gate <- rank 2                            (holds the epoch open)
+   Rank 1 sends the number of its epoch. */
+typedef struct race {
+    baton_schedule_t *schedules[3];
+    uint64_t sent;
+    uint64_t got;
+    uint64_t noted; /* the last epoch whose straggler came in time */
+    uint64_t wrong; /* messages that another epoch got */
+} race_t;
+
+static baton_status_t note(void *arg, baton_call_t *call)
+{
+    uint64_t epoch = baton_call_epoch(call);
+    race_t *race = arg;
+    race->wrong += race->got != epoch || race->noted == epoch;
+    race->noted = epoch;
+    return BATON_OK;
+}
+
+static void open_race(race_t *race)
+{
+    *race = (race_t){.sent = 0};
+    for (int rank = 0; rank < 3; rank++) {
+        support_ok(baton_schedule_create(ranks->groups[rank], "race",
+                                         &race->schedules[rank]));
+    }
+    baton_schedule_t *s = race->schedules[0];
+    baton_view_t scratch =
+        baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
+    baton_view_t got = baton_view(
+        baton_buffer_bind(s, &race->got, 8, BATON_MEMORY_HOST), 0, 8);
+    baton_node_t chain[3] = {baton_add_recv(s, 1, scratch),
+                             baton_add_copy(s, got, scratch),
+                             baton_add_call(s, note, race)};
+    for (int i = 0; i < 3; i++) {
+        baton_set_optional(s, chain[i]);
+        if (i > 0) {
+            baton_before(s, chain[i - 1], chain[i]);
+        }
+    }
+    (void)baton_add_recv(s, 2, baton_view(got.buffer, 0, 0));
+    s = race->schedules[1];
+    (void)baton_add_send(
+        s, 0,
+        baton_view(baton_buffer_bind(s, &race->sent, 8, BATON_MEMORY_HOST), 0,
+                   8));
+    s = race->schedules[2];
+    (void)baton_add_send(
+        s, 0, baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0));
+    for (int rank = 0; rank < 3; rank++) {
+        support_ok(baton_schedule_commit(race->schedules[rank]));
+    }
+}
+
+static void close_race(race_t *race)
+{
+    for (int rank = 0; rank < 3; rank++) {
+        support_ok(baton_schedule_destroy(race->schedules[rank]));
+    }
+}
+
+static void run_rank(race_t *race, int rank)
+{
+    race->sent += rank == 1;
+    support_ok(baton_schedule_start(race->schedules[rank]));
+    support_ok(baton_schedule_wait(race->schedules[rank], PATIENCE_MS));
+}
+
+/* Rank 0's next epoch, in which rank 1 sends `sends` times. */
+static void run_epoch(race_t *race, uint64_t sends)
+{
+    support_ok(baton_schedule_start(race->schedules[0]));
+    for (uint64_t i = 0; i < sends; i++) {
+        run_rank(race, 1);
+    }
+    support_settle(ranks);
+    run_rank(race, 2);
+    support_ok(baton_schedule_wait(race->schedules[0], PATIENCE_MS));
+}
+
+static void test_stragglers_in_time_count(void **state)
+{
+    (void)state;
+    race_t race;
+    open_race(&race);
+    for (uint64_t epoch = 1; epoch <= 5; epoch++) {
+        run_epoch(&race, 1);
+        assert_int_equal(race.noted, epoch);
+    }
+    assert_int_equal(race.wrong, 0);
+    close_race(&race);
+}
+
+static void test_stragglers_never_count_for_a_later_epoch(void **state)
+{
+    (void)state;
+    for (uint64_t lag = 1; lag <= 4; lag++) {
+        race_t race;
+        open_race(&race);
+        for (uint64_t epoch = 1; epoch <= lag; epoch++) {
+            run_epoch(&race, 0);
+        }
+        run_epoch(&race, lag);
+        assert_int_equal(race.noted, 0);
+        run_epoch(&race, 2);
+        assert_int_equal(race.noted, lag + 2);
+        assert_int_equal(race.wrong, 0);
+        close_race(&race);
+    }
+}
+
+static void test_stragglers_at_random_find_their_epoch(void **state)
+{
+    (void)state;
+    race_t race;
+    support_random_t random = support_random(support_seed(), 3);
+    open_race(&race);
+    for (uint64_t epoch = 1; epoch <= 3000; epoch++) {
+        /* At most 4 behind, 4 ahead. */
+        uint64_t low = race.sent + 4 < epoch ? epoch - 4 - race.sent : 0;
+        uint64_t high = epoch + 4 - race.sent;
+        high = high < low + 3 ? high : low + 3;
+        run_epoch(&race, low + support_random_below(&random, high - low + 1));
+        assert_int_equal(race.noted == epoch, race.sent >= epoch);
+    }
+    assert_int_equal(race.wrong, 0);
+    close_race(&race);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stragglers_in_time_count),
+        cmocka_unit_test(test_stragglers_never_count_for_a_later_epoch),
+        cmocka_unit_test(test_stragglers_at_random_find_their_epoch),
+    };
+    return cmocka_run_group_tests(tests, open_ranks, close_ranks);
+}

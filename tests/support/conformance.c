@@ -1,0 +1,329 @@
+/* The conformance suite's own means; the cases are in
+   conformance_messages.c and _states.c. */
+#include "support/conformance.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SYNC_TAG = 16000,
+    SYNC_NODES = 2, /* the last ones */
+    SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES
+};
+
+const conformance_case_t conformance_cases[CONFORMANCE_CASES] = {
+#define CONFORMANCE_ENTRY(name) {#name, conformance_##name},
+    CONFORMANCE_LIST(CONFORMANCE_ENTRY)
+#undef CONFORMANCE_ENTRY
+};
+
+void conformance_expect(conformance_rank_t *self, bool condition,
+                        const char *text, const char *function, int line)
+{
+    if (!condition && self->failure[0] == '\0') {
+        snprintf(self->failure, sizeof self->failure,
+                 "rank %d of %d: %s, line %d: %s (seed %" PRIu64 ") %s",
+                 self->rank, self->size, function, line, text, self->seed,
+                 baton_error_message());
+    }
+}
+
+void conformance_forget(conformance_rank_t *self)
+{
+    memset(self->results, 0, sizeof self->results);
+    memset(self->receives, 0, sizeof self->receives);
+}
+
+static baton_token_t token_of(conformance_rank_t *self, uint32_t node)
+{
+    return (baton_token_t){self, node};
+}
+
+static void end(conformance_rank_t *self, uint32_t node, baton_status_t status)
+{
+    conformance_result_t *result = &self->results[node];
+    EXPECT(self, !result->ended);
+    result->ended = true;
+    result->status = status;
+    self->posted--;
+}
+
+/* ---- posting ------------------------------------------------------------ */
+
+bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
+                      uint32_t tag, const void *data, size_t bytes)
+{
+    const baton_header_t header = {
+        .schedule = 7, .epoch = ~UINT64_C(0), .tag = tag, .kind = 3};
+    baton_status_t status = self->transport->send(
+        self->endpoint, token_of(self, node), peer, &header, data, bytes);
+    EXPECT(self, status == BATON_OK || status == BATON_DONE);
+    self->posted++;
+    self->results[node].bytes = bytes;
+    if (status != BATON_OK) {
+        end(self, node, BATON_OK);
+    }
+    return status == BATON_DONE;
+}
+
+/* The first message of this peer and tag among those that wait; NULL. */
+static baton_message_t *find_arrived(conformance_rank_t *self, int peer,
+                                     uint32_t tag)
+{
+    baton_message_t **link = &self->arrived;
+    while (*link != NULL &&
+           ((*link)->peer != peer || (*link)->header.tag != tag)) {
+        link = &(*link)->next;
+    }
+    baton_message_t *message = *link;
+    if (message != NULL) {
+        *link = message->next;
+    }
+    return message;
+}
+
+void conformance_accept(conformance_rank_t *self, uint32_t node,
+                        baton_message_t *message, void *data)
+{
+    bool at_once = message->data != NULL;
+    self->results[node].bytes = message->bytes;
+    self->posted++;
+    baton_status_t status = self->transport->accept(self->endpoint, message,
+                                                    token_of(self, node), data);
+    EXPECT(self, status == BATON_OK || status == BATON_DONE ||
+                     status == BATON_ERR_CANCELLED);
+    EXPECT(self, !at_once || status == BATON_DONE);
+    if (status != BATON_OK) {
+        end(self, node, status == BATON_DONE ? BATON_OK : status);
+    }
+}
+
+void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
+                      uint32_t tag, void *data)
+{
+    baton_message_t *message = find_arrived(self, peer, tag);
+    if (message != NULL) {
+        conformance_accept(self, node, message, data);
+        return;
+    }
+    self->receives[node] =
+        (conformance_receive_t){true, peer, tag, data, self->serial++};
+    self->posted++;
+}
+
+bool conformance_withdraw(conformance_rank_t *self, uint32_t node)
+{
+    bool taken =
+        self->transport->withdraw(self->endpoint, token_of(self, node));
+    self->posted -= taken;
+    return taken;
+}
+
+/* ---- polling ------------------------------------------------------------ */
+
+/* The receive that was posted first for this message; CONFORMANCE_NODES. */
+static uint32_t find_receive(const conformance_rank_t *self,
+                             const baton_message_t *message)
+{
+    uint32_t found = CONFORMANCE_NODES;
+    for (uint32_t i = 0; i < CONFORMANCE_NODES; i++) {
+        const conformance_receive_t *receive = &self->receives[i];
+        if (receive->waits && receive->peer == message->peer &&
+            receive->tag == message->header.tag &&
+            (found == CONFORMANCE_NODES ||
+             receive->serial < self->receives[found].serial)) {
+            found = i;
+        }
+    }
+    return found;
+}
+
+static void arrive(conformance_rank_t *self, baton_message_t *message)
+{
+    uint32_t node = find_receive(self, message);
+    if (node < CONFORMANCE_NODES) {
+        self->receives[node].waits = false;
+        self->posted--;
+        conformance_accept(self, node, message, self->receives[node].data);
+        return;
+    }
+    baton_message_t **link = &self->arrived;
+    while (*link != NULL) {
+        link = &(*link)->next;
+    }
+    message->next = NULL;
+    *link = message;
+}
+
+/* Three at a time, so that the rest has to wait for the next poll. */
+void conformance_poll(conformance_rank_t *self)
+{
+    baton_event_t events[3];
+    size_t count = self->transport->poll(self->endpoint, events, 3);
+    EXPECT(self, count <= 3);
+    for (size_t i = 0; i < count && i < 3; i++) {
+        const baton_event_t *event = &events[i];
+        if (event->kind == BATON_EVENT_LOST) {
+            snprintf(self->failure, sizeof self->failure,
+                     "rank %d of %d lost rank %d: %s", self->rank, self->size,
+                     event->peer, event->detail);
+            return;
+        }
+        if (event->kind == BATON_EVENT_ARRIVED) {
+            EXPECT(self, event->message != NULL);
+            if (event->message != NULL) {
+                arrive(self, event->message);
+            }
+            continue;
+        }
+        EXPECT(self, event->token.owner == self);
+        EXPECT(self, event->token.node < CONFORMANCE_NODES);
+        if (self->failure[0] != '\0') {
+            return;
+        }
+        end(self, event->token.node, event->status);
+    }
+}
+
+bool conformance_go_on(conformance_rank_t *self)
+{
+    conformance_poll(self);
+    if (!self->yield(self)) {
+        bool another_rank_has_failed = true;
+        EXPECT(self, !another_rank_has_failed);
+    }
+    return self->failure[0] == '\0';
+}
+
+baton_message_t *conformance_take(conformance_rank_t *self, int peer,
+                                  uint32_t tag)
+{
+    baton_message_t *message = find_arrived(self, peer, tag);
+    while (message == NULL && conformance_go_on(self)) {
+        message = find_arrived(self, peer, tag);
+    }
+    return message;
+}
+
+conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node)
+{
+    while (!self->results[node].ended && conformance_go_on(self)) {
+    }
+    return self->results[node];
+}
+
+void conformance_wait_all(conformance_rank_t *self)
+{
+    while (self->posted > 0 && conformance_go_on(self)) {
+    }
+    EXPECT(self, self->posted == 0);
+}
+
+void conformance_sync(conformance_rank_t *self, int root)
+{
+    uint32_t node = SYNC_FIRST;
+    memset(&self->results[SYNC_FIRST], 0, SYNC_NODES * sizeof self->results[0]);
+    if (self->rank != root) {
+        conformance_send(self, node, root, SYNC_TAG, NULL, 0);
+        conformance_recv(self, node + 1, root, SYNC_TAG, NULL);
+        conformance_wait(self, node);
+        conformance_wait(self, node + 1);
+        return;
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int peer = 0; peer < self->size; peer++) {
+            if (peer == root) {
+                continue;
+            }
+            self->results[node].ended = false;
+            if (round == 0) {
+                conformance_recv(self, node, peer, SYNC_TAG, NULL);
+            } else {
+                conformance_send(self, node, peer, SYNC_TAG, NULL, 0);
+            }
+            conformance_wait(self, node);
+        }
+    }
+}
+
+void conformance_fill(void *data, size_t bytes, uint32_t key)
+{
+    unsigned char *byte = data;
+    uint32_t state = key * 2654435761u + 12345u;
+    for (size_t i = 0; i < bytes; i++) {
+        state = state * 1664525u + 1013904223u;
+        byte[i] = (unsigned char)(state >> 24);
+    }
+}
+
+bool conformance_holds(const void *data, size_t bytes, uint32_t key)
+{
+    const unsigned char *byte = data;
+    uint32_t state = key * 2654435761u + 12345u;
+    for (size_t i = 0; i < bytes; i++) {
+        state = state * 1664525u + 1013904223u;
+        if (byte[i] != (unsigned char)(state >> 24)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int conformance_next_of(const conformance_rank_t *self)
+{
+    return (self->rank + 1) % self->size;
+}
+
+int conformance_previous_of(const conformance_rank_t *self)
+{
+    return (self->rank + self->size - 1) % self->size;
+}
+
+uint32_t conformance_key_of(int source, uint32_t number)
+{
+    return (uint32_t)source * 100003u + number;
+}
+
+/* The end of a receive whose message has its size and content. */
+void conformance_expect_message(conformance_rank_t *self, uint32_t node,
+                                const void *data, size_t bytes, uint32_t key)
+{
+    conformance_result_t result = conformance_wait(self, node);
+    EXPECT(self, result.status == BATON_OK);
+    EXPECT(self, result.bytes == bytes);
+    EXPECT(self, conformance_holds(data, bytes, key));
+}
+
+void conformance_expect_sent(conformance_rank_t *self, uint32_t node)
+{
+    EXPECT(self, conformance_wait(self, node).status == BATON_OK);
+}
+
+static bool reserve(conformance_rank_t *self, int64_t messages)
+{
+    baton_status_t status = BATON_OK;
+    for (int peer = 0; peer < self->size && status == BATON_OK; peer++) {
+        status =
+            self->transport->reserve(self->endpoint, peer, messages, messages);
+    }
+    return status == BATON_OK;
+}
+
+void conformance_run(const conformance_case_t *test, conformance_rank_t *self)
+{
+    self->failure[0] = '\0';
+    self->posted = 0;
+    conformance_forget(self);
+    EXPECT(self, reserve(self, CONFORMANCE_NODES));
+    conformance_sync(self, 0);
+    if (self->failure[0] == '\0') {
+        test->run(self);
+    }
+    conformance_wait_all(self);
+    conformance_sync(self, 0);
+    EXPECT(self, self->arrived == NULL);
+    if (self->failure[0] == '\0') {
+        EXPECT(self, reserve(self, -CONFORMANCE_NODES));
+    }
+}

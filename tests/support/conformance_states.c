@@ -1,0 +1,443 @@
+/* The cases of the conformance suite about the states of a message and of a
+   rank: kept, dropped, withdrawn, short; notices, sleep, room; and a storm. */
+#include "support/conformance.h"
+
+#include "support/random.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Messages that are not accepted yet hold up no others, however many. */
+void conformance_kept_while_others_pass(conformance_rank_t *self)
+{
+    enum { KEPT = 48, PASSING = 500, BYTES = 70000, FIRST = 1000 };
+    static const size_t sizes[] = {0, 100, 256, 2000, 60000, BYTES};
+    unsigned char *out = malloc((size_t)KEPT * BYTES);
+    unsigned char *in = malloc((size_t)KEPT * BYTES);
+    unsigned char passing[16];
+    unsigned char passed[16];
+    for (uint32_t i = 0; i < KEPT; i++) {
+        unsigned char *data = out + (size_t)i * BYTES;
+        conformance_fill(data, sizes[i % 6], conformance_key_of(self->rank, i));
+        conformance_send(self, i, conformance_next_of(self), i, data,
+                         sizes[i % 6]);
+    }
+    for (uint32_t i = 0; i < PASSING; i++) {
+        conformance_fill(passing, sizeof passing, i);
+        conformance_send(self, FIRST + 2 * i, conformance_next_of(self),
+                         FIRST + i, passing, sizeof passing);
+        conformance_recv(self, FIRST + 2 * i + 1, conformance_previous_of(self),
+                         FIRST + i, passed);
+        conformance_expect_message(self, FIRST + 2 * i + 1, passed,
+                                   sizeof passed, i);
+        conformance_expect_sent(self, FIRST + 2 * i);
+    }
+    for (uint32_t i = KEPT; i-- > 0;) { /* the last first */
+        unsigned char *data = in + (size_t)i * BYTES;
+        conformance_recv(self, KEPT + i, conformance_previous_of(self), i,
+                         data);
+        conformance_expect_message(
+            self, KEPT + i, data, sizes[i % 6],
+            conformance_key_of(conformance_previous_of(self), i));
+    }
+    conformance_wait_all(self);
+    free(out);
+    free(in);
+}
+
+/* A message that is dropped ends its send, and nothing else happens. */
+void conformance_dropped(conformance_rank_t *self)
+{
+    static const size_t sizes[] = {0, 256, 257, 4000, 70000, 1u << 20};
+    unsigned char *out = calloc(1, 1u << 20);
+    for (uint32_t i = 0; i < 60; i++) {
+        conformance_send(self, i, conformance_next_of(self), i, out,
+                         sizes[i % 6]);
+        baton_message_t *message =
+            conformance_take(self, conformance_previous_of(self), i);
+        if (message == NULL) {
+            break;
+        }
+        EXPECT(self, message->bytes == sizes[i % 6]);
+        self->transport->drop(self->endpoint, message);
+        conformance_expect_sent(self, i);
+    }
+    free(out);
+}
+
+/* Drops the messages of these tags that have arrived and were not taken. */
+static void drop_arrived(conformance_rank_t *self, uint32_t first,
+                         uint32_t last)
+{
+    baton_message_t **link = &self->arrived;
+    while (*link != NULL) {
+        baton_message_t *message = *link;
+        if (message->header.tag < first || message->header.tag > last) {
+            link = &message->next;
+        } else {
+            *link = message->next;
+            self->transport->drop(self->endpoint, message);
+        }
+    }
+}
+
+/* A send that nobody has accepted can be taken back: its memory is free at
+   once, and whoever accepts it later learns that. */
+void conformance_withdraw_before_accept(conformance_rank_t *self)
+{
+    enum { BYTES = 300000, ROUNDS = 20, TAG = 100 };
+    unsigned char *out = malloc(BYTES);
+    unsigned char *in = malloc(BYTES);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        conformance_forget(self);
+        conformance_fill(out, BYTES, i);
+        bool over = conformance_send(self, 0, conformance_next_of(self),
+                                     TAG + i, out, BYTES);
+        conformance_send(self, 1, conformance_next_of(self), 2, NULL, 0);
+        if (i % 2 == 0) { /* it has arrived, or not */
+            conformance_recv(self, 2, conformance_previous_of(self), 2, NULL);
+            conformance_wait(self, 2);
+        }
+        if (!over && !self->results[0].ended &&
+            !conformance_withdraw(self, 0)) {
+            conformance_expect_sent(self, 0); /* by itself */
+        }
+        memset(out, 0xee, BYTES);
+        conformance_send(self, 3, conformance_next_of(self), 3, out, 64);
+        conformance_recv(self, 4, conformance_previous_of(self), 3, in);
+        conformance_wait(self, 4);
+        /* What the previous rank has withdrawn has vanished, or is refused. */
+        for (baton_message_t **link = &self->arrived; *link != NULL;) {
+            baton_message_t *message = *link;
+            if (message->header.tag != TAG + i) {
+                link = &message->next;
+                continue;
+            }
+            *link = message->next;
+            conformance_accept(self, 5, message, in);
+            conformance_result_t result = conformance_wait(self, 5);
+            EXPECT(self, result.status == BATON_ERR_CANCELLED ||
+                             conformance_holds(in, BYTES, i));
+        }
+        if (i % 2 == 1) {
+            conformance_recv(self, 2, conformance_previous_of(self), 2, NULL);
+            conformance_wait(self, 2);
+        }
+        conformance_wait_all(self);
+        conformance_sync(self, 0);
+    }
+    for (int i = 0; i < 100; i++) {
+        (void)conformance_go_on(self);
+    }
+    drop_arrived(self, TAG, TAG + ROUNDS);
+    free(out);
+    free(in);
+}
+
+/* Whoever wins, the sender or the receiver: the message ends once for each, and
+   what the receiver got is whole. */
+void conformance_withdraw_races(conformance_rank_t *self)
+{
+    enum { ROUNDS = 200, BYTES = 80000, TAG = 100 };
+    unsigned char *out = malloc(BYTES);
+    unsigned char *in = malloc(BYTES);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        size_t bytes = i % 3 == 0 ? BYTES : i % 3 == 1 ? 3000 : 16;
+        conformance_forget(self);
+        conformance_fill(out, bytes, i);
+        conformance_recv(self, 0, conformance_previous_of(self), TAG + i, in);
+        bool over = conformance_send(self, 1, conformance_next_of(self),
+                                     TAG + i, out, bytes);
+        for (uint32_t turn = 0; turn < i % 5; turn++) {
+            (void)conformance_go_on(self);
+        }
+        if (!over && !self->results[1].ended &&
+            !conformance_withdraw(self, 1)) {
+            conformance_expect_sent(self, 1);
+        }
+        memset(out, 0xee, bytes);
+        conformance_sync(self, 0);
+        if (self->receives[0].waits) { /* it has vanished, or comes late */
+            self->receives[0].waits = false;
+            self->posted--;
+        } else {
+            conformance_result_t result = conformance_wait(self, 0);
+            EXPECT(self, result.status == BATON_ERR_CANCELLED ||
+                             (result.status == BATON_OK &&
+                              conformance_holds(in, bytes, i)));
+        }
+    }
+    conformance_wait_all(self);
+    conformance_sync(self, 0);
+    for (int i = 0; i < 100; i++) {
+        (void)conformance_go_on(self);
+    }
+    drop_arrived(self, TAG, TAG + ROUNDS);
+    free(out);
+    free(in);
+}
+
+/* Nobody accepts before every rank's send is over. */
+void conformance_short_needs_no_receiver(conformance_rank_t *self)
+{
+    enum { BYTES = BATON_NOTICE_BYTES };
+    unsigned char out[BYTES];
+    unsigned char in[2][BYTES];
+    if (self->synchronous) {
+        return;
+    }
+    conformance_fill(out, BYTES, conformance_key_of(self->rank, 0));
+    conformance_send(self, 0, conformance_next_of(self), 6, out, BYTES);
+    conformance_send(self, 1, self->rank, 8, out, BYTES);
+    conformance_expect_sent(self, 0);
+    conformance_expect_sent(self, 1);
+    conformance_sync(self, 0);
+    memset(out, 0, BYTES); /* it is the sender's again */
+    conformance_recv(self, 2, conformance_previous_of(self), 6, in[0]);
+    conformance_recv(self, 3, self->rank, 8, in[1]);
+    conformance_expect_message(
+        self, 2, in[0], BYTES,
+        conformance_key_of(conformance_previous_of(self), 0));
+    conformance_expect_message(self, 3, in[1], BYTES,
+                               conformance_key_of(self->rank, 0));
+}
+
+/* Notices need no reservation; when there is no room for one there is later. */
+void conformance_notices(conformance_rank_t *self)
+{
+    enum { COUNT = 1500 };
+    unsigned char out[BATON_NOTICE_BYTES];
+    unsigned char in[BATON_NOTICE_BYTES];
+    uint32_t sent = 0;
+    uint32_t seen = 0;
+    while ((sent < COUNT || seen < COUNT) && self->failure[0] == '\0') {
+        size_t bytes = sent % (BATON_NOTICE_BYTES + 1);
+        const baton_header_t header = {.schedule = 1, .tag = sent};
+        conformance_fill(out, bytes, sent);
+        baton_status_t status =
+            sent == COUNT ? BATON_AGAIN
+                          : self->transport->notify(self->endpoint,
+                                                    conformance_next_of(self),
+                                                    &header, out, bytes);
+        EXPECT(self, status == BATON_DONE || status == BATON_OK ||
+                         status == BATON_AGAIN);
+        sent += status != BATON_AGAIN;
+        if (status == BATON_AGAIN) {
+            (void)conformance_go_on(self);
+        }
+        baton_message_t **link = &self->arrived;
+        while (*link != NULL) {
+            baton_message_t *message = *link;
+            size_t length = message->bytes;
+            uint32_t tag = message->header.tag;
+            if (message->header.schedule != 1) { /* a sync's */
+                link = &message->next;
+                continue;
+            }
+            *link = message->next;
+            EXPECT(self, length == tag % (BATON_NOTICE_BYTES + 1));
+            EXPECT(self, self->transport->unordered || tag == seen);
+            EXPECT(self, self->transport->accept(self->endpoint, message,
+                                                 (baton_token_t){NULL, 0},
+                                                 in) == BATON_DONE);
+            EXPECT(self, conformance_holds(in, length, tag));
+            seen++;
+        }
+    }
+}
+
+static bool readable(const conformance_rank_t *self)
+{
+    bool any = false;
+    for (int k = 0; self->transport->descriptor(self->endpoint, k) >= 0; k++) {
+        struct pollfd wait = {
+            .fd = self->transport->descriptor(self->endpoint, k),
+            .events = POLLIN};
+        any |= poll(&wait, 1, 0) == 1;
+    }
+    return any;
+}
+
+/* Arms, after what there is was polled; false: it can't be woken, or not yet.
+ */
+static bool arm(conformance_rank_t *self)
+{
+    uint32_t us = 0;
+    do {
+        self->transport->disarm(self->endpoint);
+        self->transport->drain(self->endpoint);
+        while (!self->transport->arm(self->endpoint, &us) &&
+               conformance_go_on(self)) {
+        }
+    } while (self->rings && readable(self)); /* of what was before */
+    return us == BATON_SLEEP_FOREVER;
+}
+
+/* One rank arms, tells another, and is woken by its answer; disarmed it is not.
+   The messages of all others go to the other alone meanwhile. */
+static void sleep_and_wake(conformance_rank_t *self, int sleeper, int waker)
+{
+    const baton_transport_t *port = self->transport;
+    unsigned char data[2][16];
+    if (self->rank == waker) {
+        conformance_fill(data[0], 16, 1);
+        for (uint32_t i = 0; i < 2; i++) {
+            conformance_recv(self, 2 * i, sleeper, 11, NULL);
+            conformance_wait(self, 2 * i);
+            conformance_send(self, 2 * i + 1, sleeper, 12, data[0], 16);
+            conformance_expect_sent(self, 2 * i + 1);
+        }
+    } else if (self->rank == sleeper) {
+        conformance_recv(self, 0, waker, 12, data[0]);
+        bool told = arm(self);
+        EXPECT(self, !told || !readable(self));
+        conformance_send(self, 1, waker, 11, NULL, 0);
+        while (told && !readable(self) && self->yield(self)) {
+        }
+        told = told && !self->rings;
+        port->disarm(self->endpoint);
+        port->drain(self->endpoint);
+        EXPECT(self, !told || !readable(self));
+        conformance_expect_message(self, 0, data[0], 16, 1);
+        conformance_recv(self, 2, waker, 12, data[1]);
+        conformance_send(self, 3, waker, 11, NULL, 0);
+        conformance_expect_message(self, 2, data[1], 16, 1);
+        EXPECT(self, !told || !readable(self));
+        conformance_wait_all(self);
+    }
+    conformance_sync(self, waker);
+}
+
+void conformance_wakes_when_armed(conformance_rank_t *self)
+{
+    if (self->size == 1 || self->transport->descriptor(self->endpoint, 0) < 0) {
+        return;
+    }
+    for (int sleeper = 0; sleeper < self->size; sleeper++) {
+        int waker = (sleeper + 1) % self->size;
+        for (int round = 0; round < 5; round++) {
+            conformance_forget(self);
+            conformance_sync(self, waker);
+            sleep_and_wake(self, sleeper, waker);
+        }
+    }
+}
+
+/* Messages in flight survive that their room grows. */
+void conformance_reserve_while_in_flight(conformance_rank_t *self)
+{
+    enum { COUNT = 200, BYTES = 2000, MORE = 20000 };
+    unsigned char *out = malloc(COUNT * BYTES);
+    unsigned char *in = malloc(COUNT * BYTES);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        unsigned char *data = out + i * BYTES;
+        conformance_fill(data, BYTES, conformance_key_of(self->rank, i));
+        if (i % 2) {
+            conformance_send(self, i, conformance_next_of(self), i, data,
+                             BYTES);
+        } else {
+            conformance_recv(self, i, conformance_previous_of(self), i,
+                             in + i * BYTES);
+        }
+    }
+    int next = conformance_next_of(self);
+    baton_status_t status =
+        self->transport->reserve(self->endpoint, next, MORE, MORE);
+    EXPECT(self, status == BATON_OK);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        if (i % 2) {
+            conformance_recv(self, COUNT + i, conformance_previous_of(self), i,
+                             in + i * BYTES);
+        } else {
+            conformance_send(self, COUNT + i, conformance_next_of(self), i,
+                             out + i * BYTES, BYTES);
+        }
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        conformance_expect_message(
+            self, i % 2 ? COUNT + i : i, in + i * BYTES, BYTES,
+            conformance_key_of(conformance_previous_of(self), i));
+    }
+    conformance_wait_all(self);
+    status = self->transport->reserve(self->endpoint, next, -MORE, -MORE);
+    EXPECT(self, status == BATON_OK);
+    free(out);
+    free(in);
+}
+
+/* Each rank sends to each a list that both draw from the seed; a rank posts its
+   sends and receives in an order of its own, in order within a tag. */
+typedef struct traffic {
+    int peer;
+    bool receive;
+    uint32_t next; /* of the list */
+    support_random_t list;
+} traffic_t;
+
+enum { STORM = 40, STORM_TAGS = 5, STORM_BYTES = 9000 };
+
+static support_random_t list_of(const conformance_rank_t *self, int from,
+                                int to)
+{
+    uint64_t stream = (uint64_t)from * 1000 + (uint64_t)to;
+    return support_random(self->seed, stream);
+}
+
+static void post_next(conformance_rank_t *self, traffic_t *traffic,
+                      uint32_t node, unsigned char *data)
+{
+    uint32_t tag = (uint32_t)support_random_below(&traffic->list, STORM_TAGS);
+    tag = self->transport->unordered ? traffic->next : tag;
+    size_t most = support_random_below(&traffic->list, 2) ? STORM_BYTES : 64;
+    size_t bytes = support_random_below(&traffic->list, most + 1);
+    uint32_t number = traffic->next++;
+    if (traffic->receive) {
+        memset(data, 0, bytes);
+        conformance_recv(self, node, traffic->peer, tag, data);
+    } else {
+        conformance_fill(data, bytes, conformance_key_of(self->rank, number));
+        conformance_send(self, node, traffic->peer, tag, data, bytes);
+    }
+}
+
+void conformance_random_traffic(conformance_rank_t *self)
+{
+    uint32_t lists = (uint32_t)self->size * 2;
+    uint32_t total = lists * STORM;
+    traffic_t *traffic = calloc(lists, sizeof *traffic);
+    unsigned char *data = malloc((size_t)total * STORM_BYTES);
+    support_random_t own =
+        support_random(self->seed, 1000000 + (uint64_t)self->rank);
+    for (uint32_t i = 0; i < lists; i++) {
+        int peer = (int)(i / 2);
+        bool receive = i % 2 == 1;
+        traffic[i] = (traffic_t){peer, receive, 0,
+                                 receive ? list_of(self, peer, self->rank)
+                                         : list_of(self, self->rank, peer)};
+    }
+    for (uint32_t left = total; left > 0;) {
+        uint32_t i = (uint32_t)support_random_below(&own, lists);
+        if (traffic[i].next < STORM) {
+            uint32_t node = i * STORM + traffic[i].next;
+            post_next(self, &traffic[i], node,
+                      data + (size_t)node * STORM_BYTES);
+            left--;
+        }
+        if (support_random_below(&own, 4) == 0) {
+            conformance_poll(self);
+            (void)self->yield(self);
+        }
+    }
+    conformance_wait_all(self);
+    for (uint32_t node = 0; node < total; node++) {
+        if (traffic[node / STORM].receive) {
+            conformance_expect_message(
+                self, node, data + (size_t)node * STORM_BYTES,
+                self->results[node].bytes,
+                conformance_key_of(traffic[node / STORM].peer, node % STORM));
+        }
+    }
+    free(traffic);
+    free(data);
+}

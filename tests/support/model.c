@@ -1,0 +1,212 @@
+#include "support/model.h"
+#include "support/ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static support_ranks_t *self;
+model_graph_t model_graph;
+model_world_t model_world;
+
+int model_open(void **state)
+{
+    (void)state;
+    self = support_ranks_open(1);
+    return 0;
+}
+
+int model_close(void **state)
+{
+    (void)state;
+    support_ranks_close(self);
+    return 0;
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+static baton_status_t never_called(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_ERR_STATE;
+}
+
+baton_schedule_t *model_build(void)
+{
+    baton_schedule_t *s;
+    support_ok(baton_schedule_create(self->groups[0], "run", &s));
+    baton_view_t none =
+        baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0);
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        baton_node_t node = model_graph.deed[i] == MODEL_SEND
+                                ? baton_add_send(s, 0, none)
+                            : model_graph.deed[i] == MODEL_RECV
+                                ? baton_add_recv(s, 0, none)
+                                : baton_add_call(s, never_called, NULL);
+        for (uint32_t from = 0; from < i; from++) {
+            if ((model_graph.preds[i] >> from & 1) != 0) {
+                baton_before(s, (baton_node_t){from}, node);
+            }
+        }
+        baton_set_need(s, node, model_graph.need[i]);
+        if (model_graph.optional[i]) {
+            baton_set_optional(s, node);
+        }
+    }
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+void model_reset(const baton_schedule_t *s)
+{
+    model_world = (model_world_t){.run = s->run};
+    model_world.run.left = model_world.left;
+    model_world.run.ready = model_world.ready;
+    model_world.run.state = model_world.state;
+}
+
+/* ---- the model --------------------------------------------------------- */
+
+uint32_t model_count_bits(uint32_t mask)
+{
+    uint32_t count = 0;
+    for (; mask != 0; mask &= mask - 1) {
+        count++;
+    }
+    return count;
+}
+
+static uint32_t need_of(uint32_t node)
+{
+    return model_graph.need[node] == BATON_NEED_ALL
+               ? model_count_bits(model_graph.preds[node])
+               : model_graph.need[node];
+}
+
+static void fire_what_can(void)
+{
+    uint32_t satisfied = 0;
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        satisfied |= model_world.life[i] == SATISFIED ? 1u << i : 0;
+    }
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        if (model_world.life[i] == WAITING &&
+            model_count_bits(model_graph.preds[i] & satisfied) >= need_of(i)) {
+            model_world.life[i] = READY;
+        }
+    }
+}
+
+static bool overtakable(uint32_t node)
+{
+    return model_graph.deed[node] == MODEL_RECV && model_graph.optional[node];
+}
+
+static bool model_is_through(void)
+{
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        bool done =
+            model_world.life[i] == SATISFIED || model_world.life[i] == SKIPPED;
+        if (model_world.life[i] == READY ||
+            (!done && !model_graph.optional[i]) ||
+            (model_world.life[i] == ISSUED && !overtakable(i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Which nodes an epoch fires when it may end: the least fixed point. */
+static uint32_t least_fixed_point(void)
+{
+    uint32_t fired = 0;
+    uint32_t satisfied = 0;
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        if (model_count_bits(model_graph.preds[i] & satisfied) >= need_of(i)) {
+            fired |= 1u << i;
+            satisfied |= model_graph.deed[i] == MODEL_SKIP ? 0 : 1u << i;
+        }
+    }
+    return fired;
+}
+
+void model_compare(void)
+{
+    uint32_t ready = 0;
+    uint32_t expected = 0;
+    for (uint32_t i = model_world.run.head; i < model_world.run.tail; i++) {
+        assert_int_equal(ready >> model_world.ready[i] & 1, 0);
+        ready |= 1u << model_world.ready[i];
+    }
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        expected |= model_world.life[i] == READY ? 1u << i : 0;
+    }
+    assert_int_equal(ready, expected);
+    assert_true(model_world.run.tail <= model_graph.count);
+    assert_int_equal(baton__run_is_through(&model_world.run),
+                     model_is_through());
+}
+
+/* ---- moves ------------------------------------------------------------- */
+
+void model_begin(void)
+{
+    baton__run_begin(&model_world.run);
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        model_world.life[i] = WAITING;
+    }
+    fire_what_can();
+}
+
+void model_retire(void)
+{
+    baton__run_retire(&model_world.run);
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        model_world.life[i] = WAITING;
+    }
+}
+
+void model_pop(void)
+{
+    uint32_t node = baton__run_pop(&model_world.run);
+    if (model_graph.deed[node] == MODEL_CALL) {
+        baton__run_complete(&model_world.run, node);
+        model_world.life[node] = SATISFIED;
+    } else if (model_graph.deed[node] == MODEL_SKIP) {
+        baton__run_skip(&model_world.run, node);
+        model_world.life[node] = SKIPPED;
+    } else {
+        baton__run_enter(&model_world.run, node,
+                         model_graph.deed[node] == MODEL_SEND
+                             ? BATON__NODE_MOVING
+                             : BATON__NODE_WAITING);
+        model_world.life[node] = ISSUED;
+    }
+    fire_what_can();
+}
+
+bool model_can_land(uint32_t node)
+{
+    return model_world.life[node] == ISSUED;
+}
+
+void model_land(uint32_t node)
+{
+    baton__run_complete(&model_world.run, node);
+    model_world.life[node] = SATISFIED;
+    fire_what_can();
+}
+
+/* Nothing moves: what has fired is what should, and if that is not enough for
+   the epoch, it never ends. */
+void model_expect_rest(void)
+{
+    uint32_t fired = 0;
+    for (uint32_t i = 0; i < model_graph.count; i++) {
+        fired |= model_world.life[i] != WAITING ? 1u << i : 0;
+    }
+    assert_int_equal(fired, least_fixed_point());
+    assert_int_equal(baton__run_is_stuck(&model_world.run),
+                     !model_is_through());
+}

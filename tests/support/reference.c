@@ -1,0 +1,221 @@
+#include "support/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+/* IEEE: a sign, an exponent, a fraction without its leading one. */
+typedef struct format {
+    int fraction_bits;
+    int exponent_bits;
+} format_t;
+
+static format_t format_of(baton_dtype_t dtype)
+{
+    return dtype == BATON_F16    ? (format_t){10, 5}
+           : dtype == BATON_BF16 ? (format_t){7, 8}
+           : dtype == BATON_F32  ? (format_t){23, 8}
+                                 : (format_t){52, 11};
+}
+
+bool reference_is_float(baton_dtype_t dtype)
+{
+    return dtype == BATON_F16 || dtype == BATON_BF16 || dtype == BATON_F32 ||
+           dtype == BATON_F64;
+}
+
+static uint64_t all_ones(int bits)
+{
+    return (UINT64_C(1) << bits) - 1;
+}
+
+bool reference_is_nan(baton_dtype_t dtype, uint64_t bits)
+{
+    format_t format = format_of(dtype);
+    uint64_t exponent =
+        bits >> format.fraction_bits & all_ones(format.exponent_bits);
+    return exponent == all_ones(format.exponent_bits) &&
+           (bits & all_ones(format.fraction_bits)) != 0;
+}
+
+double reference_value(baton_dtype_t dtype, uint64_t bits)
+{
+    format_t format = format_of(dtype);
+    int bias = (int)all_ones(format.exponent_bits - 1);
+    int exponent =
+        (int)(bits >> format.fraction_bits & all_ones(format.exponent_bits));
+    uint64_t fraction = bits & all_ones(format.fraction_bits);
+    double value;
+    if (exponent == (int)all_ones(format.exponent_bits)) {
+        value = fraction != 0 ? (double)NAN : (double)INFINITY;
+    } else if (exponent == 0) {
+        value = ldexp((double)fraction, 1 - bias - format.fraction_bits);
+    } else {
+        fraction |= UINT64_C(1) << format.fraction_bits;
+        value = ldexp((double)fraction, exponent - bias - format.fraction_bits);
+    }
+    bool negative = bits >> (format.fraction_bits + format.exponent_bits) & 1;
+    return negative ? -value : value;
+}
+
+uint64_t reference_half(baton_dtype_t dtype, double value)
+{
+    format_t format = format_of(dtype);
+    int bias = (int)all_ones(format.exponent_bits - 1);
+    uint64_t infinity = all_ones(format.exponent_bits) << format.fraction_bits;
+    if (isnan(value)) {
+        return infinity | UINT64_C(1) << (format.fraction_bits - 1);
+    }
+    uint64_t sign = signbit(value) ? 0x8000 : 0;
+    double size = fabs(value);
+    if (isinf(size) || size >= ldexp(1.0, bias + 1)) {
+        return sign | infinity;
+    }
+    int exponent = size == 0 ? 1 - bias : ilogb(size);
+    exponent = exponent < 1 - bias ? 1 - bias : exponent;
+    /* In units of the last place; what it carries into goes to the exponent. */
+    uint64_t units =
+        (uint64_t)nearbyint(ldexp(size, format.fraction_bits - exponent));
+    uint64_t above = (uint64_t)(exponent + bias - 1) << format.fraction_bits;
+    return sign | (above + units);
+}
+
+static uint64_t float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static uint64_t double_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* f16 and bf16 compute in f32. */
+static uint64_t arithmetic(baton__op_kind_t kind, baton_dtype_t dtype, double a,
+                           double b)
+{
+    if (dtype == BATON_F64) {
+        return double_bits(kind == BATON__OP_SUM ? a + b : a * b);
+    }
+    float x = (float)a, y = (float)b;
+    float result = kind == BATON__OP_SUM ? x + y : x * y;
+    return dtype == BATON_F32 ? float_bits(result)
+                              : reference_half(dtype, (double)result);
+}
+
+static uint64_t reduce_float(baton__op_kind_t kind, baton_dtype_t dtype,
+                             uint64_t left, uint64_t right)
+{
+    double a = reference_value(dtype, left);
+    double b = reference_value(dtype, right);
+    if (kind == BATON__OP_SUM || kind == BATON__OP_PROD) {
+        return arithmetic(kind, dtype, a, b);
+    }
+    if (isnan(a) || isnan(b)) {
+        return dtype == BATON_F64   ? UINT64_C(0x7ff8000000000000)
+               : dtype == BATON_F32 ? 0x7fc00000
+                                    : reference_half(dtype, (double)NAN);
+    }
+    bool left_is_smaller = a != b ? a < b : signbit(a) != 0;
+    return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
+}
+
+static bool is_signed(baton_dtype_t dtype)
+{
+    return dtype == BATON_I8 || dtype == BATON_I16 || dtype == BATON_I32 ||
+           dtype == BATON_I64;
+}
+
+uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
+                          uint64_t left, uint64_t right)
+{
+    if (reference_is_float(dtype)) {
+        return reduce_float(kind, dtype, left, right);
+    }
+    int bits = 8 * (int)baton_dtype_size(dtype);
+    uint64_t mask = bits == 64 ? UINT64_MAX : all_ones(bits);
+    if (kind == BATON__OP_SUM) {
+        return (left + right) & mask;
+    }
+    if (kind == BATON__OP_PROD) {
+        return (left * right) & mask;
+    }
+    /* Moves the order of signed numbers to that of unsigned ones. */
+    uint64_t flip = is_signed(dtype) ? UINT64_C(1) << (bits - 1) : 0;
+    bool left_is_smaller = (left ^ flip) < (right ^ flip);
+    return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
+}
+
+uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype)
+{
+    size_t size = baton_dtype_size(dtype);
+    uint64_t bits = 0;
+    uint8_t bits8;
+    uint16_t bits16;
+    uint32_t bits32;
+    const unsigned char *from = (const unsigned char *)data + index * size;
+    switch (size) {
+    case 1:
+        memcpy(&bits8, from, 1);
+        return bits8;
+    case 2:
+        memcpy(&bits16, from, 2);
+        return bits16;
+    case 4:
+        memcpy(&bits32, from, 4);
+        return bits32;
+    default:
+        memcpy(&bits, from, 8);
+        return bits;
+    }
+}
+
+void reference_store(void *data, size_t index, baton_dtype_t dtype,
+                     uint64_t bits)
+{
+    size_t size = baton_dtype_size(dtype);
+    uint8_t bits8 = (uint8_t)bits;
+    uint16_t bits16 = (uint16_t)bits;
+    uint32_t bits32 = (uint32_t)bits;
+    unsigned char *to = (unsigned char *)data + index * size;
+    switch (size) {
+    case 1:
+        memcpy(to, &bits8, 1);
+        break;
+    case 2:
+        memcpy(to, &bits16, 2);
+        break;
+    case 4:
+        memcpy(to, &bits32, 4);
+        break;
+    default:
+        memcpy(to, &bits, 8);
+        break;
+    }
+}
+
+uint64_t reference_special(baton_dtype_t dtype, uint64_t which)
+{
+    unsigned bits = 8 * (unsigned)baton_dtype_size(dtype);
+    uint64_t sign = UINT64_C(1) << (bits - 1);
+    unsigned fraction = dtype == BATON_F16    ? 10
+                        : dtype == BATON_BF16 ? 7
+                        : dtype == BATON_F32  ? 23
+                                              : 52;
+    uint64_t infinity = fraction < bits ? sign - (UINT64_C(1) << fraction) : 3;
+    const uint64_t list[] = {0,
+                             1,
+                             2,
+                             sign - 1,
+                             infinity,
+                             infinity - 1,
+                             infinity + 1,
+                             infinity | (infinity >> 1),
+                             sign >> 1,
+                             UINT64_C(1) << (fraction % bits)};
+    uint64_t value = list[(which >> 1) % (sizeof list / sizeof *list)];
+    return which & 1 ? value ^ sign : value;
+}

@@ -1,0 +1,101 @@
+#include "support/stuck.h"
+
+#include "base/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+baton_sim_t *stuck_open(int ranks, size_t sync)
+{
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    options.ranks = ranks;
+    options.link.alpha_us = 1.0;
+    options.sync_bytes = sync;
+    baton_sim_t *sim;
+    support_ok(baton_sim_create(&options, &sim));
+    return sim;
+}
+
+void stuck_says(baton_status_t actual, baton_status_t expected,
+                const char *text)
+{
+    support_expect(actual, expected);
+    assert_string_equal(baton_error_message(), text);
+}
+
+void stuck_build(int ranks, size_t sync, baton_sim_build_fn build,
+                 const char *text)
+{
+    double us;
+    baton_sim_t *sim = stuck_open(ranks, sync);
+    support_ok(baton_sim_build(sim, "x", build, NULL));
+    stuck_says(baton_sim_epoch(sim, &us), BATON_ERR_DEADLOCK, text);
+    support_ok(baton_sim_destroy(sim));
+}
+
+static baton_view_t place(baton_schedule_t *schedule)
+{
+    return baton_view(
+        baton_buffer_scratch(schedule, STUCK_BYTES, BATON_MEMORY_HOST), 0,
+        STUCK_BYTES);
+}
+
+baton_node_t stuck_send(baton_schedule_t *schedule, int peer)
+{
+    return baton_add_send(schedule, peer, place(schedule));
+}
+
+baton_node_t stuck_recv(baton_schedule_t *schedule, int peer)
+{
+    return baton_add_recv(schedule, peer, place(schedule));
+}
+
+void stuck_chain(void *arg, baton_schedule_t *schedule)
+{
+    const stuck_last_fn *last = arg;
+    int rank = baton_schedule_rank(schedule);
+    baton_node_t send = {0};
+    if (rank > 0) {
+        send = stuck_send(schedule, rank - 1);
+    }
+    if (rank + 1 < baton_schedule_size(schedule)) {
+        baton_node_t recv = stuck_recv(schedule, rank + 1);
+        if (rank > 0) {
+            baton_before(schedule, recv, send);
+        }
+    } else if (last != NULL) {
+        (*last)(schedule);
+    }
+}
+
+baton_status_t stuck_skips(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_SKIP;
+}
+
+void stuck_head_to_head(void *arg, baton_schedule_t *schedule)
+{
+    (void)arg;
+    int peer = 1 - baton_schedule_rank(schedule);
+    baton_node_t send = stuck_send(schedule, peer);
+    baton_before(schedule, send, stuck_recv(schedule, peer));
+}
+
+int stuck_verify_on(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return setenv("BATON_VERIFY", "1", 1);
+}
+
+int stuck_verify_off(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return unsetenv("BATON_VERIFY");
+}

@@ -1,0 +1,55 @@
+/* Trials: a call is tried with its n-th allocation failing, for each n. For one
+   file of a program only. */
+#ifndef TESTS_SUPPORT_TRIAL_H
+#define TESTS_SUPPORT_TRIAL_H
+
+#include "base/alloc.h"
+#include "support/malloc.h"
+#include "support/ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int64_t nth;     /* 0: none fails */
+static int64_t counted; /* allocations under trial in this attempt */
+
+/* Around what is under trial. */
+static void trial_begin(void)
+{
+    counted = -baton__alloc_count();
+    baton__alloc_fail_nth(nth);
+}
+
+static void trial_end(baton_status_t status)
+{
+    baton__alloc_fail_nth(0);
+    counted += baton__alloc_count();
+    bool failed = nth > 0 && counted >= nth;
+    support_expect(status, failed ? BATON_ERR_NO_MEMORY : BATON_OK);
+    if (failed && strstr(baton_error_message(), "no memory") == NULL &&
+        strstr(baton_error_message(), "no room") == NULL) {
+        fail_msg("allocation %d: \"%s\"", (int)nth, baton_error_message());
+    }
+}
+
+/* `attempt` calls trial_begin, what is under trial, and trial_end; then it goes
+   on to show that all works, and frees everything. */
+static void try_each(void (*attempt)(void))
+{
+    nth = 0;
+    attempt(); /* fills caches that stay */
+    assert_true(counted > 0);
+    do {
+        int64_t live = malloc_live;
+        nth++;
+        attempt();
+        if (MALLOC_SEES_ALL) {
+            assert_int_equal(malloc_live, live);
+        }
+    } while (counted >= nth);
+    print_message("%lld allocations\n", (long long)nth - 1);
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* Vectors of any element type, and what their reduction must be: an oracle that
+   shares no code with the library's kernels. */
+#ifndef TESTS_SUPPORT_VALUES_H
+#define TESTS_SUPPORT_VALUES_H
+
+#include "support/random.h"
+#include <baton/types.h>
+#include <stdbool.h>
+
+/* The reductions of the tests: the library's, and one of a user's (exclusive or
+   of the bits). */
+typedef enum support_op {
+    SUPPORT_SUM,
+    SUPPORT_PROD,
+    SUPPORT_MIN,
+    SUPPORT_MAX,
+    SUPPORT_XOR,
+    SUPPORT_OP_COUNT
+} support_op_t;
+
+const baton_op_t *support_op(support_op_t op);
+
+bool support_is_float(baton_dtype_t dtype);
+
+/* Fills a rank's vector with random values whose reduction over 32 ranks is
+   exact in every type: any bits for integers; small integers for the sum of
+   floats, signs and a few twos for their product. */
+void support_fill_exact(void *data, size_t count, baton_dtype_t dtype,
+                        support_op_t op, int rank, support_random_t *random);
+
+/* Any bits at all: also NaNs with payloads, infinities, subnormals. */
+void support_fill_bits(void *data, size_t bytes, support_random_t *random);
+
+/* target = target (op) right, exactly, for values of support_fill_exact. */
+void support_reduce(void *target, const void *right, size_t count,
+                    baton_dtype_t dtype, support_op_t op);
+
+#endif

@@ -1,0 +1,280 @@
+/* The activation tree, on the inproc transport: P ranks in one thread. */
+#include "support/random.h"
+#include "support/ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LARGEST 40
+
+/* What happened on one rank: how often begin fired, in which epoch last, and
+   how many messages it sent. */
+typedef struct tally {
+    uint64_t begins;
+    uint64_t epoch;
+    uint64_t messages;
+} tally_t;
+
+static baton_status_t count_begin(void *arg, baton_call_t *call)
+{
+    tally_t *tally = arg;
+    tally->begins++;
+    tally->epoch = baton_call_epoch(call);
+    return BATON_OK;
+}
+
+static baton_status_t count_message(void *arg, baton_call_t *call)
+{
+    tally_t *tally = arg;
+    (void)call;
+    tally->messages++;
+    return BATON_OK;
+}
+
+/* on_start --> [activation] --> begin --> count_begin. Behind `begin` the
+   builder adds, for each step, an armed receive and an activate: a call behind
+   each activate counts the messages. Where an epoch may have several initiators
+   a barrier behind `begin` keeps it from ending before all ranks have begun. */
+static void build(baton_schedule_t *schedule, tally_t *tally, bool several)
+{
+    baton_node_t initiate = baton_add_on_start(schedule);
+    baton_node_t begin = baton_add_activation(schedule, initiate);
+    uint32_t end = baton_schedule_mark(schedule).node;
+    baton_node_t call = baton_add_call(schedule, count_begin, tally);
+    baton_before(schedule, begin, call);
+    for (uint32_t i = begin.index + 2; i < end; i += 2) {
+        baton_node_t activate = {i};
+        baton_node_t count = baton_add_call(schedule, count_message, tally);
+        baton_set_optional(schedule, count);
+        baton_before(schedule, activate, count);
+    }
+    if (several) {
+        baton_node_t last = baton_add_nop(schedule);
+        baton_mark_t inside = baton_schedule_mark(schedule);
+        baton_barrier_dissemination(schedule);
+        baton_enclose(schedule, inside, begin, last);
+    }
+}
+
+typedef struct tree {
+    support_ranks_t *ranks;
+    baton_schedule_t **schedules;
+    tally_t tallies[LARGEST];
+    uint64_t epoch;
+} tree_t;
+
+static void open_tree(tree_t *tree, int size, bool several)
+{
+    memset(tree, 0, sizeof(*tree));
+    tree->ranks = support_ranks_open(size);
+    tree->schedules = support_schedules_create(tree->ranks, "activation");
+    for (int rank = 0; rank < size; rank++) {
+        build(tree->schedules[rank], &tree->tallies[rank], several);
+    }
+    support_schedules_commit(tree->ranks, tree->schedules);
+}
+
+static void close_tree(tree_t *tree)
+{
+    support_schedules_destroy(tree->ranks, tree->schedules);
+    support_ranks_close(tree->ranks);
+}
+
+static uint64_t messages_of(const tree_t *tree)
+{
+    uint64_t messages = 0;
+    for (int rank = 0; rank < tree->ranks->size; rank++) {
+        messages += tree->tallies[rank].messages;
+    }
+    return messages;
+}
+
+static void start(tree_t *tree, int rank)
+{
+    support_ok(baton_schedule_start(tree->schedules[rank]));
+}
+
+/* After an epoch: it began once everywhere. Then the ranks that were late start
+   it too, which has no effect any more. Returns its messages. */
+static uint64_t finish_epoch(tree_t *tree, const bool *started)
+{
+    uint64_t before = messages_of(tree);
+    support_settle(tree->ranks);
+    tree->epoch++;
+    for (int rank = 0; rank < tree->ranks->size; rank++) {
+        assert_int_equal(tree->tallies[rank].begins, tree->epoch);
+        assert_int_equal(tree->tallies[rank].epoch, tree->epoch);
+        assert_int_equal(baton_schedule_epoch(tree->schedules[rank]),
+                         tree->epoch);
+    }
+    uint64_t after = messages_of(tree);
+    for (int rank = 0; rank < tree->ranks->size; rank++) {
+        if (!started[rank]) {
+            start(tree, rank);
+        }
+        support_ok(baton_schedule_wait(tree->schedules[rank], 10000));
+    }
+    support_settle(tree->ranks);
+    assert_int_equal(messages_of(tree), after);
+    assert_true(after >= before);
+    return after;
+}
+
+/* Each rank in turn is the one that initiates an epoch. */
+static void test_activation_one_initiator_sends_p_minus_1(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= LARGEST; size++) {
+        tree_t tree;
+        open_tree(&tree, size, false);
+        for (int initiator = 0; initiator < size; initiator++) {
+            bool started[LARGEST] = {false};
+            uint64_t before = messages_of(&tree);
+            started[initiator] = true;
+            start(&tree, initiator);
+            uint64_t after = finish_epoch(&tree, started);
+            assert_int_equal(after - before, size - 1);
+        }
+        close_tree(&tree);
+    }
+}
+
+static void test_activation_all_initiate_at_once(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= LARGEST; size++) {
+        tree_t tree;
+        open_tree(&tree, size, true);
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            bool started[LARGEST];
+            for (int rank = 0; rank < size; rank++) {
+                started[rank] = true;
+                start(&tree, rank);
+            }
+            finish_epoch(&tree, started);
+        }
+        close_tree(&tree);
+    }
+}
+
+/* Several initiators in random order, with some progress in between: some are
+   reached by another one's tree before they start. */
+static void test_activation_random_initiators(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 0);
+    for (int size = 1; size <= LARGEST; size++) {
+        tree_t tree;
+        open_tree(&tree, size, true);
+        for (int epoch = 1; epoch <= 30; epoch++) {
+            bool started[LARGEST] = {false};
+            uint64_t initiators =
+                1 + support_random_below(&random, (uint64_t)size);
+            for (uint64_t i = 0; i < initiators; i++) {
+                int rank = (int)support_random_below(&random, (uint64_t)size);
+                if (started[rank]) {
+                    continue;
+                }
+                started[rank] = true;
+                start(&tree, rank);
+                uint64_t steps = support_random_below(&random, 4);
+                while (steps-- > 0) {
+                    baton_engine_step(tree.ranks->engine);
+                }
+            }
+            finish_epoch(&tree, started);
+        }
+        close_tree(&tree);
+    }
+}
+
+/* One rank runs far ahead: its epochs run in turn on all, none is lost. */
+static void test_activation_ranks_catch_up_in_turn(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 9; size++) {
+        tree_t tree;
+        open_tree(&tree, size, false);
+        for (int epoch = 1; epoch <= 20; epoch++) {
+            start(&tree, 0);
+            support_ok(baton_schedule_wait(tree.schedules[0], 10000));
+        }
+        support_settle(tree.ranks);
+        for (int rank = 0; rank < size; rank++) {
+            assert_int_equal(tree.tallies[rank].begins, 20);
+            assert_int_equal(tree.tallies[rank].epoch, 20);
+        }
+        assert_int_equal(messages_of(&tree), 20 * (size - 1));
+        close_tree(&tree);
+    }
+}
+
+/* exit waits for begin, but for no activate, armed receive or on_start: ranks
+   that do not start themselves retire, too. */
+static void test_activation_may_be_enclosed(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(5);
+    tally_t tallies[5] = {{0}};
+    baton_schedule_t **s = support_schedules_create(ranks, "enclosed");
+    for (int rank = 0; rank < ranks->size; rank++) {
+        baton_node_t entry = baton_add_nop(s[rank]);
+        baton_node_t exit =
+            baton_add_call(s[rank], count_begin, &tallies[rank]);
+        baton_mark_t inside = baton_schedule_mark(s[rank]);
+        (void)baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+        baton_enclose(s[rank], inside, entry, exit);
+    }
+    support_schedules_commit(ranks, s);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        support_ok(baton_schedule_start(s[2]));
+        support_ok(baton_schedule_wait(s[2], 10000));
+        support_settle(ranks);
+        for (int rank = 0; rank < ranks->size; rank++) {
+            assert_int_equal(baton_schedule_epoch(s[rank]), epoch);
+            assert_int_equal(tallies[rank].begins, epoch);
+        }
+        for (int rank = 0; rank < ranks->size; rank++) {
+            if (rank != 2) {
+                support_ok(baton_schedule_start(s[rank]));
+            }
+        }
+    }
+    support_schedules_destroy(ranks, s);
+    support_ranks_close(ranks);
+}
+
+/* Where the epoch waits for nothing inside, exit comes behind entry. */
+static void test_enclose_of_optional_nodes_alone(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(1);
+    tally_t tally = {0};
+    baton_schedule_t **s = support_schedules_create(ranks, "optional");
+    baton_node_t entry = baton_add_nop(s[0]);
+    baton_node_t exit = baton_add_call(s[0], count_begin, &tally);
+    baton_mark_t inside = baton_schedule_mark(s[0]);
+    (void)baton_add_on_start(s[0]);
+    baton_enclose(s[0], inside, entry, exit);
+    support_schedules_commit(ranks, s);
+    support_schedules_run(ranks, s);
+    assert_int_equal(tally.begins, 1);
+    support_schedules_destroy(ranks, s);
+    support_ranks_close(ranks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_activation_one_initiator_sends_p_minus_1),
+        cmocka_unit_test(test_activation_all_initiate_at_once),
+        cmocka_unit_test(test_activation_random_initiators),
+        cmocka_unit_test(test_activation_ranks_catch_up_in_turn),
+        cmocka_unit_test(test_activation_may_be_enclosed),
+        cmocka_unit_test(test_enclose_of_optional_nodes_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,310 @@
+/* Memory that is bound more than once: to commit, to builders and to rebind it
+   is what it is by address. */
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { FLOATS = 8, HALF_BYTES = FLOATS / 2 * sizeof(float) };
+
+typedef struct bench {
+    support_ranks_t *ranks;
+    baton_schedule_t *s;
+    float memory[FLOATS];
+    float other[FLOATS];
+} bench_t;
+
+static void begin(bench_t *bench)
+{
+    bench->ranks = support_ranks_open(1);
+    support_ok(
+        baton_schedule_create(bench->ranks->groups[0], "alias", &bench->s));
+}
+
+static void end(bench_t *bench)
+{
+    support_ok(baton_schedule_destroy(bench->s));
+    support_ranks_close(bench->ranks);
+}
+
+/* A view of half of the memory, from an element on, in a buffer of its own. */
+static baton_view_t half(bench_t *bench, float *from)
+{
+    return baton_view(
+        baton_buffer_bind(bench->s, from, HALF_BYTES, BATON_MEMORY_HOST), 0,
+        HALF_BYTES);
+}
+
+static void expect_refused(bench_t *bench, baton_status_t status,
+                           const char *text)
+{
+    support_expect(baton_schedule_commit(bench->s), status);
+    support_says(text);
+    end(bench);
+}
+
+/* ---- commit ------------------------------------------------------------ */
+
+static void test_hazard_between_buffers_of_the_same_memory(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    baton_view_t from = half(&b, b.other);
+    (void)baton_add_copy(b.s, half(&b, b.memory), from);
+    (void)baton_add_copy(b.s, half(&b, b.memory), from);
+    expect_refused(&b, BATON_ERR_HAZARD,
+                   "copy#0 and copy#1 are in no order, but the first writes "
+                   "and the second writes bytes 0 to 16 of buffer 2 (bound to "
+                   "memory of another buffer, too)");
+}
+
+static void test_hazard_between_buffers_that_overlap_in_part(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    baton_view_t from = half(&b, b.other);
+    (void)baton_add_copy(b.s, half(&b, b.memory), from);
+    (void)baton_add_copy(b.s, half(&b, b.memory + 3), from);
+    expect_refused(&b, BATON_ERR_HAZARD, "bytes 0 to 4 of buffer 2");
+}
+
+/* The first and the last overlap with the one between them, not each other. */
+static void test_buffers_of_a_chain_are_compared_by_bytes(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    baton_view_t from = half(&b, b.other);
+    baton_view_t views[] = {half(&b, b.memory), half(&b, b.memory + 2),
+                            half(&b, b.memory + 4)};
+    baton_node_t copies[3];
+    for (int i = 0; i < 3; i++) {
+        copies[i] = baton_add_copy(b.s, views[i], from);
+    }
+    baton_before(b.s, copies[0], copies[1]);
+    baton_before(b.s, copies[1], copies[2]);
+    support_ok(baton_schedule_commit(b.s));
+    end(&b);
+}
+
+static void test_node_that_reads_what_it_writes_shifted(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    baton_view_t target = half(&b, b.memory);
+    baton_view_t source = half(&b, b.memory + 1);
+    (void)baton_add_copy(b.s, target, source);
+    expect_refused(&b, BATON_ERR_INVALID,
+                   "copy#0 writes 16 bytes at 0 of buffer 0 and reads 16 at 0 "
+                   "of buffer 1: these overlap in part");
+}
+
+static void test_readers_may_share_memory(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    baton_view_t sum = half(&b, b.other);
+    (void)baton_add_reduce(b.s, BATON_F32, BATON_SUM, sum, half(&b, b.memory),
+                           half(&b, b.memory + 1));
+    support_ok(baton_schedule_commit(b.s));
+    for (int i = 0; i < FLOATS; i++) {
+        b.memory[i] = (float)i;
+    }
+    support_run(b.s);
+    for (int i = 0; i < FLOATS / 2; i++) {
+        assert_true(b.other[i] == (float)(2 * i + 1));
+    }
+    end(&b);
+}
+
+/* ---- builders ---------------------------------------------------------- */
+
+/* Source and target are two buffers of the same memory: in place. */
+static void test_allreduce_in_place_by_address(void **state)
+{
+    (void)state;
+    static const baton_allreduce_fn builders[] = {
+        baton_allreduce_recursive_doubling, baton_allreduce_binomial,
+        baton_allreduce_ring};
+    enum { RANKS = 3, COUNT = 7, BYTES = COUNT * sizeof(float) };
+    for (size_t k = 0; k < 3; k++) {
+        support_ranks_t *ranks = support_ranks_open(RANKS);
+        baton_schedule_t **s = support_schedules_create(ranks, "twice");
+        float data[RANKS][COUNT];
+        for (int rank = 0; rank < RANKS; rank++) {
+            for (int i = 0; i < COUNT; i++) {
+                data[rank][i] = (float)(i + 1);
+            }
+            const baton_allreduce_t args = {
+                .size = sizeof args,
+                .source =
+                    baton_view(baton_buffer_bind(s[rank], data[rank], BYTES,
+                                                 BATON_MEMORY_HOST),
+                               0, BYTES),
+                .target =
+                    baton_view(baton_buffer_bind(s[rank], data[rank], BYTES,
+                                                 BATON_MEMORY_HOST),
+                               0, BYTES),
+                .dtype = BATON_F32,
+                .op = BATON_SUM};
+            builders[k](s[rank], &args);
+        }
+        support_schedules_commit(ranks, s);
+        support_schedules_run(ranks, s);
+        for (int rank = 0; rank < RANKS; rank++) {
+            for (int i = 0; i < COUNT; i++) {
+                assert_true(data[rank][i] == (float)(RANKS * (i + 1)));
+            }
+        }
+        support_schedules_destroy(ranks, s);
+        support_ranks_close(ranks);
+    }
+}
+
+static void test_allreduce_overlap_in_part_by_address(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    const baton_allreduce_t args = {.size = sizeof args,
+                                    .source = half(&b, b.memory),
+                                    .target = half(&b, b.memory + 1),
+                                    .dtype = BATON_F32,
+                                    .op = BATON_SUM};
+    baton_allreduce_ring(b.s, &args);
+    expect_refused(&b, BATON_ERR_INVALID, "must be the same (in place)");
+}
+
+static void test_view_address(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    baton_view_t view = half(&b, b.memory + 2);
+    view.offset = 4;
+    assert_ptr_equal(baton_view_address(b.s, view), b.memory + 3);
+    view.buffer = baton_buffer_scratch(b.s, 8, BATON_MEMORY_HOST);
+    assert_null(baton_view_address(b.s, view));
+    view.buffer.index = 7;
+    assert_null(baton_view_address(b.s, view));
+    end(&b);
+}
+
+/* ---- rebind ------------------------------------------------------------ */
+
+/* left and right are one place at commit, and both are copied into. */
+static void begin_twice_bound(bench_t *b, baton_buffer_t *left,
+                              baton_buffer_t *right, float *second)
+{
+    begin(b);
+    memset(b->memory, 0, sizeof b->memory);
+    baton_view_t from = half(b, b->other);
+    baton_view_t views[] = {half(b, b->memory), half(b, second)};
+    *left = views[0].buffer;
+    *right = views[1].buffer;
+    baton_before(b->s, baton_add_copy(b->s, views[0], from),
+                 baton_add_copy(b->s, views[1], from));
+    support_ok(baton_schedule_commit(b->s));
+}
+
+static void test_rebind_together_of_what_shared_memory(void **state)
+{
+    (void)state;
+    bench_t b;
+    baton_buffer_t left;
+    baton_buffer_t right;
+    begin_twice_bound(&b, &left, &right, b.memory);
+    support_ok(baton_buffer_rebind(b.s, left, b.memory + 4));
+    support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
+    support_says("start of \"alias\": buffers 1 and 2 shared memory when it "
+                 "was committed, and now they do not");
+    support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID); /* still */
+    support_ok(baton_buffer_rebind(b.s, right, b.memory + 4));
+    b.other[0] = 5;
+    support_run(b.s);
+    assert_true(b.memory[4] == 5);
+    end(&b);
+}
+
+static void test_rebind_to_memory_of_another_buffer(void **state)
+{
+    (void)state;
+    bench_t b;
+    baton_buffer_t left;
+    baton_buffer_t right;
+    begin_twice_bound(&b, &left, &right, b.memory + 4);
+    support_ok(baton_buffer_rebind(b.s, right, b.memory + 1));
+    support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
+    support_says("buffers 1 and 2 were apart when it was committed, and now "
+                 "they share memory");
+    support_ok(baton_buffer_rebind(b.s, left, NULL)); /* bound to nothing */
+    support_ok(baton_buffer_rebind(b.s, left, b.other));
+    support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
+    support_says("buffers 0 and 1 were apart");
+    support_ok(baton_buffer_rebind(b.s, left, b.memory));
+    support_ok(baton_buffer_rebind(b.s, right, b.memory + 4));
+    support_run(b.s);
+    end(&b);
+}
+
+/* From a call node it is told at once. */
+typedef struct rebinder {
+    baton_schedule_t *s;
+    baton_buffer_t buffer;
+    float *to;
+    baton_status_t status;
+} rebinder_t;
+
+static baton_status_t rebind(void *arg, baton_call_t *call)
+{
+    rebinder_t *self = arg;
+    (void)call;
+    self->status = baton_buffer_rebind(self->s, self->buffer, self->to);
+    return BATON_OK;
+}
+
+static void test_rebind_in_a_call_is_checked_at_once(void **state)
+{
+    (void)state;
+    bench_t b;
+    begin(&b);
+    baton_view_t from = half(&b, b.other);
+    baton_view_t to = half(&b, NULL);
+    rebinder_t self = {b.s, to.buffer, b.memory, BATON_OK};
+    baton_node_t call = baton_add_call(b.s, rebind, &self);
+    baton_before(b.s, call, baton_add_copy(b.s, to, from));
+    support_ok(baton_schedule_commit(b.s));
+    support_run(b.s);
+    support_ok(self.status);
+    self.to = b.other + 1;
+    support_run(b.s);
+    support_expect(self.status, BATON_ERR_INVALID);
+    assert_ptr_equal(baton_view_address(b.s, to), b.memory); /* as before */
+    end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hazard_between_buffers_of_the_same_memory),
+        cmocka_unit_test(test_hazard_between_buffers_that_overlap_in_part),
+        cmocka_unit_test(test_buffers_of_a_chain_are_compared_by_bytes),
+        cmocka_unit_test(test_node_that_reads_what_it_writes_shifted),
+        cmocka_unit_test(test_readers_may_share_memory),
+        cmocka_unit_test(test_allreduce_in_place_by_address),
+        cmocka_unit_test(test_allreduce_overlap_in_part_by_address),
+        cmocka_unit_test(test_view_address),
+        cmocka_unit_test(test_rebind_together_of_what_shared_memory),
+        cmocka_unit_test(test_rebind_to_memory_of_another_buffer),
+        cmocka_unit_test(test_rebind_in_a_call_is_checked_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

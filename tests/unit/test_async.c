@@ -1,0 +1,281 @@
+/* Nodes that complete elsewhere: in their start, in another thread, when they
+   are asked; and the end of an epoch that has failed meanwhile. */
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* One node, and how it behaves; behind it a call that counts.
+
+       async --> count (optional)                                            */
+typedef struct worker {
+    baton_schedule_t *schedule;
+    baton_status_t start;  /* what its start returns */
+    bool completes;        /* in its start, */
+    baton_status_t status; /* with this; what poll returns in the end */
+    int polls_left;
+    baton_async_t async;
+    atomic_bool begun;
+    atomic_int cancels;
+    uint64_t behind;
+} worker_t;
+
+static baton_status_t begin(void *arg, baton_call_t *call, baton_async_t async)
+{
+    worker_t *worker = arg;
+    (void)call;
+    worker->async = async;
+    if (worker->completes &&
+        baton_async_complete(async, worker->status) != BATON_OK) {
+        return BATON_ERR_STATE;
+    }
+    atomic_store(&worker->begun, true);
+    return worker->start;
+}
+
+static baton_status_t look(void *arg)
+{
+    worker_t *worker = arg;
+    return worker->polls_left-- > 0 ? BATON_AGAIN : worker->status;
+}
+
+static void note_cancel(void *arg)
+{
+    worker_t *worker = arg;
+    atomic_fetch_add(&worker->cancels, 1);
+}
+
+static const baton_async_ops_t told = {.start = begin, .cancel = note_cancel};
+static const baton_async_ops_t asked = {
+    .start = begin, .poll = look, .cancel = note_cancel};
+
+static baton_status_t count(void *arg, baton_call_t *call)
+{
+    worker_t *worker = arg;
+    (void)call;
+    worker->behind++;
+    return BATON_OK;
+}
+
+static void open_worker(worker_t *worker, support_crew_t *crew,
+                        const baton_async_ops_t *ops)
+{
+    baton_schedule_t *s;
+    support_ok(baton_schedule_create(crew->groups[0], "async", &s));
+    baton_node_t behind = baton_add_call(s, count, worker);
+    baton_set_optional(s, behind);
+    baton_before(s, baton_add_async(s, ops, worker), behind);
+    support_ok(baton_schedule_commit(s));
+    worker->schedule = s;
+}
+
+/* Three epochs that end by themselves. */
+static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
+                        baton_status_t wanted, uint64_t behind)
+{
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        worker_t worker = {.start = how->start,
+                           .completes = how->completes,
+                           .status = how->status};
+        open_worker(&worker, crew, ops);
+        for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+            worker.polls_left = how->polls_left;
+            support_ok(baton_schedule_start(worker.schedule));
+            support_expect(
+                baton_schedule_wait(worker.schedule, SUPPORT_WAIT_MS), wanted);
+            assert_int_equal(worker.behind, epoch * behind);
+            assert_int_equal(baton_schedule_epoch(worker.schedule), epoch);
+        }
+        assert_int_equal(worker.cancels, 0);
+        support_ok(baton_schedule_destroy(worker.schedule));
+        support_crew_close(crew);
+    }
+}
+
+static void test_async_ends_in_its_start(void **state)
+{
+    (void)state;
+    const worker_t done = {.start = BATON_DONE};
+    const worker_t skips = {.start = BATON_SKIP};
+    const worker_t fails = {.start = BATON_ERR_LIMIT};
+    expect_ends(&done, &told, BATON_OK, 1);
+    expect_ends(&skips, &told, BATON_OK, 0);
+    expect_ends(&fails, &told, BATON_ERR_LIMIT, 0);
+}
+
+static void test_async_completes_before_its_start_returns(void **state)
+{
+    (void)state;
+    const worker_t ok = {.completes = true};
+    const worker_t skips = {.completes = true, .status = BATON_SKIP};
+    const worker_t fails = {.completes = true, .status = BATON_ERR_SYSTEM};
+    expect_ends(&ok, &told, BATON_OK, 1);
+    expect_ends(&skips, &told, BATON_OK, 0);
+    expect_ends(&fails, &told, BATON_ERR_SYSTEM, 0);
+}
+
+static void test_async_is_asked_until_it_is_done(void **state)
+{
+    (void)state;
+    const worker_t soon = {.polls_left = 0};
+    const worker_t later = {.polls_left = 20};
+    const worker_t fails = {.polls_left = 3, .status = BATON_ERR_SYSTEM};
+    expect_ends(&soon, &asked, BATON_OK, 1);
+    expect_ends(&later, &asked, BATON_OK, 1);
+    expect_ends(&fails, &asked, BATON_ERR_SYSTEM, 0);
+}
+
+/* ---- another thread ---------------------------------------------------- */
+
+static void complete_there(void *arg)
+{
+    worker_t *worker = arg;
+    while (!atomic_load(&worker->begun)) {
+        sched_yield();
+    }
+    worker->status = baton_async_complete(worker->async, BATON_OK);
+}
+
+static void test_async_is_completed_by_another_thread(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        worker_t worker = {.start = BATON_OK};
+        open_worker(&worker, crew, &told);
+        for (uint64_t epoch = 1; epoch <= 200; epoch++) {
+            atomic_store(&worker.begun, false);
+            support_thread_t *thread =
+                support_thread_start(complete_there, &worker);
+            support_run(worker.schedule);
+            support_thread_join(thread);
+            support_ok(worker.status);
+            assert_int_equal(worker.behind, epoch);
+        }
+        support_ok(baton_schedule_destroy(worker.schedule));
+        support_crew_close(crew);
+    }
+}
+
+static void test_async_completes_once(void **state)
+{
+    (void)state;
+    support_crew_t *crew = support_crew_open(1, &support_variants[0]);
+    worker_t worker = {.start = BATON_OK};
+    open_worker(&worker, crew, &told);
+    support_ok(baton_schedule_start(worker.schedule));
+    support_expect(baton_schedule_wait(worker.schedule, 0), BATON_ERR_TIMEOUT);
+    support_says("async#1, which was begun; behind it: call#0");
+    support_ok(baton_async_complete(worker.async, BATON_OK));
+    support_expect(baton_async_complete(worker.async, BATON_ERR_LIMIT),
+                   BATON_ERR_STATE);
+    support_says("the node has completed already");
+    support_ok(baton_schedule_wait(worker.schedule, SUPPORT_WAIT_MS));
+    support_expect(baton_async_complete(worker.async, BATON_OK),
+                   BATON_ERR_STATE);
+    support_ok(baton_schedule_destroy(worker.schedule));
+    support_crew_close(crew);
+}
+
+/* ---- failure ----------------------------------------------------------- */
+
+/* A cancelled epoch has not ended before its node has: what that was begun on
+   may still be in use. Its status does not count any more. */
+static void test_async_is_waited_for_after_a_cancel(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        worker_t worker = {.start = BATON_OK};
+        open_worker(&worker, crew, &told);
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            support_ok(baton_schedule_start(worker.schedule));
+            support_expect(baton_schedule_wait(worker.schedule, 1),
+                           BATON_ERR_TIMEOUT);
+            support_ok(baton_schedule_cancel(worker.schedule));
+            support_expect(baton_schedule_wait(worker.schedule, 1),
+                           BATON_ERR_TIMEOUT);
+            while (atomic_load(&worker.cancels) < epoch) {
+                (void)baton_engine_step(crew->engines[0]);
+            }
+            support_ok(baton_async_complete(worker.async, BATON_ERR_SYSTEM));
+            support_expect(
+                baton_schedule_wait(worker.schedule, SUPPORT_WAIT_MS),
+                BATON_ERR_CANCELLED);
+            assert_int_equal(worker.cancels, epoch);
+        }
+        assert_int_equal(worker.behind, 0);
+        support_ok(baton_schedule_destroy(worker.schedule));
+        support_crew_close(crew);
+    }
+}
+
+static void test_async_needs_a_start(void **state)
+{
+    (void)state;
+    static const baton_async_ops_t nothing = {.poll = look};
+    support_ranks_t *ranks = support_ranks_open(1);
+    baton_schedule_t *s;
+    support_ok(baton_schedule_create(ranks->groups[0], "async", &s));
+    (void)baton_add_async(s, &nothing, NULL);
+    support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
+    support_says("async#0: it has no start");
+    support_ok(baton_schedule_destroy(s));
+    support_ok(baton_schedule_create(ranks->groups[0], "async", &s));
+    (void)baton_add_async(s, NULL, NULL);
+    support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
+    support_says("async#0: it has no functions");
+    support_ok(baton_schedule_destroy(s));
+    support_ranks_close(ranks);
+}
+
+/* A completion that comes an epoch late: that of another epoch is not its. */
+static void test_async_of_an_earlier_epoch_is_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        worker_t worker = {.start = BATON_OK, .polls_left = 0};
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "late", &s));
+        (void)baton_add_async(s, &asked, &worker);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        const baton_async_t late = worker.async;
+        worker.polls_left = INT_MAX;
+        atomic_store(&worker.begun, false);
+        support_ok(baton_schedule_start(s));
+        while (!atomic_load(&worker.begun)) {
+            (void)baton_engine_step(crew->engines[0]);
+        }
+        support_expect(baton_async_complete(late, BATON_OK), BATON_ERR_STATE);
+        support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
+        support_ok(baton_async_complete(worker.async, BATON_OK));
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_async_of_an_earlier_epoch_is_refused),
+        cmocka_unit_test(test_async_ends_in_its_start),
+        cmocka_unit_test(test_async_completes_before_its_start_returns),
+        cmocka_unit_test(test_async_is_asked_until_it_is_done),
+        cmocka_unit_test(test_async_is_completed_by_another_thread),
+        cmocka_unit_test(test_async_completes_once),
+        cmocka_unit_test(test_async_is_waited_for_after_a_cancel),
+        cmocka_unit_test(test_async_needs_a_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

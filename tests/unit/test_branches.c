@@ -1,0 +1,394 @@
+/* Nodes that need not fire: branches not taken, k of n and its stragglers, and
+   epochs that a limit holds back. */
+#include "support/pair.h"
+#include "support/random.h"
+#include "support/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static baton_status_t count_call(void *arg, baton_call_t *call)
+{
+    (void)call;
+    ++*(uint64_t *)arg;
+    return BATON_OK;
+}
+
+static baton_status_t skip_odd(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    return baton_call_epoch(call) % 2 == 1 ? BATON_SKIP : BATON_OK;
+}
+
+/* A skip takes one branch away, and what has another way still fires:
+
+       skip_odd --> branch (optional)
+           |
+           +------> join (any) --> last
+       nop --------/                                                         */
+static void test_skip_leaves_the_branch_out(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        baton_schedule_t *s;
+        uint64_t branches = 0, joins = 0;
+        support_ok(baton_schedule_create(crew->groups[0], "skip", &s));
+        baton_node_t skip = baton_add_call(s, skip_odd, NULL);
+        baton_node_t branch = baton_add_call(s, count_call, &branches);
+        baton_node_t nop = baton_add_nop(s);
+        baton_node_t join = baton_add_call(s, count_call, &joins);
+        baton_set_optional(s, branch);
+        baton_set_need(s, join, BATON_NEED_ANY);
+        baton_before(s, skip, branch);
+        baton_before(s, skip, join);
+        baton_before(s, nop, join);
+        support_ok(baton_schedule_commit(s));
+        for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+            support_run(s);
+            assert_int_equal(branches, epoch / 2);
+            assert_int_equal(joins, epoch);
+        }
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+/* ---- messages of branches --------------------------------------------- */
+
+/* Rank 1 sends its number in one way or the other; rank 0 goes on when one of
+   two optional receives has copied it out.
+
+       rank 1   odd ---> send A (optional)      rank 0   recv A --> copy A --+
+                even --> send B (optional)               recv B --> copy B --+
+                                                                             v
+                                                         any of both: done   */
+typedef struct ways {
+    baton_schedule_t *schedules[2];
+    uint64_t *sent, *got[2];
+} ways_t;
+
+static baton_status_t skip_even(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    return baton_call_epoch(call) % 2 == 0 ? BATON_SKIP : BATON_OK;
+}
+
+/* Messages of `bytes` bytes, which begin with a number. */
+static void build_ways(ways_t *ways, support_crew_t *crew, size_t bytes)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_create(crew->groups[rank], "ways",
+                                         &ways->schedules[rank]));
+    }
+    baton_schedule_t *s = ways->schedules[0];
+    baton_node_t done = baton_add_nop(s);
+    baton_set_need(s, done, BATON_NEED_ANY);
+    for (int way = 0; way < 2; way++) {
+        baton_view_t in = baton_view(
+            baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST), 0, bytes);
+        baton_view_t out = baton_view(
+            baton_buffer_bind(s, ways->got[way], bytes, BATON_MEMORY_HOST), 0,
+            bytes);
+        baton_node_t recv = baton_add_recv(s, 1, in);
+        baton_node_t copy = baton_add_copy(s, out, in);
+        baton_set_optional(s, recv);
+        baton_set_optional(s, copy);
+        baton_before(s, recv, copy);
+        baton_before(s, copy, done);
+    }
+    s = ways->schedules[1];
+    baton_view_t out = baton_view(
+        baton_buffer_bind(s, ways->sent, bytes, BATON_MEMORY_HOST), 0, bytes);
+    for (int way = 0; way < 2; way++) {
+        baton_node_t call =
+            baton_add_call(s, way == 0 ? skip_even : skip_odd, NULL);
+        baton_node_t send = baton_add_send(s, 0, out);
+        baton_set_optional(s, send);
+        baton_before(s, call, send);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_commit(ways->schedules[rank]));
+    }
+}
+
+/* Short messages are copied by the transport, long ones are not. */
+static const size_t branch_bytes[] = {8, 1 << 16};
+
+/* A send that a branch left out leaves nothing behind: the messages of later
+   epochs arrive in theirs. */
+static void test_skipped_send_leaves_nothing_owing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i / 2]);
+        size_t bytes = branch_bytes[i % 2];
+        ways_t ways = {.sent = calloc(1, bytes),
+                       .got = {calloc(1, bytes), calloc(1, bytes)}};
+        assert_non_null(ways.sent);
+        assert_non_null(ways.got[0]);
+        assert_non_null(ways.got[1]);
+        build_ways(&ways, crew, bytes);
+        for (uint64_t epoch = 1; epoch <= 200; epoch++) {
+            int way = epoch % 2 == 1 ? 0 : 1;
+            *ways.got[1 - way] = 0;
+            support_ok(baton_schedule_start(ways.schedules[0]));
+            *ways.sent = epoch;
+            support_run(ways.schedules[1]);
+            support_ok(baton_schedule_wait(ways.schedules[0], SUPPORT_WAIT_MS));
+            assert_int_equal(*ways.got[way], epoch);
+            assert_int_equal(*ways.got[1 - way], 0);
+        }
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_schedule_destroy(ways.schedules[rank]));
+        }
+        support_crew_close(crew);
+        free(ways.sent);
+        free(ways.got[0]);
+        free(ways.got[1]);
+    }
+}
+
+/* Rank 1 sends in every epoch; rank 0 receives in even ones only. What came in
+   an odd epoch is that one's, and dropped.
+
+       odd: skip ---> recv --> copy --+     (optional)
+                                      +--> any: done
+       even: skip --------------------+                                      */
+static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i / 2]);
+        size_t bytes = branch_bytes[i % 2];
+        uint64_t *sent = calloc(1, bytes);
+        uint64_t *got = calloc(1, bytes);
+        baton_schedule_t *s[2];
+        assert_non_null(sent);
+        assert_non_null(got);
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "half", &s[rank]));
+        }
+        baton_view_t in = baton_view(
+            baton_buffer_scratch(s[0], bytes, BATON_MEMORY_HOST), 0, bytes);
+        baton_view_t out = baton_view(
+            baton_buffer_bind(s[0], got, bytes, BATON_MEMORY_HOST), 0, bytes);
+        baton_node_t chain[4] = {
+            baton_add_call(s[0], skip_odd, NULL), baton_add_recv(s[0], 1, in),
+            baton_add_copy(s[0], out, in), baton_add_nop(s[0])};
+        baton_set_optional(s[0], chain[1]);
+        baton_set_optional(s[0], chain[2]);
+        for (int k = 1; k < 4; k++) {
+            baton_before(s[0], chain[k - 1], chain[k]);
+        }
+        baton_before(s[0], baton_add_call(s[0], skip_even, NULL), chain[3]);
+        baton_set_need(s[0], chain[3], BATON_NEED_ANY);
+        (void)baton_add_send(
+            s[1], 0,
+            baton_view(baton_buffer_bind(s[1], sent, bytes, BATON_MEMORY_HOST),
+                       0, bytes));
+        support_ok(baton_schedule_commit(s[0]));
+        support_ok(baton_schedule_commit(s[1]));
+        for (uint64_t epoch = 1; epoch <= 200; epoch++) {
+            *sent = epoch;
+            support_ok(baton_schedule_start(s[1]));
+            if (epoch % 3 == 0) { /* it may be there before rank 0 begins */
+                bool done;
+                support_ok(baton_schedule_test(s[1], &done));
+            }
+            support_run(s[0]);
+            support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
+            assert_int_equal(*got, epoch - epoch % 2);
+        }
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_schedule_destroy(s[rank]));
+        }
+        support_crew_close(crew);
+        free(sent);
+        free(got);
+    }
+}
+
+/* ---- stragglers ------------------------------------------------------- */
+
+#define SENDERS 4
+#define QUORUM  2
+
+/* Rank 0 needs 2 of 4 messages; the others' are late by any number of epochs.
+
+       recv i (optional) --> copy i (optional) --> 2 of 4                    */
+typedef struct quorum {
+    baton_schedule_t *receiver;
+    baton_schedule_t *senders[SENDERS];
+    uint64_t got[SENDERS], value[SENDERS], sent[SENDERS];
+    uint64_t calls;
+} quorum_t;
+
+static void open_quorum(quorum_t *quorum, support_crew_t *crew)
+{
+    memset(quorum, 0, sizeof(*quorum));
+    baton_schedule_t *s;
+    support_ok(baton_schedule_create(crew->groups[0], "quorum", &s));
+    quorum->receiver = s;
+    baton_buffer_t scratch =
+        baton_buffer_scratch(s, sizeof(quorum->got), BATON_MEMORY_HOST);
+    baton_buffer_t got = baton_buffer_bind(s, quorum->got, sizeof(quorum->got),
+                                           BATON_MEMORY_HOST);
+    baton_node_t enough = baton_add_call(s, count_call, &quorum->calls);
+    baton_set_need(s, enough, QUORUM);
+    for (int i = 0; i < SENDERS; i++) {
+        baton_view_t place = baton_view(scratch, (size_t)i * 8, 8);
+        baton_node_t recv = baton_add_recv(s, i + 1, place);
+        baton_node_t copy =
+            baton_add_copy(s, baton_view(got, (size_t)i * 8, 8), place);
+        baton_set_optional(s, recv);
+        baton_set_optional(s, copy);
+        baton_before(s, recv, copy);
+        baton_before(s, copy, enough);
+    }
+    support_ok(baton_schedule_commit(s));
+    for (int i = 0; i < SENDERS; i++) {
+        support_ok(baton_schedule_create(crew->groups[i + 1], "quorum", &s));
+        (void)baton_add_send(s, 0,
+                             baton_view(baton_buffer_bind(s, &quorum->value[i],
+                                                          8, BATON_MEMORY_HOST),
+                                        0, 8));
+        support_ok(baton_schedule_commit(s));
+        quorum->senders[i] = s;
+    }
+}
+
+static void send_up_to(quorum_t *quorum, int sender, uint64_t epoch)
+{
+    while (quorum->sent[sender] < epoch) {
+        quorum->value[sender] = ++quorum->sent[sender];
+        support_run(quorum->senders[sender]);
+    }
+}
+
+/* The k-th message of a sender is epoch k's, however late it comes. */
+static void expect_own_messages(const quorum_t *quorum, uint64_t epoch)
+{
+    int count = 0;
+    for (int i = 0; i < SENDERS; i++) {
+        if (quorum->got[i] != 0 && quorum->got[i] != epoch) {
+            fail_msg("epoch %d got the message of epoch %d from rank %d",
+                     (int)epoch, (int)quorum->got[i], i + 1);
+        }
+        count += quorum->got[i] != 0;
+    }
+    assert_true(count >= QUORUM);
+    assert_int_equal(quorum->calls, epoch);
+}
+
+static void test_stragglers_are_charged_to_their_own_epoch(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 1);
+    for (int variant = 0; variant < SUPPORT_VARIANTS; variant++) {
+        support_crew_t *crew =
+            support_crew_open(SENDERS + 1, &support_variants[variant]);
+        quorum_t quorum;
+        open_quorum(&quorum, crew);
+        for (uint64_t epoch = 1; epoch <= 2000; epoch++) {
+            memset(quorum.got, 0, sizeof(quorum.got));
+            support_ok(baton_schedule_start(quorum.receiver));
+            int first = (int)support_random_below(&random, SENDERS);
+            for (int i = 0; i < SENDERS; i++) {
+                int sender = (first + i) % SENDERS;
+                uint64_t some =
+                    quorum.sent[sender] + support_random_below(&random, 3);
+                /* Two are on time, the others late or even early. */
+                send_up_to(&quorum, sender,
+                           i < QUORUM ? epoch
+                                      : (some < epoch + 3 ? some : epoch + 3));
+            }
+            support_ok(baton_schedule_wait(quorum.receiver, SUPPORT_WAIT_MS));
+            expect_own_messages(&quorum, epoch);
+        }
+        support_ok(baton_schedule_destroy(quorum.receiver));
+        for (int i = 0; i < SENDERS; i++) {
+            support_ok(baton_schedule_destroy(quorum.senders[i]));
+        }
+        support_crew_close(crew);
+    }
+}
+
+/* ---- limit ------------------------------------------------------------ */
+
+/* Rank 0 activates; rank 1 never starts. */
+static void test_limit_holds_external_epochs_back(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(2);
+    baton_schedule_t **s = support_schedules_create(ranks, "limited");
+    uint64_t calls[2] = {0, 0};
+    for (int rank = 0; rank < 2; rank++) {
+        baton_node_t begin =
+            baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+        baton_node_t call = baton_add_call(s[rank], count_call, &calls[rank]);
+        baton_before(s[rank], begin, call);
+    }
+    baton_schedule_limit(s[1], 1);
+    support_schedules_commit(ranks, s);
+    for (int epoch = 1; epoch <= 5; epoch++) {
+        support_run(s[0]);
+    }
+    support_settle(ranks);
+    assert_int_equal(calls[0], 5);
+    assert_int_equal(calls[1], 1); /* the messages of the others are kept */
+    baton_schedule_limit(s[1], 3);
+    support_settle(ranks);
+    assert_int_equal(calls[1], 3);
+    baton_schedule_limit(s[1], 2); /* never lowered */
+    support_settle(ranks);
+    for (int epoch = 1; epoch <= 4; epoch++) {
+        support_run(s[1]); /* 1 to 3 have been; the 4th its own start begins */
+    }
+    assert_int_equal(calls[1], 4);
+    assert_int_equal(baton_schedule_epoch(s[1]), 4);
+    baton_schedule_limit(s[1], 100);
+    support_settle(ranks);
+    assert_int_equal(calls[1], 5);
+    support_schedules_destroy(ranks, s);
+    support_ranks_close(ranks);
+}
+
+static void test_limit_of_zero_is_a_limit(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(2);
+    baton_schedule_t **s = support_schedules_create(ranks, "limited");
+    for (int rank = 0; rank < 2; rank++) {
+        (void)baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+    }
+    support_schedules_commit(ranks, s);
+    baton_schedule_limit(s[1], 0);
+    support_run(s[0]);
+    support_settle(ranks);
+    assert_int_equal(baton_schedule_epoch(s[1]), 0);
+    baton_schedule_limit(s[1], 1);
+    support_settle(ranks);
+    assert_int_equal(baton_schedule_epoch(s[1]), 1);
+    support_schedules_destroy(ranks, s);
+    support_ranks_close(ranks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_skip_leaves_the_branch_out),
+        cmocka_unit_test(test_skipped_send_leaves_nothing_owing),
+        cmocka_unit_test(test_receive_that_has_not_fired_takes_nothing_later),
+        cmocka_unit_test(test_stragglers_are_charged_to_their_own_epoch),
+        cmocka_unit_test(test_limit_holds_external_epochs_back),
+        cmocka_unit_test(test_limit_of_zero_is_a_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

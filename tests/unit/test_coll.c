@@ -1,0 +1,303 @@
+/* Broadcast, barrier, and what all builders have in common: they share a
+   schedule, and refuse wrong arguments. On the loop transport: P ranks in one
+   thread. */
+#include "support/ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define EPOCHS 3
+#define GUARD  ((unsigned char)0xa5)
+
+/* ---- broadcast --------------------------------------------------------- */
+
+static void check_broadcast(support_ranks_t *ranks, int root, size_t bytes)
+{
+    unsigned char data[SUPPORT_LARGEST][300];
+    baton_schedule_t **schedules = support_schedules_create(ranks, "bcast");
+    for (int rank = 0; rank < ranks->size; rank++) {
+        baton_buffer_t memory = baton_buffer_bind(
+            schedules[rank], data[rank], sizeof(data[rank]), BATON_MEMORY_HOST);
+        baton_broadcast_binomial(schedules[rank], root,
+                                 baton_view(memory, 10, bytes));
+    }
+    support_schedules_commit(ranks, schedules);
+    for (int epoch = 1; epoch <= EPOCHS; epoch++) {
+        memset(data, GUARD, sizeof(data));
+        for (size_t i = 0; i < bytes; i++) {
+            data[root][10 + i] = (unsigned char)(i * 7 + (size_t)epoch);
+        }
+        support_schedules_run(ranks, schedules);
+        for (int rank = 0; rank < ranks->size; rank++) {
+            assert_memory_equal(data[rank], data[root], sizeof(data[root]));
+        }
+        for (size_t i = 0; i < sizeof(data[root]); i++) {
+            assert_true(data[root][i] == GUARD || (i >= 10 && i < 10 + bytes));
+        }
+    }
+    support_schedules_destroy(ranks, schedules);
+}
+
+static void test_broadcast_any_ranks_any_root(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SUPPORT_SIZES; i++) {
+        for (int root = 0; root < support_sizes[i]; root++) {
+            check_broadcast(support_group(support_sizes[i]), root, 0);
+            check_broadcast(support_group(support_sizes[i]), root, 1);
+            check_broadcast(support_group(support_sizes[i]), root, 257);
+        }
+    }
+}
+
+/* ---- barrier ----------------------------------------------------------- */
+
+/* Whoever is the last to begin holds up all, in every epoch. */
+static void test_barrier_waits_for_the_last_rank(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SUPPORT_SIZES; i++) {
+        support_ranks_t *ranks = support_group(support_sizes[i]);
+        int size = ranks->size;
+        baton_schedule_t **schedules =
+            support_schedules_create(ranks, "barrier");
+        for (int rank = 0; rank < size; rank++) {
+            baton_barrier_dissemination(schedules[rank]);
+        }
+        support_schedules_commit(ranks, schedules);
+        for (int last = 0; last < size; last++) {
+            for (int rank = 0; rank < size; rank++) {
+                if (rank != last) {
+                    support_ok(baton_schedule_start(schedules[rank]));
+                }
+            }
+            support_settle(ranks);
+            for (int rank = 0; rank < size; rank++) {
+                bool done = true;
+                support_ok(baton_schedule_test(schedules[rank], &done));
+                assert_int_equal(done, rank == last);
+            }
+            support_ok(baton_schedule_start(schedules[last]));
+            for (int rank = 0; rank < size; rank++) {
+                support_ok(baton_schedule_wait(schedules[rank], 10000));
+            }
+        }
+        support_schedules_destroy(ranks, schedules);
+    }
+}
+
+/* ---- several builders in one schedule ---------------------------------- */
+
+/* all-reduce, then barrier, then broadcast of what rank 0 got, which is reduced
+   again: each one enclosed between nops.
+
+       begin --> [all-reduce] --> a --> [barrier] --> b --> [broadcast] --> c
+             c --> [all-reduce] --> end                                     */
+static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
+{
+    size_t bytes = count * sizeof(int64_t);
+    baton_view_t view = baton_view(
+        baton_buffer_bind(schedule, data, bytes, BATON_MEMORY_HOST), 0, bytes);
+    baton_allreduce_t args = {.size = sizeof(args),
+                              .source = view,
+                              .target = view,
+                              .dtype = BATON_I64,
+                              .op = BATON_SUM,
+                              .chunk_bytes = 24};
+    baton_node_t gates[5];
+    for (size_t i = 0; i < 5; i++) {
+        gates[i] = baton_add_nop(schedule);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        baton_mark_t mark = baton_schedule_mark(schedule);
+        if (i == 0) {
+            baton_allreduce_ring(schedule, &args);
+        } else if (i == 1) {
+            baton_barrier_dissemination(schedule);
+        } else if (i == 2) {
+            baton_broadcast_binomial(schedule, 0, view);
+        } else {
+            baton_allreduce_recursive_doubling(schedule, &args);
+        }
+        baton_enclose(schedule, mark, gates[i], gates[i + 1]);
+    }
+}
+
+static void test_builders_share_a_schedule(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {0, 1, 50};
+    for (size_t i = 0; i < SUPPORT_SIZES; i++) {
+        for (size_t c = 0; c < 3; c++) {
+            support_ranks_t *ranks = support_group(support_sizes[i]);
+            int64_t size = ranks->size;
+            int64_t data[SUPPORT_LARGEST][50];
+            baton_schedule_t **schedules =
+                support_schedules_create(ranks, "chain");
+            for (int rank = 0; rank < ranks->size; rank++) {
+                build_chain(schedules[rank], data[rank], counts[c]);
+            }
+            support_schedules_commit(ranks, schedules);
+            for (int epoch = 1; epoch <= EPOCHS; epoch++) {
+                for (int rank = 0; rank < ranks->size; rank++) {
+                    for (size_t j = 0; j < 50; j++) {
+                        data[rank][j] = rank + epoch;
+                    }
+                }
+                support_schedules_run(ranks, schedules);
+                int64_t sum = size * (size - 1) / 2 + size * epoch;
+                for (int rank = 0; rank < ranks->size; rank++) {
+                    for (size_t j = 0; j < counts[c]; j++) {
+                        assert_int_equal(data[rank][j], sum * size);
+                    }
+                }
+            }
+            support_schedules_destroy(ranks, schedules);
+        }
+    }
+}
+
+/* ---- wrong use --------------------------------------------------------- */
+
+typedef struct wrong_use {
+    const char *actual; /* two things that the message must say */
+    const char *allowed;
+    size_t struct_size;
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    size_t source_offset;
+    size_t source_bytes;
+    size_t target_offset;
+    size_t target_bytes;
+} wrong_use_t;
+
+static void check_wrong_use(baton_allreduce_fn build, const wrong_use_t *wrong)
+{
+    char memory[256];
+    baton_schedule_t *schedule;
+    support_ok(
+        baton_schedule_create(support_group(4)->groups[1], "wrong", &schedule));
+    baton_buffer_t buffer =
+        baton_buffer_bind(schedule, memory, 256, BATON_MEMORY_HOST);
+    baton_allreduce_t args = {
+        .size = wrong->struct_size,
+        .source = baton_view(buffer, wrong->source_offset, wrong->source_bytes),
+        .target = baton_view(buffer, wrong->target_offset, wrong->target_bytes),
+        .dtype = wrong->dtype,
+        .op = wrong->op,
+    };
+    baton_mark_t before = baton_schedule_mark(schedule);
+    build(schedule, &args);
+    baton_mark_t after = baton_schedule_mark(schedule);
+    assert_int_equal(before.node, after.node);
+    assert_int_equal(before.edge, after.edge);
+    support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
+    const char *message = baton_error_message();
+    if (strstr(message, wrong->actual) == NULL ||
+        strstr(message, wrong->allowed) == NULL ||
+        strstr(message, "all-reduce by") == NULL ||
+        strstr(message, "\"wrong\"") == NULL) {
+        fail_msg("\"%s\" lacks \"%s\" or \"%s\"", message, wrong->actual,
+                 wrong->allowed);
+    }
+    support_ok(baton_schedule_destroy(schedule));
+}
+
+static void test_allreduce_wrong_arguments_fail_commit(void **state)
+{
+    (void)state;
+    static const baton_op_t hollow = {.name = "hollow"};
+    size_t right = sizeof(baton_allreduce_t);
+    const wrong_use_t wrongs[] = {
+        {"size is 12", "sizeof(baton_allreduce_t)", 12, BATON_I32, BATON_SUM, 0,
+         64, 64, 64},
+        {"dtype is 12", "0 to 11", right, BATON_DTYPE_COUNT, BATON_SUM, 0, 64,
+         64, 64},
+        {"op is NULL", "BATON_SUM", right, BATON_I32, NULL, 0, 64, 64, 64},
+        {"op->reduce is NULL", "BATON_SUM", right, BATON_I32, &hollow, 0, 64,
+         64, 64},
+        {"source has 64 bytes and target 32", "the same", right, BATON_I32,
+         BATON_SUM, 0, 64, 64, 32},
+        {"63 bytes", "multiple of 4, the size of i32", right, BATON_I32,
+         BATON_SUM, 0, 63, 64, 63},
+        {"byte 0 of buffer 0 and target at byte 60", "or apart", right,
+         BATON_I32, BATON_SUM, 0, 64, 60, 64},
+        {"byte 100 of buffer 0 and target at byte 60", "or apart", right,
+         BATON_I32, BATON_SUM, 100, 64, 60, 64},
+    };
+    for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
+        check_wrong_use(baton_allreduce_recursive_doubling, &wrongs[i]);
+        check_wrong_use(baton_allreduce_ring, &wrongs[i]);
+    }
+}
+
+static void test_allreduce_without_arguments_fails_commit(void **state)
+{
+    (void)state;
+    baton_schedule_t *schedule;
+    support_ok(
+        baton_schedule_create(support_group(1)->groups[0], "wrong", &schedule));
+    baton_allreduce_ring(schedule, NULL);
+    support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
+    assert_non_null(strstr(baton_error_message(), "args is NULL"));
+    support_ok(baton_schedule_destroy(schedule));
+}
+
+/* Views that end where the other begins do not overlap. */
+static void test_allreduce_adjacent_views_are_apart(void **state)
+{
+    (void)state;
+    char memory[64];
+    baton_schedule_t *schedule;
+    support_ok(baton_schedule_create(support_group(1)->groups[0], "beside",
+                                     &schedule));
+    baton_buffer_t buffer =
+        baton_buffer_bind(schedule, memory, 64, BATON_MEMORY_HOST);
+    baton_allreduce_t args = {.size = sizeof(args),
+                              .source = baton_view(buffer, 32, 32),
+                              .target = baton_view(buffer, 0, 32),
+                              .dtype = BATON_U8,
+                              .op = BATON_MAX};
+    baton_allreduce_ring(schedule, &args);
+    support_ok(baton_schedule_commit(schedule));
+    support_ok(baton_schedule_destroy(schedule));
+}
+
+static void test_broadcast_wrong_root_fails_commit(void **state)
+{
+    (void)state;
+    static const int roots[] = {-1, 4, INT32_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        char memory[8], text[32];
+        baton_schedule_t *schedule;
+        support_ok(baton_schedule_create(support_group(4)->groups[2], "wrong",
+                                         &schedule));
+        baton_buffer_t buffer =
+            baton_buffer_bind(schedule, memory, 8, BATON_MEMORY_HOST);
+        baton_broadcast_binomial(schedule, roots[i], baton_view(buffer, 0, 8));
+        support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
+        snprintf(text, sizeof(text), "root is %d", roots[i]);
+        assert_non_null(strstr(baton_error_message(), text));
+        assert_non_null(strstr(baton_error_message(), "0 to 3"));
+        support_ok(baton_schedule_destroy(schedule));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_broadcast_any_ranks_any_root),
+        cmocka_unit_test(test_barrier_waits_for_the_last_rank),
+        cmocka_unit_test(test_builders_share_a_schedule),
+        cmocka_unit_test(test_allreduce_wrong_arguments_fail_commit),
+        cmocka_unit_test(test_allreduce_without_arguments_fails_commit),
+        cmocka_unit_test(test_allreduce_adjacent_views_are_apart),
+        cmocka_unit_test(test_broadcast_wrong_root_fails_commit),
+    };
+    return cmocka_run_group_tests(tests, support_groups_open,
+                                  support_groups_close);
+}

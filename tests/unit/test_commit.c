@@ -1,0 +1,247 @@
+/* What commit refuses, with the nodes' names and their numbers, and what the
+   schedule and its group are still good for. Hazards: test_hazard.c. */
+#include "support/refusal.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- commit: nodes ----------------------------------------------------- */
+
+static void test_commit_refuses_need_above_edges(void **state)
+{
+    (void)state;
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t a = baton_add_nop(s);
+    baton_node_t b = baton_add_nop(s);
+    baton_node_t c = baton_add_nop(s);
+    baton_before(s, a, c);
+    baton_before(s, b, c);
+    baton_set_need(s, c, 3);
+    refused(s, BATON_ERR_UNREACHABLE,
+            "nop#2 can never fire: it needs 3 of 2 incoming edges");
+}
+
+static void test_commit_refuses_any_without_edges(void **state)
+{
+    (void)state;
+    baton_schedule_t *s = refusal_begin();
+    baton_set_need(s, baton_add_nop(s), BATON_NEED_ANY);
+    refused(s, BATON_ERR_UNREACHABLE,
+            "nop#0 can never fire: it needs 1 of 0 incoming edges");
+}
+
+static void test_commit_counts_doubled_edges_once(void **state)
+{
+    (void)state;
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t a = baton_add_nop(s);
+    baton_node_t c = baton_add_nop(s);
+    baton_before(s, a, c);
+    baton_before(s, a, c);
+    baton_set_need(s, c, 2);
+    refused(s, BATON_ERR_UNREACHABLE,
+            "nop#1 can never fire: it needs 2 of 1 incoming edges");
+}
+
+/* nop ===> call <-- recv: two of two, so the nop alone is not enough. */
+static void test_commit_doubled_edges_satisfy_once(void **state)
+{
+    (void)state;
+    int calls = 0;
+    baton_schedule_t *s = refusal_begin_named("doubled");
+    baton_node_t nop = baton_add_nop(s);
+    baton_node_t recv = baton_add_recv(s, 1, refusal_part(0, 4));
+    baton_node_t call = baton_add_call(s, refusal_count, &calls);
+    baton_before(s, nop, call);
+    baton_before(s, recv, call);
+    baton_before(s, nop, call);
+    baton_set_need(s, call, 2);
+    baton_schedule_t *peer;
+    support_ok(
+        baton_schedule_create(refusal_ranks()->groups[1], "doubled", &peer));
+    (void)baton_add_send(
+        peer, 0,
+        baton_view(baton_buffer_scratch(peer, 4, BATON_MEMORY_HOST), 0, 4));
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_commit(peer));
+    support_ok(baton_schedule_start(s));
+    support_settle(refusal_ranks());
+    assert_int_equal(calls, 0);
+    refusal_run(peer);
+    support_ok(baton_schedule_wait(s, 10000));
+    assert_int_equal(calls, 1);
+    support_ok(baton_schedule_destroy(s));
+    support_ok(baton_schedule_destroy(peer));
+}
+
+static void test_commit_refuses_edge_into_entry(void **state)
+{
+    (void)state;
+    for (int armed = 0; armed < 2; armed++) {
+        baton_schedule_t *s = refusal_begin();
+        baton_node_t nop = baton_add_nop(s);
+        baton_before(
+            s, nop, armed ? baton_add_armed_recv(s, 1) : baton_add_on_start(s));
+        refused(s, BATON_ERR_INVALID,
+                armed ? "armed_recv#1 begins a branch and takes no incoming "
+                        "edge; it has 1"
+                      : "on_start#1 begins a branch and takes no incoming "
+                        "edge; it has 1");
+    }
+}
+
+static void test_commit_refuses_device_memory(void **state)
+{
+    (void)state;
+    baton_schedule_t *s = refusal_begin();
+    baton_buffer_t device = baton_buffer_scratch(s, 8, BATON_MEMORY_DEVICE);
+    (void)baton_add_nop(s);
+    (void)baton_add_copy(s, refusal_part(0, 8), baton_view(device, 0, 8));
+    refused(s, BATON_ERR_UNSUPPORTED, "copy#1 uses buffer 1 in device memory");
+}
+
+static void test_commit_refuses_to_write_inputs(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"recv#0 writes buffer 1, which was",
+                                        "copy#0 writes buffer 1, which was",
+                                        "reduce#0 writes buffer 1, which was"};
+    for (int kind = 0; kind < 3; kind++) {
+        baton_schedule_t *s = refusal_begin();
+        baton_view_t part = refusal_part(0, 8);
+        baton_view_t in = baton_view(
+            baton_buffer_bind_input(s, "1234567", 8, BATON_MEMORY_HOST), 0, 8);
+        (void)(kind == 0 ? baton_add_recv(s, 1, in)
+               : kind == 1
+                   ? baton_add_copy(s, in, part)
+                   : baton_add_reduce(s, BATON_F32, BATON_SUM, in, in, part));
+        refused(s, BATON_ERR_INVALID, names[kind]);
+    }
+}
+
+/* ---- cycles ------------------------------------------------------------ */
+
+/* A ring of `length` nops, from node 2 on, with other nodes hanging off it:
+   0 -> ring, ring -> 1, and a tail behind that. */
+static void refuse_ring(uint32_t length, const char *text)
+{
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t before = baton_add_nop(s);
+    baton_node_t after = baton_add_nop(s);
+    baton_node_t first = baton_add_nop(s);
+    for (uint32_t i = 1; i < length; i++) {
+        (void)baton_add_nop(s);
+    }
+    baton_node_t tail = baton_add_nop(s);
+    for (uint32_t i = 0; i < length; i++) {
+        baton_node_t node = {first.index + i};
+        baton_node_t next = {first.index + (i + 1) % length};
+        baton_before(s, before, node);
+        baton_before(s, node, after);
+        baton_before(s, node, next);
+    }
+    baton_before(s, after, tail);
+    refuses(s, BATON_ERR_CYCLE, "dependency cycle\n    ");
+    /* Any of its nodes may come first. */
+    const char *list = strstr(baton_error_message(), "\n    ") + 5;
+    char twice[256];
+    (void)snprintf(twice, sizeof twice, "%s%s", text, text);
+    assert_non_null(strstr(twice, list));
+    assert_int_equal(strlen(list), strlen(text) + strlen("nop#2"));
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_commit_prints_the_whole_cycle(void **state)
+{
+    (void)state;
+    refuse_ring(1, "nop#2 -> ");
+    refuse_ring(2, "nop#2 -> nop#3 -> ");
+    refuse_ring(5, "nop#2 -> nop#3 -> nop#4 -> nop#5 -> nop#6 -> ");
+}
+
+/* ANY does not help: the node in front of the ring is enough to fire, but a
+   ring has no order. */
+static void test_commit_refuses_cycle_that_any_would_break(void **state)
+{
+    (void)state;
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t a = baton_add_nop(s);
+    baton_node_t b = baton_add_nop(s);
+    baton_node_t c = baton_add_nop(s);
+    baton_before(s, a, b);
+    baton_before(s, b, c);
+    baton_before(s, c, b);
+    baton_set_need(s, b, BATON_NEED_ANY);
+    refused(s, BATON_ERR_CYCLE, "nop#");
+}
+
+/* ---- afterwards -------------------------------------------------------- */
+
+static void test_commit_works_once_the_hazard_is_ordered(void **state)
+{
+    (void)state;
+    int calls = 0;
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t a = baton_add_copy(s, refusal_part(0, 4), refusal_part(8, 4));
+    baton_node_t b = baton_add_copy(s, refusal_part(4, 4), refusal_part(0, 4));
+    baton_node_t call = baton_add_call(s, refusal_count, &calls);
+    refuses(s, BATON_ERR_HAZARD, "copy#0 and copy#1 are in no order");
+    baton_before(s, a, b);
+    baton_before(s, b, call);
+    refusal_memory[2] = 5;
+    support_ok(baton_schedule_commit(s));
+    refusal_run(s);
+    refusal_run(s);
+    assert_float_equal(refusal_memory[1], 5, 0);
+    assert_int_equal(calls, 2);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_commit_works_once_the_need_can_be_met(void **state)
+{
+    (void)state;
+    int calls = 0;
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t call = baton_add_call(s, refusal_count, &calls);
+    baton_set_need(s, call, 2);
+    baton_before(s, baton_add_nop(s), call);
+    refuses(s, BATON_ERR_UNREACHABLE, "call#0 can never fire");
+    baton_before(s, baton_add_nop(s), call);
+    support_ok(baton_schedule_commit(s));
+    refusal_run(s);
+    assert_int_equal(calls, 1);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_commit_takes_an_empty_schedule(void **state)
+{
+    (void)state;
+    baton_schedule_t *s = refusal_begin();
+    support_ok(baton_schedule_commit(s));
+    refusal_run(s);
+    refusal_run(s);
+    assert_int_equal(baton_schedule_epoch(s), 2);
+    support_ok(baton_schedule_destroy(s));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_commit_refuses_need_above_edges),
+        cmocka_unit_test(test_commit_refuses_any_without_edges),
+        cmocka_unit_test(test_commit_counts_doubled_edges_once),
+        cmocka_unit_test(test_commit_doubled_edges_satisfy_once),
+        cmocka_unit_test(test_commit_refuses_edge_into_entry),
+        cmocka_unit_test(test_commit_refuses_device_memory),
+        cmocka_unit_test(test_commit_refuses_to_write_inputs),
+        cmocka_unit_test(test_commit_prints_the_whole_cycle),
+        cmocka_unit_test(test_commit_refuses_cycle_that_any_would_break),
+        cmocka_unit_test(test_commit_works_once_the_hazard_is_ordered),
+        cmocka_unit_test(test_commit_works_once_the_need_can_be_met),
+        cmocka_unit_test(test_commit_takes_an_empty_schedule),
+    };
+    return cmocka_run_group_tests(tests, refusal_open, refusal_close);
+}

@@ -1,0 +1,275 @@
+/* The conformance suite over the transports whose ranks share a process:
+   inproc, with ranks as threads and with ranks in turns, one running at a time
+   from yield to yield, so that the interleaving is the same each time; and the
+   simulated network, in turns, between which its events happen. */
+#include "sim/model.h"
+#include "sim/net.h"
+#include "support/conformance.h"
+#include "support/random.h"
+#include "transport/inproc/endpoint.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* What ranks run over: one of the two is NULL. */
+typedef struct medium {
+    baton_inproc_t *inproc;
+    baton__sim_net_t *net;
+} medium_t;
+
+/* What the ranks of a run share. */
+typedef struct arena {
+    const conformance_case_t *test;
+    bool turns;
+    int size;
+    medium_t medium;
+    atomic_bool failed; /* relaxed: it only ends loops */
+    pthread_mutex_t mutex;
+    pthread_cond_t *turned; /* of each rank: its turn has come */
+    int turn;
+    bool *gone;
+} arena_t;
+
+/* What a case runs over: inproc, where there are no options. */
+typedef struct setting {
+    const char *name;
+    bool turns;
+    const baton_sim_options_t *options;
+} setting_t;
+
+/* Alone; with messages that overtake each other, by much and by little; with
+   senders that wait for their receivers; with all ports open; with all. */
+static const baton_sim_options_t plain = {.link = {.alpha_us = 1}};
+static const baton_sim_options_t lagging = {
+    .link = {.alpha_us = 1, .beta_ns = 1},
+    .lag = {BATON_DISTRIBUTION_UNIFORM, 0, 20}};
+static const baton_sim_options_t synchronous = {
+    .link = {.alpha_us = 1, .beta_ns = 0.5}, .sync_bytes = 256};
+static const baton_sim_options_t ported = {
+    .link = {.beta_ns = 1}, .multi_ported = true, .overhead_us = 1};
+static const baton_sim_options_t everything = {
+    .link = {.alpha_us = 1, .beta_ns = 3},
+    .host_ranks = 3,
+    .host_link = {.beta_ns = 1},
+    .overhead_us = 0.5,
+    .sync_bytes = 1,
+    .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
+
+static const setting_t settings[] = {{"inproc_turns", true, NULL},
+                                     {"inproc_threads", false, NULL},
+                                     {"sim", true, &plain},
+                                     {"sim_lag", true, &lagging},
+                                     {"sim_sync", true, &synchronous},
+                                     {"sim_multi_ported", true, &ported},
+                                     {"sim_everything", true, &everything}};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+typedef struct run {
+    const conformance_case_t *test;
+    const setting_t *setting;
+} run_t;
+
+/* ---- media -------------------------------------------------------------- */
+
+static baton_sim_options_t sim_options; /* a net's; one runs at a time */
+
+static void open_medium(medium_t *medium, const setting_t *setting, int size)
+{
+    if (setting->options == NULL) {
+        assert_int_equal(baton_inproc_create(size, &medium->inproc), BATON_OK);
+        return;
+    }
+    sim_options = *setting->options;
+    sim_options.size = sizeof sim_options;
+    sim_options.ranks = size;
+    sim_options.seed = support_seed();
+    assert_int_equal(baton__sim_check_options(&sim_options), BATON_OK);
+    medium->net = calloc(1, sizeof *medium->net);
+    assert_non_null(medium->net);
+    assert_int_equal(baton__sim_net_init(medium->net, &sim_options), BATON_OK);
+}
+
+static void join(const medium_t *medium, conformance_rank_t *rank)
+{
+    if (medium->net != NULL) {
+        rank->transport = &medium->net->transport;
+        rank->endpoint = &medium->net->ports[rank->rank];
+        rank->allocates = true;
+        rank->synchronous = sim_options.sync_bytes > 0;
+    } else {
+        assert_int_equal(baton__inproc_join(medium->inproc, rank->rank,
+                                            &rank->transport, &rank->endpoint),
+                         BATON_OK);
+    }
+}
+
+static void close_medium(const medium_t *medium)
+{
+    if (medium->net != NULL) {
+        baton__sim_net_fini(medium->net);
+        free(medium->net);
+    } else {
+        assert_int_equal(baton_inproc_destroy(medium->inproc), BATON_OK);
+    }
+}
+
+/* The events of the next time happen. Ranks poll by themselves: nobody asks who
+   is due. */
+static void let_time_pass(baton__sim_net_t *net)
+{
+    double at_us, next_us;
+    baton__sim_net_begin(net);
+    while (baton__sim_net_take_due(net) != NULL) {
+    }
+    bool more = baton__sim_queue_peek(&net->queue, &at_us);
+    net->now_us = more ? at_us : net->now_us;
+    while (more) {
+        baton__sim_entry_t event = baton__sim_queue_pop(&net->queue);
+        baton__sim_net_events(net, &event, 1);
+        more = baton__sim_queue_peek(&net->queue, &next_us) && next_us == at_us;
+    }
+}
+
+/* ---- ranks -------------------------------------------------------------- */
+
+static void take_turn(arena_t *arena, int rank)
+{
+    pthread_mutex_lock(&arena->mutex);
+    while (arena->turn != rank) {
+        pthread_cond_wait(&arena->turned[rank], &arena->mutex);
+    }
+    pthread_mutex_unlock(&arena->mutex);
+}
+
+static void give_turn(arena_t *arena, int rank, bool gone)
+{
+    pthread_mutex_lock(&arena->mutex);
+    arena->gone[rank] = gone;
+    int next = rank;
+    do {
+        next = (next + 1) % arena->size;
+    } while (next != rank && arena->gone[next]);
+    arena->turn = next;
+    pthread_cond_signal(&arena->turned[next]);
+    pthread_mutex_unlock(&arena->mutex);
+}
+
+static bool yield(conformance_rank_t *self)
+{
+    arena_t *arena = self->fixture;
+    if (self->failure[0] != '\0') {
+        atomic_store_explicit(&arena->failed, true, memory_order_relaxed);
+    }
+    if (arena->medium.net != NULL) {
+        let_time_pass(arena->medium.net);
+    }
+    if (arena->turns) {
+        give_turn(arena, self->rank, false);
+        take_turn(arena, self->rank);
+    } else {
+        sched_yield();
+    }
+    return !atomic_load_explicit(&arena->failed, memory_order_relaxed);
+}
+
+static void *run_rank(void *arg)
+{
+    conformance_rank_t *self = arg;
+    arena_t *arena = self->fixture;
+    if (arena->turns) {
+        take_turn(arena, self->rank);
+    }
+    conformance_run(arena->test, self);
+    if (self->failure[0] != '\0') {
+        atomic_store_explicit(&arena->failed, true, memory_order_relaxed);
+    }
+    if (arena->turns) {
+        give_turn(arena, self->rank, true);
+    }
+    return NULL;
+}
+
+static void run_case(const run_t *run, int size)
+{
+    size_t count = (size_t)size;
+    arena_t arena = {
+        .test = run->test, .turns = run->setting->turns, .size = size};
+    arena.gone = calloc(count, sizeof *arena.gone);
+    pthread_mutex_init(&arena.mutex, NULL);
+    arena.turned = calloc(count, sizeof *arena.turned);
+    for (int i = 0; i < size; i++) {
+        pthread_cond_init(&arena.turned[i], NULL);
+    }
+    conformance_rank_t *ranks = calloc(count, sizeof *ranks);
+    pthread_t *threads = calloc(count, sizeof *threads);
+    open_medium(&arena.medium, run->setting, size);
+
+    for (int i = 0; i < size; i++) {
+        ranks[i].rank = i;
+        ranks[i].size = size;
+        ranks[i].yield = yield;
+        ranks[i].fixture = &arena;
+        ranks[i].seed = support_seed();
+        join(&arena.medium, &ranks[i]);
+    }
+    for (int i = 0; i < size; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, run_rank, &ranks[i]),
+                         0);
+    }
+    for (int i = 0; i < size; i++) {
+        pthread_join(threads[i], NULL);
+    }
+
+    for (int i = 0; i < size; i++) {
+        ranks[i].transport->close(ranks[i].endpoint);
+    }
+    close_medium(&arena.medium);
+    for (int i = 0; i < size; i++) {
+        if (ranks[i].failure[0] != '\0') {
+            print_error("%s\n", ranks[i].failure);
+        }
+    }
+    bool failed = atomic_load(&arena.failed);
+    pthread_mutex_destroy(&arena.mutex);
+    for (int i = 0; i < size; i++) {
+        pthread_cond_destroy(&arena.turned[i]);
+    }
+    free(arena.turned);
+    free(arena.gone);
+    free(ranks);
+    free(threads);
+    assert_false(failed);
+}
+
+static void run_sizes(void **state)
+{
+    static const int SIZES[] = {1, 2, 3, 4, 5, 8};
+    for (size_t i = 0; i < sizeof SIZES / sizeof SIZES[0]; i++) {
+        run_case(*state, SIZES[i]);
+    }
+}
+
+int main(void)
+{
+    enum { RUNS = SETTINGS * CONFORMANCE_CASES };
+    static run_t runs[RUNS];
+    static struct CMUnitTest tests[RUNS];
+    static char names[RUNS][64];
+    support_seed();
+    for (int i = 0; i < RUNS; i++) {
+        runs[i].test = &conformance_cases[i / SETTINGS];
+        runs[i].setting = &settings[i % SETTINGS];
+        snprintf(names[i], sizeof names[i], "%s_%s", runs[i].test->name,
+                 runs[i].setting->name);
+        tests[i] =
+            (struct CMUnitTest){names[i], run_sizes, NULL, NULL, &runs[i]};
+    }
+    return cmocka_run_group_tests_name("conformance", tests, NULL, NULL);
+}

@@ -1,0 +1,505 @@
+/* Epochs that are given up: cancel, and destroy while one runs. */
+#include "base/config.h"
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void set_patience(const char *ms)
+{
+    if (ms != NULL) {
+        setenv("BATON_DESTROY_MS", ms, 1);
+    } else {
+        unsetenv("BATON_DESTROY_MS");
+    }
+    baton__config_forget();
+}
+
+/* ---- cancel ----------------------------------------------------------- */
+
+/* An async node: in an odd epoch it completes when it is cancelled only. */
+static baton_status_t begin_odd(void *arg, baton_call_t *call,
+                                baton_async_t async)
+{
+    *(baton_async_t *)arg = async;
+    return baton_call_epoch(call) % 2 == 1 ? BATON_OK : BATON_DONE;
+}
+
+static void complete_odd(void *arg)
+{
+    support_ok(baton_async_complete(*(baton_async_t *)arg, BATON_OK));
+}
+
+static const baton_async_ops_t hangs_when_odd = {.start = begin_odd,
+                                                 .cancel = complete_odd};
+
+/* An odd epoch hangs, until it is cancelled. */
+static baton_schedule_t *open_local(support_crew_t *crew, baton_async_t *begun)
+{
+    baton_schedule_t *s;
+    support_ok(baton_schedule_create(crew->groups[0], "local", &s));
+    (void)baton_add_async(s, &hangs_when_odd, begun);
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+static void test_cancel_without_an_epoch_is_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_pair_t pair;
+        support_pair_open(&pair, crew, "idle");
+        support_expect(baton_schedule_cancel(pair.schedules[0]),
+                       BATON_ERR_STATE);
+        support_says("cancel of \"idle\": no epoch is running");
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        support_pair_send(&pair, 3);
+        support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
+        support_expect(baton_schedule_cancel(pair.schedules[0]),
+                       BATON_ERR_STATE);
+        support_pair_close(&pair);
+        support_crew_close(crew);
+    }
+}
+
+static void test_cancel_ends_a_local_epoch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        baton_async_t begun;
+        baton_schedule_t *s = open_local(crew, &begun);
+        for (uint64_t epoch = 1; epoch <= 1000; epoch += 2) {
+            support_ok(baton_schedule_start(s));
+            support_ok(baton_schedule_cancel(s));
+            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                           BATON_ERR_CANCELLED);
+            assert_int_equal(baton_schedule_epoch(s), epoch);
+            support_run(s);
+        }
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+/* A cancel that comes too late leaves the next epoch alone. */
+static void test_cancel_is_for_one_epoch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "race", &s));
+        (void)baton_add_nop(s);
+        support_ok(baton_schedule_commit(s));
+        for (int round = 0; round < 5000; round++) {
+            support_ok(baton_schedule_start(s));
+            baton_status_t status = baton_schedule_cancel(s);
+            assert_true(status == BATON_OK || status == BATON_ERR_STATE);
+            status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
+            assert_true(status == BATON_OK || status == BATON_ERR_CANCELLED);
+            support_run(s);
+        }
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+/* Runs epochs until one fails, or can't be started any more: what happens on
+   the peer may be told after some have ended. */
+static baton_status_t run_until_told(baton_schedule_t *schedule)
+{
+    baton_status_t status = BATON_OK;
+    while (status == BATON_OK) {
+        status = baton_schedule_start(schedule);
+        if (status == BATON_OK) {
+            status = baton_schedule_wait(schedule, SUPPORT_WAIT_MS);
+        }
+    }
+    return status;
+}
+
+/* Rank 1 of a pair gets to know how epoch 1 of rank 0 ended; nothing of what it
+   sends arrives. */
+static void expect_told(support_pair_t *pair, const char *text)
+{
+    baton_failure_t failure;
+    pair->sent = 9;
+    baton_status_t status = run_until_told(pair->schedules[1]);
+    assert_true(status == BATON_ERR_CANCELLED || status == BATON_ERR_FAILED);
+    support_says(text);
+    support_ok(baton_schedule_failure(pair->schedules[1], &failure));
+    assert_int_equal(failure.status, BATON_ERR_CANCELLED);
+    assert_int_equal(failure.rank, 0);
+    assert_int_equal(failure.epoch, 1);
+    assert_non_null(strstr(failure.message, text));
+    assert_int_equal(pair->got, 0);
+}
+
+static void test_cancel_fails_a_schedule_with_messages(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_pair_t pair;
+        support_pair_open(&pair, crew, "given up");
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        support_ok(baton_schedule_cancel(pair.schedules[0]));
+        support_expect(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS),
+                       BATON_ERR_CANCELLED);
+        support_expect(baton_schedule_cancel(pair.schedules[0]),
+                       BATON_ERR_STATE);
+        support_expect(baton_schedule_start(pair.schedules[0]),
+                       BATON_ERR_FAILED);
+        support_says("\"given up\" epoch 1 was cancelled on rank 0");
+        expect_told(&pair, "\"given up\" epoch 1 was cancelled on rank 0");
+        support_pair_close(&pair);
+        support_crew_close(crew);
+    }
+}
+
+static void wait_there(void *arg)
+{
+    support_pair_t *pair = arg;
+    pair->sent =
+        (uint64_t)-baton_schedule_wait(pair->schedules[0], SUPPORT_WAIT_MS);
+}
+
+static void test_cancel_wakes_who_waits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        for (int round = 0; round < 50; round++) {
+            support_pair_t pair;
+            support_pair_open(&pair, crew, "waited for");
+            support_ok(baton_schedule_start(pair.schedules[0]));
+            support_thread_t *thread = support_thread_start(wait_there, &pair);
+            support_ok(baton_schedule_cancel(pair.schedules[0]));
+            support_thread_join(thread);
+            assert_int_equal(pair.sent, -BATON_ERR_CANCELLED);
+            support_pair_close(&pair);
+        }
+        support_crew_close(crew);
+    }
+}
+
+/* ---- destroy ---------------------------------------------------------- */
+
+/* The message never comes: after BATON_DESTROY_MS the epoch is cancelled, and
+   the peer that would have sent it learns why nobody takes it. */
+static void test_destroy_cancels_after_its_patience(void **state)
+{
+    (void)state;
+    static const char *const patience[] = {"0", "10"};
+    for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
+        set_patience(patience[i % 2]);
+        support_crew_t *crew = support_crew_open(2, &support_variants[i / 2]);
+        support_pair_t pair;
+        support_pair_open(&pair, crew, "abandoned");
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        support_ok(baton_schedule_destroy(pair.schedules[0]));
+        expect_told(&pair,
+                    "\"abandoned\" was destroyed on rank 0 while epoch 1 "
+                    "ran");
+        support_ok(baton_schedule_destroy(pair.schedules[1]));
+        support_crew_close(crew);
+    }
+    set_patience(NULL);
+}
+
+typedef struct destroyer {
+    baton_schedule_t *schedule;
+    baton_status_t status;
+} destroyer_t;
+
+static void destroy_there(void *arg)
+{
+    destroyer_t *destroyer = arg;
+    destroyer->status = baton_schedule_destroy(destroyer->schedule);
+}
+
+static void test_destroy_waits_for_a_running_epoch(void **state)
+{
+    (void)state;
+    set_patience("60000");
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        for (uint64_t round = 1; round <= 50; round++) {
+            support_pair_t pair;
+            support_pair_open(&pair, crew, "in time");
+            support_ok(baton_schedule_start(pair.schedules[0]));
+            destroyer_t destroyer = {pair.schedules[0], BATON_ERR_FAILED};
+            support_thread_t *thread =
+                support_thread_start(destroy_there, &destroyer);
+            support_pair_send(&pair, round);
+            support_thread_join(thread);
+            support_ok(destroyer.status);
+            assert_int_equal(pair.got, round);
+            support_ok(baton_schedule_destroy(pair.schedules[1]));
+        }
+        support_crew_close(crew);
+    }
+    set_patience(NULL);
+}
+
+/* Rank 1 never starts: rank 0's activation begins its epoch, whose async node
+   is completed from outside. Behind it rank 1 answers.
+
+       activation --> async --> send to rank 0                               */
+typedef struct invited {
+    baton_async_t async;
+    atomic_bool begun, destroying;
+    baton_schedule_t *schedule;
+    baton_status_t status;
+} invited_t;
+
+static baton_status_t begin_invited(void *arg, baton_call_t *call,
+                                    baton_async_t async)
+{
+    invited_t *invited = arg;
+    (void)call;
+    invited->async = async;
+    atomic_store(&invited->begun, true);
+    return BATON_OK;
+}
+
+static const baton_async_ops_t invited_ops = {.start = begin_invited};
+
+static void destroy_invited(void *arg)
+{
+    invited_t *invited = arg;
+    atomic_store(&invited->destroying, true);
+    invited->status = baton_schedule_destroy(invited->schedule);
+}
+
+static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
+{
+    (void)state;
+    set_patience("60000");
+    for (int i = 0; i < 20 * SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i / 20]);
+        invited_t invited = {.status = BATON_ERR_FAILED};
+        baton_schedule_t *s[2];
+        uint64_t numbers[2] = {0, 23};
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "invited", &s[rank]));
+            baton_node_t begin =
+                baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+            baton_view_t number =
+                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8,
+                                             BATON_MEMORY_HOST),
+                           0, 8);
+            if (rank == 0) {
+                baton_before(s[0], begin, baton_add_recv(s[0], 1, number));
+            } else {
+                baton_node_t async =
+                    baton_add_async(s[1], &invited_ops, &invited);
+                baton_before(s[1], begin, async);
+                baton_before(s[1], async, baton_add_send(s[1], 0, number));
+            }
+            support_ok(baton_schedule_commit(s[rank]));
+        }
+        invited.schedule = s[1];
+        support_ok(baton_schedule_start(s[0]));
+        while (!atomic_load(&invited.begun)) {
+            (void)baton_engine_step(crew->engines[0]);
+            (void)baton_engine_step(crew->engines[1]);
+        }
+        support_thread_t *thread =
+            support_thread_start(destroy_invited, &invited);
+        while (!atomic_load(&invited.destroying)) {
+            sched_yield();
+        }
+        support_expect(baton_schedule_wait(s[0], i % 3), BATON_ERR_TIMEOUT);
+        support_ok(baton_async_complete(invited.async, BATON_OK));
+        support_thread_join(thread);
+        support_ok(invited.status);
+        support_ok(baton_schedule_wait(s[0], SUPPORT_WAIT_MS));
+        assert_int_equal(numbers[0], 23);
+        support_ok(baton_schedule_destroy(s[0]));
+        support_crew_close(crew);
+    }
+    set_patience(NULL);
+}
+
+/* A local epoch that hangs, a failed one, one never started. */
+static void test_destroy_in_any_state(void **state)
+{
+    (void)state;
+    set_patience("5");
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        baton_async_t begun;
+        support_ok(baton_schedule_destroy(open_local(crew, &begun)));
+        baton_schedule_t *s = open_local(crew, &begun);
+        support_ok(baton_schedule_start(s));
+        support_ok(baton_schedule_destroy(s));
+        s = open_local(crew, &begun);
+        support_ok(baton_schedule_start(s));
+        support_ok(baton_schedule_cancel(s));
+        support_ok(baton_schedule_destroy(s));
+        support_ok(baton_schedule_create(crew->groups[0], "raw", &s));
+        (void)baton_add_nop(s);
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+    set_patience(NULL);
+}
+
+/* An armed schedule whose epoch a peer began, and one that nobody touched. */
+static void test_destroy_of_armed_schedules(void **state)
+{
+    (void)state;
+    set_patience("5");
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        for (int starts = 0; starts < 3; starts++) {
+            support_crew_t *crew = support_crew_open(3, &support_variants[i]);
+            baton_schedule_t *s[3];
+            for (int rank = 0; rank < 3; rank++) {
+                support_ok(baton_schedule_create(crew->groups[rank], "armed",
+                                                 &s[rank]));
+                (void)baton_add_activation(s[rank],
+                                           baton_add_on_start(s[rank]));
+                support_ok(baton_schedule_commit(s[rank]));
+            }
+            for (int rank = 0; rank < starts; rank++) {
+                support_run(s[rank]);
+                support_run(s[rank]);
+            }
+            for (int rank = 0; rank < 3; rank++) {
+                support_ok(baton_schedule_destroy(s[rank]));
+            }
+            support_crew_close(crew);
+        }
+    }
+    set_patience(NULL);
+}
+
+/* ---- long messages ---------------------------------------------------- */
+
+enum { LONG = 1 << 22 }; /* moves in many parts */
+
+/* Rank 0 sends LONG bytes to rank 1, which has them behind its own. */
+static void open_long(support_crew_t *crew, baton_schedule_t **s, char *memory)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_create(crew->groups[rank], "long", &s[rank]));
+        baton_view_t view =
+            baton_view(baton_buffer_bind(s[rank], memory + rank * LONG, LONG,
+                                         BATON_MEMORY_HOST),
+                       0, LONG);
+        if (rank == 0) {
+            (void)baton_add_send(s[0], 1, view);
+        } else {
+            (void)baton_add_recv(s[1], 0, view);
+        }
+        support_ok(baton_schedule_commit(s[rank]));
+    }
+}
+
+/* A message that its receiver has not begun to take is taken back: the memory
+   is the caller's, and what is written there now does not arrive. */
+static void test_destroy_takes_a_send_back(void **state)
+{
+    (void)state;
+    set_patience("5");
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        baton_schedule_t *s[2];
+        char *memory = calloc(2, LONG);
+        assert_non_null(memory);
+        open_long(crew, s, memory);
+        support_ok(baton_schedule_start(s[0]));
+        support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
+        support_ok(baton_schedule_destroy(s[0]));
+        memset(memory, 42, LONG);
+        baton_status_t status = run_until_told(s[1]);
+        assert_true(status == BATON_ERR_CANCELLED ||
+                    status == BATON_ERR_FAILED);
+        support_says("\"long\" was destroyed on rank 0 while epoch 1 ran");
+        size_t arrived = 0;
+        for (size_t at = LONG; at < 2 * (size_t)LONG; at++) {
+            arrived += memory[at] != 0;
+        }
+        assert_int_equal(arrived, 0);
+        support_ok(baton_schedule_destroy(s[1]));
+        support_crew_close(crew);
+        free(memory);
+    }
+    set_patience(NULL);
+}
+
+/* One that is on its way, and whose receiver does not go on, is not waited for
+   longer than that: destroy says so, and the rest works without it. */
+static void test_destroy_tells_of_a_message_that_moves(void **state)
+{
+    (void)state;
+    const support_variant_t apart = {"manual engines", BATON_PROGRESS_MANUAL,
+                                     true};
+    support_crew_t *crew = support_crew_open(2, &apart);
+    support_pair_t pair;
+    baton_schedule_t *s[2];
+    char *memory = calloc(2, LONG);
+    assert_non_null(memory);
+    memset(memory, 42, LONG);
+    set_patience("5");
+    open_long(crew, s, memory);
+    support_pair_open(&pair, crew, "beside");
+    support_ok(baton_schedule_start(s[0]));
+    support_ok(baton_schedule_start(s[1]));
+    while (memory[LONG] == 0) {
+        (void)baton_engine_step(crew->engines[0]);
+        (void)baton_engine_step(crew->engines[1]);
+    }
+    assert_int_equal(memory[2 * LONG - 1], 0);
+    support_expect(baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT);
+    support_says(
+        "destroy of \"long\" on rank 0: a message or an async node has "
+        "not ended within 5 ms");
+    assert_int_equal(memory[2 * LONG - 1], 0);
+
+    support_expect(baton_schedule_wait(s[1], SUPPORT_WAIT_MS),
+                   BATON_ERR_CANCELLED);
+    support_says("\"long\" was destroyed on rank 0 while epoch 1 ran");
+    assert_int_equal(memory[2 * LONG - 1], 42); /* what moved has ended */
+    set_patience(NULL);
+    support_ok(baton_schedule_destroy(s[1]));
+    support_ok(baton_schedule_start(pair.schedules[1]));
+    support_ok(baton_schedule_start(pair.schedules[0]));
+    for (bool done = false; !done;) {
+        support_ok(baton_schedule_test(pair.schedules[1], &done));
+        support_ok(baton_schedule_test(pair.schedules[0], &done));
+    }
+    support_pair_close(&pair);
+    support_crew_close(crew);
+    free(memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cancel_without_an_epoch_is_refused),
+        cmocka_unit_test(test_cancel_ends_a_local_epoch),
+        cmocka_unit_test(test_cancel_is_for_one_epoch),
+        cmocka_unit_test(test_cancel_fails_a_schedule_with_messages),
+        cmocka_unit_test(test_cancel_wakes_who_waits),
+        cmocka_unit_test(test_destroy_cancels_after_its_patience),
+        cmocka_unit_test(test_destroy_waits_for_a_running_epoch),
+        cmocka_unit_test(test_destroy_waits_for_an_epoch_that_a_peer_began),
+        cmocka_unit_test(test_destroy_in_any_state),
+        cmocka_unit_test(test_destroy_of_armed_schedules),
+        cmocka_unit_test(test_destroy_takes_a_send_back),
+        cmocka_unit_test(test_destroy_tells_of_a_message_that_moves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

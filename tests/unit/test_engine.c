@@ -1,0 +1,338 @@
+/* Opening and closing engines and groups, and an engine at rest. */
+#include "base/config.h"
+#include "progress/engine.h"
+#include "support/pair.h"
+#include "support/ranks.h"
+#include "transport/inproc/rank.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static void nap(void)
+{
+    const struct timespec span = {0, 20000000};
+    nanosleep(&span, NULL);
+}
+
+/* ---- options ---------------------------------------------------------- */
+
+static void test_engine_opens_with_defaults(void **state)
+{
+    (void)state;
+    baton_engine_t *engine = NULL;
+    support_ok(baton_engine_open(NULL, &engine));
+    assert_true(engine->threaded);
+    assert_false(baton_engine_step(engine));
+    support_ok(baton_engine_close(engine));
+    support_ok(baton_engine_close(NULL));
+}
+
+static void test_engine_wrong_options_are_refused(void **state)
+{
+    (void)state;
+    baton_engine_t *untouched = (baton_engine_t *)&untouched;
+    baton_engine_t *engine = untouched;
+    static const size_t sizes[] = {0, 1, sizeof(baton_engine_options_t) + 8};
+    for (size_t i = 0; i < 3; i++) {
+        baton_engine_options_t options = {.size = sizes[i]};
+        support_expect(baton_engine_open(&options, &engine), BATON_ERR_INVALID);
+        support_says("BATON_ENGINE_OPTIONS");
+    }
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = (baton_progress_t)7;
+    support_expect(baton_engine_open(&options, &engine), BATON_ERR_INVALID);
+    support_says("progress is 7");
+    assert_ptr_equal(engine, untouched);
+}
+
+static void test_engine_wrong_variable_is_refused(void **state)
+{
+    (void)state;
+    baton_engine_t *engine = NULL;
+    setenv("BATON_STALL_MS", "-3", 1);
+    baton__config_forget();
+    support_expect(baton_engine_open(NULL, &engine), BATON_ERR_INVALID);
+    support_says("BATON_STALL_MS is \"-3\"");
+    unsetenv("BATON_STALL_MS");
+    baton__config_forget();
+    assert_null(engine);
+}
+
+static void test_engine_variable_chooses_the_mode(void **state)
+{
+    (void)state;
+    baton_engine_t *engine;
+    setenv("BATON_PROGRESS", "manual", 1);
+    baton__config_forget();
+    support_ok(baton_engine_open(NULL, &engine));
+    assert_false(engine->threaded);
+    support_ok(baton_engine_close(engine));
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_THREAD; /* goes before the variable */
+    support_ok(baton_engine_open(&options, &engine));
+    assert_true(engine->threaded);
+    support_ok(baton_engine_close(engine));
+    unsetenv("BATON_PROGRESS");
+    baton__config_forget();
+}
+
+static void test_engine_wrong_placement_is_refused(void **state)
+{
+    (void)state;
+    static const char *const placements[] = {
+        "",        "nowhere",     "core",           "core:",
+        "core:-1", "core:x",      "core:0 ",        "core:1000",
+        ":0",      "planet:0",    "core:999999999", "core:4294967296",
+        "pu:1048", "no/such:0:0",
+    };
+    baton_engine_t *engine = NULL;
+    for (size_t i = 0; i < sizeof(placements) / sizeof(placements[0]); i++) {
+        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+        char quoted[64];
+        options.progress = BATON_PROGRESS_THREAD;
+        options.placement = placements[i];
+        support_expect(baton_engine_open(&options, &engine), BATON_ERR_INVALID);
+        snprintf(quoted, sizeof(quoted), "\"%s\"", placements[i]);
+        support_says(quoted);
+        support_says("core:0");
+    }
+    assert_null(engine);
+}
+
+static void test_engine_placement_binds_the_thread(void **state)
+{
+    (void)state;
+    static const char *const placements[] = {"none", "core:0", "pu:0",
+                                             "machine:0"};
+    for (size_t i = 0; i < 4; i++) {
+        baton_engine_t *engine;
+        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+        options.progress = BATON_PROGRESS_THREAD;
+        options.placement = placements[i];
+        support_ok(baton_engine_open(&options, &engine));
+        if (strcmp(placements[i], "pu:0") == 0) {
+            cpu_set_t set;
+            assert_int_equal(
+                pthread_getaffinity_np(engine->thread, sizeof(set), &set), 0);
+            assert_int_equal(CPU_COUNT(&set), 1);
+        }
+        support_ok(baton_engine_close(engine));
+    }
+}
+
+/* ---- what is left is named -------------------------------------------- */
+
+static void test_engine_close_with_a_group_is_busy(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_expect(baton_engine_close(crew->engines[0]), BATON_ERR_BUSY);
+        support_says("of 2, inproc");
+        support_crew_close(crew); /* nothing had happened */
+    }
+}
+
+static void test_group_destroy_with_a_schedule_is_busy(void **state)
+{
+    (void)state;
+    for (int committed = 0; committed < 2; committed++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[1]);
+        baton_schedule_t *schedule;
+        support_ok(
+            baton_schedule_create(crew->groups[0], "left over", &schedule));
+        (void)baton_add_nop(schedule);
+        if (committed != 0) {
+            support_ok(baton_schedule_commit(schedule));
+        }
+        support_expect(baton_group_destroy(crew->groups[0]), BATON_ERR_BUSY);
+        support_says("destroy");
+        if (committed != 0) {
+            support_says("\"left over\"");
+            support_ok(baton_schedule_start(schedule));
+            support_ok(baton_schedule_wait(schedule, SUPPORT_WAIT_MS));
+        }
+        support_ok(baton_schedule_destroy(schedule));
+        support_crew_close(crew);
+    }
+    support_ok(baton_group_destroy(NULL));
+    support_ok(baton_schedule_destroy(NULL));
+}
+
+static void test_group_wrong_ranks_are_refused(void **state)
+{
+    (void)state;
+    support_crew_t *crew = support_crew_open(2, &support_variants[0]);
+    baton_group_t *group = NULL;
+    static const int ranks[] = {-1, 0, 1, 2};
+    for (size_t i = 0; i < 4; i++) { /* out of range, or taken */
+        support_expect(baton_group_create_inproc(crew->engines[0], crew->loop,
+                                                 ranks[i], &group),
+                       BATON_ERR_INVALID);
+    }
+    assert_null(group);
+    assert_int_equal(baton_group_rank(crew->groups[1]), 1);
+    assert_int_equal(baton_group_size(crew->groups[1]), 2);
+    support_crew_close(crew);
+}
+
+/* ---- rest ------------------------------------------------------------- */
+
+static atomic_long polls;
+
+static size_t counting_poll(void *endpoint, baton_event_t *out, size_t max)
+{
+    atomic_fetch_add(&polls, 1);
+    return baton__inproc_transport.poll(endpoint, out, max);
+}
+
+/* Polling must come to rest; how long that takes is the machine's affair. */
+static void expect_rest(void)
+{
+    int quiet = 0;
+    for (int i = 0; i < 500 && quiet < 5; i++) {
+        long before = atomic_load(&polls);
+        nap();
+        quiet = atomic_load(&polls) == before ? quiet + 1 : 0;
+    }
+    assert_int_equal(quiet, 5);
+}
+
+/* An engine with an armed schedule sleeps, also between external epochs. */
+static void test_engine_with_an_armed_schedule_rests(void **state)
+{
+    (void)state;
+    baton_transport_t transport = baton__inproc_transport;
+    transport.poll = counting_poll;
+    baton_inproc_t *loop;
+    baton_engine_t *engines[2];
+    baton_group_t *groups[2];
+    baton_schedule_t *schedules[2];
+    support_ok(baton_inproc_create(2, &loop));
+    for (int rank = 0; rank < 2; rank++) {
+        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+        const baton_transport_t *inproc_transport;
+        void *endpoint;
+        options.progress = BATON_PROGRESS_THREAD;
+        support_ok(baton_engine_open(&options, &engines[rank]));
+        support_ok(
+            baton__inproc_join(loop, rank, &inproc_transport, &endpoint));
+        support_ok(baton_group_create(engines[rank], &transport, endpoint, rank,
+                                      2, &groups[rank]));
+        support_ok(
+            baton_schedule_create(groups[rank], "armed", &schedules[rank]));
+        (void)baton_add_activation(schedules[rank],
+                                   baton_add_on_start(schedules[rank]));
+        support_ok(baton_schedule_commit(schedules[rank]));
+    }
+    expect_rest();
+    assert_true(atomic_load(&polls) > 0);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        support_ok(baton_schedule_start(schedules[0]));
+        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        /* Rank 1 is woken by the message alone. */
+        for (int i = 0; i < 3000 && baton_schedule_epoch(schedules[1]) < epoch;
+             i++) {
+            nap();
+        }
+        assert_int_equal(baton_schedule_epoch(schedules[1]), epoch);
+        expect_rest();
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_destroy(schedules[rank]));
+        support_ok(baton_group_destroy(groups[rank]));
+        support_ok(baton_engine_close(engines[rank]));
+    }
+    support_ok(baton_inproc_destroy(loop));
+}
+
+/* ---- the floating-point mode ------------------------------------------ */
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+
+/* Flush to zero, subnormal operands are zero, round upwards. */
+enum { FAST_MATH = 0x8000 | 0x0040 | 0x4000 };
+
+static baton_status_t halve(void *arg, baton_call_t *call)
+{
+    volatile float *value = arg;
+    (void)call;
+    *value = *value / 2;
+    return BATON_OK;
+}
+
+/* What -ffast-math sets for a thread must not show in what it drives. */
+static void test_driving_threads_float_mode_changes_no_result(void **state)
+{
+    (void)state;
+    const float tiny = 0x1p-140f; /* subnormal */
+    const float more = 0x1p-24f;
+    float operands[2] = {tiny, 1};
+    float others[2] = {tiny, more};
+    float sums[2] = {0};
+    float halved = tiny;
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_MANUAL;
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_schedule_t *schedule;
+    support_ok(baton_engine_open(&options, &engine));
+    support_ok(baton_group_create_self(engine, &group));
+    support_ok(baton_schedule_create(group, "floats", &schedule));
+    baton_buffer_t buffers[] = {
+        baton_buffer_bind(schedule, sums, sizeof sums, BATON_MEMORY_HOST),
+        baton_buffer_bind(schedule, operands, sizeof sums, BATON_MEMORY_HOST),
+        baton_buffer_bind(schedule, others, sizeof sums, BATON_MEMORY_HOST)};
+    (void)baton_add_reduce(schedule, BATON_F32, BATON_SUM,
+                           baton_view(buffers[0], 0, sizeof sums),
+                           baton_view(buffers[1], 0, sizeof sums),
+                           baton_view(buffers[2], 0, sizeof sums));
+    (void)baton_add_call(schedule, halve, &halved);
+    support_ok(baton_schedule_commit(schedule));
+
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | FAST_MATH);
+    baton_status_t started = baton_schedule_start(schedule);
+    baton_status_t ended = baton_schedule_wait(schedule, -1);
+    unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+
+    support_ok(started);
+    support_ok(ended);
+    assert_true((after & FAST_MATH) == FAST_MATH); /* the caller's is his */
+    assert_true(sums[0] == 2 * tiny);
+    assert_true(sums[1] == 1); /* half an ulp: to even, not upwards */
+    assert_true(halved == tiny / 2);
+    support_ok(baton_schedule_destroy(schedule));
+    support_ok(baton_group_destroy(group));
+    support_ok(baton_engine_close(engine));
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_engine_opens_with_defaults),
+        cmocka_unit_test(test_engine_wrong_options_are_refused),
+        cmocka_unit_test(test_engine_wrong_variable_is_refused),
+        cmocka_unit_test(test_engine_variable_chooses_the_mode),
+        cmocka_unit_test(test_engine_wrong_placement_is_refused),
+        cmocka_unit_test(test_engine_placement_binds_the_thread),
+        cmocka_unit_test(test_engine_close_with_a_group_is_busy),
+        cmocka_unit_test(test_group_destroy_with_a_schedule_is_busy),
+        cmocka_unit_test(test_group_wrong_ranks_are_refused),
+        cmocka_unit_test(test_engine_with_an_armed_schedule_rests),
+#if defined(__SSE__)
+        cmocka_unit_test(test_driving_threads_float_mode_changes_no_result),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,310 @@
+/* Epochs: start, test and wait, on a manual engine and on engines with threads;
+   what may change between them; how schedules of one engine share it. */
+#include "base/alloc.h"
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static baton_status_t count_call(void *arg, baton_call_t *call)
+{
+    (void)call;
+    ++*(uint64_t *)arg;
+    return BATON_OK;
+}
+
+/* ---- start, test, wait ------------------------------------------------ */
+
+static void test_epoch_runs_once_a_start(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        uint64_t calls = 0;
+        bool done = false;
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "count", &s));
+        (void)baton_add_call(s, count_call, &calls);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_test(s, &done));
+        assert_true(done); /* before the first start */
+        support_ok(baton_schedule_wait(s, 0));
+        assert_int_equal(baton_schedule_epoch(s), 0);
+        for (uint64_t epoch = 1; epoch <= 100; epoch++) {
+            support_ok(baton_schedule_start(s));
+            if (epoch % 2 == 0) {
+                support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+            }
+            do {
+                support_ok(baton_schedule_test(s, &done));
+            } while (!done);
+            assert_int_equal(calls, epoch);
+            assert_int_equal(baton_schedule_epoch(s), epoch);
+        }
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
+{
+    (void)state;
+    support_crew_t *crew = support_crew_open(1, &support_variants[1]);
+    baton_schedule_t *s;
+    bool done;
+    support_ok(baton_schedule_create(crew->groups[0], "raw", &s));
+    (void)baton_add_nop(s);
+    support_expect(baton_schedule_start(s), BATON_ERR_STATE);
+    support_says("baton_schedule_start: \"raw\" is not committed");
+    support_expect(baton_schedule_test(s, &done), BATON_ERR_STATE);
+    support_expect(baton_schedule_wait(s, -1), BATON_ERR_STATE);
+    support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
+    support_ok(baton_schedule_commit(s));
+    support_expect(baton_schedule_commit(s), BATON_ERR_STATE);
+    support_run(s);
+    support_ok(baton_schedule_destroy(s));
+    support_crew_close(crew);
+}
+
+static void test_epoch_started_twice_is_busy(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_pair_t pair;
+        bool done = true;
+        support_pair_open(&pair, crew, "twice");
+        for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+            char text[32];
+            support_ok(baton_schedule_start(pair.schedules[0]));
+            support_expect(baton_schedule_start(pair.schedules[0]),
+                           BATON_ERR_BUSY);
+            snprintf(text, sizeof(text), "\"twice\": epoch %d is", (int)epoch);
+            support_says(text);
+            support_ok(baton_schedule_test(pair.schedules[0], &done));
+            assert_false(done);
+            support_pair_send(&pair, epoch * 7);
+            support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
+            assert_int_equal(pair.got, epoch * 7); /* nothing was lost */
+            assert_int_equal(baton_schedule_epoch(pair.schedules[0]), epoch);
+        }
+        support_pair_close(&pair);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- whose outcome it is ---------------------------------------------- */
+
+static baton_status_t fail_even(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    return baton_call_epoch(call) % 2 == 0 ? BATON_ERR_LIMIT : BATON_OK;
+}
+
+/* Rank 1 starts epoch 1 and looks the other way; rank 0 goes on to epoch 2,
+   which it begins on rank 1, too, and which fails there. */
+static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        baton_schedule_t *s[2];
+        baton_failure_t failure;
+        bool done = false;
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "own", &s[rank]));
+            baton_node_t begin =
+                baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+            if (rank == 1) {
+                baton_before(s[1], begin,
+                             baton_add_call(s[1], fail_even, NULL));
+            }
+            support_ok(baton_schedule_commit(s[rank]));
+        }
+        support_ok(baton_schedule_start(s[1]));
+        support_run(s[0]);
+        while (baton_schedule_epoch(s[1]) == 0) {
+            (void)baton_engine_step(crew->engines[1]);
+        }
+        support_ok(baton_schedule_start(s[0]));
+        while (baton_schedule_failure(s[1], &failure) != BATON_OK) {
+            (void)baton_engine_step(crew->engines[0]);
+            (void)baton_engine_step(crew->engines[1]);
+        }
+        assert_int_equal(failure.epoch, 2);
+        support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
+        support_ok(baton_schedule_test(s[1], &done));
+        assert_true(done);
+        support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
+        support_says("\"own\" epoch 2 failed at call#");
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_schedule_destroy(s[rank]));
+        }
+        support_crew_close(crew);
+    }
+}
+
+/* ---- between epochs --------------------------------------------------- */
+
+static void test_rebind_between_epochs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        baton_schedule_t *receiver;
+        support_pair_t pair = {{NULL, NULL}, 0, 0};
+        uint64_t places[4] = {0};
+        support_ok(baton_schedule_create(crew->groups[0], "moving", &receiver));
+        baton_buffer_t bound =
+            baton_buffer_bind(receiver, NULL, 8, BATON_MEMORY_HOST);
+        baton_buffer_t scratch =
+            baton_buffer_scratch(receiver, 8, BATON_MEMORY_HOST);
+        baton_node_t recv =
+            baton_add_recv(receiver, 1, baton_view(scratch, 0, 8));
+        baton_node_t copy = baton_add_copy(receiver, baton_view(bound, 0, 8),
+                                           baton_view(scratch, 0, 8));
+        baton_before(receiver, recv, copy);
+        support_ok(baton_buffer_rebind(receiver, bound, &places[3]));
+        support_ok(baton_schedule_commit(receiver));
+        support_ok(baton_schedule_create(crew->groups[1], "moving",
+                                         &pair.schedules[1]));
+        (void)baton_add_send(
+            pair.schedules[1], 0,
+            baton_view(baton_buffer_bind(pair.schedules[1], &pair.sent, 8,
+                                         BATON_MEMORY_HOST),
+                       0, 8));
+        support_ok(baton_schedule_commit(pair.schedules[1]));
+        support_expect(baton_buffer_rebind(receiver, scratch, places),
+                       BATON_ERR_INVALID);
+        support_says("scratch");
+        support_expect(
+            baton_buffer_rebind(receiver, (baton_buffer_t){9}, places),
+            BATON_ERR_INVALID);
+        support_says("buffer 9");
+        for (size_t epoch = 1; epoch <= 3; epoch++) {
+            support_ok(
+                baton_buffer_rebind(receiver, bound, &places[epoch - 1]));
+            support_ok(baton_schedule_start(receiver));
+            support_expect(baton_buffer_rebind(receiver, bound, &places[3]),
+                           BATON_ERR_BUSY);
+            support_says("\"moving\"");
+            support_pair_send(&pair, epoch);
+            support_ok(baton_schedule_wait(receiver, SUPPORT_WAIT_MS));
+            assert_int_equal(places[epoch - 1], epoch);
+        }
+        assert_int_equal(places[3], 0);
+        support_ok(baton_schedule_destroy(receiver));
+        support_ok(baton_schedule_destroy(pair.schedules[1]));
+        support_crew_close(crew);
+    }
+}
+
+/* 100,000 epochs of a schedule, and of a pair: nothing is allocated. */
+static void test_epochs_restart_without_allocation(void **state)
+{
+    (void)state;
+    support_crew_t *crew = support_crew_open(2, &support_variants[0]);
+    uint64_t calls = 0;
+    baton_schedule_t *s;
+    support_pair_t pair;
+    support_ok(baton_schedule_create(crew->groups[0], "often", &s));
+    (void)baton_add_call(s, count_call, &calls);
+    support_ok(baton_schedule_commit(s));
+    support_pair_open(&pair, crew, "often, too");
+    int64_t before = baton__alloc_count();
+    for (uint64_t epoch = 1; epoch <= 100000; epoch++) {
+        support_run(s);
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        support_pair_send(&pair, epoch);
+        support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
+        if (pair.got != epoch) {
+            fail_msg("epoch %d got %d", (int)epoch, (int)pair.got);
+        }
+    }
+    assert_int_equal(calls, 100000);
+    assert_int_equal(baton__alloc_count(), before);
+    support_ok(baton_schedule_destroy(s));
+    support_pair_close(&pair);
+    support_crew_close(crew);
+}
+
+/* Every epoch fails, so no thread that waits for one is told that it went well,
+   however late it looks. */
+typedef struct observer {
+    baton_schedule_t *schedule;
+    atomic_bool *over;
+    uint64_t wrong;
+} observer_t;
+
+static baton_status_t fail_always(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_ERR_LIMIT;
+}
+
+static void observe(void *arg)
+{
+    observer_t *observer = arg;
+    while (!atomic_load(observer->over)) {
+        baton_status_t status =
+            baton_schedule_wait(observer->schedule, SUPPORT_WAIT_MS);
+        /* FAILED: it looked so late that nobody knows any more. */
+        observer->wrong +=
+            status != BATON_ERR_LIMIT && status != BATON_ERR_FAILED;
+    }
+}
+
+static void test_wait_of_many_never_misses_a_failure(void **state)
+{
+    (void)state;
+    enum { OBSERVERS = 3, EPOCHS = 2000 };
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        baton_schedule_t *s;
+        atomic_bool over = false;
+        observer_t observers[OBSERVERS];
+        support_thread_t *threads[OBSERVERS];
+        support_ok(baton_schedule_create(crew->groups[0], "failing", &s));
+        (void)baton_add_call(s, fail_always, NULL);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        for (int k = 0; k < OBSERVERS; k++) {
+            observers[k] = (observer_t){s, &over, 0};
+            threads[k] = support_thread_start(observe, &observers[k]);
+        }
+        for (int epoch = 1; epoch < EPOCHS; epoch++) {
+            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                           BATON_ERR_LIMIT);
+            support_ok(baton_schedule_start(s));
+        }
+        atomic_store(&over, true);
+        for (int k = 0; k < OBSERVERS; k++) {
+            support_thread_join(threads[k]);
+            assert_int_equal(observers[k].wrong, 0);
+        }
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wait_of_many_never_misses_a_failure),
+        cmocka_unit_test(test_epoch_runs_once_a_start),
+        cmocka_unit_test(test_epoch_of_an_uncommitted_schedule_is_refused),
+        cmocka_unit_test(test_epoch_started_twice_is_busy),
+        cmocka_unit_test(test_wait_gives_the_outcome_of_its_own_epoch),
+        cmocka_unit_test(test_rebind_between_epochs),
+        cmocka_unit_test(test_epochs_restart_without_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,369 @@
+/* Epochs that fail: call nodes, messages of the wrong size, sends that the
+   transport refuses. The error comes once, to all who wait, with a sentence. */
+#include "support/pair.h"
+#include "support/ranks.h"
+#include "transport/group.h"
+#include "transport/inproc/endpoint.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct trap {
+    uint64_t epoch; /* to fail in */
+    baton_status_t status;
+    uint64_t calls;
+} trap_t;
+
+static baton_status_t spring(void *arg, baton_call_t *call)
+{
+    trap_t *trap = arg;
+    trap->calls++;
+    return baton_call_epoch(call) == trap->epoch ? trap->status : BATON_OK;
+}
+
+static baton_status_t count_call(void *arg, baton_call_t *call)
+{
+    (void)call;
+    ++*(uint64_t *)arg;
+    return BATON_OK;
+}
+
+/* ---- call nodes ------------------------------------------------------- */
+
+/* trap --> behind. Without messages it can be started again. */
+static void test_call_error_fails_one_epoch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        trap_t trap = {2, BATON_ERR_LIMIT, 0};
+        uint64_t behind = 0;
+        bool done;
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "fragile", &s));
+        baton_node_t call = baton_add_call(s, spring, &trap);
+        baton_before(s, call, baton_add_call(s, count_call, &behind));
+        support_ok(baton_schedule_commit(s));
+        support_run(s);
+        support_ok(baton_schedule_start(s));
+        for (int again = 0; again < 3; again++) {
+            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                           BATON_ERR_LIMIT);
+            support_says("\"fragile\" epoch 2 failed at call#0 on rank 0");
+            support_expect(baton_schedule_test(s, &done), BATON_ERR_LIMIT);
+        }
+        assert_int_equal(trap.calls, 2);
+        assert_int_equal(behind, 1); /* dependents are cancelled */
+        support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
+        support_run(s);
+        assert_int_equal(trap.calls, 3);
+        assert_int_equal(behind, 2);
+        assert_int_equal(baton_schedule_epoch(s), 3);
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+/* A value that is no status must not be taken for another outcome. */
+static void test_call_with_a_stray_value_fails(void **state)
+{
+    (void)state;
+    support_crew_t *crew = support_crew_open(1, &support_variants[0]);
+    static const int values[] = {2, 3, 1000, -99};
+    for (size_t i = 0; i < 4; i++) {
+        trap_t trap = {1, (baton_status_t)values[i], 0};
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "stray", &s));
+        (void)baton_add_call(s, spring, &trap);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        assert_true(baton_schedule_wait(s, SUPPORT_WAIT_MS) < 0);
+        support_says("call#0");
+        support_run(s);
+        support_ok(baton_schedule_destroy(s));
+    }
+    support_crew_close(crew);
+}
+
+/* Fails again and again, under threads that may see the failure half done. */
+static void test_call_errors_in_a_row(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        trap_t trap = {0, BATON_ERR_LIMIT, 0};
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "row", &s));
+        (void)baton_add_call(s, spring, &trap);
+        support_ok(baton_schedule_commit(s));
+        for (uint64_t epoch = 1; epoch <= 5000; epoch++) {
+            trap.epoch = epoch % 3 != 0 ? epoch : 0;
+            support_ok(baton_schedule_start(s));
+            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                           epoch % 3 != 0 ? BATON_ERR_LIMIT : BATON_OK);
+        }
+        assert_int_equal(trap.calls, 5000);
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+typedef struct waiter {
+    baton_schedule_t *schedule;
+    baton_status_t status;
+    char sentence[600];
+} waiter_t;
+
+static void wait_there(void *arg)
+{
+    waiter_t *waiter = arg;
+    waiter->status = baton_schedule_wait(waiter->schedule, SUPPORT_WAIT_MS);
+    snprintf(waiter->sentence, sizeof(waiter->sentence), "%s",
+             baton_error_message());
+}
+
+/* recv --> trap: with messages the schedule stays failed. */
+static void test_call_error_wakes_all_who_wait(void **state)
+{
+    (void)state;
+    enum { WAITERS = 4 };
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        trap_t trap = {1, BATON_ERR_UNSUPPORTED, 0};
+        support_pair_t pair;
+        support_pair_open(&pair, crew, "beside");
+        baton_schedule_t *receiver, *sender;
+        uint64_t memory[2] = {0};
+        support_ok(baton_schedule_create(crew->groups[0], "doomed", &receiver));
+        support_ok(baton_schedule_create(crew->groups[1], "doomed", &sender));
+        baton_node_t recv =
+            baton_add_recv(receiver, 1,
+                           baton_view(baton_buffer_bind(receiver, &memory[0], 8,
+                                                        BATON_MEMORY_HOST),
+                                      0, 8));
+        baton_before(receiver, recv, baton_add_call(receiver, spring, &trap));
+        (void)baton_add_send(sender, 0,
+                             baton_view(baton_buffer_bind(sender, &memory[1], 8,
+                                                          BATON_MEMORY_HOST),
+                                        0, 8));
+        support_ok(baton_schedule_commit(receiver));
+        support_ok(baton_schedule_commit(sender));
+
+        support_ok(baton_schedule_start(receiver));
+        waiter_t waiters[WAITERS];
+        support_thread_t *threads[WAITERS];
+        for (int w = 0; w < WAITERS; w++) {
+            waiters[w] = (waiter_t){receiver, BATON_OK, ""};
+            threads[w] = support_thread_start(wait_there, &waiters[w]);
+        }
+        support_run(sender);
+        for (int w = 0; w < WAITERS; w++) {
+            support_thread_join(threads[w]);
+            assert_int_equal(waiters[w].status, BATON_ERR_UNSUPPORTED);
+            assert_non_null(
+                strstr(waiters[w].sentence, "\"doomed\" epoch 1 failed at"));
+        }
+        assert_int_equal(trap.calls, 1);
+        support_expect(baton_schedule_start(receiver), BATON_ERR_FAILED);
+        support_says("start of \"doomed\": it has failed: ");
+        support_says("call#1");
+
+        /* Its neighbours are well. */
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        support_pair_send(&pair, 5);
+        support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
+        assert_int_equal(pair.got, 5);
+        support_ok(baton_schedule_destroy(receiver));
+        support_ok(baton_schedule_destroy(sender));
+        support_pair_close(&pair);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- messages --------------------------------------------------------- */
+
+/* Fails at once, or as it begins: who commits last knows it first. */
+static void expect_disagreement(baton_schedule_t *schedule)
+{
+    baton_failure_t failure;
+    baton_status_t status = baton_schedule_start(schedule);
+    if (status == BATON_OK) {
+        support_expect(baton_schedule_wait(schedule, SUPPORT_WAIT_MS),
+                       BATON_ERR_MISMATCH);
+        status = baton_schedule_start(schedule);
+    }
+    support_expect(status, BATON_ERR_FAILED);
+    support_says("start of \"sizes\": it has failed: \"sizes\" on rank ");
+    support_says(", of other sizes");
+    support_ok(baton_schedule_failure(schedule, &failure));
+    assert_int_equal(failure.status, BATON_ERR_MISMATCH);
+    assert_non_null(strstr(failure.message, "on rank 0"));
+    assert_non_null(strstr(failure.message, "on rank 1"));
+}
+
+/* Rank 1 sends `sent` bytes, and rank 0 expects others. Both hear of it,
+   nothing is written, and a recovery does not mend it. */
+static void expect_mismatch(const support_variant_t *variant, size_t sent,
+                            size_t expected)
+{
+    support_crew_t *crew = support_crew_open(2, variant);
+    size_t larger = sent > expected ? sent : expected;
+    unsigned char *memory = malloc(2 * larger);
+    assert_non_null(memory);
+    memset(memory, 0x5a, larger);
+    memset(memory + larger, 0xc3, larger);
+    baton_schedule_t *schedules[2];
+    for (int rank = 0; rank < 2; rank++) {
+        baton_schedule_t *s;
+        size_t bytes = rank == 0 ? expected : sent;
+        support_ok(baton_schedule_create(crew->groups[rank], "sizes", &s));
+        baton_view_t view =
+            baton_view(baton_buffer_bind(s, memory + (size_t)rank * larger,
+                                         bytes, BATON_MEMORY_HOST),
+                       0, bytes);
+        if (rank == 0) {
+            (void)baton_add_recv(s, 1, view);
+        } else {
+            (void)baton_add_send(s, 0, view);
+        }
+        support_ok(baton_schedule_commit(s));
+        schedules[rank] = s;
+    }
+    expect_disagreement(schedules[0]);
+    expect_disagreement(schedules[1]);
+    support_expect(baton_group_recover(crew->groups[0], 0), BATON_ERR_TIMEOUT);
+    for (int rank = 1; rank >= 0; rank--) {
+        support_expect(baton_group_recover(crew->groups[rank], SUPPORT_WAIT_MS),
+                       BATON_ERR_FAILED);
+        support_says("\"sizes\" can't be recovered: ");
+        expect_disagreement(schedules[rank]);
+    }
+    for (size_t i = 0; i < larger; i++) {
+        assert_int_equal(memory[i], 0x5a);
+    }
+    support_ok(baton_schedule_destroy(schedules[0]));
+    support_ok(baton_schedule_destroy(schedules[1]));
+    free(memory);
+    support_crew_close(crew);
+}
+
+static void test_messages_of_unequal_sizes_fail_both_ranks(void **state)
+{
+    (void)state;
+    static const size_t sizes[][2] = {{8, 16},         {16, 8},     {0, 8},
+                                      {8, 0},          {100000, 8}, {8, 100000},
+                                      {100001, 100000}};
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+            expect_mismatch(&support_variants[i], sizes[s][0], sizes[s][1]);
+        }
+    }
+}
+
+/* A collective on 4 ranks, of which rank 1's k-th send fails: the error comes
+   on rank 1, and the others can be destroyed. */
+static void test_send_that_fails_is_the_waiters_error(void **state)
+{
+    (void)state;
+    for (int64_t k = 1; k <= 4; k++) {
+        support_ranks_t *ranks = support_ranks_open(4);
+        baton_schedule_t **s = support_schedules_create(ranks, "refused");
+        for (int rank = 0; rank < 4; rank++) {
+            baton_barrier_dissemination(s[rank]); /* two sends a rank */
+        }
+        support_schedules_commit(ranks, s);
+        baton__inproc_fail_send(ranks->groups[1]->endpoint, k);
+        baton_status_t status = BATON_OK;
+        for (int64_t epoch = 1; epoch <= (k + 1) / 2; epoch++) {
+            support_ok(status); /* the earlier epochs are well */
+            for (int rank = 0; rank < 4; rank++) {
+                support_ok(baton_schedule_start(s[rank]));
+            }
+            status = baton_schedule_wait(s[1], SUPPORT_WAIT_MS);
+            if (status == BATON_OK) {
+                for (int rank = 0; rank < 4; rank++) {
+                    support_ok(baton_schedule_wait(s[rank], SUPPORT_WAIT_MS));
+                }
+            }
+        }
+        assert_int_equal(status, BATON_ERR_TRANSPORT);
+        support_expect(baton_schedule_wait(s[1], 0), BATON_ERR_TRANSPORT);
+        support_says("\"refused\" epoch");
+        support_says("send#");
+        support_says("rank 1");
+        support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
+        for (int rank = 0; rank < 4; rank++) {
+            if (baton_schedule_wait(s[rank], 0) == BATON_ERR_TIMEOUT) {
+                support_ok(baton_schedule_cancel(s[rank]));
+            }
+        }
+        support_schedules_destroy(ranks, s);
+        support_ranks_close(ranks);
+    }
+}
+
+/* A rank that commits after its peer's epoch has failed hears of that, also
+   when it is busy with another schedule meanwhile. */
+static void test_failure_is_told_to_who_commits_later(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_pair_t beside;
+        baton_schedule_t *s[2];
+        uint64_t numbers[2] = {3, 4};
+        support_pair_open(&beside, crew, "beside");
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "late", &s[rank]));
+            baton_view_t number =
+                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8,
+                                             BATON_MEMORY_HOST),
+                           0, 8);
+            (void)(rank == 0 ? baton_add_send(s[0], 1, number)
+                             : baton_add_recv(s[1], 0, number));
+        }
+        support_ok(baton_schedule_commit(s[0]));
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_cancel(s[0]));
+        support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
+                       BATON_ERR_CANCELLED);
+        for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+            support_ok(baton_schedule_start(beside.schedules[0]));
+            support_pair_send(&beside, epoch);
+            support_ok(
+                baton_schedule_wait(beside.schedules[0], SUPPORT_WAIT_MS));
+        }
+        support_ok(baton_schedule_commit(s[1]));
+        baton_status_t status = baton_schedule_start(s[1]);
+        if (status == BATON_OK) { /* it may have heard already */
+            status = baton_schedule_wait(s[1], 10000);
+            assert_int_equal(status, BATON_ERR_CANCELLED);
+        }
+        support_says("\"late\" epoch 1 was cancelled on rank 0");
+        assert_int_equal(numbers[1], 4);
+        support_ok(baton_schedule_destroy(s[0]));
+        support_ok(baton_schedule_destroy(s[1]));
+        support_pair_close(&beside);
+        support_crew_close(crew);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_call_error_fails_one_epoch),
+        cmocka_unit_test(test_call_with_a_stray_value_fails),
+        cmocka_unit_test(test_call_errors_in_a_row),
+        cmocka_unit_test(test_call_error_wakes_all_who_wait),
+        cmocka_unit_test(test_messages_of_unequal_sizes_fail_both_ranks),
+        cmocka_unit_test(test_send_that_fails_is_the_waiters_error),
+        cmocka_unit_test(test_failure_is_told_to_who_commits_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,354 @@
+/* Schedules of the same ranks are independent of each other: each takes its own
+   messages alone, whatever becomes of the others, in whatever order ranks make
+   them. */
+#include "support/crew.h"
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 2, EPOCHS = 200 };
+
+/* One rank's number to the other, and the other's here. */
+typedef struct exchange {
+    baton_schedule_t *schedule;
+    uint64_t sent, got;
+} exchange_t;
+
+static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
+{
+    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
+                      bytes);
+}
+
+static baton_status_t open_exchange(exchange_t *exchange, baton_group_t *group,
+                                    const char *name)
+{
+    baton_schedule_t *s;
+    baton_status_t status = baton_schedule_create(group, name, &s);
+    if (status != BATON_OK) {
+        return status;
+    }
+    int peer = 1 - baton_group_rank(group);
+    exchange->schedule = s;
+    (void)baton_add_send(s, peer, bind(s, &exchange->sent, 8));
+    (void)baton_add_recv(s, peer, bind(s, &exchange->got, 8));
+    return baton_schedule_commit(s);
+}
+
+/* Runs epochs of an exchange on both ranks, from the main thread. */
+static void expect_works(exchange_t exchanges[RANKS], uint64_t number)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        exchanges[rank].sent = number + (uint64_t)rank;
+        support_ok(baton_schedule_start(exchanges[rank].schedule));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(
+            baton_schedule_wait(exchanges[rank].schedule, SUPPORT_WAIT_MS));
+        assert_int_equal(exchanges[rank].got, number + 1 - (uint64_t)rank);
+    }
+}
+
+static void close_exchanges(exchange_t exchanges[RANKS])
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_schedule_destroy(exchanges[rank].schedule));
+    }
+}
+
+/* ---- a commit that fails ---------------------------------------------- */
+
+/* The commit of "bad" fails on rank 0 and succeeds on rank 1. Whether that is
+   before or after that of "good", "good" works; so does the next attempt. */
+static void test_failed_commit_disturbs_no_other_schedule(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew =
+            support_crew_open(RANKS, &support_variants[i / 2]);
+        bool before = i % 2 == 0;
+        exchange_t good[RANKS] = {{0}};
+        exchange_t again[RANKS] = {{0}};
+        baton_schedule_t *bad[RANKS] = {NULL};
+        uint64_t place[RANKS] = {5, 6};
+        for (int rank = 0; rank < RANKS; rank++) {
+            if (!before) {
+                support_ok(
+                    open_exchange(&good[rank], crew->groups[rank], "good"));
+            }
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "bad", &bad[rank]));
+            (void)baton_add_recv(bad[rank], 1 - rank,
+                                 bind(bad[rank], &place[rank], 8));
+            if (rank == 0) { /* two writers */
+                (void)baton_add_recv(bad[0], 1, bind(bad[0], &place[0], 8));
+            }
+            support_expect(baton_schedule_commit(bad[rank]),
+                           rank == 0 ? BATON_ERR_HAZARD : BATON_OK);
+            if (before) {
+                support_ok(
+                    open_exchange(&good[rank], crew->groups[rank], "good"));
+            }
+        }
+        support_ok(baton_schedule_start(bad[1]));
+        for (uint64_t number = 1; number <= EPOCHS; number++) {
+            expect_works(good, number);
+        }
+        support_ok(baton_schedule_cancel(bad[1]));
+        support_ok(baton_schedule_destroy(bad[0]));
+        support_ok(baton_schedule_destroy(bad[1]));
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(open_exchange(&again[rank], crew->groups[rank], "bad"));
+        }
+        for (uint64_t number = 1; number <= EPOCHS; number++) {
+            expect_works(again, 2 * number);
+            expect_works(good, number);
+        }
+        assert_int_equal(place[0], 5);
+        assert_int_equal(place[1], 6);
+        close_exchanges(again);
+        close_exchanges(good);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- another order ----------------------------------------------------- */
+
+/* Rank 0 makes and starts A, then B; rank 1 B, then A. */
+static void play_crossed(support_player_t *player)
+{
+    static const char *const names[] = {"A", "B"};
+    exchange_t exchanges[2] = {{0}};
+    bool going = true;
+    for (int k = 0; k < 2; k++) {
+        int which = player->rank == 0 ? k : 1 - k;
+        going = going &&
+                support_player_ok(player,
+                                  open_exchange(&exchanges[which],
+                                                player->group, names[which]));
+    }
+    for (uint64_t epoch = 1; epoch <= EPOCHS && going; epoch++) {
+        for (int k = 0; k < 2; k++) {
+            int which = player->rank == 0 ? k : 1 - k;
+            exchanges[which].sent = 10 * epoch + (uint64_t)which;
+            going = going &&
+                    support_player_ok(player, baton_schedule_start(
+                                                  exchanges[which].schedule));
+        }
+        for (int which = 0; which < 2 && going; which++) {
+            going = support_player_ok(
+                        player, baton_schedule_wait(exchanges[which].schedule,
+                                                    SUPPORT_WAIT_MS)) &&
+                    support_player_check(
+                        player,
+                        exchanges[which].got == 10 * epoch + (uint64_t)which,
+                        "%s got %llu in epoch %llu", names[which],
+                        (unsigned long long)exchanges[which].got,
+                        (unsigned long long)epoch);
+        }
+    }
+    for (int which = 0; which < 2; which++) {
+        (void)support_player_ok(
+            player, baton_schedule_destroy(exchanges[which].schedule));
+    }
+}
+
+static void test_other_order_of_commits_swaps_no_data(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        for (int round = 0; round < 10; round++) {
+            support_crew_t *crew =
+                support_crew_open(RANKS, &support_variants[i]);
+            support_crew_play(crew, play_crossed, NULL);
+            support_crew_close(crew);
+        }
+    }
+}
+
+/* ---- an unmatched receive ---------------------------------------------- */
+
+/* Rank 0 waits in "lonely", which rank 1 never makes; the messages of another
+   schedule are not for it. */
+static void test_unmatched_receive_takes_no_other_message(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        exchange_t good[RANKS] = {{0}};
+        baton_schedule_t *lonely;
+        uint64_t place = 5;
+        support_ok(baton_schedule_create(crew->groups[0], "lonely", &lonely));
+        (void)baton_add_recv(lonely, 1, bind(lonely, &place, 8));
+        support_ok(baton_schedule_commit(lonely));
+        support_ok(baton_schedule_start(lonely));
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(open_exchange(&good[rank], crew->groups[rank], "good"));
+        }
+        for (uint64_t number = 1; number <= EPOCHS; number++) {
+            expect_works(good, number);
+        }
+        support_expect(baton_schedule_wait(lonely, 0), BATON_ERR_TIMEOUT);
+        support_says("\"lonely\"");
+        support_says("recv#0 from rank 1");
+        assert_int_equal(place, 5);
+        support_ok(baton_schedule_cancel(lonely));
+        support_expect(baton_schedule_wait(lonely, SUPPORT_WAIT_MS),
+                       BATON_ERR_CANCELLED);
+        support_ok(baton_schedule_destroy(lonely));
+        expect_works(good, 1);
+        close_exchanges(good);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- schedules that differ --------------------------------------------- */
+
+/* What rank 0 sends, and rank 1 receives: how many messages, and how long. */
+typedef struct difference {
+    int sends, receives;
+    size_t send_bytes, receive_bytes;
+} difference_t;
+
+static const difference_t differences[] = {
+    {2, 1, 8, 8}, {1, 2, 8, 8}, {1, 0, 8, 8}, {1, 1, 8, 4}, {1, 1, 0, 8}};
+
+static void build_different(baton_schedule_t *s, const difference_t *how)
+{
+    static char memory[RANKS][8];
+    int rank = baton_schedule_rank(s);
+    int count = rank == 0 ? how->sends : how->receives;
+    for (int k = 0; k < count; k++) {
+        (void)(rank == 0
+                   ? baton_add_send(s, 1, bind(s, memory[0], how->send_bytes))
+                   : baton_add_recv(
+                         s, 0,
+                         baton_view(baton_buffer_scratch(s, how->receive_bytes,
+                                                         BATON_MEMORY_HOST),
+                                    0, how->receive_bytes)));
+    }
+    if (count == 0) { /* they have to do with each other all the same */
+        (void)baton_add_send(s, 0, bind(s, memory[1], 8));
+    }
+}
+
+/* Both ranks fail, naming both; others go on. */
+static void test_mismatch_fails_both_and_names_them(void **state)
+{
+    (void)state;
+    enum { KINDS = sizeof differences / sizeof differences[0] };
+    for (int i = 0; i < SUPPORT_VARIANTS * KINDS; i++) {
+        support_crew_t *crew =
+            support_crew_open(RANKS, &support_variants[i / KINDS]);
+        exchange_t good[RANKS] = {{0}};
+        baton_schedule_t *s[RANKS] = {NULL};
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(open_exchange(&good[rank], crew->groups[rank], "good"));
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "unequal", &s[rank]));
+            build_different(s[rank], &differences[i % KINDS]);
+            support_ok(baton_schedule_commit(s[rank]));
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            baton_failure_t failure;
+            baton_status_t status = BATON_OK;
+            while (status == BATON_OK) { /* until it has heard of the other */
+                status = baton_schedule_start(s[rank]);
+                status = status == BATON_OK
+                             ? baton_schedule_wait(s[rank], SUPPORT_WAIT_MS)
+                             : status;
+            }
+            assert_true(status == BATON_ERR_MISMATCH ||
+                        status == BATON_ERR_FAILED);
+            support_says("\"unequal\"");
+            support_says("rank 0");
+            support_says("rank 1");
+            support_ok(baton_schedule_failure(s[rank], &failure));
+            assert_int_equal(failure.status, BATON_ERR_MISMATCH);
+        }
+        for (uint64_t number = 1; number <= 20; number++) {
+            expect_works(good, number);
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_schedule_destroy(s[rank]));
+        }
+        close_exchanges(good);
+        support_crew_close(crew);
+    }
+}
+
+/* The second schedule of a name belongs to the other rank's second, also when
+   the first ones are gone by then. */
+static void test_attempts_of_a_name_belong_together(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        exchange_t first[RANKS] = {{0}};
+        exchange_t second[RANKS] = {{0}};
+        support_ok(open_exchange(&first[0], crew->groups[0], "again"));
+        support_ok(open_exchange(&second[0], crew->groups[0], "again"));
+        first[0].sent = 1;
+        second[0].sent = 2;
+        support_ok(baton_schedule_start(second[0].schedule));
+        support_ok(baton_schedule_start(first[0].schedule));
+        support_ok(open_exchange(&first[1], crew->groups[1], "again"));
+        first[1].sent = 3;
+        support_run(first[1].schedule);
+        assert_int_equal(first[1].got, 1);
+        support_ok(baton_schedule_wait(first[0].schedule, SUPPORT_WAIT_MS));
+        assert_int_equal(first[0].got, 3);
+        close_exchanges(first);
+        support_ok(open_exchange(&second[1], crew->groups[1], "again"));
+        second[1].sent = 4;
+        support_run(second[1].schedule);
+        assert_int_equal(second[1].got, 2);
+        support_ok(baton_schedule_wait(second[0].schedule, SUPPORT_WAIT_MS));
+        assert_int_equal(second[0].got, 4);
+        close_exchanges(second);
+        support_crew_close(crew);
+    }
+}
+
+/* Rank 0 destroys a schedule that rank 1 has committed and waits for, and that
+   it has never committed itself: rank 1 is told. */
+static void test_peer_of_one_never_committed_is_told(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        exchange_t exchange = {0};
+        baton_schedule_t *never;
+        support_ok(baton_schedule_create(crew->groups[0], "never", &never));
+        support_ok(open_exchange(&exchange, crew->groups[1], "never"));
+        support_ok(baton_schedule_start(exchange.schedule));
+        support_expect(baton_schedule_wait(exchange.schedule, 50),
+                       BATON_ERR_TIMEOUT);
+        support_ok(baton_schedule_destroy(never));
+        support_expect(baton_schedule_wait(exchange.schedule, SUPPORT_WAIT_MS),
+                       BATON_ERR_STATE);
+        assert_non_null(
+            strstr(baton_error_message(), "was destroyed on rank 0"));
+        support_ok(baton_schedule_destroy(exchange.schedule));
+        support_crew_close(crew);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_peer_of_one_never_committed_is_told),
+        cmocka_unit_test(test_failed_commit_disturbs_no_other_schedule),
+        cmocka_unit_test(test_other_order_of_commits_swaps_no_data),
+        cmocka_unit_test(test_unmatched_receive_takes_no_other_message),
+        cmocka_unit_test(test_mismatch_fails_both_and_names_them),
+        cmocka_unit_test(test_attempts_of_a_name_belong_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

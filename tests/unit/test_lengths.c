@@ -1,0 +1,281 @@
+/* Lengths that are known in the epoch only: what a receive takes, what a call
+   node sets, and what works on so many bytes. */
+#include "support/pair.h"
+#include "support/random.h"
+#include "support/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 1000, BYTES = COUNT * 8 };
+
+static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
+{
+    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
+                      bytes);
+}
+
+/* ---- what varies ------------------------------------------------------- */
+
+/* Rank 0 sends as many numbers as its call says; rank 1 doubles what came and
+   returns it.
+
+       rank 0   set --> send         recv (a length of its own)
+       rank 1   recv --> reduce --> copy --> send                            */
+typedef struct echo {
+    baton_schedule_t *schedules[2];
+    uint64_t sent[COUNT], kept[COUNT], back[COUNT];
+    size_t wanted; /* bytes; SIZE_MAX: it is not set */
+    size_t seen;
+    baton_length_t out, in;
+    char told[256]; /* what the call heard when it was refused */
+} echo_t;
+
+static baton_status_t set_wanted(void *arg, baton_call_t *call)
+{
+    echo_t *echo = arg;
+    if (echo->wanted == SIZE_MAX) {
+        return BATON_OK;
+    }
+    baton_status_t status =
+        baton_call_set_length(call, echo->out, echo->wanted);
+    if (status != BATON_OK) {
+        (void)snprintf(echo->told, sizeof echo->told, "%s",
+                       baton_error_message());
+    }
+    return status;
+}
+
+static baton_status_t see(void *arg, baton_call_t *call)
+{
+    echo_t *echo = arg;
+    echo->seen = baton_call_length(call, echo->in);
+    return BATON_OK;
+}
+
+static void build_sender(baton_schedule_t *s, echo_t *echo)
+{
+    baton_node_t set = baton_add_call(s, set_wanted, echo);
+    baton_node_t send = baton_add_send(s, 1, bind(s, echo->sent, BYTES));
+    baton_node_t recv = baton_add_recv(s, 1, bind(s, echo->back, BYTES));
+    echo->out = baton_add_length(s);
+    echo->in = baton_add_length(s);
+    baton_set_length(s, send, echo->out);
+    baton_set_length(s, recv, echo->in);
+    baton_before(s, set, send);
+    baton_before(s, recv, baton_add_call(s, see, echo));
+}
+
+static void build_echo(baton_schedule_t *s, echo_t *echo)
+{
+    baton_view_t in =
+        baton_view(baton_buffer_scratch(s, BYTES, BATON_MEMORY_HOST), 0, BYTES);
+    baton_view_t kept = bind(s, echo->kept, BYTES);
+    baton_node_t nodes[] = {
+        baton_add_recv(s, 0, in),
+        baton_add_reduce(s, BATON_U64, BATON_SUM, in, in, in),
+        baton_add_copy(s, kept, in),
+        baton_add_send(s, 0, kept),
+    };
+    baton_length_t length = baton_add_length(s);
+    for (int i = 0; i < 4; i++) {
+        baton_set_length(s, nodes[i], length);
+        if (i > 0) {
+            baton_before(s, nodes[i - 1], nodes[i]);
+        }
+    }
+}
+
+static void open_echo(echo_t *echo, support_crew_t *crew)
+{
+    memset(echo, 0, sizeof *echo);
+    for (int rank = 0; rank < 2; rank++) {
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[rank], "echo", &s));
+        if (rank == 0) {
+            build_sender(s, echo);
+        } else {
+            build_echo(s, echo);
+        }
+        support_ok(baton_schedule_commit(s));
+        echo->schedules[rank] = s;
+    }
+}
+
+static void close_echo(echo_t *echo)
+{
+    support_ok(baton_schedule_destroy(echo->schedules[0]));
+    support_ok(baton_schedule_destroy(echo->schedules[1]));
+}
+
+static void run_echo(echo_t *echo)
+{
+    support_ok(baton_schedule_start(echo->schedules[0]));
+    support_ok(baton_schedule_start(echo->schedules[1]));
+    support_ok(baton_schedule_wait(echo->schedules[0], SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_wait(echo->schedules[1], SUPPORT_WAIT_MS));
+}
+
+static void test_length_is_each_epochs_own(void **state)
+{
+    (void)state;
+    static echo_t echo;
+    support_random_t random = support_random(support_seed(), 5);
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        open_echo(&echo, crew);
+        for (uint64_t epoch = 1; epoch <= 200; epoch++) {
+            uint64_t draw = support_random_below(&random, 4);
+            size_t count = draw == 0   ? 0
+                           : draw == 1 ? COUNT
+                                       : support_random_below(&random, COUNT);
+            for (size_t k = 0; k < COUNT; k++) {
+                echo.sent[k] = epoch * COUNT + k;
+                echo.kept[k] = echo.back[k] = 7;
+            }
+            bool set = support_random_below(&random, 5) != 0;
+            count = set ? count : COUNT; /* else its whole view */
+            echo.wanted = set ? count * 8 : SIZE_MAX;
+            run_echo(&echo);
+            assert_int_equal(echo.seen, count * 8);
+            for (size_t k = 0; k < COUNT; k++) {
+                uint64_t wanted = k < count ? 2 * (epoch * COUNT + k) : 7;
+                assert_int_equal(echo.back[k], wanted);
+                assert_int_equal(echo.kept[k], wanted);
+            }
+        }
+        close_echo(&echo);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- what is refused in an epoch --------------------------------------- */
+
+static void test_length_above_the_view_is_refused(void **state)
+{
+    (void)state;
+    static echo_t echo;
+    support_crew_t *crew = support_crew_open(2, &support_variants[0]);
+    open_echo(&echo, crew);
+    echo.wanted = BYTES + 1;
+    support_ok(baton_schedule_start(echo.schedules[0]));
+    support_expect(baton_schedule_wait(echo.schedules[0], SUPPORT_WAIT_MS),
+                   BATON_ERR_INVALID);
+    assert_non_null(strstr(
+        echo.told, "length 0 can't be 8001: its smallest view has 8000 bytes"));
+    close_echo(&echo);
+    support_crew_close(crew);
+}
+
+static void test_length_of_broken_elements_fails_the_epoch(void **state)
+{
+    (void)state;
+    static echo_t echo;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        open_echo(&echo, crew);
+        echo.wanted = 12;
+        support_ok(baton_schedule_start(echo.schedules[0]));
+        support_ok(baton_schedule_start(echo.schedules[1]));
+        for (int rank = 0; rank < 2; rank++) {
+            support_expect(
+                baton_schedule_wait(echo.schedules[rank], SUPPORT_WAIT_MS),
+                BATON_ERR_INVALID);
+            support_says("no whole number of elements of 8 bytes");
+        }
+        close_echo(&echo);
+        support_crew_close(crew);
+    }
+}
+
+/* A message that is longer than the view of its receive. */
+static void test_length_of_a_message_above_the_view_fails(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        baton_schedule_t *s[2];
+        uint64_t numbers[3] = {1, 2, 3};
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "more", &s[rank]));
+            if (rank == 0) {
+                (void)baton_add_send(s[0], 1, bind(s[0], numbers, 16));
+            } else {
+                baton_node_t recv =
+                    baton_add_recv(s[1], 0, bind(s[1], &numbers[2], 8));
+                baton_set_length(s[1], recv, baton_add_length(s[1]));
+            }
+            support_ok(baton_schedule_commit(s[rank]));
+        }
+        support_ok(baton_schedule_start(s[1]));
+        support_ok(baton_schedule_start(s[0]));
+        support_expect(baton_schedule_wait(s[1], SUPPORT_WAIT_MS),
+                       BATON_ERR_MISMATCH);
+        support_says("up to 8 bytes and got 16");
+        assert_int_equal(numbers[2], 3);
+        support_ok(baton_schedule_destroy(s[0]));
+        support_ok(baton_schedule_destroy(s[1]));
+        support_crew_close(crew);
+    }
+}
+
+/* ---- what commit refuses ----------------------------------------------- */
+
+static void expect_refused(baton_schedule_t *s, baton_status_t status,
+                           const char *text)
+{
+    support_expect(baton_schedule_commit(s), status);
+    support_says(text);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_length_is_checked_by_commit(void **state)
+{
+    (void)state;
+    uint64_t numbers[4] = {0};
+    support_ranks_t *ranks = support_ranks_open(2);
+    baton_schedule_t *s;
+
+    support_ok(baton_schedule_create(ranks->groups[0], "unordered", &s));
+    baton_length_t length = baton_add_length(s);
+    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[0], 8)), length);
+    baton_set_length(s, baton_add_send(s, 1, bind(s, &numbers[1], 8)), length);
+    expect_refused(s, BATON_ERR_HAZARD,
+                   "send#1 works on length 0, which recv#0 sets, but does not "
+                   "surely come behind it");
+
+    support_ok(baton_schedule_create(ranks->groups[0], "two", &s));
+    length = baton_add_length(s);
+    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[0], 8)), length);
+    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[1], 8)), length);
+    expect_refused(s, BATON_ERR_INVALID, "recv#0 and recv#1 both set length 0");
+
+    support_ok(baton_schedule_create(ranks->groups[0], "nop", &s));
+    length = baton_add_length(s);
+    baton_set_length(s, baton_add_nop(s), length);
+    expect_refused(s, BATON_ERR_INVALID, "nop#0 has no operand");
+
+    support_ok(baton_schedule_create(ranks->groups[0], "stranger", &s));
+    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[0], 8)),
+                     (baton_length_t){3});
+    expect_refused(s, BATON_ERR_INVALID, "length 3, of 0");
+    support_ranks_close(ranks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_length_is_each_epochs_own),
+        cmocka_unit_test(test_length_above_the_view_is_refused),
+        cmocka_unit_test(test_length_of_broken_elements_fails_the_epoch),
+        cmocka_unit_test(test_length_of_a_message_above_the_view_fails),
+        cmocka_unit_test(test_length_is_checked_by_commit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,336 @@
+/* Every create, add and commit when the n-th of its allocations fails, for each
+   n: it says so, leaks nothing, and the same call works afterwards. */
+#include "base/config.h"
+#include "sched/schedule.h"
+#include "support/trial.h"
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, COUNT = 100, PATIENCE_MS = 10000 };
+
+/* ---- engines and groups ------------------------------------------------ */
+
+static baton_progress_t progress;
+
+static void open_engine(void)
+{
+    baton_engine_t *engine;
+    baton_engine_options_t options = {sizeof options, progress, NULL, 0};
+    trial_begin();
+    baton_status_t status = baton_engine_open(&options, &engine);
+    trial_end(status);
+    if (status != BATON_OK) {
+        support_ok(baton_engine_open(&options, &engine));
+    }
+    support_ok(baton_engine_close(engine));
+}
+
+static void test_memory_of_an_engine(void **state)
+{
+    (void)state;
+    progress = BATON_PROGRESS_MANUAL;
+    try_each(open_engine);
+    progress = BATON_PROGRESS_THREAD;
+    try_each(open_engine);
+}
+
+static void create_loop(void)
+{
+    baton_inproc_t *loop;
+    trial_begin();
+    baton_status_t status = baton_inproc_create(RANKS, &loop);
+    trial_end(status);
+    if (status != BATON_OK) {
+        support_ok(baton_inproc_create(RANKS, &loop));
+    }
+    support_ok(baton_inproc_destroy(loop));
+}
+
+static void create_group(void)
+{
+    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_ok(baton_group_destroy(ranks->groups[1]));
+    trial_begin();
+    baton_status_t status = baton_group_create_inproc(
+        ranks->engine, ranks->loop, 1, &ranks->groups[1]);
+    trial_end(status);
+    if (status != BATON_OK) {
+        support_ok(baton_group_create_inproc(ranks->engine, ranks->loop, 1,
+                                             &ranks->groups[1]));
+    }
+    support_ranks_close(ranks);
+}
+
+static void create_group_of_one(void)
+{
+    baton_group_t *group;
+    support_ranks_t *ranks = support_ranks_open(1);
+    trial_begin();
+    baton_status_t status = baton_group_create_self(ranks->engine, &group);
+    trial_end(status);
+    if (status != BATON_OK) {
+        support_ok(baton_group_create_self(ranks->engine, &group));
+    }
+    support_ok(baton_group_destroy(group));
+    support_ranks_close(ranks);
+}
+
+static void test_memory_of_groups(void **state)
+{
+    (void)state;
+    try_each(create_loop);
+    try_each(create_group);
+    try_each(create_group_of_one);
+}
+
+/* ---- schedules --------------------------------------------------------- */
+
+/* What builds; `data` is the rank's vector, COUNT floats. */
+typedef void (*builder_t)(baton_schedule_t *schedule, baton_buffer_t data);
+
+static builder_t builder;
+static float vectors[RANKS][COUNT];
+
+static baton_allreduce_t reduction_of(baton_buffer_t data)
+{
+    baton_view_t all = baton_view(data, 0, sizeof vectors[0]);
+    return (baton_allreduce_t){.size = sizeof(baton_allreduce_t),
+                               .source = all,
+                               .target = all,
+                               .dtype = BATON_F32,
+                               .op = BATON_SUM,
+                               .chunk_bytes = 64};
+}
+
+static void build_barrier(baton_schedule_t *schedule, baton_buffer_t data)
+{
+    (void)data;
+    baton_barrier_dissemination(schedule);
+}
+
+static void build_broadcast(baton_schedule_t *schedule, baton_buffer_t data)
+{
+    baton_broadcast_binomial(schedule, 1, reduction_of(data).source);
+}
+
+static void build_recursive_doubling(baton_schedule_t *schedule,
+                                     baton_buffer_t data)
+{
+    const baton_allreduce_t args = reduction_of(data);
+    baton_allreduce_recursive_doubling(schedule, &args);
+}
+
+static void build_ring(baton_schedule_t *schedule, baton_buffer_t data)
+{
+    const baton_allreduce_t args = reduction_of(data);
+    baton_allreduce_ring(schedule, &args);
+}
+
+static baton_status_t do_nothing(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_OK;
+}
+
+/* Every adder, many nodes and many edges; k-of-n in front of an enclosed
+   all-reduce. */
+static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
+{
+    baton_node_t begin =
+        baton_add_activation(schedule, baton_add_on_start(schedule));
+    baton_node_t end = baton_add_nop(schedule);
+    baton_node_t last = baton_add_nop(schedule);
+    for (int i = 0; i < 100; i++) {
+        baton_node_t call = baton_add_call(schedule, do_nothing, NULL);
+        baton_buffer_t scratch =
+            baton_buffer_scratch(schedule, 64, BATON_MEMORY_HOST);
+        baton_node_t copy = baton_add_copy(schedule, baton_view(scratch, 0, 32),
+                                           baton_view(scratch, 32, 32));
+        baton_before(schedule, begin, call);
+        baton_before(schedule, call, copy);
+        baton_before(schedule, copy, end);
+    }
+    baton_set_need(schedule, end, 50);
+    baton_mark_t mark = baton_schedule_mark(schedule);
+    build_ring(schedule, data);
+    baton_enclose(schedule, mark, end, last);
+}
+
+static void build(baton_schedule_t *schedule, int rank)
+{
+    builder(schedule,
+            baton_buffer_bind(schedule, vectors[rank], sizeof vectors[rank],
+                              BATON_MEMORY_HOST));
+}
+
+/* A name that all ranks use: another where rank 0 has given one up. */
+static const char *name;
+
+static baton_schedule_t *make(baton_group_t *group, int rank)
+{
+    baton_schedule_t *s;
+    support_ok(baton_schedule_create(group, name, &s));
+    build(s, rank);
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+/* Rank 0's schedule, under trial; a second time when it failed: commit by
+   itself, if the graph is whole. */
+static baton_schedule_t *make_first(baton_group_t *group)
+{
+    baton_schedule_t *s = NULL;
+    name = "memory";
+    trial_begin();
+    baton_status_t status = baton_schedule_create(group, name, &s);
+    if (status == BATON_OK) {
+        build(s, 0);
+        status = baton_schedule_commit(s);
+    }
+    trial_end(status);
+    if (status != BATON_OK && s != NULL && s->sticky == BATON_OK) {
+        support_ok(baton_schedule_commit(s));
+    } else if (status != BATON_OK) {
+        support_ok(baton_schedule_destroy(s));
+        name = "once more";
+        s = make(group, 0);
+    }
+    return s;
+}
+
+/* Two epochs: the vectors of ones become RANKS, and RANKS squared, where they
+   are reduced. */
+static void make_schedules(void)
+{
+    support_ranks_t *ranks = support_ranks_open(RANKS);
+    baton_schedule_t *schedules[RANKS];
+    bool reduces = builder != build_barrier && builder != build_broadcast;
+    float expected = reduces ? RANKS * RANKS : 1;
+    for (int rank = 0; rank < RANKS; rank++) {
+        for (int i = 0; i < COUNT; i++) {
+            vectors[rank][i] = 1;
+        }
+        schedules[rank] = rank == 0 ? make_first(ranks->groups[0])
+                                    : make(ranks->groups[rank], rank);
+    }
+    support_schedules_run(ranks, schedules);
+    support_schedules_run(ranks, schedules);
+    for (int rank = 0; rank < RANKS; rank++) {
+        for (int i = 0; i < COUNT; i++) {
+            assert_float_equal(vectors[rank][i], expected, 0);
+        }
+        support_ok(baton_schedule_destroy(schedules[rank]));
+    }
+    support_ranks_close(ranks);
+}
+
+static void test_memory_of_each_builder(void **state)
+{
+    (void)state;
+    static const builder_t all[] = {build_barrier, build_broadcast,
+                                    build_recursive_doubling, build_ring,
+                                    build_everything};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        builder = all[i];
+        try_each(make_schedules);
+    }
+}
+
+/* A rank of its own verifies with itself. */
+static void make_verified(void)
+{
+    support_ranks_t *ranks = support_ranks_open(1);
+    baton_schedule_t *s = make_first(ranks->groups[0]);
+    support_schedules_run(ranks, &s);
+    support_ok(baton_schedule_destroy(s));
+    support_ranks_close(ranks);
+}
+
+static int verify_on(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return setenv("BATON_VERIFY", "1", 1);
+}
+
+static int verify_off(void **state)
+{
+    (void)state;
+    baton__config_forget();
+    return unsetenv("BATON_VERIFY");
+}
+
+static void test_memory_of_a_verified_commit(void **state)
+{
+    (void)state;
+    builder = build_everything;
+    try_each(make_verified);
+}
+
+/* ---- partial collectives ----------------------------------------------- */
+
+static baton_partial_options_t partial_options;
+
+static void make_partials(void)
+{
+    support_ranks_t *ranks = support_ranks_open(RANKS);
+    baton_partial_t *partials[RANKS];
+    baton_partial_result_t result;
+    partial_options.name = "partial";
+    trial_begin();
+    baton_status_t status =
+        baton_partial_create(ranks->groups[0], &partial_options, &partials[0]);
+    trial_end(status);
+    partial_options.name = status == BATON_OK ? "partial" : "once more";
+    for (int rank = status == BATON_OK; rank < RANKS; rank++) {
+        support_ok(baton_partial_create(ranks->groups[rank], &partial_options,
+                                        &partials[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_contribute(partials[rank], vectors[rank]));
+        support_ok(baton_partial_start(partials[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_wait(partials[rank], PATIENCE_MS, &result));
+        assert_int_equal(result.epoch, 1);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_destroy(partials[rank]));
+    }
+    support_ranks_close(ranks);
+}
+
+static void test_memory_of_a_partial(void **state)
+{
+    (void)state;
+    partial_options = (baton_partial_options_t){.size = sizeof partial_options,
+                                                .keep = BATON_KEEP_ALL,
+                                                .count = COUNT,
+                                                .dtype = BATON_F32};
+    for (int mode = BATON_SOLO; mode <= BATON_FULL; mode++) {
+        partial_options.mode = (baton_partial_mode_t)mode;
+        partial_options.op = BATON_SUM;
+        partial_options.inner = baton_allreduce_recursive_doubling;
+        try_each(make_partials);
+        partial_options.op = BATON_MAX; /* the count is reduced by itself */
+        partial_options.inner = baton_allreduce_ring;
+        try_each(make_partials);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_of_an_engine),
+        cmocka_unit_test(test_memory_of_groups),
+        cmocka_unit_test(test_memory_of_each_builder),
+        cmocka_unit_test_setup_teardown(test_memory_of_a_verified_commit,
+                                        verify_on, verify_off),
+        cmocka_unit_test(test_memory_of_a_partial),
+    };
+    malloc_watch();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

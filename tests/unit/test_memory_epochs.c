@@ -1,0 +1,216 @@
+/* While epochs run nothing is allocated: neither through lib/base/alloc.h nor
+   behind its back. */
+#include "base/alloc.h"
+#include "progress/engine.h"
+#include "support/malloc.h"
+#include "support/random.h"
+#include "support/ranks.h"
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 2, WARM_UP = 100, COUNT = 50, PATIENCE_MS = 60000 };
+
+/* Runs `epoch` so often, the first ones apart. */
+static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
+{
+    for (int i = 0; i < WARM_UP; i++) {
+        epoch(arg);
+    }
+    int64_t ours = baton__alloc_count();
+    int64_t all = malloc_asked;
+    for (int i = 0; i < times; i++) {
+        epoch(arg);
+    }
+    assert_int_equal(baton__alloc_count(), ours);
+    assert_int_equal(malloc_asked, all);
+}
+
+static void test_memory_counts_what_malloc_gives(void **state)
+{
+    (void)state;
+    int64_t asked = malloc_asked;
+    int64_t live = malloc_live;
+    void *volatile block = malloc(10);
+    assert_int_equal(malloc_asked, asked + 1);
+    assert_int_equal(malloc_live, live + 1);
+    free(block);
+    assert_int_equal(malloc_live, live);
+    if (MALLOC_SEES_ALL) {
+        block = baton__alloc(3, 5);
+        assert_int_equal(malloc_asked, asked + 2);
+        baton__free(block);
+        assert_int_equal(malloc_live, live);
+    }
+}
+
+/* ---- schedules --------------------------------------------------------- */
+
+typedef struct crowd {
+    support_ranks_t *ranks;
+    baton_schedule_t **schedules;
+} crowd_t;
+
+/* A call, an optional receive, and an all-reduce, on each rank. */
+static void build(baton_schedule_t *s, float *data)
+{
+    size_t bytes = COUNT * sizeof(float);
+    baton_buffer_t user = baton_buffer_bind(s, data, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t scratch = baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST);
+    baton_view_t all = baton_view(user, 0, bytes);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = all,
+                              .target = all,
+                              .dtype = BATON_F32,
+                              .op = BATON_MAX};
+    int peer = 1 - baton_schedule_rank(s);
+    baton_set_optional(s,
+                       baton_add_recv(s, peer, baton_view(scratch, 0, bytes)));
+    baton_node_t send = baton_add_send(s, peer, all);
+    baton_node_t begin = baton_add_nop(s);
+    baton_node_t end = baton_add_nop(s);
+    baton_before(s, send, begin);
+    baton_mark_t mark = baton_schedule_mark(s);
+    baton_allreduce_recursive_doubling(s, &args);
+    baton_enclose(s, mark, begin, end);
+}
+
+static void run_crowd(void *arg)
+{
+    crowd_t *crowd = arg;
+    support_schedules_run(crowd->ranks, crowd->schedules);
+}
+
+static void test_memory_stays_over_epochs_of_a_schedule(void **state)
+{
+    (void)state;
+    static float data[RANKS][COUNT];
+    crowd_t crowd = {.ranks = support_ranks_open(RANKS)};
+    crowd.schedules = support_schedules_create(crowd.ranks, "quiet");
+    for (int rank = 0; rank < RANKS; rank++) {
+        build(crowd.schedules[rank], data[rank]);
+    }
+    support_schedules_commit(crowd.ranks, crowd.schedules);
+    expect_no_allocation(run_crowd, &crowd, 100000);
+    assert_int_equal(baton_schedule_epoch(crowd.schedules[0]),
+                     WARM_UP + 100000);
+    support_schedules_destroy(crowd.ranks, crowd.schedules);
+    support_ranks_close(crowd.ranks);
+}
+
+/* ---- with a progress thread -------------------------------------------- */
+
+static void run_alone(void *arg)
+{
+    support_ok(baton_schedule_start(arg));
+    support_ok(baton_schedule_wait(arg, PATIENCE_MS));
+}
+
+/* The thread goes through its loop some times: what libevent and the C library
+   allocate for a new thread is no epoch's. Only the thread says how it waits.
+ */
+static void warm_up_thread(baton_engine_t *engine)
+{
+    for (int turn = 0; turn < 8; turn++) {
+        atomic_store(&engine->wait_mode, BATON__WAIT_NONE);
+        baton__loop_kick(engine->loop);
+        while (atomic_load(&engine->wait_mode) == BATON__WAIT_NONE) {
+            sched_yield();
+        }
+    }
+}
+
+static void test_memory_stays_with_a_progress_thread(void **state)
+{
+    (void)state;
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_schedule_t *s;
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_THREAD;
+    support_ok(baton_engine_open(&options, &engine));
+    support_ok(baton_group_create_self(engine, &group));
+    support_ok(baton_schedule_create(group, "alone", &s));
+    baton_view_t none =
+        baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0);
+    (void)baton_add_send(s, 0, none);
+    (void)baton_add_recv(s, 0, none);
+    support_ok(baton_schedule_commit(s));
+    warm_up_thread(engine);
+    expect_no_allocation(run_alone, s, 5000);
+    support_ok(baton_schedule_destroy(s));
+    support_ok(baton_group_destroy(group));
+    support_ok(baton_engine_close(engine));
+}
+
+/* ---- partial collectives ----------------------------------------------- */
+
+typedef struct team {
+    support_random_t random;
+    baton_partial_t *partials[RANKS];
+    float data[COUNT];
+} team_t;
+
+/* A step of each rank; who comes first is random. */
+static void run_team(void *arg)
+{
+    team_t *team = arg;
+    int first = (int)support_random_below(&team->random, RANKS);
+    for (int i = 0; i < RANKS; i++) {
+        baton_partial_t *partial = team->partials[(first + i) % RANKS];
+        support_ok(baton_partial_contribute(partial, team->data));
+        support_ok(baton_partial_start(partial));
+    }
+    for (int i = 0; i < RANKS; i++) {
+        baton_partial_result_t result;
+        support_ok(baton_partial_wait(team->partials[i], PATIENCE_MS, &result));
+    }
+}
+
+static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
+{
+    support_ranks_t *ranks = support_ranks_open(RANKS);
+    team_t team = {.random = support_random(support_seed(), 4)};
+    baton_partial_options_t options = {.size = sizeof options,
+                                       .mode = mode,
+                                       .keep = keep,
+                                       .count = COUNT,
+                                       .dtype = BATON_F32};
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_create(ranks->groups[rank], &options,
+                                        &team.partials[rank]));
+    }
+    expect_no_allocation(run_team, &team, 5000);
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_destroy(team.partials[rank]));
+    }
+    support_ranks_close(ranks);
+}
+
+static void test_memory_stays_over_solo_epochs(void **state)
+{
+    (void)state;
+    stay_over_epochs(BATON_SOLO, BATON_KEEP_LATEST);
+    stay_over_epochs(BATON_SOLO, BATON_KEEP_ALL);
+}
+
+static void test_memory_stays_over_majority_epochs(void **state)
+{
+    (void)state;
+    stay_over_epochs(BATON_MAJORITY, BATON_KEEP_ALL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_counts_what_malloc_gives),
+        cmocka_unit_test(test_memory_stays_over_epochs_of_a_schedule),
+        cmocka_unit_test(test_memory_stays_with_a_progress_thread),
+        cmocka_unit_test(test_memory_stays_over_solo_epochs),
+        cmocka_unit_test(test_memory_stays_over_majority_epochs),
+    };
+    malloc_watch();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

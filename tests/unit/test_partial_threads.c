@@ -1,0 +1,100 @@
+/* Partial all-reduces among threads that sleep at random: nothing is lost,
+   nothing is counted twice. */
+#include "support/conserve.h"
+#include "support/crew.h"
+#include "support/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+typedef struct trial {
+    conserve_law_t law;
+    conserve_totals_t totals[CONSERVE_RANKS];
+} trial_t;
+
+static void play(support_player_t *player)
+{
+    trial_t *trial = player->arg;
+    const char *what =
+        conserve_play(player->group, &trial->law, &trial->totals[player->rank]);
+    (void)support_player_check(player, what == NULL, "%s", what);
+}
+
+static void conserve(const support_variant_t *variant,
+                     baton_partial_mode_t mode, baton_keep_t keep,
+                     baton_allreduce_fn inner, int size, uint64_t steps)
+{
+    trial_t trial = {.law = {.mode = mode,
+                             .keep = keep,
+                             .inner = inner,
+                             .seed = support_seed() + (uint64_t)size,
+                             .steps = steps,
+                             .sleep_us = 200}};
+    support_crew_t *crew = support_crew_open(size, variant);
+    support_crew_play(crew, play, &trial);
+    support_crew_close(crew);
+    const char *what = conserve_compare(trial.totals, size);
+    if (what != NULL) {
+        fail_msg("%s, %d ranks, mode %d, keep %d: %s", variant->name, size,
+                 (int)mode, (int)keep, what);
+    }
+}
+
+/* An engine each: as processes have. */
+static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        for (int keep = 0; keep < 2; keep++) {
+            conserve(&support_variants[2], mode, (baton_keep_t)keep,
+                     i % 2 == 0 ? baton_allreduce_recursive_doubling
+                                : baton_allreduce_ring,
+                     sizes[i], sizes[i] == 5 ? 3 * steps : steps);
+        }
+    }
+}
+
+static void test_partial_threads_solo_conserves(void **state)
+{
+    (void)state;
+    conserve_sizes(BATON_SOLO, 700);
+}
+
+static void test_partial_threads_majority_conserves(void **state)
+{
+    (void)state;
+    conserve_sizes(BATON_MAJORITY, 700);
+}
+
+static void test_partial_threads_full_conserves(void **state)
+{
+    (void)state;
+    conserve_sizes(BATON_FULL, 300);
+}
+
+static void test_partial_threads_share_an_engine(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        for (int mode = 0; mode < 3; mode++) {
+            conserve(&support_variants[variant], (baton_partial_mode_t)mode,
+                     mode == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL,
+                     baton_allreduce_recursive_doubling, 4, 300);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_partial_threads_solo_conserves),
+        cmocka_unit_test(test_partial_threads_majority_conserves),
+        cmocka_unit_test(test_partial_threads_full_conserves),
+        cmocka_unit_test(test_partial_threads_share_an_engine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

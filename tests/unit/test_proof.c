@@ -1,0 +1,345 @@
+/* Contributor sets by themselves: what unions give, what check says. */
+#include "base/alloc.h"
+#include "support/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 5, COUNT = 4 };
+
+static baton_proof_t *proof;
+
+static int open_proof(void **state)
+{
+    (void)state;
+    support_ok(baton_proof_create(RANKS, &proof));
+    return 0;
+}
+
+static int close_proof(void **state)
+{
+    (void)state;
+    baton_proof_destroy(proof);
+    return 0;
+}
+
+typedef struct vector {
+    uint32_t elements[COUNT];
+} vector_t;
+
+static vector_t of_rank(int rank)
+{
+    vector_t vector;
+    support_ok(baton_proof_fill(proof, rank, 0, COUNT, vector.elements));
+    return vector;
+}
+
+static vector_t unite(vector_t left, vector_t right)
+{
+    const baton_op_t *op = baton_proof_op(proof);
+    vector_t both;
+    op->reduce(op->arg, both.elements, left.elements, right.elements, COUNT,
+               BATON_U32);
+    return both;
+}
+
+static vector_t empty(void)
+{
+    const baton_op_t *op = baton_proof_op(proof);
+    vector_t vector;
+    memset(&vector, 0xff, sizeof(vector));
+    op->identity(op->arg, vector.elements, COUNT, BATON_U32);
+    return vector;
+}
+
+static vector_t of_all(void)
+{
+    vector_t all = empty();
+    for (int rank = 0; rank < RANKS; rank++) {
+        all = unite(all, of_rank(rank));
+    }
+    return all;
+}
+
+static void holds(vector_t vector, const bool *contributors)
+{
+    support_ok(
+        baton_proof_check(proof, contributors, 0, COUNT, vector.elements));
+}
+
+static void lies(vector_t vector, const bool *contributors, const char *says)
+{
+    support_expect(
+        baton_proof_check(proof, contributors, 0, COUNT, vector.elements),
+        BATON_ERR_MISMATCH);
+    assert_string_equal(baton_error_message(), says);
+}
+
+/* ---- what is right ----------------------------------------------------- */
+
+static void test_union_of_all_ranks_holds_in_any_order(void **state)
+{
+    (void)state;
+    vector_t up = of_all();
+    vector_t down = of_rank(4);
+    for (int rank = 3; rank >= 0; rank--) {
+        down = unite(of_rank(rank), down);
+    }
+    vector_t pairs = unite(unite(of_rank(3), of_rank(0)),
+                           unite(of_rank(2), unite(of_rank(4), of_rank(1))));
+    holds(up, NULL);
+    /* Equal sets are equal words: results can be compared as any others. */
+    assert_memory_equal(&up, &down, sizeof(up));
+    assert_memory_equal(&up, &pairs, sizeof(up));
+}
+
+static void test_union_into_an_operand(void **state)
+{
+    (void)state;
+    const baton_op_t *op = baton_proof_op(proof);
+    vector_t a = of_rank(0);
+    vector_t b = of_rank(1);
+    vector_t both = unite(a, b);
+    vector_t target = a;
+    op->reduce(op->arg, &target, &target, &b, COUNT, BATON_U32);
+    assert_memory_equal(&target, &both, sizeof(both));
+    target = b;
+    op->reduce(op->arg, &target, &a, &target, COUNT, BATON_U32);
+    assert_memory_equal(&target, &both, sizeof(both));
+}
+
+static void test_union_at_any_address(void **state)
+{
+    (void)state;
+    const baton_op_t *op = baton_proof_op(proof);
+    char memory[3 * sizeof(vector_t) + 3];
+    char *left = memory + 1;
+    char *right = left + sizeof(vector_t) + 1;
+    char *target = right + sizeof(vector_t) + 1;
+    vector_t a = of_rank(0);
+    vector_t b = of_rank(1);
+    vector_t both = unite(a, b);
+    memcpy(left, &a, sizeof(a));
+    memcpy(right, &b, sizeof(b));
+    op->reduce(op->arg, target, left, right, COUNT, BATON_U32);
+    assert_memory_equal(target, &both, sizeof(both));
+}
+
+static void test_empty_set_is_neutral(void **state)
+{
+    (void)state;
+    static const bool nobody[RANKS] = {false};
+    vector_t one = of_rank(2);
+    vector_t left = unite(empty(), one);
+    vector_t right = unite(one, empty());
+    assert_memory_equal(&left, &one, sizeof(one));
+    assert_memory_equal(&right, &one, sizeof(one));
+    holds(unite(empty(), empty()), nobody);
+}
+
+static void test_subsets_by_contributors(void **state)
+{
+    (void)state;
+    for (unsigned set = 0; set < 1u << RANKS; set++) {
+        bool contributors[RANKS];
+        vector_t vector = empty();
+        for (int rank = 0; rank < RANKS; rank++) {
+            contributors[rank] = (set >> rank & 1) != 0;
+            if (contributors[rank]) {
+                vector = unite(vector, of_rank(rank));
+            }
+        }
+        holds(vector, contributors);
+        contributors[3] = !contributors[3];
+        lies(vector, contributors,
+             contributors[3] ? "proof: element 0 lacks rank 3"
+                             : "proof: element 0 has rank 3, which does not "
+                               "belong there");
+    }
+}
+
+/* Parts of a vector, by `first`. */
+static void test_elements_have_their_places(void **state)
+{
+    (void)state;
+    vector_t parts;
+    support_ok(baton_proof_fill(proof, 0, 100, 2, parts.elements));
+    support_ok(baton_proof_fill(proof, 0, 102, 2, parts.elements + 2));
+    static const bool first[RANKS] = {true};
+    support_ok(baton_proof_check(proof, first, 100, 4, parts.elements));
+    support_ok(baton_proof_check(proof, first, 103, 1, parts.elements + 3));
+    support_ok(baton_proof_check(proof, NULL, 0, 0, NULL));
+    support_expect(baton_proof_check(proof, first, 101, 3, parts.elements),
+                   BATON_ERR_MISMATCH);
+    assert_string_equal(baton_error_message(),
+                        "proof: element 101 has element 100 in its place");
+}
+
+/* Sets of more than a word, with the last rank in a word of its own. */
+static void test_many_ranks(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 63, 64, 65, 128, 129};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        baton_proof_t *many;
+        support_ok(baton_proof_create(sizes[i], &many));
+        const baton_op_t *op = baton_proof_op(many);
+        uint32_t all = 0;
+        uint32_t one = 0;
+        for (int rank = 0; rank < sizes[i]; rank++) {
+            if (rank > 0) {
+                support_expect(baton_proof_check(many, NULL, 9, 1, &all),
+                               BATON_ERR_MISMATCH);
+            }
+            support_ok(baton_proof_fill(many, rank, 9, 1, &one));
+            op->reduce(op->arg, &all, &all, &one, 1, BATON_U32);
+        }
+        support_ok(baton_proof_check(many, NULL, 9, 1, &all));
+        op->reduce(op->arg, &all, &one, &all, 1, BATON_U32);
+        support_expect(baton_proof_check(many, NULL, 9, 1, &all),
+                       BATON_ERR_MISMATCH);
+        char says[64];
+        (void)snprintf(says, sizeof(says), "proof: element 9 has rank %d twice",
+                       sizes[i] - 1);
+        assert_string_equal(baton_error_message(), says);
+        baton_proof_destroy(many);
+    }
+}
+
+/* What was there before costs nothing. */
+static void test_known_sets_need_no_memory(void **state)
+{
+    (void)state;
+    (void)of_all();
+    int64_t before = baton__alloc_count();
+    for (int i = 0; i < 100; i++) {
+        holds(of_all(), NULL);
+    }
+    assert_int_equal(baton__alloc_count(), before);
+}
+
+/* ---- what is wrong ----------------------------------------------------- */
+
+static void test_a_rank_that_is_there_twice(void **state)
+{
+    (void)state;
+    vector_t some = unite(of_rank(1), of_rank(3));
+    lies(unite(some, of_rank(3)), NULL, "proof: element 0 has rank 3 twice");
+    vector_t all = of_all();
+    all.elements[2] = unite(all, some).elements[2];
+    lies(all, NULL, "proof: element 2 has rank 1 twice");
+}
+
+static void test_elements_that_were_mixed(void **state)
+{
+    (void)state;
+    vector_t shifted;
+    support_ok(baton_proof_fill(proof, 1, 7, COUNT, shifted.elements));
+    lies(unite(of_rank(0), shifted), NULL,
+         "proof: element 0 has elements 0 and 7 mixed");
+}
+
+static void test_the_first_flaw_stays(void **state)
+{
+    (void)state;
+    vector_t twice = unite(of_rank(1), of_rank(1));
+    vector_t mixed;
+    support_ok(baton_proof_fill(proof, 1, 7, COUNT, mixed.elements));
+    mixed = unite(of_rank(2), mixed);
+    const char *says = "proof: element 0 has rank 1 twice";
+    lies(unite(twice, of_rank(2)), NULL, says);
+    lies(unite(of_rank(2), twice), NULL, says);
+    lies(unite(twice, empty()), NULL, says);
+    lies(unite(empty(), twice), NULL, says);
+    lies(unite(twice, mixed), NULL, says);
+    lies(unite(mixed, twice), NULL,
+         "proof: element 0 has elements 0 and 7 mixed");
+}
+
+static void test_memory_that_nobody_wrote(void **state)
+{
+    (void)state;
+    static const uint32_t garbage[] = {1,          2,          3,         100,
+                                       0xa5a5a5a5, 0x3f800000, UINT32_MAX};
+    (void)of_all(); /* many values, and still none of these is one */
+    for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
+        char says[100];
+        (void)snprintf(says, sizeof(says),
+                       "proof: element 3: 0x%x, which stands for no set, was "
+                       "taken for data",
+                       garbage[i]);
+        vector_t vector = of_all();
+        vector.elements[3] = garbage[i];
+        lies(vector, NULL, says);
+        vector_t rest = of_rank(0);
+        rest.elements[3] = of_all().elements[3];
+        vector_t after = unite(vector, rest);
+        assert_int_equal(after.elements[3], unite(rest, vector).elements[3]);
+        memcpy(after.elements, of_all().elements, 3 * sizeof(uint32_t));
+        lies(after, NULL, says);
+    }
+}
+
+static void test_another_type_is_refused_by_check(void **state)
+{
+    (void)state;
+    const baton_op_t *op = baton_proof_op(proof);
+    double a[COUNT] = {1}, b[COUNT] = {1};
+    vector_t all = of_all();
+    op->reduce(op->arg, a, a, b, COUNT, BATON_F64);
+    support_expect(baton_proof_check(proof, NULL, 0, COUNT, all.elements),
+                   BATON_ERR_INVALID);
+    assert_string_equal(baton_error_message(),
+                        "proof: its reduction was used for f64; its elements "
+                        "are u32");
+}
+
+static void test_proof_refuses_wrong_arguments(void **state)
+{
+    (void)state;
+    baton_proof_t *none = NULL;
+    vector_t vector = empty();
+    support_expect(baton_proof_create(0, &none), BATON_ERR_INVALID);
+    assert_string_equal(baton_error_message(),
+                        "proof: ranks is 0; allowed: 1 or more");
+    assert_null(none);
+    support_expect(baton_proof_fill(proof, RANKS, 0, COUNT, vector.elements),
+                   BATON_ERR_INVALID);
+    assert_string_equal(baton_error_message(),
+                        "proof: rank is 5; allowed: 0 to 4");
+    support_expect(baton_proof_fill(proof, -1, 0, COUNT, vector.elements),
+                   BATON_ERR_INVALID);
+    /* More elements than there are numbers. */
+    support_expect(baton_proof_fill(proof, 0, 0, SIZE_MAX / 4, vector.elements),
+                   BATON_ERR_NO_MEMORY);
+    assert_int_equal(vector.elements[0], 0);
+    baton_proof_destroy(NULL);
+}
+
+#define PROOF_TEST(name)                                                       \
+    cmocka_unit_test_setup_teardown(name, open_proof, close_proof)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROOF_TEST(test_union_of_all_ranks_holds_in_any_order),
+        PROOF_TEST(test_union_into_an_operand),
+        PROOF_TEST(test_union_at_any_address),
+        PROOF_TEST(test_empty_set_is_neutral),
+        PROOF_TEST(test_subsets_by_contributors),
+        PROOF_TEST(test_elements_have_their_places),
+        PROOF_TEST(test_many_ranks),
+        PROOF_TEST(test_known_sets_need_no_memory),
+        PROOF_TEST(test_a_rank_that_is_there_twice),
+        PROOF_TEST(test_elements_that_were_mixed),
+        PROOF_TEST(test_the_first_flaw_stays),
+        PROOF_TEST(test_memory_that_nobody_wrote),
+        PROOF_TEST(test_another_type_is_refused_by_check),
+        PROOF_TEST(test_proof_refuses_wrong_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,462 @@
+/* What failures leave behind: memory that is the caller's, and groups that work
+   again once they are recovered. */
+#include "sched/schedule.h"
+#include "support/crew.h"
+#include "support/random.h"
+#include "support/ranks.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
+{
+    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
+                      bytes);
+}
+
+/* The same on all ranks. */
+static uint64_t draw(uint64_t seed, uint64_t round, uint64_t question,
+                     uint64_t bound)
+{
+    support_random_t random = support_random(seed, round * 16 + question);
+    return support_random_below(&random, bound);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+enum { RING = 3, BYTES = 300000, ROUNDS = 300 };
+
+typedef struct trial {
+    uint64_t seed;
+    uint64_t rounds;
+} trial_t;
+
+static bool holds(const unsigned char *memory, int value)
+{
+    for (size_t i = 0; i < BYTES; i++) {
+        if (memory[i] != value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One of the ranks gives up, sooner or later: whatever came of the epoch, its
+   memory is overwritten as soon as wait has returned. */
+static void run_given_up(support_player_t *player, baton_schedule_t *s,
+                         unsigned char *out, unsigned char *in, uint64_t round,
+                         const trial_t *trial)
+{
+    int rank = player->rank;
+    uint64_t delay = draw(trial->seed, round, 2, 60);
+    int value = (int)(1 + draw(trial->seed, round, 3, 100));
+    memset(out, value, BYTES);
+    memset(in, 0, BYTES);
+    baton_status_t status = baton_schedule_start(s);
+    if (status == BATON_OK &&
+        draw(trial->seed, round, 1, RING) == (uint64_t)rank) {
+        bool done = false;
+        for (uint64_t i = 0; i < delay && status == BATON_OK && !done; i++) {
+            status = baton_schedule_test(s, &done);
+        }
+        status = baton_schedule_cancel(s);
+        (void)support_player_check(
+            player, status == BATON_OK || status == BATON_ERR_STATE,
+            "cancel: %s", baton_error_message());
+    }
+    if (status != BATON_ERR_FAILED) { /* else it has heard before its start */
+        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
+    }
+    memset(out, 0xee, BYTES);
+    if (status == BATON_OK) {
+        (void)support_player_check(player, holds(in, value),
+                                   "round %llu: got what was written later",
+                                   (unsigned long long)round);
+    }
+    (void)support_player_check(
+        player,
+        status == BATON_OK || status == BATON_ERR_CANCELLED ||
+            status == BATON_ERR_FAILED,
+        "round %llu: %s", (unsigned long long)round, baton_error_message());
+    memset(in, 0x55, BYTES);
+    if (support_player_ok(
+            player, baton_group_recover(player->group, SUPPORT_WAIT_MS))) {
+        (void)support_player_check(player, holds(in, 0x55),
+                                   "round %llu: written after its wait",
+                                   (unsigned long long)round);
+    }
+}
+
+/* Each rank sends to the next one in the ring. */
+static void play_given_up(support_player_t *player)
+{
+    const trial_t *trial = player->arg;
+    unsigned char *out = malloc(BYTES);
+    unsigned char *in = malloc(BYTES);
+    baton_schedule_t *s;
+    (void)support_player_ok(player,
+                            baton_schedule_create(player->group, "ring", &s));
+    (void)baton_add_send(s, (player->rank + 1) % RING, bind(s, out, BYTES));
+    (void)baton_add_recv(s, (player->rank + RING - 1) % RING,
+                         bind(s, in, BYTES));
+    bool going = support_player_ok(player, baton_schedule_commit(s));
+    for (uint64_t round = 1; round <= trial->rounds && going; round++) {
+        run_given_up(player, s, out, in, round, trial);
+        going = support_player_ok(player, BATON_OK);
+    }
+    (void)support_player_ok(player, baton_schedule_destroy(s));
+    free(out);
+    free(in);
+}
+
+static void test_memory_is_the_callers_after_a_failure(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        trial_t trial = {support_seed(), ROUNDS};
+        support_crew_t *crew = support_crew_open(RING, &support_variants[i]);
+        support_crew_play(crew, play_given_up, &trial);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- recovery ---------------------------------------------------------- */
+
+enum { RANKS = 4, STAGES = 4, COUNT = 500, FAILURES = 1000 };
+
+/* STAGES times: a call, then an all-reduce of the vector in its place.
+
+       call --> all-reduce --> call --> all-reduce --> ... --> last          */
+typedef struct stages stages_t;
+
+typedef struct stage {
+    stages_t *stages;
+    int number;
+} stage_t;
+
+struct stages {
+    int rank;
+    int failing_stage; /* that this rank fails in; -1: none */
+    baton_status_t status;
+    stage_t stage[STAGES];
+    int64_t vector[COUNT];
+};
+
+static baton_status_t fail_if_told(void *arg, baton_call_t *call)
+{
+    const stage_t *stage = arg;
+    (void)call;
+    return stage->stages->failing_stage == stage->number ? stage->stages->status
+                                                         : BATON_OK;
+}
+
+static void build_stages(baton_schedule_t *s, stages_t *stages)
+{
+    baton_view_t all = bind(s, stages->vector, sizeof stages->vector);
+    const baton_allreduce_t args = {.size = sizeof args,
+                                    .source = all,
+                                    .target = all,
+                                    .dtype = BATON_I64,
+                                    .op = BATON_SUM};
+    baton_node_t calls[STAGES + 1];
+    for (int i = 0; i < STAGES; i++) {
+        stages->stage[i] = (stage_t){stages, i};
+        calls[i] = baton_add_call(s, fail_if_told, &stages->stage[i]);
+    }
+    calls[STAGES] = baton_add_nop(s);
+    for (int i = 0; i < STAGES; i++) {
+        baton_mark_t mark = baton_schedule_mark(s);
+        if (i % 2 == 0) {
+            baton_allreduce_ring(s, &args);
+        } else {
+            baton_allreduce_recursive_doubling(s, &args);
+        }
+        baton_enclose(s, mark, calls[i], calls[i + 1]);
+    }
+}
+
+static void fill(stages_t *stages, uint64_t round)
+{
+    for (int i = 0; i < COUNT; i++) {
+        stages->vector[i] = (int64_t)round + stages->rank * i;
+    }
+}
+
+static bool is_right(const stages_t *stages, uint64_t round)
+{
+    for (int i = 0; i < COUNT; i++) {
+        int64_t sum = 0;
+        for (int rank = 0; rank < RANKS; rank++) {
+            sum += (int64_t)round + rank * i;
+        }
+        for (int stage = 1; stage < STAGES; stage++) {
+            sum *= RANKS;
+        }
+        if (stages->vector[i] != sum) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A rank's call fails: so do the other ranks' epochs, with its status, unless
+   they had ended before. */
+static void run_failing(support_player_t *player, baton_schedule_t *s,
+                        stages_t *stages, int victim, int stage)
+{
+    static const baton_status_t statuses[] = {BATON_ERR_FAILED, BATON_ERR_LIMIT,
+                                              BATON_ERR_SYSTEM};
+    baton_failure_t failure;
+    baton_status_t wanted = statuses[stage % 3];
+    stages->failing_stage = player->rank == victim ? stage : -1;
+    stages->status = wanted;
+    baton_status_t status = baton_schedule_start(s);
+    bool early = status == BATON_ERR_FAILED; /* it has heard already */
+    if (!early && support_player_ok(player, status)) {
+        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
+        (void)support_player_check(player, status == wanted, "wait: %s: %s",
+                                   baton_status_name(status),
+                                   baton_error_message());
+    }
+    stages->failing_stage = -1;
+    if (support_player_ok(player, baton_schedule_failure(s, &failure))) {
+        (void)support_player_check(
+            player,
+            failure.status == wanted && failure.rank == victim &&
+                failure.epoch == 1,
+            "rank %d told of failing in epoch %llu with %s", failure.rank,
+            (unsigned long long)failure.epoch,
+            baton_status_name(failure.status));
+    }
+    status = baton_schedule_start(s);
+    (void)support_player_check(player, status == BATON_ERR_FAILED,
+                               "a failed schedule was started: %s",
+                               baton_status_name(status));
+}
+
+static void play_recoveries(support_player_t *player)
+{
+    const trial_t *trial = player->arg;
+    stages_t *stages = calloc(1, sizeof *stages);
+    baton_schedule_t *s;
+    stages->rank = player->rank;
+    stages->failing_stage = -1;
+    (void)support_player_ok(player,
+                            baton_schedule_create(player->group, "stages", &s));
+    build_stages(s, stages);
+    bool going =
+        support_player_ok(player, baton_schedule_commit(s)) &&
+        support_player_ok(player, baton_schedule_start(s)) &&
+        support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS)) &&
+        support_player_ok(player,
+                          baton_group_recover(player->group, SUPPORT_WAIT_MS));
+    for (uint64_t round = 1; round <= trial->rounds && going; round++) {
+        fill(stages, round);
+        run_failing(player, s, stages, (int)draw(trial->seed, round, 0, RANKS),
+                    (int)draw(trial->seed, round, 1, STAGES));
+        going = support_player_ok(
+            player, baton_group_recover(player->group, SUPPORT_WAIT_MS));
+        fill(stages, round);
+        going = going && support_player_ok(player, baton_schedule_start(s)) &&
+                support_player_ok(player,
+                                  baton_schedule_wait(s, SUPPORT_WAIT_MS)) &&
+                support_player_check(
+                    player, baton_schedule_epoch(s) == 1,
+                    "round %llu: this is epoch %llu", (unsigned long long)round,
+                    (unsigned long long)baton_schedule_epoch(s)) &&
+                support_player_check(player, is_right(stages, round),
+                                     "round %llu: a wrong sum",
+                                     (unsigned long long)round);
+        /* Between epochs, too: the next failure is in epoch 1 again. */
+        going = going &&
+                support_player_ok(player, baton_group_recover(player->group,
+                                                              SUPPORT_WAIT_MS));
+    }
+    (void)support_player_ok(player, baton_schedule_destroy(s));
+    free(stages);
+}
+
+static void test_recovery_after_each_of_many_failures(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        trial_t trial = {support_seed(), i == 2 ? FAILURES : FAILURES / 10};
+        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        support_crew_play(crew, play_recoveries, &trial);
+        support_crew_close(crew);
+    }
+}
+
+/* ---- what is told ------------------------------------------------------ */
+
+/* The others wait for a rank that does not come; then it comes. */
+static void test_recovery_names_who_has_not_come(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(2);
+    support_expect(baton_group_recover(ranks->groups[0], 0), BATON_ERR_TIMEOUT);
+    assert_non_null(strstr(baton_error_message(), "rank 1 has not come"));
+    support_ok(baton_group_recover(ranks->groups[1], 10000));
+    support_ok(baton_group_recover(ranks->groups[0], 10000));
+    support_ranks_close(ranks);
+}
+
+/* A schedule of which a peer has none any more stays failed; the others work.
+ */
+static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(2);
+    uint64_t numbers[2][2] = {{7, 0}, {0, 0}};
+    baton_schedule_t *s[2][2];
+    for (int which = 0; which < 2; which++) {
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_schedule_create(ranks->groups[rank],
+                                             which == 0 ? "kept" : "gone",
+                                             &s[which][rank]));
+            baton_view_t view = bind(s[which][rank], &numbers[which][rank], 8);
+            (void)(rank == 0 ? baton_add_send(s[which][0], 1, view)
+                             : baton_add_recv(s[which][1], 0, view));
+            support_ok(baton_schedule_commit(s[which][rank]));
+        }
+    }
+    support_schedules_run(ranks, s[1]);
+    support_ok(baton_schedule_destroy(s[1][0]));
+    (void)!baton_group_recover(ranks->groups[0], 0);
+    support_expect(baton_group_recover(ranks->groups[1], 10000),
+                   BATON_ERR_FAILED);
+    assert_non_null(strstr(baton_error_message(), "\"gone\""));
+    support_ok(baton_group_recover(ranks->groups[0], 10000));
+    support_expect(baton_schedule_start(s[1][1]), BATON_ERR_FAILED);
+    support_schedules_run(ranks, s[0]);
+    assert_int_equal(numbers[0][1], 7);
+    support_ok(baton_schedule_destroy(s[1][1]));
+    support_ok(baton_schedule_destroy(s[0][0]));
+    support_ok(baton_schedule_destroy(s[0][1]));
+    support_ranks_close(ranks);
+}
+
+typedef struct keeper {
+    uint64_t told, epoch;
+} keeper_t;
+
+static void keep(void *arg, uint64_t epoch)
+{
+    keeper_t *keeper = arg;
+    keeper->told++;
+    keeper->epoch = epoch;
+}
+
+/* All ranks hear of the last epoch that any of them has completed. */
+static void test_recovery_tells_the_last_completed_epoch(void **state)
+{
+    (void)state;
+    support_ranks_t *ranks = support_ranks_open(3);
+    keeper_t keepers[3] = {{0, 0}};
+    uint64_t numbers[3] = {0};
+    baton_schedule_t **s = support_schedules_create(ranks, "kept");
+    for (int rank = 0; rank < 3; rank++) {
+        baton_view_t view = bind(s[rank], &numbers[rank], 8);
+        if (rank == 0) {
+            (void)baton_add_send(s[0], 1, view);
+        } else if (rank == 1) {
+            (void)baton_add_recv(s[1], 0, view);
+        }
+        baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
+    }
+    support_schedules_commit(ranks, s);
+    for (int epoch = 1; epoch <= 5; epoch++) {
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_wait(s[0], 10000));
+    }
+    support_ok(baton_schedule_start(s[1]));
+    support_ok(baton_schedule_wait(s[1], 10000));
+    for (int rank = 0; rank < 2; rank++) {
+        (void)!baton_group_recover(ranks->groups[rank], 0);
+    }
+    for (int rank = 2; rank >= 0; rank--) {
+        support_ok(baton_group_recover(ranks->groups[rank], 10000));
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(keepers[rank].told, 1);
+        assert_int_equal(keepers[rank].epoch, 5);
+        assert_int_equal(baton_schedule_epoch(s[rank]), 0);
+    }
+    numbers[0] = 11;
+    support_schedules_run(ranks, s);
+    assert_int_equal(numbers[1], 11);
+    support_schedules_destroy(ranks, s);
+    support_ranks_close(ranks);
+}
+
+/* ---- who waits meanwhile ---------------------------------------------- */
+
+typedef struct waiting {
+    baton_schedule_t *schedule;
+    baton_status_t status;
+} waiting_t;
+
+static void wait_for_it(void *arg)
+{
+    waiting_t *waiting = arg;
+    waiting->status = baton_schedule_wait(waiting->schedule, SUPPORT_WAIT_MS);
+}
+
+static void recover_there(void *arg)
+{
+    (void)!baton_group_recover(arg, SUPPORT_WAIT_MS);
+}
+
+/* An epoch that a recovery cancels under a thread that waits for it: the thread
+   is told, however late it looks. */
+static void test_recovery_leaves_no_waiter_behind(void **state)
+{
+    (void)state;
+    const support_variant_t *threads = &support_variants[SUPPORT_VARIANTS - 1];
+    support_crew_t *crew = support_crew_open(2, threads);
+    baton_schedule_t *s[2];
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(
+            baton_schedule_create(crew->groups[rank], "barrier", &s[rank]));
+        baton_barrier_dissemination(s[rank]);
+        support_ok(baton_schedule_commit(s[rank]));
+    }
+    for (int round = 0; round < 50; round++) {
+        waiting_t waiting = {s[0], BATON_OK};
+        support_ok(baton_schedule_start(s[0]));
+        support_thread_t *waiter = support_thread_start(wait_for_it, &waiting);
+        while (round % 2 == 0 && atomic_load(&s[0]->shared.waiters) == 0) {
+            sched_yield();
+        }
+        support_thread_t *peer =
+            support_thread_start(recover_there, crew->groups[1]);
+        support_ok(baton_group_recover(crew->groups[0], SUPPORT_WAIT_MS));
+        support_thread_join(peer);
+        support_thread_join(waiter);
+        if (round % 2 == 0) { /* else it may have come after the recovery */
+            assert_int_equal(waiting.status, BATON_ERR_CANCELLED);
+        }
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_destroy(s[rank]));
+    }
+    support_crew_close(crew);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recovery_leaves_no_waiter_behind),
+        cmocka_unit_test(test_memory_is_the_callers_after_a_failure),
+        cmocka_unit_test(test_recovery_after_each_of_many_failures),
+        cmocka_unit_test(test_recovery_names_who_has_not_come),
+        cmocka_unit_test(test_recovery_tells_of_what_a_peer_has_destroyed),
+        cmocka_unit_test(test_recovery_tells_the_last_completed_epoch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* P ranks as P threads, over engines of their own and one that they share:
+   collectives for thousands of epochs. */
+#include "support/crew.h"
+#include "support/random.h"
+#include "support/ranks.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LARGEST 8
+#define COUNT   33
+
+static const int sizes[] = {1, 2, 3, 5, 8};
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+typedef struct work {
+    baton_allreduce_fn build;
+    baton_schedule_t *schedules[LARGEST];
+    float source[LARGEST][COUNT];
+    float target[3][LARGEST][COUNT]; /* of an epoch and those around it */
+    uint64_t seed;
+    uint64_t epochs;
+} work_t;
+
+/* Values that differ from rank to rank and round differently in each order. */
+static void fill(const work_t *work, float *vector, int rank, uint64_t epoch)
+{
+    support_random_t random =
+        support_random(work->seed, epoch * LARGEST + (uint64_t)rank);
+    for (size_t i = 0; i < COUNT; i++) {
+        vector[i] = (float)(support_random_below(&random, 1 << 20)) / 3.0f;
+    }
+}
+
+/* Sums within rounding. */
+static bool check(support_player_t *player, const work_t *work, uint64_t epoch)
+{
+    float vector[COUNT];
+    double sum[COUNT] = {0.0};
+    for (int rank = 0; rank < player->crew->size; rank++) {
+        fill(work, vector, rank, epoch);
+        for (size_t i = 0; i < COUNT; i++) {
+            sum[i] += (double)vector[i];
+        }
+    }
+    const float *mine = work->target[epoch % 3][player->rank];
+    for (size_t i = 0; i < COUNT; i++) {
+        double error = (double)mine[i] - sum[i];
+        if (error > 1.0 || error < -1.0) {
+            return support_player_check(
+                player, false, "epoch %d element %d is %g, not %g", (int)epoch,
+                (int)i, (double)mine[i], sum[i]);
+        }
+    }
+    return true;
+}
+
+/* The same bits on all ranks: compared one epoch later, when they are surely
+   written. Who ended epoch e knows that all have begun it: they ended e - 1. */
+static bool compare(support_player_t *player, const work_t *work,
+                    uint64_t epoch)
+{
+    int other = (player->rank + 1) % player->crew->size;
+    const void *mine = work->target[epoch % 3][player->rank];
+    const void *theirs = work->target[epoch % 3][other];
+    return support_player_check(
+        player, memcmp(mine, theirs, sizeof(work->target[0][0])) == 0,
+        "epoch %d: not the bits of rank %d", (int)epoch, other);
+}
+
+/* The target of each epoch is bound before it starts. A rank compares the
+   vectors of e after its epoch e + 1 and before its e + 2. Nobody ends e + 2
+   before that, and with three vectors e + 3 is the first to write them again.
+ */
+static void play(support_player_t *player)
+{
+    work_t *work = player->arg;
+    int rank = player->rank;
+    baton_schedule_t *s;
+    if (!support_player_ok(player,
+                           baton_schedule_create(player->group, "sum", &s))) {
+        return;
+    }
+    baton_buffer_t source = baton_buffer_bind_input(
+        s, work->source[rank], sizeof(work->source[0]), BATON_MEMORY_HOST);
+    baton_buffer_t target =
+        baton_buffer_bind(s, NULL, sizeof(work->source[0]), BATON_MEMORY_HOST);
+    baton_allreduce_t args = {
+        .size = sizeof(args),
+        .source = baton_view(source, 0, sizeof(work->source[0])),
+        .target = baton_view(target, 0, sizeof(work->source[0])),
+        .dtype = BATON_F32,
+        .op = BATON_SUM,
+        .chunk_bytes = 16,
+    };
+    work->build(s, &args);
+    bool well = support_player_ok(player, baton_schedule_commit(s));
+    for (uint64_t epoch = 1; epoch <= work->epochs && well; epoch++) {
+        fill(work, work->source[rank], rank, epoch);
+        well = support_player_ok(
+                   player, baton_buffer_rebind(
+                               s, target, work->target[epoch % 3][rank])) &&
+               support_player_ok(player, baton_schedule_start(s));
+        if (epoch % 7 == (uint64_t)rank) {
+            sched_yield(); /* computing */
+        }
+        well = well && support_player_ok(
+                           player, baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        well = well && check(player, work, epoch) &&
+               (epoch == 1 || compare(player, work, epoch - 1));
+    }
+    (void)support_player_ok(player, baton_schedule_destroy(s));
+}
+
+static void play_all(baton_allreduce_fn build, uint64_t epochs)
+{
+    static work_t work;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        for (size_t s = 0; s < SIZES; s++) {
+            work = (work_t){
+                .build = build, .seed = support_seed(), .epochs = epochs};
+            support_crew_t *crew =
+                support_crew_open(sizes[s], &support_variants[i]);
+            support_crew_play(crew, play, &work);
+            support_crew_close(crew);
+        }
+    }
+}
+
+static void test_threads_allreduce_recursive_doubling(void **state)
+{
+    (void)state;
+    play_all(baton_allreduce_recursive_doubling, 2000);
+}
+
+static void test_threads_allreduce_ring(void **state)
+{
+    (void)state;
+    play_all(baton_allreduce_ring, 500);
+}
+
+/* ---- many schedules of one group, a thread each ----------------------- */
+
+typedef struct lane {
+    support_crew_t *crew;
+    baton_schedule_t *schedules[2];
+    uint64_t value[2];
+    uint64_t epochs;
+    baton_status_t status;
+    bool wrong;
+} lane_t;
+
+/* Plays both ranks of one schedule in this thread. */
+static void run_lane(void *arg)
+{
+    lane_t *lane = arg;
+    for (uint64_t epoch = 1; epoch <= lane->epochs; epoch++) {
+        lane->value[0] = epoch;
+        lane->value[1] = 1000 * epoch;
+        for (int rank = 0; rank < 2; rank++) {
+            lane->status = baton_schedule_start(lane->schedules[rank]);
+            if (lane->status != BATON_OK) {
+                return;
+            }
+        }
+        for (int rank = 1; rank >= 0; rank--) {
+            lane->status =
+                baton_schedule_wait(lane->schedules[rank], SUPPORT_WAIT_MS);
+            if (lane->status != BATON_OK) {
+                return;
+            }
+        }
+        lane->wrong = lane->wrong || lane->value[0] != 1001 * epoch ||
+                      lane->value[1] != 1001 * epoch;
+    }
+}
+
+static void test_threads_share_a_group(void **state)
+{
+    (void)state;
+    enum { LANES = 4 };
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        lane_t lanes[LANES];
+        support_thread_t *threads[LANES];
+        for (int l = 0; l < LANES; l++) {
+            lanes[l] = (lane_t){.crew = crew, .epochs = 1000};
+            for (int rank = 0; rank < 2; rank++) {
+                baton_schedule_t *s;
+                support_ok(
+                    baton_schedule_create(crew->groups[rank], "lane", &s));
+                baton_view_t view =
+                    baton_view(baton_buffer_bind(s, &lanes[l].value[rank], 8,
+                                                 BATON_MEMORY_HOST),
+                               0, 8);
+                baton_allreduce_t args = {.size = sizeof(args),
+                                          .source = view,
+                                          .target = view,
+                                          .dtype = BATON_U64,
+                                          .op = BATON_SUM};
+                baton_allreduce_recursive_doubling(s, &args);
+                support_ok(baton_schedule_commit(s));
+                lanes[l].schedules[rank] = s;
+            }
+        }
+        for (int l = 0; l < LANES; l++) {
+            threads[l] = support_thread_start(run_lane, &lanes[l]);
+        }
+        for (int l = 0; l < LANES; l++) {
+            support_thread_join(threads[l]);
+            assert_int_equal(lanes[l].status, BATON_OK);
+            assert_false(lanes[l].wrong);
+            support_ok(baton_schedule_destroy(lanes[l].schedules[0]));
+            support_ok(baton_schedule_destroy(lanes[l].schedules[1]));
+        }
+        support_crew_close(crew);
+    }
+}
+
+/* Engines come and go beside each other. */
+static void open_and_close(void *arg)
+{
+    baton_status_t *status = arg;
+    for (int i = 0; i < 200 && *status == BATON_OK; i++) {
+        baton_engine_t *engine;
+        *status = baton_engine_open(NULL, &engine);
+        if (*status == BATON_OK) {
+            *status = baton_engine_close(engine);
+        }
+    }
+}
+
+static void test_threads_open_engines(void **state)
+{
+    (void)state;
+    enum { THREADS = 3 };
+    support_thread_t *threads[THREADS];
+    baton_status_t status[THREADS] = {BATON_OK, BATON_OK, BATON_OK};
+    for (int t = 0; t < THREADS; t++) {
+        threads[t] = support_thread_start(open_and_close, &status[t]);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        support_thread_join(threads[t]);
+        assert_int_equal(status[t], BATON_OK);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads_allreduce_recursive_doubling),
+        cmocka_unit_test(test_threads_allreduce_ring),
+        cmocka_unit_test(test_threads_share_a_group),
+        cmocka_unit_test(test_threads_open_engines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

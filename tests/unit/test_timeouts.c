@@ -1,0 +1,305 @@
+/* What a hang is told by: the timeout of a wait, and the stall report. */
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define BYTES 64
+
+/* Rank 0: recv#0 from rank 1, then nop#1. Rank 1: the send. */
+static void open_waiting(support_crew_t *crew, baton_schedule_t *schedules[2],
+                         char memory[2][BYTES])
+{
+    for (int rank = 0; rank < 2; rank++) {
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[rank], "awaited", &s));
+        baton_view_t view = baton_view(
+            baton_buffer_bind(s, memory[rank], BYTES, BATON_MEMORY_HOST), 0,
+            BYTES);
+        if (rank == 0) {
+            baton_node_t recv = baton_add_recv(s, 1, view);
+            baton_before(s, recv, baton_add_nop(s));
+        } else {
+            (void)baton_add_send(s, 0, view);
+        }
+        support_ok(baton_schedule_commit(s));
+        schedules[rank] = s;
+    }
+}
+
+static const char *const awaited[] = {
+    "\"awaited\"", "epoch 2", "rank 0 of 2", "recv#0 from rank 1",
+    "64 bytes",    "tag ",    "nop#1",
+};
+#define AWAITED (sizeof(awaited) / sizeof(awaited[0]))
+
+static void test_timeout_names_what_is_awaited(void **state)
+{
+    (void)state;
+    static const int timeouts[] = {0, 1, 20, 0};
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        baton_schedule_t *schedules[2];
+        char memory[2][BYTES] = {{0}};
+        open_waiting(crew, schedules, memory);
+        support_ok(baton_schedule_start(schedules[0]));
+        support_run(schedules[1]);
+        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+
+        support_ok(baton_schedule_start(schedules[0]));
+        for (size_t t = 0; t < sizeof(timeouts) / sizeof(timeouts[0]); t++) {
+            support_expect(baton_schedule_wait(schedules[0], timeouts[t]),
+                           BATON_ERR_TIMEOUT);
+            for (size_t a = 0; a < AWAITED; a++) {
+                support_says(awaited[a]);
+            }
+            char text[64];
+            snprintf(text, sizeof(text), "gave up after %d ms", timeouts[t]);
+            support_says(text);
+        }
+        snprintf(memory[1], BYTES, "late, but here");
+        support_run(schedules[1]);
+        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        assert_string_equal(memory[0], "late, but here");
+        support_ok(baton_schedule_destroy(schedules[0]));
+        support_ok(baton_schedule_destroy(schedules[1]));
+        support_crew_close(crew);
+    }
+}
+
+/* Nothing moves, but a required node has not fired and never will. */
+static baton_status_t refuse(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_SKIP;
+}
+
+static void test_branch_not_taken_fails_without_a_timeout(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        baton_schedule_t *s;
+        support_ok(baton_schedule_create(crew->groups[0], "branch", &s));
+        baton_node_t call = baton_add_call(s, refuse, NULL);
+        baton_before(s, call, baton_add_nop(s));
+        support_ok(baton_schedule_commit(s));
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            char text[128];
+            support_ok(baton_schedule_start(s));
+            support_expect(baton_schedule_wait(s, -1), BATON_ERR_UNREACHABLE);
+            snprintf(text, sizeof(text),
+                     "\"branch\" epoch %d can't end on rank 0: nop#1 will not "
+                     "fire: call#0 skipped",
+                     epoch);
+            support_says(text);
+        }
+        support_ok(baton_schedule_destroy(s));
+        support_crew_close(crew);
+    }
+}
+
+/* A call that stays inside until it is released. */
+typedef struct gate {
+    atomic_bool inside, released;
+} gate_t;
+
+static baton_status_t pass_gate(void *arg, baton_call_t *call)
+{
+    gate_t *gate = arg;
+    (void)call;
+    atomic_store(&gate->inside, true);
+    while (!atomic_load(&gate->released)) {
+        sched_yield();
+    }
+    atomic_store(&gate->inside, false);
+    return BATON_OK;
+}
+
+/* With a thread a wait gives up in time, also while the engine is busy with a
+   call: of the schedule that is waited for, or of another one. */
+static void test_timeout_beside_a_long_call(void **state)
+{
+    (void)state;
+    for (int i = 1; i < SUPPORT_VARIANTS; i++) {
+        for (int round = 0; round < 20; round++) {
+            support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+            baton_schedule_t *waiting[2];
+            char memory[2][BYTES] = {{0}};
+            baton_schedule_t *s;
+            gate_t gate = {false, false};
+            open_waiting(crew, waiting, memory);
+            support_ok(baton_schedule_create(crew->groups[0], "long", &s));
+            (void)baton_add_call(s, pass_gate, &gate);
+            support_ok(baton_schedule_commit(s));
+            support_ok(baton_schedule_start(waiting[0]));
+            support_ok(baton_schedule_start(s)); /* does not run the call */
+            while (!atomic_load(&gate.inside)) {
+                sched_yield();
+            }
+            support_expect(baton_schedule_wait(s, 10), BATON_ERR_TIMEOUT);
+            assert_true(atomic_load(&gate.inside));
+            support_says("\"long\"");
+            support_expect(baton_schedule_wait(waiting[0], 10),
+                           BATON_ERR_TIMEOUT);
+            assert_true(atomic_load(&gate.inside));
+            support_says("\"awaited\"");
+            atomic_store(&gate.released, true);
+            support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+            support_run(waiting[1]);
+            support_ok(baton_schedule_wait(waiting[0], SUPPORT_WAIT_MS));
+            support_ok(baton_schedule_destroy(s));
+            support_ok(baton_schedule_destroy(waiting[0]));
+            support_ok(baton_schedule_destroy(waiting[1]));
+            support_crew_close(crew);
+        }
+    }
+}
+
+/* The waiter itself takes the message in front of the call, and leaves the call
+   to the thread. */
+static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
+{
+    (void)state;
+    const support_variant_t apart = {"", BATON_PROGRESS_THREAD, true};
+    for (int round = 0; round < 20; round++) {
+        support_crew_t *crew = support_crew_open(2, &apart);
+        baton_schedule_t *s[2];
+        gate_t gate = {false, false};
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_create(crew->groups[rank], "long", &s[rank]));
+            baton_view_t none = baton_view(
+                baton_buffer_scratch(s[rank], 0, BATON_MEMORY_HOST), 0, 0);
+            if (rank == 0) {
+                baton_before(s[0], baton_add_recv(s[0], 1, none),
+                             baton_add_call(s[0], pass_gate, &gate));
+            } else {
+                (void)baton_add_send(s[1], 0, none);
+            }
+            support_ok(baton_schedule_commit(s[rank]));
+        }
+        support_ok(baton_schedule_start(s[0]));
+        support_expect(baton_schedule_wait(s[0], 1), BATON_ERR_TIMEOUT);
+        support_ok(baton_schedule_start(s[1]));
+        do {
+            support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
+        } while (!atomic_load(&gate.inside));
+        support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
+        assert_true(atomic_load(&gate.inside));
+        atomic_store(&gate.released, true);
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_schedule_wait(s[rank], SUPPORT_WAIT_MS));
+            support_ok(baton_schedule_destroy(s[rank]));
+        }
+        support_crew_close(crew);
+    }
+}
+
+/* ---- the stall report ------------------------------------------------- */
+
+typedef struct journal {
+    pthread_mutex_t lock;
+    int warnings;
+    char last[1100];
+} journal_t;
+
+static void note(void *arg, baton_log_level_t level, const char *message)
+{
+    journal_t *journal = arg;
+    pthread_mutex_lock(&journal->lock);
+    if (level == BATON_LOG_WARN) {
+        journal->warnings++;
+        snprintf(journal->last, sizeof(journal->last), "%s", message);
+    }
+    pthread_mutex_unlock(&journal->lock);
+}
+
+static int warnings(journal_t *journal)
+{
+    pthread_mutex_lock(&journal->lock);
+    int count = journal->warnings;
+    pthread_mutex_unlock(&journal->lock);
+    return count;
+}
+
+/* Comes again and again while the stall lasts, with a thread also when nobody
+   waits; and not at all for one that moves. */
+static void test_stall_is_reported_to_the_log(void **state)
+{
+    (void)state;
+    journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    baton_log_set(note, &journal);
+    for (int threaded = 0; threaded < 2; threaded++) {
+        support_crew_t crew = {.size = 2};
+        baton_engine_t *engine;
+        baton_group_t *groups[2];
+        baton_schedule_t *schedules[2];
+        char memory[2][BYTES] = {{0}};
+        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+        options.progress =
+            threaded != 0 ? BATON_PROGRESS_THREAD : BATON_PROGRESS_MANUAL;
+        options.stall_ms = 5;
+        support_ok(baton_engine_open(&options, &engine));
+        support_ok(baton_inproc_create(2, &crew.loop));
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_group_create_inproc(engine, crew.loop, rank,
+                                                 &groups[rank]));
+        }
+        crew.groups = groups;
+        open_waiting(&crew, schedules, memory);
+        support_ok(baton_schedule_start(schedules[0]));
+        support_run(schedules[1]);
+        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        support_ok(baton_schedule_start(schedules[0]));
+        int before = warnings(&journal);
+        for (int i = 0; warnings(&journal) < before + 3; i++) {
+            assert_true(i < 1000);
+            if (threaded != 0) {
+                sched_yield();
+                nanosleep(&(struct timespec){0, 10000000}, NULL);
+            } else {
+                support_expect(baton_schedule_wait(schedules[0], 10),
+                               BATON_ERR_TIMEOUT);
+            }
+        }
+        pthread_mutex_lock(&journal.lock);
+        for (size_t a = 0; a < AWAITED; a++) {
+            if (strstr(journal.last, awaited[a]) == NULL) {
+                fail_msg("\"%s\" is not in: %s", awaited[a], journal.last);
+            }
+        }
+        pthread_mutex_unlock(&journal.lock);
+        support_run(schedules[1]);
+        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_schedule_destroy(schedules[rank]));
+            support_ok(baton_group_destroy(groups[rank]));
+        }
+        support_ok(baton_inproc_destroy(crew.loop));
+        support_ok(baton_engine_close(engine));
+    }
+    baton_log_set(NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_timeout_names_what_is_awaited),
+        cmocka_unit_test(test_branch_not_taken_fails_without_a_timeout),
+        cmocka_unit_test(test_timeout_beside_a_long_call),
+        cmocka_unit_test(test_timeout_of_a_wait_that_drives_up_to_a_long_call),
+        cmocka_unit_test(test_stall_is_reported_to_the_log),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
