@@ -41,14 +41,10 @@ int main(void)
     /* Operands are views of buffers: of your memory, or of scratch. */
     float x[2], y[2], z[2];
     size_t n = sizeof(x);
-    baton_view_t in_x =
-        baton_view(baton_buffer_bind_input(dag, x, n, BATON_MEMORY_HOST), 0, n);
-    baton_view_t in_y =
-        baton_view(baton_buffer_bind_input(dag, y, n, BATON_MEMORY_HOST), 0, n);
-    baton_view_t out =
-        baton_view(baton_buffer_bind(dag, z, n, BATON_MEMORY_HOST), 0, n);
-    baton_buffer_t scratch =
-        baton_buffer_scratch(dag, 2 * n, BATON_MEMORY_HOST);
+    baton_view_t in_x = baton_view(baton_buffer_bind_input(dag, x, n), 0, n);
+    baton_view_t in_y = baton_view(baton_buffer_bind_input(dag, y, n), 0, n);
+    baton_view_t out = baton_view(baton_buffer_bind(dag, z, n), 0, n);
+    baton_buffer_t scratch = baton_buffer_scratch(dag, 2 * n);
     baton_view_t left = baton_view(scratch, 0, n);
     baton_view_t right = baton_view(scratch, n, n);
 

@@ -54,12 +54,11 @@ int main(int argc, char **argv)
 
     static double mine[COUNT], sum[COUNT];
     size_t n = sizeof(mine);
-    baton_view_t my_view = baton_view(
-        baton_buffer_bind_input(exchange, mine, n, BATON_MEMORY_HOST), 0, n);
-    baton_view_t sum_view = baton_view(
-        baton_buffer_bind(exchange, sum, n, BATON_MEMORY_HOST), 0, n);
-    baton_view_t theirs =
-        baton_view(baton_buffer_scratch(exchange, n, BATON_MEMORY_HOST), 0, n);
+    baton_view_t my_view =
+        baton_view(baton_buffer_bind_input(exchange, mine, n), 0, n);
+    baton_view_t sum_view =
+        baton_view(baton_buffer_bind(exchange, sum, n), 0, n);
+    baton_view_t theirs = baton_view(baton_buffer_scratch(exchange, n), 0, n);
 
     baton_node_t recv = baton_add_recv(exchange, peer, theirs);
     baton_add_send(exchange, peer, my_view);

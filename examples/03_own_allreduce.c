@@ -41,8 +41,7 @@ static void chain_allreduce(baton_schedule_t *s, const baton_allreduce_t *args)
     baton_view_t partial = args->source;
     baton_node_t ready = baton_add_nop(s);
     if (rank > 0) {
-        baton_view_t incoming =
-            baton_view(baton_buffer_scratch(s, n, BATON_MEMORY_HOST), 0, n);
+        baton_view_t incoming = baton_view(baton_buffer_scratch(s, n), 0, n);
         baton_node_t recv = baton_add_recv(s, rank - 1, incoming);
         baton_node_t sum = baton_add_reduce(s, args->dtype, args->op,
                                             args->target, incoming, partial);
@@ -93,10 +92,8 @@ int main(int argc, char **argv)
 
     static int64_t mine[COUNT], total[COUNT];
     size_t n = sizeof(mine);
-    baton_buffer_t source =
-        baton_buffer_bind_input(chain, mine, n, BATON_MEMORY_HOST);
-    baton_buffer_t target =
-        baton_buffer_bind(chain, total, n, BATON_MEMORY_HOST);
+    baton_buffer_t source = baton_buffer_bind_input(chain, mine, n);
+    baton_buffer_t target = baton_buffer_bind(chain, total, n);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = baton_view(source, 0, n),
                               .target = baton_view(target, 0, n),

@@ -26,7 +26,7 @@ static void pipeline(void *arg, baton_schedule_t *s)
     const size_t *block = arg;
     int rank = baton_schedule_rank(s);
     int last = baton_schedule_size(s) - 1;
-    baton_buffer_t data = baton_buffer_scratch(s, BYTES, BATON_MEMORY_HOST);
+    baton_buffer_t data = baton_buffer_scratch(s, BYTES);
     for (size_t offset = 0; offset < BYTES; offset += *block) {
         baton_view_t view = baton_view(data, offset, *block);
         baton_node_t recv = {0};

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/options.h"
 
 #include <sched.h>
 #include <string.h>
@@ -325,10 +326,49 @@ bool baton_engine_step(baton_engine_t *engine)
     if (is_inside(engine) || !baton__engine_try(engine)) {
         return false;
     }
+    if (engine->watched) {
+        engine->watched = false;
+        baton__loop_drain(engine->loop);
+    }
     bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
     moved |= baton__step_is_due(&engine->stepper);
     baton__engine_leave(engine, BATON__LEAVE_SOON);
     return moved;
+}
+
+int baton_engine_descriptor(const baton_engine_t *engine)
+{
+    if (engine == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
+        return -1;
+    }
+    return engine->threaded ? -1 : baton__loop_descriptor(engine->loop);
+}
+
+int baton_engine_timeout(baton_engine_t *engine)
+{
+    if (engine == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
+        return -1;
+    }
+    if (engine->threaded) {
+        return -1;
+    }
+    if (is_inside(engine)) {
+        return 0;
+    }
+    if (!baton__engine_try(engine)) {
+        return 1; /* another thread drives, and may leave something behind */
+    }
+    engine->watched = true;
+    int ms = 0;
+    if (!baton__step_has_mail(&engine->stepper) &&
+        !baton__step_is_due(&engine->stepper) && baton__engine_arm(engine)) {
+        uint32_t us = baton__engine_sleep_us(engine);
+        ms = us == BATON_SLEEP_FOREVER ? -1 : (int)((us + 999) / 1000);
+    }
+    baton__engine_unlock(engine);
+    return baton__step_has_mail(&engine->stepper) ? 0 : ms;
 }
 
 /* ---- opening and closing ---------------------------------------------- */
@@ -374,32 +414,29 @@ static void init_stepper(baton__stepper_t *stepper)
     stepper->slice_bytes = BATON__SLICE_BYTES;
 }
 
-static baton_status_t check_options(const baton_engine_options_t *options,
-                                    baton_engine_t **out)
+static baton_status_t read_options(const baton_engine_options_t *given,
+                                   baton_engine_options_t *out)
+{
+    static const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
+    baton_status_t status =
+        baton__options_read(out, sizeof *out, given != NULL ? given : &defaults,
+                            "engine options", "BATON_ENGINE_OPTIONS");
+    return status == BATON_OK ? baton__config_load() : status;
+}
+
+baton_status_t baton__engine_open(const baton_engine_options_t *given,
+                                  const baton__verification_t *verification,
+                                  baton_engine_t **out)
 {
     if (out == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "baton_engine_open: out is NULL");
     }
-    if (options->size != sizeof *options) {
-        return baton__error(BATON_ERR_INVALID,
-                            "engine options: size is %zu, expected %zu: "
-                            "initialise with BATON_ENGINE_OPTIONS",
-                            options->size, sizeof *options);
-    }
-    return baton__config_load();
-}
-
-baton_status_t baton__engine_open(const baton_engine_options_t *options,
-                                  const baton__verification_t *verification,
-                                  baton_engine_t **out)
-{
-    const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
-    options = options != NULL ? options : &defaults;
+    baton_engine_options_t options;
     bool threaded = false;
-    baton_status_t status = check_options(options, out);
+    baton_status_t status = read_options(given, &options);
     if (status == BATON_OK) {
-        status = choose_mode(options, &threaded);
+        status = choose_mode(&options, &threaded);
     }
     if (status != BATON_OK) {
         return status;
@@ -414,8 +451,8 @@ baton_status_t baton__engine_open(const baton_engine_options_t *options,
     engine->alone = has_one_processor();
     engine->short_us = BATON__SHORT_US;
     engine->stall_ms =
-        options->stall_ms != 0
-            ? options->stall_ms
+        options.stall_ms != 0
+            ? options.stall_ms
             : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
     init_stepper(&engine->stepper);
     baton__idle_init(&engine->idle, engine->alone);
@@ -428,8 +465,8 @@ baton_status_t baton__engine_open(const baton_engine_options_t *options,
     status = baton__loop_open(&engine->loop);
     if (status == BATON_OK && threaded) {
         const char *placement =
-            options->placement != NULL
-                ? options->placement
+            options.placement != NULL
+                ? options.placement
                 : baton__config_text(BATON__CONFIG_PLACEMENT);
         status = baton__thread_start(engine, placement);
     }

@@ -54,6 +54,7 @@ struct baton_engine {
     baton__loop_t *loop;
     baton__idle_t idle; /* the driver's */
     bool armed;         /* the driver's: transports make descriptors readable */
+    bool watched;       /* the driver's: an outer loop watches the descriptor */
     uint32_t armed_us;  /* then: for how long at most to sleep */
     uint64_t watched_ns; /* the driver's: when stalls were looked for last */
     /* The driver's: the engine whose call node led its thread here. */

@@ -6,12 +6,14 @@
 #include "base/alloc.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/options.h"
 
 /* A group's object carries its watch behind it: the group itself belongs to
    lib/transport, which knows no loop. */
 typedef struct seat {
     baton_group_t group;
     baton__watch_t *watch;
+    baton_transport_t transport; /* a copy */
 } seat_t;
 
 static void link_group(baton_group_t *group)
@@ -59,6 +61,25 @@ static void free_seat(seat_t *seat)
     baton__free(seat);
 }
 
+static baton_status_t read_transport(const baton_transport_t *given,
+                                     baton_transport_t *out)
+{
+    baton_status_t status = baton__options_read(
+        out, sizeof *out, given, "group: transport", "BATON_TRANSPORT");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out->reserve == NULL || out->send == NULL || out->notify == NULL ||
+        out->withdraw == NULL || out->poll == NULL || out->accept == NULL ||
+        out->drop == NULL || out->descriptor == NULL || out->drain == NULL ||
+        out->arm == NULL || out->disarm == NULL || out->close == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "group: a function of transport \"%s\" is NULL",
+                            out->name != NULL ? out->name : "?");
+    }
+    return BATON_OK;
+}
+
 baton_status_t baton_group_create(baton_engine_t *engine,
                                   const baton_transport_t *transport,
                                   void *endpoint, int rank, int size,
@@ -79,24 +100,29 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     if (seat == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
+    baton_status_t status = read_transport(transport, &seat->transport);
+    if (status != BATON_OK) {
+        baton__free(seat);
+        return status;
+    }
     seat->group = (baton_group_t){.engine = engine,
                                   .stepper = &engine->stepper,
                                   .kinds = baton__kinds,
-                                  .transport = transport,
+                                  .transport = &seat->transport,
                                   .endpoint = endpoint,
                                   .introduces = true,
                                   .stranger_peer = -1,
                                   .rank = rank,
                                   .size = size};
-    baton_status_t status =
-        baton__loop_watch(engine->loop, transport, endpoint, &seat->watch);
+    status = baton__loop_watch(engine->loop, &seat->transport, endpoint,
+                               &seat->watch);
     if (status != BATON_OK) {
         free_seat(seat);
         return status;
     }
     link_group(&seat->group);
     if (engine->verification != NULL &&
-        (transport->verify ||
+        (seat->transport.verify ||
          baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
         status =
             engine->verification->create(&seat->group, &seat->group.verifier);

@@ -295,8 +295,10 @@ static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
     if (status != BATON_OK && status != BATON_SKIP) {
-        status = status < 0 ? status : BATON_ERR_INVALID;
-        (void)baton__error((baton_status_t)status, "it completed with %s",
+        const int completed = status;
+        status = baton__failure_of(completed);
+        (void)baton__error((baton_status_t)status, "it completed with %d, %s",
+                           completed,
                            baton_status_name((baton_status_t)status));
     }
     (void)take_outcome(stepper, schedule, node, status);

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -35,7 +36,8 @@ struct baton__loop {
     struct event *timer;
     int bell_fd;
     int timer_fd;
-    uint64_t due_ns;        /* when the timer ends, UINT64_MAX: it is not set */
+    int epoll_fd;    /* the bell and what is watched, for an outer loop */
+    uint64_t due_ns; /* when the timer ends, UINT64_MAX: it is not set */
     baton__wakeup_t wakeup; /* of this wait */
     _Atomic bool kicked;
 };
@@ -92,6 +94,12 @@ static struct event_base *make_base(void)
     return base;
 }
 
+static bool show_outside(const baton__loop_t *loop, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
 baton_status_t baton__loop_open(baton__loop_t **out)
 {
     baton__loop_t *loop = baton__alloc(1, sizeof *loop);
@@ -102,10 +110,15 @@ baton_status_t baton__loop_open(baton__loop_t **out)
     loop->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->timer_fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (loop->bell_fd < 0 || loop->timer_fd < 0) {
-        baton_status_t status = baton__error(
-            BATON_ERR_SYSTEM, "%s failed: %s",
-            loop->bell_fd < 0 ? "eventfd" : "timerfd_create", strerror(errno));
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->bell_fd < 0 || loop->timer_fd < 0 ||
+        !show_outside(loop, loop->bell_fd)) {
+        baton_status_t status =
+            baton__error(BATON_ERR_SYSTEM, "%s failed: %s",
+                         loop->bell_fd < 0    ? "eventfd"
+                         : loop->timer_fd < 0 ? "timerfd_create"
+                                              : "epoll",
+                         strerror(errno));
         baton__loop_close(loop);
         return status;
     }
@@ -145,6 +158,9 @@ void baton__loop_close(baton__loop_t *loop)
     }
     if (loop->timer_fd >= 0) {
         (void)close(loop->timer_fd);
+    }
+    if (loop->epoll_fd >= 0) {
+        (void)close(loop->epoll_fd);
     }
     baton__free(loop);
 }
@@ -186,6 +202,16 @@ baton__wakeup_t baton__loop_wait(baton__loop_t *loop)
     return loop->wakeup;
 }
 
+int baton__loop_descriptor(const baton__loop_t *loop)
+{
+    return loop->epoll_fd;
+}
+
+void baton__loop_drain(baton__loop_t *loop)
+{
+    (void)event_base_loop(loop->base, EVLOOP_NONBLOCK);
+}
+
 void baton__loop_kick(baton__loop_t *loop)
 {
     /* Pairs with the store in on_bell. */
@@ -215,7 +241,7 @@ baton_status_t baton__loop_watch(baton__loop_t *loop,
         watch->events[k] =
             event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
         if (watch->events[k] == NULL ||
-            event_add(watch->events[k], NULL) != 0) {
+            event_add(watch->events[k], NULL) != 0 || !show_outside(loop, fd)) {
             baton__loop_unwatch(watch);
             return baton__error(BATON_ERR_SYSTEM,
                                 "libevent could not watch a descriptor of the "
@@ -235,6 +261,8 @@ void baton__loop_unwatch(baton__watch_t *watch)
     }
     for (int k = 0; k < DESCRIPTORS; k++) {
         if (watch->events[k] != NULL) {
+            (void)epoll_ctl(watch->loop->epoll_fd, EPOLL_CTL_DEL,
+                            event_get_fd(watch->events[k]), NULL);
             event_free(watch->events[k]); /* waits for a running callback */
         }
     }

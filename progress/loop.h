@@ -30,6 +30,11 @@ void baton__loop_set_timer(baton__loop_t *loop, uint32_t us);
    sets its timer meanwhile. Any thread; cheaper than a kick, for both. */
 void baton__loop_shorten(baton__loop_t *loop, uint32_t us);
 
+/* A descriptor that is readable when a wait would end, but for its timer; and
+   what a wait does then, without waiting. */
+int baton__loop_descriptor(const baton__loop_t *loop);
+void baton__loop_drain(baton__loop_t *loop);
+
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
 void baton__loop_kick(baton__loop_t *loop);
 

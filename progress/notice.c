@@ -442,7 +442,7 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
     if (schedule == NULL || header.incarnation != group->incarnation) {
         return;
     }
-    const baton__failure_t failure = {.status = (baton_status_t)told.status,
+    const baton__failure_t failure = {.status = baton__failure_of(told.status),
                                       .rank = told.rank,
                                       .epoch = told.epoch,
                                       .final = told.final != 0};

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every public header compiles alone, and twice, as C11 and as C++17.
+# Every public header compiles alone, and twice, as C11 and as C++17; so does each
+# initialiser.
 #
 #   check_headers.sh ROOT CC CXX [flag of mpi.h ...]
 set -eu
@@ -22,4 +23,17 @@ for header in "$root"/include/baton/*.h; do
     done
 done
 
+for language in c c++; do
+    case $language in
+    c) compiler=$cc standard=c11 ;;
+    *) compiler=$cxx standard=c++17 ;;
+    esac
+    {
+        echo '#include <baton/baton.h>'
+        sed -nE 's/^#define (BATON_[A-Z_]+)[ \\]+BATON_INITIALIZER\((.*)\)$/void f_\2(void); void f_\2(void) { \2 o = \1; (void)o; }/p' \
+            "$root"/include/baton/*.h
+    } | "$compiler" -std=$standard -x $language -fsyntax-only \
+        -Wall -Wextra -Wpedantic -Werror -I"$root/include" "$@" - ||
+        { echo "an initialiser does not compile as $standard"; fail=1; }
+done
 exit $fail

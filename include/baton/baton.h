@@ -2,8 +2,9 @@
 
      status.h     what calls report; error messages; the log handler
      types.h      element types, reductions, kinds of memory
-     schedule.h   build a DAG of nodes for this rank; commit it
-     engine.h     run it: start, test, wait; groups of ranks; progress
+     engine.h     what runs schedules: its progress thread, or manual progress
+     group.h      P ranks that can send each other messages; recovery
+     schedule.h   build a DAG of nodes for this rank, commit it, run it
      coll.h       builders: barrier, broadcast, all-reduce, activation
      partial.h    solo, majority and full all-reduce over any inner builder
      inproc.h     groups inside one process
@@ -20,6 +21,7 @@
 #include <baton/coll.h>
 #include <baton/dump.h>
 #include <baton/engine.h>
+#include <baton/group.h>
 #include <baton/inproc.h>
 #include <baton/partial.h>
 #include <baton/proof.h>

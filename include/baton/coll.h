@@ -28,7 +28,7 @@ void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
    memory, by view or by address. Otherwise they must not overlap, and source is
    not written. */
 typedef struct baton_allreduce {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_ALLREDUCE */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
@@ -37,6 +37,8 @@ typedef struct baton_allreduce {
                            default */
     void *arg;          /* for builders of your own; others ignore it */
 } baton_allreduce_t;
+
+#define BATON_ALLREDUCE BATON_INITIALIZER(baton_allreduce_t)
 
 /* Any all-reduce: what the partial collectives take as their inner one. */
 typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,

@@ -4,7 +4,7 @@
 #ifndef BATON_INPROC_H
 #define BATON_INPROC_H
 
-#include <baton/engine.h>
+#include <baton/group.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,10 +24,6 @@ BATON_CHECKED baton_status_t baton_group_create_inproc(baton_engine_t *engine,
                                                        baton_inproc_t *medium,
                                                        int rank,
                                                        baton_group_t **out);
-
-/* A group of this process alone (P = 1), for schedules without peers. */
-BATON_CHECKED baton_status_t baton_group_create_self(baton_engine_t *engine,
-                                                     baton_group_t **out);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
 #ifndef BATON_MPI_H
 #define BATON_MPI_H
 
-#include <baton/engine.h>
+#include <baton/group.h>
 #include <mpi.h>
 
 #ifdef __cplusplus

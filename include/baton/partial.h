@@ -41,7 +41,6 @@
 #define BATON_PARTIAL_H
 
 #include <baton/coll.h>
-#include <baton/engine.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,7 +64,7 @@ typedef enum baton_keep {
 } baton_keep_t;
 
 typedef struct baton_partial_options {
-    size_t size;      /* of this struct */
+    size_t size;      /* set by BATON_PARTIAL_OPTIONS */
     const char *name; /* for messages; NULL: "partial" */
     baton_partial_mode_t mode;
     baton_keep_t keep;
@@ -78,6 +77,8 @@ typedef struct baton_partial_options {
     baton_allreduce_fn inner; /* NULL: by the vector's bytes, see below */
     void *inner_arg;          /* its args->arg */
 } baton_partial_options_t;
+
+#define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
 
 /* The inner all-reduce that NULL stands for: the binomial tree up to so many
    bytes, with the fewest messages, and for reductions that don't commute; the

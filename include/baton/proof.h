@@ -24,7 +24,7 @@ typedef struct baton_proof baton_proof_t;
 
 /* Sets over so many ranks. BATON_ERR_INVALID (less than 1), _NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_proof_create(int ranks, baton_proof_t **out);
-void baton_proof_destroy(baton_proof_t *proof);
+BATON_CHECKED baton_status_t baton_proof_destroy(baton_proof_t *proof);
 
 /* The reduction, for BATON_U32; owned by the proof. Its identity is the empty
    set (all bits 0), so it serves partial collectives too. */

@@ -29,15 +29,13 @@
 #ifndef BATON_SCHEDULE_H
 #define BATON_SCHEDULE_H
 
-#include <baton/status.h>
+#include <baton/group.h>
 #include <baton/types.h>
-#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct baton_group baton_group_t;       /* P ranks; engine.h, mpi.h */
 typedef struct baton_schedule baton_schedule_t; /* owned by its creator */
 
 typedef struct baton_node {
@@ -114,18 +112,21 @@ void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
 /* ---- buffers ---------------------------------------------------------- */
 
 /* User memory of `bytes` bytes, which must stay valid while an epoch runs. NULL
-   may be bound and replaced before the first start. bind_input: no node may
-   write it. */
+   may be bound and replaced before the first start. No node may write a buffer
+   of bind_input. */
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
-                                 size_t bytes, baton_memory_t kind);
+                                 size_t bytes);
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
-                                       const void *memory, size_t bytes,
-                                       baton_memory_t kind);
+                                       const void *memory, size_t bytes);
 
 /* Memory that commit allocates (aligned to 64 bytes, not initialised) and the
    schedule owns. */
-baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes,
-                                    baton_memory_t kind);
+baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes);
+
+/* Says where a buffer's bytes live. Buffers are in host memory unless they are
+   said not to be. */
+void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
+                             baton_memory_t memory);
 
 /* Puts other memory of the same size behind a bound buffer, before the commit
    or between epochs; a call node may do it while its epoch runs, for views
@@ -320,20 +321,92 @@ void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
    receiver's epoch: make it optional, too, where that must not hold its own. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
-/* Composition. Everything added after baton_schedule_mark() and before enclose
-   is put between `entry` and `exit`: nodes without predecessors get `entry`
-   before them, except on_start and armed_recv, which take none; nodes that the
-   epoch waits for, and that lead to no other such node, get `exit` after them.
-   So `exit` waits for all that an epoch waits for, and for no optional node.
-   Where there is no such node entry comes directly before exit. `entry` and
-   `exit` were added before the mark. */
-typedef struct baton_mark {
+/* Composition. What is added between baton_enclose_begin and baton_enclose_end
+   is put between the nodes `entry` and `exit`, which were added before. Nodes
+   without predecessors get `entry` before them, except on_start and armed_recv,
+   which take none. Nodes that the epoch waits for, and that lead to no other
+   such node, get `exit` after them: so `exit` waits for all that an epoch waits
+   for, and for no optional node. Where there is no such node, `entry` comes
+   directly before `exit`. Enclosures may be nested. */
+typedef struct baton_enclosure {
     uint32_t node;
     uint32_t edge;
-} baton_mark_t;
-baton_mark_t baton_schedule_mark(const baton_schedule_t *schedule);
-void baton_enclose(baton_schedule_t *schedule, baton_mark_t since,
-                   baton_node_t entry, baton_node_t exit);
+} baton_enclosure_t;
+baton_enclosure_t baton_enclose_begin(const baton_schedule_t *schedule);
+void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
+                       baton_node_t entry, baton_node_t exit);
+
+/* ---- epochs ----------------------------------------------------------- */
+
+/* Starts this rank's next epoch and returns, within microseconds whatever the
+   size of its messages: most of the work is left to the progress thread, or to
+   the wait. The k-th start of a rank belongs to epoch k. With armed receives
+   the epoch may be running or have retired already: then only its on_start
+   nodes, or nothing, is left to do. BATON_ERR_STATE before the commit,
+   BATON_ERR_BUSY while the last started epoch has not been completed,
+   BATON_ERR_FAILED after a failure; what an adder met that was called after the
+   commit. */
+BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
+
+/* *done_out: whether the last started epoch has ended (true before the first
+   start). Drives one step, does not block. An epoch that failed: its error. */
+BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
+                                                 bool *done_out);
+
+/* Waits until the epoch that was started last when wait was called has ended;
+   at most timeout_ms milliseconds, for ever when negative. The epoch's error
+   when it failed: then the memory that is bound is the caller's, as after a
+   success. BATON_ERR_TIMEOUT leaves the epoch running (wait again), and
+   baton_error_message() names the nodes, peers and tags that it waits for.
+   BATON_ERR_STATE in a call node. */
+BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
+                                                 int timeout_ms);
+
+/* Gives up the running epoch: it fails with BATON_ERR_CANCELLED, here and on
+   the peers. BATON_ERR_STATE when no epoch runs. */
+BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
+
+/* The number of the last epoch that has retired here since the commit, or the
+   last recovery. */
+uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
+
+/* Keeps the engine from beginning an epoch beyond `epoch` by an armed receive;
+   its message is kept until the limit is raised. Never lowered: a lower value
+   has no effect. The limit of a new schedule, and of one that was recovered, is
+   UINT64_MAX until the first call. Not while another thread calls it on the
+   same schedule. */
+void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
+
+/* ---- failure and recovery --------------------------------------------- */
+
+/* An epoch fails once, for the first cause that comes to this rank: a node that
+   failed, a cancel, a peer that is gone, or the failure of a peer's epoch. Each
+   rank that a failed schedule has messages with is told, with the cause and the
+   rank that met it, so all of them fail with the same status
+   (BATON_ERR_CANCELLED on a rank that commits the schedule only when others
+   recover already); a peer that has still an earlier epoch to complete
+   completes that first. Then the schedule stays failed until it is recovered or
+   destroyed, unless it has no messages and no on_recover: then it can be
+   started again at once. */
+typedef struct baton_failure {
+    baton_status_t status; /* of the first cause */
+    int rank;              /* that met it */
+    uint64_t epoch;        /* that it failed in there */
+    char message[512];     /* what was said there */
+} baton_failure_t;
+
+/* How the schedule failed. BATON_ERR_STATE: it has not. */
+BATON_CHECKED baton_status_t
+baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
+
+/* Called when the schedule has been recovered, before its next epoch: for who
+   keeps state across epochs. `epoch`: the last, before, that any rank has
+   completed; so whatever it took is in a result somewhere. All ranks of the
+   group have such a schedule. On the driving thread, as a call node's function.
+   Before the commit, at most once. */
+typedef void (*baton_recover_fn)(void *arg, uint64_t epoch);
+void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
+                               void *arg);
 
 #ifdef __cplusplus
 }

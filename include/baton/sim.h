@@ -34,7 +34,7 @@
 #ifndef BATON_SIM_H
 #define BATON_SIM_H
 
-#include <baton/engine.h>
+#include <baton/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -128,10 +128,7 @@ typedef struct baton_sim_options {
     bool introductions;
 } baton_sim_options_t;
 
-#define BATON_SIM_OPTIONS                                                      \
-    {                                                                          \
-        .size = sizeof(baton_sim_options_t)                                    \
-    }
+#define BATON_SIM_OPTIONS BATON_INITIALIZER(baton_sim_options_t)
 
 /* BATON_ERR_INVALID names the option, its value and its range;
    BATON_ERR_NO_MEMORY says how much is needed and how much there is, before it
@@ -147,10 +144,6 @@ BATON_CHECKED baton_status_t baton_sim_destroy(baton_sim_t *sim);
 /* The group of one rank, owned by the simulator; NULL: there is no such rank.
  */
 baton_group_t *baton_sim_group(baton_sim_t *sim, int rank);
-
-/* Whether buffers of this group have memory: false in a cost-only simulation.
-   For builders that touch data in call nodes. */
-bool baton_group_has_payload(const baton_group_t *group);
 
 /* ---- a builder on every rank ------------------------------------------ */
 

@@ -14,6 +14,25 @@ extern "C" {
 #define BATON_PRINTF(text, first)
 #endif
 
+/* Initialises a struct of options, in C and in C++: its size, by which the
+   library knows the fields that the program was compiled with, and zero for the
+   rest. The library accepts a smaller struct, of an older header, and takes the
+   missing fields for zero; a larger one only when what it doesn't know is
+   zero. */
+#ifdef __cplusplus
+#define BATON_INITIALIZER(type)                                                \
+    ([] {                                                                      \
+        type initial = {};                                                     \
+        initial.size = sizeof initial;                                         \
+        return initial;                                                        \
+    }())
+#else
+#define BATON_INITIALIZER(type)                                                \
+    {                                                                          \
+        .size = sizeof(type)                                                   \
+    }
+#endif
+
 /* Every status: name, value, text. Zero is success; BATON_SKIP is a call node's
    "do not go on from here"; BATON_DONE says that nothing more will come, where
    something could, BATON_AGAIN that it is not time yet; the negative ones are

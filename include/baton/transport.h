@@ -32,7 +32,7 @@
 #ifndef BATON_TRANSPORT_H
 #define BATON_TRANSPORT_H
 
-#include <baton/engine.h>
+#include <baton/group.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,6 +89,7 @@ typedef struct baton_event {
 #define BATON_SLEEP_FOREVER UINT32_MAX
 
 typedef struct baton_transport {
+    size_t size; /* of this struct; a group keeps a copy of it */
     const char *name;
 
     /* Room for so many more sends to `peer` that have not ended, and so many
@@ -160,9 +161,11 @@ typedef struct baton_transport {
     bool verify;
 } baton_transport_t;
 
+#define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)
+
 /* Makes a group of an endpoint, which the group closes when it is destroyed.
-   `transport` must outlive the group. On an error the endpoint is still the
-   caller's. BATON_ERR_INVALID, _NO_MEMORY. */
+   The transport's name must outlive the group. On an error the endpoint is
+   still the caller's. BATON_ERR_INVALID, _NO_MEMORY. */
 BATON_CHECKED baton_status_t
 baton_group_create(baton_engine_t *engine, const baton_transport_t *transport,
                    void *endpoint, int rank, int size, baton_group_t **out);

@@ -21,6 +21,19 @@ const char *baton_status_name(baton_status_t status)
     return "BATON_ERR_?";
 }
 
+baton_status_t baton__failure_of(int code)
+{
+    switch (code) {
+#define FAILURE_CASE(name, value, text)                                        \
+    case value:                                                                \
+        return (value) < 0 ? (name) : BATON_ERR_INVALID;
+        BATON_STATUS_LIST(FAILURE_CASE)
+#undef FAILURE_CASE
+    default:
+        return BATON_ERR_INVALID;
+    }
+}
+
 const char *baton_status_text(baton_status_t status)
 {
     switch (status) {

@@ -17,6 +17,10 @@ baton_status_t baton__error(baton_status_t status, const char *format, ...)
    way to the thread that waits. */
 baton_status_t baton__error_forward(baton_status_t status, const char *message);
 
+/* The failure that `code` stands for, which a callback returned or a peer sent:
+   BATON_ERR_INVALID where that is none. */
+baton_status_t baton__failure_of(int code);
+
 /* Appends to a message under construction; never overflows, ends with "..."
    when cut. */
 typedef struct baton__text {

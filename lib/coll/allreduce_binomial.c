@@ -54,8 +54,8 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
     int children = count_children(rank, size);
     int slots =
         bytes > SHORT_BYTES && children > LONG_SLOTS ? LONG_SLOTS : children;
-    baton_buffer_t scratch = baton_buffer_scratch(
-        schedule, (size_t)slots * bytes, BATON_MEMORY_HOST);
+    baton_buffer_t scratch =
+        baton_buffer_scratch(schedule, (size_t)slots * bytes);
 
     /* Not in place the target is free before the broadcast, so partial sums are
        made there; in place it is where the source is. */
@@ -88,7 +88,7 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
         baton_before(schedule, sums[children - 1], next);
     }
     baton_node_t finished = baton_add_nop(schedule);
-    baton_mark_t inside = baton_schedule_mark(schedule);
+    baton_enclosure_t inside = baton_enclose_begin(schedule);
     baton_broadcast_binomial(schedule, 0, args->target);
-    baton_enclose(schedule, inside, reduced, finished);
+    baton_enclose_end(schedule, inside, reduced, finished);
 }

@@ -117,9 +117,8 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
         .slots = is_short || steps < LONG_SLOTS ? steps : LONG_SLOTS,
         .partial = args->source,
     };
-    doubling.scratch = baton_buffer_scratch(
-        schedule, (size_t)doubling.slots * args->target.bytes,
-        BATON_MEMORY_HOST);
+    doubling.scratch = baton_buffer_scratch(schedule, (size_t)doubling.slots *
+                                                          args->target.bytes);
 
     if (paired) {
         add_step(&doubling, fold.partner, false);

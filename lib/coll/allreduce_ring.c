@@ -222,8 +222,8 @@ static void add_slots(ring_t *ring, size_t chunk)
     size_t lanes = ring->columns < LANES ? ring->columns : LANES;
     size_t bytes = chunk * ring->element;
     size_t stride = (bytes + 63) / 64 * 64;
-    baton_buffer_t scratch = baton_buffer_scratch(
-        ring->schedule, lanes * SLOTS * stride, BATON_MEMORY_HOST);
+    baton_buffer_t scratch =
+        baton_buffer_scratch(ring->schedule, lanes * SLOTS * stride);
     for (size_t i = 0; i < lanes * SLOTS; i++) {
         ring->lanes[i / SLOTS].slot[i % SLOTS] =
             baton_view(scratch, i * stride, bytes);

@@ -24,8 +24,7 @@ void baton_barrier_dissemination(baton_schedule_t *schedule)
     }
 
     /* Its messages are empty: they need a buffer to name, and no memory. */
-    baton_buffer_t nothing =
-        baton_buffer_scratch(schedule, 0, BATON_MEMORY_HOST);
+    baton_buffer_t nothing = baton_buffer_scratch(schedule, 0);
     baton_view_t empty = baton_view(nothing, 0, 0);
     baton_node_t recvs[32];
     for (int round = 0; round < rounds; round++) {

@@ -127,8 +127,8 @@ static baton_node_t add_begin(baton_partial_t *partial)
 static void add_count(baton_partial_t *partial)
 {
     baton_schedule_t *s = partial->schedule;
-    baton_buffer_t buffer = baton_buffer_bind(
-        s, &partial->active, sizeof partial->active, BATON_MEMORY_HOST);
+    baton_buffer_t buffer =
+        baton_buffer_bind(s, &partial->active, sizeof partial->active);
     baton_view_t view = baton_view(buffer, 0, sizeof partial->active);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
@@ -147,8 +147,8 @@ static void build(baton_partial_t *partial,
     baton_node_t begin = add_begin(partial);
     baton_node_t taken = baton_add_call(s, take, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
-    partial->source = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
-    partial->target = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
+    partial->source = baton_buffer_bind(s, NULL, bytes);
+    partial->target = baton_buffer_bind(s, NULL, bytes);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = baton_view(partial->source, 0, bytes),
                               .target = baton_view(partial->target, 0, bytes),
@@ -156,12 +156,12 @@ static void build(baton_partial_t *partial,
                               .op = options->op,
                               .arg = options->inner_arg};
     baton_before(s, begin, taken);
-    baton_mark_t inside = baton_schedule_mark(s);
+    baton_enclosure_t inside = baton_enclose_begin(s);
     options->inner(s, &args);
     if (!partial->rides) {
         add_count(partial);
     }
-    baton_enclose(s, inside, taken, published);
+    baton_enclose_end(s, inside, taken, published);
 }
 
 baton_status_t baton_partial_create(baton_group_t *group,

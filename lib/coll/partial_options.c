@@ -2,6 +2,7 @@
 #include "coll/partial_options.h"
 
 #include "base/error.h"
+#include "base/options.h"
 
 #include <baton/coll.h>
 
@@ -73,11 +74,13 @@ with_defaults(const baton_partial_options_t *given)
 baton_status_t baton__partial_settle(const baton_partial_options_t *given,
                                      baton_partial_options_t *out)
 {
-    if (given == NULL || given->size != sizeof *given) {
-        return baton__error(BATON_ERR_INVALID,
-                            "partial options: size is %zu, expected %zu",
-                            given == NULL ? 0 : given->size, sizeof *given);
+    baton_partial_options_t options;
+    baton_status_t status =
+        baton__options_read(&options, sizeof options, given, "partial options",
+                            "BATON_PARTIAL_OPTIONS");
+    if (status != BATON_OK) {
+        return status;
     }
-    *out = with_defaults(given);
+    *out = with_defaults(&options);
     return check(out);
 }

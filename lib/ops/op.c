@@ -83,9 +83,10 @@ static int outcome(const baton__op_t *op, uint32_t node, baton_status_t status)
         (status == BATON_DONE && op->kind == BATON__ASYNC)) {
         return status;
     }
-    status = status < 0 ? status : BATON_ERR_INVALID;
-    return baton__error(status, "%s#%u returned %s",
-                        baton__kinds[op->kind].name, node,
+    const int returned = status;
+    status = baton__failure_of(returned);
+    return baton__error(status, "%s#%u returned %d, %s",
+                        baton__kinds[op->kind].name, node, returned,
                         baton_status_name(status));
 }
 

@@ -7,6 +7,7 @@
 #define BATON_OPS_OP_H
 
 #include <assert.h>
+#include <baton/schedule.h>
 #include <baton/transport.h>
 #include <stdatomic.h>
 

@@ -176,7 +176,7 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
     proof->work = baton__alloc(proof->sets.words, sizeof *proof->work);
     if (proof->work == NULL || !baton__intern_reserve(&proof->sets, 1) ||
         !baton__intern_reserve(&proof->values, 2)) {
-        baton_proof_destroy(proof);
+        (void)!baton_proof_destroy(proof);
         return no_memory("its first sets");
     }
     value_t empty = {SET, 0, baton__intern(&proof->sets, proof->work)};
@@ -186,7 +186,7 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
     return BATON_OK;
 }
 
-void baton_proof_destroy(baton_proof_t *proof)
+baton_status_t baton_proof_destroy(baton_proof_t *proof)
 {
     if (proof != NULL) {
         baton__intern_fini(&proof->sets);
@@ -194,6 +194,7 @@ void baton_proof_destroy(baton_proof_t *proof)
         baton__free(proof->work);
         baton__free(proof);
     }
+    return BATON_OK;
 }
 
 const baton_op_t *baton_proof_op(baton_proof_t *proof)

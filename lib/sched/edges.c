@@ -54,13 +54,13 @@ void baton_set_optional(baton_schedule_t *schedule, baton_node_t node)
     }
 }
 
-baton_mark_t baton_schedule_mark(const baton_schedule_t *schedule)
+baton_enclosure_t baton_enclose_begin(const baton_schedule_t *schedule)
 {
     if (schedule == NULL) {
         (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
-        return (baton_mark_t){0, 0};
+        return (baton_enclosure_t){0, 0};
     }
-    return (baton_mark_t){schedule->count, schedule->edge_count};
+    return (baton_enclosure_t){schedule->count, schedule->edge_count};
 }
 
 static bool is_optional(const baton_schedule_t *schedule, uint32_t node)
@@ -68,8 +68,8 @@ static bool is_optional(const baton_schedule_t *schedule, uint32_t node)
     return (schedule->ops[node].flags & BATON__OPTIONAL) != 0;
 }
 
-void baton_enclose(baton_schedule_t *schedule, baton_mark_t since,
-                   baton_node_t entry, baton_node_t exit)
+void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t since,
+                       baton_node_t entry, baton_node_t exit)
 {
     if (!valid_node(schedule, entry, __func__) ||
         !valid_node(schedule, exit, __func__)) {

@@ -139,29 +139,47 @@ static baton_buffer_t add_buffer(baton_schedule_t *schedule, const char *adder,
 }
 
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
-                                 size_t bytes, baton_memory_t kind)
+                                 size_t bytes)
 {
     return add_buffer(schedule, "baton_buffer_bind",
-                      (baton__buffer_t){.bytes = bytes, .kind = kind}, memory);
+                      (baton__buffer_t){.bytes = bytes}, memory);
 }
 
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
-                                       const void *memory, size_t bytes,
-                                       baton_memory_t kind)
+                                       const void *memory, size_t bytes)
 {
     /* The cast is safe: commit refuses a node that would write the buffer. */
-    return add_buffer(
-        schedule, "baton_buffer_bind_input",
-        (baton__buffer_t){.bytes = bytes, .kind = kind, .input = true},
-        (void *)(uintptr_t)memory);
+    return add_buffer(schedule, "baton_buffer_bind_input",
+                      (baton__buffer_t){.bytes = bytes, .input = true},
+                      (void *)(uintptr_t)memory);
 }
 
-baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes,
-                                    baton_memory_t kind)
+baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes)
 {
-    return add_buffer(
-        schedule, "baton_buffer_scratch",
-        (baton__buffer_t){.bytes = bytes, .kind = kind, .scratch = true}, NULL);
+    return add_buffer(schedule, "baton_buffer_scratch",
+                      (baton__buffer_t){.bytes = bytes, .scratch = true}, NULL);
+}
+
+void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
+                             baton_memory_t memory)
+{
+    if (!baton__graph_open(schedule, __func__)) {
+        return;
+    }
+    if (buffer.index >= schedule->buffer_count) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: buffer is %u, of %u", __func__, buffer.index,
+                            schedule->buffer_count);
+        return;
+    }
+    if (memory != BATON_MEMORY_HOST && memory != BATON_MEMORY_DEVICE) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: memory is %d, must be BATON_MEMORY_HOST or "
+                            "BATON_MEMORY_DEVICE",
+                            __func__, (int)memory);
+        return;
+    }
+    schedule->buffers[buffer.index].kind = memory;
 }
 
 /* ---- nodes ------------------------------------------------------------ */

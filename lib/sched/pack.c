@@ -93,8 +93,7 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
         memcpy(&record, records + i * sizeof record, sizeof record);
         total += record.bytes;
     }
-    baton_buffer_t buffer =
-        baton_buffer_scratch(schedule, total, BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_scratch(schedule, total);
     schedule->length_count = head.lengths;
     schedule->attempt = head.attempt;
     size_t offset = 0;

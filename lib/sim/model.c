@@ -236,11 +236,6 @@ baton_status_t baton__sim_check_speed(double speed)
 
 baton_status_t baton__sim_check_options(const baton_sim_options_t *options)
 {
-    if (options == NULL || options->size != sizeof *options) {
-        return baton__error(BATON_ERR_INVALID, "%s: size is %zu, expected %zu",
-                            options_text, options == NULL ? 0 : options->size,
-                            sizeof *options);
-    }
     if (options->ranks < 1 || options->ranks > BATON__SIM_RANKS_MOST) {
         return baton__error(BATON_ERR_INVALID,
                             "%s: ranks is %d; allowed: 1 to %d", options_text,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "sim/model.h"
 
 /* ---- what nodes do ---------------------------------------------------- */
@@ -193,14 +194,23 @@ static void init_rank(baton_sim_t *sim, int rank)
     };
 }
 
-baton_status_t baton_sim_create(const baton_sim_options_t *options,
+baton_status_t baton_sim_create(const baton_sim_options_t *given,
                                 baton_sim_t **out)
 {
-    baton_status_t status = baton__sim_check_options(options);
+    baton_sim_options_t options;
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    }
+    baton_status_t status =
+        baton__options_read(&options, sizeof options, given,
+                            "simulator options", "BATON_SIM_OPTIONS");
+    if (status == BATON_OK) {
+        status = baton__sim_check_options(&options);
+    }
     if (status == BATON_OK) {
         double bytes = sizeof(baton__sim_rank_t) + sizeof(baton__sim_port_t);
         status =
-            baton__sim_check_memory(bytes * options->ranks, "sim: its ranks",
+            baton__sim_check_memory(bytes * options.ranks, "sim: its ranks",
                                     "lower the number of ranks");
     }
     if (status != BATON_OK) {
@@ -210,11 +220,11 @@ baton_status_t baton_sim_create(const baton_sim_options_t *options,
     if (sim == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
     }
-    sim->options = *options;
+    sim->options = options;
     sim->engine.driver = &baton__sim_driver;
     sim->free_call = BATON__SIM_NONE;
     fill_kinds(sim);
-    sim->ranks = baton__alloc((size_t)options->ranks, sizeof *sim->ranks);
+    sim->ranks = baton__alloc((size_t)options.ranks, sizeof *sim->ranks);
     if (sim->ranks == NULL ||
         baton__sim_net_init(&sim->net, &sim->options) != BATON_OK) {
         baton__sim_net_fini(&sim->net); /* of what it got, or of nothing */
@@ -222,7 +232,7 @@ baton_status_t baton_sim_create(const baton_sim_options_t *options,
         baton__free(sim);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
     }
-    for (int rank = 0; rank < options->ranks; rank++) {
+    for (int rank = 0; rank < options.ranks; rank++) {
         init_rank(sim, rank);
     }
     *out = sim;

@@ -220,6 +220,7 @@ static bool arm(void *endpoint, uint32_t *sleep_us_out)
 }
 
 static const baton_transport_t transport = {
+    .size = sizeof(baton_transport_t),
     .name = "sim",
     .reserve = reserve,
     .send = send,

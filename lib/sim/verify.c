@@ -48,8 +48,8 @@ static baton_status_t connect(baton_group_t *group, const char *name,
     bool zero = group->rank == 0;
     int first = zero ? 1 : 0;
     int last = zero ? group->size - 1 : 0;
-    baton_buffer_t buffer = baton_buffer_bind(
-        *out, memory, (size_t)last * stride + bytes, BATON_MEMORY_HOST);
+    baton_buffer_t buffer =
+        baton_buffer_bind(*out, memory, (size_t)last * stride + bytes);
     for (int peer = first; peer <= last; peer++) {
         baton_view_t view = baton_view(buffer, (size_t)peer * stride, bytes);
         if (zero == to_zero) {
@@ -245,7 +245,7 @@ static baton_status_t read_reports(const baton__verifier_t *verifier,
             char text[BATON__MESSAGE_BYTES + 32];
             (void)snprintf(text, sizeof text, "rank %d: %s", rank,
                            from->sentence);
-            return baton__error_forward((baton_status_t)from->status, text);
+            return baton__error_forward(baton__failure_of(from->status), text);
         }
         if (strcmp(from->name, report_of(verifier, 0)->name) != 0) {
             return baton__error(

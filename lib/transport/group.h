@@ -7,6 +7,7 @@
 #ifndef BATON_TRANSPORT_GROUP_H
 #define BATON_TRANSPORT_GROUP_H
 
+#include <baton/schedule.h>
 #include <baton/transport.h>
 #include <stdatomic.h>
 

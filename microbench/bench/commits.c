@@ -34,8 +34,7 @@ static void build_nops(baton_schedule_t *schedule)
 static void build_reduces(baton_schedule_t *schedule)
 {
     enum { BYTES = 64 };
-    baton_buffer_t memory =
-        baton_buffer_scratch(schedule, (size_t)2 * BYTES, BATON_MEMORY_HOST);
+    baton_buffer_t memory = baton_buffer_scratch(schedule, (size_t)2 * BYTES);
     baton_view_t sum = baton_view(memory, 0, BYTES);
     baton_view_t part = baton_view(memory, BYTES, BYTES);
     baton_node_t last = baton_add_nop(schedule);
@@ -50,8 +49,7 @@ static void build_reduces(baton_schedule_t *schedule)
 static void build_ring(baton_schedule_t *schedule)
 {
     size_t bytes = (size_t)RING_RANKS * RING_CHUNKS * RING_CHUNK_BYTES;
-    baton_buffer_t memory =
-        baton_buffer_scratch(schedule, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t memory = baton_buffer_scratch(schedule, bytes);
     baton_view_t whole = baton_view(memory, 0, bytes);
     baton_allreduce_t args = {
         .size = sizeof(args),

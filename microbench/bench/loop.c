@@ -57,10 +57,9 @@ static void create(const harness_t *harness, const char *name, size_t bytes,
     baton_schedule_t *schedule = out->schedule;
     baton_node_t entry = baton_add_nop(schedule);
     baton_node_t exit = baton_add_call(schedule, note_end, out);
-    baton_mark_t inner = baton_schedule_mark(schedule);
-    baton_view_t whole = baton_view(
-        baton_buffer_bind(schedule, out->memory, bytes, BATON_MEMORY_HOST), 0,
-        bytes);
+    baton_enclosure_t inner = baton_enclose_begin(schedule);
+    baton_view_t whole =
+        baton_view(baton_buffer_bind(schedule, out->memory, bytes), 0, bytes);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = whole,
                               .target = whole,
@@ -71,7 +70,7 @@ static void create(const harness_t *harness, const char *name, size_t bytes,
     } else {
         baton_allreduce_ring(schedule, &args);
     }
-    baton_enclose(schedule, inner, entry, exit);
+    baton_enclose_end(schedule, inner, entry, exit);
     harness_require(baton_schedule_commit(schedule), "commit an all-reduce");
 }
 
@@ -290,8 +289,7 @@ static baton_schedule_t *create_chain(const harness_t *harness, void *memory,
     baton_node_t *last = harness_alloc(count, sizeof(*last));
     harness_require(baton_schedule_create(harness->group, "chain", &schedule),
                     "create a chain");
-    baton_buffer_t buffer =
-        baton_buffer_bind(schedule, memory, CHAIN_BYTES, BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, CHAIN_BYTES);
     for (size_t i = 0; i < count; i++) {
         baton_view_t view = baton_view(buffer, i * block, block);
         baton_node_t first = {0};

@@ -13,8 +13,7 @@ static baton_schedule_t *create_doubling(const harness_t *harness,
     baton_schedule_t *schedule = NULL;
     harness_require(baton_schedule_create(harness->group, "growth", &schedule),
                     "create an all-reduce");
-    baton_buffer_t buffer =
-        baton_buffer_bind(schedule, value, sizeof(*value), BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_bind(schedule, value, sizeof(*value));
     baton_view_t whole = baton_view(buffer, 0, sizeof(*value));
     baton_allreduce_t args = {
         .size = sizeof(args),

@@ -31,10 +31,9 @@ static void commit(arena_t *arena)
         baton_schedule_create(arena->harness->group, "turns", &arena->schedule),
         "create an all-reduce");
     baton_schedule_t *schedule = arena->schedule;
-    baton_buffer_t source = baton_buffer_bind_input(schedule, arena->source,
-                                                    bytes, BATON_MEMORY_HOST);
-    baton_buffer_t target =
-        baton_buffer_bind(schedule, arena->target, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t source =
+        baton_buffer_bind_input(schedule, arena->source, bytes);
+    baton_buffer_t target = baton_buffer_bind(schedule, arena->target, bytes);
     baton_allreduce_t args = {
         .size = sizeof(args),
         .source = baton_view(source, 0, bytes),

@@ -112,8 +112,8 @@ static void build(void *arg, baton_schedule_t *schedule)
     int rank = baton_schedule_rank(schedule);
     size_t bytes = (size_t)run->of->bytes;
     sim_watch_build(run->watch, rank);
-    baton_buffer_t buffer = baton_buffer_bind(schedule, memory_of(run, rank),
-                                              bytes, BATON_MEMORY_HOST);
+    baton_buffer_t buffer =
+        baton_buffer_bind(schedule, memory_of(run, rank), bytes);
     run->kind->build(run, schedule, baton_view(buffer, 0, bytes));
 }
 

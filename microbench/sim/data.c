@@ -32,7 +32,7 @@ bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out)
 
 void sim_data_close(sim_data_t *data)
 {
-    baton_proof_destroy(data->proof);
+    (void)!baton_proof_destroy(data->proof);
     free(data->contributors);
 }
 

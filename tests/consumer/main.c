@@ -28,12 +28,9 @@ int main(void)
     CHECK(baton_engine_open(NULL, &engine));
     CHECK(baton_group_create_self(engine, &group));
     CHECK(baton_schedule_create(group, "consumer", &s));
-    baton_buffer_t a =
-        baton_buffer_bind_input(s, left, sizeof left, BATON_MEMORY_HOST);
-    baton_buffer_t b =
-        baton_buffer_bind_input(s, right, sizeof right, BATON_MEMORY_HOST);
-    baton_buffer_t sum =
-        baton_buffer_bind(s, total, sizeof total, BATON_MEMORY_HOST);
+    baton_buffer_t a = baton_buffer_bind_input(s, left, sizeof left);
+    baton_buffer_t b = baton_buffer_bind_input(s, right, sizeof right);
+    baton_buffer_t sum = baton_buffer_bind(s, total, sizeof total);
     baton_add_reduce(s, BATON_I32, BATON_SUM, baton_view(sum, 0, sizeof total),
                      baton_view(a, 0, sizeof left),
                      baton_view(b, 0, sizeof right));

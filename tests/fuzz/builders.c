@@ -9,8 +9,7 @@ enum { LOCAL_NODES = 4 };
 
 baton_view_t fuzz_bind(baton_schedule_t *schedule, void *memory, size_t bytes)
 {
-    baton_buffer_t buffer =
-        baton_buffer_bind(schedule, memory, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, bytes);
     return baton_view(buffer, 0, bytes);
 }
 
@@ -156,9 +155,9 @@ static void build_root(baton_schedule_t *schedule, fuzz_seat_t *seat)
     int ranks = fuzz_ranks(seat->task);
     size_t word = sizeof(uint64_t);
     baton_buffer_t scratch =
-        baton_buffer_scratch(schedule, (size_t)ranks * word, BATON_MEMORY_HOST);
-    baton_buffer_t heard = baton_buffer_bind(
-        schedule, seat->part->heard, (size_t)ranks * word, BATON_MEMORY_HOST);
+        baton_buffer_scratch(schedule, (size_t)ranks * word);
+    baton_buffer_t heard =
+        baton_buffer_bind(schedule, seat->part->heard, (size_t)ranks * word);
     baton_view_t answer = fuzz_bind(schedule, &seat->part->answer, word);
     baton_node_t gathered = baton_add_call(schedule, gather, seat);
     baton_set_need(schedule, gathered, plan->need);
@@ -271,11 +270,11 @@ static void build_alarm(baton_schedule_t *schedule, fuzz_seat_t *seat)
     baton_set_optional(schedule, drawn);
     baton_before(schedule, baton_add_on_start(schedule), drawn);
     baton_before(schedule, baton_add_activation(schedule, drawn), heard);
-    baton_mark_t inside = baton_schedule_mark(schedule);
+    baton_enclosure_t inside = baton_enclose_begin(schedule);
     if (plan->need > 1) {
         baton_barrier_dissemination(schedule);
     }
-    baton_enclose(schedule, inside, heard, end);
+    baton_enclose_end(schedule, inside, heard, end);
     baton_schedule_limit(schedule, limit_of(plan));
 }
 

@@ -184,10 +184,8 @@ void fuzz_watch_inner(baton_schedule_t *s, const baton_allreduce_t *args)
     const fuzz_task_plan_t *plan = fuzz_watch_building->plan;
     fuzz_seat_t *seat = &fuzz_watch_building->seats[baton_schedule_rank(s)];
     size_t bytes = args->target.bytes;
-    baton_buffer_t entering =
-        baton_buffer_bind(s, seat->part->entering, bytes, BATON_MEMORY_HOST);
-    baton_buffer_t leaving =
-        baton_buffer_bind(s, seat->part->leaving, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t entering = baton_buffer_bind(s, seat->part->entering, bytes);
+    baton_buffer_t leaving = baton_buffer_bind(s, seat->part->leaving, bytes);
     baton_node_t copy_in =
         baton_add_copy(s, baton_view(entering, 0, bytes), args->source);
     baton_node_t entered = baton_add_call(s, enter, seat);
@@ -197,9 +195,9 @@ void fuzz_watch_inner(baton_schedule_t *s, const baton_allreduce_t *args)
     baton_before(s, copy_out, baton_add_call(s, leave, seat));
     baton_allreduce_t inner = *args;
     inner.chunk_bytes = plan->chunk_bytes;
-    baton_mark_t inside = baton_schedule_mark(s);
+    baton_enclosure_t inside = baton_enclose_begin(s);
     fuzz_algorithms[plan->algorithm].add(s, &inner);
-    baton_enclose(s, inside, entered, copy_out);
+    baton_enclose_end(s, inside, entered, copy_out);
 }
 
 /* ---- what the application is told ------------------------------------- */

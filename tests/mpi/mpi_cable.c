@@ -93,8 +93,7 @@ int main(int argc, char **argv)
     support_mpi_expect(baton_schedule_create(group, "cable", &schedule),
                        BATON_OK);
     baton_view_t view = baton_view(
-        baton_buffer_bind(schedule, data, sizeof(data), BATON_MEMORY_HOST), 0,
-        sizeof(data));
+        baton_buffer_bind(schedule, data, sizeof(data)), 0, sizeof(data));
     const baton_allreduce_t args = {.size = sizeof(args),
                                     .source = view,
                                     .target = view,

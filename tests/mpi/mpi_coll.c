@@ -114,9 +114,8 @@ static void run_case(const allreduce_case_t *test)
     must(baton_schedule_create(group, test->name, &schedule));
     baton_allreduce_t args = {
         .size = sizeof(args),
-        .target = baton_view(
-            baton_buffer_bind(schedule, target, bytes, BATON_MEMORY_HOST), 0,
-            bytes),
+        .target =
+            baton_view(baton_buffer_bind(schedule, target, bytes), 0, bytes),
         .dtype = test->dtype,
         .op = support_op(test->op),
         .chunk_bytes = test->chunk_bytes,
@@ -124,8 +123,7 @@ static void run_case(const allreduce_case_t *test)
     args.source = args.target;
     if (!test->in_place) {
         args.source = baton_view(
-            baton_buffer_bind_input(schedule, source, bytes, BATON_MEMORY_HOST),
-            0, bytes);
+            baton_buffer_bind_input(schedule, source, bytes), 0, bytes);
     }
     test->build(schedule, &args);
     must(baton_schedule_commit(schedule));
@@ -211,9 +209,7 @@ static int check_broadcast(void)
             must(baton_schedule_create(group, "broadcast", &schedule));
             baton_broadcast_binomial(
                 schedule, root,
-                baton_view(
-                    baton_buffer_bind(schedule, data, bytes, BATON_MEMORY_HOST),
-                    0, bytes));
+                baton_view(baton_buffer_bind(schedule, data, bytes), 0, bytes));
             must(baton_schedule_commit(schedule));
             for (size_t epoch = 1; epoch <= EPOCHS; epoch++) {
                 for (size_t j = 0; j < bytes; j++) {
@@ -244,10 +240,9 @@ static int check_many(void)
     unsigned char *in = memory_of((size_t)MANY * LARGEST);
     baton_schedule_t *schedule;
     must(baton_schedule_create(group, "many", &schedule));
-    baton_buffer_t from = baton_buffer_bind(
-        schedule, out, (size_t)MANY * LARGEST, BATON_MEMORY_HOST);
-    baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST,
-                                          BATON_MEMORY_HOST);
+    baton_buffer_t from =
+        baton_buffer_bind(schedule, out, (size_t)MANY * LARGEST);
+    baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST);
     for (size_t i = 0; i < MANY; i++) {
         size_t bytes = SIZES[i % SIZE_COUNT];
         baton_add_send(schedule, (rank + 1) % size,

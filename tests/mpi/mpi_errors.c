@@ -31,8 +31,7 @@ static baton_schedule_t *create(const char *name)
 
 static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
 {
-    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
-                      bytes);
+    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
 }
 
 /* ---- ranks that disagree ---------------------------------------------- */

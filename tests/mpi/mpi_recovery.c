@@ -65,9 +65,9 @@ static void build(baton_schedule_t *schedule, const baton_allreduce_t *args)
 {
     baton_node_t before = baton_add_call(schedule, fail_before, args->arg);
     baton_node_t behind = baton_add_call(schedule, fail_behind, args->arg);
-    baton_mark_t mark = baton_schedule_mark(schedule);
+    baton_enclosure_t mark = baton_enclose_begin(schedule);
     baton_allreduce_recursive_doubling(schedule, args);
-    baton_enclose(schedule, mark, before, behind);
+    baton_enclose_end(schedule, mark, before, behind);
 }
 
 typedef struct account {
@@ -221,8 +221,7 @@ static baton_schedule_t *create_long(uint64_t *memory)
     support_mpi_expect(baton_schedule_create(group, "long", &schedule),
                        BATON_OK);
     baton_view_t whole = baton_view(
-        baton_buffer_bind(schedule, memory, LONG_BYTES, BATON_MEMORY_HOST), 0,
-        LONG_BYTES);
+        baton_buffer_bind(schedule, memory, LONG_BYTES), 0, LONG_BYTES);
     const baton_allreduce_t args = {.size = sizeof(args),
                                     .source = whole,
                                     .target = whole,
@@ -330,14 +329,12 @@ static baton_schedule_t *create_letters(world_t *world, bool together)
         way_t *in = &world->in[peer];
         *out = (way_t){.world = world, .peer = peer};
         *in = (way_t){.world = world, .peer = peer};
-        baton_view_t source =
-            baton_view(baton_buffer_bind(schedule, &out->letter,
-                                         sizeof(letter_t), BATON_MEMORY_HOST),
-                       0, sizeof(letter_t));
-        baton_view_t target =
-            baton_view(baton_buffer_bind(schedule, &in->letter,
-                                         sizeof(letter_t), BATON_MEMORY_HOST),
-                       0, sizeof(letter_t));
+        baton_view_t source = baton_view(
+            baton_buffer_bind(schedule, &out->letter, sizeof(letter_t)), 0,
+            sizeof(letter_t));
+        baton_view_t target = baton_view(
+            baton_buffer_bind(schedule, &in->letter, sizeof(letter_t)), 0,
+            sizeof(letter_t));
         baton_node_t write = baton_add_call(schedule, write_letter, out);
         baton_node_t send = baton_add_send(schedule, peer, source);
         baton_node_t recv = baton_add_recv(schedule, peer, target);

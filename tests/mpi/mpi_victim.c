@@ -46,8 +46,7 @@ int main(int argc, char **argv)
     must(baton_engine_open(NULL, &engine));
     must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
     must(baton_schedule_create(group, "victim", &schedule));
-    baton_buffer_t buffer =
-        baton_buffer_bind(schedule, data, sizeof(data), BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_bind(schedule, data, sizeof(data));
     baton_view_t view = baton_view(buffer, 0, sizeof(data));
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = view,

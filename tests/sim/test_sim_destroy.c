@@ -291,7 +291,7 @@ static void open_rebinder(rebinder_t *self, baton_sim_t *sim, int rank)
     *self = (rebinder_t){.from = 9};
     baton_schedule_t *s = support_sim_schedule(sim, rank, "rebinder");
     self->schedule = s;
-    self->buffer = baton_buffer_bind(s, NULL, 4, BATON_MEMORY_HOST);
+    self->buffer = baton_buffer_bind(s, NULL, 4);
     baton_node_t call = baton_add_call(s, rebind, self);
     baton_node_t copy = baton_add_copy(s, baton_view(self->buffer, 0, 4),
                                        support_view(s, &self->from, 4));

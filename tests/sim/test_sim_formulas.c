@@ -20,8 +20,7 @@ typedef struct given {
 
 static baton_view_t scratch(baton_schedule_t *schedule, size_t bytes)
 {
-    return baton_view(baton_buffer_scratch(schedule, bytes, BATON_MEMORY_HOST),
-                      0, bytes);
+    return baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
 }
 
 static void build_barrier(void *arg, baton_schedule_t *schedule)

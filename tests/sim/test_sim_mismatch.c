@@ -30,8 +30,7 @@ static void differ(side_fn zero, side_fn one, const char *text)
 static void sends(baton_schedule_t *s, const size_t *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        baton_buffer_t buffer =
-            baton_buffer_scratch(s, bytes[i], BATON_MEMORY_HOST);
+        baton_buffer_t buffer = baton_buffer_scratch(s, bytes[i]);
         (void)baton_add_send(s, 1, baton_view(buffer, 0, bytes[i]));
     }
 }
@@ -39,8 +38,7 @@ static void sends(baton_schedule_t *s, const size_t *bytes, size_t count)
 static void receives(baton_schedule_t *s, const size_t *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        baton_buffer_t buffer =
-            baton_buffer_scratch(s, bytes[i], BATON_MEMORY_HOST);
+        baton_buffer_t buffer = baton_buffer_scratch(s, bytes[i]);
         (void)baton_add_recv(s, 0, baton_view(buffer, 0, bytes[i]));
     }
 }

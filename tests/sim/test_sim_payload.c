@@ -173,7 +173,7 @@ static void run_chain(bool cost_only)
                      .cost_only = cost_only};
     assert_int_equal(baton_group_has_payload(baton_sim_group(sim, 0)),
                      !cost_only);
-    chain.bound = baton_buffer_bind(s, NULL, 4, BATON_MEMORY_HOST);
+    chain.bound = baton_buffer_bind(s, NULL, 4);
     baton_view_t copied = support_view(s, &chain.copied, 4);
     baton_node_t copy =
         baton_add_copy(s, copied, support_view(s, &chain.source, 4));

@@ -53,10 +53,8 @@ static void open_race(race_t *race)
                                          &race->schedules[rank]));
     }
     baton_schedule_t *s = race->schedules[0];
-    baton_view_t scratch =
-        baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
-    baton_view_t got = baton_view(
-        baton_buffer_bind(s, &race->got, 8, BATON_MEMORY_HOST), 0, 8);
+    baton_view_t scratch = baton_view(baton_buffer_scratch(s, 8), 0, 8);
+    baton_view_t got = baton_view(baton_buffer_bind(s, &race->got, 8), 0, 8);
     baton_node_t chain[3] = {baton_add_recv(s, 1, scratch),
                              baton_add_copy(s, got, scratch),
                              baton_add_call(s, note, race)};
@@ -69,12 +67,9 @@ static void open_race(race_t *race)
     (void)baton_add_recv(s, 2, baton_view(got.buffer, 0, 0));
     s = race->schedules[1];
     (void)baton_add_send(
-        s, 0,
-        baton_view(baton_buffer_bind(s, &race->sent, 8, BATON_MEMORY_HOST), 0,
-                   8));
+        s, 0, baton_view(baton_buffer_bind(s, &race->sent, 8), 0, 8));
     s = race->schedules[2];
-    (void)baton_add_send(
-        s, 0, baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0));
+    (void)baton_add_send(s, 0, baton_view(baton_buffer_scratch(s, 0), 0, 0));
     for (int rank = 0; rank < 3; rank++) {
         support_ok(baton_schedule_commit(race->schedules[rank]));
     }

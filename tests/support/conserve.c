@@ -77,15 +77,15 @@ static baton_status_t record(void *arg, baton_call_t *call)
 static void record_inner(baton_schedule_t *s, const baton_allreduce_t *args)
 {
     play_t *play = plays[baton_schedule_rank(s)];
-    baton_buffer_t copied = baton_buffer_bind(
-        s, play->copied, sizeof(play->copied), BATON_MEMORY_HOST);
+    baton_buffer_t copied =
+        baton_buffer_bind(s, play->copied, sizeof(play->copied));
     baton_node_t entry = baton_add_nop(s);
     baton_node_t copy = baton_add_copy(
         s, baton_view(copied, 0, args->target.bytes), args->target);
     baton_before(s, copy, baton_add_call(s, record, play));
-    baton_mark_t inside = baton_schedule_mark(s);
+    baton_enclosure_t inside = baton_enclose_begin(s);
     play->law->inner(s, args);
-    baton_enclose(s, inside, entry, copy);
+    baton_enclose_end(s, inside, entry, copy);
 }
 
 /* ---- playing ---------------------------------------------------------- */

@@ -36,8 +36,7 @@ baton_schedule_t *model_build(void)
 {
     baton_schedule_t *s;
     support_ok(baton_schedule_create(self->groups[0], "run", &s));
-    baton_view_t none =
-        baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0);
+    baton_view_t none = baton_view(baton_buffer_scratch(s, 0), 0, 0);
     for (uint32_t i = 0; i < model_graph.count; i++) {
         baton_node_t node = model_graph.deed[i] == MODEL_SEND
                                 ? baton_add_send(s, 0, none)

@@ -18,7 +18,7 @@ void support_pair_open(support_pair_t *pair, support_crew_t *crew,
         support_ok(baton_schedule_create(crew->groups[rank], name, &s));
         baton_view_t view = baton_view(
             baton_buffer_bind(s, rank == 0 ? &pair->got : &pair->sent,
-                              sizeof(uint64_t), BATON_MEMORY_HOST),
+                              sizeof(uint64_t)),
             0, sizeof(uint64_t));
         if (rank == 0) {
             (void)baton_add_recv(s, 1, view);

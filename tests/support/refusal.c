@@ -34,8 +34,7 @@ baton_schedule_t *refusal_begin_named(const char *name)
 {
     baton_schedule_t *schedule;
     support_ok(baton_schedule_create(ranks->groups[0], name, &schedule));
-    (void)baton_buffer_bind(schedule, refusal_memory, REFUSAL_BYTES,
-                            BATON_MEMORY_HOST);
+    (void)baton_buffer_bind(schedule, refusal_memory, REFUSAL_BYTES);
     return schedule;
 }
 

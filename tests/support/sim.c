@@ -40,15 +40,12 @@ baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
 baton_view_t support_view(baton_schedule_t *schedule, void *memory,
                           size_t bytes)
 {
-    return baton_view(
-        baton_buffer_bind(schedule, memory, bytes, BATON_MEMORY_HOST), 0,
-        bytes);
+    return baton_view(baton_buffer_bind(schedule, memory, bytes), 0, bytes);
 }
 
 baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes)
 {
-    return baton_view(baton_buffer_scratch(schedule, bytes, BATON_MEMORY_HOST),
-                      0, bytes);
+    return baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
 }
 
 void support_sim_messages(void *arg, baton_schedule_t *schedule)

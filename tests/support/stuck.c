@@ -38,9 +38,8 @@ void stuck_build(int ranks, size_t sync, baton_sim_build_fn build,
 
 static baton_view_t place(baton_schedule_t *schedule)
 {
-    return baton_view(
-        baton_buffer_scratch(schedule, STUCK_BYTES, BATON_MEMORY_HOST), 0,
-        STUCK_BYTES);
+    return baton_view(baton_buffer_scratch(schedule, STUCK_BYTES), 0,
+                      STUCK_BYTES);
 }
 
 baton_node_t stuck_send(baton_schedule_t *schedule, int peer)

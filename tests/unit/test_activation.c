@@ -42,7 +42,7 @@ static void build(baton_schedule_t *schedule, tally_t *tally, bool several)
 {
     baton_node_t initiate = baton_add_on_start(schedule);
     baton_node_t begin = baton_add_activation(schedule, initiate);
-    uint32_t end = baton_schedule_mark(schedule).node;
+    uint32_t end = baton_enclose_begin(schedule).node;
     baton_node_t call = baton_add_call(schedule, count_begin, tally);
     baton_before(schedule, begin, call);
     for (uint32_t i = begin.index + 2; i < end; i += 2) {
@@ -53,9 +53,9 @@ static void build(baton_schedule_t *schedule, tally_t *tally, bool several)
     }
     if (several) {
         baton_node_t last = baton_add_nop(schedule);
-        baton_mark_t inside = baton_schedule_mark(schedule);
+        baton_enclosure_t inside = baton_enclose_begin(schedule);
         baton_barrier_dissemination(schedule);
-        baton_enclose(schedule, inside, begin, last);
+        baton_enclose_end(schedule, inside, begin, last);
     }
 }
 
@@ -224,9 +224,9 @@ static void test_activation_may_be_enclosed(void **state)
         baton_node_t entry = baton_add_nop(s[rank]);
         baton_node_t exit =
             baton_add_call(s[rank], count_begin, &tallies[rank]);
-        baton_mark_t inside = baton_schedule_mark(s[rank]);
+        baton_enclosure_t inside = baton_enclose_begin(s[rank]);
         (void)baton_add_activation(s[rank], baton_add_on_start(s[rank]));
-        baton_enclose(s[rank], inside, entry, exit);
+        baton_enclose_end(s[rank], inside, entry, exit);
     }
     support_schedules_commit(ranks, s);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
@@ -256,9 +256,9 @@ static void test_enclose_of_optional_nodes_alone(void **state)
     baton_schedule_t **s = support_schedules_create(ranks, "optional");
     baton_node_t entry = baton_add_nop(s[0]);
     baton_node_t exit = baton_add_call(s[0], count_begin, &tally);
-    baton_mark_t inside = baton_schedule_mark(s[0]);
+    baton_enclosure_t inside = baton_enclose_begin(s[0]);
     (void)baton_add_on_start(s[0]);
-    baton_enclose(s[0], inside, entry, exit);
+    baton_enclose_end(s[0], inside, entry, exit);
     support_schedules_commit(ranks, s);
     support_schedules_run(ranks, s);
     assert_int_equal(tally.begins, 1);

@@ -34,9 +34,8 @@ static void end(bench_t *bench)
 /* A view of half of the memory, from an element on, in a buffer of its own. */
 static baton_view_t half(bench_t *bench, float *from)
 {
-    return baton_view(
-        baton_buffer_bind(bench->s, from, HALF_BYTES, BATON_MEMORY_HOST), 0,
-        HALF_BYTES);
+    return baton_view(baton_buffer_bind(bench->s, from, HALF_BYTES), 0,
+                      HALF_BYTES);
 }
 
 static void expect_refused(bench_t *bench, baton_status_t status,
@@ -145,14 +144,10 @@ static void test_allreduce_in_place_by_address(void **state)
             }
             const baton_allreduce_t args = {
                 .size = sizeof args,
-                .source =
-                    baton_view(baton_buffer_bind(s[rank], data[rank], BYTES,
-                                                 BATON_MEMORY_HOST),
-                               0, BYTES),
-                .target =
-                    baton_view(baton_buffer_bind(s[rank], data[rank], BYTES,
-                                                 BATON_MEMORY_HOST),
-                               0, BYTES),
+                .source = baton_view(
+                    baton_buffer_bind(s[rank], data[rank], BYTES), 0, BYTES),
+                .target = baton_view(
+                    baton_buffer_bind(s[rank], data[rank], BYTES), 0, BYTES),
                 .dtype = BATON_F32,
                 .op = BATON_SUM};
             builders[k](s[rank], &args);
@@ -191,7 +186,7 @@ static void test_view_address(void **state)
     baton_view_t view = half(&b, b.memory + 2);
     view.offset = 4;
     assert_ptr_equal(baton_view_address(b.s, view), b.memory + 3);
-    view.buffer = baton_buffer_scratch(b.s, 8, BATON_MEMORY_HOST);
+    view.buffer = baton_buffer_scratch(b.s, 8);
     assert_null(baton_view_address(b.s, view));
     view.buffer.index = 7;
     assert_null(baton_view_address(b.s, view));

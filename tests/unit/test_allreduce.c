@@ -52,8 +52,8 @@ static void open_rank(allreduce_rank_t *mine, const allreduce_case_t *test,
 static void build_rank(allreduce_rank_t *mine, const allreduce_case_t *test,
                        baton_schedule_t *schedule)
 {
-    baton_buffer_t memory = baton_buffer_bind(schedule, mine->memory,
-                                              mine->total, BATON_MEMORY_HOST);
+    baton_buffer_t memory =
+        baton_buffer_bind(schedule, mine->memory, mine->total);
     baton_allreduce_t args = {
         .size = sizeof(args),
         .source = baton_view(memory, mine->source, mine->bytes),
@@ -371,10 +371,10 @@ static void check_order(baton_allreduce_fn build)
             for (uint32_t j = 0; j < COUNT; j++) {
                 data[rank][j] = matrix_of(rank, j);
             }
-            baton_view_t all = baton_view(
-                baton_buffer_bind(schedules[rank], data[rank],
-                                  sizeof data[rank], BATON_MEMORY_HOST),
-                0, sizeof data[rank]);
+            baton_view_t all =
+                baton_view(baton_buffer_bind(schedules[rank], data[rank],
+                                             sizeof data[rank]),
+                           0, sizeof data[rank]);
             baton_allreduce_t args = {.size = sizeof(args),
                                       .source = all,
                                       .target = all,
@@ -416,8 +416,7 @@ static void test_ring_refuses_what_does_not_commute(void **state)
     baton_schedule_t **schedules = support_schedules_create(ranks, "ring");
     matrix_t data[4];
     baton_view_t all = baton_view(
-        baton_buffer_bind(schedules[0], data, sizeof data, BATON_MEMORY_HOST),
-        0, sizeof data);
+        baton_buffer_bind(schedules[0], data, sizeof data), 0, sizeof data);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = all,
                               .target = all,
@@ -450,13 +449,9 @@ static void test_allreduce_source_may_be_an_input(void **state)
                 baton_allreduce_t args = {
                     .size = sizeof(args),
                     .source = baton_view(
-                        baton_buffer_bind_input(schedule, source, 512,
-                                                BATON_MEMORY_HOST),
-                        0, 512),
-                    .target =
-                        baton_view(baton_buffer_bind(schedule, target[rank],
-                                                     512, BATON_MEMORY_HOST),
-                                   0, 512),
+                        baton_buffer_bind_input(schedule, source, 512), 0, 512),
+                    .target = baton_view(
+                        baton_buffer_bind(schedule, target[rank], 512), 0, 512),
                     .dtype = BATON_I64,
                     .op = BATON_SUM,
                     .chunk_bytes = 16};

@@ -90,11 +90,9 @@ static void build_ways(ways_t *ways, support_crew_t *crew, size_t bytes)
     baton_node_t done = baton_add_nop(s);
     baton_set_need(s, done, BATON_NEED_ANY);
     for (int way = 0; way < 2; way++) {
-        baton_view_t in = baton_view(
-            baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST), 0, bytes);
-        baton_view_t out = baton_view(
-            baton_buffer_bind(s, ways->got[way], bytes, BATON_MEMORY_HOST), 0,
-            bytes);
+        baton_view_t in = baton_view(baton_buffer_scratch(s, bytes), 0, bytes);
+        baton_view_t out =
+            baton_view(baton_buffer_bind(s, ways->got[way], bytes), 0, bytes);
         baton_node_t recv = baton_add_recv(s, 1, in);
         baton_node_t copy = baton_add_copy(s, out, in);
         baton_set_optional(s, recv);
@@ -103,8 +101,8 @@ static void build_ways(ways_t *ways, support_crew_t *crew, size_t bytes)
         baton_before(s, copy, done);
     }
     s = ways->schedules[1];
-    baton_view_t out = baton_view(
-        baton_buffer_bind(s, ways->sent, bytes, BATON_MEMORY_HOST), 0, bytes);
+    baton_view_t out =
+        baton_view(baton_buffer_bind(s, ways->sent, bytes), 0, bytes);
     for (int way = 0; way < 2; way++) {
         baton_node_t call =
             baton_add_call(s, way == 0 ? skip_even : skip_odd, NULL);
@@ -175,10 +173,10 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
             support_ok(
                 baton_schedule_create(crew->groups[rank], "half", &s[rank]));
         }
-        baton_view_t in = baton_view(
-            baton_buffer_scratch(s[0], bytes, BATON_MEMORY_HOST), 0, bytes);
-        baton_view_t out = baton_view(
-            baton_buffer_bind(s[0], got, bytes, BATON_MEMORY_HOST), 0, bytes);
+        baton_view_t in =
+            baton_view(baton_buffer_scratch(s[0], bytes), 0, bytes);
+        baton_view_t out =
+            baton_view(baton_buffer_bind(s[0], got, bytes), 0, bytes);
         baton_node_t chain[4] = {
             baton_add_call(s[0], skip_odd, NULL), baton_add_recv(s[0], 1, in),
             baton_add_copy(s[0], out, in), baton_add_nop(s[0])};
@@ -191,8 +189,7 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
         baton_set_need(s[0], chain[3], BATON_NEED_ANY);
         (void)baton_add_send(
             s[1], 0,
-            baton_view(baton_buffer_bind(s[1], sent, bytes, BATON_MEMORY_HOST),
-                       0, bytes));
+            baton_view(baton_buffer_bind(s[1], sent, bytes), 0, bytes));
         support_ok(baton_schedule_commit(s[0]));
         support_ok(baton_schedule_commit(s[1]));
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
@@ -236,10 +233,8 @@ static void open_quorum(quorum_t *quorum, support_crew_t *crew)
     baton_schedule_t *s;
     support_ok(baton_schedule_create(crew->groups[0], "quorum", &s));
     quorum->receiver = s;
-    baton_buffer_t scratch =
-        baton_buffer_scratch(s, sizeof(quorum->got), BATON_MEMORY_HOST);
-    baton_buffer_t got = baton_buffer_bind(s, quorum->got, sizeof(quorum->got),
-                                           BATON_MEMORY_HOST);
+    baton_buffer_t scratch = baton_buffer_scratch(s, sizeof(quorum->got));
+    baton_buffer_t got = baton_buffer_bind(s, quorum->got, sizeof(quorum->got));
     baton_node_t enough = baton_add_call(s, count_call, &quorum->calls);
     baton_set_need(s, enough, QUORUM);
     for (int i = 0; i < SENDERS; i++) {
@@ -255,10 +250,8 @@ static void open_quorum(quorum_t *quorum, support_crew_t *crew)
     support_ok(baton_schedule_commit(s));
     for (int i = 0; i < SENDERS; i++) {
         support_ok(baton_schedule_create(crew->groups[i + 1], "quorum", &s));
-        (void)baton_add_send(s, 0,
-                             baton_view(baton_buffer_bind(s, &quorum->value[i],
-                                                          8, BATON_MEMORY_HOST),
-                                        0, 8));
+        (void)baton_add_send(
+            s, 0, baton_view(baton_buffer_bind(s, &quorum->value[i], 8), 0, 8));
         support_ok(baton_schedule_commit(s));
         quorum->senders[i] = s;
     }

@@ -94,8 +94,7 @@ static baton_status_t if_word(void *arg, baton_call_t *call)
 
 static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
 {
-    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
-                      bytes);
+    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
 }
 
 static void build_optional(baton_schedule_t *s, baton_node_t before,
@@ -107,9 +106,8 @@ static void build_optional(baton_schedule_t *s, baton_node_t before,
 
 static void build_side(baton_schedule_t *s, side_t *side)
 {
-    baton_view_t in =
-        baton_view(baton_buffer_scratch(s, sizeof side->got, BATON_MEMORY_HOST),
-                   0, sizeof side->got);
+    baton_view_t in = baton_view(baton_buffer_scratch(s, sizeof side->got), 0,
+                                 sizeof side->got);
     baton_node_t yes = baton_add_call(s, if_exchange, side);
     baton_node_t no = baton_add_call(s, if_not, side);
     baton_node_t done = baton_add_nop(s);
@@ -125,7 +123,7 @@ static void build_side(baton_schedule_t *s, side_t *side)
     baton_before(s, no, done);
     baton_set_need(s, done, BATON_NEED_ANY);
 
-    in = baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
+    in = baton_view(baton_buffer_scratch(s, 8), 0, 8);
     baton_node_t word = baton_add_recv(s, side->peer, in);
     baton_set_optional(s, word);
     build_optional(s, word, baton_add_copy(s, bind(s, &side->got_word, 8), in));

@@ -20,8 +20,8 @@ static void check_broadcast(support_ranks_t *ranks, int root, size_t bytes)
     unsigned char data[SUPPORT_LARGEST][300];
     baton_schedule_t **schedules = support_schedules_create(ranks, "bcast");
     for (int rank = 0; rank < ranks->size; rank++) {
-        baton_buffer_t memory = baton_buffer_bind(
-            schedules[rank], data[rank], sizeof(data[rank]), BATON_MEMORY_HOST);
+        baton_buffer_t memory =
+            baton_buffer_bind(schedules[rank], data[rank], sizeof(data[rank]));
         baton_broadcast_binomial(schedules[rank], root,
                                  baton_view(memory, 10, bytes));
     }
@@ -100,8 +100,8 @@ static void test_barrier_waits_for_the_last_rank(void **state)
 static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
 {
     size_t bytes = count * sizeof(int64_t);
-    baton_view_t view = baton_view(
-        baton_buffer_bind(schedule, data, bytes, BATON_MEMORY_HOST), 0, bytes);
+    baton_view_t view =
+        baton_view(baton_buffer_bind(schedule, data, bytes), 0, bytes);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = view,
                               .target = view,
@@ -113,7 +113,7 @@ static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
         gates[i] = baton_add_nop(schedule);
     }
     for (size_t i = 0; i < 4; i++) {
-        baton_mark_t mark = baton_schedule_mark(schedule);
+        baton_enclosure_t mark = baton_enclose_begin(schedule);
         if (i == 0) {
             baton_allreduce_ring(schedule, &args);
         } else if (i == 1) {
@@ -123,7 +123,7 @@ static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
         } else {
             baton_allreduce_recursive_doubling(schedule, &args);
         }
-        baton_enclose(schedule, mark, gates[i], gates[i + 1]);
+        baton_enclose_end(schedule, mark, gates[i], gates[i + 1]);
     }
 }
 
@@ -181,8 +181,7 @@ static void check_wrong_use(baton_allreduce_fn build, const wrong_use_t *wrong)
     baton_schedule_t *schedule;
     support_ok(
         baton_schedule_create(support_group(4)->groups[1], "wrong", &schedule));
-    baton_buffer_t buffer =
-        baton_buffer_bind(schedule, memory, 256, BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 256);
     baton_allreduce_t args = {
         .size = wrong->struct_size,
         .source = baton_view(buffer, wrong->source_offset, wrong->source_bytes),
@@ -190,9 +189,9 @@ static void check_wrong_use(baton_allreduce_fn build, const wrong_use_t *wrong)
         .dtype = wrong->dtype,
         .op = wrong->op,
     };
-    baton_mark_t before = baton_schedule_mark(schedule);
+    baton_enclosure_t before = baton_enclose_begin(schedule);
     build(schedule, &args);
-    baton_mark_t after = baton_schedule_mark(schedule);
+    baton_enclosure_t after = baton_enclose_begin(schedule);
     assert_int_equal(before.node, after.node);
     assert_int_equal(before.edge, after.edge);
     support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
@@ -255,8 +254,7 @@ static void test_allreduce_adjacent_views_are_apart(void **state)
     baton_schedule_t *schedule;
     support_ok(baton_schedule_create(support_group(1)->groups[0], "beside",
                                      &schedule));
-    baton_buffer_t buffer =
-        baton_buffer_bind(schedule, memory, 64, BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 64);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = baton_view(buffer, 32, 32),
                               .target = baton_view(buffer, 0, 32),
@@ -276,8 +274,7 @@ static void test_broadcast_wrong_root_fails_commit(void **state)
         baton_schedule_t *schedule;
         support_ok(baton_schedule_create(support_group(4)->groups[2], "wrong",
                                          &schedule));
-        baton_buffer_t buffer =
-            baton_buffer_bind(schedule, memory, 8, BATON_MEMORY_HOST);
+        baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 8);
         baton_broadcast_binomial(schedule, roots[i], baton_view(buffer, 0, 8));
         support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
         snprintf(text, sizeof(text), "root is %d", roots[i]);

@@ -62,9 +62,8 @@ static void test_commit_doubled_edges_satisfy_once(void **state)
     baton_schedule_t *peer;
     support_ok(
         baton_schedule_create(refusal_ranks()->groups[1], "doubled", &peer));
-    (void)baton_add_send(
-        peer, 0,
-        baton_view(baton_buffer_scratch(peer, 4, BATON_MEMORY_HOST), 0, 4));
+    (void)baton_add_send(peer, 0,
+                         baton_view(baton_buffer_scratch(peer, 4), 0, 4));
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_commit(peer));
     support_ok(baton_schedule_start(s));
@@ -97,7 +96,8 @@ static void test_commit_refuses_device_memory(void **state)
 {
     (void)state;
     baton_schedule_t *s = refusal_begin();
-    baton_buffer_t device = baton_buffer_scratch(s, 8, BATON_MEMORY_DEVICE);
+    baton_buffer_t device = baton_buffer_scratch(s, 8);
+    baton_buffer_set_memory(s, device, BATON_MEMORY_DEVICE);
     (void)baton_add_nop(s);
     (void)baton_add_copy(s, refusal_part(0, 8), baton_view(device, 0, 8));
     refused(s, BATON_ERR_UNSUPPORTED, "copy#1 uses buffer 1 in device memory");
@@ -112,8 +112,8 @@ static void test_commit_refuses_to_write_inputs(void **state)
     for (int kind = 0; kind < 3; kind++) {
         baton_schedule_t *s = refusal_begin();
         baton_view_t part = refusal_part(0, 8);
-        baton_view_t in = baton_view(
-            baton_buffer_bind_input(s, "1234567", 8, BATON_MEMORY_HOST), 0, 8);
+        baton_view_t in =
+            baton_view(baton_buffer_bind_input(s, "1234567", 8), 0, 8);
         (void)(kind == 0 ? baton_add_recv(s, 1, in)
                : kind == 1
                    ? baton_add_copy(s, in, part)

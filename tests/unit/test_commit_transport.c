@@ -72,7 +72,7 @@ static void test_commit_refuses_message_over_int_max(void **state)
     baton_schedule_t *s;
     size_t bytes = (size_t)INT_MAX + 1;
     support_ok(baton_schedule_create(tight.groups[0], "wrong", &s));
-    baton_buffer_t large = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t large = baton_buffer_bind(s, NULL, bytes);
     (void)baton_add_send(s, 1, baton_view(large, 0, bytes));
     refused(s, BATON_ERR_LIMIT,
             "send#0 has 2147483648 bytes; the tight transport carries at most "
@@ -87,8 +87,7 @@ static void test_commit_takes_messages_of_the_largest_size(void **state)
     open_tight(&tight, REFUSAL_BYTES);
     baton_schedule_t *s;
     support_ok(baton_schedule_create(tight.groups[0], "wrong", &s));
-    baton_buffer_t buffer =
-        baton_buffer_bind(s, refusal_memory, REFUSAL_BYTES, BATON_MEMORY_HOST);
+    baton_buffer_t buffer = baton_buffer_bind(s, refusal_memory, REFUSAL_BYTES);
     (void)baton_add_send(s, 1, baton_view(buffer, 0, REFUSAL_BYTES));
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_destroy(s));
@@ -103,8 +102,7 @@ static baton_schedule_t *build(tight_t *tight, int rank)
 {
     baton_schedule_t *s;
     support_ok(baton_schedule_create(tight->groups[rank], "wrong", &s));
-    baton_view_t none =
-        baton_view(baton_buffer_bind(s, NULL, 0, BATON_MEMORY_HOST), 0, 0);
+    baton_view_t none = baton_view(baton_buffer_bind(s, NULL, 0), 0, 0);
     for (int i = 0; i < 3 && rank == 0; i++) {
         (void)baton_add_send(s, 1, none);
     }

@@ -67,8 +67,7 @@ static baton_schedule_t *begin(const char *name)
 
 static baton_view_t scratch(baton_schedule_t *schedule, size_t bytes)
 {
-    return baton_view(baton_buffer_scratch(schedule, bytes, BATON_MEMORY_HOST),
-                      0, bytes);
+    return baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
 }
 
 /* Every kind of node; an optional one; needs; an edge that was added twice. */

@@ -179,8 +179,7 @@ static void build(baton_schedule_t *schedule, int builder, size_t count)
         baton_allreduce_recursive_doubling, baton_allreduce_binomial,
         baton_allreduce_ring};
     baton_view_t view =
-        baton_view(baton_buffer_scratch(schedule, count * 4, BATON_MEMORY_HOST),
-                   0, count * 4);
+        baton_view(baton_buffer_scratch(schedule, count * 4), 0, count * 4);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = view,
                               .target = view,

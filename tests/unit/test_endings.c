@@ -296,9 +296,7 @@ static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
             baton_node_t begin =
                 baton_add_activation(s[rank], baton_add_on_start(s[rank]));
             baton_view_t number =
-                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8,
-                                             BATON_MEMORY_HOST),
-                           0, 8);
+                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8), 0, 8);
             if (rank == 0) {
                 baton_before(s[0], begin, baton_add_recv(s[0], 1, number));
             } else {
@@ -394,10 +392,8 @@ static void open_long(support_crew_t *crew, baton_schedule_t **s, char *memory)
 {
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_schedule_create(crew->groups[rank], "long", &s[rank]));
-        baton_view_t view =
-            baton_view(baton_buffer_bind(s[rank], memory + rank * LONG, LONG,
-                                         BATON_MEMORY_HOST),
-                       0, LONG);
+        baton_view_t view = baton_view(
+            baton_buffer_bind(s[rank], memory + rank * LONG, LONG), 0, LONG);
         if (rank == 0) {
             (void)baton_add_send(s[0], 1, view);
         } else {

@@ -39,8 +39,8 @@ static void test_engine_wrong_options_are_refused(void **state)
     (void)state;
     baton_engine_t *untouched = (baton_engine_t *)&untouched;
     baton_engine_t *engine = untouched;
-    static const size_t sizes[] = {0, 1, sizeof(baton_engine_options_t) + 8};
-    for (size_t i = 0; i < 3; i++) {
+    static const size_t sizes[] = {0, 1};
+    for (size_t i = 0; i < 2; i++) {
         baton_engine_options_t options = {.size = sizes[i]};
         support_expect(baton_engine_open(&options, &engine), BATON_ERR_INVALID);
         support_says("BATON_ENGINE_OPTIONS");
@@ -288,9 +288,9 @@ static void test_driving_threads_float_mode_changes_no_result(void **state)
     support_ok(baton_group_create_self(engine, &group));
     support_ok(baton_schedule_create(group, "floats", &schedule));
     baton_buffer_t buffers[] = {
-        baton_buffer_bind(schedule, sums, sizeof sums, BATON_MEMORY_HOST),
-        baton_buffer_bind(schedule, operands, sizeof sums, BATON_MEMORY_HOST),
-        baton_buffer_bind(schedule, others, sizeof sums, BATON_MEMORY_HOST)};
+        baton_buffer_bind(schedule, sums, sizeof sums),
+        baton_buffer_bind(schedule, operands, sizeof sums),
+        baton_buffer_bind(schedule, others, sizeof sums)};
     (void)baton_add_reduce(schedule, BATON_F32, BATON_SUM,
                            baton_view(buffers[0], 0, sizeof sums),
                            baton_view(buffers[1], 0, sizeof sums),

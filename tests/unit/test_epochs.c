@@ -162,10 +162,8 @@ static void test_rebind_between_epochs(void **state)
         support_pair_t pair = {{NULL, NULL}, 0, 0};
         uint64_t places[4] = {0};
         support_ok(baton_schedule_create(crew->groups[0], "moving", &receiver));
-        baton_buffer_t bound =
-            baton_buffer_bind(receiver, NULL, 8, BATON_MEMORY_HOST);
-        baton_buffer_t scratch =
-            baton_buffer_scratch(receiver, 8, BATON_MEMORY_HOST);
+        baton_buffer_t bound = baton_buffer_bind(receiver, NULL, 8);
+        baton_buffer_t scratch = baton_buffer_scratch(receiver, 8);
         baton_node_t recv =
             baton_add_recv(receiver, 1, baton_view(scratch, 0, 8));
         baton_node_t copy = baton_add_copy(receiver, baton_view(bound, 0, 8),
@@ -177,9 +175,8 @@ static void test_rebind_between_epochs(void **state)
                                          &pair.schedules[1]));
         (void)baton_add_send(
             pair.schedules[1], 0,
-            baton_view(baton_buffer_bind(pair.schedules[1], &pair.sent, 8,
-                                         BATON_MEMORY_HOST),
-                       0, 8));
+            baton_view(baton_buffer_bind(pair.schedules[1], &pair.sent, 8), 0,
+                       8));
         support_ok(baton_schedule_commit(pair.schedules[1]));
         support_expect(baton_buffer_rebind(receiver, scratch, places),
                        BATON_ERR_INVALID);

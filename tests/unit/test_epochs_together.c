@@ -141,15 +141,12 @@ static void test_call_node_starts_a_schedule_of_another_engine(void **state)
         support_ok(
             baton_schedule_create(crew->groups[1], "other", &crossing.other));
         (void)baton_add_call(crossing.other, count_call, &calls);
-        crossing.buffer =
-            baton_buffer_bind(crossing.own, NULL, 8, BATON_MEMORY_HOST);
+        crossing.buffer = baton_buffer_bind(crossing.own, NULL, 8);
         baton_node_t call = baton_add_call(crossing.own, cross, &crossing);
-        baton_node_t copy =
-            baton_add_copy(crossing.own,
-                           baton_view(baton_buffer_bind(crossing.own, to, 8,
-                                                        BATON_MEMORY_HOST),
-                                      0, 8),
-                           baton_view(crossing.buffer, 0, 8));
+        baton_node_t copy = baton_add_copy(
+            crossing.own,
+            baton_view(baton_buffer_bind(crossing.own, to, 8), 0, 8),
+            baton_view(crossing.buffer, 0, 8));
         baton_before(crossing.own, call, copy);
         support_ok(baton_schedule_commit(crossing.own));
         support_ok(baton_schedule_commit(crossing.other));

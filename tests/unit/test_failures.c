@@ -141,16 +141,13 @@ static void test_call_error_wakes_all_who_wait(void **state)
         uint64_t memory[2] = {0};
         support_ok(baton_schedule_create(crew->groups[0], "doomed", &receiver));
         support_ok(baton_schedule_create(crew->groups[1], "doomed", &sender));
-        baton_node_t recv =
-            baton_add_recv(receiver, 1,
-                           baton_view(baton_buffer_bind(receiver, &memory[0], 8,
-                                                        BATON_MEMORY_HOST),
-                                      0, 8));
+        baton_node_t recv = baton_add_recv(
+            receiver, 1,
+            baton_view(baton_buffer_bind(receiver, &memory[0], 8), 0, 8));
         baton_before(receiver, recv, baton_add_call(receiver, spring, &trap));
-        (void)baton_add_send(sender, 0,
-                             baton_view(baton_buffer_bind(sender, &memory[1], 8,
-                                                          BATON_MEMORY_HOST),
-                                        0, 8));
+        (void)baton_add_send(
+            sender, 0,
+            baton_view(baton_buffer_bind(sender, &memory[1], 8), 0, 8));
         support_ok(baton_schedule_commit(receiver));
         support_ok(baton_schedule_commit(sender));
 
@@ -222,10 +219,9 @@ static void expect_mismatch(const support_variant_t *variant, size_t sent,
         baton_schedule_t *s;
         size_t bytes = rank == 0 ? expected : sent;
         support_ok(baton_schedule_create(crew->groups[rank], "sizes", &s));
-        baton_view_t view =
-            baton_view(baton_buffer_bind(s, memory + (size_t)rank * larger,
-                                         bytes, BATON_MEMORY_HOST),
-                       0, bytes);
+        baton_view_t view = baton_view(
+            baton_buffer_bind(s, memory + (size_t)rank * larger, bytes), 0,
+            bytes);
         if (rank == 0) {
             (void)baton_add_recv(s, 1, view);
         } else {
@@ -322,9 +318,7 @@ static void test_failure_is_told_to_who_commits_later(void **state)
             support_ok(
                 baton_schedule_create(crew->groups[rank], "late", &s[rank]));
             baton_view_t number =
-                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8,
-                                             BATON_MEMORY_HOST),
-                           0, 8);
+                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8), 0, 8);
             (void)(rank == 0 ? baton_add_send(s[0], 1, number)
                              : baton_add_recv(s[1], 0, number));
         }

@@ -10,14 +10,14 @@
    copy is scratch of its own. */
 static baton_node_t reads(baton_schedule_t *s, size_t offset, size_t bytes)
 {
-    baton_buffer_t own = baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t own = baton_buffer_scratch(s, bytes);
     return baton_add_copy(s, baton_view(own, 0, bytes),
                           refusal_part(offset, bytes));
 }
 
 static baton_node_t writes(baton_schedule_t *s, size_t offset, size_t bytes)
 {
-    baton_buffer_t own = baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t own = baton_buffer_scratch(s, bytes);
     return baton_add_copy(s, refusal_part(offset, bytes),
                           baton_view(own, 0, bytes));
 }

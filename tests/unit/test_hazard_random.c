@@ -186,7 +186,7 @@ static void test_hazard_found_as_by_brute_force(void **state)
     for (int i = 0; i < GRAPHS; i++) {
         graph_t graph = {.count = 0};
         baton_schedule_t *s = refusal_begin();
-        (void)baton_buffer_scratch(s, REFUSAL_BYTES, BATON_MEMORY_HOST);
+        (void)baton_buffer_scratch(s, REFUSAL_BYTES);
         uint64_t nodes = 2 + support_random_below(&random, NODES - 1);
         while (graph.count < nodes) {
             draw_node(&graph, s, &random);

@@ -22,8 +22,7 @@ typedef struct exchange {
 
 static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
 {
-    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
-                      bytes);
+    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
 }
 
 static baton_status_t open_exchange(exchange_t *exchange, baton_group_t *group,
@@ -229,8 +228,7 @@ static void build_different(baton_schedule_t *s, const difference_t *how)
                    ? baton_add_send(s, 1, bind(s, memory[0], how->send_bytes))
                    : baton_add_recv(
                          s, 0,
-                         baton_view(baton_buffer_scratch(s, how->receive_bytes,
-                                                         BATON_MEMORY_HOST),
+                         baton_view(baton_buffer_scratch(s, how->receive_bytes),
                                     0, how->receive_bytes)));
     }
     if (count == 0) { /* they have to do with each other all the same */

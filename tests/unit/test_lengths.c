@@ -16,8 +16,7 @@ enum { COUNT = 1000, BYTES = COUNT * 8 };
 
 static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
 {
-    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
-                      bytes);
+    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
 }
 
 /* ---- what varies ------------------------------------------------------- */
@@ -73,8 +72,7 @@ static void build_sender(baton_schedule_t *s, echo_t *echo)
 
 static void build_echo(baton_schedule_t *s, echo_t *echo)
 {
-    baton_view_t in =
-        baton_view(baton_buffer_scratch(s, BYTES, BATON_MEMORY_HOST), 0, BYTES);
+    baton_view_t in = baton_view(baton_buffer_scratch(s, BYTES), 0, BYTES);
     baton_view_t kept = bind(s, echo->kept, BYTES);
     baton_node_t nodes[] = {
         baton_add_recv(s, 0, in),

@@ -145,8 +145,7 @@ static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
     baton_node_t last = baton_add_nop(schedule);
     for (int i = 0; i < 100; i++) {
         baton_node_t call = baton_add_call(schedule, do_nothing, NULL);
-        baton_buffer_t scratch =
-            baton_buffer_scratch(schedule, 64, BATON_MEMORY_HOST);
+        baton_buffer_t scratch = baton_buffer_scratch(schedule, 64);
         baton_node_t copy = baton_add_copy(schedule, baton_view(scratch, 0, 32),
                                            baton_view(scratch, 32, 32));
         baton_before(schedule, begin, call);
@@ -154,16 +153,15 @@ static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
         baton_before(schedule, copy, end);
     }
     baton_set_need(schedule, end, 50);
-    baton_mark_t mark = baton_schedule_mark(schedule);
+    baton_enclosure_t mark = baton_enclose_begin(schedule);
     build_ring(schedule, data);
-    baton_enclose(schedule, mark, end, last);
+    baton_enclose_end(schedule, mark, end, last);
 }
 
 static void build(baton_schedule_t *schedule, int rank)
 {
     builder(schedule,
-            baton_buffer_bind(schedule, vectors[rank], sizeof vectors[rank],
-                              BATON_MEMORY_HOST));
+            baton_buffer_bind(schedule, vectors[rank], sizeof vectors[rank]));
 }
 
 /* A name that all ranks use: another where rank 0 has given one up. */

@@ -57,8 +57,8 @@ typedef struct crowd {
 static void build(baton_schedule_t *s, float *data)
 {
     size_t bytes = COUNT * sizeof(float);
-    baton_buffer_t user = baton_buffer_bind(s, data, bytes, BATON_MEMORY_HOST);
-    baton_buffer_t scratch = baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST);
+    baton_buffer_t user = baton_buffer_bind(s, data, bytes);
+    baton_buffer_t scratch = baton_buffer_scratch(s, bytes);
     baton_view_t all = baton_view(user, 0, bytes);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = all,
@@ -72,9 +72,9 @@ static void build(baton_schedule_t *s, float *data)
     baton_node_t begin = baton_add_nop(s);
     baton_node_t end = baton_add_nop(s);
     baton_before(s, send, begin);
-    baton_mark_t mark = baton_schedule_mark(s);
+    baton_enclosure_t mark = baton_enclose_begin(s);
     baton_allreduce_recursive_doubling(s, &args);
-    baton_enclose(s, mark, begin, end);
+    baton_enclose_end(s, mark, begin, end);
 }
 
 static void run_crowd(void *arg)
@@ -133,8 +133,7 @@ static void test_memory_stays_with_a_progress_thread(void **state)
     support_ok(baton_engine_open(&options, &engine));
     support_ok(baton_group_create_self(engine, &group));
     support_ok(baton_schedule_create(group, "alone", &s));
-    baton_view_t none =
-        baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0);
+    baton_view_t none = baton_view(baton_buffer_scratch(s, 0), 0, 0);
     (void)baton_add_send(s, 0, none);
     (void)baton_add_recv(s, 0, none);
     support_ok(baton_schedule_commit(s));

@@ -23,7 +23,7 @@ static void create_and_fill(void)
         support_ok(baton_proof_fill(poor, 1, 0, MANY, elements));
     }
     support_ok(baton_proof_check(poor, contributors, 0, MANY, elements));
-    baton_proof_destroy(poor);
+    assert_int_equal(baton_proof_destroy(poor), BATON_OK);
 }
 
 /* A union that has no memory is a flaw, and check returns it. */
@@ -46,7 +46,7 @@ static void unite_all(void)
         op->reduce(op->arg, all, elements[rank], all, FEW, BATON_U32);
     }
     support_ok(baton_proof_check(poor, NULL, 0, FEW, all));
-    baton_proof_destroy(poor);
+    assert_int_equal(baton_proof_destroy(poor), BATON_OK);
 }
 
 static void test_memory_of_a_proof(void **state)

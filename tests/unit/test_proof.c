@@ -23,7 +23,7 @@ static int open_proof(void **state)
 static int close_proof(void **state)
 {
     (void)state;
-    baton_proof_destroy(proof);
+    assert_int_equal(baton_proof_destroy(proof), BATON_OK);
     return 0;
 }
 
@@ -206,7 +206,7 @@ static void test_many_ranks(void **state)
         (void)snprintf(says, sizeof(says), "proof: element 9 has rank %d twice",
                        sizes[i] - 1);
         assert_string_equal(baton_error_message(), says);
-        baton_proof_destroy(many);
+        assert_int_equal(baton_proof_destroy(many), BATON_OK);
     }
 }
 
@@ -317,7 +317,7 @@ static void test_proof_refuses_wrong_arguments(void **state)
     support_expect(baton_proof_fill(proof, 0, 0, SIZE_MAX / 4, vector.elements),
                    BATON_ERR_NO_MEMORY);
     assert_int_equal(vector.elements[0], 0);
-    baton_proof_destroy(NULL);
+    assert_int_equal(baton_proof_destroy(NULL), BATON_OK);
 }
 
 #define PROOF_TEST(name)                                                       \

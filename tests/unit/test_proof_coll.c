@@ -29,10 +29,9 @@ static void prove_allreduce(baton_allreduce_fn build, int size, size_t count,
     support_ok(baton_proof_create(size, &proof));
     for (int rank = 0; rank < size; rank++) {
         baton_schedule_t *s = schedules[rank];
-        baton_buffer_t target =
-            baton_buffer_bind(s, targets[rank], bytes, BATON_MEMORY_HOST);
+        baton_buffer_t target = baton_buffer_bind(s, targets[rank], bytes);
         baton_buffer_t source =
-            baton_buffer_bind_input(s, sources[rank], bytes, BATON_MEMORY_HOST);
+            baton_buffer_bind_input(s, sources[rank], bytes);
         baton_allreduce_t args = {
             .size = sizeof(args),
             .source = baton_view(in_place ? target : source, 0, bytes),
@@ -56,7 +55,7 @@ static void prove_allreduce(baton_allreduce_fn build, int size, size_t count,
         }
     }
     support_schedules_destroy(ranks, schedules);
-    baton_proof_destroy(proof);
+    assert_int_equal(baton_proof_destroy(proof), BATON_OK);
 }
 
 static void prove_any_size(baton_allreduce_fn build)
@@ -101,8 +100,8 @@ static void prove_broadcast(int size, int root, size_t count)
     support_ok(baton_proof_create(size, &proof));
     for (int rank = 0; rank < size; rank++) {
         support_ok(baton_proof_fill(proof, rank, 0, count, targets[rank]));
-        baton_buffer_t data = baton_buffer_bind(schedules[rank], targets[rank],
-                                                bytes, BATON_MEMORY_HOST);
+        baton_buffer_t data =
+            baton_buffer_bind(schedules[rank], targets[rank], bytes);
         baton_broadcast_binomial(schedules[rank], root,
                                  baton_view(data, 0, bytes));
     }
@@ -113,7 +112,7 @@ static void prove_broadcast(int size, int root, size_t count)
             baton_proof_check(proof, contributors, 0, count, targets[rank]));
     }
     support_schedules_destroy(ranks, schedules);
-    baton_proof_destroy(proof);
+    assert_int_equal(baton_proof_destroy(proof), BATON_OK);
 }
 
 static void test_broadcast_has_the_root_alone(void **state)
@@ -170,8 +169,7 @@ static void build_rank_0(baton_schedule_t *s, fault_t fault,
     for (int rank = 1; rank < WRONG_RANKS; rank++) {
         baton_view_t theirs = target;
         baton_view_t sum = target;
-        theirs.buffer =
-            baton_buffer_scratch(s, target.bytes, BATON_MEMORY_HOST);
+        theirs.buffer = baton_buffer_scratch(s, target.bytes);
         baton_node_t arrived = baton_add_recv(s, rank, theirs);
         int times = 1;
         if (fault == REDUCED_TWICE && rank == 2) {
@@ -182,8 +180,8 @@ static void build_rank_0(baton_schedule_t *s, fault_t fault,
             theirs.offset = ELEMENT;
             theirs.bytes = sum.bytes = target.bytes - ELEMENT;
         } else if (fault == UNWRITTEN && rank == 3) {
-            theirs.buffer = baton_buffer_bind_input(s, garbage, sizeof(garbage),
-                                                    BATON_MEMORY_HOST);
+            theirs.buffer =
+                baton_buffer_bind_input(s, garbage, sizeof(garbage));
         }
         while (times-- > 0) {
             baton_node_t add = baton_add_reduce(
@@ -201,18 +199,15 @@ static void build_rank_0(baton_schedule_t *s, fault_t fault,
 static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
 {
     size_t bytes = sizeof(uint32_t) * WRONG_RANKS;
-    baton_view_t source = baton_view(
-        baton_buffer_bind_input(s, sources[rank], bytes, BATON_MEMORY_HOST), 0,
-        bytes);
-    baton_view_t target = baton_view(
-        baton_buffer_bind(s, targets[rank], bytes, BATON_MEMORY_HOST), 0,
-        bytes);
+    baton_view_t source =
+        baton_view(baton_buffer_bind_input(s, sources[rank], bytes), 0, bytes);
+    baton_view_t target =
+        baton_view(baton_buffer_bind(s, targets[rank], bytes), 0, bytes);
     if (rank == 0) {
         build_rank_0(s, fault, source, target);
         return;
     }
-    baton_view_t result =
-        baton_view(baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST), 0, bytes);
+    baton_view_t result = baton_view(baton_buffer_scratch(s, bytes), 0, bytes);
     baton_node_t recv = baton_add_recv(s, 0, result);
     baton_before(s, baton_add_send(s, 0, source), recv);
     if (fault == SHIFTED && rank == 2) {
@@ -244,7 +239,7 @@ static const char *verdict(fault_t fault, int judged)
     (void)snprintf(says, sizeof(says), "%s",
                    status == BATON_OK ? "right" : baton_error_message());
     support_schedules_destroy(ranks, schedules);
-    baton_proof_destroy(proof);
+    assert_int_equal(baton_proof_destroy(proof), BATON_OK);
     return says;
 }
 

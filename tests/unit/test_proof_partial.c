@@ -106,7 +106,7 @@ static void prove_partial(int size, baton_partial_mode_t mode,
     for (int rank = 0; rank < size; rank++) {
         support_ok(baton_partial_destroy(model.partials[rank]));
     }
-    baton_proof_destroy(proof);
+    assert_int_equal(baton_proof_destroy(proof), BATON_OK);
 }
 
 static void test_partial_has_exactly_what_was_included(void **state)

@@ -15,8 +15,7 @@
 
 static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
 {
-    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
-                      bytes);
+    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
 }
 
 /* The same on all ranks. */
@@ -170,13 +169,13 @@ static void build_stages(baton_schedule_t *s, stages_t *stages)
     }
     calls[STAGES] = baton_add_nop(s);
     for (int i = 0; i < STAGES; i++) {
-        baton_mark_t mark = baton_schedule_mark(s);
+        baton_enclosure_t mark = baton_enclose_begin(s);
         if (i % 2 == 0) {
             baton_allreduce_ring(s, &args);
         } else {
             baton_allreduce_recursive_doubling(s, &args);
         }
-        baton_enclose(s, mark, calls[i], calls[i + 1]);
+        baton_enclose_end(s, mark, calls[i], calls[i + 1]);
     }
 }
 

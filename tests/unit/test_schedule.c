@@ -174,8 +174,8 @@ static void test_schedule_refuses_unknown_nodes(void **state)
     baton_set_optional(s, refusal_stranger);
     refused(s, BATON_ERR_INVALID, "set_optional names node 9, of 0");
     s = refusal_begin();
-    baton_enclose(s, baton_schedule_mark(s), refusal_stranger,
-                  refusal_stranger);
+    baton_enclose_end(s, baton_enclose_begin(s), refusal_stranger,
+                      refusal_stranger);
     refused(s, BATON_ERR_INVALID, "enclose names node 9, of 0");
 }
 
@@ -247,7 +247,7 @@ static void test_schedule_refuses_to_rebind_what_is_not_bound(void **state)
 {
     (void)state;
     baton_schedule_t *s = refusal_begin();
-    baton_buffer_t scratch = baton_buffer_scratch(s, 8, BATON_MEMORY_HOST);
+    baton_buffer_t scratch = baton_buffer_scratch(s, 8);
     support_expect(baton_buffer_rebind(s, scratch, refusal_memory),
                    BATON_ERR_INVALID);
     refusal_says("rebind in \"wrong\": buffer 1 is scratch");

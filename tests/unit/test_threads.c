@@ -87,10 +87,9 @@ static void play(support_player_t *player)
                            baton_schedule_create(player->group, "sum", &s))) {
         return;
     }
-    baton_buffer_t source = baton_buffer_bind_input(
-        s, work->source[rank], sizeof(work->source[0]), BATON_MEMORY_HOST);
-    baton_buffer_t target =
-        baton_buffer_bind(s, NULL, sizeof(work->source[0]), BATON_MEMORY_HOST);
+    baton_buffer_t source =
+        baton_buffer_bind_input(s, work->source[rank], sizeof(work->source[0]));
+    baton_buffer_t target = baton_buffer_bind(s, NULL, sizeof(work->source[0]));
     baton_allreduce_t args = {
         .size = sizeof(args),
         .source = baton_view(source, 0, sizeof(work->source[0])),
@@ -195,10 +194,8 @@ static void test_threads_share_a_group(void **state)
                 baton_schedule_t *s;
                 support_ok(
                     baton_schedule_create(crew->groups[rank], "lane", &s));
-                baton_view_t view =
-                    baton_view(baton_buffer_bind(s, &lanes[l].value[rank], 8,
-                                                 BATON_MEMORY_HOST),
-                               0, 8);
+                baton_view_t view = baton_view(
+                    baton_buffer_bind(s, &lanes[l].value[rank], 8), 0, 8);
                 baton_allreduce_t args = {.size = sizeof(args),
                                           .source = view,
                                           .target = view,

@@ -22,9 +22,8 @@ static void open_waiting(support_crew_t *crew, baton_schedule_t *schedules[2],
     for (int rank = 0; rank < 2; rank++) {
         baton_schedule_t *s;
         support_ok(baton_schedule_create(crew->groups[rank], "awaited", &s));
-        baton_view_t view = baton_view(
-            baton_buffer_bind(s, memory[rank], BYTES, BATON_MEMORY_HOST), 0,
-            BYTES);
+        baton_view_t view =
+            baton_view(baton_buffer_bind(s, memory[rank], BYTES), 0, BYTES);
         if (rank == 0) {
             baton_node_t recv = baton_add_recv(s, 1, view);
             baton_before(s, recv, baton_add_nop(s));
@@ -179,8 +178,8 @@ static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
         for (int rank = 0; rank < 2; rank++) {
             support_ok(
                 baton_schedule_create(crew->groups[rank], "long", &s[rank]));
-            baton_view_t none = baton_view(
-                baton_buffer_scratch(s[rank], 0, BATON_MEMORY_HOST), 0, 0);
+            baton_view_t none =
+                baton_view(baton_buffer_scratch(s[rank], 0), 0, 0);
             if (rank == 0) {
                 baton_before(s[0], baton_add_recv(s[0], 1, none),
                              baton_add_call(s[0], pass_gate, &gate));

@@ -29,8 +29,7 @@ static void check_health(support_player_t *player)
         return;
     }
     baton_view_t view =
-        baton_view(baton_buffer_bind(s, &sum, sizeof sum, BATON_MEMORY_HOST), 0,
-                   sizeof sum);
+        baton_view(baton_buffer_bind(s, &sum, sizeof sum), 0, sizeof sum);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
                               .target = view,
@@ -163,10 +162,8 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int peer = 1 - baton_schedule_rank(s);
-    baton_view_t view =
-        baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
-    baton_view_t other =
-        baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
+    baton_view_t view = baton_view(baton_buffer_scratch(s, 8), 0, 8);
+    baton_view_t other = baton_view(baton_buffer_scratch(s, 8), 0, 8);
     baton_node_t nodes[] = {
         stuck_recv(s, peer),
         baton_add_reduce(s, BATON_F32, BATON_SUM, view, view, view),

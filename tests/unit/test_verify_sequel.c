@@ -92,8 +92,7 @@ static void build_all_kinds(baton_schedule_t *s)
 {
     int size = baton_schedule_size(s);
     int rank = baton_schedule_rank(s);
-    baton_buffer_t memory =
-        baton_buffer_scratch(s, 4 * STUCK_BYTES, BATON_MEMORY_HOST);
+    baton_buffer_t memory = baton_buffer_scratch(s, 4 * STUCK_BYTES);
     baton_view_t in = baton_view(memory, 0, 2 * STUCK_BYTES);
     baton_view_t out = baton_view(memory, 2 * STUCK_BYTES, 2 * STUCK_BYTES);
     baton_length_t length = baton_add_length(s);

@@ -58,17 +58,17 @@ static const baton_length_t length = {0};
 
 static void bind(baton_schedule_t *s)
 {
-    (void)baton_buffer_bind(s, memory, 8, BATON_MEMORY_HOST);
+    (void)baton_buffer_bind(s, memory, 8);
 }
 
 static void bind_input(baton_schedule_t *s)
 {
-    (void)baton_buffer_bind_input(s, memory, 8, BATON_MEMORY_HOST);
+    (void)baton_buffer_bind_input(s, memory, 8);
 }
 
 static void add_scratch(baton_schedule_t *s)
 {
-    (void)baton_buffer_scratch(s, 8, BATON_MEMORY_HOST);
+    (void)baton_buffer_scratch(s, 8);
 }
 
 static void add_send(baton_schedule_t *s)
@@ -148,8 +148,8 @@ static void set_optional(baton_schedule_t *s)
 
 static void enclose(baton_schedule_t *s)
 {
-    const baton_mark_t mark = {0, 0};
-    baton_enclose(s, mark, first, first);
+    const baton_enclosure_t mark = {0, 0};
+    baton_enclose_end(s, mark, first, first);
 }
 
 static void on_recover(baton_schedule_t *s)
@@ -179,7 +179,7 @@ static const struct adder {
     {"baton_before", before},
     {"baton_set_need", set_need},
     {"baton_set_optional", set_optional},
-    {"baton_enclose", enclose},
+    {"baton_enclose_end", enclose},
     {"baton_schedule_on_recover", on_recover},
 };
 enum { ADDERS = sizeof adders / sizeof adders[0] };
@@ -192,8 +192,8 @@ static void test_adders_refuse_no_schedule(void **state)
         support_says(adders[i].name);
         support_says("schedule is NULL");
     }
-    (void)baton_schedule_mark(NULL);
-    support_says("baton_schedule_mark: schedule is NULL");
+    (void)baton_enclose_begin(NULL);
+    support_says("baton_enclose_begin: schedule is NULL");
     assert_int_equal(baton_add_nop(NULL).index, UINT32_MAX);
 }
 
@@ -205,7 +205,7 @@ static void test_adders_refuse_a_committed_schedule(void **state)
     for (int i = 0; i < ADDERS; i++) {
         baton_schedule_t *s;
         support_ok(baton_schedule_create(ranks->groups[0], "full", &s));
-        (void)baton_buffer_bind(s, memory, 8, BATON_MEMORY_HOST);
+        (void)baton_buffer_bind(s, memory, 8);
         (void)baton_add_copy(s, whole, whole);
         (void)baton_add_length(s);
         support_ok(baton_schedule_commit(s));

@@ -405,6 +405,7 @@ static void inproc_close(void *endpoint)
 }
 
 const baton_transport_t baton__inproc_transport = {
+    .size = sizeof(baton_transport_t),
     .name = "inproc",
     .reserve = inproc_reserve,
     .send = inproc_send,

@@ -83,6 +83,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
 }
 
 const baton_transport_t baton__mpi_transport = {
+    .size = sizeof(baton_transport_t),
     .name = "mpi",
     .reserve = baton__mpi_reserve,
     .send = baton__mpi_send,

@@ -1,0 +1,17 @@
+/* Structs that callers fill, and that newer versions of the library extend. */
+#ifndef BATON_BASE_OPTIONS_H
+#define BATON_BASE_OPTIONS_H
+
+#include <baton/status.h>
+#include <stddef.h>
+
+/* Copies the caller's struct, whose first field is its size, to one of this
+   version, of `bytes` bytes. Fields that the caller's does not have are zero.
+   BATON_ERR_INVALID when `given` is NULL, its size is impossible, or it has
+   fields that this version does not know and that are not zero. `what` and
+   `initialiser` are for the message ("engine options",
+   "BATON_ENGINE_OPTIONS"). */
+baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
+                                   const char *what, const char *initialiser);
+
+#endif

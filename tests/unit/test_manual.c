@@ -1,0 +1,157 @@
+/* Manual progress in an application's own event loop: a descriptor and a
+   timeout. */
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 2 };
+
+typedef struct cluster {
+    baton_inproc_t *medium;
+    baton_engine_t *engines[RANKS];
+    baton_group_t *groups[RANKS];
+    baton_schedule_t *schedules[RANKS];
+    uint64_t sent, got;
+} cluster_t;
+
+/* Rank 1 sends a number to rank 0; each has a manual engine. */
+static void open_cluster(cluster_t *cluster)
+{
+    support_ok(baton_inproc_create(RANKS, &cluster->medium));
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+        options.progress = BATON_PROGRESS_MANUAL;
+        support_ok(baton_engine_open(&options, &cluster->engines[rank]));
+        support_ok(baton_group_create_inproc(cluster->engines[rank],
+                                             cluster->medium, rank,
+                                             &cluster->groups[rank]));
+        baton_schedule_t *schedule;
+        support_ok(
+            baton_schedule_create(cluster->groups[rank], "number", &schedule));
+        uint64_t *number = rank == 0 ? &cluster->got : &cluster->sent;
+        baton_view_t view =
+            baton_view(baton_buffer_bind(schedule, number, sizeof *number), 0,
+                       sizeof *number);
+        (void)(rank == 0 ? baton_add_recv(schedule, 1, view)
+                         : baton_add_send(schedule, 0, view));
+        support_ok(baton_schedule_commit(schedule));
+        cluster->schedules[rank] = schedule;
+    }
+}
+
+static void close_cluster(cluster_t *cluster)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_schedule_destroy(cluster->schedules[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_group_destroy(cluster->groups[rank]));
+        support_ok(baton_engine_close(cluster->engines[rank]));
+    }
+    support_ok(baton_inproc_destroy(cluster->medium));
+}
+
+static void step_all(const cluster_t *cluster)
+{
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int rank = 0; rank < RANKS; rank++) {
+            moved |= baton_engine_step(cluster->engines[rank]);
+        }
+    }
+}
+
+static bool is_readable(const baton_engine_t *engine, int timeout_ms)
+{
+    struct pollfd pollfd = {baton_engine_descriptor(engine), POLLIN, 0};
+    int count = poll(&pollfd, 1, timeout_ms);
+    assert_true(count >= 0);
+    return count == 1 && (pollfd.revents & POLLIN) != 0;
+}
+
+/* What a loop does before it sleeps: steps until there is nothing to do. */
+static int settle(const baton_engine_t *engine)
+{
+    baton_engine_t *own = (baton_engine_t *)(uintptr_t)engine;
+    int timeout_ms = baton_engine_timeout(own);
+    for (int i = 0; i < 1000 && timeout_ms == 0; i++) {
+        (void)baton_engine_step(own);
+        timeout_ms = baton_engine_timeout(own);
+    }
+    return timeout_ms;
+}
+
+static void test_descriptor_tells_of_a_message(void **state)
+{
+    (void)state;
+    cluster_t cluster = {0};
+    open_cluster(&cluster);
+    step_all(&cluster);
+    for (uint64_t epoch = 1; epoch <= 100; epoch++) {
+        bool done = true;
+        cluster.sent = epoch;
+        support_ok(baton_schedule_start(cluster.schedules[0]));
+        assert_int_not_equal(settle(cluster.engines[0]), 0);
+        while (is_readable(cluster.engines[0], 0)) { /* of the epoch before */
+            (void)baton_engine_step(cluster.engines[0]);
+            assert_int_not_equal(settle(cluster.engines[0]), 0);
+        }
+        support_ok(baton_schedule_start(cluster.schedules[1]));
+        support_ok(baton_schedule_wait(cluster.schedules[1], SUPPORT_WAIT_MS));
+        assert_true(is_readable(cluster.engines[0], SUPPORT_WAIT_MS));
+        while (baton_engine_step(cluster.engines[0])) {
+        }
+        support_ok(baton_schedule_test(cluster.schedules[0], &done));
+        assert_true(done);
+        assert_int_equal(cluster.got, epoch);
+    }
+    close_cluster(&cluster);
+}
+
+/* A start from another thread's point of view: mail wakes the loop. */
+static void test_timeout_is_zero_while_there_is_work(void **state)
+{
+    (void)state;
+    cluster_t cluster = {0};
+    open_cluster(&cluster);
+    step_all(&cluster);
+    assert_int_not_equal(settle(cluster.engines[1]), 0);
+    support_ok(baton_schedule_start(cluster.schedules[1]));
+    support_ok(baton_schedule_wait(cluster.schedules[1], SUPPORT_WAIT_MS));
+    /* The message has come, and nobody has looked. */
+    assert_int_equal(baton_engine_timeout(cluster.engines[0]), 0);
+    support_ok(baton_schedule_start(cluster.schedules[0]));
+    support_ok(baton_schedule_wait(cluster.schedules[0], SUPPORT_WAIT_MS));
+    close_cluster(&cluster);
+}
+
+static void test_descriptor_is_of_manual_engines(void **state)
+{
+    (void)state;
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_THREAD;
+    baton_engine_t *engine;
+    support_ok(baton_engine_open(&options, &engine));
+    assert_int_equal(baton_engine_descriptor(engine), -1);
+    assert_int_equal(baton_engine_timeout(engine), -1);
+    support_ok(baton_engine_close(engine));
+    assert_int_equal(baton_engine_descriptor(NULL), -1);
+    assert_int_equal(baton_engine_timeout(NULL), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_descriptor_tells_of_a_message),
+        cmocka_unit_test(test_timeout_is_zero_while_there_is_work),
+        cmocka_unit_test(test_descriptor_is_of_manual_engines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

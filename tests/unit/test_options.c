@@ -1,0 +1,139 @@
+/* Structs of options that are older or newer than the library; statuses that
+   are none. */
+#include "support/pair.h"
+#include "support/ranks.h"
+
+#include "base/error.h"
+#include "base/options.h"
+#include "transport/inproc/rank.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct options {
+    size_t size;
+    uint32_t first;
+    uint32_t second;
+} options_t;
+
+typedef struct newer {
+    options_t known;
+    uint64_t later;
+} newer_t;
+
+static baton_status_t read_options(options_t *out, const void *given)
+{
+    return baton__options_read(out, sizeof *out, given, "some options",
+                               "SOME_OPTIONS");
+}
+
+static void test_options_of_an_older_header(void **state)
+{
+    (void)state;
+    const options_t older = {offsetof(options_t, second), 3, 77};
+    options_t out = {0, 9, 9};
+    support_ok(read_options(&out, &older));
+    assert_int_equal(out.size, sizeof out);
+    assert_int_equal(out.first, 3);
+    assert_int_equal(out.second, 0);
+}
+
+static void test_options_of_a_newer_header(void **state)
+{
+    (void)state;
+    newer_t newer = {{sizeof newer, 3, 4}, 0};
+    options_t out = {0};
+    support_ok(read_options(&out, &newer));
+    assert_int_equal(out.size, sizeof out);
+    assert_int_equal(out.second, 4);
+    newer.later = 1;
+    support_expect(read_options(&out, &newer), BATON_ERR_INVALID);
+    support_says("some options: size is 24");
+}
+
+static void test_options_that_were_not_initialised(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 4, SIZE_MAX};
+    options_t out = {5, 6, 7};
+    for (size_t i = 0; i < 3; i++) {
+        const options_t given = {sizes[i], 1, 2};
+        support_expect(read_options(&out, &given), BATON_ERR_INVALID);
+        support_says("initialise with SOME_OPTIONS");
+    }
+    support_expect(read_options(&out, NULL), BATON_ERR_INVALID);
+    assert_int_equal(out.second, 7);
+}
+
+static void test_a_transport_lacks_a_function(void **state)
+{
+    (void)state;
+    baton_engine_t *engine;
+    baton_group_t *group = NULL;
+    baton_transport_t transport = baton__inproc_transport;
+    support_ok(baton_engine_open(NULL, &engine));
+    transport.size = offsetof(baton_transport_t, close);
+    support_expect(
+        baton_group_create(engine, &transport, &transport, 0, 1, &group),
+        BATON_ERR_INVALID);
+    support_says("a function of transport \"inproc\" is NULL");
+    assert_null(group);
+    support_ok(baton_engine_close(engine));
+}
+
+static void test_codes_that_are_no_status(void **state)
+{
+    (void)state;
+    assert_int_equal(baton__failure_of(BATON_ERR_DEADLOCK), BATON_ERR_DEADLOCK);
+    assert_int_equal(baton__failure_of(BATON_SKIP), BATON_ERR_INVALID);
+    assert_int_equal(baton__failure_of(-1000), BATON_ERR_INVALID);
+    assert_int_equal(baton__failure_of(17), BATON_ERR_INVALID);
+}
+
+static baton_status_t return_nonsense(void *arg, baton_call_t *call)
+{
+    (void)call;
+    return *(const baton_status_t *)arg;
+}
+
+/* What a call node returns reaches the application as a status. */
+static void test_a_call_node_returns_no_status(void **state)
+{
+    (void)state;
+    const int nonsense[] = {-1000, 1000};
+    for (int i = 0; i < 2; i++) {
+        baton_status_t returned;
+        memcpy(&returned, &nonsense[i], sizeof returned);
+        baton_engine_t *engine;
+        baton_group_t *group;
+        baton_schedule_t *schedule;
+        support_ok(baton_engine_open(NULL, &engine));
+        support_ok(baton_group_create_self(engine, &group));
+        support_ok(baton_schedule_create(group, "nonsense", &schedule));
+        (void)baton_add_call(schedule, return_nonsense, &returned);
+        support_ok(baton_schedule_commit(schedule));
+        support_ok(baton_schedule_start(schedule));
+        support_expect(baton_schedule_wait(schedule, SUPPORT_WAIT_MS),
+                       BATON_ERR_INVALID);
+        support_says(i == 0 ? "returned -1000" : "returned 1000");
+        support_ok(baton_schedule_destroy(schedule));
+        support_ok(baton_group_destroy(group));
+        support_ok(baton_engine_close(engine));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options_of_an_older_header),
+        cmocka_unit_test(test_options_of_a_newer_header),
+        cmocka_unit_test(test_options_that_were_not_initialised),
+        cmocka_unit_test(test_a_transport_lacks_a_function),
+        cmocka_unit_test(test_codes_that_are_no_status),
+        cmocka_unit_test(test_a_call_node_returns_no_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
