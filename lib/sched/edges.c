@@ -77,11 +77,11 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t since,
     }
     uint32_t count = schedule->count;
     if (since.node > count || since.edge > schedule->edge_count) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "enclose: the mark is behind the end (node %u of "
-                            "%u, edge %u of %u): it is another schedule's",
-                            since.node, count, since.edge,
-                            schedule->edge_count);
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "enclose_end: its begin is behind the end (node %u of "
+            "%u, edge %u of %u): it is another schedule's",
+            since.node, count, since.edge, schedule->edge_count);
         return;
     }
     if (since.node == count) {

@@ -271,7 +271,7 @@ static void test_sim_create_refuses_bad_options(void **state)
     for (int bad = 0; bad < 4; bad++) {
         baton_sim_options_t options = support_sim_options(2);
         static const char *const names[] = {"size", "ranks", "gamma_ns", "lag"};
-        options.size -= bad == 0 ? 1 : 0;
+        options.size = bad == 0 ? 1 : options.size;
         options.ranks = bad == 1 ? 0 : 2;
         options.gamma_ns = bad == 2 ? -1 : 0;
         options.lag.a = bad == 3 ? -1 : 0;

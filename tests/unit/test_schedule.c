@@ -176,7 +176,7 @@ static void test_schedule_refuses_unknown_nodes(void **state)
     s = refusal_begin();
     baton_enclose_end(s, baton_enclose_begin(s), refusal_stranger,
                       refusal_stranger);
-    refused(s, BATON_ERR_INVALID, "enclose names node 9, of 0");
+    refused(s, BATON_ERR_INVALID, "enclose_end names node 9, of 0");
 }
 
 static void test_schedule_first_error_sticks(void **state)
