@@ -1,10 +1,10 @@
-/* What the measuring programs share: clocks, robust statistics, and a process
-   that is one rank of a Baton group over MPI_COMM_WORLD. */
+/* A process that is one rank of a Baton group over MPI_COMM_WORLD, as all
+   programs that measure are. */
 #ifndef MICROBENCH_HARNESS_H
 #define MICROBENCH_HARNESS_H
 
-#include <baton/coll.h>
-#include <baton/engine.h>
+#include "common/measure.h"
+#include <baton/baton.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,30 +46,5 @@ void harness_require(baton_status_t status, const char *doing);
 
 /* calloc that ends the job when there is no memory. */
 void *harness_alloc(size_t count, size_t size);
-
-/* ---- clocks ----------------------------------------------------------- */
-
-/* Monotonic time, and the processor time (user and system) of all threads of
-   this process, and of this thread, in microseconds. */
-double clock_now_us(void);
-double clock_processor_us(void);
-double clock_thread_us(void);
-
-/* Sleeps until clock_now_us() is `deadline_us` or later. */
-void clock_sleep_until(double deadline_us);
-
-/* ---- statistics ------------------------------------------------------- */
-
-/* Sorts `values` in place. */
-void stats_sort(double *values, size_t count);
-
-/* The value at `fraction` of the way through sorted values, by nearest rank:
-   0.5 the median, 0.99 the 99th percentile. 0 for no values. */
-double stats_percentile(const double *sorted, size_t count, double fraction);
-
-/* Sorts, and returns the median. */
-double stats_median(double *values, size_t count);
-
-double stats_mean(const double *values, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
 #include "common/progress.h"
-#include "common/harness.h"
+#include "common/measure.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

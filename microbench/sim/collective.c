@@ -1,7 +1,7 @@
 /* One builder on all ranks; an epoch begins on all of them at once, each late
    by its skew. */
 #include "sim/collective.h"
-#include "common/harness.h"
+#include "common/measure.h"
 #include "common/output.h"
 #include "sim/data.h"
 #include <baton/dump.h>

@@ -3,7 +3,7 @@
    that was `included`. So the results are checked, and the active ranks counted
    where buffers have no memory. */
 #include "sim/partial.h"
-#include "common/harness.h"
+#include "common/measure.h"
 #include "sim/apps.h"
 #include "sim/collective.h"
 #include <inttypes.h>

@@ -186,7 +186,6 @@ static void test_options_out_of_range_are_named(void **state)
             "speed: constant:1e-10 may be as low as 1e-10; allowed");
 #undef DISTRIBUTION
 #undef REFUSED
-    says("simulator options: size is 0, expected ");
 }
 
 /* ---- links ------------------------------------------------------------- */

@@ -196,7 +196,11 @@ static void test_async_is_waited_for_after_a_cancel(void **state)
         worker_t worker = {.start = BATON_OK};
         open_worker(&worker, crew, &told);
         for (int epoch = 1; epoch <= 3; epoch++) {
+            atomic_store(&worker.begun, false);
             support_ok(baton_schedule_start(worker.schedule));
+            while (!atomic_load(&worker.begun)) {
+                (void)baton_engine_step(crew->engines[0]);
+            }
             support_expect(baton_schedule_wait(worker.schedule, 1),
                            BATON_ERR_TIMEOUT);
             support_ok(baton_schedule_cancel(worker.schedule));

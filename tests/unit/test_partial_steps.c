@@ -211,7 +211,7 @@ static void test_partial_wrong_options_are_refused(void **state)
     const baton_op_t nameless = {.name = "half", .reduce = BATON_SUM->reduce};
     const baton_op_t empty = {.name = "empty", .identity = BATON_SUM->identity};
     baton_partial_options_t options = right;
-    expect_refused(NULL, "size");
+    expect_refused(NULL, "partial options: NULL");
     options.size = 0;
     expect_refused(&options, "size is 0");
     options = right;

@@ -1,0 +1,78 @@
+#include "common/measure.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+static double read_clock(clockid_t clock)
+{
+    struct timespec now;
+    (void)clock_gettime(clock, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+double clock_now_us(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+double clock_processor_us(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+double clock_thread_us(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+void clock_sleep_until(double deadline_us)
+{
+    double seconds = floor(deadline_us / 1e6);
+    struct timespec deadline = {
+        .tv_sec = (time_t)seconds,
+        .tv_nsec = (long)((deadline_us - seconds * 1e6) * 1e3),
+    };
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL) ==
+           EINTR) {
+    }
+}
+
+/* ---- statistics ------------------------------------------------------- */
+
+static int compare(const void *left, const void *right)
+{
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+void stats_sort(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), compare);
+}
+
+double stats_percentile(const double *sorted, size_t count, double fraction)
+{
+    if (count == 0) {
+        return 0;
+    }
+    size_t rank = (size_t)ceil(fraction * (double)count);
+    return sorted[rank > 0 ? rank - 1 : 0];
+}
+
+double stats_median(double *values, size_t count)
+{
+    stats_sort(values, count);
+    return stats_percentile(values, count, 0.5);
+}
+
+double stats_mean(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += values[i];
+    }
+    return count > 0 ? sum / (double)count : 0;
+}

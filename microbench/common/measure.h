@@ -1,0 +1,32 @@
+/* Clocks, and statistics that outliers don't move. */
+#ifndef MICROBENCH_MEASURE_H
+#define MICROBENCH_MEASURE_H
+
+#include <stddef.h>
+
+/* ---- clocks ----------------------------------------------------------- */
+
+/* Monotonic time, and the processor time (user and system) of all threads of
+   this process, and of this thread, in microseconds. */
+double clock_now_us(void);
+double clock_processor_us(void);
+double clock_thread_us(void);
+
+/* Sleeps until clock_now_us() is `deadline_us` or later. */
+void clock_sleep_until(double deadline_us);
+
+/* ---- statistics ------------------------------------------------------- */
+
+/* Sorts `values` in place. */
+void stats_sort(double *values, size_t count);
+
+/* The value at `fraction` of the way through sorted values, by nearest rank:
+   0.5 the median, 0.99 the 99th percentile. 0 for no values. */
+double stats_percentile(const double *sorted, size_t count, double fraction);
+
+/* Sorts, and returns the median. */
+double stats_median(double *values, size_t count);
+
+double stats_mean(const double *values, size_t count);
+
+#endif

@@ -1,0 +1,86 @@
+# The tests that run under mpirun, and on pretended hosts.
+set(mpi_errors_ranks 1 2 3 5)
+set(mpi_recovery_ranks 1 2 3 4 7)
+set(mpi_levels_ranks 1 3)
+set(mpi_victim_ranks 3)
+set(mpi_cable_ranks 4)
+file(GLOB sources CONFIGURE_DEPENDS mpi/mpi_*.c)
+foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    test_program(${name} mpi)
+    mpi_entries(${name} ${name} mpi)
+endforeach()
+
+# All that is right passes its verification too.
+foreach(name mpi_coll mpi_partial)
+    set(${name}_verified_ranks 1 2 3 5 8)
+    set(${name}_verified_env BATON_VERIFY=1)
+    mpi_entries(${name}_verified ${name} mpi)
+endforeach()
+
+# Where ranks of a host share less: no buffers, no reading of each other's
+# memory, neither, or nothing; and with the smallest window.
+set(buffers_env BATON_SHM_BUFFERS=0)
+set(cma_env BATON_CMA=0)
+set(rings_env BATON_SHM_BUFFERS=0 BATON_CMA=0)
+set(shm_env BATON_SHM=0)
+set(window_env BATON_WINDOW=2)
+foreach(lack buffers cma rings shm window)
+    foreach(name mpi_conformance mpi_coll)
+        set(${name}_no_${lack}_ranks 2 3 5)
+        set(${name}_no_${lack}_env ${${lack}_env})
+        mpi_entries(${name}_no_${lack} ${name} mpi)
+    endforeach()
+endforeach()
+foreach(name mpi_partial mpi_recovery mpi_errors)
+    set(${name}_no_shm_ranks 3 4)
+    set(${name}_no_shm_env ${shm_env})
+    mpi_entries(${name}_no_shm ${name} mpi)
+endforeach()
+
+# On pretended hosts of this machine; skipped, with a reason, where namespaces
+# are forbidden.
+set(hosts_ranks_2 2 5)
+set(hosts_ranks_3 3 8)
+set(hosts ${PROJECT_SOURCE_DIR}/scripts/hosts.sh)
+function(hosts_entry name)
+    add_test(NAME ${name} COMMAND ${ARGN})
+    describe_test(${name} hosts hosts)
+    set_tests_properties(${name} PROPERTIES
+        RUN_SERIAL ON SKIP_RETURN_CODE 125)
+endfunction()
+foreach(name mpi_conformance mpi_coll mpi_partial mpi_errors mpi_levels
+             mpi_recovery)
+    foreach(count 2 3)
+        foreach(ranks ${hosts_ranks_${count}})
+            hosts_entry(${name}.hosts${count}.np${ranks} ${hosts} ${count}
+                ${MPIEXEC_EXECUTABLE} -np ${ranks} $<TARGET_FILE:${name}>)
+        endforeach()
+    endforeach()
+endforeach()
+# BATON_VERIFY is set on the first host alone.
+hosts_entry(mpi_coll.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1
+    ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3 $<TARGET_FILE:mpi_coll>)
+foreach(how soon never kill)
+    hosts_entry(hosts_cable.${how} ${hosts} 2
+        ${CMAKE_CURRENT_SOURCE_DIR}/mpi/hosts_cable.sh ${how}
+        $<TARGET_FILE:mpi_cable> ${MPIEXEC_EXECUTABLE} -np 4)
+endforeach()
+
+# Without a progress thread nobody makes good what a wait does not see.
+set(mpi_coll_manual_ranks 1 2 3 5 8)
+set(mpi_coll_manual_env BATON_PROGRESS=manual)
+mpi_entries(mpi_coll_manual mpi_coll mpi)
+
+# A process initialises MPI once; and a rank that is killed.
+foreach(level single funneled serialized)
+    add_test(NAME mpi_levels.${level}
+        COMMAND ${mpi_run} -np 2 $<TARGET_FILE:mpi_levels> ${level})
+    describe_test(mpi_levels.${level} mpi_levels mpi)
+    set_tests_properties(mpi_levels.${level} PROPERTIES RUN_SERIAL ON)
+endforeach()
+add_test(NAME mpi_kill
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/mpi_kill.sh $<TARGET_FILE:mpi_victim>
+            ${mpi_run} -np 4)
+describe_test(mpi_kill mpi_kill mpi)
+set_tests_properties(mpi_kill PROPERTIES RUN_SERIAL ON)
