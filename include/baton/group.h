@@ -18,35 +18,35 @@ extern "C" {
 
 typedef struct baton_group baton_group_t;
 
-/* A group of this process alone (P = 1), for schedules without peers. */
+/* Makes a group of one rank, for schedules without peers. */
 BATON_CHECKED baton_status_t baton_group_create_self(baton_engine_t *engine,
                                                      baton_group_t **out);
 
 int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* ranks, P */
 
-/* Whether buffers of this group have memory: false in a cost-only simulation.
-   For builders that touch data in call nodes. */
+/* Whether the buffers of this group have memory. False in a cost-only
+   simulation (sim.h), where call nodes must not touch data. */
 bool baton_group_has_payload(const baton_group_t *group);
 
 /* Makes a group usable again after a failure. Collective: all ranks of the
-   group call it, whether anything failed there or not. Epochs that still run
-   are cancelled first. When it returns, this group's schedules are as after
+   group call it, whether an epoch failed there or not. Epochs that still run
+   are cancelled first. When it returns, the group's schedules are as after
    their commit, on all ranks: their next epoch is number 1, and no message of
-   an earlier epoch can arrive any more. A recovered schedule is started without
-   allocating, as ever.
+   an earlier epoch can arrive any more.
 
-   At most timeout_ms, for ever when negative; with 0 it does what can be done
-   at once. BATON_ERR_TIMEOUT names a rank that has not come: call it again, to
-   go on. BATON_ERR_FAILED: the group is recovered, but schedules are left that
-   can't be (a peer has destroyed its own, or committed another one); they stay
-   failed. BATON_ERR_TRANSPORT: a rank is gone. BATON_ERR_STATE in a call node.
- */
+   Waits for at most timeout_ms milliseconds, or without a limit when that is
+   negative; with 0 it does what can be done at once. BATON_ERR_TIMEOUT names a
+   rank that has not come: call it again to go on. BATON_ERR_FAILED: the group
+   is recovered, but some schedules can't be (a peer has destroyed its own, or
+   committed a different one), and stay failed. BATON_ERR_TRANSPORT: a rank is
+   gone. BATON_ERR_STATE in a call node. */
 BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 
-/* Frees the group; NULL is allowed. Its schedules were destroyed before:
-   BATON_ERR_BUSY names one that was not. An MPI group's is collective. */
+/* Destroys the group. NULL is allowed. Its schedules must have been destroyed
+   before: BATON_ERR_BUSY names one that was not. Collective for a group over
+   MPI. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Groups inside one process: ranks are threads (or turns of one thread),
-   without MPI. For trying Baton in one program and for tests under a thread
+/* Groups inside one process, without MPI: the ranks are threads, or take turns
+   on one thread. For trying Baton in one program, and for tests under a thread
    sanitizer. */
 #ifndef BATON_INPROC_H
 #define BATON_INPROC_H
@@ -10,16 +10,18 @@
 extern "C" {
 #endif
 
-/* The medium that `size` ranks share. Destroy it after all groups on it. */
+/* The medium that `size` ranks share. It is destroyed after all groups on it.
+ */
 typedef struct baton_inproc baton_inproc_t;
 
 BATON_CHECKED baton_status_t baton_inproc_create(int size,
                                                  baton_inproc_t **out);
 BATON_CHECKED baton_status_t baton_inproc_destroy(baton_inproc_t *medium);
 
-/* Joins `rank` to the medium, each rank once. Not collective. Several ranks may
-   share an engine; with a manual engine then, stepping it progresses them all.
-   BATON_ERR_INVALID (rank out of range or taken), _NO_MEMORY, _SYSTEM. */
+/* Joins a rank to the medium; each rank joins once. Not collective. Several
+   ranks may share an engine: one thread that steps a manual engine then
+   progresses them all. BATON_ERR_INVALID (the rank is out of range or taken),
+   _NO_MEMORY, _SYSTEM. */
 BATON_CHECKED baton_status_t baton_group_create_inproc(baton_engine_t *engine,
                                                        baton_inproc_t *medium,
                                                        int rank,

@@ -144,7 +144,7 @@ BATON_CHECKED baton_status_t baton_partial_pending(baton_partial_t *partial,
    alone. Each block of `size` epochs draws every rank once, in an order
    shuffled by the seed. So no contribution waits for 2 * size epochs or more.
  */
-int baton_partial_draw(uint64_t seed, uint64_t epoch, int size);
+int baton_partial_elect(uint64_t seed, uint64_t epoch, int size);
 
 #ifdef __cplusplus
 }

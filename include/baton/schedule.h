@@ -23,9 +23,10 @@
        baton_before(s, copy, add);
        baton_before(s, add, send);
 
-   Threads: one thread at a time builds a schedule. Ids belong to the schedule
-   that returned them. (The adders are verb first, against the noun_verb rule of
-   the rest, because a builder consists of them.) */
+   Threads: one thread at a time builds a schedule, starts it, and destroys it;
+   any threads may test, wait and cancel. Ids belong to the schedule that
+   returned them. (The names of the adders begin with the verb, unlike all
+   others, because a builder consists of them.) */
 #ifndef BATON_SCHEDULE_H
 #define BATON_SCHEDULE_H
 
@@ -46,7 +47,7 @@ typedef struct baton_buffer {
     uint32_t index;
 } baton_buffer_t;
 
-/* A node's operand: `bytes` bytes of a buffer, from `offset`. */
+/* A node's operand: `bytes` bytes of a buffer, beginning at `offset`. */
 typedef struct baton_view {
     baton_buffer_t buffer;
     size_t offset;
@@ -55,57 +56,60 @@ typedef struct baton_view {
 
 /* ---- life ------------------------------------------------------------- */
 
-/* Makes an empty schedule for this rank of the group. The name is copied; it
-   appears in messages, and with the attempt it says which schedules of the
-   ranks belong together: the k-th that a rank makes of a name is the k-th of
-   that name on the others, in whatever order ranks make and commit schedules
-   of different names. A commit that failed may be tried again, or its schedule
-   destroyed, and on all ranks the next attempt made. BATON_ERR_INVALID,
-   BATON_ERR_NO_MEMORY. Allowed in a call node. */
+/* Creates an empty schedule for this rank of the group. The name is copied. It
+   appears in messages, and identifies the schedule across ranks: the k-th
+   schedule of a name on one rank belongs with the k-th of that name on every
+   other, in whatever order the ranks create and commit schedules of different
+   names. When a commit has failed it may be tried again; or the schedule is
+   destroyed, on all ranks, and another one created. Allowed in a call node.
+   BATON_ERR_INVALID, BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
                                                    const char *name,
                                                    baton_schedule_t **out);
 
-/* Validates and freezes. From here on an epoch allocates nothing. Commit does
-   not wait for other ranks; what is sent to a rank that has not committed the
-   schedule yet is sent when it has. Where two ranks have committed different
-   numbers or sizes of messages for each other the schedule fails with
-   BATON_ERR_MISMATCH on both, as soon as they have heard of each other.
+/* Validates the schedule and allocates all that its epochs need; an epoch
+   allocates nothing. Commit does not wait for other ranks: a message to a rank
+   that has not committed the schedule yet is held back until it has. When two
+   ranks have committed different numbers or sizes of messages for each other,
+   the schedule fails with BATON_ERR_MISMATCH on both, as soon as they have
+   heard of each other.
 
    Checked here: ids and ranges, cycles, needs that can't be met, message sizes
    the transport can't carry, and hazards (two nodes whose views overlap, one of
-   them writing, neither surely ordered before the other). With BATON_VERIFY=1,
-   set on all ranks when the group is made, commit is collective: rank 0 gets
-   all graphs, compares every send with its receive, and simulates an epoch that
-   all ranks start, in which no message is buffered and call nodes do nothing
-   but go on. Then all ranks commit, or none does, for the same reason.
+   them writing, neither of which happens before the other). With
+   BATON_VERIFY=1, set on all ranks when the group is made, commit is
+   collective: rank 0 gets all graphs, compares every send with its receive, and
+   simulates an epoch that all ranks start, in which no message is buffered and
+   every call node succeeds. Then all ranks commit, or all fail for the same
+   reason.
 
-   On an error the schedule stays as it was, nothing is taken from the group,
-   and baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE,
+   On an error the schedule and the group are as before, and
+   baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE,
    _HAZARD, _UNREACHABLE, _LIMIT, _UNSUPPORTED, _MISMATCH, _DEADLOCK,
    _NO_MEMORY, or whatever an adder met; BATON_ERR_STATE when committed already.
  */
 BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 
-/* Destroys the schedule; NULL is allowed. Waits for an epoch that runs here,
-   whoever began it, but at most for BATON_DESTROY_MS; then the epoch is
-   cancelled, and threads that wait for it get BATON_ERR_CANCELLED. Peers that
-   begin a later epoch fail, and learn why. Blocks; never from a call node.
+/* Destroys the schedule. NULL is allowed. Blocks until an epoch that runs here
+   has ended, whether or not this rank started it, but at most for
+   BATON_DESTROY_MS; then the epoch is cancelled, and threads that wait for it
+   get BATON_ERR_CANCELLED. Peers that begin a later epoch fail, and learn why.
+   Not allowed in a call node.
 
    BATON_OK, also when the epoch was cancelled. BATON_ERR_TIMEOUT: a message
    was moving and its peer has not ended it, or an async node has not
    completed, within BATON_DESTROY_MS. The schedule is destroyed all the same,
-   and its group and engine can be; but the memory that is named in the message
-   is still in use, and scratch is not freed before that has ended. After
-   BATON_ERR_STATE (from a call node) nothing happened. */
+   and its group and engine can be; but the memory that the message names is
+   still in use, and scratch is freed later, when that has ended.
+   BATON_ERR_STATE (in a call node): nothing has happened. */
 BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
 int baton_schedule_rank(const baton_schedule_t *schedule);
 int baton_schedule_size(const baton_schedule_t *schedule); /* ranks, P */
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
-/* For builders: makes `status` the schedule's sticky error, with a message, as
-   if an adder had met it. Keeps the first one. */
+/* For builders: makes `status`, with a message, the error that commit will
+   report, as if an adder had met it. Without effect after the first one. */
 void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
                          const char *format, ...) BATON_PRINTF(3, 4);
 
@@ -128,22 +132,21 @@ baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes);
 void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
                              baton_memory_t memory);
 
-/* Puts other memory of the same size behind a bound buffer, before the commit
-   or between epochs; a call node may do it while its epoch runs, for views
-   whose nodes are all behind it. Buffers may be bound to the same memory, and
-   commit checks them as the one that they are; from then on a buffer that a
-   node writes must share memory with the others as it did at commit, and be
-   rebound together with them. BATON_ERR_BUSY while an epoch runs,
-   BATON_ERR_INVALID for an id that is not a bound buffer, and where memory is
-   shared in another way: from a call node at once, else from the next start,
-   or the epoch that begins without one. */
+/* Binds other memory of the same size to a bound buffer, before the commit or
+   between epochs. A call node may do it while its epoch runs, for a buffer
+   whose nodes all come after it. Several buffers may be bound to the same
+   memory: commit treats them as one. From then on a buffer that a node writes
+   must share memory with the same buffers as at commit, and be rebound together
+   with them. BATON_ERR_BUSY while an epoch runs. BATON_ERR_INVALID: the id is
+   not a bound buffer, or memory is shared in another way, which a call node is
+   told at once and others by the next start. */
 BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
 
-/* Where the view of a bound buffer lies now; NULL for scratch and where nothing
-   is bound. For builders, to find out whether two views are the same memory.
-   Where groups have no payload (sim.h) it must not be used to reach it. */
+/* The address of a view of a bound buffer; NULL for scratch, and when nothing
+   is bound. Builders compare addresses to find views of the same memory. The
+   address must not be used to access memory in a group without payload. */
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view);
 
@@ -173,41 +176,42 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
                             baton_view_t source);
 baton_node_t baton_add_nop(baton_schedule_t *schedule);
 
-/* What a call node's function sees of its epoch (below, "inside a call node").
-   Valid during the call, on its thread. */
+/* A call node's access to its epoch (see "inside a call node", below). Valid
+   during the call, on its thread. */
 typedef struct baton_call baton_call_t;
 
 /* Runs on the driving thread. BATON_OK satisfies the node's successors;
    BATON_SKIP completes it without satisfying them (they may still fire through
-   other edges); an error fails the epoch. It may not wait, commit, recover or
-   destroy, which return BATON_ERR_STATE there; it may create schedules, destroy
-   those that are not committed, and start others. Keep it short: it holds up
-   every schedule of its engine, and with manual progress also the wait that it
-   runs in. */
+   other edges); an error fails the epoch. The function may create schedules,
+   destroy those that are not committed, and start others; wait, commit, recover
+   and destroy return BATON_ERR_STATE there. It should be short: it holds up
+   every schedule of its engine. */
 typedef baton_status_t (*baton_call_fn)(void *arg, baton_call_t *call);
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg);
 
 /* ---- nodes that complete elsewhere ------------------------------------ */
 
-/* A node that was begun and has not completed, in one epoch. */
+/* An async node that has begun in one epoch and has not completed. */
 typedef struct baton_async {
     void *record;
     uint64_t turn;
 } baton_async_t;
 
-/* What an async node does; static const, it outlives the schedule. All but
+/* The functions of an async node. The struct must outlive the schedule. All but
    `start` may be NULL.
 
-   start   as a call node's function, on the driving thread. BATON_OK: begun;
-           the node completes when any thread calls baton_async_complete (also
-           before start has returned), or when `poll` says so. BATON_DONE: it is
-           complete. BATON_SKIP, an error: as of a call node.
-   poll    asked by the driver every now and then while the node has not
-           completed, less and less often: BATON_AGAIN, BATON_OK, or an error.
-   cancel  the epoch has failed: the node should complete soon, its status does
-           not count any more. Until it has, no thread that waits for the epoch
-           returns, as what was begun may still use memory. */
+   start   begins the work, on the driving thread, as a call node's function.
+           BATON_OK: the work has begun, and the node completes when any thread
+           calls baton_async_complete (even before start has returned), or when
+           `poll` reports it. BATON_DONE: the node is complete. BATON_SKIP and
+           errors are as for a call node.
+   poll    is called by the driver now and then, less and less often, until the
+           node completes. Returns BATON_AGAIN, BATON_OK, or an error.
+   cancel  is called when the epoch has failed: the work should end soon, and
+           its status no longer counts. Threads that wait for the epoch go on
+           only when the node has completed, as the work may use memory until
+           then. */
 typedef struct baton_async_ops {
     baton_status_t (*start)(void *arg, baton_call_t *call, baton_async_t async);
     baton_status_t (*poll)(void *arg);
@@ -227,21 +231,21 @@ BATON_CHECKED baton_status_t baton_async_complete(baton_async_t async,
 
 /* ---- lengths that are known in the epoch only -------------------------- */
 
-/* A number of bytes that an epoch sets: by a receive that takes what comes, or
-   by a call node. Until it is set, in each epoch, the nodes that have it work
-   on their whole views. */
+/* A number of bytes that is set anew in each epoch, by a receive or by a call
+   node. While it is not set, the nodes that have it work on their whole
+   views. */
 typedef struct baton_length {
     uint32_t index;
 } baton_length_t;
 
 baton_length_t baton_add_length(baton_schedule_t *schedule);
 
-/* Gives a node a length. A receive with one takes a message of any size up to
-   its view, and sets the length to it. A send, a reduce or a copy works on the
-   first so many bytes of its views; a reduce fails the epoch where these are no
-   whole number of elements. The nodes that set a length come surely before
-   those that use it; commit checks that of receives. Several nodes may have
-   one length, but at most one receive. */
+/* Gives a node a length. A receive with a length takes a message of any size up
+   to its view's, and sets the length to that size. A send, a reduce or a copy
+   with a length works on that many bytes, the first of its views; a reduce
+   fails the epoch if they are not a whole number of elements. The nodes that
+   set a length happen before those that use it; commit checks that of receives.
+   Several nodes may have one length, but at most one receive. */
 void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
                       baton_length_t length);
 
@@ -249,25 +253,25 @@ void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
 
 uint64_t baton_call_epoch(const baton_call_t *call);
 
-/* Where a view lies, in scratch, too; NULL in a group without payload (sim.h),
-   for memory that is not bound, or a view that is not in its buffer. */
+/* The address of a view, in bound memory or scratch. NULL in a group without
+   payload, when no memory is bound, and for a view outside of its buffer. */
 void *baton_call_address(const baton_call_t *call, baton_view_t view);
 
-/* Whether a node has completed in this epoch and satisfied its successors: for
-   a node with a need, which of its edges it was. */
+/* Whether a node has completed in this epoch and satisfied its successors.
+   Tells a call node with a need below ALL which of its edges fired. */
 bool baton_call_completed(const baton_call_t *call, baton_node_t node);
 
-/* A length's value, SIZE_MAX where it is not set; and sets it, for nodes that
-   come behind this one. BATON_ERR_INVALID: no such length, or more than the
-   smallest view that a node uses it with. */
+/* Reads a length (SIZE_MAX while it is not set), and sets it for nodes that
+   come after this one. BATON_ERR_INVALID: there is no such length, or the value
+   is larger than the smallest view of a node that has it. */
 size_t baton_call_length(const baton_call_t *call, baton_length_t length);
 BATON_CHECKED baton_status_t baton_call_set_length(baton_call_t *call,
                                                    baton_length_t length,
                                                    size_t bytes);
 
-/* The word that came with an armed receive's message in this epoch (0 before
-   that), and the one that an activate sends; see below. BATON_ERR_INVALID: the
-   node is no activate, or has fired. */
+/* Reads the word that came with an armed receive's message in this epoch (0
+   before it came), and sets the word that an activate node will send; see
+   below. BATON_ERR_INVALID: the node is not an activate, or has fired. */
 uint64_t baton_call_word(const baton_call_t *call, baton_node_t armed_recv);
 BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
                                                  baton_node_t activate,
@@ -281,11 +285,11 @@ BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
    section 4.1). Nodes without predecessors fire when the epoch begins, however
    it began, except these:
 
-   on_start   fires when (and if) this rank calls start for the epoch.
-   armed_recv stays posted across epochs, for a message of `peer`'s activate. A
-              message for an epoch that retired here is dropped, one for the
-              running epoch satisfies its successors, one for the next begins
-              it, one for a later epoch is kept until its turn.
+   on_start   fires when this rank calls start for the epoch, if it does.
+   armed_recv stays posted across epochs, for messages of `peer`'s activate. A
+              message for an epoch that has retired here is dropped; one for the
+              running epoch satisfies the node's successors; one for the next
+              epoch begins it; one for a later epoch is kept until then.
    activate   sends {epoch, origin, word} to `peer`'s armed receive. The origin
               is the rank that began the epoch. An arrival from an armed receive
               counts for it only if the peer lies farther from that message's
@@ -293,7 +297,7 @@ BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
               never goes round the ring twice. The word is 0 unless a call node
               sets it: a counting tree's count, for example.
 
-   All three are optional (below) by nature. The k-th activate from p to q meets
+   All three are optional (see below). The k-th activate from p to q meets
    the k-th armed receive of q from p. */
 baton_node_t baton_add_on_start(baton_schedule_t *schedule);
 baton_node_t baton_add_armed_recv(baton_schedule_t *schedule, int peer);
@@ -301,7 +305,8 @@ baton_node_t baton_add_activate(baton_schedule_t *schedule, int peer);
 
 /* ---- dependencies ----------------------------------------------------- */
 
-/* b may fire only after a completed. An edge added twice counts once. */
+/* Adds an edge: b may fire only after a has completed. An edge that is added
+   twice counts once. */
 void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 
 /* A node fires when `need` of its incoming edges are satisfied, at most once an
@@ -312,13 +317,14 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
                     uint32_t need);
 
-/* The epoch retires without waiting for an optional node that has not fired, or
-   for an optional receive whose message has not come: a branch not taken, a
-   straggler of a k-of-n. What comes for it later is dropped: a message belongs
-   to the epoch that sent it, never to another. A required node that can't fire
-   any more fails the epoch. A long send (baton_transport_t.copy_bytes) ends
-   when its message was taken or dropped, which may be as late as the end of its
-   receiver's epoch: make it optional, too, where that must not hold its own. */
+/* Makes a node optional: the epoch retires without waiting for it to fire, or
+   for the message of an optional receive. A branch that is not taken is
+   optional, or a straggler of k of n. A message that comes later is dropped: it
+   belongs to the epoch that sent it, and to no other. A required node that can
+   no longer fire fails the epoch. A long send (longer than
+   baton_transport_t.copy_bytes) completes when its message was taken or
+   dropped, which may be as late as the end of the receiver's epoch: make it
+   optional as well if its own epoch must not wait for that. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
 /* Composition. What is added between baton_enclose_begin and baton_enclose_end
@@ -338,27 +344,27 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
 
 /* ---- epochs ----------------------------------------------------------- */
 
-/* Starts this rank's next epoch and returns, within microseconds whatever the
+/* Starts this rank's next epoch and returns within microseconds, whatever the
    size of its messages: most of the work is left to the progress thread, or to
-   the wait. The k-th start of a rank belongs to epoch k. With armed receives
-   the epoch may be running or have retired already: then only its on_start
-   nodes, or nothing, is left to do. BATON_ERR_STATE before the commit,
-   BATON_ERR_BUSY while the last started epoch has not been completed,
-   BATON_ERR_FAILED after a failure; what an adder met that was called after the
-   commit. */
+   wait. The k-th start of a rank belongs to epoch k. With armed receives that
+   epoch may be running already, or may have retired: then start only fires its
+   on_start nodes, or has nothing to do. BATON_ERR_STATE before the commit, and
+   when an adder was called after it. BATON_ERR_BUSY while the last started
+   epoch is running. BATON_ERR_FAILED after a failure. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
-/* *done_out: whether the last started epoch has ended (true before the first
-   start). Drives one step, does not block. An epoch that failed: its error. */
+/* Sets *done_out to whether the last started epoch has ended (true before the
+   first start). Makes a little progress; does not block. Returns the error of
+   an epoch that failed. */
 BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
                                                  bool *done_out);
 
-/* Waits until the epoch that was started last when wait was called has ended;
-   at most timeout_ms milliseconds, for ever when negative. The epoch's error
-   when it failed: then the memory that is bound is the caller's, as after a
-   success. BATON_ERR_TIMEOUT leaves the epoch running (wait again), and
-   baton_error_message() names the nodes, peers and tags that it waits for.
-   BATON_ERR_STATE in a call node. */
+/* Waits until the last started epoch has ended, for at most timeout_ms
+   milliseconds, or without a limit when that is negative. Returns the error of
+   an epoch that failed; the bound memory is the caller's again then, as after a
+   success. After BATON_ERR_TIMEOUT the epoch goes on, and may be waited for
+   again; baton_error_message() names the nodes, peers and tags that it waits
+   for. BATON_ERR_STATE in a call node. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
@@ -370,40 +376,39 @@ BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
    last recovery. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
 
-/* Keeps the engine from beginning an epoch beyond `epoch` by an armed receive;
-   its message is kept until the limit is raised. Never lowered: a lower value
-   has no effect. The limit of a new schedule, and of one that was recovered, is
-   UINT64_MAX until the first call. Not while another thread calls it on the
-   same schedule. */
+/* Keeps armed receives from beginning an epoch beyond `epoch`; their messages
+   are kept until the limit is raised. A lower value than before has no effect.
+   A new schedule, or one that was recovered, has no limit until the first call.
+   One thread at a time may call this for a schedule. */
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
 
 /* ---- failure and recovery --------------------------------------------- */
 
-/* An epoch fails once, for the first cause that comes to this rank: a node that
-   failed, a cancel, a peer that is gone, or the failure of a peer's epoch. Each
-   rank that a failed schedule has messages with is told, with the cause and the
-   rank that met it, so all of them fail with the same status
-   (BATON_ERR_CANCELLED on a rank that commits the schedule only when others
-   recover already); a peer that has still an earlier epoch to complete
-   completes that first. Then the schedule stays failed until it is recovered or
-   destroyed, unless it has no messages and no on_recover: then it can be
+/* An epoch fails once, for the first cause that this rank learns of: a node
+   that failed, a cancel, a peer that is gone, or the failure of a peer's epoch.
+   The schedule's peers are told the cause and the rank where it occurred, and
+   fail with the same status (a rank that commits the schedule only when others
+   recover already fails with BATON_ERR_CANCELLED). A peer that still has an
+   earlier epoch to complete completes it first. The schedule stays failed until
+   it is recovered or destroyed; one without messages and on_recover can be
    started again at once. */
 typedef struct baton_failure {
     baton_status_t status; /* of the first cause */
-    int rank;              /* that met it */
-    uint64_t epoch;        /* that it failed in there */
-    char message[512];     /* what was said there */
+    int rank;              /* where it occurred */
+    uint64_t epoch;        /* in which it occurred there */
+    char message[512];     /* the error message there */
 } baton_failure_t;
 
-/* How the schedule failed. BATON_ERR_STATE: it has not. */
+/* Tells how the schedule failed. BATON_ERR_STATE: it has not. */
 BATON_CHECKED baton_status_t
 baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
 
-/* Called when the schedule has been recovered, before its next epoch: for who
-   keeps state across epochs. `epoch`: the last, before, that any rank has
-   completed; so whatever it took is in a result somewhere. All ranks of the
-   group have such a schedule. On the driving thread, as a call node's function.
-   Before the commit, at most once. */
+/* Sets a function that is called when the schedule has been recovered, before
+   its next epoch, for builders that keep state across epochs. `epoch` is the
+   last one that any rank completed before the failure: what that epoch took is
+   in a result somewhere. All ranks of the group must have such a schedule. The
+   function runs on the driving thread, as a call node's does. Call this before
+   the commit, at most once. */
 typedef void (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);

@@ -2,7 +2,7 @@
    time. Schedules are built, committed and stepped by the same code as in
    production; only the transport, the clock and the wait differ.
 
-   Two ways to use it. A builder on every rank at once:
+   There are two ways to use it. Run a builder on every rank at once:
 
        baton_sim_options_t options = BATON_SIM_OPTIONS;
        options.ranks = 1024;
@@ -11,14 +11,15 @@
        baton_sim_build(sim, "mine", build, NULL);
        baton_sim_epoch(sim, &us);
 
-   Or rank by rank, as a program would: schedules and partial collectives on
-   baton_sim_group(sim, rank), with what the applications do put at its virtual
-   time by baton_sim_at. start returns at once; wait runs virtual time until the
-   epoch has ended, and its timeout is virtual too; where nothing is left that
-   could end it, wait returns BATON_ERR_DEADLOCK. test lets the next things
-   happen, and never tells a deadlock. destroy gives up an epoch that runs, and
-   waits for nothing. recover, which is collective, is called for each rank with
-   a timeout of 0, also in callbacks, and again when time has passed.
+   Or create schedules and partial collectives on baton_sim_group(sim, rank),
+   rank by rank, as a program would, and schedule the applications' actions at
+   virtual times with baton_sim_at. start returns at once. wait lets virtual
+   time pass until the epoch has ended; its timeout is virtual too. When nothing
+   is left that could end the epoch, wait returns BATON_ERR_DEADLOCK. test
+   processes the next events, and never reports a deadlock. destroy cancels a
+   running epoch and does not wait. recover, which is collective, is called for
+   each rank with a timeout of 0, in callbacks too, and again when time has
+   passed.
 
    Cost of a message of n bytes: its transfer takes alpha + n * beta, holds the
    sender's port and the receiver's port for as long, and comes in `lag` later.
@@ -43,8 +44,8 @@ extern "C" {
 /* ---- distributions ---------------------------------------------------- */
 
 /* Named distributions: enumerator, name, parameters. No parameter is negative,
-   but the normal's mean; a shape is above 0. Draws below 0 count as 0; no
-   parameter and no draw is above 1e15. */
+   but the normal's mean; a shape is above 0. Samples below 0 count as 0;
+   no parameter and no sample is above 1e15. */
 #define BATON_DISTRIBUTION_LIST(X)                                             \
     X(CONSTANT, "constant", "value")                                           \
     X(UNIFORM, "uniform", "low", "high")                                       \
@@ -71,10 +72,10 @@ typedef struct baton_distribution {
 BATON_CHECKED baton_status_t
 baton_distribution_parse(const char *text, baton_distribution_t *out);
 
-/* The k-th draw of a stream (of a rank, say) under a seed: a function of its
-   arguments alone. The distribution is valid. */
-double baton_distribution_draw(const baton_distribution_t *distribution,
-                               uint64_t seed, uint64_t stream, uint64_t k);
+/* The k-th sample of a stream (of a rank, say) under a seed: a function of its
+   arguments alone. The distribution must be valid. */
+double baton_distribution_sample(const baton_distribution_t *distribution,
+                                 uint64_t seed, uint64_t stream, uint64_t k);
 
 /* ---- the simulator ---------------------------------------------------- */
 
@@ -89,37 +90,37 @@ typedef struct baton_sim_link {
    count as 0, above 1e15 as that. */
 typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
 
-/* Zero means what it says: a cost of 0, no skew, no lag. Costs are not
-   negative, and at most 1e15. */
+/* Zero is a value like others here: a cost of 0, no skew, no lag. Costs are
+   from 0 to 1e15. */
 typedef struct baton_sim_options {
     size_t size; /* of this struct: BATON_SIM_OPTIONS sets it */
     int ranks;   /* 1 to 2^24 */
-    /* No payload: buffers have no memory, bound memory is not touched, copies
-       and reductions only cost time. Call nodes and activations do run. */
+    /* Buffers have no memory, bound memory is not touched, and copies and
+       reductions only take time. Call nodes and activations run as ever. */
     bool cost_only;
     uint64_t seed;
     baton_sim_link_t link;
     double gamma_ns;    /* a reduced byte */
     double overhead_us; /* a message, at each end */
     bool multi_ported;  /* ports carry any number of messages at once */
-    /* A send of fewer bytes than this is done when it is posted, as MPI's short
-       ones are: only its transfer waits for the port. Others are done when
-       their transfer is. At most sync_bytes, where these are set. */
+    /* A send of fewer bytes completes when it is posted, as short ones do in
+       MPI: only its transfer waits for the port. Others complete with their
+       transfer. At most sync_bytes, unless that is 0. */
     size_t eager_bytes;
-    /* A send of at least so many bytes ends only when its receive has taken the
-       message, as MPI's long ones do; 0: none does. */
+    /* A send of at least this many bytes completes only when its receive has
+       taken the message, as long ones do in MPI. 0: none does. */
     size_t sync_bytes;
-    /* Hosts of so many ranks, in rank order, with a link of their own inside; 0
-       or 1: each rank is a host. */
+    /* The ranks of a host, in rank order, which have a link of their own
+       between them; with 0 or 1 each rank is a host. */
     int host_ranks;
     baton_sim_link_t host_link;
     baton_sim_topology_fn topology; /* instead of both links */
     void *topology_arg;
-    baton_distribution_t speed; /* a rank's, 1 is normal; {0}: all are 1;
-                                    else no draw may be below 1e-9 */
+    baton_distribution_t speed; /* of a rank, 1 is normal; {0}: all are 1; no
+                                    sample may be below 1e-9 */
     baton_distribution_t skew;  /* us that a rank comes late to an epoch that
                                    baton_sim_epoch starts */
-    baton_distribution_t lag;   /* us on a message's way, beyond its transfer:
+    baton_distribution_t lag;   /* us that a message takes beyond its transfer:
                                    messages may overtake each other */
     /* Ranks learn from messages, as elsewhere, that a peer has committed a
        schedule: it may be committed at any time, in callbacks too, and what is
@@ -136,13 +137,13 @@ typedef struct baton_sim_options {
 BATON_CHECKED baton_status_t
 baton_sim_create(const baton_sim_options_t *options, baton_sim_t **out);
 
-/* Frees the simulator and its groups; NULL is allowed. What baton_sim_build
-   built goes with it, other schedules were destroyed before: BATON_ERR_BUSY
-   names one that was not, and nothing happened. */
+/* Destroys the simulator, its groups, and the schedules of baton_sim_build.
+   NULL is allowed. Other schedules must have been destroyed before:
+   BATON_ERR_BUSY names one that was not, and nothing has happened. */
 BATON_CHECKED baton_status_t baton_sim_destroy(baton_sim_t *sim);
 
-/* The group of one rank, owned by the simulator; NULL: there is no such rank.
- */
+/* The group of one rank, owned by the simulator. NULL when there is no such
+   rank. */
 baton_group_t *baton_sim_group(baton_sim_t *sim, int rank);
 
 /* ---- a builder on every rank ------------------------------------------ */
@@ -157,8 +158,7 @@ BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
                                              baton_sim_build_fn build,
                                              void *arg);
 
-/* The schedule that it built for this rank, owned by the simulator; NULL: there
-   is none. */
+/* The schedule of this rank that was built, owned by the simulator; or NULL. */
 baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank);
 
 /* Starts an epoch on every rank, each late by its skew, and runs until all have
@@ -172,14 +172,14 @@ BATON_CHECKED baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out);
    it runs there. */
 double baton_sim_now_us(const baton_sim_t *sim);
 
-/* When the last epoch that ended did. */
+/* When the last epoch ended. */
 double baton_schedule_ended_us(const baton_schedule_t *schedule);
 
-/* Calls fn(arg) at a time, at once when it has passed: what an application
-   does. It may start, test, contribute, cancel, recover, and destroy schedules;
-   run, epoch, destroy of the simulator, and wait unless the epoch has ended,
-   are BATON_ERR_STATE there. BATON_ERR_INVALID (the time is not finite),
-   BATON_ERR_NO_MEMORY. */
+/* Calls fn(arg) at a virtual time, or at once when it has passed: an
+   application's action. It may start, test, contribute, cancel, recover, and
+   destroy schedules. BATON_ERR_STATE is what it gets from run, epoch, destroy
+   of the simulator, and a wait for an epoch that has not ended.
+   BATON_ERR_INVALID (the time is not finite), BATON_ERR_NO_MEMORY. */
 typedef void (*baton_sim_fn)(void *arg);
 BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
                                           baton_sim_fn fn, void *arg);
@@ -194,7 +194,7 @@ BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
    BATON_ERR_NO_MEMORY for messages and events. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 
-/* What has happened so far. */
+/* Counts of what has happened so far. */
 typedef struct baton_sim_totals {
     uint64_t messages;
     uint64_t bytes;
@@ -217,12 +217,12 @@ BATON_CHECKED baton_status_t baton_sim_set_lag(baton_sim_t *sim,
 BATON_CHECKED baton_status_t baton_sim_set_speed(baton_sim_t *sim, int rank,
                                                  double speed);
 
-/* The rank is dead: it does nothing any more. What is on its way from it
-   arrives. Each other receive from it, and each send to it that has not ended,
-   posted or to come, ends in BATON_ERR_TRANSPORT. */
+/* Kills the rank: it does nothing from now on. Its messages that are under way
+   arrive. All other receives from it, and sends to it that have not completed,
+   now or later, end in BATON_ERR_TRANSPORT. */
 BATON_CHECKED baton_status_t baton_sim_kill(baton_sim_t *sim, int rank);
 
-/* The k-th send of this rank from now, counted from 1, fails; 0: none does. */
+/* Makes the k-th send of this rank from now, counted from 1, fail; 0: none. */
 BATON_CHECKED baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank,
                                                  uint64_t k);
 
@@ -248,8 +248,8 @@ typedef struct baton_sim_event {
                        begin after its own has ended */
 } baton_sim_event_t;
 
-/* Calls fn for each thing that has its end fixed, in an order that is the same
-   in each run; NULL: no more. */
+/* Calls fn for each event once its end time is known, in a deterministic order.
+   NULL: no longer. */
 typedef void (*baton_sim_trace_fn)(void *arg, const baton_sim_event_t *event);
 void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg);
 

@@ -1,12 +1,12 @@
-/* The transport port: how messages leave a rank and arrive at another. The mpi
-   and inproc transports implement it; so can yours
-   (tests/support/conformance.h is the suite to pass).
+/* The transport port: how messages leave one rank and arrive at another. The
+   mpi and inproc transports implement it, and so can yours: tests/support/
+   conformance.h is the suite to pass.
 
-   A transport moves messages; which receive a message belongs to, and whether
-   it is still wanted, is the engine's business. A send carries a header, which
-   is delivered unread with the message's length. The message arrives when poll
-   reports it; then the engine says where its data goes, now or later, or that
-   it is not wanted:
+   A transport only moves messages. The engine decides which receive a message
+   belongs to, and whether it is still wanted. A send carries a header, which is
+   delivered unchanged with the message's length. The message arrives when poll
+   reports it; then, or later, the engine says where its data goes, or that it
+   is not wanted:
 
        sender                               receiver
        send(header, data) ------------->    poll: ARRIVED (header, bytes)
@@ -14,21 +14,21 @@
        poll: SENT         <-------------    accept(target), or drop
                                             poll: RECEIVED
 
-   Short sends don't wait for the receiver: their data goes along with the
-   header, and send returns BATON_DONE. So a receiver that is behind holds up
-   long messages only, and memory is bounded: by what schedules reserved, and by
-   how many short messages a transport keeps for a peer that is behind.
+   Short sends don't wait for the receiver: their data travels with the header,
+   and send returns BATON_DONE. A receiver that is behind therefore holds up
+   long messages only. Memory is bounded by what schedules reserve, and by the
+   number of short messages that a transport keeps for a peer that is behind.
 
    Rules for an implementation
-   - All functions of one endpoint are called by one thread at a time, the
-     engine's driver, except drain. None blocks, none computes for long: a long
-     copy is made a part at a time, in poll.
+   - All functions of an endpoint but drain are called by one thread at a time,
+     the engine's driver. None blocks, and none computes for long: a long copy
+   is made in parts, in poll.
    - Messages from one rank to another arrive in the order in which they were
-     sent, unless `unordered` is set. (Their data may come in any order.) A rank
+     sent, unless `unordered` is set. Their data may arrive in any order. A rank
      may send to itself.
-   - Nothing is refused that was reserved, and nothing allocates but reserve.
-   - What is in motion to or from a peer at one time is bounded, however many
-     sends are posted. */
+   - Whatever was reserved is accepted, and only reserve allocates.
+   - The transfers in progress to or from a peer are bounded in number, however
+     many sends are posted. */
 #ifndef BATON_TRANSPORT_H
 #define BATON_TRANSPORT_H
 
@@ -38,26 +38,26 @@
 extern "C" {
 #endif
 
-/* What a message says of itself, 24 bytes; the engine's. */
+/* A message's header. The engine fills and reads it. */
 typedef struct baton_header {
-    uint64_t schedule;    /* whose it is: name and attempt, as one number */
-    uint64_t epoch;       /* it belongs to */
-    uint32_t tag;         /* which of the schedule's messages between the two */
-    uint16_t incarnation; /* of the schedule: how often it was recovered */
+    uint64_t schedule;    /* its identity: name and attempt in one number */
+    uint64_t epoch;       /* to which the message belongs */
+    uint32_t tag;         /* which of the schedule's messages of this pair */
+    uint16_t incarnation; /* how often the group has been recovered */
     uint16_t kind;
 } baton_header_t;
 
-/* A message that has arrived. The transport's; it stays as it is until it is
-   accepted or dropped. */
+/* A message that has arrived. It belongs to the transport, and stays unchanged
+   until it is accepted or dropped. */
 typedef struct baton_message {
-    struct baton_message *next; /* the engine's */
+    struct baton_message *next; /* for the engine */
     baton_header_t header;
     size_t bytes;
-    const void *data; /* where it can be read already; NULL: not yet */
+    const void *data; /* NULL until it can be read */
     int peer;         /* the sender */
 } baton_message_t;
 
-/* Comes back with an event: whose message it was. */
+/* Identifies a send or an accepted message in its event. */
 typedef struct baton_token {
     void *owner;
     uint32_t node;
@@ -67,23 +67,24 @@ typedef enum baton_event_kind {
     BATON_EVENT_ARRIVED,  /* message */
     BATON_EVENT_SENT,     /* token, status: the memory is the sender's again */
     BATON_EVENT_RECEIVED, /* token, status: the data is in its target */
-    BATON_EVENT_LOST      /* peer, status: nothing comes from there any more,
-                             and nothing gets there. Told once; what is in
-                             flight to or from the peer ends by itself */
+    BATON_EVENT_LOST      /* peer, status: the peer can no longer be reached.
+                             Reported once; each transfer to or from the peer
+                             still ends with its own event */
 } baton_event_kind_t;
 
 typedef struct baton_event {
     baton_event_kind_t kind;
-    baton_status_t status; /* BATON_ERR_CANCELLED of RECEIVED: its sender has
-                              withdrawn it */
+    baton_status_t status; /* for RECEIVED, BATON_ERR_CANCELLED when the sender
+                              has withdrawn the message */
     baton_token_t token;
     baton_message_t *message;
     int peer;
-    const char *detail; /* a static or endpoint-owned sentence, or NULL */
+    const char *detail; /* a sentence, static or owned by the endpoint; or
+                           NULL */
 } baton_event_t;
 
-/* Data that a notice can carry, and that every transport sends along with the
-   header. */
+/* The most data that a notice carries. Every transport sends that much along
+   with the header. */
 #define BATON_NOTICE_BYTES 256
 
 #define BATON_SLEEP_FOREVER UINT32_MAX
@@ -92,72 +93,75 @@ typedef struct baton_transport {
     size_t size; /* of this struct; a group keeps a copy of it */
     const char *name;
 
-    /* Room for so many more sends to `peer` that have not ended, and so many
-       more messages from it that have arrived and were neither accepted nor
-       dropped; negative numbers give it back. BATON_ERR_NO_MEMORY. */
+    /* Reserves room for `sends` more sends to `peer` that have not ended, and
+       for `receives` more messages from it that have arrived and were neither
+       accepted nor dropped. Negative numbers release it. BATON_ERR_NO_MEMORY.
+     */
     baton_status_t (*reserve)(void *endpoint, int peer, int64_t sends,
                               int64_t receives);
 
-    /* Posts a send. The memory stays valid until SENT. BATON_DONE: it is free
-       already, and no event comes. BATON_OK. Else nothing was posted. */
+    /* Posts a send. BATON_OK: the memory must stay valid until SENT.
+       BATON_DONE: the memory is free already, and no event follows. On an error
+       nothing was posted. */
     baton_status_t (*send)(void *endpoint, baton_token_t token, int peer,
                            const baton_header_t *header, const void *data,
                            size_t bytes);
 
-    /* Sends at most BATON_NOTICE_BYTES that nobody has reserved room for, and
-       is done with them. BATON_AGAIN: there is no room now. */
+    /* Sends at most BATON_NOTICE_BYTES without a reservation or an event; the
+       memory is free on return. BATON_AGAIN: there is no room now. */
     baton_status_t (*notify)(void *endpoint, int peer,
                              const baton_header_t *header, const void *data,
                              size_t bytes);
 
-    /* Takes back a posted send: true, the memory is the caller's and no event
-       comes; the message vanishes at its receiver, unless it was dropped
-       there, or its data went along with the header. False: its data moves
-       already, and SENT comes without anything else that the engine does. */
+    /* Withdraws a posted send. True: the memory is the caller's, no event
+       follows, and the receiver's accept fails with BATON_ERR_CANCELLED. False:
+       the data is being transferred, and SENT follows whatever the engine
+       does. */
     bool (*withdraw)(void *endpoint, baton_token_t token);
 
-    /* Moves on, and stores up to `max` events; returns how many. */
+    /* Makes progress. Stores up to `max` events, and returns their number. */
     size_t (*poll)(void *endpoint, baton_event_t *out, size_t max);
 
-    /* Puts a message's data where it belongs: `target` has room for all of its
-       bytes. BATON_DONE: it is there, and no event comes. BATON_OK: RECEIVED
-       comes. BATON_ERR_CANCELLED: its sender has withdrawn it. In any case the
-       message is the transport's again. What has `data` is DONE. */
+    /* Moves a message's data to `target`, which has room for all of its bytes,
+       and takes the message back. BATON_DONE: the data is there, and no event
+       follows; this is always so for a message with `data`. BATON_OK: RECEIVED
+       follows. BATON_ERR_CANCELLED: the sender has withdrawn the message. */
     baton_status_t (*accept)(void *endpoint, baton_message_t *message,
                              baton_token_t token, void *target);
 
-    /* The message is not wanted. Its send ends as if it were. */
+    /* Takes an unwanted message back. Its send ends as if it were accepted. */
     void (*drop)(void *endpoint, baton_message_t *message);
 
-    /* Descriptors that become readable when something happens to an armed
-       endpoint, and now and then for nothing: the k-th, from 0; -1: there are
-       no more. drain takes off what makes them readable, from any thread. */
+    /* Returns the endpoint's k-th descriptor, counted from 0, or -1 past the
+       last. A descriptor becomes readable when something happens to an armed
+       endpoint; spurious wake-ups are possible. drain makes the descriptors
+       unreadable again, from any thread. */
     int (*descriptor)(void *endpoint, int k);
     void (*drain)(void *endpoint);
 
     /* arm: from now on, until disarm, an event makes a descriptor readable.
-       False, and not armed: there is something to poll for. *sleep_us_out: for
-       how long at most to sleep, BATON_SLEEP_FOREVER if the descriptors tell
-       of all that can happen; else the caller polls now and then. disarm may
-       come at any time. */
+       Returns false, and does not arm, when there is something to poll for
+       already. *sleep_us_out is the longest time to sleep before the next poll:
+       BATON_SLEEP_FOREVER when the descriptors report all that can happen.
+       disarm may be called at any time. */
     bool (*arm)(void *endpoint, uint32_t *sleep_us_out);
     void (*disarm)(void *endpoint);
 
-    /* Frees the endpoint. Nothing is in flight, and what has arrived since is
+    /* Frees the endpoint. No send is in flight; messages that have arrived are
        lost. */
     void (*close)(void *endpoint);
 
     bool unordered;
-    size_t max_bytes; /* largest message */
-    /* A send of up to so many bytes copies its data as it is posted, if there
-       is room: what start leaves to others beyond a little. */
+    size_t max_bytes; /* of a message */
+    /* A send of up to this many bytes copies its data when it is posted, if
+       there is room. start leaves most such copies to the progress thread. */
     size_t copy_bytes;
-    /* Of the job's ranks on this host, and the processors that they may use; 0:
-       not known. With more ranks than processors an engine that a group is made
-       in gives way sooner. */
+    /* The job's ranks on this host, and the processors that they may use; 0
+       when unknown. With more ranks than processors the group's engine yields
+       sooner. */
     int host_ranks;
     int host_processors;
-    /* Commits are verified, as with BATON_VERIFY=1: the ranks have agreed. */
+    /* Commits are verified, as with BATON_VERIFY=1; all ranks have agreed. */
     bool verify;
 } baton_transport_t;
 

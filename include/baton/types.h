@@ -60,16 +60,16 @@ typedef struct baton_op {
     baton_reduce_fn reduce;
     baton_identity_fn identity; /* NULL where no partial collective uses it */
     void *arg;
-    /* left (op) right = right (op) left. Without it builders reduce in the
-       order of ranks; those that can't (the ring) refuse. */
+    /* Whether left (op) right = right (op) left. If not, builders reduce in the
+       order of ranks, and those that can't (the ring) refuse. */
     bool commutative;
-    /* The size of an element of its own, such as a pair of value and index;
-       0: the element type's. The type is passed on to the functions. */
+    /* The size of an element, if it is not the element type's: of a pair of
+       value and index, for example. 0: the type's. The functions get the type
+       in any case. */
     size_t element_bytes;
 } baton_op_t;
 
-/* Bytes of an element that `op` reduces: its own, else the type's. 0: `dtype`
-   is no type. */
+/* Bytes of an element that `op` reduces. 0 when `dtype` is not a type. */
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
 
 /* The built-in reductions, for every element type. Integer sums and products
@@ -81,8 +81,8 @@ extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max;
 #define BATON_MIN  (&baton_op_min)
 #define BATON_MAX  (&baton_op_max)
 
-/* Where a buffer's bytes live. Only host memory is accepted by this version;
-   commit says so for the other. */
+/* Where a buffer's bytes are. Commit accepts host memory only, in this version.
+ */
 typedef enum baton_memory {
     BATON_MEMORY_HOST,
     BATON_MEMORY_DEVICE

@@ -14,7 +14,7 @@ static uint64_t mix(uint64_t x)
 /* A permutation of 0 .. size - 1 for each block of `size` epochs, without a
    table: swap-or-not (Hoang, Morris, Rogaway 2012). Each round pairs x with
    key - x and swaps the two or not, as both of them would decide. */
-int baton_partial_draw(uint64_t seed, uint64_t epoch, int size)
+int baton_partial_elect(uint64_t seed, uint64_t epoch, int size)
 {
     uint64_t n = (uint64_t)size;
     uint64_t block = (epoch - 1) / n; /* epochs are numbered from 1 */

@@ -1,4 +1,4 @@
-/* Nodes in sure order; see happens_before.h. */
+/* How nodes are ordered in every execution; see happens_before.h. */
 #include "sched/happens_before.h"
 
 #include "base/alloc.h"
@@ -6,13 +6,13 @@
 /* Shorter paths are not worth a clock. */
 enum { LONG_CHAIN = 64 };
 
-static uint32_t in_edges(const baton__surely_t *self, uint32_t node)
+static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
 {
     return self->order->first[node + 1] - self->order->first[node];
 }
 
-/* How many predecessors must be behind u so that the node surely is. */
-static uint32_t threshold(const baton__surely_t *self, uint32_t node)
+/* How many predecessors must happen after u so that the node does. */
+static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 {
     uint32_t need = self->schedule->needs[node];
     return need == BATON_NEED_ALL ? 1 : in_edges(self, node) - need + 1;
@@ -21,7 +21,7 @@ static uint32_t threshold(const baton__surely_t *self, uint32_t node)
 /* ---- chains ----------------------------------------------------------- */
 
 /* Cuts the nodes into paths of sure edges: returns how many. */
-static uint32_t make_chains(baton__surely_t *self)
+static uint32_t make_chains(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;
     uint32_t chains = 0;
@@ -49,7 +49,7 @@ static uint32_t make_chains(baton__surely_t *self)
 /* ---- clocks ----------------------------------------------------------- */
 
 /* Gives the longest chains clocks: from here on tail[] says which. */
-static void choose_clocks(baton__surely_t *self, uint32_t chains)
+static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
 {
     uint32_t *length = self->reach; /* until the first walk */
     uint32_t chosen[BATON__CLOCKS] = {0};
@@ -88,7 +88,7 @@ static void choose_clocks(baton__surely_t *self, uint32_t chains)
 /* A node is behind what any of its predecessors is behind. Where it does not
    take all of them its clocks stay at 0, and questions are answered by a walk.
  */
-static void set_clocks(baton__surely_t *self)
+static void set_clocks(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;
     uint32_t clocks = self->clocks;
@@ -113,9 +113,9 @@ static void set_clocks(baton__surely_t *self)
 
 /* ---- answers ---------------------------------------------------------- */
 
-/* The general answer: goes from u forward in the order, marking what is surely
+/* The general answer: goes from u forward in the order, marking what happens
    behind it, up to v. */
-static bool walk(baton__surely_t *self, uint32_t u, uint32_t v)
+static bool walk(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;
     uint32_t stamp = ++self->walk;
@@ -135,7 +135,7 @@ static bool walk(baton__surely_t *self, uint32_t u, uint32_t v)
 }
 
 /* Questions about one v come together. */
-static bool is_direct(baton__surely_t *self, uint32_t u, uint32_t v)
+static bool is_direct(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;
     if (self->stamped != v) {
@@ -147,7 +147,8 @@ static bool is_direct(baton__surely_t *self, uint32_t u, uint32_t v)
     return self->stamp[u] == v && threshold(self, v) == 1;
 }
 
-bool baton__surely_before(baton__surely_t *self, uint32_t u, uint32_t v)
+bool baton__happens_before(baton__happens_before_t *self, uint32_t u,
+                           uint32_t v)
 {
     if (u == v || (self->asked_u == u && self->asked_v == v)) {
         return true;
@@ -166,13 +167,13 @@ bool baton__surely_before(baton__surely_t *self, uint32_t u, uint32_t v)
 
 /* ---- coming and going ------------------------------------------------- */
 
-baton_status_t baton__surely_init(baton__surely_t *self,
-                                  const baton_schedule_t *schedule,
-                                  const baton__order_t *order)
+baton_status_t baton__happens_before_init(baton__happens_before_t *self,
+                                          const baton_schedule_t *schedule,
+                                          const baton__order_t *order)
 {
     size_t count = schedule->count;
     uint32_t *work = baton__alloc(4 * count, sizeof *work);
-    *self = (baton__surely_t){
+    *self = (baton__happens_before_t){
         .schedule = schedule,
         .order = order,
         .chain = work,
@@ -201,7 +202,7 @@ baton_status_t baton__surely_init(baton__surely_t *self,
     return BATON_OK;
 }
 
-void baton__surely_fini(baton__surely_t *self)
+void baton__happens_before_fini(baton__happens_before_t *self)
 {
     baton__free(self->chain);
     baton__free(self->clock);

@@ -1,23 +1,23 @@
-/* Whether one node of a graph comes surely before another.
+/* Whether one node of a graph happens before another, in every execution.
 
    With need k of n edges a node waits for some k of its predecessors, whichever
-   come first. Node u is surely before v when u = a predecessor or surely before
-   it, for at least n - k + 1 of v's predecessors: then any k of them have one
-   behind u.
+   come first. Node u happens before v when at least n - k + 1 of v's
+   predecessors are u, or happen after u: then any k of them include such a
+   one.
 
    The general answer takes a walk over all nodes between the two. Most
    questions are of nodes on one path, or have a long path between them; so
    the nodes are cut into paths first, and of the longest of these each node
-   knows how far along them it is surely behind. */
-#ifndef BATON_SCHED_SURELY_H
-#define BATON_SCHED_SURELY_H
+   knows after how many of their nodes it happens. */
+#ifndef BATON_SCHED_HAPPENS_BEFORE_H
+#define BATON_SCHED_HAPPENS_BEFORE_H
 
 #include "sched/schedule.h"
 
 /* The paths that nodes know of. */
 enum { BATON__CLOCKS = 8 };
 
-typedef struct baton__surely {
+typedef struct baton__happens_before {
     const baton_schedule_t *schedule;
     const baton__order_t *order;
     uint32_t *chain; /* of each node: a path that it lies on */
@@ -27,18 +27,19 @@ typedef struct baton__surely {
     uint32_t *stamp;  /* of each node: whose predecessor it was found to be */
     uint32_t stamped; /* the last such */
     uint32_t *clock;  /* of each node, for each clock: 1 + the last position on
-                         that chain that it is surely behind; 0: none */
+                         that chain that happens before it; 0: none */
     uint32_t clocks;
     uint32_t asked_u, asked_v; /* the last question with the answer yes */
-} baton__surely_t;
+} baton__happens_before_t;
 
 /* BATON_ERR_NO_MEMORY; fini in any case. */
-baton_status_t baton__surely_init(baton__surely_t *self,
-                                  const baton_schedule_t *schedule,
-                                  const baton__order_t *order);
-void baton__surely_fini(baton__surely_t *self);
+baton_status_t baton__happens_before_init(baton__happens_before_t *self,
+                                          const baton_schedule_t *schedule,
+                                          const baton__order_t *order);
+void baton__happens_before_fini(baton__happens_before_t *self);
 
 /* u does not come behind v in the order. */
-bool baton__surely_before(baton__surely_t *self, uint32_t u, uint32_t v);
+bool baton__happens_before(baton__happens_before_t *self, uint32_t u,
+                           uint32_t v);
 
 #endif

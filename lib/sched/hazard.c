@@ -1,11 +1,11 @@
 /* Hazards: two nodes that touch the same bytes, one of them writing, neither
-   surely ordered before the other; and nodes that use a length that a receive
-   sets, without being surely behind it.
+   happens before the other; and nodes that use a length that a receive
+   sets, without happening after it.
 
    Each space, memory that buffers share (alias.c), is cut into segments at the
    ends of its views. Walking the nodes
    in a topological order, a segment knows its last writer and who has read it
-   since; a node that writes must come surely after all of these, one that reads
+   since; a node that writes must happen after all of these, one that reads
    after the writer. By transitivity older accesses need no look. */
 #include "base/alloc.h"
 #include "base/error.h"
@@ -34,7 +34,7 @@ typedef struct segment {
 typedef struct checker {
     const baton_schedule_t *schedule;
     const baton__order_t *order;
-    baton__surely_t surely;
+    baton__happens_before_t before;
     access_t *accesses;
     size_t access_count;
     size_t *cuts;
@@ -91,7 +91,7 @@ static baton_status_t visit(checker_t *c, const access_t *access,
 {
     uint32_t v = c->order->order[access->position];
     if (segment->writer != BATON__NO_NODE &&
-        !baton__surely_before(&c->surely, segment->writer, v)) {
+        !baton__happens_before(&c->before, segment->writer, v)) {
         return hazard(c, segment->writer, v, access, cut, "writes");
     }
     if (!access->write) {
@@ -99,7 +99,7 @@ static baton_status_t visit(checker_t *c, const access_t *access,
     }
     for (uint32_t i = segment->readers; i != BATON__NO_NODE;
          i = c->pool[i].next) {
-        if (!baton__surely_before(&c->surely, c->pool[i].node, v)) {
+        if (!baton__happens_before(&c->before, c->pool[i].node, v)) {
             return hazard(c, c->pool[i].node, v, access, cut, "reads");
         }
     }
@@ -219,7 +219,8 @@ static baton_status_t check_all(checker_t *c)
     return status;
 }
 
-/* A length has at most one receive, and who uses it comes surely behind. */
+/* A length has at most one receive, which happens before the nodes that use it.
+ */
 static baton_status_t check_length(checker_t *c, uint32_t length)
 {
     const baton_schedule_t *schedule = c->schedule;
@@ -243,11 +244,11 @@ static baton_status_t check_length(checker_t *c, uint32_t length)
          node++) {
         if (schedule->ops[node].length == length && node != receive &&
             (c->order->position[node] < c->order->position[receive] ||
-             !baton__surely_before(&c->surely, receive, node))) {
+             !baton__happens_before(&c->before, receive, node))) {
             return baton__error(
                 BATON_ERR_HAZARD,
                 "commit of \"%s\" failed: %s works on length %u, which %s "
-                "sets, but does not surely come behind it",
+                "sets, but need not come after it",
                 schedule->name, baton__node_name(schedule, node), length,
                 baton__node_name(schedule, receive));
         }
@@ -267,7 +268,8 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
         .cuts = baton__alloc(2 * accesses, sizeof(size_t)),
         .segments = baton__alloc(2 * accesses, sizeof(segment_t)),
     };
-    baton_status_t status = baton__surely_init(&c.surely, schedule, order);
+    baton_status_t status =
+        baton__happens_before_init(&c.before, schedule, order);
     if (c.accesses == NULL || c.cuts == NULL || c.segments == NULL) {
         status = BATON_ERR_NO_MEMORY;
     }
@@ -288,6 +290,6 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
     baton__free(c.segments);
     baton__free(c.cuts);
     baton__free(c.accesses);
-    baton__surely_fini(&c.surely);
+    baton__happens_before_fini(&c.before);
     return status;
 }

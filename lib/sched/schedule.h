@@ -205,7 +205,8 @@ baton_status_t baton__check_alias(const baton_schedule_t *schedule,
 baton_status_t baton__check_rebound(baton_schedule_t *schedule);
 
 /* Finds two nodes that touch the same bytes, one writing, in no sure order; or
-   a node that uses a length which a receive sets, not surely behind it. */
+   a node that uses a length which a receive sets, without happening after it.
+ */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order);
 

@@ -46,8 +46,8 @@ typedef struct baton__sim_queue {
     uint64_t filled; /* mask of the buckets that have entries */
     uint64_t last;   /* a key not above any other: those of bucket 0 */
     size_t count;
-    size_t room;               /* entries that the chunks surely suffice for */
-    size_t chunks;             /* in all */
+    size_t room;   /* entries for which the chunks suffice in any case */
+    size_t chunks; /* in all */
     baton__sim_chunk_t *spare; /* those in no bucket */
     baton__sim_chunk_t *slabs; /* what was allocated, by its first chunk */
 } baton__sim_queue_t;

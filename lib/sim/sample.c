@@ -149,7 +149,7 @@ bool baton__distribution_is_zero(const baton_distribution_t *distribution)
     return a <= 0;
 }
 
-double baton_distribution_draw(const baton_distribution_t *distribution,
+double baton_distribution_sample(const baton_distribution_t *distribution,
                                uint64_t seed, uint64_t stream, uint64_t k)
 {
     return baton__distribution_draw(distribution,

@@ -126,7 +126,7 @@ static void check_draw(const run_t *run, lane_t *lane, uint32_t iteration,
                        const skew_outcome_t *outcome)
 {
     int drawn =
-        baton_partial_draw(run->options->seed, iteration, run->harness->size);
+        baton_partial_elect(run->options->seed, iteration, run->harness->size);
     if (lane->system.kind == SKEW_MAJORITY && drawn == run->harness->rank &&
         !outcome->included) {
         skew_ledger_fail(&lane->ledger, iteration,

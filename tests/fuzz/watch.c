@@ -71,7 +71,7 @@ static void check_quorum(fuzz_seat_t *seat, uint64_t epoch)
     for (int rank = 0; rank < ranks; rank++) {
         arrived += fuzz_has_begun(task, rank, life, epoch);
     }
-    int drawn = baton_partial_draw(task->world->plan.seed, epoch, ranks);
+    int drawn = baton_partial_elect(task->world->plan.seed, epoch, ranks);
     bool met = task->plan->mode == BATON_SOLO ? arrived > 0
                : task->plan->mode == BATON_MAJORITY
                    ? fuzz_has_begun(task, drawn, life, epoch)

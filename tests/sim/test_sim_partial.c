@@ -167,7 +167,7 @@ static void majority_apart(bool cost_only)
     open_world(&world, cost_only, BATON_MAJORITY);
     bool left[RANKS] = {false}; /* a contribution of the step before */
     for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
-        int drawn = baton_partial_draw(5, epoch, RANKS);
+        int drawn = baton_partial_elect(5, epoch, RANKS);
         uint32_t active = 0;
         float sum = 0;
         for (int rank = 0; rank < RANKS; rank++) {

@@ -21,7 +21,7 @@ static void test_draw_is_a_permutation_of_each_block(void **state)
                 uint64_t sum = 0;
                 for (int k = 0; k < size; k++) {
                     uint64_t epoch = block * (uint64_t)size + 1 + (uint64_t)k;
-                    int rank = baton_partial_draw(seed, epoch, size);
+                    int rank = baton_partial_elect(seed, epoch, size);
                     assert_in_range(rank, 0, size - 1);
                     assert_false(drawn[rank]);
                     drawn[rank] = true;
@@ -45,7 +45,7 @@ static void test_draw_has_no_favourite(void **state)
     enum { SIZE = 8, BLOCKS = 4000 };
     int first[SIZE] = {0};
     for (uint64_t block = 0; block < BLOCKS; block++) {
-        first[baton_partial_draw(7, block * SIZE + 1, SIZE)]++;
+        first[baton_partial_elect(7, block * SIZE + 1, SIZE)]++;
     }
     for (int rank = 0; rank < SIZE; rank++) { /* 500, within 5 deviations */
         assert_in_range(first[rank], 395, 605);

@@ -245,8 +245,8 @@ static void test_length_is_checked_by_commit(void **state)
     baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[0], 8)), length);
     baton_set_length(s, baton_add_send(s, 1, bind(s, &numbers[1], 8)), length);
     expect_refused(s, BATON_ERR_HAZARD,
-                   "send#1 works on length 0, which recv#0 sets, but does not "
-                   "surely come behind it");
+                   "send#1 works on length 0, which recv#0 sets, but need not "
+                   "come after it");
 
     support_ok(baton_schedule_create(ranks->groups[0], "two", &s));
     length = baton_add_length(s);

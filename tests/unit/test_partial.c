@@ -86,7 +86,7 @@ static bool equal(const model_t *model, const void *a, const void *b)
 static int starter(const model_t *model, uint64_t epoch)
 {
     if (model->options.mode == BATON_MAJORITY) {
-        return baton_partial_draw(model->options.seed, epoch,
+        return baton_partial_elect(model->options.seed, epoch,
                                   model->ranks->size);
     }
     return (int)(epoch % (uint64_t)model->ranks->size);

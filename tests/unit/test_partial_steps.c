@@ -171,7 +171,7 @@ static void test_majority_bounds_the_staleness(void **state)
         uint64_t oldest = 0;
         open_partials(ranks, p, &options);
         for (uint64_t epoch = 1; epoch <= 40 * (uint64_t)size; epoch++) {
-            int drawn = baton_partial_draw(options.seed, epoch, size);
+            int drawn = baton_partial_elect(options.seed, epoch, size);
             contribute_and_start(p[drawn], 1);
             support_settle(ranks);
             for (int rank = 0; rank < size; rank++) {
