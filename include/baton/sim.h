@@ -73,7 +73,7 @@ baton_distribution_parse(const char *text, baton_distribution_t *out);
 
 /* The k-th draw of a stream (of a rank, say) under a seed: a function of its
    arguments alone. The distribution is valid. */
-double baton_distribution_draw(const baton_distribution_t *distribution,
+double baton_distribution_sample(const baton_distribution_t *distribution,
                                uint64_t seed, uint64_t stream, uint64_t k);
 
 /* ---- the simulator ---------------------------------------------------- */

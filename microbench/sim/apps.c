@@ -117,7 +117,7 @@ static double lateness_us(const sim_apps_t *apps, int rank)
     if (options->skew == NULL) {
         return (rank + 1) * options->spacing_ms * 1e3;
     }
-    return baton_distribution_draw(&options->model.skew, options->model.seed,
+    return baton_distribution_sample(&options->model.skew, options->model.seed,
                                    STREAM_ARRIVALS + apps->epoch,
                                    (uint64_t)rank);
 }
