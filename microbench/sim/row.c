@@ -1,5 +1,4 @@
 #include "sim/row.h"
-#include "sim/apps.h"
 #include <math.h>
 
 static const table_column_t all_columns[SIM_COLUMN_COUNT] = {

@@ -107,8 +107,8 @@ static void write_plot(FILE *script, const skew_options_t *options)
                       "%s$system%zu using 1:2 with boxes lc rgb '%s' "
                       "title '%s', $system%zu using 1:2:3 with labels "
                       "offset 0,0.6 font ',10' notitle",
-                      separator, i, color_of(options->systems[i]),
-                      skew_kind_label(options->systems[i]), i);
+                      separator, i, color_of((skew_kind_t)options->systems[i]),
+                      skew_kind_label((skew_kind_t)options->systems[i]), i);
         separator = ", ";
     }
     (void)fputs("\n", script);

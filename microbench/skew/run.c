@@ -306,7 +306,7 @@ bool skew_run(const harness_t *harness, const skew_options_t *options,
     run_t run = {.harness = harness, .options = options, .bytes = bytes};
     run.source = harness_alloc((size_t)bytes, 1);
     for (size_t i = 0; i < options->system_count; i++) {
-        open_lane(&run, options->systems[i], &run.lanes[i]);
+        open_lane(&run, (skew_kind_t)options->systems[i], &run.lanes[i]);
     }
     take_turns(&run, progress);
     bool passed = true;
