@@ -107,7 +107,7 @@ static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
         }
         break;
     case CLI_KIND_REAL:
-        append(text, "%g to %g", type->low, type->high);
+        append(text, "%.15g to %.15g", type->low, type->high);
         break;
     case CLI_KIND_WORD:
         for (size_t i = 0; type->words[i] != NULL; i++) {

@@ -7,9 +7,9 @@ static const char doc[] =
     "Measures the latency of all-reduce when ranks arrive one after another "
     "(Li et al. 2020, figures 8 and 9). Run it under mpirun."
     "\vIn each iteration rank r arrives (r+1) * skew after a barrier, and the "
-    "time from its call to the completion counts. The systems take turns "
-    "inside each iteration, and every result is checked: it shows exactly "
-    "whose contributions, of which iterations, are in it.\n\n"
+    "time from its call to its completion is measured. The systems take turns "
+    "inside each iteration. Every result is checked: it tells exactly "
+    "which contributions of which iterations it contains.\n\n"
     "Example: mpirun -np 8 --oversubscribe baton-skew --plot skew.svg";
 
 static const char *const system_names[] = {

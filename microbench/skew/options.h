@@ -4,7 +4,8 @@
 
 #include "common/cli.h"
 
-/* The systems that are compared: enumerator suffix, option name, label. */
+/* The systems to compare: suffix of the enumerator, name on the command line,
+   label. */
 #define SKEW_KIND_LIST(X)                                                      \
     X(MPI, "mpi", "MPI_Allreduce")                                             \
     X(MPI_NB, "mpi-nb", "MPI_Iallreduce + MPI_Wait")                           \
