@@ -95,7 +95,7 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
     if (issue == NULL) { /* of a graph without reductions; see
-                            lib/sim/verify_simulate.c */
+                            lib/sim/simulate_graphs.c */
         (void)baton__run_pop(run);
         baton__epoch_complete(stepper, schedule, node);
         return true;

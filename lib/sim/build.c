@@ -1,103 +1,18 @@
-/* A builder on every rank, and whether the machine has memory for it. */
-#include "sim/sim.h"
+#include "sim/build.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "sim/distribution.h"
+#include "sim/driver.h"
+#include "sim/match.h"
 #include "sim/model.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#define GIB (1024.0 * 1024.0 * 1024.0)
-
-/* ---- memory ----------------------------------------------------------- */
-
-/* What the machine can give without swapping. */
-static double available_bytes(void)
-{
-    double kib = -1.0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    if (file != NULL) {
-        char line[128];
-        while (fgets(line, sizeof line, file) != NULL &&
-               sscanf(line, "MemAvailable: %lf kB", &kib) != 1) {
-        }
-        (void)fclose(file);
-    }
-    return kib >= 0.0 ? kib * 1024.0
-                      : (double)sysconf(_SC_AVPHYS_PAGES) *
-                            (double)sysconf(_SC_PAGESIZE);
-}
-
-baton_status_t baton__sim_check_memory(double bytes, const char *what,
-                                       const char *advice)
-{
-    double available = available_bytes();
-    return bytes <= available
-               ? BATON_OK
-               : baton__error(BATON_ERR_NO_MEMORY,
-                              "%s would need %.1f GiB more, and the machine "
-                              "has %.1f GiB: %s",
-                              what, bytes / GIB, available / GIB, advice);
-}
-
-/* Of a schedule that is about to be frozen. */
-static double footprint(const baton_schedule_t *schedule)
-{
-    double node_bytes = sizeof(baton__op_t) + 4 * sizeof(uint32_t);
-    double bytes = sizeof *schedule + node_bytes * schedule->count +
-                   (double)sizeof(baton__edge_t) * schedule->edge_count;
-    for (uint32_t i = 0; i < schedule->count; i++) {
-        if (baton__kinds[schedule->ops[i].kind].message) {
-            bytes += sizeof(baton__sim_item_t);
-        }
-    }
-    for (uint32_t i = 0;
-         i < schedule->buffer_count && !schedule->group->cost_only; i++) {
-        if (schedule->buffers[i].scratch) {
-            bytes += (double)schedule->buffers[i].bytes;
-        }
-    }
-    return bytes;
-}
-
-/* Asked for the first schedules and now and then: what those so far took tells
-   what the rest will take. The first few ranks are often those with the most
-   to do, so they are not taken for the average. */
-baton_status_t baton__sim_admit(const baton_schedule_t *schedule)
-{
-    enum { FEW = 16, FEW_FACTOR = 8 };
-    baton_sim_t *sim = baton__sim_of(schedule->group->engine);
-    double own = footprint(schedule);
-    uint64_t count = ++sim->admitted;
-    uint64_t ranks = (uint64_t)sim->options.ranks;
-    sim->admitted_bytes += own;
-    sim->unmatched = true;
-    uint64_t left = ranks - (count - 1) % ranks;
-    double need = sim->admitted_bytes / (double)count * (double)left;
-    if (count < FEW && count < ranks) {
-        need /= FEW_FACTOR;
-    }
-    need = need > own ? need : own;
-    bool power = (count & (count - 1)) == 0;
-    if (need < GIB || (!power && count % 1024 != 0)) {
-        return BATON_OK;
-    }
-    char what[128];
-    (void)snprintf(what, sizeof what, "sim: \"%s\" on %d ranks", schedule->name,
-                   sim->options.ranks);
-    return baton__sim_check_memory(
-        need, what,
-        sim->options.cost_only
-            ? "lower the number of ranks, or of chunks"
-            : "lower the number of ranks or of bytes, or set cost_only");
-}
 
 /* ---- a builder on every rank ------------------------------------------ */
 
-void baton__sim_unbuild(baton_sim_t *sim)
+void baton__sim_destroy_built(baton_sim_t *sim)
 {
     for (int rank = 0; sim->built != NULL && rank < sim->options.ranks;
          rank++) {
@@ -113,7 +28,8 @@ baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank)
     return exists ? sim->built[rank] : NULL;
 }
 
-/* One rank's. *counted: ranks that have made this attempt of the name. */
+/* Builds one rank's schedule. Adds 1 to *counted if the rank's group has
+   counted this attempt to create the name. */
 static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
                                  const char *name, baton_sim_build_fn build,
                                  void *arg, size_t *counted)
@@ -130,11 +46,11 @@ static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
     return status;
 }
 
-/* As if it had not been tried: no rank has heard of it. */
-static void take_back(baton_sim_t *sim, const char *name, size_t counted)
+/* Undoes a build that failed: no rank has heard of it. */
+static void undo_build(baton_sim_t *sim, const char *name, size_t counted)
 {
     sim->ending = true;
-    baton__sim_unbuild(sim);
+    baton__sim_destroy_built(sim);
     sim->ending = false;
     for (size_t rank = 0; rank < counted; rank++) {
         baton__group_take_back(&sim->ranks[rank].group, name);
@@ -167,7 +83,7 @@ baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
         status = baton__sim_match(sim);
     }
     if (status != BATON_OK) {
-        take_back(sim, name, counted);
+        undo_build(sim, name, counted);
     }
     return status;
 }
@@ -184,7 +100,8 @@ static void start(void *arg)
     }
 }
 
-/* Starts the ranks that are alive, now or later. *first_us: when the first. */
+/* Starts the ranks that are alive, each late by its skew. *first_us is the
+   earliest start. */
 static baton_status_t start_all(baton_sim_t *sim, double *first_us)
 {
     const baton_sim_options_t *options = &sim->options;
@@ -206,7 +123,7 @@ static baton_status_t start_all(baton_sim_t *sim, double *first_us)
             options->seed, BATON__STREAM_SKEW + baton_schedule_epoch(schedule),
             (uint64_t)rank);
         double at_us =
-            now_us + baton__distribution_draw(&options->skew, random);
+            now_us + baton__distribution_sample(&options->skew, random);
         least_us = at_us < least_us ? at_us : least_us;
         status = baton_sim_at(sim, at_us, start, schedule);
     }

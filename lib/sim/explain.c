@@ -1,28 +1,15 @@
-/* Why nothing can happen any more, in words: the way from wait to wait
-   (wait_graph.h), and who is to blame where it ends. */
-#include "sim/wait_graph.h"
+#include "sim/explain.h"
 
 #include "base/error.h"
+#include "sim/wait_graph.h"
 
-/* Hops that a message tells of. */
+/* Edges of the wait-for graph that a message prints at most. */
 enum { SHOWN = 8 };
 
-bool baton__sim_waits(const baton_sim_t *sim, const baton_schedule_t *schedule)
-{
-    return !baton__sim_port(sim, schedule->group->rank)->dead &&
-           atomic_load_explicit(&schedule->shared.requested,
-                                memory_order_relaxed) >
-               atomic_load_explicit(&schedule->shared.retired,
-                                    memory_order_relaxed) &&
-           atomic_load_explicit(&schedule->shared.failed,
-                                memory_order_relaxed) == 0;
-}
-
-/* ---- words ------------------------------------------------------------ */
-
-/* Whether a rank has not committed a schedule, rather than no more. */
-static bool is_to_come(const baton_sim_t *sim, const baton_schedule_t *schedule,
-                       int rank)
+/* True when a rank has not committed a schedule yet; false when it has
+   destroyed it. */
+static bool is_uncommitted(const baton_sim_t *sim,
+                           const baton_schedule_t *schedule, int rank)
 {
     const baton_schedule_t *s = sim->ranks[rank].stepper.uncommitted;
     while (s != NULL && s->identity != schedule->identity) {
@@ -32,24 +19,24 @@ static bool is_to_come(const baton_sim_t *sim, const baton_schedule_t *schedule,
            !baton__group_has_made(&sim->ranks[rank].group, schedule->identity);
 }
 
-static void tell_hop(const baton_sim_t *sim, const baton__hop_t *hop,
-                     baton__text_t *text)
+static void print_edge(const baton_sim_t *sim,
+                       const baton__sim_wait_edge_t *edge, baton__text_t *text)
 {
-    const baton_schedule_t *schedule = hop->from.schedule;
-    const baton_schedule_t *peer = hop->peer;
-    const baton__op_t *op = &schedule->ops[hop->from.node];
+    const baton_schedule_t *schedule = edge->from.schedule;
+    const baton_schedule_t *peer = edge->peer;
+    const baton__op_t *op = &schedule->ops[edge->from.node];
     baton__text_add(text, "\n    rank %d: %s waits for ", schedule->group->rank,
-                    baton__node_name(schedule, hop->from.node));
+                    baton__node_name(schedule, edge->from.node));
     if (peer == NULL) {
         baton__text_add(
             text, "rank %d, which has %s the schedule", (int)op->peer,
-            is_to_come(sim, schedule, (int)op->peer) ? "not committed"
-                                                     : "destroyed");
+            is_uncommitted(sim, schedule, (int)op->peer) ? "not committed"
+                                                         : "destroyed");
         return;
     }
-    baton__text_add(text, "%s of rank %d", baton__node_name(peer, hop->other),
+    baton__text_add(text, "%s of rank %d", baton__node_name(peer, edge->other),
                     peer->group->rank);
-    if (!hop->goes_on) {
+    if (!edge->continues) {
         return;
     }
     if (peer->run.epoch < schedule->run.epoch) {
@@ -58,55 +45,57 @@ static void tell_hop(const baton_sim_t *sim, const baton__hop_t *hop,
     } else {
         baton__text_add(text, ", which is");
     }
-    baton__text_add(text, " behind %s", baton__node_name(peer, hop->node));
-    if (hop->choice != BATON__NO_NODE) {
+    baton__text_add(text, " behind %s", baton__node_name(peer, edge->node));
+    if (edge->choice != BATON__NO_NODE) {
         uint32_t edges;
-        (void)baton__way_before(peer, hop->choice, &edges);
+        (void)baton__sim_wait_predecessor(peer, edge->choice, &edges);
         baton__text_add(text, " (%s needs %u of %u)",
-                        baton__node_name(peer, hop->choice),
-                        peer->run.plan->needs[hop->choice], edges);
+                        baton__node_name(peer, edge->choice),
+                        peer->run.plan->needs[edge->choice], edges);
     }
 }
 
-/* Returns the last one. */
-static baton__hop_t tell_hops(const baton_sim_t *sim, baton__spot_t first,
-                              size_t count, baton__text_t *text)
+/* Prints `count` edges from a node. Returns the last one. */
+static baton__sim_wait_edge_t print_path(const baton_sim_t *sim,
+                                         baton__sim_wait_node_t first,
+                                         size_t count, baton__text_t *text)
 {
-    baton__hop_t hop = {0};
-    baton__spot_t at = first;
+    baton__sim_wait_edge_t edge = {0};
+    baton__sim_wait_node_t at = first;
     for (size_t i = 0; i < count; i++) {
-        hop = baton__way_hop(sim, at);
-        at = baton__way_landing(&hop);
+        edge = baton__sim_wait_edge(sim, at);
+        at = baton__sim_wait_target(&edge);
         if (count <= SHOWN || i < SHOWN - 2 || i == count - 1) {
-            tell_hop(sim, &hop, text);
+            print_edge(sim, &edge, text);
         } else if (i == SHOWN - 2) {
             baton__text_add(text, "\n    ... %zu more", count - i - 1);
         }
     }
-    return hop;
+    return edge;
 }
 
-/* Why a node of a running epoch does not fire, where that is no message. */
-static void tell_node(const baton__hop_t *hop, baton__text_t *text)
+/* Prints why a node of a running epoch, which is not a message, does not fire.
+ */
+static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
 {
-    const baton_schedule_t *schedule = hop->peer;
-    uint8_t kind = schedule->ops[hop->node].kind;
-    baton__text_add(text, ": %s", baton__node_name(schedule, hop->held));
-    if (hop->node != hop->held) {
+    const baton_schedule_t *schedule = edge->peer;
+    uint8_t kind = schedule->ops[edge->node].kind;
+    baton__text_add(text, ": %s", baton__node_name(schedule, edge->blocked));
+    if (edge->node != edge->blocked) {
         baton__text_add(text, " is behind %s",
-                        baton__node_name(schedule, hop->node));
+                        baton__node_name(schedule, edge->node));
     }
     if (kind == BATON__ON_START) {
         baton__text_add(text, ", and epoch %llu was not started there",
                         (unsigned long long)schedule->run.epoch);
     } else if (kind == BATON__ARMED_RECV) {
         baton__text_add(text, ", and nobody activates it");
-    } else if (schedule->run.state[hop->node] == BATON__NODE_BEGUN) {
-        baton__text_add(text, hop->node != hop->held ? ", which" : "");
+    } else if (schedule->run.state[edge->node] == BATON__NODE_BEGUN) {
+        baton__text_add(text, edge->node != edge->blocked ? ", which" : "");
         baton__text_add(text, " has not completed");
     } else {
-        uint32_t skip = baton__way_skip(schedule, hop->node);
-        baton__text_add(text, hop->node != hop->held ? ", which" : "");
+        uint32_t skip = baton__sim_wait_find_skip(schedule, edge->node);
+        baton__text_add(text, edge->node != edge->blocked ? ", which" : "");
         baton__text_add(text, " will not fire");
         if (skip != BATON__NO_NODE) {
             baton__text_add(text, ": %s skipped",
@@ -115,11 +104,13 @@ static void tell_node(const baton__hop_t *hop, baton__text_t *text)
     }
 }
 
-/* Where the way ends, on hop->peer: why nothing comes from there in `epoch`. */
-static void tell_blame(const baton_sim_t *sim, const baton__hop_t *hop,
-                       uint64_t epoch, baton__text_t *text)
+/* Prints why no message comes in `epoch` from edge->peer, at which the path
+   ends. */
+static void print_blame(const baton_sim_t *sim,
+                        const baton__sim_wait_edge_t *edge, uint64_t epoch,
+                        baton__text_t *text)
 {
-    const baton_schedule_t *schedule = hop->peer;
+    const baton_schedule_t *schedule = edge->peer;
     const baton__run_t *run = &schedule->run;
     uint64_t limit =
         atomic_load_explicit(&schedule->shared.limit, memory_order_relaxed);
@@ -134,9 +125,9 @@ static void tell_blame(const baton_sim_t *sim, const baton__hop_t *hop,
                (run->epoch == epoch && run->phase == BATON__RUN_IDLE)) {
         baton__text_add(text, " has ended epoch %llu without %s",
                         (unsigned long long)epoch,
-                        baton__node_name(schedule, hop->other));
+                        baton__node_name(schedule, edge->other));
     } else if (run->phase == BATON__RUN_RUNNING) {
-        tell_node(hop, text);
+        print_node(edge, text);
     } else {
         baton__text_add(text, " has not started epoch %llu",
                         (unsigned long long)run->epoch + 1);
@@ -148,22 +139,22 @@ static void tell_blame(const baton_sim_t *sim, const baton__hop_t *hop,
     }
 }
 
-static void tell_way(const baton_sim_t *sim, const baton_schedule_t *schedule,
-                     baton__text_t *text)
+static void print_chain(const baton_sim_t *sim,
+                        const baton_schedule_t *schedule, baton__text_t *text)
 {
-    baton__hop_t last = baton__way_begin(sim, schedule);
-    if (!last.goes_on) {
+    baton__sim_wait_edge_t last = baton__sim_wait_begin(sim, schedule);
+    if (!last.continues) {
         baton__text_add(text, ":");
-        tell_blame(sim, &last, schedule->run.epoch, text);
+        print_blame(sim, &last, schedule->run.epoch, text);
         return;
     }
-    baton__spot_t first = baton__way_landing(&last);
+    baton__sim_wait_node_t first = baton__sim_wait_target(&last);
     size_t count;
-    bool cycle = baton__way_is_cycle(sim, &first, &count);
+    bool cycle = baton__sim_wait_find_cycle(sim, &first, &count);
     baton__text_add(text, cycle ? ": ranks wait in a cycle" : ":");
-    last = tell_hops(sim, first, count, text);
+    last = print_path(sim, first, count, text);
     if (!cycle && last.peer != NULL) {
-        tell_blame(sim, &last, last.from.schedule->run.epoch, text);
+        print_blame(sim, &last, last.from.schedule->run.epoch, text);
     }
 }
 
@@ -175,6 +166,6 @@ baton_status_t baton__sim_explain(const baton_sim_t *sim,
     baton__text_add(&text, "\"%s\" epoch %llu can't end on rank %d",
                     schedule->name, (unsigned long long)schedule->run.epoch,
                     schedule->group->rank);
-    tell_way(sim, schedule, &text);
+    print_chain(sim, schedule, &text);
     return baton__error(BATON_ERR_DEADLOCK, "%s", memory);
 }

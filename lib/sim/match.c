@@ -1,13 +1,11 @@
-/* Every send meets its receive: compared over all ranks of a simulator.
-
-   Sends and receives that meet have the same key {schedule, from, to, tag,
-   kind, bytes}, and no two messages have the same. So the sums of a hash of the
-   keys agree where all is well. Only where they do not is the culprit searched
-   for: in each schedule the k-th message from one rank to another, plain ones
-   and activations each by themselves. Where a schedule has lengths that are
-   known in the epoch only, sizes need not agree, and the search is made in any
-   case. */
-#include "sim/sim.h"
+/* A send and its receive have the same key {schedule, from, to, tag, kind,
+   bytes}, and no two messages share one. So the hashes of the keys of all sends
+   and of all receives have the same sum if everything matches. Only if they do
+   not is the mismatch searched for: in each schedule the k-th message from one
+   rank to another, plain messages and activations apart. Schedules whose
+   lengths are set in the epoch are always searched, since sizes need not agree
+   there. */
+#include "sim/match.h"
 
 #include "base/error.h"
 #include "base/random.h"
@@ -25,7 +23,7 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
     return baton__mix(baton__mix(key ^ tag) + op->bytes);
 }
 
-/* Over what was committed since the last time. */
+/* The sum over a schedule that has not been compared yet. */
 static uint64_t sum_of(const baton_schedule_t *schedule)
 {
     uint64_t sum = 0;
@@ -39,7 +37,7 @@ static uint64_t sum_of(const baton_schedule_t *schedule)
     return sum;
 }
 
-/* The first schedule of the simulator, and the one after another. */
+/* Returns the schedule after `last`, or the first one for NULL. */
 static baton_schedule_t *next_of(const baton_sim_t *sim,
                                  const baton_schedule_t *last)
 {
@@ -72,10 +70,10 @@ const baton__op_t *baton__sim_find_match(const baton_sim_t *sim,
     return NULL;
 }
 
-/* ---- the culprit ------------------------------------------------------ */
+/* ---- the search ---------------------------------------------------------- */
 
-/* One end of a stream: the messages of one kind between two ranks, in the order
-   in which they meet. */
+/* One end of a stream: the messages of one kind from one rank to another, in
+   the order in which they match. */
 typedef struct end {
     const baton_schedule_t *schedule;
     int peer;
@@ -83,7 +81,7 @@ typedef struct end {
     bool activates;
 } end_t;
 
-/* The end's first node from `from` on; BATON__NO_NODE. */
+/* The end's first node from index `from` on, or BATON__NO_NODE. */
 static uint32_t next_node(const end_t *end, uint32_t from)
 {
     for (uint32_t i = from; i < end->schedule->count; i++) {
@@ -107,7 +105,7 @@ static uint32_t count_nodes(const end_t *end)
     return count;
 }
 
-/* Its schedule is NULL where the other rank has not committed it. */
+/* Its schedule is NULL if the other rank has not committed it. */
 static end_t other_end(const baton_sim_t *sim, const end_t *end)
 {
     return (end_t){baton__group_find(&sim->ranks[end->peer].group,
@@ -123,14 +121,15 @@ static const char *other_kind(const end_t *end)
     return end->activates ? "activate" : "send";
 }
 
-static baton_status_t differ(const end_t *end, const char *text)
+static baton_status_t fail_mismatch(const end_t *end, const char *text)
 {
     return baton__error(BATON_ERR_MISMATCH, "\"%s\": %s", end->schedule->name,
                         text);
 }
 
-/* A node that nothing meets; `other` may be NULL. */
-static baton_status_t alone(const end_t *end, uint32_t node, const end_t *other)
+/* A node without a match; `other` is NULL if the peer has no such schedule. */
+static baton_status_t fail_unmatched(const end_t *end, uint32_t node,
+                                     const end_t *other)
 {
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -143,13 +142,13 @@ static baton_status_t alone(const end_t *end, uint32_t node, const end_t *other)
         baton__text_add(&text, "%u %s there", count_nodes(other),
                         end->sends ? "from" : "to");
     }
-    return differ(end, memory);
+    return fail_mismatch(end, memory);
 }
 
-/* Two that meet, of different sizes. Where their numbers differ too, one was
-   left out, and it may have been an earlier one. */
-static baton_status_t unequal(const end_t *send, uint32_t from,
-                              const end_t *receive, uint32_t to)
+/* A send and its receive have different sizes. If their counts differ too, one
+   was left out, possibly an earlier one. */
+static baton_status_t fail_sizes(const end_t *send, uint32_t from,
+                                 const end_t *receive, uint32_t to)
 {
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -167,12 +166,12 @@ static baton_status_t unequal(const end_t *send, uint32_t from,
         baton__text_add(&text, "; %u sends are to meet %u receives", sends,
                         receives);
     }
-    return differ(send, memory);
+    return fail_mismatch(send, memory);
 }
 
-/* Whether a send and its receive have sizes that may meet: where the receive
-   takes what comes, or the send's length is set, one not below the other. */
-static bool fit(const baton__op_t *send, const baton__op_t *receive)
+/* True when the sizes of a send and its receive match. A receive of up to its
+   view takes any send that is not larger. */
+static bool sizes_match(const baton__op_t *send, const baton__op_t *receive)
 {
     bool up_to = receive->length != BATON__NO_LENGTH;
     return up_to ? send->bytes <= receive->bytes
@@ -186,20 +185,21 @@ static baton_status_t compare(const end_t *end, const end_t *other)
     while (a != BATON__NO_NODE && b != BATON__NO_NODE) {
         const baton__op_t *first = &end->schedule->ops[a];
         const baton__op_t *second = &other->schedule->ops[b];
-        if (end->sends ? !fit(first, second) : !fit(second, first)) {
-            return end->sends ? unequal(end, a, other, b)
-                              : unequal(other, b, end, a);
+        if (end->sends ? !sizes_match(first, second)
+                       : !sizes_match(second, first)) {
+            return end->sends ? fail_sizes(end, a, other, b)
+                              : fail_sizes(other, b, end, a);
         }
         a = next_node(end, a + 1);
         b = next_node(other, b + 1);
     }
     if (a != BATON__NO_NODE) {
-        return alone(end, a, other);
+        return fail_unmatched(end, a, other);
     }
-    return b != BATON__NO_NODE ? alone(other, b, end) : BATON_OK;
+    return b != BATON__NO_NODE ? fail_unmatched(other, b, end) : BATON_OK;
 }
 
-/* Compares each stream of a schedule, at the first of its nodes. */
+/* Compares each stream of a schedule once, at the first of its nodes. */
 static baton_status_t search_schedule(const baton_sim_t *sim,
                                       const baton_schedule_t *schedule)
 {
@@ -211,7 +211,7 @@ static baton_status_t search_schedule(const baton_sim_t *sim,
         if (baton__kinds[op->kind].message && next_node(&end, 0) == i) {
             end_t other = other_end(sim, &end);
             status = other.schedule != NULL ? compare(&end, &other)
-                                            : alone(&end, i, NULL);
+                                            : fail_unmatched(&end, i, NULL);
         }
     }
     return status;
@@ -227,7 +227,7 @@ static baton_status_t search(const baton_sim_t *sim)
             return status;
         }
     }
-    return BATON_OK; /* but for lengths that are set in the epoch */
+    return BATON_OK; /* the sums differ by lengths that are set in the epoch */
 }
 
 baton_status_t baton__sim_match(baton_sim_t *sim)

@@ -1,112 +1,77 @@
-/* The simulated network: ports, messages on their way, and the transport port
-   over them. It has a queue of events and no clock hand of its own: who owns it
-   pops the events, calls baton__sim_net_events for those that are the
-   network's, and lets the ranks step that `due` names.
+/* The simulated network: the ranks' endpoints with their ports, and the
+   messages between them. It has a queue of events but does not advance the
+   clock: its owner pops the events, passes the network's own ones to
+   baton__sim_net_events, and lets the ranks in `due` step.
 
-   Life of a message. A send makes an item. When the sender's port is free the
-   item's transfer begins. Two events follow, at one time where they can be:
-   SENT, the sender's memory is free, and ARRIVED, the receiver's engine is
-   told. Bytes are copied once, from the sender's memory to where the receiver
-   accepts them; only a message that is SENT before that is kept in memory of
-   its own.
-
-   Items are numbered, and taken from a pool that grows: here epochs do
-   allocate, which the port forbids to those that run them for real. */
+   Life of a message. A send makes an item. When the sender's port is free, the
+   item's transfer begins. Two events follow, which coincide where they can:
+   SENT, when the sender's memory is free, and ARRIVED, when the receiver's
+   engine is notified. Data is copied once, from the sender's memory to where
+   the receiver accepts it; only a message that is SENT before it is accepted is
+   copied in between. */
 #ifndef BATON_SIM_NET_H
 #define BATON_SIM_NET_H
 
+#include "sim/pool.h"
 #include "sim/queue.h"
 
-#include <assert.h>
 #include <baton/sim.h>
 #include <baton/transport.h>
 
-#define BATON__SIM_NONE UINT32_MAX
+/* Events, and ranks, whose memory is prefetched together; see net.c. */
+enum { BATON__SIM_BATCH = 16 };
 
-/* Events, and ranks, whose memory is asked for together; see net.c. */
-enum { BATON__SIM_GROUP = 16 };
-
-/* For functions that only prefetch: GCC takes a call to one that it has not
-   inlined for one without effect, and drops it. */
-#define BATON__FETCHES static inline __attribute__((always_inline))
-
-enum { BATON__SIM_SLAB = 1 << 12 }; /* items of a slab */
+/* For functions that only prefetch: GCC assumes that a call to one that it has
+   not inlined has no effect, and drops it. */
+#define BATON__PREFETCHES static inline __attribute__((always_inline))
 
 /* Kinds of events; those from BATON__SIM_OWNER on are the owner's. */
 enum {
     BATON__SIM_SENT,
     BATON__SIM_ARRIVED,
-    BATON__SIM_BOTH, /* SENT and ARRIVED */
-    BATON__SIM_PORT, /* the next transfer of rank `index` may begin */
-    BATON__SIM_STEP, /* rank `index` is done with what it was busy with */
-    BATON__SIM_ASK,  /* rank `index` asks its async nodes */
-    BATON__SIM_LOST, /* the others notice that rank `index` is dead */
+    BATON__SIM_SENT_AND_ARRIVED,
+    BATON__SIM_PORT_FREE, /* the next transfer of rank `index` may begin */
+    BATON__SIM_STEP,      /* the processor of rank `index` is free */
+    BATON__SIM_POLL,      /* rank `index` polls its async nodes */
+    BATON__SIM_LOST,      /* the other ranks notice that `index` is dead */
     BATON__SIM_OWNER
 };
 
-enum {
-    BATON__SIM_FREE,
-    BATON__SIM_QUEUED, /* before its transfer */
-    BATON__SIM_MOVING,
-    BATON__SIM_THERE, /* has arrived, and is to be accepted or dropped */
-    BATON__SIM_GONE   /* that was; its sender is to be told */
-};
-
-/* Two cache lines; the second is what the payload needs. */
-typedef struct baton__sim_item {
-    baton_message_t message; /* first: messages are items */
-    unsigned rank : 24;      /* the receiver */
-    unsigned state : 3;
-    unsigned sent : 1;      /* its sender knows that it is */
-    unsigned held : 1;      /* is to be SENT when it is accepted or dropped */
-    unsigned kept : 1;      /* its data is its own memory, not the sender's */
-    unsigned withdrawn : 1; /* by its sender: it can't be accepted */
-    uint32_t number;
-    _Alignas(64) void *owner; /* with `node`, the sender's token; NULL: nobody's
-                                 any more */
-    uint32_t node;
-    uint32_t next;   /* in a port's queue */
-    double begin_us; /* queued: not before; then: since, at the receiver */
-    double there_us; /* when it arrives */
-    char small[32];  /* kept: the memory of a small one */
-} baton__sim_item_t;
-static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 128,
-              "an item is two cache lines");
-
-/* An event that waits for its rank's next poll. */
-typedef struct baton__sim_end {
-    void *what; /* the token's owner, or the message */
+/* A completion that waits for its rank's next poll. */
+typedef struct baton__sim_completion {
+    void *subject; /* the token's owner, or the message */
     uint32_t node;
     int32_t peer;
     int16_t status;
     uint8_t kind; /* baton_event_kind_t */
-} baton__sim_end_t;
+} baton__sim_completion_t;
 
 struct baton__sim_net;
 
-enum { BATON__SIM_ENDS = 3 }; /* mostly of a send and an arrival */
+/* Room in the endpoint itself: mostly for a send and an arrival. */
+enum { BATON__SIM_OWN_COMPLETIONS = 3 };
 
-/* A rank's endpoint, on three cache lines. Times in us. */
+/* A rank's endpoint, on three cache lines. Times are in microseconds. */
 typedef struct baton__sim_port {
     _Alignas(64) struct baton__sim_net *net;
     uint32_t rank;
     uint32_t queue_head, queue_tail; /* sends whose transfer has not begun */
-    bool port_waits;                 /* a PORT event is due */
-    bool pump_waits;                 /* is in the network's `pumps` */
-    bool step_waits;                 /* a STEP event is due */
+    bool port_pending;               /* a PORT_FREE event is in the queue */
+    bool pump_pending;               /* the rank is in the network's `pumps` */
+    bool step_pending;               /* a STEP event is in the queue */
+    bool poll_pending;               /* a POLL event is in the queue */
     bool is_due;
-    bool asks; /* an ASK event is due */
     bool dead;
-    double out_free, in_free; /* when the ports are */
-    double clock;             /* when the processor is */
+    double out_free, in_free; /* when the ports are free */
+    double clock;             /* when the processor is free */
     double slowness;          /* 1 / speed */
 
-    baton__sim_end_t *ends;
-    uint32_t end_first, end_count, end_capacity;
+    baton__sim_completion_t *completions;
+    uint32_t completion_first, completion_count, completion_capacity;
     uint64_t sends;   /* so far */
-    uint64_t fail_at; /* of `sends`; 0: none */
+    uint64_t fail_at; /* the number of the send that fails; 0 if none does */
 
-    baton__sim_end_t own_ends[BATON__SIM_ENDS];
+    baton__sim_completion_t own_completions[BATON__SIM_OWN_COMPLETIONS];
 } baton__sim_port_t;
 static_assert(sizeof(void *) != 8 || sizeof(baton__sim_port_t) == 192,
               "an endpoint is three cache lines");
@@ -118,104 +83,84 @@ typedef struct baton__sim_net {
     double now_us;
     baton__sim_port_t *ports;
     int size;
-    /* The pool, in slabs. */
-    baton__sim_item_t **slabs;
-    uint32_t slab_count, slab_capacity;
-    uint32_t *spare; /* stack of the items that are free */
-    uint32_t spare_count;
-    uint32_t item_count; /* from here on no item was ever taken */
-    uint32_t *due; /* ring of ranks that have something to do, each once */
+    baton__sim_pool_t pool;
+    uint32_t *due; /* ring of ranks that are to step, each at most once */
     uint32_t due_first, due_count;
     uint32_t *pumps; /* ranks with sends whose transfer may begin */
     uint32_t pump_count;
-    bool failed; /* no memory: messages or events were lost */
-    bool deaths; /* there are dead ranks */
+    bool failed;   /* messages or events were lost for lack of memory */
+    bool any_dead; /* at least one rank is dead */
     baton_distribution_t lag;
-    bool lags;
-    /* Told of transfers, by the owner of one end's token; may be NULL. */
+    bool has_lag;
+    /* Called for each transfer, by the owner of one end's token; may be NULL.
+     */
     void (*report)(void *arg, const void *owner, baton_sim_event_t *event);
     void *report_arg;
     baton_sim_totals_t totals;
 } baton__sim_net_t;
 
-/* `options` are valid, and outlive it. BATON_ERR_NO_MEMORY: to be finished all
-   the same. */
+/* `options` are valid and outlive the network, whose transport is `transport`
+   (sim/port.h). After BATON_ERR_NO_MEMORY the network must still be finished.
+ */
 baton_status_t baton__sim_net_init(baton__sim_net_t *net,
+                                   const baton_transport_t *transport,
                                    const baton_sim_options_t *options);
 void baton__sim_net_fini(baton__sim_net_t *net);
 
-/* Lets some of the network's events happen, at net->now_us. */
+/* ---- for the owner ---------------------------------------------------- */
+
+/* Handles some of the network's events, at net->now_us. */
 void baton__sim_net_events(baton__sim_net_t *net,
                            const baton__sim_entry_t *events, size_t count);
 
-/* Begins the transfers that may. After ranks have stepped. */
+/* Begins all transfers that may begin; called after ranks have stepped. */
 void baton__sim_net_begin(baton__sim_net_t *net);
 
-/* The rank is to step now. */
+/* Makes the rank step at the present time. */
 void baton__sim_net_due(baton__sim_port_t *port);
 
-/* The next rank that is due, which then no longer is; NULL: none. */
+/* Returns the next rank that is due, which then no longer is; or NULL. */
 baton__sim_port_t *baton__sim_net_take_due(baton__sim_net_t *net);
 
 void baton__sim_net_push(baton__sim_net_t *net, double at_us, uint32_t kind,
                          uint32_t index);
 
-/* The rank's processor works for `us`, at speed 1. Returns when it begins. */
+/* Occupies the rank's processor for `us` at speed 1. Returns when it begins. */
 double baton__sim_port_work(baton__sim_port_t *port, double us);
 
-/* See sim.h. */
+/* See baton_sim_kill. */
 void baton__sim_net_kill(baton__sim_net_t *net, int rank);
 
-/* Lets go of all messages that an owner has sent, which is about to be freed;
-   they go on. */
+/* Detaches an owner that is about to be freed from all messages that it has
+   sent. The messages still arrive. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
 
-/* Likewise for its eager sends: done, but in their port's queue perhaps. */
+/* The same for its eager sends, which have completed but may still be in their
+   port's queue. */
 void baton__sim_net_forget_queued(baton__sim_port_t *port, const void *owner);
 
-/* ---- for the network's own files ------------------------------------- */
+/* ---- for the transport ------------------------------------------------ */
 
-static inline baton__sim_item_t *baton__sim_item(const baton__sim_net_t *net,
-                                                 uint32_t index)
-{
-    return &net->slabs[index / BATON__SIM_SLAB][index % BATON__SIM_SLAB];
-}
+/* Queues an item for its transfer out of this port. */
+void baton__sim_port_queue(baton__sim_port_t *port, uint32_t index);
 
-/* BATON__SIM_NONE without memory. */
-uint32_t baton__sim_item_take(baton__sim_net_t *net);
-void baton__sim_item_give(baton__sim_net_t *net, uint32_t index);
+/* Takes an item out of its port's queue. */
+void baton__sim_port_unqueue(baton__sim_port_t *port, uint32_t index);
 
-/* All other ranks are told that this one is dead. */
-void baton__sim_lost(baton__sim_net_t *net, uint32_t rank);
+/* Notifies the sender that the message is SENT. */
+void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index);
 
-/* An event for the rank's next poll. */
-void baton__sim_port_tell(baton__sim_port_t *port, baton__sim_end_t end);
+/* Called when the receiver has accepted or dropped a delivered message. */
+void baton__sim_consume(baton__sim_net_t *net, baton__sim_item_t *item);
 
-/* How long a message holds the ports. */
+/* How long a message occupies the ports. */
 double baton__sim_transfer_us(const baton__sim_net_t *net,
-                              const baton__sim_item_t *message);
+                              const baton__sim_item_t *item);
 
-/* Tells of one end of a transfer, `node` of `owner`. */
+/* Reports one end of a transfer, which is `node` of `owner`. */
 void baton__sim_report(const baton__sim_net_t *net,
                        const baton__sim_item_t *item, const void *owner,
                        uint32_t node, baton_sim_what_t what, double begin_us,
                        double end_us);
-
-/* The events of a message. */
-void baton__sim_sent(baton__sim_net_t *net, uint32_t message);
-void baton__sim_arrived(baton__sim_net_t *net, uint32_t message);
-
-/* Its receiver is done with a message that is THERE. */
-void baton__sim_end_message(baton__sim_net_t *net, baton__sim_item_t *message);
-
-/* The sender may have its memory back: what is not accepted yet is copied.
-   False without memory. */
-bool baton__sim_keep(baton__sim_item_t *message);
-
-/* The message is SENT. */
-void baton__sim_tell_sender(baton__sim_net_t *net, uint32_t message);
-
-/* The port's queue is looked at by the next baton__sim_net_begin. */
-void baton__sim_port_pump(baton__sim_port_t *port);
 
 #endif

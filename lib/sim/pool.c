@@ -1,72 +1,114 @@
-/* The simulator's pool of items. */
-#include "sim/net.h"
+#include "sim/pool.h"
 
 #include "base/alloc.h"
 
-static bool add_slab(baton__sim_net_t *net)
+#include <string.h>
+
+static bool grow_arrays(baton__sim_pool_t *pool)
 {
-    uint32_t slabs = net->slab_count;
-    if (slabs == BATON__SIM_NONE / BATON__SIM_SLAB) {
-        return false; /* no more numbers for items */
-    }
-    if (slabs == net->slab_capacity) {
-        uint32_t room = slabs * 2 + 1;
-        baton__sim_item_t **grown =
-            baton__grow(net->slabs, slabs, room, sizeof *grown);
-        if (grown != NULL) {
-            net->slabs = grown;
-        }
-        uint32_t *spare =
-            baton__grow(net->spare, (size_t)slabs * BATON__SIM_SLAB,
-                        (size_t)room * BATON__SIM_SLAB, sizeof *spare);
-        if (spare != NULL) {
-            net->spare = spare;
-        }
-        if (grown == NULL || spare == NULL) {
-            return false;
-        }
-        net->slab_capacity = room;
-    }
-    net->slabs[slabs] = baton__alloc(BATON__SIM_SLAB, sizeof **net->slabs);
-    if (net->slabs[slabs] == NULL) {
+    uint32_t slabs = pool->slab_count;
+    uint32_t capacity = slabs * 2 + 1;
+    baton__sim_item_t **grown =
+        baton__grow(pool->slabs, slabs, capacity, sizeof *grown);
+    if (grown == NULL) {
         return false;
     }
-    net->slab_count++;
-    /* The first are on top, so that a rank's items lie side by side. */
-    uint32_t end = net->slab_count * BATON__SIM_SLAB;
+    pool->slabs = grown;
+    uint32_t *spare =
+        baton__grow(pool->spare, (size_t)slabs * BATON__SIM_SLAB,
+                    (size_t)capacity * BATON__SIM_SLAB, sizeof *spare);
+    if (spare == NULL) {
+        return false;
+    }
+    pool->spare = spare;
+    pool->slab_capacity = capacity;
+    return true;
+}
+
+static bool add_slab(baton__sim_pool_t *pool)
+{
+    uint32_t slabs = pool->slab_count;
+    if (slabs == BATON__SIM_NONE / BATON__SIM_SLAB) {
+        return false; /* items have run out of numbers */
+    }
+    if (slabs == pool->slab_capacity && !grow_arrays(pool)) {
+        return false;
+    }
+    pool->slabs[slabs] = baton__alloc(BATON__SIM_SLAB, sizeof **pool->slabs);
+    if (pool->slabs[slabs] == NULL) {
+        return false;
+    }
+    pool->slab_count++;
+    /* The lowest indices are on top, so that a rank's items lie side by side.
+     */
+    uint32_t end = pool->slab_count * BATON__SIM_SLAB;
     for (uint32_t i = 0; i < BATON__SIM_SLAB; i++) {
-        net->spare[net->spare_count++] = end - 1 - i;
+        pool->spare[pool->spare_count++] = end - 1 - i;
     }
     return true;
 }
 
-uint32_t baton__sim_item_take(baton__sim_net_t *net)
+uint32_t baton__sim_pool_take(baton__sim_pool_t *pool)
 {
     enum { AHEAD = 8 };
-    if (net->spare_count == 0 && !add_slab(net)) {
-        net->failed = true; /* or one rank fails, and others wait for it */
+    if (pool->spare_count == 0 && !add_slab(pool)) {
         return BATON__SIM_NONE;
     }
-    if (net->spare_count > AHEAD) {
-        uint32_t soon = net->spare[net->spare_count - 1 - AHEAD];
-        const baton__sim_item_t *item = baton__sim_item(net, soon);
+    if (pool->spare_count > AHEAD) {
+        uint32_t soon = pool->spare[pool->spare_count - 1 - AHEAD];
+        const baton__sim_item_t *item = baton__sim_pool_item(pool, soon);
         __builtin_prefetch(item, 1);
         __builtin_prefetch((const char *)item + 64, 1);
     }
-    uint32_t index = net->spare[--net->spare_count];
-    if (index >= net->item_count) {
-        net->item_count = index + 1;
+    uint32_t index = pool->spare[--pool->spare_count];
+    if (index >= pool->item_count) {
+        pool->item_count = index + 1;
     }
     return index;
 }
 
-void baton__sim_item_give(baton__sim_net_t *net, uint32_t index)
+bool baton__sim_item_copy(baton__sim_item_t *item)
 {
-    baton__sim_item_t *item = baton__sim_item(net, index);
-    if (item->kept && item->message.data != item->small) {
+    baton_message_t *message = &item->message;
+    if (message->data == NULL || message->bytes == 0 || item->copied) {
+        return true;
+    }
+    char *memory = message->bytes <= sizeof item->small
+                       ? item->small
+                       : baton__alloc(message->bytes, 1);
+    if (memory == NULL) {
+        return false;
+    }
+    memcpy(memory, message->data, message->bytes);
+    message->data = memory;
+    item->copied = true;
+    return true;
+}
+
+static void free_copy(const baton__sim_item_t *item)
+{
+    if (item->copied && item->message.data != item->small) {
         baton__free((void *)(uintptr_t)item->message.data);
     }
-    item->kept = false;
+}
+
+void baton__sim_pool_give(baton__sim_pool_t *pool, uint32_t index)
+{
+    baton__sim_item_t *item = baton__sim_pool_item(pool, index);
+    free_copy(item);
+    item->copied = false;
     item->state = BATON__SIM_FREE;
-    net->spare[net->spare_count++] = index;
+    pool->spare[pool->spare_count++] = index;
+}
+
+void baton__sim_pool_fini(baton__sim_pool_t *pool)
+{
+    for (uint32_t index = 0; index < pool->item_count; index++) {
+        free_copy(baton__sim_pool_item(pool, index));
+    }
+    for (uint32_t slab = 0; slab < pool->slab_count; slab++) {
+        baton__free(pool->slabs[slab]);
+    }
+    baton__free(pool->slabs);
+    baton__free(pool->spare);
 }

@@ -1,4 +1,3 @@
-/* The simulator's queue: a radix heap of chunk lists. */
 #include "sim/queue.h"
 
 #include "base/alloc.h"
@@ -9,15 +8,15 @@
 enum {
     CHUNK = BATON__SIM_CHUNK_ENTRIES,
     /* Chunks that entries may take beyond count / CHUNK: one in each bucket
-       that is not full, and one of which the first entries are gone. With these
-       in reserve entries can move at any time without an allocation. */
+       that is not full, and one whose first entries have been popped. With
+       these in reserve entries can always move without an allocation. */
     PARTIAL_CHUNKS = BATON__SIM_BUCKETS + 1,
     FIRST_CHUNKS = 2 * PARTIAL_CHUNKS
 };
 
 static uint64_t key_of(double at)
 {
-    double positive = at + 0.0; /* -0.0 too becomes 0.0 */
+    double positive = at + 0.0; /* -0.0 becomes 0.0 */
     uint64_t key;
     memcpy(&key, &positive, sizeof key);
     return key;
@@ -36,7 +35,7 @@ static void put_spare(baton__sim_queue_t *queue, baton__sim_chunk_t *chunk)
     queue->spare = chunk;
 }
 
-/* Half as many chunks again. */
+/* Adds half as many chunks as there are. */
 static bool grow(baton__sim_queue_t *queue)
 {
     size_t more = queue->chunks == 0 ? FIRST_CHUNKS : queue->chunks / 2;
@@ -70,7 +69,7 @@ static void add_chunk(baton__sim_queue_t *queue, baton__sim_bucket_t *bucket)
     bucket->space = CHUNK;
 }
 
-/* Puts an entry behind the others of its bucket. */
+/* Appends an entry to its bucket. */
 static void append(baton__sim_queue_t *queue, baton__sim_entry_t entry)
 {
     uint64_t differs = entry.key ^ queue->last;
@@ -105,8 +104,8 @@ static uint64_t least_key(const baton__sim_bucket_t *bucket)
     return least;
 }
 
-/* Moves the entries of bucket i to where they belong since `last` changed: to
-   other buckets. */
+/* Moves the entries of bucket i to the buckets in which they belong since
+   `last` has changed. */
 static void move(baton__sim_queue_t *queue, int i)
 {
     baton__sim_bucket_t bucket = queue->buckets[i];
@@ -123,10 +122,11 @@ static void move(baton__sim_queue_t *queue, int i)
     }
 }
 
-/* `last` goes back to a key below it. With h the highest bit in which they
-   differ, all below bucket h + 1 have bit h, as `last` does and the key has
-   not: that is their bucket now. It was empty: its entries would lie below
-   `last`. Those above differ from the key where they differed from `last`. */
+/* Moves `last` back to a key below it. Let h be the highest bit in which they
+   differ. `last` and all entries in buckets below h + 1 have bit h and the key
+   does not, so h + 1 is their bucket now. It was empty, since its entries would
+   lie below `last`. Entries above differ from the key in the same highest bit
+   as from `last`. */
 static void go_back(baton__sim_queue_t *queue, uint64_t key)
 {
     int to = 64 - __builtin_clzll(key ^ queue->last);

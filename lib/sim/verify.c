@@ -1,19 +1,19 @@
-/* How all ranks agree on a commit; see verify.h. */
 #include "sim/verify.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "sim/simulate_graphs.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Of a graph, in one round. */
+/* The part of a graph that is sent in one round. */
 enum { BLOCK_BYTES = 16384 };
 
 /* A rank's first block. */
 typedef struct report {
     int32_t status;
-    char name[BATON__DRAFT_NAME];
+    char name[BATON__SIM_GRAPH_NAME];
     char sentence[BATON__MESSAGE_BYTES];
     uint64_t bytes; /* of its graph */
 } report_t;
@@ -21,7 +21,7 @@ static_assert(sizeof(report_t) <= BLOCK_BYTES, "a report is one block");
 
 typedef struct answer {
     int32_t status;
-    uint32_t rounds; /* of blocks that are asked for */
+    uint32_t rounds; /* of blocks that follow */
     char sentence[BATON__MESSAGE_BYTES];
 } answer_t;
 
@@ -29,14 +29,15 @@ struct baton__verifier {
     const baton_group_t *group;
     baton_schedule_t *gather; /* a block of each rank to rank 0 */
     baton_schedule_t *spread; /* the answer */
-    char *blocks;             /* this rank's; on rank 0 all ranks', by rank */
+    char *blocks; /* this rank's block; on rank 0 those of all ranks */
     answer_t answer;
 };
 
-/* ---- what carries it -------------------------------------------------- */
+/* ---- the two schedules -------------------------------------------------- */
 
-/* A message of `bytes` between rank 0 and each other rank; on rank 0 theirs are
-   `stride` bytes apart, its own place the first. */
+/* Commits a schedule with a message of `bytes` between rank 0 and each other
+   rank. On rank 0 the messages are `stride` bytes apart, from rank 0's own
+   place on. */
 static baton_status_t connect(baton_group_t *group, const char *name,
                               bool to_zero, void *memory, size_t bytes,
                               size_t stride, baton_schedule_t **out)
@@ -65,7 +66,8 @@ static void destroy(baton__verifier_t *verifier)
 {
     baton_status_t gather = baton_schedule_destroy(verifier->gather);
     baton_status_t spread = baton_schedule_destroy(verifier->spread);
-    if (gather == BATON_OK && spread == BATON_OK) { /* else a send reads it */
+    if (gather == BATON_OK &&
+        spread == BATON_OK) { /* otherwise a send may still read them */
         baton__free(verifier->blocks);
         baton__free(verifier);
     }
@@ -111,9 +113,10 @@ static baton_status_t run(baton_schedule_t *schedule)
     return status == BATON_OK ? baton_schedule_wait(schedule, -1) : status;
 }
 
-/* ---- what is told ----------------------------------------------------- */
+/* ---- reports and answers ------------------------------------------------ */
 
-/* This thread's error message, without the name that commit begins with. */
+/* This thread's error message, without the "commit of NAME failed" that it may
+   begin with. */
 static const char *reason(const char *name)
 {
     static const char commit[] = "commit of ";
@@ -158,7 +161,7 @@ static void answer(baton__verifier_t *verifier, const char *name,
     }
 }
 
-/* How much of a graph goes with a round. */
+/* How many bytes of a graph are sent in a round. */
 static size_t part_bytes(size_t bytes, uint32_t round)
 {
     size_t at = (size_t)round * BLOCK_BYTES;
@@ -168,8 +171,8 @@ static size_t part_bytes(size_t bytes, uint32_t round)
 
 /* ---- the other ranks -------------------------------------------------- */
 
-static baton_status_t take_part(baton__verifier_t *verifier, const char *graph,
-                                size_t bytes)
+static baton_status_t verify_as_other(baton__verifier_t *verifier,
+                                      const char *graph, size_t bytes)
 {
     baton_status_t status = run(verifier->gather);
     if (status == BATON_OK) {
@@ -191,50 +194,52 @@ static baton_status_t take_part(baton__verifier_t *verifier, const char *graph,
 
 /* ---- rank 0 ----------------------------------------------------------- */
 
-/* The first is this rank's own graph, which its owner frees. */
-static void free_drafts(baton__draft_t *drafts, int ranks)
+/* The first graph is rank 0's own, which the caller frees. */
+static void free_graphs(baton__sim_packed_graph_t *graphs, int ranks)
 {
-    for (int rank = 1; drafts != NULL && rank < ranks; rank++) {
-        baton__free(drafts[rank].data);
+    for (int rank = 1; graphs != NULL && rank < ranks; rank++) {
+        baton__free(graphs[rank].data);
     }
-    baton__free(drafts);
+    baton__free(graphs);
 }
 
-/* Room for the graphs that were reported. */
-static baton_status_t make_drafts(const baton__verifier_t *verifier, char *own,
-                                  baton__draft_t **out)
+/* Allocates memory for the graphs that were reported. */
+static baton_status_t alloc_graphs(const baton__verifier_t *verifier, char *own,
+                                   baton__sim_packed_graph_t **out)
 {
     int ranks = verifier->group->size;
     double bytes = 0.0;
     for (int rank = 0; rank < ranks; rank++) {
         bytes += (double)report_of(verifier, rank)->bytes;
     }
-    baton_status_t status = baton__judge_admits(bytes, ranks);
+    baton_status_t status = baton__sim_check_graphs(bytes, ranks);
     if (status != BATON_OK) {
         return status;
     }
-    baton__draft_t *drafts = baton__alloc((size_t)ranks, sizeof *drafts);
-    bool enough = drafts != NULL;
+    baton__sim_packed_graph_t *graphs =
+        baton__alloc((size_t)ranks, sizeof *graphs);
+    bool enough = graphs != NULL;
     for (int rank = 0; rank < ranks && enough; rank++) {
         const report_t *from = report_of(verifier, rank);
-        memcpy(drafts[rank].name, from->name, sizeof from->name);
-        drafts[rank].bytes = (size_t)from->bytes;
-        drafts[rank].data =
-            rank == 0 ? own : baton__alloc(drafts[rank].bytes, 1);
-        enough = drafts[rank].data != NULL;
+        memcpy(graphs[rank].name, from->name, sizeof from->name);
+        graphs[rank].bytes = (size_t)from->bytes;
+        graphs[rank].data =
+            rank == 0 ? own : baton__alloc(graphs[rank].bytes, 1);
+        enough = graphs[rank].data != NULL;
     }
     if (!enough) {
-        free_drafts(drafts, ranks);
+        free_graphs(graphs, ranks);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "no memory on rank 0 for the graphs of %d ranks",
                             ranks);
     }
-    *out = drafts;
+    *out = graphs;
     return BATON_OK;
 }
 
-/* The error of the lowest rank that has one of its own, or commits another
-   schedule than rank 0; else how many rounds the largest graph takes. */
+/* Returns the error of the lowest rank that reports one or commits a different
+   schedule than rank 0. Otherwise *rounds is how many rounds the largest graph
+   takes. */
 static baton_status_t read_reports(const baton__verifier_t *verifier,
                                    uint32_t *rounds)
 {
@@ -261,49 +266,50 @@ static baton_status_t read_reports(const baton__verifier_t *verifier,
 }
 
 static baton_status_t collect(baton__verifier_t *verifier,
-                              baton__draft_t *drafts, uint32_t rounds)
+                              baton__sim_packed_graph_t *graphs,
+                              uint32_t rounds)
 {
     baton_status_t status = BATON_OK;
     for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
         status = run(verifier->gather);
         for (int rank = 1; rank < verifier->group->size && status == BATON_OK;
              rank++) {
-            memcpy(drafts[rank].data + (size_t)i * BLOCK_BYTES,
+            memcpy(graphs[rank].data + (size_t)i * BLOCK_BYTES,
                    &verifier->blocks[(size_t)rank * BLOCK_BYTES],
-                   part_bytes(drafts[rank].bytes, i));
+                   part_bytes(graphs[rank].bytes, i));
         }
     }
     return status;
 }
 
-static baton_status_t preside(baton__verifier_t *verifier, const char *name,
-                              char *graph)
+static baton_status_t verify_as_root(baton__verifier_t *verifier,
+                                     const char *name, char *graph)
 {
     baton_status_t status = run(verifier->gather);
     if (status != BATON_OK) {
         return status;
     }
-    baton__draft_t *drafts = NULL;
+    baton__sim_packed_graph_t *graphs = NULL;
     uint32_t rounds = 0;
-    baton_status_t verdict = read_reports(verifier, &rounds);
-    if (verdict == BATON_OK) {
-        verdict = make_drafts(verifier, graph, &drafts);
+    baton_status_t result = read_reports(verifier, &rounds);
+    if (result == BATON_OK) {
+        result = alloc_graphs(verifier, graph, &graphs);
     }
-    answer(verifier, name, verdict, rounds);
+    answer(verifier, name, result, rounds);
     status = run(verifier->spread);
-    if (status == BATON_OK && drafts != NULL) {
-        status = collect(verifier, drafts, rounds);
+    if (status == BATON_OK && graphs != NULL) {
+        status = collect(verifier, graphs, rounds);
         if (status == BATON_OK) {
-            verdict = baton__judge(drafts, verifier->group->size);
-            answer(verifier, name, verdict, 0);
+            result = baton__sim_simulate_graphs(graphs, verifier->group->size);
+            answer(verifier, name, result, 0);
             status = run(verifier->spread);
         }
     }
-    free_drafts(drafts, verifier->group->size);
+    free_graphs(graphs, verifier->group->size);
     return status;
 }
 
-/* ---- all -------------------------------------------------------------- */
+/* ---- every rank --------------------------------------------------------- */
 
 static baton_status_t verify(baton__verifier_t *verifier,
                              const baton_schedule_t *schedule,
@@ -326,8 +332,8 @@ static baton_status_t verify(baton__verifier_t *verifier,
     }
     report(verifier, name, local, bytes);
     baton_status_t status = verifier->group->rank == 0
-                                ? preside(verifier, name, graph)
-                                : take_part(verifier, graph, bytes);
+                                ? verify_as_root(verifier, name, graph)
+                                : verify_as_other(verifier, graph, bytes);
     baton__free(graph);
     if (status != BATON_OK) {
         return baton__error(status,

@@ -1,9 +1,11 @@
-/* The way from wait to wait; see wait_graph.h. */
 #include "sim/wait_graph.h"
 
-/* ---- nodes, where nothing can happen ---------------------------------- */
+#include "sim/match.h"
 
-/* A message that is awaited, of the running epoch; or an armed receive. */
+/* ---- one rank's DAG ----------------------------------------------------- */
+
+/* True for an awaited message of the running epoch, and for an armed receive.
+ */
 static bool in_flight(const baton_schedule_t *schedule, uint32_t node)
 {
     uint8_t state = schedule->run.state[node];
@@ -31,8 +33,8 @@ static bool leads_to(const baton_schedule_t *schedule, uint32_t from,
     return false;
 }
 
-uint32_t baton__way_before(const baton_schedule_t *schedule, uint32_t node,
-                           uint32_t *edges_out)
+uint32_t baton__sim_wait_predecessor(const baton_schedule_t *schedule,
+                                     uint32_t node, uint32_t *edges_out)
 {
     uint32_t found = BATON__NO_NODE;
     uint32_t armed = BATON__NO_NODE;
@@ -54,7 +56,8 @@ uint32_t baton__way_before(const baton_schedule_t *schedule, uint32_t node,
     return found != BATON__NO_NODE ? found : armed;
 }
 
-uint32_t baton__way_skip(const baton_schedule_t *schedule, uint32_t node)
+uint32_t baton__sim_wait_find_skip(const baton_schedule_t *schedule,
+                                   uint32_t node)
 {
     uint32_t call = 0;
     while (call < schedule->count &&
@@ -65,14 +68,14 @@ uint32_t baton__way_skip(const baton_schedule_t *schedule, uint32_t node)
     return call < schedule->count ? call : BATON__NO_NODE;
 }
 
-/* From a node back to the awaited message that it is behind; where there is
-   none, to the node that has the reason. */
-static uint32_t go_back(const baton_schedule_t *schedule, uint32_t node,
-                        uint32_t *choice_out)
+/* Returns the awaited message that a node is behind; where there is none, the
+   node that prevents it from firing. */
+static uint32_t find_blocker(const baton_schedule_t *schedule, uint32_t node,
+                             uint32_t *choice_out)
 {
     while (!in_flight(schedule, node)) {
         uint32_t edges;
-        uint32_t before = baton__way_before(schedule, node, &edges);
+        uint32_t before = baton__sim_wait_predecessor(schedule, node, &edges);
         if (before == BATON__NO_NODE) {
             break;
         }
@@ -84,15 +87,16 @@ static uint32_t go_back(const baton_schedule_t *schedule, uint32_t node,
     return node;
 }
 
-/* What an epoch waits for: a message, or else a node that has not fired. */
-static uint32_t find_held(const baton_schedule_t *schedule)
+/* Returns what an epoch waits for: a message, or else a node that has not
+   fired. */
+static uint32_t find_blocked(const baton_schedule_t *schedule)
 {
     uint32_t found = BATON__NO_NODE;
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
         bool optional = (op->flags & BATON__OPTIONAL) != 0;
-        /* No epoch waits for an optional receive. For an optional send it does,
-           once it was posted. */
+        /* An epoch never waits for an optional receive. It does for an optional
+           send once that has been posted. */
         if (in_flight(schedule, i) && op->kind != BATON__ARMED_RECV &&
             !(optional && op->kind == BATON__RECV)) {
             return i;
@@ -104,7 +108,7 @@ static uint32_t find_held(const baton_schedule_t *schedule)
     return found;
 }
 
-/* ---- the way ---------------------------------------------------------- */
+/* ---- edges -------------------------------------------------------------- */
 
 static bool is_running(const baton_sim_t *sim, const baton_schedule_t *schedule)
 {
@@ -112,63 +116,67 @@ static bool is_running(const baton_sim_t *sim, const baton_schedule_t *schedule)
            !baton__sim_port(sim, schedule->group->rank)->dead;
 }
 
-/* Completes a hop that has come to `peer`, and there to `held`. */
-static void look_behind(const baton_sim_t *sim, baton__hop_t *hop)
+/* Completes an edge whose `peer` and `blocked` are set. */
+static void finish_edge(const baton_sim_t *sim, baton__sim_wait_edge_t *edge)
 {
-    hop->choice = BATON__NO_NODE;
-    hop->node = hop->held;
-    if (hop->held != BATON__NO_NODE && is_running(sim, hop->peer)) {
-        hop->node = go_back(hop->peer, hop->held, &hop->choice);
-        hop->goes_on = in_flight(hop->peer, hop->node) &&
-                       hop->peer->ops[hop->node].kind != BATON__ARMED_RECV;
+    edge->choice = BATON__NO_NODE;
+    edge->node = edge->blocked;
+    if (edge->blocked != BATON__NO_NODE && is_running(sim, edge->peer)) {
+        edge->node = find_blocker(edge->peer, edge->blocked, &edge->choice);
+        edge->continues = in_flight(edge->peer, edge->node) &&
+                          edge->peer->ops[edge->node].kind != BATON__ARMED_RECV;
     }
 }
 
-baton__hop_t baton__way_hop(const baton_sim_t *sim, baton__spot_t from)
+baton__sim_wait_edge_t baton__sim_wait_edge(const baton_sim_t *sim,
+                                            baton__sim_wait_node_t from)
 {
-    baton__hop_t hop = {.from = from};
+    baton__sim_wait_edge_t edge = {.from = from};
     const baton__op_t *op = &from.schedule->ops[from.node];
     const baton__op_t *other =
-        baton__sim_find_match(sim, from.schedule, op, &hop.peer);
+        baton__sim_find_match(sim, from.schedule, op, &edge.peer);
     if (other == NULL) {
-        return hop;
+        return edge;
     }
-    hop.other = (uint32_t)(other - hop.peer->ops);
-    hop.held = hop.other;
-    uint64_t epoch = hop.peer->run.epoch;
-    if (epoch < from.schedule->run.epoch && is_running(sim, hop.peer)) {
-        hop.held = find_held(hop.peer); /* first this one has to end */
+    edge.other = (uint32_t)(other - edge.peer->ops);
+    edge.blocked = edge.other;
+    uint64_t epoch = edge.peer->run.epoch;
+    if (epoch < from.schedule->run.epoch && is_running(sim, edge.peer)) {
+        edge.blocked =
+            find_blocked(edge.peer); /* that epoch has to end first */
     }
     if (epoch <= from.schedule->run.epoch) {
-        look_behind(sim, &hop);
+        finish_edge(sim, &edge);
     }
-    return hop;
+    return edge;
 }
 
-baton__hop_t baton__way_begin(const baton_sim_t *sim,
-                              const baton_schedule_t *schedule)
+baton__sim_wait_edge_t baton__sim_wait_begin(const baton_sim_t *sim,
+                                             const baton_schedule_t *schedule)
 {
-    baton__hop_t hop = {.peer = schedule, .held = find_held(schedule)};
-    look_behind(sim, &hop);
-    return hop;
+    baton__sim_wait_edge_t edge = {.peer = schedule,
+                                   .blocked = find_blocked(schedule)};
+    finish_edge(sim, &edge);
+    return edge;
 }
 
-static bool same(baton__spot_t a, baton__spot_t b)
+static bool same(baton__sim_wait_node_t a, baton__sim_wait_node_t b)
 {
     return a.schedule == b.schedule && a.node == b.node;
 }
 
-/* Brent 1980: one walker, and a mark that is moved up to it after 1, 2, 4 ...
-   hops. */
-bool baton__way_is_cycle(const baton_sim_t *sim, baton__spot_t *first,
-                         size_t *count)
+/* Brent 1980: one walker, and a mark that is moved to it after 1, 2, 4 ...
+   edges. */
+bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
+                                baton__sim_wait_node_t *first, size_t *count)
 {
-    baton__spot_t mark = *first;
+    baton__sim_wait_node_t mark = *first;
     size_t since = 0;
     size_t limit = 1;
     *count = 0;
-    baton__hop_t hop;
-    for (baton__spot_t at = *first;; at = baton__way_landing(&hop)) {
+    baton__sim_wait_edge_t edge;
+    for (baton__sim_wait_node_t at = *first;;
+         at = baton__sim_wait_target(&edge)) {
         if (since > 0 && same(at, mark)) {
             break;
         }
@@ -177,24 +185,24 @@ bool baton__way_is_cycle(const baton_sim_t *sim, baton__spot_t *first,
             limit *= 2;
             since = 0;
         }
-        hop = baton__way_hop(sim, at);
+        edge = baton__sim_wait_edge(sim, at);
         since++;
         ++*count;
-        if (!hop.goes_on) {
+        if (!edge.continues) {
             return false;
         }
     }
     /* Two walkers, the cycle's length apart, meet where it begins. */
-    baton__spot_t ahead = *first;
+    baton__sim_wait_node_t ahead = *first;
     for (size_t i = 0; i < since; i++) {
-        hop = baton__way_hop(sim, ahead);
-        ahead = baton__way_landing(&hop);
+        edge = baton__sim_wait_edge(sim, ahead);
+        ahead = baton__sim_wait_target(&edge);
     }
     while (!same(*first, ahead)) {
-        hop = baton__way_hop(sim, *first);
-        *first = baton__way_landing(&hop);
-        hop = baton__way_hop(sim, ahead);
-        ahead = baton__way_landing(&hop);
+        edge = baton__sim_wait_edge(sim, *first);
+        *first = baton__sim_wait_target(&edge);
+        edge = baton__sim_wait_edge(sim, ahead);
+        ahead = baton__sim_wait_target(&edge);
     }
     *count = since;
     return true;

@@ -23,22 +23,6 @@ static const char doc[] =
     "OMPI_MCA_coll_libnbc_iallreduce_algorithm=1 in the environment.\n\n"
     "Example: mpirun -np 2 --bind-to none baton-bench engine --json bench.json";
 
-enum { KEY_JSON = 256, KEY_REPETITIONS = 'r', KEY_EPOCHS = 'e' };
-enum { KEY_BYTES = 'b' };
-
-static const struct argp_option options[] = {
-    {"repetitions", KEY_REPETITIONS, "N", 0,
-     "Of each measurement, 5 to 1000 (default 11)", 0},
-    {"epochs", KEY_EPOCHS, "N", 0,
-     "engine: over which memory must not grow, 1 to 1000000000 (default "
-     "100000)",
-     0},
-    {"bytes", KEY_BYTES, "LIST", 0,
-     "ring: sizes, multiples of 4, with K, M or G (default 1M,4M,16M,64M)", 0},
-    {"json", KEY_JSON, "FILE", 0, "Write the results as JSON", 1},
-    CLI_COMMON_OPTIONS,
-    {0}};
-
 typedef enum command {
     COMMAND_NONE,
     COMMAND_ENGINE,
@@ -49,50 +33,39 @@ typedef enum command {
 
 typedef struct arguments {
     command_t command;
-    const char *json; /* file name, NULL: none */
+    const char *json; /* file name, or NULL */
     bench_options_t bench;
 } arguments_t;
 
-static error_t parse_command(arguments_t *args, const char *word,
-                             struct argp_state *state)
+static const cli_option_t options[] = {
+    {CLI_ANY, "repetitions", 'r', offsetof(arguments_t, bench.repetitions),
+     CLI_COUNT(5, 1000), "11", "Repetitions of each measurement"},
+    {CLI_ANY, "epochs", 'e', offsetof(arguments_t, bench.epochs),
+     CLI_COUNT(1, 1000000000), "100000",
+     "engine: number of epochs over which memory must not grow"},
+    {CLI_ANY, "bytes", 'b', offsetof(arguments_t, bench.bytes),
+     CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES,
+               offsetof(arguments_t, bench.size_count)),
+     "1M,4M,16M,64M", "ring: sizes of the vectors"},
+    {CLI_ANY, "json", 0, offsetof(arguments_t, json), CLI_FILE, NULL,
+     "Write the results as JSON"},
+};
+
+static error_t take_command(cli_line_t *line, const char *word)
 {
     static const char *const words[] = {"engine", "ring", "loop", "kernels",
                                         NULL};
+    static const cli_type_t type = CLI_WORD(NULL, words);
+    arguments_t *args = line->values;
     if (args->command != COMMAND_NONE) {
-        return cli_bad(state, "COMMAND", word, "is one too many");
+        return cli_refuse(line, "COMMAND: '%s' is one too many", word);
     }
     size_t index = 0;
-    error_t error = cli_word_option(state, "COMMAND", word, words, &index);
+    error_t error = cli_read(line, "COMMAND", &type, word, &index, NULL);
     if (error == 0) {
         args->command = (command_t)(COMMAND_ENGINE + index);
     }
     return error;
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    static const cli_sizes_t sizes = {4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES};
-    arguments_t *args = state->input;
-    switch (key) {
-    case KEY_REPETITIONS:
-        return cli_count_option(state, "--repetitions", arg, 5, 1000,
-                                &args->bench.repetitions);
-    case KEY_EPOCHS:
-        return cli_count_option(state, "--epochs", arg, 1, 1000000000,
-                                &args->bench.epochs);
-    case KEY_BYTES:
-        return cli_size_list(state, "--bytes", arg, &sizes, args->bench.bytes,
-                             &args->bench.size_count);
-    case KEY_JSON:
-        args->json = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        return parse_command(args, arg, state);
-    case ARGP_KEY_NO_ARGS:
-        return parse_command(args, "", state);
-    default:
-        return cli_default(key, arg, state);
-    }
 }
 
 static int run(const arguments_t *args, int rank, FILE *json)
@@ -112,7 +85,7 @@ static int run(const arguments_t *args, int rank, FILE *json)
     return EXIT_FAILURE;
 }
 
-/* The file is rank 0's, and open before the measurement: a bad path fails at
+/* Rank 0 opens the file before the measurement, so that a bad path fails at
    once. */
 static bool run_with_file(const arguments_t *args, int rank)
 {
@@ -127,19 +100,20 @@ static bool run_with_file(const arguments_t *args, int rank)
 
 int main(int argc, char **argv)
 {
-    static const struct argp parser = {options, parse_option, "COMMAND", doc,
-                                       NULL,    NULL,         NULL};
-    arguments_t args = {
-        .bench = {.repetitions = 11,
-                  .epochs = 100000,
-                  .bytes = {1 << 20, 4 << 20, 16 << 20, 64 << 20},
-                  .size_count = 4},
+    static const cli_program_t program = {
+        .doc = doc,
+        .arguments = "COMMAND",
+        .options = options,
+        .option_count = sizeof(options) / sizeof(options[0]),
+        .command = CLI_ANY,
+        .take_argument = take_command,
     };
+    arguments_t args = {.command = COMMAND_NONE};
     int level = 0;
     int rank = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    cli_verdict_t verdict = cli_parse(&parser, argc, argv, rank == 0, &args);
+    cli_verdict_t verdict = cli_parse(&program, argc, argv, rank == 0, &args);
     bool passed = verdict == CLI_DONE;
     if (verdict == CLI_RUN) {
         passed = run_with_file(&args, rank);

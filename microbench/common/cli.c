@@ -1,63 +1,18 @@
 #include "common/cli.h"
+#include <assert.h>
 #include <baton/baton.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-error_t cli_common(int key, struct argp_state *state)
-{
-    if ((state->flags & ARGP_NO_ERRS) != 0) {
-        return ECANCELED;
-    }
-    if (key == CLI_KEY_VERSION) {
-        (void)printf("%s %s\n", state->name, baton_version());
-    } else if (key == CLI_KEY_USAGE) {
-        argp_state_help(state, stdout, ARGP_HELP_USAGE);
-    } else {
-        argp_state_help(state, stdout,
-                        ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
-    }
-    return ECANCELED;
-}
+enum { ITEM_BYTES = 64, COMPLAINT_BYTES = 192, HELP_BYTES = 320 };
 
-error_t cli_default(int key, const char *arg, struct argp_state *state)
-{
-    switch (key) {
-    case CLI_KEY_HELP:
-    case CLI_KEY_USAGE:
-    case CLI_KEY_VERSION:
-        return cli_common(key, state);
-    case ARGP_KEY_ARG:
-        return cli_bad(state, "argument", arg, "is not an option");
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+/* ---- numbers ------------------------------------------------------------ */
 
-error_t cli_bad(struct argp_state *state, const char *option, const char *value,
-                const char *complaint)
-{
-    argp_error(state, "%s: '%s' %s", option, value, complaint);
-    return EINVAL;
-}
-
-cli_verdict_t cli_parse(const struct argp *argp, int argc, char **argv,
-                        bool speak, void *input)
-{
-    unsigned flags = ARGP_NO_EXIT | ARGP_NO_HELP;
-    if (!speak) {
-        flags |= ARGP_NO_ERRS;
-    }
-    error_t error = argp_parse(argp, argc, argv, flags, NULL, input);
-    if (error == ECANCELED) {
-        return CLI_DONE;
-    }
-    return error == 0 ? CLI_RUN : CLI_BAD;
-}
-
-/* Reads the digits at the front; strtoull alone would take a sign or blanks. */
+/* Reads leading digits; strtoull alone would accept a sign or blanks. */
 static bool read_digits(const char *text, uint64_t *out, const char **end)
 {
     if (*text < '0' || *text > '9') {
@@ -70,16 +25,10 @@ static bool read_digits(const char *text, uint64_t *out, const char **end)
     return errno == 0;
 }
 
-bool cli_count(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+bool cli_read_count(const char *text, uint64_t *out)
 {
-    uint64_t value = 0;
     const char *end = NULL;
-    if (!read_digits(text, &value, &end) || *end != '\0' || value < min ||
-        value > max) {
-        return false;
-    }
-    *out = value;
-    return true;
+    return read_digits(text, out, &end) && *end == '\0';
 }
 
 static bool read_suffix(const char *text, unsigned *shift_out)
@@ -97,176 +46,16 @@ static bool read_suffix(const char *text, unsigned *shift_out)
     return true;
 }
 
-bool cli_bytes(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+static bool read_size(const char *text, uint64_t *out)
 {
     uint64_t value = 0;
     const char *end = NULL;
     unsigned shift = 0;
     if (!read_digits(text, &value, &end) || !read_suffix(end, &shift) ||
-        value > max >> shift || value << shift < min) {
+        value > UINT64_MAX >> shift) {
         return false;
     }
     *out = value << shift;
-    return true;
-}
-
-bool cli_real(const char *text, double min, double max, double *out)
-{
-    char *end = NULL;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= min && value <= max)) {
-        return false;
-    }
-    *out = value;
-    return true;
-}
-
-/* ---- values of options ------------------------------------------------ */
-
-enum { COMPLAINT_BYTES = 96, ITEM_BYTES = 64 };
-
-error_t cli_count_option(struct argp_state *state, const char *option,
-                         const char *text, uint64_t min, uint64_t max,
-                         uint64_t *out)
-{
-    if (cli_count(text, min, max, out)) {
-        return 0;
-    }
-    char complaint[COMPLAINT_BYTES];
-    (void)snprintf(complaint, sizeof(complaint),
-                   "is not from %" PRIu64 " to %" PRIu64, min, max);
-    return cli_bad(state, option, text, complaint);
-}
-
-error_t cli_real_option(struct argp_state *state, const char *option,
-                        const char *text, double min, double max, double *out)
-{
-    if (cli_real(text, min, max, out)) {
-        return 0;
-    }
-    char complaint[COMPLAINT_BYTES];
-    (void)snprintf(complaint, sizeof(complaint),
-                   "is not a number from %.15g to %.15g", min, max);
-    return cli_bad(state, option, text, complaint);
-}
-
-error_t cli_size_option(struct argp_state *state, const char *option,
-                        const char *text, uint64_t multiple, uint64_t min,
-                        uint64_t max, uint64_t *out)
-{
-    uint64_t bytes = 0;
-    if (cli_bytes(text, min, max, &bytes) && bytes % multiple == 0) {
-        *out = bytes;
-        return 0;
-    }
-    char low[16];
-    char high[16];
-    char kind[40] = "size";
-    if (multiple > 1) {
-        (void)snprintf(kind, sizeof(kind), "multiple of %" PRIu64, multiple);
-    }
-    char complaint[COMPLAINT_BYTES];
-    (void)snprintf(complaint, sizeof(complaint), "is not a %s from %s to %s",
-                   kind, cli_format_bytes(min, low, sizeof(low)),
-                   cli_format_bytes(max, high, sizeof(high)));
-    return cli_bad(state, option, text, complaint);
-}
-
-error_t cli_size_list(struct argp_state *state, const char *option,
-                      const char *list, const cli_sizes_t *allowed,
-                      uint64_t *sizes, size_t *count_out)
-{
-    char item[ITEM_BYTES];
-    size_t count = 0;
-    while (cli_next_item(&list, item, sizeof(item))) {
-        if (count == allowed->max_count) {
-            char complaint[COMPLAINT_BYTES];
-            (void)snprintf(complaint, sizeof(complaint),
-                           "is one too many: at most %zu sizes", count);
-            return cli_bad(state, option, item, complaint);
-        }
-        error_t error =
-            cli_size_option(state, option, item, allowed->multiple,
-                            allowed->min, allowed->max, &sizes[count]);
-        if (error != 0) {
-            return error;
-        }
-        count++;
-    }
-    *count_out = count;
-    return 0;
-}
-
-error_t cli_word_option(struct argp_state *state, const char *option,
-                        const char *word, const char *const *names, size_t *out)
-{
-    char complaint[2 * COMPLAINT_BYTES] = "is not one of";
-    for (size_t i = 0; names[i] != NULL; i++) {
-        if (strcmp(word, names[i]) == 0) {
-            *out = i;
-            return 0;
-        }
-        size_t end = strlen(complaint);
-        (void)snprintf(complaint + end, sizeof(complaint) - end, "%s %s",
-                       i > 0 ? "," : "", names[i]);
-    }
-    return cli_bad(state, option, word, complaint);
-}
-
-error_t cli_word_list(struct argp_state *state, const char *option,
-                      const char *list, const char *const *names,
-                      size_t *indices, size_t *count_out)
-{
-    char item[ITEM_BYTES];
-    size_t count = 0;
-    while (cli_next_item(&list, item, sizeof(item))) {
-        size_t index = 0;
-        error_t error = cli_word_option(state, option, item, names, &index);
-        if (error != 0) {
-            return error;
-        }
-        for (size_t i = 0; i < count; i++) {
-            if (indices[i] == index) {
-                return cli_bad(state, option, item, "is in the list twice");
-            }
-        }
-        indices[count++] = index;
-    }
-    *count_out = count;
-    return 0;
-}
-
-error_t cli_plot_option(struct argp_state *state, const char *name,
-                        const char **out)
-{
-    const char *dot = strrchr(name, '.');
-    if (dot == NULL || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".png") != 0)) {
-        return cli_bad(state, "--plot", name,
-                       "is not a name that ends in .svg or .png");
-    }
-    *out = name;
-    return 0;
-}
-
-uint64_t cli_default_seed(void)
-{
-    uint64_t seed = 1;
-    const char *text = getenv("BATON_SEED");
-    if (text != NULL) {
-        (void)cli_count(text, 0, UINT64_MAX, &seed);
-    }
-    return seed;
-}
-
-bool cli_next_item(const char **cursor, char *item, size_t item_bytes)
-{
-    const char *list = *cursor;
-    if (list == NULL) {
-        return false;
-    }
-    size_t length = strcspn(list, ",");
-    (void)snprintf(item, item_bytes, "%.*s", (int)length, list);
-    *cursor = list[length] == ',' ? list + length + 1 : NULL;
     return true;
 }
 
@@ -280,4 +69,475 @@ const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
     }
     (void)snprintf(text, text_bytes, "%" PRIu64 "%s", bytes, suffixes[power]);
     return text;
+}
+
+/* ---- types -------------------------------------------------------------- */
+
+/* Appends to a text of COMPLAINT_BYTES. */
+__attribute__((format(printf, 2, 3))) static void
+append(char *text, const char *format, ...)
+{
+    size_t end = strlen(text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + end, COMPLAINT_BYTES - end, format, args);
+    va_end(args);
+}
+
+/* Describes the values of a type, as "1 to 64" or "ring, binomial". Writes
+   nothing where any value is allowed. */
+static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
+{
+    char low[16];
+    char high[16];
+    text[0] = '\0';
+    switch (type->kind) {
+    case CLI_KIND_COUNT:
+        if (type->max < UINT64_MAX) {
+            append(text, "%" PRIu64 " to %" PRIu64, type->min, type->max);
+        } else if (type->min > 0) {
+            append(text, "%" PRIu64 " or more", type->min);
+        }
+        break;
+    case CLI_KIND_SIZE:
+        append(text, "%s to %s", cli_format_bytes(type->min, low, sizeof(low)),
+               cli_format_bytes(type->max, high, sizeof(high)));
+        if (type->multiple > 1) {
+            append(text, ", a multiple of %" PRIu64, type->multiple);
+        }
+        break;
+    case CLI_KIND_REAL:
+        append(text, "%.15g to %.15g", type->low, type->high);
+        break;
+    case CLI_KIND_WORD:
+        for (size_t i = 0; type->words[i] != NULL; i++) {
+            append(text, "%s%s", i > 0 ? ", " : "", type->words[i]);
+        }
+        break;
+    case CLI_KIND_PLOT:
+        append(text, "a name that ends in .svg or .png");
+        break;
+    case CLI_KIND_HEADING:
+    case CLI_KIND_FLAG:
+    case CLI_KIND_TEXT:
+        break;
+    }
+}
+
+static bool read_real(const cli_type_t *type, const char *text, double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= type->low &&
+           *out <= type->high;
+}
+
+static bool read_word(const char *const *words, const char *text, size_t *out)
+{
+    for (size_t i = 0; words[i] != NULL; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* gnuplot's terminal follows from the name, so a wrong one must not surface
+   after minutes. */
+static bool is_plot(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL &&
+           (strcmp(dot, ".svg") == 0 || strcmp(dot, ".png") == 0);
+}
+
+/* Reads one value; false when it is not of the type. */
+static bool read_value(const cli_type_t *type, const char *text, void *out)
+{
+    uint64_t number = 0;
+    double real = 0;
+    size_t index = 0;
+    switch (type->kind) {
+    case CLI_KIND_FLAG:
+        *(bool *)out = true;
+        return true;
+    case CLI_KIND_COUNT:
+    case CLI_KIND_SIZE:
+        if (!(type->kind == CLI_KIND_COUNT ? cli_read_count(text, &number)
+                                           : read_size(text, &number)) ||
+            number < type->min || number > type->max ||
+            (type->multiple > 1 && number % type->multiple != 0)) {
+            return false;
+        }
+        *(uint64_t *)out = number;
+        return true;
+    case CLI_KIND_REAL:
+        if (!read_real(type, text, &real)) {
+            return false;
+        }
+        *(double *)out = real;
+        return true;
+    case CLI_KIND_WORD:
+        if (!read_word(type->words, text, &index)) {
+            return false;
+        }
+        *(size_t *)out = index;
+        return true;
+    case CLI_KIND_PLOT:
+        if (!is_plot(text)) {
+            return false;
+        }
+        *(const char **)out = text;
+        return true;
+    case CLI_KIND_TEXT:
+        *(const char **)out = text;
+        return true;
+    case CLI_KIND_HEADING:
+        break;
+    }
+    return false;
+}
+
+/* Precedes the description of a type in a complaint. */
+static const char *noun_of(const cli_type_t *type)
+{
+    switch (type->kind) {
+    case CLI_KIND_COUNT:
+        return type->max < UINT64_MAX ? "a number from " : "";
+    case CLI_KIND_SIZE:
+        return "a size from ";
+    case CLI_KIND_REAL:
+        return "a number from ";
+    case CLI_KIND_WORD:
+        return "one of ";
+    case CLI_KIND_HEADING:
+    case CLI_KIND_FLAG:
+    case CLI_KIND_TEXT:
+    case CLI_KIND_PLOT:
+        break;
+    }
+    return "";
+}
+
+/* A value that was refused, and why. */
+typedef struct refusal {
+    char value[ITEM_BYTES];
+    char complaint[COMPLAINT_BYTES];
+} refusal_t;
+
+static bool read_one(const cli_type_t *type, const char *text, void *out,
+                     refusal_t *refusal)
+{
+    if (read_value(type, text, out)) {
+        return true;
+    }
+    char range[COMPLAINT_BYTES];
+    describe(type, range);
+    (void)snprintf(refusal->value, sizeof(refusal->value), "%s", text);
+    (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
+                   "is not %s%.160s", noun_of(type),
+                   range[0] != '\0' ? range : "a number");
+    return false;
+}
+
+/* True when a list of words has the last of them twice. */
+static bool is_repeated(const cli_type_t *type, const void *out, size_t count)
+{
+    const size_t *indices = out;
+    for (size_t i = 0; type->kind == CLI_KIND_WORD && i + 1 < count; i++) {
+        if (indices[i] == indices[count - 1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_list(const cli_type_t *type, const char *list, void *out,
+                      size_t *count_out, refusal_t *refusal)
+{
+    static_assert(sizeof(size_t) == sizeof(uint64_t), "lists of either");
+    uint64_t *values = out;
+    size_t count = 0;
+    for (const char *next = list; next != NULL;) {
+        char item[ITEM_BYTES];
+        size_t length = strcspn(next, ",");
+        (void)snprintf(item, sizeof(item), "%.*s", (int)length, next);
+        next = next[length] == ',' ? next + length + 1 : NULL;
+        (void)snprintf(refusal->value, sizeof(refusal->value), "%s", item);
+        if (count == type->room) {
+            (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
+                           "is one too many: at most %zu values", count);
+            return false;
+        }
+        if (!read_one(type, item, &values[count], refusal)) {
+            return false;
+        }
+        count++;
+        if (is_repeated(type, values, count)) {
+            (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
+                           "is in the list twice");
+            return false;
+        }
+    }
+    *count_out = count;
+    return true;
+}
+
+error_t cli_read(const cli_line_t *line, const char *option,
+                 const cli_type_t *type, const char *text, void *out,
+                 size_t *count_out)
+{
+    refusal_t refusal;
+    return (type->room > 0 ? read_list(type, text, out, count_out, &refusal)
+                           : read_one(type, text, out, &refusal))
+               ? 0
+               : cli_refuse(line, "%s: '%s' %s", option, refusal.value,
+                            refusal.complaint);
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+/* Keys of argp: an option's letter, or from here on its place in the table. */
+enum {
+    KEY_OPTION = 0x100,
+    KEY_HELP = '?',
+    KEY_VERSION = 'V',
+    KEY_USAGE = 0x10000
+};
+
+enum { MAX_OPTIONS = 64 };
+
+/* The options of one command for argp, and their helps. */
+typedef struct table {
+    struct argp_option options[MAX_OPTIONS + 4];
+    char helps[MAX_OPTIONS][HELP_BYTES];
+} table_t;
+
+static bool is_taken(const cli_program_t *program, size_t i)
+{
+    return (program->options[i].commands & program->command) != 0;
+}
+
+static int key_of(const cli_program_t *program, size_t i)
+{
+    int letter = program->options[i].letter;
+    return letter != 0 ? letter : KEY_OPTION + (int)i;
+}
+
+/* "HELP [RANGE; default DEFAULT]" */
+static void write_help(const cli_option_t *option, char help[HELP_BYTES])
+{
+    char range[COMPLAINT_BYTES];
+    describe(&option->type, range);
+    const char *initial = option->initial;
+    if (option->type.kind == CLI_KIND_WORD && option->type.room > 0) {
+        initial = "all";
+    }
+    (void)snprintf(help, HELP_BYTES, "%s", option->help);
+    size_t end = strlen(help);
+    if (range[0] != '\0' || initial != NULL) {
+        (void)snprintf(help + end, HELP_BYTES - end, " [%s%s%s%s]", range,
+                       range[0] != '\0' && initial != NULL ? "; " : "",
+                       initial != NULL ? "default " : "",
+                       initial != NULL ? initial : "");
+    }
+}
+
+static void fill_table(const cli_program_t *program, table_t *table)
+{
+    static const struct argp_option common[] = {
+        {"help", KEY_HELP, NULL, 0, "Print this help", -1},
+        {"usage", KEY_USAGE, NULL, 0, "Print a short usage message", -1},
+        {"version", KEY_VERSION, NULL, 0, "Print the version", -1},
+        {0}};
+    size_t count = 0;
+    int group = 0;
+    assert(program->option_count <= MAX_OPTIONS);
+    for (size_t i = 0; i < program->option_count; i++) {
+        const cli_option_t *option = &program->options[i];
+        if (!is_taken(program, i)) {
+            continue;
+        }
+        struct argp_option *entry = &table->options[count];
+        if (option->type.kind == CLI_KIND_HEADING) {
+            *entry =
+                (struct argp_option){.doc = option->name, .group = ++group};
+        } else {
+            write_help(option, table->helps[count]);
+            *entry =
+                (struct argp_option){option->name,         key_of(program, i),
+                                     option->type.metavar, 0,
+                                     table->helps[count],  group};
+        }
+        count++;
+    }
+    memcpy(&table->options[count], common, sizeof(common));
+}
+
+static void *value_of(const cli_line_t *line, const cli_option_t *option)
+{
+    return (char *)line->values + option->offset;
+}
+
+static size_t *count_of(const cli_line_t *line, const cli_option_t *option)
+{
+    return (size_t *)(void *)((char *)line->values + option->type.count_offset);
+}
+
+/* A list of words has all of them by default. */
+static void store_all_words(const cli_line_t *line, const cli_option_t *option)
+{
+    size_t *indices = value_of(line, option);
+    size_t count = 0;
+    while (option->type.words[count] != NULL) {
+        indices[count] = count;
+        count++;
+    }
+    *count_of(line, option) = count;
+}
+
+static void store_defaults(const cli_line_t *line)
+{
+    const cli_program_t *program = line->program;
+    for (size_t i = 0; i < program->option_count; i++) {
+        const cli_option_t *option = &program->options[i];
+        refusal_t refusal;
+        bool read = true;
+        if (!is_taken(program, i)) {
+            continue;
+        }
+        if (option->type.kind == CLI_KIND_WORD && option->type.room > 0) {
+            store_all_words(line, option);
+        } else if (option->initial != NULL) {
+            read = option->type.room > 0
+                       ? read_list(&option->type, option->initial,
+                                   value_of(line, option),
+                                   count_of(line, option), &refusal)
+                       : read_one(&option->type, option->initial,
+                                  value_of(line, option), &refusal);
+        }
+        assert(read); /* a default has the type of its option */
+        (void)read;
+    }
+}
+
+/* ---- parsing ------------------------------------------------------------ */
+
+error_t cli_refuse(const cli_line_t *line, const char *format, ...)
+{
+    char text[ITEM_BYTES + 2 * COMPLAINT_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    argp_error(line->state, "%s", text);
+    return EINVAL;
+}
+
+bool cli_is_given(const cli_line_t *line, const char *name)
+{
+    const cli_program_t *program = line->program;
+    for (size_t i = 0; i < program->option_count; i++) {
+        if (is_taken(program, i) &&
+            strcmp(program->options[i].name, name) == 0) {
+            return (line->given >> i & 1) != 0;
+        }
+    }
+    return false;
+}
+
+/* argp would exit after these. ECANCELED ends the parsing instead. */
+static error_t answer(int key, const struct argp_state *state)
+{
+    if ((state->flags & ARGP_NO_ERRS) != 0) {
+        return ECANCELED;
+    }
+    if (key == KEY_VERSION) {
+        (void)printf("%s %s\n", state->name, baton_version());
+    } else {
+        argp_state_help(state, stdout,
+                        key == KEY_USAGE ? ARGP_HELP_USAGE
+                                         : ARGP_HELP_SHORT_USAGE |
+                                               ARGP_HELP_LONG | ARGP_HELP_DOC);
+    }
+    return ECANCELED;
+}
+
+static error_t parse_option(cli_line_t *line, int key, const char *text)
+{
+    const cli_program_t *program = line->program;
+    for (size_t i = 0; i < program->option_count; i++) {
+        const cli_option_t *option = &program->options[i];
+        if (is_taken(program, i) && option->type.kind != CLI_KIND_HEADING &&
+            key_of(program, i) == key) {
+            char name[ITEM_BYTES];
+            (void)snprintf(name, sizeof(name), "--%s", option->name);
+            line->given |= UINT64_C(1) << i;
+            return cli_read(line, name, &option->type, text,
+                            value_of(line, option), count_of(line, option));
+        }
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    cli_line_t *line = state->input;
+    const cli_program_t *program = line->program;
+    line->state = state;
+    switch (key) {
+    case KEY_HELP:
+    case KEY_USAGE:
+    case KEY_VERSION:
+        return answer(key, state);
+    case ARGP_KEY_ARG:
+        return program->take_argument != NULL
+                   ? program->take_argument(line, text)
+                   : cli_refuse(line, "argument: '%s' is not an option", text);
+    case ARGP_KEY_NO_ARGS:
+        return program->take_argument != NULL ? program->take_argument(line, "")
+                                              : ARGP_ERR_UNKNOWN;
+    case ARGP_KEY_END:
+        return program->resolve != NULL ? program->resolve(line)
+                                        : ARGP_ERR_UNKNOWN;
+    default:
+        return parse_option(line, key, text);
+    }
+}
+
+cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
+                        bool speak, void *values)
+{
+    table_t table;
+    fill_table(program, &table);
+    const struct argp argp = {
+        .options = table.options,
+        .parser = parse,
+        .args_doc = program->arguments,
+        .doc = program->doc,
+        .help_filter = program->filter_help,
+    };
+    cli_line_t line = {.program = program, .values = values};
+    store_defaults(&line);
+    unsigned flags = ARGP_NO_EXIT | ARGP_NO_HELP;
+    if (!speak) {
+        flags |= ARGP_NO_ERRS;
+    }
+    error_t error = argp_parse(&argp, argc, argv, flags, NULL, &line);
+    if (error == ECANCELED) {
+        return CLI_DONE;
+    }
+    return error == 0 ? CLI_RUN : CLI_BAD;
+}
+
+uint64_t cli_default_seed(void)
+{
+    uint64_t seed = 1;
+    const char *text = getenv("BATON_SEED");
+    uint64_t given = 0;
+    if (text != NULL && cli_read_count(text, &given)) {
+        seed = given;
+    }
+    return seed;
 }

@@ -1,6 +1,6 @@
-/* Command lines. Of programs that run as many ranks every rank parses the same
-   one, rank 0 alone speaks, and none exits on its own (mpirun would call that a
-   crash). */
+/* Command lines, parsed from a table of options. In a program with many ranks
+   every rank parses the same command line, only rank 0 prints, and no rank
+   exits on its own, which mpirun would report as a crash. */
 #ifndef MICROBENCH_CLI_H
 #define MICROBENCH_CLI_H
 
@@ -9,89 +9,137 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* ---- options ------------------------------------------------------------ */
+
+typedef enum cli_kind {
+    CLI_KIND_HEADING, /* no option: a heading of the help */
+    CLI_KIND_FLAG,    /* bool */
+    CLI_KIND_COUNT,   /* uint64_t */
+    CLI_KIND_SIZE,    /* uint64_t, with a suffix K, M or G, or none */
+    CLI_KIND_REAL,    /* double */
+    CLI_KIND_WORD,    /* size_t, the word's index */
+    CLI_KIND_TEXT,    /* const char * */
+    CLI_KIND_PLOT     /* const char *, a name that ends in .svg or .png */
+} cli_kind_t;
+
+/* What an option takes. Counts, sizes and words may be comma-separated lists:
+   `room` is then the size of the array, and count_offset the place of the
+   size_t that gets the number of values. A list of words has each of them at
+   most once, and all of them by default. */
+typedef struct cli_type {
+    cli_kind_t kind;
+    const char *metavar;
+    uint64_t min, max;
+    uint64_t multiple;        /* of which a size must be one */
+    double low, high;         /* the range of a real number */
+    const char *const *words; /* ended by NULL */
+    size_t room;
+    size_t count_offset;
+} cli_type_t;
+
+/* clang-format off */
+#define CLI_HEADING {.kind = CLI_KIND_HEADING}
+#define CLI_FLAG    {.kind = CLI_KIND_FLAG}
+#define CLI_FILE    {.kind = CLI_KIND_TEXT, .metavar = "FILE"}
+#define CLI_PLOT    {.kind = CLI_KIND_PLOT, .metavar = "FILE"}
+#define CLI_TEXT(metavar_) {.kind = CLI_KIND_TEXT, .metavar = (metavar_)}
+#define CLI_COUNT(min_, max_)                                                  \
+    {.kind = CLI_KIND_COUNT, .metavar = "N", .min = (min_), .max = (max_)}
+#define CLI_SIZE(multiple_, min_, max_)                                        \
+    {.kind = CLI_KIND_SIZE, .metavar = "SIZE", .min = (min_), .max = (max_),   \
+     .multiple = (multiple_)}
+#define CLI_SIZES(multiple_, min_, max_, room_, count_offset_)                 \
+    {.kind = CLI_KIND_SIZE, .metavar = "LIST", .min = (min_), .max = (max_),   \
+     .multiple = (multiple_), .room = (room_), .count_offset = (count_offset_)}
+#define CLI_REAL(metavar_, low_, high_)                                        \
+    {.kind = CLI_KIND_REAL, .metavar = (metavar_), .low = (low_),              \
+     .high = (high_)}
+#define CLI_WORD(metavar_, words_)                                             \
+    {.kind = CLI_KIND_WORD, .metavar = (metavar_), .words = (words_)}
+#define CLI_WORDS(words_, room_, count_offset_)                                \
+    {.kind = CLI_KIND_WORD, .metavar = "LIST", .words = (words_),              \
+     .room = (room_), .count_offset = (count_offset_)}
+/* clang-format on */
+
+/* A row of the table. */
+typedef struct cli_option {
+    unsigned commands; /* the set of commands that take it */
+    const char *name;
+    int letter;    /* its short form, or 0 */
+    size_t offset; /* of its value in the program's struct */
+    cli_type_t type;
+    const char *initial; /* the default, as it would be given, or NULL */
+    const char *help;    /* printed with the type's range and the default */
+} cli_option_t;
+
+/* The command of programs that have no commands. */
+enum { CLI_ANY = 1 };
+
+/* ---- parsing ------------------------------------------------------------ */
+
+struct cli_program;
+
+/* A command line that is being parsed. */
+typedef struct cli_line {
+    const struct cli_program *program;
+    struct argp_state *state;
+    void *values;   /* the program's struct */
+    uint64_t given; /* a bit for each option of the table */
+} cli_line_t;
+
+/* A program or one of its commands. Every program also takes --help, --usage
+   and --version. */
+typedef struct cli_program {
+    const char *doc;                  /* as argp has it */
+    const char *arguments;            /* in the usage, or NULL */
+    const struct cli_option *options; /* at most 64 */
+    size_t option_count;
+    unsigned command; /* whose options are taken */
+    /* Takes an argument, or "" when there is none. NULL if none is allowed. */
+    error_t (*take_argument)(cli_line_t *line, const char *argument);
+    /* Checks options that depend on each other, at the end. May be NULL. */
+    error_t (*resolve)(cli_line_t *line);
+    char *(*filter_help)(int key, const char *text, void *input);
+} cli_program_t;
+
 /* What the program does after parsing. */
 typedef enum cli_verdict {
     CLI_RUN,
-    CLI_DONE, /* help or version was printed: leave with success */
-    CLI_BAD   /* the error was printed: leave with a failure */
+    CLI_DONE, /* help or version was printed: exit with success */
+    CLI_BAD   /* the error was printed: exit with a failure */
 } cli_verdict_t;
 
-/* Keys of the options that argp would answer by exiting: programs list them
-   (CLI_COMMON_OPTIONS) and hand them to cli_common(). */
-enum { CLI_KEY_HELP = '?', CLI_KEY_VERSION = 'V', CLI_KEY_USAGE = 0x10000 };
-#define CLI_COMMON_OPTIONS                                                     \
-    {"help", CLI_KEY_HELP, NULL, 0, "Print this help", -1},                    \
-        {"usage", CLI_KEY_USAGE, NULL, 0, "Print a short usage message", -1},  \
-    {                                                                          \
-        "version", CLI_KEY_VERSION, NULL, 0, "Print the version", -1           \
-    }
+/* The exit status of programs without ranks for a bad command line. */
+enum { CLI_EXIT_USAGE = 2 };
 
-/* Answers a common option; returns ECANCELED, which the parser passes on. */
-error_t cli_common(int key, struct argp_state *state);
+/* Stores the defaults, then what the command line gives, in `values`. Prints
+   only if `speak`. */
+cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
+                        bool speak, void *values);
 
-/* What a parser does with the keys that it has no case for: the common options,
-   and words that are no option. */
-error_t cli_default(int key, const char *arg, struct argp_state *state);
+/* True when the command line has this option. */
+bool cli_is_given(const cli_line_t *line, const char *name);
 
-/* Complains of an option's value, as "--bytes: '12' is not a multiple of 8";
-   returns EINVAL, which the parser passes on. */
-error_t cli_bad(struct argp_state *state, const char *option, const char *value,
-                const char *complaint);
+/* Reads a value, or a list of values and their number, of this type. Otherwise
+   complains that `option` is wrong, and returns EINVAL. */
+error_t cli_read(const cli_line_t *line, const char *option,
+                 const cli_type_t *type, const char *text, void *out,
+                 size_t *count_out);
 
-/* argp_parse, with `speak` on rank 0 only. */
-cli_verdict_t cli_parse(const struct argp *argp, int argc, char **argv,
-                        bool speak, void *input);
+/* Prints an error with the usage; returns EINVAL. */
+error_t cli_refuse(const cli_line_t *line, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* An option's value within [min, max]; else they complain with the range and
-   return EINVAL, which the parser passes on. A size has a suffix K, M or G, or
-   none, and is a multiple of `multiple`. */
-error_t cli_count_option(struct argp_state *state, const char *option,
-                         const char *text, uint64_t min, uint64_t max,
-                         uint64_t *out);
-error_t cli_real_option(struct argp_state *state, const char *option,
-                        const char *text, double min, double max, double *out);
-error_t cli_size_option(struct argp_state *state, const char *option,
-                        const char *text, uint64_t multiple, uint64_t min,
-                        uint64_t max, uint64_t *out);
+/* ---- values ------------------------------------------------------------- */
 
-/* A list of at most `max_count` sizes, likewise. */
-typedef struct cli_sizes {
-    uint64_t multiple, min, max;
-    size_t max_count;
-} cli_sizes_t;
-error_t cli_size_list(struct argp_state *state, const char *option,
-                      const char *list, const cli_sizes_t *allowed,
-                      uint64_t *sizes, size_t *count_out);
+/* Reads a text that is a number and nothing else. */
+bool cli_read_count(const char *text, uint64_t *out);
 
-/* A word among names, of which NULL is the last, or a list of such words, each
-   at most once: their indices, for which there is room. */
-error_t cli_word_option(struct argp_state *state, const char *option,
-                        const char *word, const char *const *names,
-                        size_t *out);
-error_t cli_word_list(struct argp_state *state, const char *option,
-                      const char *list, const char *const *names,
-                      size_t *indices, size_t *count_out);
-
-/* A plot's file name: gnuplot's terminal follows from it, so a wrong one must
-   not surface after minutes. */
-error_t cli_plot_option(struct argp_state *state, const char *name,
-                        const char **out);
-
-/* BATON_SEED, else 1. (The library warns when it is not a number; here it is
-   just not used.) */
+/* BATON_SEED, else 1. A BATON_SEED that is no number is ignored: the library
+   warns of it. */
 uint64_t cli_default_seed(void);
 
-/* Whole-string numbers within [min, max]; false, and nothing written, when the
-   text is something else. Bytes take a suffix K, M or G (powers of 1024). */
-bool cli_count(const char *text, uint64_t min, uint64_t max, uint64_t *out);
-bool cli_bytes(const char *text, uint64_t min, uint64_t max, uint64_t *out);
-bool cli_real(const char *text, double min, double max, double *out);
-
-/* Copies the next item of a comma-separated list to `item`, cut to its size,
-   and moves *cursor behind it; false past the last. */
-bool cli_next_item(const char **cursor, char *item, size_t item_bytes);
-
-/* "64", "4K", "1M": as cli_bytes reads it. Returns `text`. */
+/* Writes "64", "4K" or "1M", as sizes are read. Returns `text`. */
 const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 #include "common/linear_model.h"
 
-/* splitmix64's finaliser: a bijection that spreads every bit. */
+/* splitmix64's finaliser: a bijection in which every bit affects all others. */
 static uint64_t mix(uint64_t value)
 {
     value += UINT64_C(0x9e3779b97f4a7c15);
@@ -9,34 +9,35 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 31);
 }
 
-line_t line_of(uint64_t salt, int rank, uint32_t iteration)
+linear_model_t linear_model_of(uint64_t salt, int rank, uint32_t iteration)
 {
     uint64_t key = (uint64_t)(uint32_t)rank << 32 | iteration;
     uint64_t base = mix(salt ^ mix(key));
-    return (line_t){.base = base, .slope = mix(base)};
+    return (linear_model_t){.base = base, .slope = mix(base)};
 }
 
-line_t line_add(line_t a, line_t b)
+linear_model_t linear_model_add(linear_model_t a, linear_model_t b)
 {
-    return (line_t){a.base + b.base, a.slope + b.slope};
+    return (linear_model_t){a.base + b.base, a.slope + b.slope};
 }
 
-uint64_t line_at(line_t line, size_t element)
+uint64_t linear_model_at(linear_model_t model, size_t element)
 {
-    return line.base + element * line.slope;
+    return model.base + element * model.slope;
 }
 
-void line_fill(line_t line, uint64_t *data, size_t count)
+void linear_model_fill(linear_model_t model, uint64_t *data, size_t count)
 {
     for (size_t j = 0; j < count; j++) {
-        data[j] = line_at(line, j);
+        data[j] = linear_model_at(model, j);
     }
 }
 
-size_t line_first_off(line_t line, const uint64_t *data, size_t count)
+size_t linear_model_find_mismatch(linear_model_t model, const uint64_t *data,
+                                  size_t count)
 {
     for (size_t j = 0; j < count; j++) {
-        if (data[j] != line_at(line, j)) {
+        if (data[j] != linear_model_at(model, j)) {
             return j;
         }
     }

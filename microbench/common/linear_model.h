@@ -1,28 +1,30 @@
-/* What measuring programs contribute, so that any sum of it can be checked: a
-   line over the elements, element j being base + j * slope modulo 2^64, where
-   base and slope are hashes that only this rank and iteration have. Sums of
-   lines are lines, so what must be in a result is two numbers, and a result
-   that was torn or misplaced is no line at all. */
-#ifndef MICROBENCH_LINE_H
-#define MICROBENCH_LINE_H
+/* Contributions whose sums can be checked. A contribution is a linear model of
+   its elements: element j is base + j * slope modulo 2^64, where base and slope
+   are hashes of the rank and the iteration. A sum of linear models is a linear
+   model, so two numbers determine a result, and a result that was torn or
+   misplaced fits no model. */
+#ifndef MICROBENCH_LINEAR_MODEL_H
+#define MICROBENCH_LINEAR_MODEL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct line {
+typedef struct linear_model {
     uint64_t base;
     uint64_t slope;
-} line_t;
+} linear_model_t;
 
-/* What `rank` contributes in `iteration` (from 1); `salt` tells runs apart. */
-line_t line_of(uint64_t salt, int rank, uint32_t iteration);
+/* The contribution of `rank` in `iteration`, which counts from 1. `salt` makes
+   runs differ. */
+linear_model_t linear_model_of(uint64_t salt, int rank, uint32_t iteration);
 
-line_t line_add(line_t a, line_t b);
-uint64_t line_at(line_t line, size_t element);
+linear_model_t linear_model_add(linear_model_t a, linear_model_t b);
+uint64_t linear_model_at(linear_model_t model, size_t element);
 
-void line_fill(line_t line, uint64_t *data, size_t count);
+void linear_model_fill(linear_model_t model, uint64_t *data, size_t count);
 
-/* The first element that is not on the line, `count` when all are. */
-size_t line_first_off(line_t line, const uint64_t *data, size_t count);
+/* Returns the first element that the model does not fit, or `count`. */
+size_t linear_model_find_mismatch(linear_model_t model, const uint64_t *data,
+                                  size_t count);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The build says so (see CMakeLists.txt). */
+/* CMakeLists.txt defines these. */
 #ifndef BATON_BUILD_TYPE
 #define BATON_BUILD_TYPE     "unknown"
 #define BATON_BUILD_COMPILER "unknown"
@@ -17,24 +17,13 @@ static const char doc[] =
     "Prints Baton's version, how it was built, what it uses of this processor, "
     "its transports, and the BATON_* variables with their values.";
 
-enum { KEY_JSON = 256 };
+static const cli_option_t options[] = {
+    {CLI_ANY, "json", 0, 0, CLI_FLAG, NULL, "Print JSON"},
+};
 
-static const struct argp_option options[] = {
-    {"json", KEY_JSON, NULL, 0, "Print JSON", 0}, CLI_COMMON_OPTIONS, {0}};
+/* ---- system ----------------------------------------------------------- */
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    bool *json = state->input;
-    if (key != KEY_JSON) {
-        return cli_default(key, arg, state);
-    }
-    *json = true;
-    return 0;
-}
-
-/* ---- facts ------------------------------------------------------------ */
-
-/* The features that Baton's kernels may use, and those this processor has. */
+/* The features that Baton's kernels may use and that this processor has. */
 static const char *processor_features(void)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -48,11 +37,11 @@ static const char *processor_features(void)
                    __builtin_cpu_supports("avx512vl") ? " avx512vl" : "");
     return text;
 #else
-    return "portable code alone";
+    return "portable code only";
 #endif
 }
 
-/* The first line of what MPI says about itself, which needs no MPI_Init. */
+/* The first line of MPI's version, which needs no MPI_Init. */
 static const char *mpi_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -74,7 +63,7 @@ static const char *or_dash(const char *text)
     return text[0] != '\0' ? text : "-";
 }
 
-/* The unit, or the words that are allowed. */
+/* Prints the unit, or the words that are allowed. */
 static void print_unit(const char *unit)
 {
     if (unit[0] != '\0') {
@@ -168,10 +157,14 @@ static void print_json(void)
 
 int main(int argc, char **argv)
 {
-    static const struct argp parser = {options, parse_option, NULL, doc,
-                                       NULL,    NULL,         NULL};
+    static const cli_program_t program = {
+        .doc = doc,
+        .options = options,
+        .option_count = 1,
+        .command = CLI_ANY,
+    };
     bool json = false;
-    cli_verdict_t verdict = cli_parse(&parser, argc, argv, true, &json);
+    cli_verdict_t verdict = cli_parse(&program, argc, argv, true, &json);
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     }

@@ -1,15 +1,15 @@
-/* What an application does is put at its time by baton_sim_at. */
 #include "sim/apps.h"
 #include "sim/collective.h"
 #include <stdlib.h>
 
-/* Of random numbers: one for each epoch from here on. */
+/* Streams of random numbers: one for each epoch from here on. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
-const char *const sim_partial_names[] = {"full", "solo", "majority", NULL};
-
-static const baton_partial_mode_t modes[] = {BATON_FULL, BATON_SOLO,
-                                             BATON_MAJORITY};
+static const baton_partial_mode_t modes[] = {
+    [SIM_FULL] = BATON_FULL,
+    [SIM_SOLO] = BATON_SOLO,
+    [SIM_MAJORITY] = BATON_MAJORITY,
+};
 
 /* ---- calls ------------------------------------------------------------ */
 
@@ -110,23 +110,23 @@ bool sim_apps_close(sim_apps_t *apps)
 
 /* ---- an epoch --------------------------------------------------------- */
 
-/* How late a rank comes to the epoch. */
-static double lateness_us(const sim_apps_t *apps, int rank)
+/* How late a rank starts the epoch. */
+static double delay_us(const sim_apps_t *apps, int rank)
 {
     const sim_options_t *options = apps->of->options;
     if (options->skew == NULL) {
         return (rank + 1) * options->spacing_ms * 1e3;
     }
     return baton_distribution_sample(&options->model.skew, options->model.seed,
-                                   STREAM_ARRIVALS + apps->epoch,
-                                   (uint64_t)rank);
+                                     STREAM_ARRIVALS + apps->epoch,
+                                     (uint64_t)rank);
 }
 
 static bool begin(sim_apps_t *apps)
 {
     double now_us = baton_sim_now_us(apps->sim);
     for (int rank = 0; rank < apps->of->ranks; rank++) {
-        double at_us = now_us + lateness_us(apps, rank);
+        double at_us = now_us + delay_us(apps, rank);
         if (!sim_case_ok(apps->of, baton_sim_at(apps->sim, at_us, arrive,
                                                 &apps->app[rank]))) {
             return false;

@@ -1,5 +1,5 @@
-/* The applications of a partial all-reduce, one a rank: in each epoch all begin
-   together, and each contributes and starts at its time. */
+/* The applications of a partial all-reduce, one on each rank. In each epoch
+   they begin together, and each contributes and starts after its delay. */
 #ifndef MICROBENCH_SIM_APPS_H
 #define MICROBENCH_SIM_APPS_H
 
@@ -7,17 +7,12 @@
 #include "sim/watch.h"
 #include <baton/partial.h>
 
-/* Variants, in this order: full comes first, since the others are compared with
-   it. NULL ends the names. */
-enum { SIM_FULL, SIM_SOLO, SIM_MAJORITY };
-extern const char *const sim_partial_names[];
-
 typedef struct sim_app {
     struct sim_apps *all;
     baton_partial_t *partial;
     double called_us; /* in the running epoch */
     double ended_us;
-    uint64_t taken; /* steps that epochs have taken: all up to this one */
+    uint64_t taken; /* the last step whose contribution an epoch has taken */
 } sim_app_t;
 
 typedef struct sim_apps {
@@ -25,20 +20,20 @@ typedef struct sim_apps {
     sim_watch_t *watch;
     baton_sim_t *sim;
     sim_data_t data;
-    void *contribution; /* of any rank, as it contributes; without payload its
-                           bytes are never read */
+    void *contribution; /* of the rank that contributes; it is not read without
+                           payload */
     uint64_t epoch;
-    bool failed;    /* in a call, and it was said */
+    bool failed;    /* a call failed, and that was printed */
     sim_app_t *app; /* [ranks] */
 } sim_apps_t;
 
-/* Makes the simulator, and on each rank its partial all-reduce. These say what
-   failed. */
+/* Creates the simulator and each rank's partial all-reduce. Like the functions
+   below, prints what failed. */
 bool sim_apps_open(const sim_case_t *c, sim_watch_t *watch, sim_apps_t *out);
 bool sim_apps_close(sim_apps_t *apps);
 
-/* Runs the next epoch to its end, on all ranks. Rank r comes (r + 1) * spacing
-   late; without a spacing, by its skew. */
+/* Runs the next epoch to its end on all ranks. Rank r is late by its skew, or
+   by (r + 1) * spacing if there is no skew. */
 bool sim_apps_epoch(sim_apps_t *apps);
 
 #endif

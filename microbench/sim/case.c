@@ -30,14 +30,14 @@ bool sim_case_ok(const sim_case_t *c, baton_status_t status)
 
 void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
 {
-    size_t there =
+    size_t available =
         (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    if (size > 0 && count > there / size) {
+    if (size > 0 && count > available / size) {
         (void)sim_case_fail(c,
                             "needs %.1f GiB, this machine has %.1f: lower "
                             "--ranks%s",
                             (double)count * (double)size / 0x1p30,
-                            (double)there / 0x1p30,
+                            (double)available / 0x1p30,
                             c->options->model.cost_only
                                 ? ""
                                 : " or --bytes, or leave out --payload and "

@@ -1,4 +1,4 @@
-/* One simulation: what is run, and what came of it. */
+/* One simulation and its result. */
 #ifndef MICROBENCH_SIM_CASE_H
 #define MICROBENCH_SIM_CASE_H
 
@@ -6,24 +6,25 @@
 
 typedef struct sim_case {
     const sim_options_t *options;
-    size_t variant;   /* of the command */
-    const char *name; /* the variant's */
+    size_t variant;   /* index of its name */
+    const char *name; /* of the variant */
     int ranks;
     uint64_t bytes;
 } sim_case_t;
 
 typedef struct sim_result {
-    /* Of an epoch on all ranks, in virtual time: mean, least, most. */
+    /* Virtual time of an epoch on all ranks: mean, least and most. */
     double mean_us, low_us, high_us;
-    double formula_us; /* its closed form; NAN: there is none */
+    double formula_us; /* of its closed form; NAN if there is none */
     uint64_t messages; /* of all epochs */
-    double build_s;    /* of the clock on the wall */
+    double build_s;    /* real time */
     double run_s;
 
-    /* Of partial all-reduces: from a rank's call to its completion. */
+    /* For partial all-reduces: from a rank's call to its completion. */
     double latency_us, latency_median_us, latency_p99_us;
-    /* Ranks of which the epoch has what they contributed for it: the mean over
-       epochs, its standard error, and what theory expects (NAN: nothing). */
+    /* Ranks whose contribution to an epoch is in its result: the mean over
+       epochs, its standard error, and the expectation (NAN if there is none).
+     */
     double active, active_error, active_expected;
 } sim_result_t;
 
@@ -35,15 +36,16 @@ static inline baton_sim_options_t sim_case_model(const sim_case_t *c)
     return model;
 }
 
-/* Says "baton-sim: NAME, N ranks, B bytes: what" on standard error; false. */
+/* Prints "baton-sim: NAME, N ranks, B bytes: MESSAGE" on standard error and
+   returns false. */
 bool sim_case_fail(const sim_case_t *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* True for BATON_OK; else says the library's sentence, and false. */
+/* True for BATON_OK. Otherwise prints the library's message. */
 bool sim_case_ok(const sim_case_t *c, baton_status_t status);
 
-/* Memory for `count` things, zeroed, or NULL after saying so: where it is more
-   than the machine has, before any of it is touched. */
+/* Allocates zeroed memory for `count` elements. Returns NULL after printing
+   that there is not enough: without touching any if the machine has less. */
 void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size);
 
 #endif

@@ -1,5 +1,4 @@
-/* One builder on all ranks; an epoch begins on all of them at once, each late
-   by its skew. */
+/* Each epoch begins on all ranks at once, delayed by their skew. */
 #include "sim/collective.h"
 #include "common/measure.h"
 #include "common/output.h"
@@ -10,7 +9,7 @@
 
 typedef struct run run_t;
 
-/* What a builder takes and what comes out of it. */
+/* A kind of collective. */
 typedef struct kind {
     void (*build)(const run_t *run, baton_schedule_t *schedule,
                   baton_view_t data);
@@ -24,18 +23,16 @@ struct run {
     sim_watch_t *watch;
     baton_sim_t *sim;
     sim_data_t data;
-    char *memory; /* [ranks][bytes]; NULL: cost only */
+    char *memory; /* [ranks][bytes]; NULL if cost only */
 };
 
 /* ---- builders --------------------------------------------------------- */
 
-const char *const sim_allreduce_names[] = {"recursive_doubling", "binomial",
-                                           "ring", NULL};
 const sim_allreduce_t sim_allreduces[] = {
-    {baton_allreduce_recursive_doubling,
-     sim_formula_allreduce_recursive_doubling},
-    {baton_allreduce_binomial, sim_formula_allreduce_binomial},
-    {baton_allreduce_ring, sim_formula_allreduce_ring},
+    [SIM_RECURSIVE_DOUBLING] = {baton_allreduce_recursive_doubling,
+                                sim_formula_allreduce_recursive_doubling},
+    [SIM_BINOMIAL] = {baton_allreduce_binomial, sim_formula_allreduce_binomial},
+    [SIM_RING] = {baton_allreduce_ring, sim_formula_allreduce_ring},
 };
 
 static void build_allreduce(const run_t *run, baton_schedule_t *schedule,
@@ -117,8 +114,7 @@ static void build(void *arg, baton_schedule_t *schedule)
     run->kind->build(run, schedule, baton_view(buffer, 0, bytes));
 }
 
-/* Every rank has its contribution; in a broadcast all but the root have
-   nothing. */
+/* Fills in each rank's contribution. In a broadcast only the root has one. */
 static bool fill(run_t *run, uint64_t epoch)
 {
     sim_data_t *data = &run->data;
@@ -164,13 +160,13 @@ static bool write_dot(const run_t *run)
     if (options->dot == NULL) {
         return true;
     }
-    int rank = options->dot_rank == SIM_NONE ? 0 : (int)options->dot_rank;
     if (!output_open(options->dot, &file)) {
         return false;
     }
     bool passed = sim_case_ok(
-        run->of, baton_schedule_dot(baton_sim_schedule(run->sim, rank),
-                                    write_text, file));
+        run->of,
+        baton_schedule_dot(baton_sim_schedule(run->sim, (int)options->dot_rank),
+                           write_text, file));
     return output_close(file, options->dot) && passed;
 }
 

@@ -1,4 +1,4 @@
-/* Simulations of one builder on all ranks, and the all-reduces by name. */
+/* Simulations of one builder on all ranks. */
 #ifndef MICROBENCH_SIM_COLLECTIVE_H
 #define MICROBENCH_SIM_COLLECTIVE_H
 
@@ -11,14 +11,10 @@ typedef struct sim_allreduce {
     double (*formula_us)(const sim_formula_t *f);
 } sim_allreduce_t;
 
-/* Indices of both are the same; NULL ends the names. */
-extern const char *const sim_allreduce_names[];
+/* In the order of sim_allreduce_names. */
 extern const sim_allreduce_t sim_allreduces[];
 
-/* In the order of both arrays. */
-enum { SIM_RECURSIVE_DOUBLING, SIM_BINOMIAL, SIM_RING };
-
-/* Simulate the case; false after saying what failed. */
+/* Simulate the case; return false after printing what failed. */
 bool sim_run_allreduce(const sim_case_t *c, sim_watch_t *watch,
                        sim_result_t *out);
 bool sim_run_broadcast(const sim_case_t *c, sim_watch_t *watch,
@@ -26,7 +22,8 @@ bool sim_run_broadcast(const sim_case_t *c, sim_watch_t *watch,
 bool sim_run_barrier(const sim_case_t *c, sim_watch_t *watch,
                      sim_result_t *out);
 
-/* The costs of the model, or false where no closed form is for it: hosts. */
+/* Fills in the costs of the model. False for a model with hosts, which has no
+   closed form. */
 bool sim_formula_of(const sim_options_t *options, int ranks, double bytes,
                     sim_formula_t *out);
 

@@ -1,6 +1,4 @@
-/* The commands: what each compares, says and shows. */
 #include "sim/commands.h"
-#include "sim/apps.h"
 #include "sim/collective.h"
 #include "sim/partial.h"
 #include "sim/row.h"
@@ -16,29 +14,25 @@ static double latency_us(const sim_result_t *result)
     return result->latency_us;
 }
 
-/* What the helps have in common. */
+/* Parts of several help texts. */
 #define DIST                                                                   \
     "DIST is a number, uniform:LOW:HIGH, exponential:MEAN, "                   \
     "normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA or pareto:MINIMUM:SHAPE; "  \
-    "draws below 0 count as 0.\n\n"
+    "samples below 0 count as 0.\n\n"
 #define TIME                                                                   \
-    "Time us is virtual, of an epoch: from the first rank's start to the "     \
-    "last "                                                                    \
-    "one's end, the mean over epochs. "
+    "Time us is the virtual time of an epoch, from the first rank's start to " \
+    "the last one's end: the mean over epochs. "
 #define FORMULA                                                                \
     "the closed form of the cost model: alpha a message, beta a byte, gamma "  \
-    "a "                                                                       \
-    "reduced byte, single-ported ranks without overhead, skew or lag; "        \
-    "relative "                                                                \
-    "is by how much the simulated time differs. Build s and run s are on the " \
-    "wall.\n\n"
+    "a reduced byte, single-ported ranks without overhead, skew or lag; "      \
+    "relative is by how much the simulated time differs. Build s and run s "   \
+    "are real time.\n\n"
 #define LATENCY                                                                \
-    "Latencies are virtual, from a rank's call to its end of the epoch, 0 "    \
-    "when "                                                                    \
-    "that had been run already. Active are the ranks of which an epoch has "   \
-    "what they contributed for it, with the standard error of their mean. "
+    "Latencies are virtual, from a rank's call to its end of the epoch, or 0 " \
+    "if the epoch had ended before. Active are the ranks whose contribution "  \
+    "to an epoch is in its result, with the standard error of their mean. "
 
-/* Columns of all commands. */
+/* Sets of columns. */
 #define BASE                                                                   \
     (SIM_COLUMN(NAME) | SIM_COLUMN(RANKS) | SIM_COLUMN(MEAN) |                 \
      SIM_COLUMN(LOW) | SIM_COLUMN(HIGH) | SIM_COLUMN(MESSAGES) |               \
@@ -146,7 +140,7 @@ int sim_command_skew(int argc, char **argv)
                "have begun."
                "\v" LATENCY
                "Expected are 1 for solo and (P + 1)/2 for majority, which is "
-               "exact over a multiple of P iterations: each P draw every rank "
+               "exact over a multiple of P iterations: each P elect every rank "
                "once. Full/this is full's mean latency over this one's; the "
                "paper's is over MPI_Allreduce, of 32 processes 1 ms "
                "apart.\n\n" DIST

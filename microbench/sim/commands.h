@@ -1,5 +1,5 @@
-/* The commands of baton-sim: name, and what it does in a line. A new one is a
-   line here and its function. */
+/* The commands of baton-sim, each with a summary. A new command is an entry
+   here and its function. */
 #ifndef MICROBENCH_SIM_COMMANDS_H
 #define MICROBENCH_SIM_COMMANDS_H
 
@@ -10,13 +10,11 @@
     X(partial, "partial all-reduce: solo, majority, full")                     \
     X(skew, "eager-SGD's experiment: ranks arrive one after another")
 
-/* Takes the command line from the command's name on; argv[0] is what messages
-   begin with. Returns the exit status: 2 for a bad command line. */
+/* Takes the command line from the command's name on; messages begin with
+   argv[0]. Returns the exit status: CLI_EXIT_USAGE for a bad command line. */
 #define SIM_COMMAND_DECLARE(name, summary)                                     \
     int sim_command_##name(int argc, char **argv);
 SIM_COMMAND_LIST(SIM_COMMAND_DECLARE)
 #undef SIM_COMMAND_DECLARE
-
-enum { SIM_EXIT_USAGE = 2 };
 
 #endif

@@ -42,9 +42,11 @@ static size_t member_of(const sim_data_t *data, int rank, uint64_t iteration)
            (size_t)((iteration - 1) % data->iterations);
 }
 
-static line_t line_from(const sim_data_t *data, int rank, uint64_t iteration)
+static linear_model_t model_of(const sim_data_t *data, int rank,
+                               uint64_t iteration)
 {
-    return line_of(data->of->options->model.seed, rank, (uint32_t)iteration);
+    return linear_model_of(data->of->options->model.seed, rank,
+                           (uint32_t)iteration);
 }
 
 bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
@@ -55,13 +57,13 @@ bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
         return sim_case_ok(data->of, baton_proof_fill(data->proof, member, 0,
                                                       data->count, elements));
     }
-    line_fill(line_from(data, rank, iteration), elements, data->count);
+    linear_model_fill(model_of(data, rank, iteration), elements, data->count);
     return true;
 }
 
 void sim_data_expect_none(sim_data_t *data)
 {
-    data->expected = (line_t){0, 0};
+    data->expected = (linear_model_t){0, 0};
     if (data->proof != NULL) {
         memset(data->contributors, 0,
                (size_t)data->of->ranks * data->iterations * sizeof(bool));
@@ -74,7 +76,7 @@ void sim_data_expect(sim_data_t *data, int rank, uint64_t iteration)
         data->contributors[member_of(data, rank, iteration)] = true;
     } else {
         data->expected =
-            line_add(data->expected, line_from(data, rank, iteration));
+            linear_model_add(data->expected, model_of(data, rank, iteration));
     }
 }
 
@@ -89,11 +91,12 @@ bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
                              "wrong result on rank %d in epoch %" PRIu64 ": %s",
                              rank, epoch, baton_error_message());
     }
-    size_t off = line_first_off(data->expected, elements, data->count);
-    return off == data->count ||
+    size_t bad =
+        linear_model_find_mismatch(data->expected, elements, data->count);
+    return bad == data->count ||
            sim_case_fail(data->of,
                          "wrong result on rank %d in epoch %" PRIu64
                          ": element %zu is %#" PRIx64 ", expected %#" PRIx64,
-                         rank, epoch, off, ((const uint64_t *)elements)[off],
-                         line_at(data->expected, off));
+                         rank, epoch, bad, ((const uint64_t *)elements)[bad],
+                         linear_model_at(data->expected, bad));
 }

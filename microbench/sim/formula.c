@@ -1,7 +1,7 @@
 #include "sim/formula.h"
 #include <math.h>
 
-/* The logarithm of a number of ranks, to base 2, rounded up and down. */
+/* The logarithm of a number of ranks to base 2, rounded up. */
 static int rounds_of(int ranks)
 {
     int rounds = 0;
@@ -11,6 +11,7 @@ static int rounds_of(int ranks)
     return rounds;
 }
 
+/* The same, rounded down. */
 static int rounds_down(int ranks)
 {
     int rounds = 0;
@@ -25,7 +26,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* A message, and the reduction of as much. */
+/* The times of a message and of its reduction. */
 static double message(const sim_formula_t *f)
 {
     return f->alpha_us + f->bytes * f->beta_us;
@@ -57,11 +58,10 @@ double sim_formula_allreduce_ring(const sim_formula_t *f)
     return hops * (2 * message(&block) + reduction(&block));
 }
 
-/* Reduce and broadcast, in ceil(log2 P) rounds each. In the reduce of 2^k ranks
-   each round is a transfer and a reduction. Otherwise the last child of rank 0
-   has a tree of only `extra` ranks behind it: what it sends comes early, takes
-   the receive port between two others, and so hides a reduction behind a
-   transfer. */
+/* A reduce and a broadcast take ceil(log2 P) rounds each. For 2^k ranks each
+   round of the reduce is a transfer and a reduction. Otherwise the last child
+   of rank 0 has a subtree of only `extra` ranks: its message arrives early,
+   between two others, and so one reduction overlaps a transfer. */
 double sim_formula_allreduce_binomial(const sim_formula_t *f)
 {
     if (f->bytes <= 0 || f->ranks == 1) {
@@ -78,14 +78,15 @@ double sim_formula_allreduce_binomial(const sim_formula_t *f)
     return transfers + fmax(seen * reduction(f), reductions - message(f));
 }
 
-/* The core is of 2^k ranks, and `extra` of them speak for two. When P is 2^k,
-   each of its k rounds is a transfer and a reduction. Otherwise there are two
-   paths. One goes through ranks of the core that are alone: they end a round
-   later, since what they get has waited for a fold. The other one through ranks
-   that speak for two, until they have sent the result to the second: k + 2
-   transfers, and after the fold they meet ranks that are as late in the first
-   ceil(log2 extra) rounds; what comes in later rounds has come before, and its
-   reduction goes on while the next transfer does. */
+/* The core has 2^k ranks, and `extra` of them represent a second rank, whose
+   contribution they fold into theirs. When P is 2^k, each of the k rounds is a
+   transfer and a reduction. Otherwise there are two critical paths. One goes
+   through core ranks that represent only themselves: they end a round later,
+   since the data that they receive waited for a fold. The other one goes
+   through core ranks that represent two, up to the send of the result to the
+   second rank: k + 2 transfers. In the first ceil(log2 extra) rounds after the
+   fold their partners are equally late; in later rounds the messages have
+   arrived before, and the reduction overlaps the next transfer. */
 double sim_formula_allreduce_recursive_doubling(const sim_formula_t *f)
 {
     if (f->bytes <= 0) {

@@ -1,6 +1,6 @@
-/* Closed forms of the cost model: alpha a message, beta a byte, gamma a reduced
-   byte; single-ported ranks, no overhead, skew or lag, one kind of link. In
-   microseconds. */
+/* Closed forms of the cost model, in microseconds: alpha for a message, beta
+   for a byte, gamma for a reduced byte. Ranks are single-ported, without
+   overhead, skew or lag, and all links are alike. */
 #ifndef MICROBENCH_SIM_FORMULA_H
 #define MICROBENCH_SIM_FORMULA_H
 

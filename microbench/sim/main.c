@@ -30,40 +30,26 @@ static const char doc[] =
     "\n\nExample: baton-sim allreduce --algorithm ring --ranks 1024 --bytes "
     "100M --alpha-us 1.5 --gbit 100";
 
-static const struct argp_option options[] = {CLI_COMMON_OPTIONS, {0}};
-
-static error_t find(struct argp_state *state, const char *word)
+static error_t find(cli_line_t *line, const char *word)
 {
     const char *names[COMMAND_COUNT + 1] = {NULL};
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         names[i] = commands[i].name;
     }
     if (strcmp(word, "fuzz") == 0) {
-        argp_error(state, "fuzz is a command of its own now, baton-fuzz, which "
-                          "is built with the tests");
-        return EINVAL;
+        return cli_refuse(line, "fuzz is a separate program, baton-fuzz, which "
+                                "is built with the tests");
     }
+    const cli_type_t type = CLI_WORD(NULL, names);
     size_t index = 0;
-    error_t error = cli_word_option(state, "COMMAND", word, names, &index);
+    error_t error = cli_read(line, "COMMAND", &type, word, &index, NULL);
     if (error == 0) {
-        *(const command_t **)state->input = &commands[index];
+        *(const command_t **)line->values = &commands[index];
     }
     return error;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    switch (key) {
-    case ARGP_KEY_ARG:
-        return find(state, arg);
-    case ARGP_KEY_NO_ARGS:
-        return find(state, "");
-    default:
-        return cli_default(key, arg, state);
-    }
-}
-
-/* Puts the list of commands before the last text of the help. */
+/* Inserts the list of commands before the last text of the help. */
 static char *add_commands(int key, const char *text, void *input)
 {
     (void)input;
@@ -88,15 +74,18 @@ static char *add_commands(int key, const char *text, void *input)
 
 int main(int argc, char **argv)
 {
-    static const struct argp parser = {
-        options,      parse_option, "COMMAND [OPTION...]", doc, NULL,
-        add_commands, NULL};
-    /* The first word alone: the others are the command's to parse. */
+    static const cli_program_t program = {
+        .doc = doc,
+        .arguments = "COMMAND [OPTION...]",
+        .take_argument = find,
+        .filter_help = add_commands,
+    };
+    /* The command parses everything after the first word. */
     const command_t *command = NULL;
     cli_verdict_t verdict =
-        cli_parse(&parser, argc < 2 ? argc : 2, argv, true, &command);
+        cli_parse(&program, argc < 2 ? argc : 2, argv, true, &command);
     if (verdict != CLI_RUN) {
-        return verdict == CLI_DONE ? 0 : SIM_EXIT_USAGE;
+        return verdict == CLI_DONE ? 0 : CLI_EXIT_USAGE;
     }
     char name[64];
     (void)snprintf(name, sizeof(name), "%s", command->full_name);

@@ -1,196 +1,279 @@
-/* What each option does; the whole line is in settle.c. */
-#include "sim/collective.h"
-#include "sim/option_table.h"
-#include <errno.h>
+#include "sim/options.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
-#define MAX_COST 1e9 /* of an option in microseconds or nanoseconds */
-#define MIN_GBIT 1e-6
-#define MAX_GBIT 1e6
+const char *const sim_allreduce_names[] = {"recursive_doubling", "binomial",
+                                           "ring", NULL};
+const char *const sim_partial_names[] = {"full", "solo", "majority", NULL};
 
-/* ---- values ----------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------- */
 
-static error_t parse_distribution(struct argp_state *state, const char *option,
-                                  const char *text, baton_distribution_t *out,
-                                  const char **text_out)
+enum {
+    COLLECTIVES = SIM_ALLREDUCE | SIM_BROADCAST | SIM_BARRIER,
+    PARTIALS = SIM_PARTIAL | SIM_SKEW,
+    ALL = COLLECTIVES | PARTIALS,
+    WITH_DATA = ALL & ~SIM_BARRIER,
+    WITH_SKEW = ALL & ~SIM_SKEW
+};
+
+#define AT(member)      offsetof(sim_options_t, member)
+#define MAX_RANKS       (UINT64_C(1) << 24)
+#define MAX_BYTES       (UINT64_C(1) << 40)
+#define MAX_EPOCHS      UINT64_C(1000000)
+#define COST(unit)      CLI_REAL(unit, 0, 1e9)
+#define GBIT            CLI_REAL("GBIT/S", 1e-6, 1e6)
+#define VARIANTS(names) CLI_WORDS(names, SIM_MAX_VARIANTS, AT(variant_count))
+
+static const cli_option_t table[] = {
+    {SIM_ALLREDUCE, "algorithm", 'a', AT(variants),
+     VARIANTS(sim_allreduce_names), NULL, "Algorithms to compare"},
+    {PARTIALS, "mode", 'm', AT(variants), VARIANTS(sim_partial_names), NULL,
+     "Modes to compare"},
+    {PARTIALS, "inner", 0, AT(inner),
+     CLI_WORD("ALGORITHM", sim_allreduce_names), NULL,
+     "All-reduce inside the partial one; by default the library chooses by "
+     "size"},
+    {ALL, "ranks", 'p', AT(ranks), CLI_COUNT(1, MAX_RANKS), "32",
+     "Number of ranks"},
+    {WITH_DATA, "bytes", 'b', AT(bytes), CLI_SIZE(8, 0, MAX_BYTES), "64K",
+     "Bytes that each rank contributes"},
+    {SIM_ALLREDUCE, "chunk-bytes", 0, AT(chunk_bytes),
+     CLI_SIZE(8, 8, MAX_BYTES), NULL,
+     "ring: size of a pipelined chunk; by default the library chooses"},
+    {SIM_BROADCAST, "root", 0, AT(root), CLI_COUNT(0, MAX_RANKS - 1), "0",
+     "Rank that has the data"},
+    {WITH_SKEW, "epochs", 'e', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
+     "Number of epochs"},
+    {SIM_SKEW, "iterations", 'i', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "64",
+     "Number of iterations"},
+    {SIM_SKEW, "skew-ms", 0, AT(spacing_ms), CLI_REAL("MS", 0.001, 10000), "1",
+     "Milliseconds between the arrivals of neighbours"},
+    {ALL, "seed", 0, AT(model.seed), CLI_COUNT(0, UINT64_MAX), NULL,
+     "Seed of all random numbers; by default BATON_SEED, else 1"},
+    {WITH_DATA, "payload", 0, AT(payload), CLI_FLAG, NULL,
+     "Move and reduce data, and check every result"},
+    {WITH_DATA, "prove", 0, AT(prove), CLI_FLAG, NULL,
+     "Move and reduce sets of contributors, and check whose data is in each "
+     "element"},
+
+    {ALL, "Model:", 0, 0, CLI_HEADING, NULL, NULL},
+    {ALL, "alpha-us", 0, AT(model.link.alpha_us), COST("US"), "1.5",
+     "Latency of a message in microseconds"},
+    {ALL, "gbit", 0, AT(gbit), GBIT, "100",
+     "Bandwidth of a link, which gives the cost of a byte"},
+    {ALL, "gamma-ns", 0, AT(model.gamma_ns), COST("NS"), "0",
+     "Nanoseconds to reduce a byte"},
+    {ALL, "overhead-us", 0, AT(model.overhead_us), COST("US"), "0",
+     "Processor time of a message at each end in microseconds"},
+    {ALL, "host-ranks", 0, AT(host_ranks), CLI_COUNT(1, MAX_RANKS), "1",
+     "Ranks on a host, which has faster links inside"},
+    {ALL, "host-alpha-us", 0, AT(model.host_link.alpha_us), COST("US"), "0.3",
+     "Latency of a message inside a host in microseconds"},
+    {ALL, "host-gbit", 0, AT(host_gbit), GBIT, "400",
+     "Bandwidth of a link inside a host"},
+    {WITH_SKEW, "skew", 0, AT(skew), CLI_TEXT("DIST"), NULL,
+     "Microseconds by which a rank is late to an epoch, sampled for each"},
+    {ALL, "lag", 0, AT(lag), CLI_TEXT("DIST"), NULL,
+     "Microseconds that a message takes beyond its transfer, sampled for each"},
+    {ALL, "speed", 0, AT(speed), CLI_TEXT("DIST"), NULL,
+     "Speed of a rank's processor, sampled once; 1 is normal"},
+    {ALL, "multi-ported", 0, AT(model.multi_ported), CLI_FLAG, NULL,
+     "Let a rank send and receive any number of messages at once"},
+    {ALL, "eager-bytes", 0, AT(eager_bytes), CLI_SIZE(1, 1, MAX_BYTES), NULL,
+     "Sends of fewer bytes complete when they are posted"},
+    {ALL, "sync-bytes", 0, AT(sync_bytes), CLI_SIZE(1, 1, MAX_BYTES), NULL,
+     "Sends of at least so many bytes complete when their receive is posted"},
+
+    {ALL, "Output:", 0, 0, CLI_HEADING, NULL, NULL},
+    {ALL, "sweep", 0, AT(sweep), CLI_TEXT("AXIS=VALUES"), NULL,
+     "Simulate each value of ranks or bytes: ranks=2..1024, which doubles, or "
+     "bytes=64,4K,1M"},
+    {ALL, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the table as CSV"},
+    {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the table as JSON"},
+    {ALL, "plot", 0, AT(plot), CLI_PLOT, NULL,
+     "Draw the sweep, which needs gnuplot"},
+    {ALL, "trace", 0, AT(trace), CLI_FILE, NULL,
+     "Write what ports and processors do, in Chrome's trace format (for "
+     "ui.perfetto.dev)"},
+    {COLLECTIVES, "dot", 0, AT(dot), CLI_FILE, NULL,
+     "Write a rank's schedule for Graphviz"},
+    {COLLECTIVES, "dot-rank", 0, AT(dot_rank), CLI_COUNT(0, MAX_RANKS - 1), "0",
+     "Rank whose schedule --dot writes"},
+    {COLLECTIVES, "goal", 0, AT(goal), CLI_FILE, NULL,
+     "Write all ranks' schedules for LogGOPSim, in GOAL"},
+};
+
+/* ---- the sweep ---------------------------------------------------------- */
+
+/* "low..high": each value is twice the one before. */
+static error_t read_range(const cli_line_t *line, const char *text,
+                          const char *dots, cli_type_t value,
+                          sim_options_t *opts)
 {
-    if (baton_distribution_parse(text, out) == BATON_OK) {
-        *text_out = text;
+    char low_text[64];
+    uint64_t low = 0;
+    uint64_t high = 0;
+    value.room = 0;
+    (void)snprintf(low_text, sizeof(low_text), "%.*s", (int)(dots - text),
+                   text);
+    error_t error = cli_read(line, "--sweep", &value, low_text, &low, NULL);
+    if (error == 0) {
+        error = cli_read(line, "--sweep", &value, dots + 2, &high, NULL);
+    }
+    if (error == 0 && low > high) {
+        error = cli_refuse(line, "--sweep: '%s' ends before it begins", text);
+    }
+    for (uint64_t next = low; error == 0 && next <= high; next *= 2) {
+        opts->values[opts->value_count++] = next;
+    }
+    return error;
+}
+
+static error_t resolve_sweep(const cli_line_t *line, sim_options_t *opts)
+{
+    static const cli_type_t ranks = {.kind = CLI_KIND_COUNT,
+                                     .min = 1,
+                                     .max = MAX_RANKS,
+                                     .room = SIM_MAX_VALUES};
+    static const cli_type_t bytes =
+        CLI_SIZES(8, 8, MAX_BYTES, SIM_MAX_VALUES, 0);
+    const char *text = opts->sweep;
+    if (text == NULL) {
+        opts->values[0] = opts->ranks;
+        opts->value_count = 1;
         return 0;
     }
-    argp_error(state, "%s: %s", option, baton_error_message());
-    return EINVAL;
+    if (strncmp(text, "ranks=", 6) == 0) {
+        opts->axis = SIM_AXIS_RANKS;
+    } else if (sim_options_has_bytes(opts) && strncmp(text, "bytes=", 6) == 0) {
+        opts->axis = SIM_AXIS_BYTES;
+    } else {
+        return cli_refuse(line, "--sweep: '%s' is not ranks=VALUES%s", text,
+                          sim_options_has_bytes(opts) ? " or bytes=VALUES"
+                                                      : "");
+    }
+    const char *axis = opts->axis == SIM_AXIS_RANKS ? "ranks" : "bytes";
+    if (cli_is_given(line, axis)) {
+        return cli_refuse(line, "--%s: --sweep=%s is given already", axis,
+                          axis);
+    }
+    const cli_type_t *type = opts->axis == SIM_AXIS_RANKS ? &ranks : &bytes;
+    const char *dots = strstr(text, "..");
+    return dots != NULL ? read_range(line, text + 6, dots, *type, opts)
+                        : cli_read(line, "--sweep", type, text + 6,
+                                   opts->values, &opts->value_count);
 }
 
-static error_t parse_host_ranks(struct argp_state *state, const char *text,
-                                int *out)
+/* ---- the model ---------------------------------------------------------- */
+
+static error_t resolve_distribution(const cli_line_t *line, const char *option,
+                                    const char *text, baton_distribution_t *out)
 {
-    uint64_t ranks = 0;
-    error_t error =
-        cli_count_option(state, "--host-ranks", text, 1, SIM_MAX_RANKS, &ranks);
-    *out = (int)ranks;
-    return error;
+    return text == NULL || baton_distribution_parse(text, out) == BATON_OK
+               ? 0
+               : cli_refuse(line, "%s: %s", option, baton_error_message());
 }
 
-static error_t parse_bound(struct argp_state *state, const char *option,
-                           const char *text, size_t *out)
+static error_t resolve_model(const cli_line_t *line, sim_options_t *opts)
 {
-    uint64_t bytes = 0;
-    error_t error =
-        cli_size_option(state, option, text, 1, 1, SIM_MAX_BYTES, &bytes);
-    *out = (size_t)bytes;
-    return error;
-}
-
-/* ---- options ---------------------------------------------------------- */
-
-static error_t parse_model(int key, char *arg, struct argp_state *state)
-{
-    sim_options_t *opts = state->input;
     baton_sim_options_t *model = &opts->model;
-    switch (key) {
-    case KEY_ALPHA:
-        return cli_real_option(state, "--alpha-us", arg, 0, MAX_COST,
-                               &model->link.alpha_us);
-    case KEY_GBIT:
-        return cli_real_option(state, "--gbit", arg, MIN_GBIT, MAX_GBIT,
-                               &opts->gbit);
-    case KEY_GAMMA:
-        return cli_real_option(state, "--gamma-ns", arg, 0, MAX_COST,
-                               &model->gamma_ns);
-    case KEY_OVERHEAD:
-        return cli_real_option(state, "--overhead-us", arg, 0, MAX_COST,
-                               &model->overhead_us);
-    case KEY_HOST_RANKS:
-        return parse_host_ranks(state, arg, &model->host_ranks);
-    case KEY_HOST_ALPHA:
-        return cli_real_option(state, "--host-alpha-us", arg, 0, MAX_COST,
-                               &model->host_link.alpha_us);
-    case KEY_HOST_GBIT:
-        return cli_real_option(state, "--host-gbit", arg, MIN_GBIT, MAX_GBIT,
-                               &opts->host_gbit);
-    case KEY_SKEW:
-        return parse_distribution(state, "--skew", arg, &model->skew,
-                                  &opts->skew);
-    case KEY_LAG:
-        return parse_distribution(state, "--lag", arg, &model->lag, &opts->lag);
-    case KEY_SPEED:
-        return parse_distribution(state, "--speed", arg, &model->speed,
-                                  &opts->speed);
-    case KEY_MULTI_PORTED:
-        model->multi_ported = true;
-        return 0;
-    case KEY_SYNC_BYTES:
-        return parse_bound(state, "--sync-bytes", arg, &model->sync_bytes);
-    case KEY_EAGER_BYTES:
-        return parse_bound(state, "--eager-bytes", arg, &model->eager_bytes);
-    case KEY_SEED:
-        return cli_count_option(state, "--seed", arg, 0, UINT64_MAX,
-                                &model->seed);
-    default:
-        return cli_default(key, arg, state);
+    static const char *const of_hosts[] = {"host-alpha-us", "host-gbit"};
+    for (size_t i = 0; i < 2; i++) {
+        if (opts->host_ranks == 1 && cli_is_given(line, of_hosts[i])) {
+            return cli_refuse(line, "--%s: needs --host-ranks", of_hosts[i]);
+        }
     }
+    model->cost_only = !opts->payload && !opts->prove;
+    model->link.beta_ns = 8 / opts->gbit;
+    model->host_link.beta_ns = 8 / opts->host_gbit;
+    model->host_ranks = (int)opts->host_ranks;
+    model->eager_bytes = (size_t)opts->eager_bytes;
+    model->sync_bytes = (size_t)opts->sync_bytes;
+    error_t error =
+        resolve_distribution(line, "--skew", opts->skew, &model->skew);
+    if (error == 0) {
+        error = resolve_distribution(line, "--lag", opts->lag, &model->lag);
+    }
+    return error != 0 ? error
+                      : resolve_distribution(line, "--speed", opts->speed,
+                                             &model->speed);
 }
 
-static error_t parse_files(int key, char *arg, struct argp_state *state)
+/* ---- options that depend on each other ---------------------------------- */
+
+static error_t resolve_rank(const cli_line_t *line, const char *option,
+                            uint64_t rank, uint64_t ranks)
 {
-    sim_options_t *opts = state->input;
-    switch (key) {
-    case KEY_CSV:
-        opts->csv = arg;
-        return 0;
-    case KEY_JSON:
-        opts->json = arg;
-        return 0;
-    case KEY_PLOT:
-        return cli_plot_option(state, arg, &opts->plot);
-    case KEY_TRACE:
-        opts->trace = arg;
-        return 0;
-    case KEY_DOT:
-        opts->dot = arg;
-        return 0;
-    case KEY_DOT_RANK:
-        return cli_count_option(state, "--dot-rank", arg, 0, SIM_MAX_RANKS - 1,
-                                &opts->dot_rank);
-    case KEY_GOAL:
-        opts->goal = arg;
-        return 0;
-    default:
-        return parse_model(key, arg, state);
-    }
+    return rank < ranks
+               ? 0
+               : cli_refuse(line, "%s: '%" PRIu64 "' is not from 0 to %" PRIu64,
+                            option, rank, ranks - 1);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t resolve_files(const cli_line_t *line, const sim_options_t *opts)
 {
-    sim_options_t *opts = state->input;
-    switch (key) {
-    case KEY_ALGORITHM:
-        return cli_word_list(state, "--algorithm", arg, opts->variant_names,
-                             opts->variants, &opts->variant_count);
-    case KEY_MODE:
-        return cli_word_list(state, "--mode", arg, opts->variant_names,
-                             opts->variants, &opts->variant_count);
-    case KEY_INNER:
-        return cli_word_option(state, "--inner", arg, sim_allreduce_names,
-                               &opts->inner);
-    case KEY_RANKS:
-        return cli_count_option(state, "--ranks", arg, 1, SIM_MAX_RANKS,
-                                &opts->ranks);
-    case KEY_BYTES:
-        return cli_size_option(state, "--bytes", arg, 8, 0, SIM_MAX_BYTES,
-                               &opts->bytes);
-    case KEY_CHUNK_BYTES:
-        return cli_size_option(state, "--chunk-bytes", arg, 8, 8, SIM_MAX_BYTES,
-                               &opts->chunk_bytes);
-    case KEY_ROOT:
-        return cli_count_option(state, "--root", arg, 0, SIM_MAX_RANKS - 1,
-                                &opts->root);
-    case KEY_EPOCHS:
-        return cli_count_option(state, "--epochs", arg, 1, SIM_MAX_EPOCHS,
-                                &opts->epochs);
-    case KEY_ITERATIONS:
-        return cli_count_option(state, "--iterations", arg, 1, SIM_MAX_EPOCHS,
-                                &opts->epochs);
-    case KEY_SKEW_MS:
-        return cli_real_option(state, "--skew-ms", arg, 0.001, 10000,
-                               &opts->spacing_ms);
-    case KEY_PROVE:
-        opts->prove = true;
-        opts->model.cost_only = false;
-        return 0;
-    case KEY_PAYLOAD:
-        opts->model.cost_only = false;
-        return 0;
-    case KEY_SWEEP:
-        return sim_options_sweep(state, arg);
-    case ARGP_KEY_END:
-        return sim_options_settle(state);
-    default:
-        return parse_files(key, arg, state);
+    static const char *const names[] = {"trace", "dot", "goal"};
+    for (size_t i = 0; i < 3; i++) {
+        if (cli_is_given(line, names[i]) &&
+            (opts->axis != SIM_AXIS_NONE || opts->variant_count != 1)) {
+            return cli_refuse(line,
+                              "--%s: needs one simulation: no --sweep, and one "
+                              "variant to compare",
+                              names[i]);
+        }
     }
+    if (opts->plot != NULL && opts->axis == SIM_AXIS_NONE) {
+        return cli_refuse(line, "--plot: needs --sweep");
+    }
+    if (cli_is_given(line, "dot-rank") && opts->dot == NULL) {
+        return cli_refuse(line, "--dot-rank: needs --dot");
+    }
+    return opts->dot == NULL
+               ? 0
+               : resolve_rank(line, "--dot-rank", opts->dot_rank, opts->ranks);
 }
 
-/* ---- the command line ------------------------------------------------- */
-
-static sim_options_t defaults(unsigned command,
-                              const char *const *variant_names)
+static bool has_variant(const sim_options_t *opts, size_t variant)
 {
-    return (sim_options_t){
-        .command = command,
-        .variant_names = variant_names,
-        .model = {.size = sizeof(baton_sim_options_t),
-                  .cost_only = true,
-                  .seed = cli_default_seed(),
-                  .link.alpha_us = 1.5,
-                  .host_link.alpha_us = -1}, /* not given */
-        .gbit = 100,
-        .ranks = SIM_NONE,
-        .bytes = SIM_NONE,
-        .epochs = command == SIM_SKEW ? 64 : 1,
-        .inner = SIM_NONE,
-        .spacing_ms = command == SIM_SKEW ? 1 : 0,
-        .dot_rank = SIM_NONE,
-    };
+    for (size_t i = 0; i < opts->variant_count; i++) {
+        if (opts->variants[i] == variant) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static error_t resolve_algorithm(const cli_line_t *line,
+                                 const sim_options_t *opts)
+{
+    if (opts->chunk_bytes != 0 && !has_variant(opts, SIM_RING)) {
+        return cli_refuse(line, "--chunk-bytes: needs ring in --algorithm");
+    }
+    uint64_t least = opts->ranks;
+    if (opts->axis == SIM_AXIS_RANKS) {
+        least = opts->values[0];
+        for (size_t i = 1; i < opts->value_count; i++) {
+            least = opts->values[i] < least ? opts->values[i] : least;
+        }
+    }
+    return resolve_rank(line, "--root", opts->root, least);
+}
+
+static error_t resolve(cli_line_t *line)
+{
+    sim_options_t *opts = line->values;
+    if (opts->variant_count == 0) {
+        opts->variant_count = 1; /* the command has nothing to compare */
+    }
+    error_t error = resolve_model(line, opts);
+    if (error == 0) {
+        error = resolve_sweep(line, opts);
+    }
+    if (error == 0) {
+        error = resolve_files(line, opts);
+    }
+    return error != 0 ? error : resolve_algorithm(line, opts);
 }
 
 cli_verdict_t sim_options_parse(unsigned command,
@@ -198,10 +281,62 @@ cli_verdict_t sim_options_parse(unsigned command,
                                 const char *doc, int argc, char **argv,
                                 sim_options_t *out)
 {
-    struct argp_option options[SIM_MAX_OPTIONS];
-    sim_option_table(command, options);
-    const struct argp parser = {
-        .options = options, .parser = parse_option, .doc = doc};
-    *out = defaults(command, variant_names);
-    return cli_parse(&parser, argc, argv, true, out);
+    const cli_program_t program = {
+        .doc = doc,
+        .options = table,
+        .option_count = sizeof(table) / sizeof(table[0]),
+        .command = command,
+        .resolve = resolve,
+    };
+    *out = (sim_options_t){
+        .command = command,
+        .variant_names = variant_names,
+        .model = {.size = sizeof(out->model), .seed = cli_default_seed()},
+        .inner = SIM_NONE,
+    };
+    return cli_parse(&program, argc, argv, true, out);
+}
+
+/* ---- printing --------------------------------------------------------- */
+
+static void print_distribution(const char *name, const char *text)
+{
+    if (text != NULL) {
+        (void)printf(", %s %s", name, text);
+    }
+}
+
+void sim_options_print(const sim_options_t *options, const char *command)
+{
+    const baton_sim_options_t *model = &options->model;
+    (void)printf("baton-sim %s: alpha %g us, %g Gbit/s, gamma %g ns", command,
+                 model->link.alpha_us, options->gbit, model->gamma_ns);
+    if (model->overhead_us > 0) {
+        (void)printf(", overhead %g us", model->overhead_us);
+    }
+    if (model->host_ranks > 1) {
+        (void)printf(", in hosts of %d: alpha %g us, %g Gbit/s",
+                     model->host_ranks, model->host_link.alpha_us,
+                     options->host_gbit);
+    }
+    if (model->multi_ported) {
+        (void)fputs(", multi-ported", stdout);
+    }
+    if (model->eager_bytes > 0) {
+        (void)printf(", eager below %zu bytes", model->eager_bytes);
+    }
+    if (model->sync_bytes > 0) {
+        (void)printf(", synchronous from %zu bytes", model->sync_bytes);
+    }
+    print_distribution("skew", options->skew);
+    print_distribution("lag", options->lag);
+    print_distribution("speed", options->speed);
+    if (options->spacing_ms > 0) {
+        (void)printf(", %g ms apart", options->spacing_ms);
+    }
+    (void)printf("; %" PRIu64 " epoch%s, seed %" PRIu64 ", %s\n",
+                 options->epochs, options->epochs == 1 ? "" : "s", model->seed,
+                 options->prove     ? "every result proven"
+                 : model->cost_only ? "cost only"
+                                    : "every result checked");
 }

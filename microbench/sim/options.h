@@ -6,14 +6,11 @@
 #include <baton/sim.h>
 
 enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 8 };
-#define SIM_MAX_RANKS  (UINT64_C(1) << 24)
-#define SIM_MAX_BYTES  (UINT64_C(1) << 40)
-#define SIM_MAX_EPOCHS UINT64_C(1000000)
 
-/* Not given. */
-#define SIM_NONE UINT64_MAX
+/* Of `inner`: the library chooses. */
+#define SIM_NONE SIZE_MAX
 
-/* Commands, as a set: who takes an option. */
+/* Commands, as a set. */
 enum {
     SIM_ALLREDUCE = 1,
     SIM_BROADCAST = 2,
@@ -22,6 +19,15 @@ enum {
     SIM_SKEW = 16
 };
 
+/* The all-reduces, and their names, which NULL ends. */
+enum { SIM_RECURSIVE_DOUBLING, SIM_BINOMIAL, SIM_RING };
+extern const char *const sim_allreduce_names[];
+
+/* The modes of a partial all-reduce, and their names. The first one is full,
+   since the others are compared with it. */
+enum { SIM_FULL, SIM_SOLO, SIM_MAJORITY };
+extern const char *const sim_partial_names[];
+
 typedef enum sim_axis {
     SIM_AXIS_NONE,
     SIM_AXIS_RANKS,
@@ -29,55 +35,51 @@ typedef enum sim_axis {
 } sim_axis_t;
 
 typedef struct sim_options {
-    /* The command's: which one; what it compares, algorithms or modes, of which
-       NULL is the last. */
+    /* The command, and the variants that it compares: algorithms or modes.
+       NULL ends their names. */
     unsigned command;
     const char *const *variant_names;
 
-    baton_sim_options_t model; /* without its ranks */
+    baton_sim_options_t model; /* its ranks are not set */
     double gbit, host_gbit;
-    const char *speed, *lag, *skew; /* as given, to be printed; NULL: not */
-    bool prove;                     /* by contributor sets */
+    const char *speed, *lag, *skew; /* as given, or NULL */
+    uint64_t host_ranks, eager_bytes, sync_bytes;
+    bool payload;
+    bool prove; /* by contributor sets */
     uint64_t ranks;
     uint64_t bytes;
     uint64_t epochs;
     uint64_t chunk_bytes;
     uint64_t root;
-    size_t inner; /* all-reduce of a partial one; SIM_NONE: its default */
-    double
-        spacing_ms; /* between the arrivals of neighbours; 0: there is none */
+    size_t inner;      /* the inner all-reduce of a partial one, or SIM_NONE */
+    double spacing_ms; /* between the arrivals of neighbours, or 0 */
 
     size_t variants[SIM_MAX_VARIANTS]; /* indices of names */
     size_t variant_count;
+    const char *sweep; /* as given, or NULL */
     sim_axis_t axis;
     uint64_t values[SIM_MAX_VALUES]; /* along the axis */
     size_t value_count;
 
-    const char *csv, *json, *plot; /* file names, NULL: none */
+    const char *csv, *json, *plot; /* file names, or NULL */
     const char *trace, *dot, *goal;
     uint64_t dot_rank;
 } sim_options_t;
 
-/* Parses the command line. `doc` as argp has it. */
+/* Parses the command line. `doc` is as argp has it. */
 cli_verdict_t sim_options_parse(unsigned command,
                                 const char *const *variant_names,
                                 const char *doc, int argc, char **argv,
                                 sim_options_t *out);
 
-/* For --sweep: the axis and its values. */
-error_t sim_options_sweep(struct argp_state *state, const char *text);
-
-/* At the end of the line: what must fit together does, and what was not given
-   has its default. */
-error_t sim_options_settle(struct argp_state *state);
-
-/* Whether there are bytes to be moved. */
+/* True for commands that move data. */
 static inline bool sim_options_has_bytes(const sim_options_t *options)
 {
     return options->command != SIM_BARRIER;
 }
 
-/* Prints the model and the run, in a line behind the command's name. */
+/* Prints the model and the run in one line that begins with the command's name.
+ */
 void sim_options_print(const sim_options_t *options, const char *command);
 
 #endif

@@ -1,7 +1,7 @@
-/* What an epoch must hold is known without looking at the data: all that a rank
-   has contributed and that no earlier epoch took, its last contribution too if
-   that was `included`. So the results are checked, and the active ranks counted
-   where buffers have no memory. */
+/* The contributions that an epoch must contain are known without its data: all
+   those of a rank that no earlier epoch has taken, with its last one if that
+   was `included`. So results can be checked, and active ranks can be counted
+   even when buffers have no memory. */
 #include "sim/partial.h"
 #include "common/measure.h"
 #include "sim/apps.h"
@@ -19,7 +19,7 @@ typedef struct run {
 
 /* ---- results ---------------------------------------------------------- */
 
-/* Takes the epoch into the books of its rank. */
+/* Accounts for the contributions that the epoch has taken from a rank. */
 static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
 {
     sim_app_t *app = &run->apps.app[rank];
@@ -39,7 +39,7 @@ static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
     return true;
 }
 
-/* With `active` too: ranks of which anything is in the result. */
+/* Checks the data, and `active`: how many ranks have contributed to it. */
 static bool check_results(run_t *run, uint32_t contributors)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
@@ -93,7 +93,7 @@ static bool run_epoch(run_t *run, sim_result_t *out)
     double end_us = 0;
     for (int rank = 0; rank < run->of->ranks; rank++) {
         const sim_app_t *app = &run->apps.app[rank];
-        /* None where the epoch had been run before this rank called. */
+        /* 0 if the epoch had ended before this rank called. */
         latencies[rank] = fmax(app->ended_us - app->called_us, 0);
         begin_us = fmin(begin_us, app->called_us);
         end_us = fmax(end_us, app->called_us + latencies[rank]);
@@ -136,8 +136,8 @@ static double expected_active(const sim_case_t *c)
     }
 }
 
-/* A full one is its inner all-reduce, with the count of active ranks as one
-   more element. */
+/* A full one is its inner all-reduce with one more element, which counts the
+   active ranks. */
 static double formula_us(const run_t *run)
 {
     const sim_options_t *options = run->of->options;

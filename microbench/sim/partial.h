@@ -4,7 +4,7 @@
 
 #include "sim/watch.h"
 
-/* Simulates the case; false after saying what failed. */
+/* Simulates the case. Returns false after printing what failed. */
 bool sim_run_partial(const sim_case_t *c, sim_watch_t *watch,
                      sim_result_t *out);
 

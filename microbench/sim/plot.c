@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Told apart with any colour vision. */
+/* Colours that all kinds of colour vision can tell apart. */
 static const char *color_of(size_t variant)
 {
     static const char *const colors[] = {"#0072b2", "#e69f00", "#009e73",
@@ -38,7 +38,7 @@ static void write_head(const output_plot_t *plot, const sim_command_t *command,
                   options->axis == SIM_AXIS_BYTES ? "bytes" : "ranks");
 }
 
-/* At most so many of the values have a label. */
+/* The most values that get a label. */
 enum { MAX_LABELS = 11 };
 
 static void write_axis(FILE *script, const sim_options_t *options)
@@ -76,7 +76,7 @@ static void write_data(FILE *script, const sim_command_t *command,
         const sim_result_t *result =
             &results[i * options->variant_count + place];
         double us = command->plot_value(result);
-        /* A logarithm has no place for nothing. */
+        /* A logarithmic axis can't show 0. */
         if (us > 0) {
             (void)fprintf(script, "%" PRIu64 " %.9g\n", options->values[i], us);
         }

@@ -1,5 +1,4 @@
 #include "sim/row.h"
-#include "sim/apps.h"
 #include <math.h>
 
 static const table_column_t all_columns[SIM_COLUMN_COUNT] = {
@@ -43,14 +42,14 @@ void sim_row_columns(uint32_t shown, uint32_t written, const char *compared,
     }
 }
 
-/* Of the time from its formula, relative to that. */
+/* The relative difference of the time from the formula. */
 static double difference(const sim_result_t *result)
 {
     double difference = result->mean_us - result->formula_us;
     return difference == 0 ? 0 : difference / result->formula_us;
 }
 
-/* Latency of full over this one's; NAN before full has been run. */
+/* Latency of full over this one's; NAN before full has run. */
 static double ratio(const sim_case_t *c, const sim_result_t *results,
                     size_t place)
 {
@@ -62,8 +61,8 @@ static double ratio(const sim_case_t *c, const sim_result_t *results,
     return NAN;
 }
 
-/* The same in Li et al. 2020, figure 9: 32 ranks, 1 ms apart, the mean over
-   their message sizes. */
+/* The same ratio in Li et al. 2020, figure 9, for 32 ranks that are 1 ms apart:
+   the mean over the message sizes. */
 static double ratio_of_paper(const sim_case_t *c)
 {
     if (c->ranks != 32 || c->options->spacing_ms != 1) {

@@ -1,5 +1,5 @@
-/* A simulation as a row of the table: all columns that there are, of which each
-   command shows some and writes some. */
+/* A simulation as a row of the table. Each command prints some of the columns
+   and writes some to files. */
 #ifndef MICROBENCH_SIM_ROW_H
 #define MICROBENCH_SIM_ROW_H
 
@@ -33,13 +33,13 @@ typedef enum sim_column {
 
 #define SIM_COLUMN(name) (UINT32_C(1) << SIM_##name)
 
-/* The columns, shown and written as these sets of them say. `compared`: what
-   the variants are, as a word. */
+/* Fills in the columns: the sets `shown` and `written` say which are printed
+   and which are written to files. `compared` is the heading of the variants. */
 void sim_row_columns(uint32_t shown, uint32_t written, const char *compared,
                      table_column_t columns[SIM_COLUMN_COUNT]);
 
-/* The last case's cells; `results` are those of this value of the sweep up to
-   it, by place in the list of variants. */
+/* Fills in the cells of the case at `place` in the list of variants. `results`
+   are those of this value of the sweep, up to that place. */
 void sim_row_fill(const sim_case_t *c, const sim_result_t *results,
                   size_t place, table_cell_t cells[SIM_COLUMN_COUNT]);
 

@@ -1,11 +1,11 @@
 #include "sim/sweep.h"
-#include "sim/commands.h"
+#include "common/output.h"
 #include "sim/plot.h"
 #include "sim/row.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* All that is open while a command runs. */
+/* A command that runs, with its open files. */
 typedef struct sweep {
     const sim_command_t *command;
     const sim_options_t *options;
@@ -113,7 +113,7 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
         sim_options_parse(command->command, command->variant_names,
                           command->doc, argc, argv, &options);
     if (verdict != CLI_RUN) {
-        return verdict == CLI_DONE ? EXIT_SUCCESS : SIM_EXIT_USAGE;
+        return verdict == CLI_DONE ? EXIT_SUCCESS : CLI_EXIT_USAGE;
     }
     return sweep_all(command, &options);
 }

@@ -1,5 +1,5 @@
-/* Times are in microseconds, with a picosecond as their last digit: printed so,
-   the same run gives the same bytes. */
+/* Times are printed in microseconds with six decimals, so that the same run
+   gives the same bytes. */
 #include "sim/trace.h"
 #include <inttypes.h>
 
@@ -58,8 +58,8 @@ static void write_name(FILE *file, const baton_sim_event_t *event)
     }
 }
 
-/* What may overlap in its row is asynchronous: it begins and ends in two events
-   that have a number in common. */
+/* Events that may overlap in their row are asynchronous: two events that share
+   an id begin and end them. */
 static bool is_async(const sim_trace_t *trace, const baton_sim_event_t *event)
 {
     return trace->overlap &&

@@ -1,7 +1,7 @@
 #include "sim/watch.h"
 #include <inttypes.h>
 
-/* So seldom is the clock read. */
+/* The clock is read once in so many events, or ranks built. */
 enum { EVENTS_PER_LOOK = 1 << 14, RANKS_PER_LOOK = 1 << 10 };
 
 enum { LINE_BYTES = 128 };
@@ -24,7 +24,7 @@ void sim_watch_build(sim_watch_t *watch, int rank)
     }
 }
 
-static void look(sim_watch_t *watch, double now_us)
+static void show_epoch(sim_watch_t *watch, double now_us)
 {
     if (progress_due(&watch->progress)) {
         char text[LINE_BYTES];
@@ -45,13 +45,14 @@ static void on_event(void *arg, const baton_sim_event_t *event)
         sim_trace_event(&watch->trace, event);
     }
     if (++watch->seen % EVENTS_PER_LOOK == 0) {
-        look(watch, event->end_us);
+        show_epoch(watch, event->end_us);
     }
 }
 
 void sim_watch_attach(sim_watch_t *watch, baton_sim_t *sim)
 {
-    /* What building took says nothing of the time that an epoch takes. */
+    /* Restarts the estimate: building tells nothing about the time of an epoch.
+     */
     progress_init(&watch->progress, true, watch->of->options->epochs);
     if (watch->trace.file != NULL || watch->progress.shown) {
         baton_sim_trace(sim, on_event, watch);

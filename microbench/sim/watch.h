@@ -1,5 +1,4 @@
-/* Sees a simulation run: the progress line, the trace, and the ends of epochs
-   for who wants them. */
+/* Observes a simulation: prints the progress line and writes the trace. */
 #ifndef MICROBENCH_SIM_WATCH_H
 #define MICROBENCH_SIM_WATCH_H
 
@@ -14,18 +13,18 @@ typedef struct sim_watch {
     uint64_t seen; /* events */
 } sim_watch_t;
 
-/* `trace` NULL: no trace. */
+/* `trace` may be NULL. */
 void sim_watch_begin(sim_watch_t *watch, const sim_case_t *of, FILE *trace);
 
-/* While schedules are built: this rank's is next. */
+/* Called before a rank's schedule is built. */
 void sim_watch_build(sim_watch_t *watch, int rank);
 
-/* From now on, until it is detached: what its end does is nobody's business. A
-   simulation that nobody watches runs without a trace. */
+/* Observes the simulator until it is detached, which must happen before its
+   schedules are destroyed. */
 void sim_watch_attach(sim_watch_t *watch, baton_sim_t *sim);
 void sim_watch_detach(baton_sim_t *sim);
 
-/* An epoch has been run. */
+/* Called after each epoch. */
 void sim_watch_epoch(sim_watch_t *watch);
 
 void sim_watch_end(sim_watch_t *watch);

@@ -1,5 +1,5 @@
 /* baton-skew: the latency of all-reduce when ranks arrive one after another.
-   See `baton-skew --help`, run.c for how it measures, and ledger.h
+   See `baton-skew --help`, run.c for how it measures, and account.h
    for how every result is checked. */
 #include "skew/report.h"
 #include <mpi.h>

@@ -4,7 +4,8 @@
 
 #include "common/cli.h"
 
-/* The systems that are compared: enumerator suffix, option name, label. */
+/* The systems to compare: suffix of the enumerator, name on the command line,
+   label. */
 #define SKEW_KIND_LIST(X)                                                      \
     X(MPI, "mpi", "MPI_Allreduce")                                             \
     X(MPI_NB, "mpi-nb", "MPI_Iallreduce + MPI_Wait")                           \
@@ -25,7 +26,7 @@ const char *skew_kind_label(skew_kind_t kind);
 enum { SKEW_MAX_SIZES = 16 };
 
 typedef struct skew_options {
-    skew_kind_t systems[SKEW_KIND_COUNT]; /* each at most once */
+    size_t systems[SKEW_KIND_COUNT]; /* skew_kind_t, each at most once */
     size_t system_count;
     uint64_t bytes[SKEW_MAX_SIZES]; /* multiples of 8 */
     size_t size_count;
@@ -33,12 +34,12 @@ typedef struct skew_options {
     uint64_t iterations;
     uint64_t warmup;
     uint64_t seed;
-    const char *csv; /* file names, NULL: none */
+    const char *csv; /* file names, or NULL */
     const char *json;
     const char *plot; /* ends in .svg or .png */
 } skew_options_t;
 
-/* Parses the command line; `speak` on rank 0 only. Does not exit. */
+/* Parses the command line. `speak` is true on rank 0 only. */
 cli_verdict_t skew_options_parse(int argc, char **argv, bool speak,
                                  skew_options_t *out);
 

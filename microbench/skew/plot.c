@@ -1,6 +1,6 @@
-/* Bars are drawn as boxes at positions of our own, not as gnuplot's clustered
-   histogram: so the values can be written above them. Size i is at x = i, and
-   its n bars share the width CLUSTER around it. */
+/* Bars are drawn as boxes at computed positions, not as gnuplot's clustered
+   histogram, so that the values can be written above them. Size i is at x = i,
+   and its n bars share the width CLUSTER around it. */
 #include "skew/plot.h"
 #include <inttypes.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 
 static const char *color_of(skew_kind_t kind)
 {
-    /* Told apart with any colour vision, and in grey. */
+    /* Colours that all kinds of colour vision can tell apart, also in grey. */
     static const char *const colors[] = {
         [SKEW_MPI] = "#4d4d4d",      [SKEW_MPI_NB] = "#a6a6a6",
         [SKEW_FULL] = "#0072b2",     [SKEW_SOLO] = "#e69f00",
@@ -107,8 +107,8 @@ static void write_plot(FILE *script, const skew_options_t *options)
                       "%s$system%zu using 1:2 with boxes lc rgb '%s' "
                       "title '%s', $system%zu using 1:2:3 with labels "
                       "offset 0,0.6 font ',10' notitle",
-                      separator, i, color_of(options->systems[i]),
-                      skew_kind_label(options->systems[i]), i);
+                      separator, i, color_of((skew_kind_t)options->systems[i]),
+                      skew_kind_label((skew_kind_t)options->systems[i]), i);
         separator = ", ";
     }
     (void)fputs("\n", script);

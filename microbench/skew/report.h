@@ -1,12 +1,12 @@
-/* What rank 0 writes: the table, and the files. */
+/* Rank 0's output: the table and the files. */
 #ifndef MICROBENCH_SKEW_REPORT_H
 #define MICROBENCH_SKEW_REPORT_H
 
 #include "common/table.h"
 #include "skew/plot.h"
 
-/* The output files, open since before the measurement: a bad path fails at
-   once, not after minutes. */
+/* The output files are opened before the measurement, so that a bad path fails
+   at once and not after minutes. */
 typedef struct skew_report {
     const skew_options_t *options;
     int ranks;
@@ -14,7 +14,7 @@ typedef struct skew_report {
     output_plot_t plot;
 } skew_report_t;
 
-/* Says on standard error what failed. */
+/* Prints what failed on standard error. */
 bool skew_report_open(const skew_options_t *options, int ranks,
                       skew_report_t *out);
 
@@ -24,7 +24,7 @@ void skew_report_heading(const skew_report_t *report);
 void skew_report_table(skew_report_t *report, const skew_result_t *results);
 
 /* Draws the plot from all results, [size_count][system_count], and closes the
-   files. Says on standard error what failed. */
+   files. Prints what failed on standard error. */
 bool skew_report_close(skew_report_t *report, const skew_result_t *results);
 
 /* Closes without a plot, after a failed check. */

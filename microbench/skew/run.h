@@ -1,4 +1,4 @@
-/* The measurement: all systems at one message size. */
+/* Measures all systems at one message size. */
 #ifndef MICROBENCH_SKEW_RUN_H
 #define MICROBENCH_SKEW_RUN_H
 
@@ -6,7 +6,7 @@
 #include "common/progress.h"
 #include "skew/options.h"
 
-/* What one system did at one size. */
+/* The result of one system at one size. */
 typedef struct skew_result {
     skew_kind_t kind;
     int ranks;
@@ -14,21 +14,21 @@ typedef struct skew_result {
     double mean_us; /* latency, over all ranks and counted iterations */
     double median_us;
     double p99_us;
-    double ratio_to_mpi; /* MPI_Allreduce's mean over this mean; 0 when
+    double ratio_to_mpi; /* MPI_Allreduce's mean over this mean, or 0 if
                             MPI_Allreduce was not measured */
-    double active_mean;  /* skew_ledger_active, over counted iterations */
+    double active_mean;  /* skew_account_active, over counted iterations */
     uint32_t active_min;
     uint32_t active_max;
-    /* Processor time, user and system, of a rank: mean over ranks. From the
-       barrier before the call until all have arrived, and in the barrier
-       behind it, which is the measurement's own. */
+    /* Processor time (user and system) of a rank, averaged over ranks: from the
+       barrier before the call until all ranks have arrived, and in the barrier
+       after it, which belongs to the measurement. */
     double cpu_us_per_iteration;
     double barrier_us_per_iteration;
 } skew_result_t;
 
-/* Measures and checks. Collective; `results` [system_count] is written on rank
-   0 alone. False on every rank when a check failed on any; rank 0 has said
-   which then. */
+/* Measures and checks. Collective. `results`, [system_count], are written on
+   rank 0 only. Returns false on every rank when a check has failed on any of
+   them, after rank 0 has printed which. */
 bool skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, progress_t *progress, skew_result_t *results);
 

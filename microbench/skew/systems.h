@@ -1,9 +1,10 @@
-/* The systems under test, behind one call: sum 64-bit integers of all ranks. */
+/* The systems under test behind one interface: each sums 64-bit integers of all
+   ranks. */
 #ifndef MICROBENCH_SKEW_SYSTEMS_H
 #define MICROBENCH_SKEW_SYSTEMS_H
 
 #include "common/harness.h"
-#include "skew/ledger.h"
+#include "skew/account.h"
 #include "skew/options.h"
 #include <baton/partial.h>
 
@@ -19,15 +20,16 @@ typedef struct skew_system {
 void skew_system_open(const harness_t *harness, skew_kind_t kind, size_t count,
                       uint64_t seed, skew_system_t *out);
 
-/* Collective; no rank is inside a call. */
+/* Collective. No rank may be inside a call. */
 void skew_system_close(skew_system_t *system);
 
-/* Contributes `source`, calls, waits. This is what is timed. The outcome's data
-   is the system's, until the next call. */
+/* Contributes `source`, starts and waits. This is the call that is timed. The
+   system owns the outcome's data, which stay valid until the next call. */
 void skew_system_call(skew_system_t *system, const uint64_t *source,
                       uint64_t iteration, int ranks, skew_outcome_t *out);
 
-/* What no call has taken yet of this rank's contributions; NULL: nothing. */
+/* The sum of this rank's contributions that no call has taken yet, or NULL if
+   there are none. */
 const uint64_t *skew_system_pending(skew_system_t *system);
 
 #endif

@@ -16,8 +16,6 @@ enum {
     PATIENCE_S = 60 /* with one world */
 };
 
-enum { KEY_SECONDS = 't', KEY_SEEDS = 'n', KEY_SEED = 's', KEY_TWICE = '2' };
-
 typedef struct arguments {
     double seconds; /* negative: no limit */
     uint64_t seeds; /* 0: no limit */
@@ -32,46 +30,17 @@ static const char doc[] =
     "\vThe same seed gives the same run: a failure is repeated by the command "
     "that is printed with it. BATON_SEED=N runs that seed alone.";
 
-static const struct argp_option options[] = {
-    {"seconds", KEY_SECONDS, "S", 0,
-     "Go on for so long (default 10, without --seeds)", 0},
-    {"seeds", KEY_SEEDS, "N", 0, "Run so many", 0},
-    {"seed", KEY_SEED, "N", 0, "The first one (default 1)", 0},
-    {"twice", KEY_TWICE, NULL, 0,
-     "Run each twice, and compare all that happened", 0},
-    CLI_COMMON_OPTIONS,
-    {0}};
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments_t *arguments = state->input;
-    switch (key) {
-    case KEY_SECONDS:
-        return cli_real(text, 0, 1e9, &arguments->seconds)
-                   ? 0
-                   : cli_bad(state, "--seconds", text, "is not 0 to 1e9");
-    case KEY_SEEDS:
-        return cli_count(text, 1, UINT64_MAX, &arguments->seeds)
-                   ? 0
-                   : cli_bad(state, "--seeds", text, "is not 1 or more");
-    case KEY_SEED:
-        return cli_count(text, 0, UINT64_MAX, &arguments->seed)
-                   ? 0
-                   : cli_bad(state, "--seed", text, "is not a number");
-    case KEY_TWICE:
-        arguments->twice = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is not an option", text);
-        return EINVAL;
-    case CLI_KEY_HELP:
-    case CLI_KEY_USAGE:
-    case CLI_KEY_VERSION:
-        return cli_common(key, state);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const cli_option_t options[] = {
+    {CLI_ANY, "seconds", 't', offsetof(arguments_t, seconds),
+     CLI_REAL("S", 0, 1e9), NULL,
+     "Run for so many seconds; 10 by default, unless --seeds is given"},
+    {CLI_ANY, "seeds", 'n', offsetof(arguments_t, seeds),
+     CLI_COUNT(1, UINT64_MAX), NULL, "Run so many seeds"},
+    {CLI_ANY, "seed", 's', offsetof(arguments_t, seed),
+     CLI_COUNT(0, UINT64_MAX), "1", "The first seed"},
+    {CLI_ANY, "twice", '2', offsetof(arguments_t, twice), CLI_FLAG, NULL,
+     "Run each seed twice, and compare everything that happened"},
+};
 
 static double now_s(void)
 {
@@ -201,9 +170,14 @@ static int run_guarded(const arguments_t *arguments)
 
 int main(int argc, char **argv)
 {
-    const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-    arguments_t arguments = {.seconds = -1, .seed = 1};
-    switch (cli_parse(&argp, argc, argv, true, &arguments)) {
+    const cli_program_t program = {
+        .doc = doc,
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+        .command = CLI_ANY,
+    };
+    arguments_t arguments = {.seconds = -1};
+    switch (cli_parse(&program, argc, argv, true, &arguments)) {
     case CLI_DONE:
         return EXIT_SUCCESS;
     case CLI_BAD:
@@ -213,7 +187,7 @@ int main(int argc, char **argv)
     }
     const char *only = getenv("BATON_SEED");
     if (only != NULL && only[0] != '\0') {
-        if (!cli_count(only, 0, UINT64_MAX, &arguments.seed)) {
+        if (!cli_read_count(only, &arguments.seed)) {
             (void)fprintf(stderr, "fuzz: BATON_SEED: '%s' is not a number\n",
                           only);
             return EXIT_USAGE;

@@ -1,6 +1,6 @@
 /* What the simulator draws. */
 #include "base/random.h"
-#include "sim/model.h"
+#include "sim/distribution.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static baton_distribution_t parsed(const char *text)
 
 static double draw(const baton_distribution_t *distribution, uint64_t k)
 {
-    return baton__distribution_draw(distribution, baton__random(SEED, 0, k));
+    return baton__distribution_sample(distribution, baton__random(SEED, 0, k));
 }
 
 /* Of so many draws the mean lies within 5 of its standard errors, what is below
@@ -96,15 +96,15 @@ static void test_draw_agrees_with_the_formulas(void **state)
         /* Both ends too: few bits, or few that are not set. */
         uint64_t random = baton__random(SEED, 0, k) >> (k % 4 * 15);
         random = k % 8 < 4 ? random : ~random;
-        double u = baton__distribution_draw(&uniform, random);
+        double u = baton__distribution_sample(&uniform, random);
         assert_true(u > 0 && u < 1);
-        assert_near(baton__distribution_draw(&exponential, random),
+        assert_near(baton__distribution_sample(&exponential, random),
                     -3 * log(u));
-        assert_near(baton__distribution_draw(&pareto, random),
+        assert_near(baton__distribution_sample(&pareto, random),
                     3 * pow(u, -1 / 2.5));
-        double z = baton__distribution_draw(&normal, random) - 1000;
+        double z = baton__distribution_sample(&normal, random) - 1000;
         double logarithm =
-            log(baton__distribution_draw(&lognormal, random) / 3);
+            log(baton__distribution_sample(&lognormal, random) / 3);
         assert_true(fabs(logarithm - 3 * z) < 1e-11); /* 1000's last bits */
     }
 }
@@ -158,7 +158,7 @@ static void test_draw_is_never_out_of_range(void **state)
         assert_true(least >= 0);
         for (uint64_t k = 0; k < 10000; k++) {
             uint64_t random = k < 4 ? extremes[k] : baton__random(SEED, 0, k);
-            double value = baton__distribution_draw(&distribution, random);
+            double value = baton__distribution_sample(&distribution, random);
             assert_true(value >= least && value <= BATON__SIM_MOST);
         }
     }

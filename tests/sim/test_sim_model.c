@@ -1,4 +1,5 @@
 /* What a user tells the simulator: distributions as text, options, links. */
+#include "sim/distribution.h"
 #include "sim/model.h"
 
 #include <math.h>

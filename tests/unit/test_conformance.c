@@ -4,6 +4,7 @@
    simulated network, in turns, between which its events happen. */
 #include "sim/model.h"
 #include "sim/net.h"
+#include "sim/port.h"
 #include "support/conformance.h"
 #include "support/random.h"
 #include "transport/inproc/endpoint.h"
@@ -93,7 +94,9 @@ static void open_medium(medium_t *medium, const setting_t *setting, int size)
     assert_int_equal(baton__sim_check_options(&sim_options), BATON_OK);
     medium->net = calloc(1, sizeof *medium->net);
     assert_non_null(medium->net);
-    assert_int_equal(baton__sim_net_init(medium->net, &sim_options), BATON_OK);
+    assert_int_equal(
+        baton__sim_net_init(medium->net, &baton__sim_transport, &sim_options),
+        BATON_OK);
 }
 
 static void join(const medium_t *medium, conformance_rank_t *rank)

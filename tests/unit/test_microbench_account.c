@@ -2,7 +2,7 @@
    iteration and the element of what is wrong. It is compiled in, since the
    microbenchmarks are no library. */
 #include "../microbench/common/linear_model.c"
-#include "../microbench/skew/ledger.c"
+#include "../microbench/skew/account.c"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,10 +13,10 @@
 
 enum { RANKS = 3, ITERATIONS = 4, COUNT = 5, SALT = 42 };
 
-/* Each rank's ledger of one run; rank 2 is late in iterations 1 and 2, and what
-   it left goes out in 2 and 3. */
+/* Each rank's account of one run; rank 2 is late in iterations 1 and 2, and
+   what it left goes out in 2 and 3. */
 typedef struct world {
-    skew_ledger_t ledger[RANKS];
+    skew_account_t account[RANKS];
     skew_entry_t entries[RANKS][ITERATIONS];
     uint32_t pending_from[RANKS * ITERATIONS];
 } world_t;
@@ -35,7 +35,7 @@ static void fill_sum(uint64_t *data, uint32_t iteration)
         uint32_t from = iteration > 1 ? oldest_after(rank, iteration - 1) : 1;
         for (uint32_t i = from; i < oldest_after(rank, iteration); i++) {
             uint64_t part[COUNT];
-            line_fill(line_of(SALT, rank, i), part, COUNT);
+            linear_model_fill(linear_model_of(SALT, rank, i), part, COUNT);
             for (size_t j = 0; j < COUNT; j++) {
                 data[j] += part[j];
             }
@@ -61,16 +61,16 @@ static void record(world_t *world, int rank, uint32_t iteration,
 {
     uint64_t pending[COUNT];
     bool late = oldest_after(rank, iteration) == iteration;
-    line_fill(line_of(SALT, rank, iteration), pending, COUNT);
-    skew_ledger_record(&world->ledger[rank], iteration, outcome,
-                       late ? pending : NULL);
+    linear_model_fill(linear_model_of(SALT, rank, iteration), pending, COUNT);
+    skew_account_record(&world->account[rank], iteration, outcome,
+                        late ? pending : NULL);
 }
 
 static void open_world(world_t *world)
 {
     memset(world, 0, sizeof(*world));
     for (int rank = 0; rank < RANKS; rank++) {
-        world->ledger[rank] = (skew_ledger_t){
+        world->account[rank] = (skew_account_t){
             .salt = SALT,
             .rank = rank,
             .ranks = RANKS,
@@ -90,7 +90,7 @@ static void audit(world_t *world)
         }
     }
     for (int rank = 0; rank < RANKS; rank++) {
-        skew_ledger_audit(&world->ledger[rank], world->pending_from);
+        skew_account_audit(&world->account[rank], world->pending_from);
     }
 }
 
@@ -118,9 +118,9 @@ static void expect_failure(spoil_fn spoil, const char *words)
 {
     world_t world;
     run_world(&world, spoil);
-    assert_int_equal(world.ledger[0].failed_at, 0);
-    assert_int_equal(world.ledger[1].failed_at, 3);
-    assert_non_null(strstr(world.ledger[1].failure, words));
+    assert_int_equal(world.account[0].failed_at, 0);
+    assert_int_equal(world.account[1].failed_at, 3);
+    assert_non_null(strstr(world.account[1].failure, words));
 }
 
 static void test_ledger_passes_right_results(void **state)
@@ -129,8 +129,8 @@ static void test_ledger_passes_right_results(void **state)
     world_t world;
     run_world(&world, NULL);
     for (int rank = 0; rank < RANKS; rank++) {
-        assert_string_equal(world.ledger[rank].failure, "");
-        assert_int_equal(world.ledger[rank].failed_at, 0);
+        assert_string_equal(world.account[rank].failure, "");
+        assert_int_equal(world.account[rank].failed_at, 0);
     }
 }
 
@@ -142,7 +142,7 @@ static void test_ledger_counts_active_processes(void **state)
     run_world(&world, NULL);
     for (uint32_t i = 1; i <= ITERATIONS; i++) {
         assert_int_equal(
-            skew_ledger_active(&world.ledger[0], world.pending_from, i),
+            skew_account_active(&world.account[0], world.pending_from, i),
             expected[i - 1]);
     }
 }
@@ -178,7 +178,7 @@ static void drop(skew_outcome_t *outcome, uint64_t *data)
 {
     (void)outcome;
     uint64_t lost[COUNT];
-    line_fill(line_of(SALT, 0, 3), lost, COUNT);
+    linear_model_fill(linear_model_of(SALT, 0, 3), lost, COUNT);
     for (size_t j = 0; j < COUNT; j++) {
         data[j] -= lost[j];
     }
@@ -244,13 +244,13 @@ static void test_ledger_finds_a_wrong_pending_sum(void **state)
     fill_sum(data, 1);
     skew_outcome_t outcome = outcome_of(2, 1, data);
     uint64_t pending[COUNT];
-    line_fill(line_of(SALT, 2, 1), pending, COUNT);
+    linear_model_fill(linear_model_of(SALT, 2, 1), pending, COUNT);
     pending[4] ^= 1;
 
-    skew_ledger_record(&world.ledger[2], 1, &outcome, pending);
+    skew_account_record(&world.account[2], 1, &outcome, pending);
 
-    assert_int_equal(world.ledger[2].failed_at, 1);
-    assert_non_null(strstr(world.ledger[2].failure, "pending"));
+    assert_int_equal(world.account[2].failed_at, 1);
+    assert_non_null(strstr(world.account[2].failure, "pending"));
 }
 
 int main(void)

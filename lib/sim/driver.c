@@ -1,14 +1,16 @@
-/* The simulator: how virtual time passes; see sim.h. */
-#include "sim/sim.h"
+#include "sim/driver.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
+#include "sim/explain.h"
+#include "sim/match.h"
+#include "sim/memory.h"
 
 #include <math.h>
 
-/* ---- the time ---------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------ */
 
 double baton_sim_now_us(const baton_sim_t *sim)
 {
@@ -31,18 +33,19 @@ static bool is_inside(const baton_sim_t *sim)
     return sim->stepping != NULL || sim->calling;
 }
 
-/* ---- time passes ------------------------------------------------------ */
+/* ---- steps -------------------------------------------------------------- */
 
-enum { ASK_US = 10 };
+/* How often a rank polls its async nodes. */
+enum { POLL_US = 10 };
 
 static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
 {
-    if (port->dead || port->step_waits) {
+    if (port->dead || port->step_pending) {
         return;
     }
     if (port->clock > sim->net.now_us) {
-        /* It is still busy, and sees what has come when it is done. */
-        port->step_waits = true;
+        /* It is busy, and looks at what has arrived when it is free. */
+        port->step_pending = true;
         baton__sim_net_push(&sim->net, port->clock, BATON__SIM_STEP,
                             port->rank);
         return;
@@ -51,35 +54,36 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
     bool more = true;
     sim->stepping = port;
     while (more && !port->dead && port->clock <= sim->net.now_us) {
-        bool moved = baton__step(stepper, SIZE_MAX);
-        more = stepper->runnable_head != NULL || port->end_count > 0 ||
+        bool progressed = baton__step(stepper, SIZE_MAX);
+        more = stepper->runnable_head != NULL || port->completion_count > 0 ||
                baton__step_has_mail(stepper) ||
                baton__stepper_has_notices(stepper) ||
-               (stepper->recovering > 0 && moved);
+               (stepper->recovering > 0 && progressed);
     }
     sim->stepping = NULL;
     if (more) {
-        baton__sim_net_due(port); /* it goes on when it is done with its work */
+        baton__sim_net_due(port); /* it continues when its processor is free */
     }
-    if (stepper->polled > 0 && !port->asks && !port->dead) {
-        port->asks = true; /* nothing tells when async nodes have completed */
-        baton__sim_net_push(&sim->net, sim->net.now_us + ASK_US, BATON__SIM_ASK,
-                            port->rank);
+    if (stepper->polled > 0 && !port->poll_pending && !port->dead) {
+        port->poll_pending =
+            true; /* no event tells when async nodes complete */
+        baton__sim_net_push(&sim->net, sim->net.now_us + POLL_US,
+                            BATON__SIM_POLL, port->rank);
     }
 }
 
-/* What an event is about, as far as it is known. */
+/* The node that a completion is about. */
 typedef struct subject {
-    const baton_schedule_t *schedule; /* NULL: nothing to fetch */
-    const baton_message_t *message;   /* of an arrival; else `node` */
+    const baton_schedule_t *schedule; /* NULL when there is nothing to fetch */
+    const baton_message_t *message;   /* of an arrival, which leads to `node` */
     uint32_t node;
 } subject_t;
 
-/* A node that is done, what it satisfies, and the node behind it; and before
-   that, of an arrival, which node it is: from pointer to pointer. */
-BATON__FETCHES void fetch_node(subject_t *subject, int pass)
+/* Prefetches, in passes from pointer to pointer, which node an arrival is for,
+   the node itself, its edges, and its first successor. */
+BATON__PREFETCHES void prefetch_node(subject_t *subject, int pass)
 {
-    enum { FIND, FOUND, NODE, SUCCESSOR, BEHIND };
+    enum { FIND, FOUND, NODE, EDGES, SUCCESSOR };
     const baton_schedule_t *schedule = subject->schedule;
     const baton__plan_t *plan = &schedule->plan;
     const baton__run_t *run = &schedule->run;
@@ -105,7 +109,7 @@ BATON__FETCHES void fetch_node(subject_t *subject, int pass)
         __builtin_prefetch(&run->left[subject->node]);
         __builtin_prefetch(&run->state[subject->node]);
         __builtin_prefetch(&run->ready[run->tail]);
-    } else if (pass == SUCCESSOR) {
+    } else if (pass == EDGES) {
         __builtin_prefetch(&plan->successors[op->first_successor]);
     } else if (op->first_successor < op[1].first_successor) {
         uint32_t next = plan->successors[op->first_successor];
@@ -115,27 +119,27 @@ BATON__FETCHES void fetch_node(subject_t *subject, int pass)
     }
 }
 
-BATON__FETCHES subject_t subject_of(const baton_group_t *group,
-                                    const baton__sim_end_t *end)
+BATON__PREFETCHES subject_t subject_of(
+    const baton_group_t *group, const baton__sim_completion_t *completion)
 {
-    subject_t subject = {.node = end->node};
-    if (end->kind == BATON_EVENT_SENT) {
-        subject.schedule = end->what;
-    } else if (end->kind == BATON_EVENT_ARRIVED) {
-        subject.message = end->what;
+    subject_t subject = {.node = completion->node};
+    if (completion->kind == BATON_EVENT_SENT) {
+        subject.schedule = completion->subject;
+    } else if (completion->kind == BATON_EVENT_ARRIVED) {
+        subject.message = completion->subject;
         subject.schedule =
             baton__group_find(group, subject.message->header.schedule);
     }
     return subject;
 }
 
-/* Asks for the memory that the steps of a group of ranks will touch, from
-   pointer to pointer; see baton__sim_net_events. */
-BATON__FETCHES void fetch(const baton_sim_t *sim,
-                          baton__sim_port_t *const *ports, size_t count)
+/* Prefetches the memory that the steps of a batch of ranks will touch; see
+   net.c. */
+BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
+                                baton__sim_port_t *const *ports, size_t count)
 {
     enum { LINE = 64, SCHEDULE_LINES = 5, PASSES = 5, EVENTS = 2 };
-    subject_t subjects[BATON__SIM_GROUP * EVENTS];
+    subject_t subjects[BATON__SIM_BATCH * EVENTS];
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         const char *rank = (const char *)&sim->ranks[ports[i]->rank];
@@ -145,16 +149,16 @@ BATON__FETCHES void fetch(const baton_sim_t *sim,
     }
     for (size_t i = 0; i < count; i++) {
         const baton_group_t *group = &sim->ranks[ports[i]->rank].group;
-        if (ports[i]->end_count > 0) {
+        if (ports[i]->completion_count > 0) {
             __builtin_prefetch(group->table);
         }
     }
     for (size_t i = 0; i < count; i++) {
         const baton__sim_port_t *port = ports[i];
         const baton_group_t *group = &sim->ranks[port->rank].group;
-        for (uint32_t k = 0; k < port->end_count && k < EVENTS; k++) {
-            subjects[found] =
-                subject_of(group, &port->ends[port->end_first + k]);
+        for (uint32_t k = 0; k < port->completion_count && k < EVENTS; k++) {
+            subjects[found] = subject_of(
+                group, &port->completions[port->completion_first + k]);
             const char *schedule = (const char *)subjects[found].schedule;
             if (schedule == NULL) {
                 continue;
@@ -167,33 +171,34 @@ BATON__FETCHES void fetch(const baton_sim_t *sim,
     }
     for (int pass = 0; pass < PASSES; pass++) {
         for (size_t i = 0; i < found; i++) {
-            fetch_node(&subjects[i], pass);
+            prefetch_node(&subjects[i], pass);
         }
     }
 }
 
-/* All ranks that are due step. What they send begins behind a group of steps:
-   at the same time, but with its memory at hand. */
+/* Steps all ranks that are due. The transfers of what they send begin after
+   each batch of steps: at the same time, but with their memory prefetched. */
 static void step_ranks(baton_sim_t *sim)
 {
-    baton__sim_port_t *group[BATON__SIM_GROUP];
+    baton__sim_port_t *batch[BATON__SIM_BATCH];
     for (;;) {
         size_t count = 0;
-        while (count < BATON__SIM_GROUP &&
-               (group[count] = baton__sim_net_take_due(&sim->net)) != NULL) {
+        while (count < BATON__SIM_BATCH &&
+               (batch[count] = baton__sim_net_take_due(&sim->net)) != NULL) {
             count++;
         }
         if (count == 0) {
             return;
         }
-        fetch(sim, group, count);
+        prefetch(sim, batch, count);
         for (size_t i = 0; i < count; i++) {
-            step_rank(sim, group[i]);
+            step_rank(sim, batch[i]);
         }
         baton__sim_net_begin(&sim->net);
     }
 }
 
+/* Runs a callback of baton_sim_at. */
 static void call(baton_sim_t *sim, uint32_t index)
 {
     baton__sim_call_t due = sim->calls[index];
@@ -204,19 +209,19 @@ static void call(baton_sim_t *sim, uint32_t index)
     sim->calling = false;
 }
 
-/* The events of the next time happen. Those that they cause at that same time
-   come behind them, and ranks step only then. */
+/* Handles all events of the next time. Those that they cause at the same time
+   follow, and only then do ranks step. */
 static void pop_events(baton_sim_t *sim, double at_us)
 {
     baton__sim_net_t *net = &sim->net;
-    baton__sim_entry_t events[BATON__SIM_GROUP];
+    baton__sim_entry_t events[BATON__SIM_BATCH];
     double next_us = at_us;
     net->now_us = at_us;
     while (next_us == at_us) {
         size_t count = 0;
         bool more = true;
         bool calls = false;
-        while (count < BATON__SIM_GROUP && more && next_us == at_us && !calls) {
+        while (count < BATON__SIM_BATCH && more && next_us == at_us && !calls) {
             events[count] = baton__sim_queue_pop(&net->queue);
             calls = events[count].kind == BATON__SIM_OWNER;
             count++;
@@ -234,13 +239,20 @@ static void pop_events(baton_sim_t *sim, double at_us)
     }
 }
 
-typedef enum progress { MOVED, QUIET, LATE, BROKEN } progress_t;
+/* ---- time --------------------------------------------------------------- */
+
+typedef enum progress {
+    ADVANCED,
+    QUIET,     /* nothing is left to happen */
+    TIMED_OUT, /* the next event lies behind the limit */
+    FAILED     /* events were lost for lack of memory */
+} progress_t;
 
 static progress_t advance(baton_sim_t *sim, double until_us)
 {
     baton__sim_net_t *net = &sim->net;
     if (net->failed) {
-        return BROKEN; /* from here on it would be another run */
+        return FAILED; /* going on would be a different run */
     }
     if (net->due_count == 0) {
         double at_us;
@@ -249,37 +261,39 @@ static progress_t advance(baton_sim_t *sim, double until_us)
         }
         if (at_us > until_us) {
             net->now_us = until_us > net->now_us ? until_us : net->now_us;
-            return LATE;
+            return TIMED_OUT;
         }
         pop_events(sim, at_us);
     }
     baton__sim_net_begin(net);
     step_ranks(sim);
-    return net->failed ? BROKEN : MOVED;
+    return net->failed ? FAILED : ADVANCED;
 }
 
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
-                                        const char *what)
+                                        const char *operation)
 {
-    return is_inside(sim) ? baton__error(BATON_ERR_STATE,
-                                         "sim: %s is not for callbacks", what)
-                          : BATON_OK;
+    return is_inside(sim)
+               ? baton__error(BATON_ERR_STATE, "sim: %s is not for callbacks",
+                              operation)
+               : BATON_OK;
 }
 
-/* Where ranks introduce schedules to each other they find it out themselves. */
+/* Where ranks introduce schedules to each other, they detect mismatches
+   themselves. */
 static baton_status_t match_if_new(baton_sim_t *sim)
 {
     return sim->unmatched && !sim->options.introductions ? baton__sim_match(sim)
                                                          : BATON_OK;
 }
 
-static baton_status_t may_pass(baton_sim_t *sim, const char *what)
+static baton_status_t check_may_advance(baton_sim_t *sim, const char *operation)
 {
-    baton_status_t status = baton__sim_check_outside(sim, what);
+    baton_status_t status = baton__sim_check_outside(sim, operation);
     return status == BATON_OK ? match_if_new(sim) : status;
 }
 
-static baton_status_t broken(void)
+static baton_status_t fail_memory(void)
 {
     return baton__error(BATON_ERR_NO_MEMORY,
                         "sim: no memory for messages and events");
@@ -292,7 +306,7 @@ static bool driver_is_inside(const baton_engine_t *engine)
     return baton__sim_of(engine)->stepping != NULL;
 }
 
-/* One thread uses a simulator, and steps are apart from all else. */
+/* Needs no lock: one thread at a time uses a simulator. */
 static void driver_enter(baton_engine_t *engine)
 {
     (void)engine;
@@ -304,8 +318,8 @@ static bool driver_try_enter(baton_engine_t *engine)
     return true;
 }
 
-/* The rank of a group is to step. */
-static void rouse(baton_group_t *group)
+/* Makes the rank of a group step. */
+static void wake(baton_group_t *group)
 {
     baton__sim_port_t *port = group->endpoint;
     if (!port->dead) {
@@ -316,7 +330,7 @@ static void rouse(baton_group_t *group)
 static void driver_post(baton_schedule_t *schedule)
 {
     baton__step_mail(schedule->group->stepper, schedule);
-    rouse(schedule->group);
+    wake(schedule->group);
 }
 
 static void driver_start(baton_schedule_t *schedule, baton__leave_t why)
@@ -332,8 +346,8 @@ static baton_status_t driver_test(baton_engine_t *engine)
         return BATON_OK;
     }
     baton_status_t status = match_if_new(sim);
-    if (status == BATON_OK && advance(sim, INFINITY) == BROKEN) {
-        status = broken();
+    if (status == BATON_OK && advance(sim, INFINITY) == FAILED) {
+        status = fail_memory();
     }
     return status;
 }
@@ -350,19 +364,19 @@ static baton_status_t driver_wait(baton_engine_t *engine,
         return BATON_OK;
     }
     if (schedule == NULL && is_inside(sim)) {
-        return BATON_ERR_TIMEOUT; /* a recovery goes on by itself */
+        return BATON_ERR_TIMEOUT; /* the recovery continues without us */
     }
     double until_us =
         timeout_ms < 0 ? INFINITY : baton_sim_now_us(sim) + 1000.0 * timeout_ms;
-    baton_status_t status = may_pass(sim, "wait");
+    baton_status_t status = check_may_advance(sim, "wait");
     while (status == BATON_OK && !condition(arg)) {
         switch (advance(sim, until_us)) {
-        case MOVED:
+        case ADVANCED:
             break;
-        case LATE:
+        case TIMED_OUT:
             return BATON_ERR_TIMEOUT;
-        case BROKEN:
-            return broken();
+        case FAILED:
+            return fail_memory();
         case QUIET:
             return schedule == NULL ? BATON_ERR_TIMEOUT
                                     : baton__sim_explain(sim, schedule);
@@ -371,16 +385,16 @@ static baton_status_t driver_wait(baton_engine_t *engine,
     return status;
 }
 
-/* Tells the peers, and lets go of a schedule's messages. */
+/* Notifies the peers, and detaches a schedule from its messages. */
 static void driver_forget(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     const baton_sim_t *sim = baton__sim_of(group->engine);
     if (sim->ending) {
-        return; /* the network goes with it */
+        return; /* the network is destroyed too, or nothing was sent */
     }
     (void)baton__notice_send(group->stepper); /* there is always room */
-    rouse(group);
+    wake(group);
     baton__sim_net_forget_queued(group->endpoint, schedule);
     if (schedule->turn.moving > 0) {
         baton__sim_net_forget(group->endpoint, schedule);
@@ -398,18 +412,31 @@ const baton__driver_t baton__sim_driver = {
     .post = driver_post,
     .test = driver_test,
     .wait = driver_wait,
-    .recover = rouse,
-    .admit = baton__sim_admit,
+    .recover = wake,
+    .admit = baton__sim_check_schedule,
     .forget = driver_forget,
 };
 
-/* A schedule that waits, of the lowest rank that has one. */
+/* True while an epoch that was started has not ended, on a rank that is alive.
+ */
+static bool is_waiting(const baton_sim_t *sim, const baton_schedule_t *schedule)
+{
+    return !baton__sim_port(sim, schedule->group->rank)->dead &&
+           atomic_load_explicit(&schedule->shared.requested,
+                                memory_order_relaxed) >
+               atomic_load_explicit(&schedule->shared.retired,
+                                    memory_order_relaxed) &&
+           atomic_load_explicit(&schedule->shared.failed,
+                                memory_order_relaxed) == 0;
+}
+
+/* Returns a schedule that waits, of the lowest rank that has one. */
 static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
 {
     for (int rank = 0; rank < sim->options.ranks; rank++) {
         for (const baton_schedule_t *s = sim->ranks[rank].stepper.schedules;
              s != NULL; s = s->notices.next) {
-            if (baton__sim_waits(sim, s)) {
+            if (is_waiting(sim, s)) {
                 return s;
             }
         }
@@ -419,7 +446,7 @@ static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
 
 baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
 {
-    baton_status_t status = may_pass(sim, "run");
+    baton_status_t status = check_may_advance(sim, "run");
     if (status != BATON_OK) {
         return status;
     }
@@ -427,13 +454,13 @@ baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
     for (;;) {
         const baton_schedule_t *waiting;
         switch (advance(sim, until_us)) {
-        case MOVED:
+        case ADVANCED:
             break;
-        case LATE:
+        case TIMED_OUT:
             return baton__error_forward(BATON_ERR_TIMEOUT,
                                         "sim: there is more to happen");
-        case BROKEN:
-            return broken();
+        case FAILED:
+            return fail_memory();
         case QUIET:
             waiting = find_waiting(sim);
             return waiting == NULL ? BATON_OK
@@ -458,7 +485,7 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
             baton__sim_call_t *calls =
                 baton__grow(sim->calls, sim->call_count, room, sizeof *calls);
             if (calls == NULL) {
-                return broken();
+                return fail_memory();
             }
             sim->calls = calls;
             sim->call_capacity = room;
@@ -470,7 +497,7 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
     double now_us = baton_sim_now_us(sim);
     if (!baton__sim_queue_push(&sim->net.queue, at_us > now_us ? at_us : now_us,
                                BATON__SIM_OWNER, index)) {
-        return broken();
+        return fail_memory();
     }
     sim->free_call = sim->calls[index].next;
     sim->calls[index] = (baton__sim_call_t){fn, arg, BATON__SIM_NONE};

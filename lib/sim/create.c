@@ -1,13 +1,17 @@
-/* How a simulator is made: its ranks, what their nodes do, what it tells, and
-   what is done to them. */
+/* Creation, trace, faults and destruction of a simulator. */
 #include "sim/sim.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "sim/build.h"
+#include "sim/distribution.h"
+#include "sim/driver.h"
+#include "sim/memory.h"
 #include "sim/model.h"
+#include "sim/port.h"
 
-/* ---- what nodes do ---------------------------------------------------- */
+/* ---- kinds of nodes ----------------------------------------------------- */
 
 static int issue_reduce(const baton__op_t *op, uint32_t node,
                         const baton__context_t *context, size_t begin,
@@ -59,7 +63,7 @@ static void fill_kinds(baton_sim_t *sim)
     }
 }
 
-/* ---- what is told ----------------------------------------------------- */
+/* ---- trace -------------------------------------------------------------- */
 
 static void report(void *arg, const void *owner, baton_sim_event_t *event)
 {
@@ -86,7 +90,7 @@ static void on_end(baton_schedule_t *schedule)
 {
     baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     if (!schedule->notes.timed) {
-        return; /* it failed between epochs, or comes to rest after it failed */
+        return; /* it failed between epochs, or drains after a failure */
     }
     schedule->notes.timed = false;
     schedule->notes.ended_us = baton__sim_clock(schedule->group->endpoint);
@@ -125,8 +129,8 @@ baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
     baton_status_t status = baton__distribution_check("sim: lag", &lag);
     if (status == BATON_OK) {
         sim->net.lag = lag;
-        sim->net.lags = !baton__distribution_is_zero(&lag);
-        sim->net.transport.unordered |= sim->net.lags;
+        sim->net.has_lag = !baton__distribution_is_zero(&lag);
+        sim->net.transport.unordered |= sim->net.has_lag;
     }
     return status;
 }
@@ -162,7 +166,7 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
     return status;
 }
 
-/* ---- coming and going ------------------------------------------------- */
+/* ---- life --------------------------------------------------------------- */
 
 baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
 {
@@ -226,8 +230,10 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     fill_kinds(sim);
     sim->ranks = baton__alloc((size_t)options.ranks, sizeof *sim->ranks);
     if (sim->ranks == NULL ||
-        baton__sim_net_init(&sim->net, &sim->options) != BATON_OK) {
-        baton__sim_net_fini(&sim->net); /* of what it got, or of nothing */
+        baton__sim_net_init(&sim->net, &baton__sim_transport, &sim->options) !=
+            BATON_OK) {
+        baton__sim_net_fini(
+            &sim->net); /* also of a network that was never initialized */
         baton__free(sim->ranks);
         baton__free(sim);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
@@ -239,8 +245,9 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     return BATON_OK;
 }
 
-/* Whether a rank has schedules that the simulator can't destroy. */
-static baton_status_t check_left(const baton_sim_t *sim, int rank)
+/* BATON_ERR_BUSY when a rank has schedules that baton_sim_build did not build.
+ */
+static baton_status_t check_destroyed(const baton_sim_t *sim, int rank)
 {
     const baton__sim_rank_t *self = &sim->ranks[rank];
     const baton_schedule_t *own = sim->built != NULL ? sim->built[rank] : NULL;
@@ -248,15 +255,15 @@ static baton_status_t check_left(const baton_sim_t *sim, int rank)
     if (others == 0) {
         return BATON_OK;
     }
-    const baton_schedule_t *left = self->stepper.schedules;
-    while (left != NULL && left == own) {
-        left = left->notices.next;
+    const baton_schedule_t *other = self->stepper.schedules;
+    while (other != NULL && other == own) {
+        other = other->notices.next;
     }
     return baton__error(
         BATON_ERR_BUSY,
         "sim: %u schedules of rank %d still exist, \"%s\" for one: destroy "
         "them first",
-        others, rank, left != NULL ? left->name : "(uncommitted)");
+        others, rank, other != NULL ? other->name : "(uncommitted)");
 }
 
 baton_status_t baton_sim_destroy(baton_sim_t *sim)
@@ -267,13 +274,13 @@ baton_status_t baton_sim_destroy(baton_sim_t *sim)
     baton_status_t status = baton__sim_check_outside(sim, "destroy");
     for (int rank = 0; rank < sim->options.ranks && status == BATON_OK;
          rank++) {
-        status = check_left(sim, rank);
+        status = check_destroyed(sim, rank);
     }
     if (status != BATON_OK) {
         return status;
     }
     sim->ending = true;
-    baton__sim_unbuild(sim);
+    baton__sim_destroy_built(sim);
     for (int rank = 0; rank < sim->options.ranks; rank++) {
         baton__group_fini(&sim->ranks[rank].group);
     }

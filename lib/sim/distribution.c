@@ -1,0 +1,346 @@
+/* Samples have the same bits on every machine.
+
+   Those of the C library's log, exp and pow have not: glibc has one version for
+   processors with a fused multiply-add and one for those without. Their last
+   bits differ, and then two runs do. The functions here use only operations
+   that IEEE 754 rounds in one way (sqrt is one of them) or that are exact
+   (frexp, ldexp, floor). Their relative errors stay below 1e-15. */
+#include "sim/distribution.h"
+
+#include "base/random.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LN2 0.69314718055994530942
+/* The first 32 bits of ln 2, so that their multiples are exact, and the rest.
+ */
+#define LN2_HIGH  0x1.62e42feep-1
+#define LN2_LOW   1.90821492927058770002e-10
+#define SQRT_HALF 0.70710678118654752440
+
+/* For an x above 0, adds the logarithm of its exponent and the series of
+   2 atanh(s) for its fraction (1 + s) / (1 - s), which lies within a factor of
+   sqrt 2 of 1. */
+static double natural_log(double x)
+{
+    int exponent = 0;
+    double fraction = frexp(x, &exponent);
+    if (fraction < SQRT_HALF) {
+        fraction *= 2;
+        exponent--;
+    }
+    double s = (fraction - 1) / (fraction + 1);
+    double square = s * s, sum = 0;
+    for (int k = 19; k >= 1; k -= 2) { /* |s| < 0.172: s^21 / 21 < 1e-17 */
+        sum = sum * square + 1.0 / k;
+    }
+    return exponent * LN2 + 2 * s * sum;
+}
+
+/* 2^k times the series for the rest of x, which is at most half of ln 2. Beyond
+   700 the result stops growing: it is above the largest sample. */
+static double exponential(double x)
+{
+    if (x < -700) {
+        return 0;
+    }
+    double within = x > 700 ? 700 : x;
+    double k = floor(within / LN2 + 0.5);
+    double rest = (within - k * LN2_HIGH) - k * LN2_LOW;
+    double sum = 1;
+    for (int n = 13; n >= 1; n--) { /* 0.35^14 / 14! < 1e-17 */
+        sum = 1 + sum * rest * (1.0 / n);
+    }
+    return ldexp(sum, (int)k);
+}
+
+/* Strictly between 0 and 1: the middle of one of 2^52 intervals. */
+static double unit(uint64_t random)
+{
+    return ((double)(random >> 12) + 0.5) * 0x1p-52;
+}
+
+/* The negative logarithms of the least and of the greatest unit. */
+#define MOST_EXPONENTIAL  36.7368005696771014 /* 53 ln 2 */
+#define LEAST_EXPONENTIAL 0x1p-53
+
+/* A radius times the cosine of a random direction (Box, Muller 1958), which is
+   the direction of a random point in a circle (von Neumann 1951). The bits that
+   follow `random` come from splitmix64's sequence, which has no short cycle. */
+static double normal(uint64_t random)
+{
+    const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
+    double radius = sqrt(-2 * natural_log(unit(random)));
+    double x = 0, square = 2;
+    while (square > 1) {
+        x = 2 * unit(baton__mix(random += step)) - 1;
+        double y = 2 * unit(baton__mix(random += step)) - 1;
+        square = x * x + y * y;
+    }
+    return radius *
+           (x / sqrt(square)); /* the root is above 0: no unit is 1/2 */
+}
+
+static double sample(const baton_distribution_t *distribution, uint64_t random)
+{
+    double a = distribution->a, b = distribution->b;
+    switch (distribution->kind) {
+    case BATON_DISTRIBUTION_CONSTANT:
+        return a;
+    case BATON_DISTRIBUTION_UNIFORM:
+        return a + (b - a) * unit(random);
+    case BATON_DISTRIBUTION_EXPONENTIAL:
+        return a * -natural_log(unit(random));
+    case BATON_DISTRIBUTION_NORMAL:
+        return a + b * normal(random);
+    case BATON_DISTRIBUTION_LOGNORMAL:
+        return a * exponential(b * normal(random));
+    case BATON_DISTRIBUTION_PARETO:
+        return a * exponential(-natural_log(unit(random)) / b);
+    case BATON_DISTRIBUTION_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static double in_range(double value)
+{
+    return value < 0 ? 0 : value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
+}
+
+double baton__distribution_sample(const baton_distribution_t *distribution,
+                                  uint64_t random)
+{
+    return in_range(sample(distribution, random));
+}
+
+double baton__distribution_least(const baton_distribution_t *distribution)
+{
+    double a = distribution->a, b = distribution->b;
+    double normal_most = sqrt(2 * MOST_EXPONENTIAL);
+    switch (distribution->kind) {
+    case BATON_DISTRIBUTION_EXPONENTIAL:
+        return a * LEAST_EXPONENTIAL;
+    case BATON_DISTRIBUTION_NORMAL:
+        return in_range(a - b * normal_most);
+    case BATON_DISTRIBUTION_LOGNORMAL:
+        return a * exponential(-b * normal_most);
+    case BATON_DISTRIBUTION_CONSTANT:
+    case BATON_DISTRIBUTION_UNIFORM:
+    case BATON_DISTRIBUTION_PARETO:
+    case BATON_DISTRIBUTION_COUNT:
+        break;
+    }
+    return a;
+}
+
+bool baton__distribution_is_zero(const baton_distribution_t *distribution)
+{
+    double a = distribution->a, b = distribution->b;
+    switch (distribution->kind) {
+    case BATON_DISTRIBUTION_UNIFORM:
+        return b <= 0;
+    case BATON_DISTRIBUTION_NORMAL:
+        return a <= 0 && b <= 0;
+    case BATON_DISTRIBUTION_CONSTANT:
+    case BATON_DISTRIBUTION_EXPONENTIAL:
+    case BATON_DISTRIBUTION_LOGNORMAL:
+    case BATON_DISTRIBUTION_PARETO:
+    case BATON_DISTRIBUTION_COUNT:
+        break;
+    }
+    return a <= 0;
+}
+
+double baton_distribution_sample(const baton_distribution_t *distribution,
+                                 uint64_t seed, uint64_t stream, uint64_t k)
+{
+    return baton__distribution_sample(distribution,
+                                      baton__random(seed, stream, k));
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+enum { PARAMETERS = 2, SHOWN_BYTES = 128 };
+
+typedef struct form {
+    const char *name;
+    const char *parameters[PARAMETERS]; /* NULL after the last */
+} form_t;
+
+static const form_t forms[BATON_DISTRIBUTION_COUNT] = {
+#define FORM(NAME, name, ...)                                                  \
+    [BATON_DISTRIBUTION_##NAME] = {name, {__VA_ARGS__}},
+    BATON_DISTRIBUTION_LIST(FORM)
+#undef FORM
+};
+
+static void print_form(baton__text_t *text, const form_t *form)
+{
+    baton__text_add(text, "%s", form->name);
+    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
+        baton__text_add(text, ":%s", form->parameters[i]);
+    }
+}
+
+void baton__distribution_print(const baton_distribution_t *distribution,
+                               baton__text_t *text)
+{
+    const form_t *form = &forms[distribution->kind];
+    const double values[PARAMETERS] = {distribution->a, distribution->b};
+    baton__text_add(text, "%s", form->name);
+    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
+        baton__text_add(text, ":%g", values[i]);
+    }
+}
+
+baton_status_t baton__sim_check_number(const char *subject, const char *name,
+                                       double value, double least, bool above)
+{
+    /* Each comparison is false for a NaN. */
+    if ((above ? value > least : value >= least) && value <= BATON__SIM_MOST) {
+        return BATON_OK;
+    }
+    return baton__error(
+        BATON_ERR_INVALID, "%s: %s is %g; allowed: %s %g up to %g", subject,
+        name, value, above ? "above" : "from", least, BATON__SIM_MOST);
+}
+
+static baton_status_t check_parameters(const char *subject,
+                                       const baton_distribution_t *distribution)
+{
+    const form_t *form = &forms[distribution->kind];
+    const double values[PARAMETERS] = {distribution->a, distribution->b};
+    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
+        double least = 0;
+        if (distribution->kind == BATON_DISTRIBUTION_NORMAL && i == 0) {
+            least = -BATON__SIM_MOST; /* the mean of a distribution that is cut
+                                         at 0 */
+        } else if (distribution->kind == BATON_DISTRIBUTION_UNIFORM && i == 1) {
+            least = values[0];
+        }
+        bool above = distribution->kind == BATON_DISTRIBUTION_PARETO && i == 1;
+        baton_status_t status = baton__sim_check_number(
+            subject, form->parameters[i], values[i], least, above);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    return BATON_OK;
+}
+
+static bool read_number(const char *text, size_t length, double *out)
+{
+    /* strtod also accepts blanks, names and hexadecimal. */
+    if (length == 0 || strspn(text, "0123456789.+-eE") < length) {
+        return false;
+    }
+    /* The program's locale may have a decimal comma. */
+    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (c == (locale_t)0) {
+        return false;
+    }
+    char *end = NULL;
+    *out = strtod_l(text, &end, c);
+    freelocale(c);
+    return end == text + length;
+}
+
+static baton_status_t unknown_name(const char *subject)
+{
+    char message[BATON__MESSAGE_BYTES];
+    baton__text_t allowed = {message, sizeof message, 0};
+    for (int kind = 0; kind < BATON_DISTRIBUTION_COUNT; kind++) {
+        baton__text_add(&allowed, kind == 0 ? "" : ", ");
+        print_form(&allowed, &forms[kind]);
+    }
+    return baton__error(BATON_ERR_INVALID,
+                        "%s: its name is none of %s, nor is it a number",
+                        subject, message);
+}
+
+/* `text` follows the name. */
+static baton_status_t read_parameters(const char *subject, const char *text,
+                                      const form_t *form,
+                                      double values[PARAMETERS])
+{
+    char message[SHOWN_BYTES];
+    baton__text_t allowed = {message, sizeof message, 0};
+    print_form(&allowed, form);
+    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
+        if (*text == '\0') {
+            return baton__error(BATON_ERR_INVALID,
+                                "%s: %s is missing; allowed: %s", subject,
+                                form->parameters[i], message);
+        }
+        text++; /* the colon */
+        size_t length = strcspn(text, ":");
+        if (!read_number(text, length, &values[i])) {
+            return baton__error(BATON_ERR_INVALID,
+                                "%s: %s is not a number; allowed: %s", subject,
+                                form->parameters[i], message);
+        }
+        text += length;
+    }
+    if (*text != '\0') {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s: too many parameters; allowed: %s", subject,
+                            message);
+    }
+    return BATON_OK;
+}
+
+static const form_t *find_form(const char *name, size_t length)
+{
+    for (size_t kind = 0; kind < BATON_DISTRIBUTION_COUNT; kind++) {
+        if (strlen(forms[kind].name) == length &&
+            strncmp(forms[kind].name, name, length) == 0) {
+            return &forms[kind];
+        }
+    }
+    return NULL;
+}
+
+baton_status_t baton_distribution_parse(const char *text,
+                                        baton_distribution_t *out)
+{
+    char subject[SHOWN_BYTES];
+    baton__text_t quoted = {subject, sizeof subject, 0};
+    baton__text_add(&quoted, "distribution \"%s\"", text);
+
+    const form_t *form = &forms[BATON_DISTRIBUTION_CONSTANT];
+    double values[PARAMETERS] = {0};
+    baton_status_t status = BATON_OK;
+    if (!read_number(text, strlen(text), &values[0])) {
+        size_t length = strcspn(text, ":");
+        form = find_form(text, length);
+        status = form == NULL
+                     ? unknown_name(subject)
+                     : read_parameters(subject, text + length, form, values);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    const baton_distribution_t result = {
+        (baton_distribution_kind_t)(form - forms), values[0], values[1]};
+    status = check_parameters(subject, &result);
+    if (status == BATON_OK) {
+        *out = result;
+    }
+    return status;
+}
+
+baton_status_t baton__distribution_check(const char *subject,
+                                         const baton_distribution_t *given)
+{
+    /* An enumeration may be signed. */
+    if ((unsigned)given->kind >= BATON_DISTRIBUTION_COUNT) {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s: kind is %d; allowed: 0 to %d", subject,
+                            (int)given->kind, BATON_DISTRIBUTION_COUNT - 1);
+    }
+    return check_parameters(subject, given);
+}

@@ -1,0 +1,89 @@
+#include "sim/memory.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define GIB (1024.0 * 1024.0 * 1024.0)
+
+/* The memory that is available without swapping. */
+static double available_bytes(void)
+{
+    double kib = -1.0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (file != NULL) {
+        char line[128];
+        while (fgets(line, sizeof line, file) != NULL &&
+               sscanf(line, "MemAvailable: %lf kB", &kib) != 1) {
+        }
+        (void)fclose(file);
+    }
+    return kib >= 0.0 ? kib * 1024.0
+                      : (double)sysconf(_SC_AVPHYS_PAGES) *
+                            (double)sysconf(_SC_PAGESIZE);
+}
+
+baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
+                                       const char *advice)
+{
+    double available = available_bytes();
+    return bytes <= available
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY,
+                              "%s would need %.1f GiB more, and the machine "
+                              "has %.1f GiB: %s",
+                              consumer, bytes / GIB, available / GIB, advice);
+}
+
+/* The memory of a schedule that is about to be planned. */
+static double footprint(const baton_schedule_t *schedule)
+{
+    double node_bytes = sizeof(baton__op_t) + 4 * sizeof(uint32_t);
+    double bytes = sizeof *schedule + node_bytes * schedule->count +
+                   (double)sizeof(baton__edge_t) * schedule->edge_count;
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        if (baton__kinds[schedule->ops[i].kind].message) {
+            bytes += sizeof(baton__sim_item_t);
+        }
+    }
+    for (uint32_t i = 0;
+         i < schedule->buffer_count && !schedule->group->cost_only; i++) {
+        if (schedule->buffers[i].scratch) {
+            bytes += (double)schedule->buffers[i].bytes;
+        }
+    }
+    return bytes;
+}
+
+/* Extrapolates from the schedules so far to all ranks, for the first schedules
+   and then now and again. The first few ranks often have the most to do, so
+   they do not count as the average. */
+baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule)
+{
+    enum { FEW = 16, FEW_FACTOR = 8 };
+    baton_sim_t *sim = baton__sim_of(schedule->group->engine);
+    double own = footprint(schedule);
+    uint64_t count = ++sim->schedule_count;
+    uint64_t ranks = (uint64_t)sim->options.ranks;
+    sim->schedule_bytes += own;
+    sim->unmatched = true;
+    uint64_t left = ranks - (count - 1) % ranks;
+    double need = sim->schedule_bytes / (double)count * (double)left;
+    if (count < FEW && count < ranks) {
+        need /= FEW_FACTOR;
+    }
+    need = need > own ? need : own;
+    bool power = (count & (count - 1)) == 0;
+    if (need < GIB || (!power && count % 1024 != 0)) {
+        return BATON_OK;
+    }
+    char consumer[128];
+    (void)snprintf(consumer, sizeof consumer, "sim: \"%s\" on %d ranks",
+                   schedule->name, sim->options.ranks);
+    return baton__sim_check_memory(
+        need, consumer,
+        sim->options.cost_only
+            ? "lower the number of ranks, or of chunks"
+            : "lower the number of ranks or of bytes, or set cost_only");
+}

@@ -1,0 +1,34 @@
+/* Simulates one epoch of the packed graphs of all ranks.
+
+   A call node does nothing and succeeds, so that all branches are taken and
+   every rank that an election could choose is chosen.
+
+   One timing is enough: an edge once satisfied stays satisfied, so a node that
+   can fire in one order fires in every order. The simulation can't detect an
+   epoch that ends before an optional node has fired although the node would
+   have to. */
+#ifndef BATON_SIM_SIMULATE_GRAPHS_H
+#define BATON_SIM_SIMULATE_GRAPHS_H
+
+#include <baton/baton.h>
+#include <stddef.h>
+
+enum { BATON__SIM_GRAPH_NAME = 64 };
+
+/* A rank's graph. */
+typedef struct baton__sim_packed_graph {
+    char name[BATON__SIM_GRAPH_NAME];
+    size_t bytes;
+    char *data; /* see baton__pack */
+} baton__sim_packed_graph_t;
+
+/* BATON_ERR_NO_MEMORY when the machine has no memory for graphs of this total
+   size and for their simulation. */
+baton_status_t baton__sim_check_graphs(double bytes, int ranks);
+
+/* The graphs are ordered by rank. BATON_ERR_MISMATCH and BATON_ERR_DEADLOCK
+   come with an explanation; BATON_ERR_NO_MEMORY. */
+baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
+                                          int ranks);
+
+#endif

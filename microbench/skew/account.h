@@ -1,0 +1,77 @@
+/* The account of one system's contributions and results on one rank. It checks
+   every result down to single contributions.
+
+   A contribution is a linear model (common/linear_model.h), and so is a sum of
+   contributions:
+
+   - a result that was torn or misplaced fits no model, which is detected at
+   once and names the element;
+   - two 64-bit numbers determine which contributions a result contains; two
+     different sets of contributions agree with a probability of about 2^-128.
+
+   A partial collective takes the whole pending sum of a rank. So what it takes
+   in iteration i is a range of the rank's iterations: from the oldest one that
+   was pending after i - 1 to the last one before the oldest that is pending
+   after i. Each rank sees its own pending sum after each iteration
+   (skew_account_record). When the ranks have exchanged where their pending sums
+   begin, each result has one possible value (skew_account_audit). It follows
+   that the results plus the pending sums at the end equal the sum of all
+   contributions, since the ranges of a rank are consecutive.
+
+   All of this happens outside the measured time. */
+#ifndef MICROBENCH_SKEW_ACCOUNT_H
+#define MICROBENCH_SKEW_ACCOUNT_H
+
+#include "common/linear_model.h"
+#include <stdbool.h>
+
+/* The result of one call. */
+typedef struct skew_outcome {
+    uint64_t epoch; /* equals the iteration: one epoch for each call */
+    const uint64_t *data;
+    bool included;
+    uint32_t active; /* ranks that have contributed to the data */
+    uint64_t staleness;
+} skew_outcome_t;
+
+typedef struct skew_entry {
+    linear_model_t result;
+    uint32_t pending_from; /* oldest iteration that no call has taken yet, or
+                              the next one if nothing is pending */
+    uint32_t active;
+} skew_entry_t;
+
+typedef struct skew_account {
+    uint64_t salt;
+    int rank;
+    int ranks;
+    size_t count; /* elements */
+    uint32_t iterations;
+    bool synchronous;      /* every call must include every rank */
+    skew_entry_t *entries; /* [iterations], owned by the caller */
+    uint32_t failed_at;    /* iteration of the first failure, or 0 */
+    char failure[192];     /* its message */
+} skew_account_t;
+
+/* Records this rank's result of `iteration` and its pending sum after that
+   (NULL if nothing is pending). Checks what one rank can check. */
+void skew_account_record(skew_account_t *account, uint32_t iteration,
+                         const skew_outcome_t *outcome,
+                         const uint64_t *pending);
+
+/* Checks every result against the ranges of iterations that all ranks have
+   recorded: `pending_from` is [ranks][iterations]. */
+void skew_account_audit(skew_account_t *account, const uint32_t *pending_from);
+
+/* Records a failure in `iteration`. The earliest failure is kept. */
+void skew_account_fail(skew_account_t *account, uint32_t iteration,
+                       const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Returns how many ranks have their contribution of this iteration in its
+   result: the paper's number of active processes. The outcome's `active` also
+   counts ranks that have only older contributions in it. */
+uint32_t skew_account_active(const skew_account_t *account,
+                             const uint32_t *pending_from, uint32_t iteration);
+
+#endif
