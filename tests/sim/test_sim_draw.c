@@ -1,12 +1,9 @@
 /* What the simulator draws. */
 #include "base/random.h"
 #include "sim/model.h"
+#include "support/cmocka.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 enum { SEED = 1, DRAWS = 100000 };
 

@@ -1,13 +1,11 @@
 /* Each builder's time in the simulator's model is its closed form, for any
    number of ranks. The forms are baton-sim's own. */
 #include "../microbench/sim/formula.c"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
 #include <baton/baton.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
-
-#include <cmocka.h>
 
 #define ALPHA_US 1.5
 #define BETA_NS  0.08
@@ -17,12 +15,6 @@ typedef struct given {
     size_t bytes;
     baton_allreduce_fn allreduce; /* NULL: another builder */
 } given_t;
-
-static baton_view_t scratch(baton_schedule_t *schedule, size_t bytes)
-{
-    return baton_view(baton_buffer_scratch(schedule, bytes, BATON_MEMORY_HOST),
-                      0, bytes);
-}
 
 static void build_barrier(void *arg, baton_schedule_t *schedule)
 {
@@ -34,7 +26,8 @@ static void build_broadcast(void *arg, baton_schedule_t *schedule)
 {
     const given_t *given = arg;
     int root = baton_schedule_size(schedule) / 2;
-    baton_broadcast_binomial(schedule, root, scratch(schedule, given->bytes));
+    baton_broadcast_binomial(schedule, root,
+                             support_scratch(schedule, given->bytes));
 }
 
 static void build_allreduce(void *arg, baton_schedule_t *schedule)
@@ -42,8 +35,8 @@ static void build_allreduce(void *arg, baton_schedule_t *schedule)
     const given_t *given = arg;
     baton_allreduce_t args = {
         .size = sizeof args,
-        .source = scratch(schedule, given->bytes),
-        .target = scratch(schedule, given->bytes),
+        .source = support_scratch(schedule, given->bytes),
+        .target = support_scratch(schedule, given->bytes),
         .dtype = BATON_F64,
         .op = BATON_SUM,
     };

@@ -1,12 +1,9 @@
 /* What a user tells the simulator: distributions as text, options, links. */
 #include "sim/model.h"
+#include "support/cmocka.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void says(const char *text)
 {

@@ -1,13 +1,10 @@
 /* Partial collectives in the simulator: who takes part in which epoch, with
    payload and without. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <baton/partial.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 4, COUNT = 5 };
 

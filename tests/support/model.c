@@ -1,25 +1,22 @@
 #include "support/model.h"
-#include "support/ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
-#include <cmocka.h>
-
-static support_ranks_t *self;
+static support_cluster_t *self;
 model_graph_t model_graph;
 model_world_t model_world;
 
 int model_open(void **state)
 {
     (void)state;
-    self = support_ranks_open(1);
+    self = support_cluster_manual(1);
     return 0;
 }
 
 int model_close(void **state)
 {
     (void)state;
-    support_ranks_close(self);
+    support_cluster_close(self);
     return 0;
 }
 
@@ -34,10 +31,8 @@ static baton_status_t never_called(void *arg, baton_call_t *call)
 
 baton_schedule_t *model_build(void)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(self->groups[0], "run", &s));
-    baton_view_t none =
-        baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0);
+    baton_schedule_t *s = support_schedule(self->groups[0], "run");
+    baton_view_t none = support_scratch(s, 0);
     for (uint32_t i = 0; i < model_graph.count; i++) {
         baton_node_t node = model_graph.deed[i] == MODEL_SEND
                                 ? baton_add_send(s, 0, none)

@@ -1,12 +1,9 @@
 /* The all-reduces, on the loop transport: P ranks in one thread. */
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/values.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define EPOCHS 3
 #define GUARD  ((unsigned char)0xa5)
@@ -127,7 +124,7 @@ static void run_case(int size, const allreduce_case_t *test)
 {
     static uint64_t stream;
     support_random_t random = support_random(support_seed(), stream++);
-    support_ranks_t *ranks = support_group(size);
+    support_cluster_t *ranks = support_cluster_of(size);
     allreduce_rank_t all[SUPPORT_LARGEST];
     baton_schedule_t **schedules = support_schedules_create(ranks, "test");
     for (int rank = 0; rank < size; rank++) {
@@ -365,16 +362,14 @@ static void check_order(baton_allreduce_fn build)
     enum { COUNT = 3 };
     static matrix_t data[SUPPORT_LARGEST][COUNT];
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
-        support_ranks_t *ranks = support_group(support_sizes[i]);
+        support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
         baton_schedule_t **schedules = support_schedules_create(ranks, "order");
         for (int rank = 0; rank < ranks->size; rank++) {
             for (uint32_t j = 0; j < COUNT; j++) {
                 data[rank][j] = matrix_of(rank, j);
             }
-            baton_view_t all = baton_view(
-                baton_buffer_bind(schedules[rank], data[rank],
-                                  sizeof data[rank], BATON_MEMORY_HOST),
-                0, sizeof data[rank]);
+            baton_view_t all =
+                support_view(schedules[rank], data[rank], sizeof data[rank]);
             baton_allreduce_t args = {.size = sizeof(args),
                                       .source = all,
                                       .target = all,
@@ -412,12 +407,10 @@ static void test_binomial_reduces_in_order_of_ranks(void **state)
 static void test_ring_refuses_what_does_not_commute(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_group(3);
+    support_cluster_t *ranks = support_cluster_of(3);
     baton_schedule_t **schedules = support_schedules_create(ranks, "ring");
     matrix_t data[4];
-    baton_view_t all = baton_view(
-        baton_buffer_bind(schedules[0], data, sizeof data, BATON_MEMORY_HOST),
-        0, sizeof data);
+    baton_view_t all = support_view(schedules[0], data, sizeof data);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = all,
                               .target = all,
@@ -438,7 +431,7 @@ static void test_allreduce_source_may_be_an_input(void **state)
         baton_allreduce_ring};
     for (size_t b = 0; b < 3; b++) {
         for (size_t i = 0; i < SUPPORT_SIZES; i++) {
-            support_ranks_t *ranks = support_group(support_sizes[i]);
+            support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
             int64_t source[64], target[SUPPORT_LARGEST][64];
             for (int64_t j = 0; j < 64; j++) {
                 source[j] = j * j;
@@ -453,10 +446,7 @@ static void test_allreduce_source_may_be_an_input(void **state)
                         baton_buffer_bind_input(schedule, source, 512,
                                                 BATON_MEMORY_HOST),
                         0, 512),
-                    .target =
-                        baton_view(baton_buffer_bind(schedule, target[rank],
-                                                     512, BATON_MEMORY_HOST),
-                                   0, 512),
+                    .target = support_view(schedule, target[rank], 512),
                     .dtype = BATON_I64,
                     .op = BATON_SUM,
                     .chunk_bytes = 16};
@@ -495,6 +485,6 @@ int main(void)
         cmocka_unit_test(test_ring_refuses_what_does_not_commute),
         cmocka_unit_test(test_allreduce_source_may_be_an_input),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

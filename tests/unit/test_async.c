@@ -1,15 +1,12 @@
 /* Nodes that complete elsewhere: in their start, in another thread, when they
    are asked; and the end of an epoch that has failed meanwhile. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
 #include <limits.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* One node, and how it behaves; behind it a call that counts.
 
@@ -63,11 +60,10 @@ static baton_status_t count(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static void open_worker(worker_t *worker, support_crew_t *crew,
+static void open_worker(worker_t *worker, support_cluster_t *cluster,
                         const baton_async_ops_t *ops)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(crew->groups[0], "async", &s));
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "async");
     baton_node_t behind = baton_add_call(s, count, worker);
     baton_set_optional(s, behind);
     baton_before(s, baton_add_async(s, ops, worker), behind);
@@ -80,11 +76,12 @@ static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
                         baton_status_t wanted, uint64_t behind)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = how->start,
                            .completes = how->completes,
                            .status = how->status};
-        open_worker(&worker, crew, ops);
+        open_worker(&worker, cluster, ops);
         for (uint64_t epoch = 1; epoch <= 3; epoch++) {
             worker.polls_left = how->polls_left;
             support_ok(baton_schedule_start(worker.schedule));
@@ -95,7 +92,7 @@ static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
         }
         assert_int_equal(worker.cancels, 0);
         support_ok(baton_schedule_destroy(worker.schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -147,9 +144,10 @@ static void test_async_is_completed_by_another_thread(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = BATON_OK};
-        open_worker(&worker, crew, &told);
+        open_worker(&worker, cluster, &told);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
             atomic_store(&worker.begun, false);
             support_thread_t *thread =
@@ -160,16 +158,16 @@ static void test_async_is_completed_by_another_thread(void **state)
             assert_int_equal(worker.behind, epoch);
         }
         support_ok(baton_schedule_destroy(worker.schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
 static void test_async_completes_once(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(1, &support_variants[0]);
+    support_cluster_t *cluster = support_cluster_manual(1);
     worker_t worker = {.start = BATON_OK};
-    open_worker(&worker, crew, &told);
+    open_worker(&worker, cluster, &told);
     support_ok(baton_schedule_start(worker.schedule));
     support_expect(baton_schedule_wait(worker.schedule, 0), BATON_ERR_TIMEOUT);
     support_says("async#1, which was begun; behind it: call#0");
@@ -181,7 +179,7 @@ static void test_async_completes_once(void **state)
     support_expect(baton_async_complete(worker.async, BATON_OK),
                    BATON_ERR_STATE);
     support_ok(baton_schedule_destroy(worker.schedule));
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 /* ---- failure ----------------------------------------------------------- */
@@ -192,9 +190,10 @@ static void test_async_is_waited_for_after_a_cancel(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = BATON_OK};
-        open_worker(&worker, crew, &told);
+        open_worker(&worker, cluster, &told);
         for (int epoch = 1; epoch <= 3; epoch++) {
             support_ok(baton_schedule_start(worker.schedule));
             support_expect(baton_schedule_wait(worker.schedule, 1),
@@ -203,7 +202,7 @@ static void test_async_is_waited_for_after_a_cancel(void **state)
             support_expect(baton_schedule_wait(worker.schedule, 1),
                            BATON_ERR_TIMEOUT);
             while (atomic_load(&worker.cancels) < epoch) {
-                (void)baton_engine_step(crew->engines[0]);
+                (void)baton_engine_step(cluster->engines[0]);
             }
             support_ok(baton_async_complete(worker.async, BATON_ERR_SYSTEM));
             support_expect(
@@ -213,7 +212,7 @@ static void test_async_is_waited_for_after_a_cancel(void **state)
         }
         assert_int_equal(worker.behind, 0);
         support_ok(baton_schedule_destroy(worker.schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -221,19 +220,18 @@ static void test_async_needs_a_start(void **state)
 {
     (void)state;
     static const baton_async_ops_t nothing = {.poll = look};
-    support_ranks_t *ranks = support_ranks_open(1);
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(ranks->groups[0], "async", &s));
+    support_cluster_t *ranks = support_cluster_manual(1);
+    baton_schedule_t *s = support_schedule(ranks->groups[0], "async");
     (void)baton_add_async(s, &nothing, NULL);
     support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
     support_says("async#0: it has no start");
     support_ok(baton_schedule_destroy(s));
-    support_ok(baton_schedule_create(ranks->groups[0], "async", &s));
+    s = support_schedule(ranks->groups[0], "async");
     (void)baton_add_async(s, NULL, NULL);
     support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
     support_says("async#0: it has no functions");
     support_ok(baton_schedule_destroy(s));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 /* A completion that comes an epoch late: that of another epoch is not its. */
@@ -241,27 +239,26 @@ static void test_async_of_an_earlier_epoch_is_refused(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = BATON_OK, .polls_left = 0};
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "late", &s));
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "late");
         (void)baton_add_async(s, &asked, &worker);
         support_ok(baton_schedule_commit(s));
-        support_ok(baton_schedule_start(s));
-        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        support_run(s);
         const baton_async_t late = worker.async;
         worker.polls_left = INT_MAX;
         atomic_store(&worker.begun, false);
         support_ok(baton_schedule_start(s));
         while (!atomic_load(&worker.begun)) {
-            (void)baton_engine_step(crew->engines[0]);
+            (void)baton_engine_step(cluster->engines[0]);
         }
         support_expect(baton_async_complete(late, BATON_OK), BATON_ERR_STATE);
         support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
         support_ok(baton_async_complete(worker.async, BATON_OK));
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 

@@ -1,14 +1,10 @@
 /* Many epochs in which branches are taken at random: what was sent in an epoch
    is received in that one, whatever other ranks leave out. */
-#include "support/crew.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 4, EPOCHS = 10000, WORDS = 48 };
 
@@ -92,12 +88,6 @@ static baton_status_t if_word(void *arg, baton_call_t *call)
     return adds_word(epoch, side->rank, side->peer) ? BATON_OK : BATON_SKIP;
 }
 
-static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
-{
-    return baton_view(baton_buffer_bind(s, memory, bytes, BATON_MEMORY_HOST), 0,
-                      bytes);
-}
-
 static void build_optional(baton_schedule_t *s, baton_node_t before,
                            baton_node_t node)
 {
@@ -107,35 +97,36 @@ static void build_optional(baton_schedule_t *s, baton_node_t before,
 
 static void build_side(baton_schedule_t *s, side_t *side)
 {
-    baton_view_t in =
-        baton_view(baton_buffer_scratch(s, sizeof side->got, BATON_MEMORY_HOST),
-                   0, sizeof side->got);
+    baton_view_t in = support_scratch(s, sizeof side->got);
     baton_node_t yes = baton_add_call(s, if_exchange, side);
     baton_node_t no = baton_add_call(s, if_not, side);
     baton_node_t done = baton_add_nop(s);
     baton_node_t recv = baton_add_recv(s, side->peer, in);
     baton_node_t copy =
-        baton_add_copy(s, bind(s, side->got, sizeof side->got), in);
+        baton_add_copy(s, support_view(s, side->got, sizeof side->got), in);
     build_optional(
         s, yes,
-        baton_add_send(s, side->peer, bind(s, side->sent, sizeof side->sent)));
+        baton_add_send(s, side->peer,
+                       support_view(s, side->sent, sizeof side->sent)));
     build_optional(s, yes, recv);
     build_optional(s, recv, copy);
     baton_before(s, copy, done);
     baton_before(s, no, done);
     baton_set_need(s, done, BATON_NEED_ANY);
 
-    in = baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
+    in = support_scratch(s, 8);
     baton_node_t word = baton_add_recv(s, side->peer, in);
     baton_set_optional(s, word);
-    build_optional(s, word, baton_add_copy(s, bind(s, &side->got_word, 8), in));
-    build_optional(s, baton_add_call(s, if_word, side),
-                   baton_add_send(s, side->peer, bind(s, &side->word, 8)));
+    build_optional(s, word,
+                   baton_add_copy(s, support_view(s, &side->got_word, 8), in));
+    build_optional(
+        s, baton_add_call(s, if_word, side),
+        baton_add_send(s, side->peer, support_view(s, &side->word, 8)));
 }
 
 /* ---- the epochs -------------------------------------------------------- */
 
-static bool check_side(support_player_t *player, const side_t *side,
+static bool check_side(support_worker_t *worker, const side_t *side,
                        uint64_t epoch)
 {
     bool right = true;
@@ -147,11 +138,11 @@ static bool check_side(support_player_t *player, const side_t *side,
         right = right && side->got[i] == wanted;
     }
     uint64_t word = value_of(epoch, side->peer, side->rank, WORDS);
-    return support_player_check(player, right,
+    return support_worker_check(worker, right,
                                 "epoch %llu: wrong exchange with rank %d",
                                 (unsigned long long)epoch, side->peer) &&
-           support_player_check(
-               player,
+           support_worker_check(
+               worker,
                side->got_word == 0 ||
                    (side->got_word == word &&
                     adds_word(epoch, side->peer, side->rank)),
@@ -159,44 +150,43 @@ static bool check_side(support_player_t *player, const side_t *side,
                (unsigned long long)epoch, side->peer);
 }
 
-static void play(support_player_t *player)
+static void run_worker(support_worker_t *worker)
 {
-    const uint64_t epochs = *(const uint64_t *)player->arg;
+    const uint64_t epochs = *(const uint64_t *)worker->arg;
     side_t sides[RANKS];
     baton_schedule_t *s;
     memset(sides, 0, sizeof sides);
-    (void)support_player_ok(
-        player, baton_schedule_create(player->group, "branches", &s));
+    (void)support_worker_ok(
+        worker, baton_schedule_create(worker->group, "branches", &s));
     for (int peer = 0; peer < RANKS; peer++) {
-        sides[peer].rank = player->rank;
+        sides[peer].rank = worker->rank;
         sides[peer].peer = peer;
-        if (peer != player->rank) {
+        if (peer != worker->rank) {
             build_side(s, &sides[peer]);
         }
     }
-    bool going = support_player_ok(player, baton_schedule_commit(s));
+    bool going = support_worker_ok(worker, baton_schedule_commit(s));
     for (uint64_t epoch = 1; epoch <= epochs && going; epoch++) {
         for (int peer = 0; peer < RANKS; peer++) {
             memset(sides[peer].got, 0, sizeof sides[peer].got);
             sides[peer].got_word = 0;
         }
-        going =
-            support_player_ok(player, baton_schedule_start(s)) &&
-            support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        going = support_worker_run(worker, s);
         for (int peer = 0; peer < RANKS && going; peer++) {
             going =
-                peer == player->rank || check_side(player, &sides[peer], epoch);
+                peer == worker->rank || check_side(worker, &sides[peer], epoch);
         }
     }
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
 static void run(int variant, uint64_t epochs)
 {
     seed = support_seed();
-    support_crew_t *crew = support_crew_open(RANKS, &support_variants[variant]);
-    support_crew_play(crew, play, &epochs);
-    support_crew_close(crew);
+    support_cluster_t *cluster =
+        support_cluster_open(RANKS, &support_variants[variant]);
+    support_cluster_run(cluster, run_worker, &epochs);
+    support_cluster_close(cluster);
 }
 
 static void test_branches_at_random_with_threads(void **state)

@@ -1,12 +1,9 @@
 /* What commit refuses, with the nodes' names and their numbers, and what the
    schedule and its group are still good for. Hazards: test_hazard.c. */
+#include "support/cmocka.h"
 #include "support/refusal.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- commit: nodes ----------------------------------------------------- */
 
@@ -50,27 +47,24 @@ static void test_commit_counts_doubled_edges_once(void **state)
 static void test_commit_doubled_edges_satisfy_once(void **state)
 {
     (void)state;
-    int calls = 0;
+    uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin_named("doubled");
     baton_node_t nop = baton_add_nop(s);
     baton_node_t recv = baton_add_recv(s, 1, refusal_part(0, 4));
-    baton_node_t call = baton_add_call(s, refusal_count, &calls);
+    baton_node_t call = baton_add_call(s, support_count, &calls);
     baton_before(s, nop, call);
     baton_before(s, recv, call);
     baton_before(s, nop, call);
     baton_set_need(s, call, 2);
-    baton_schedule_t *peer;
-    support_ok(
-        baton_schedule_create(refusal_ranks()->groups[1], "doubled", &peer));
-    (void)baton_add_send(
-        peer, 0,
-        baton_view(baton_buffer_scratch(peer, 4, BATON_MEMORY_HOST), 0, 4));
+    baton_schedule_t *peer =
+        support_schedule(refusal_ranks()->groups[1], "doubled");
+    (void)baton_add_send(peer, 0, support_scratch(peer, 4));
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_commit(peer));
     support_ok(baton_schedule_start(s));
-    support_settle(refusal_ranks());
+    support_drain(refusal_ranks());
     assert_int_equal(calls, 0);
-    refusal_run(peer);
+    support_run(peer);
     support_ok(baton_schedule_wait(s, 10000));
     assert_int_equal(calls, 1);
     support_ok(baton_schedule_destroy(s));
@@ -183,18 +177,18 @@ static void test_commit_refuses_cycle_that_any_would_break(void **state)
 static void test_commit_works_once_the_hazard_is_ordered(void **state)
 {
     (void)state;
-    int calls = 0;
+    uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_copy(s, refusal_part(0, 4), refusal_part(8, 4));
     baton_node_t b = baton_add_copy(s, refusal_part(4, 4), refusal_part(0, 4));
-    baton_node_t call = baton_add_call(s, refusal_count, &calls);
+    baton_node_t call = baton_add_call(s, support_count, &calls);
     refuses(s, BATON_ERR_HAZARD, "copy#0 and copy#1 are in no order");
     baton_before(s, a, b);
     baton_before(s, b, call);
     refusal_memory[2] = 5;
     support_ok(baton_schedule_commit(s));
-    refusal_run(s);
-    refusal_run(s);
+    support_run(s);
+    support_run(s);
     assert_float_equal(refusal_memory[1], 5, 0);
     assert_int_equal(calls, 2);
     support_ok(baton_schedule_destroy(s));
@@ -203,15 +197,15 @@ static void test_commit_works_once_the_hazard_is_ordered(void **state)
 static void test_commit_works_once_the_need_can_be_met(void **state)
 {
     (void)state;
-    int calls = 0;
+    uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin();
-    baton_node_t call = baton_add_call(s, refusal_count, &calls);
+    baton_node_t call = baton_add_call(s, support_count, &calls);
     baton_set_need(s, call, 2);
     baton_before(s, baton_add_nop(s), call);
     refuses(s, BATON_ERR_UNREACHABLE, "call#0 can never fire");
     baton_before(s, baton_add_nop(s), call);
     support_ok(baton_schedule_commit(s));
-    refusal_run(s);
+    support_run(s);
     assert_int_equal(calls, 1);
     support_ok(baton_schedule_destroy(s));
 }
@@ -221,8 +215,8 @@ static void test_commit_takes_an_empty_schedule(void **state)
     (void)state;
     baton_schedule_t *s = refusal_begin();
     support_ok(baton_schedule_commit(s));
-    refusal_run(s);
-    refusal_run(s);
+    support_run(s);
+    support_run(s);
     assert_int_equal(baton_schedule_epoch(s), 2);
     support_ok(baton_schedule_destroy(s));
 }

@@ -1,15 +1,12 @@
 /* What commit refuses because the transport can't do it, and that it takes
    nothing from the group then. */
+#include "support/cmocka.h"
 #include "support/refusal.h"
 #include "transport/inproc/rank.h"
 
 #include "base/error.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* Ranks 0 to 2 of the inproc transport, but with tighter limits. */
 enum { RANKS = 3, PATIENCE_MS = 10000 };
@@ -50,7 +47,7 @@ static void open_tight(tight_t *tight, size_t max_bytes)
         tight->transport.name = "tight";
         tight->transport.max_bytes = max_bytes;
         tight->transport.reserve = tight_reserve;
-        support_ok(baton_group_create(refusal_ranks()->engine,
+        support_ok(baton_group_create(refusal_ranks()->engines[0],
                                       &tight->transport, endpoint, rank, RANKS,
                                       &tight->groups[rank]));
     }
@@ -71,7 +68,7 @@ static void test_commit_refuses_message_over_int_max(void **state)
     open_tight(&tight, INT_MAX);
     baton_schedule_t *s;
     size_t bytes = (size_t)INT_MAX + 1;
-    support_ok(baton_schedule_create(tight.groups[0], "wrong", &s));
+    s = support_schedule(tight.groups[0], "wrong");
     baton_buffer_t large = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
     (void)baton_add_send(s, 1, baton_view(large, 0, bytes));
     refused(s, BATON_ERR_LIMIT,
@@ -85,8 +82,7 @@ static void test_commit_takes_messages_of_the_largest_size(void **state)
     (void)state;
     tight_t tight;
     open_tight(&tight, REFUSAL_BYTES);
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(tight.groups[0], "wrong", &s));
+    baton_schedule_t *s = support_schedule(tight.groups[0], "wrong");
     baton_buffer_t buffer =
         baton_buffer_bind(s, refusal_memory, REFUSAL_BYTES, BATON_MEMORY_HOST);
     (void)baton_add_send(s, 1, baton_view(buffer, 0, REFUSAL_BYTES));
@@ -101,10 +97,8 @@ static void test_commit_takes_messages_of_the_largest_size(void **state)
    Ranks 1 and 2: the other ends. */
 static baton_schedule_t *build(tight_t *tight, int rank)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(tight->groups[rank], "wrong", &s));
-    baton_view_t none =
-        baton_view(baton_buffer_bind(s, NULL, 0, BATON_MEMORY_HOST), 0, 0);
+    baton_schedule_t *s = support_schedule(tight->groups[rank], "wrong");
+    baton_view_t none = support_view(s, NULL, 0);
     for (int i = 0; i < 3 && rank == 0; i++) {
         (void)baton_add_send(s, 1, none);
     }

@@ -4,19 +4,16 @@
    simulated network, in turns, between which its events happen. */
 #include "sim/model.h"
 #include "sim/net.h"
+#include "support/cmocka.h"
 #include "support/conformance.h"
 #include "support/random.h"
 #include "transport/inproc/endpoint.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 /* What ranks run over: one of the two is NULL. */
 typedef struct medium {

@@ -1,12 +1,9 @@
 /* Who may begin an epoch of a majority all-reduce. */
+#include "support/cmocka.h"
 #include <baton/partial.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static void test_draw_is_a_permutation_of_each_block(void **state)
 {

@@ -1,23 +1,13 @@
 /* Epochs: start, test and wait, on a manual engine and on engines with threads;
    what may change between them; how schedules of one engine share it. */
 #include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static baton_status_t count_call(void *arg, baton_call_t *call)
-{
-    (void)call;
-    ++*(uint64_t *)arg;
-    return BATON_OK;
-}
 
 /* ---- start, test, wait ------------------------------------------------ */
 
@@ -25,12 +15,12 @@ static void test_epoch_runs_once_a_start(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         uint64_t calls = 0;
         bool done = false;
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "count", &s));
-        (void)baton_add_call(s, count_call, &calls);
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "count");
+        (void)baton_add_call(s, support_count, &calls);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_test(s, &done));
         assert_true(done); /* before the first start */
@@ -48,17 +38,18 @@ static void test_epoch_runs_once_a_start(void **state)
             assert_int_equal(baton_schedule_epoch(s), epoch);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
 static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(1, &support_variants[1]);
+    support_cluster_t *cluster =
+        support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
     baton_schedule_t *s;
     bool done;
-    support_ok(baton_schedule_create(crew->groups[0], "raw", &s));
+    s = support_schedule(cluster->groups[0], "raw");
     (void)baton_add_nop(s);
     support_expect(baton_schedule_start(s), BATON_ERR_STATE);
     support_says("baton_schedule_start: \"raw\" is not committed");
@@ -69,17 +60,18 @@ static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
     support_expect(baton_schedule_commit(s), BATON_ERR_STATE);
     support_run(s);
     support_ok(baton_schedule_destroy(s));
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 static void test_epoch_started_twice_is_busy(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pair;
         bool done = true;
-        support_pair_open(&pair, crew, "twice");
+        support_pair_open(&pair, cluster, "twice");
         for (uint64_t epoch = 1; epoch <= 3; epoch++) {
             char text[32];
             support_ok(baton_schedule_start(pair.schedules[0]));
@@ -95,7 +87,7 @@ static void test_epoch_started_twice_is_busy(void **state)
             assert_int_equal(baton_schedule_epoch(pair.schedules[0]), epoch);
         }
         support_pair_close(&pair);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -113,13 +105,13 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_schedule_t *s[2];
         baton_failure_t failure;
         bool done = false;
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "own", &s[rank]));
+            s[rank] = support_schedule(cluster->groups[rank], "own");
             baton_node_t begin =
                 baton_add_activation(s[rank], baton_add_on_start(s[rank]));
             if (rank == 1) {
@@ -131,12 +123,12 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
         support_ok(baton_schedule_start(s[1]));
         support_run(s[0]);
         while (baton_schedule_epoch(s[1]) == 0) {
-            (void)baton_engine_step(crew->engines[1]);
+            (void)baton_engine_step(cluster->engines[1]);
         }
         support_ok(baton_schedule_start(s[0]));
         while (baton_schedule_failure(s[1], &failure) != BATON_OK) {
-            (void)baton_engine_step(crew->engines[0]);
-            (void)baton_engine_step(crew->engines[1]);
+            (void)baton_engine_step(cluster->engines[0]);
+            (void)baton_engine_step(cluster->engines[1]);
         }
         assert_int_equal(failure.epoch, 2);
         support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
@@ -147,7 +139,7 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
         for (int rank = 0; rank < 2; rank++) {
             support_ok(baton_schedule_destroy(s[rank]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -157,11 +149,12 @@ static void test_rebind_between_epochs(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_schedule_t *receiver;
         support_pair_t pair = {{NULL, NULL}, 0, 0};
         uint64_t places[4] = {0};
-        support_ok(baton_schedule_create(crew->groups[0], "moving", &receiver));
+        receiver = support_schedule(cluster->groups[0], "moving");
         baton_buffer_t bound =
             baton_buffer_bind(receiver, NULL, 8, BATON_MEMORY_HOST);
         baton_buffer_t scratch =
@@ -173,13 +166,9 @@ static void test_rebind_between_epochs(void **state)
         baton_before(receiver, recv, copy);
         support_ok(baton_buffer_rebind(receiver, bound, &places[3]));
         support_ok(baton_schedule_commit(receiver));
-        support_ok(baton_schedule_create(crew->groups[1], "moving",
-                                         &pair.schedules[1]));
-        (void)baton_add_send(
-            pair.schedules[1], 0,
-            baton_view(baton_buffer_bind(pair.schedules[1], &pair.sent, 8,
-                                         BATON_MEMORY_HOST),
-                       0, 8));
+        pair.schedules[1] = support_schedule(cluster->groups[1], "moving");
+        (void)baton_add_send(pair.schedules[1], 0,
+                             support_view(pair.schedules[1], &pair.sent, 8));
         support_ok(baton_schedule_commit(pair.schedules[1]));
         support_expect(baton_buffer_rebind(receiver, scratch, places),
                        BATON_ERR_INVALID);
@@ -202,7 +191,7 @@ static void test_rebind_between_epochs(void **state)
         assert_int_equal(places[3], 0);
         support_ok(baton_schedule_destroy(receiver));
         support_ok(baton_schedule_destroy(pair.schedules[1]));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -210,14 +199,14 @@ static void test_rebind_between_epochs(void **state)
 static void test_epochs_restart_without_allocation(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(2, &support_variants[0]);
+    support_cluster_t *cluster = support_cluster_manual(2);
     uint64_t calls = 0;
     baton_schedule_t *s;
     support_pair_t pair;
-    support_ok(baton_schedule_create(crew->groups[0], "often", &s));
-    (void)baton_add_call(s, count_call, &calls);
+    s = support_schedule(cluster->groups[0], "often");
+    (void)baton_add_call(s, support_count, &calls);
     support_ok(baton_schedule_commit(s));
-    support_pair_open(&pair, crew, "often, too");
+    support_pair_open(&pair, cluster, "often, too");
     int64_t before = baton__alloc_count();
     for (uint64_t epoch = 1; epoch <= 100000; epoch++) {
         support_run(s);
@@ -232,7 +221,7 @@ static void test_epochs_restart_without_allocation(void **state)
     assert_int_equal(baton__alloc_count(), before);
     support_ok(baton_schedule_destroy(s));
     support_pair_close(&pair);
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 /* Every epoch fails, so no thread that waits for one is told that it went well,
@@ -267,12 +256,13 @@ static void test_wait_of_many_never_misses_a_failure(void **state)
     (void)state;
     enum { OBSERVERS = 3, EPOCHS = 2000 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         baton_schedule_t *s;
         atomic_bool over = false;
         observer_t observers[OBSERVERS];
         support_thread_t *threads[OBSERVERS];
-        support_ok(baton_schedule_create(crew->groups[0], "failing", &s));
+        s = support_schedule(cluster->groups[0], "failing");
         (void)baton_add_call(s, fail_always, NULL);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_start(s));
@@ -291,7 +281,7 @@ static void test_wait_of_many_never_misses_a_failure(void **state)
             assert_int_equal(observers[k].wrong, 0);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 

@@ -1,23 +1,13 @@
 /* Several schedules on one engine, on several, and call nodes that start them.
  */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static baton_status_t count_call(void *arg, baton_call_t *call)
-{
-    (void)call;
-    ++*(uint64_t *)arg;
-    return BATON_OK;
-}
 
 /* ---- several schedules ------------------------------------------------ */
 
@@ -35,10 +25,11 @@ static void test_epochs_of_several_schedules_end_in_any_order(void **state)
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     static const int waits[PAIRS] = {2, 4, 0, 3, 1};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pairs[PAIRS];
         for (int p = 0; p < PAIRS; p++) {
-            support_pair_open(&pairs[p], crew, "several");
+            support_pair_open(&pairs[p], cluster, "several");
         }
         for (uint64_t epoch = 1; epoch <= 20; epoch++) {
             for (int p = 0; p < PAIRS; p++) {
@@ -57,7 +48,7 @@ static void test_epochs_of_several_schedules_end_in_any_order(void **state)
         for (int p = 0; p < PAIRS; p++) {
             support_pair_close(&pairs[p]);
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -82,12 +73,12 @@ static void test_call_node_starts_another_schedule(void **state)
     (void)state;
     enum { LINKS = 40 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         link_t links[LINKS] = {{0}};
         baton_schedule_t *schedules[LINKS];
         for (int l = LINKS - 1; l >= 0; l--) {
-            support_ok(
-                baton_schedule_create(crew->groups[0], "link", &schedules[l]));
+            schedules[l] = support_schedule(cluster->groups[0], "link");
             links[l].next = l + 1 < LINKS ? schedules[l + 1] : NULL;
             (void)baton_add_call(schedules[l], start_next, &links[l]);
             support_ok(baton_schedule_commit(schedules[l]));
@@ -103,7 +94,7 @@ static void test_call_node_starts_another_schedule(void **state)
         for (int l = 0; l < LINKS; l++) {
             support_ok(baton_schedule_destroy(schedules[l]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -132,23 +123,18 @@ static void test_call_node_starts_a_schedule_of_another_engine(void **state)
     static const support_variant_t variants[] = {
         {"", BATON_PROGRESS_MANUAL, true}, {"", BATON_PROGRESS_THREAD, true}};
     for (int i = 0; i < 2; i++) {
-        support_crew_t *crew = support_crew_open(2, &variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, &variants[i]);
         char from[8] = "crossed", to[8] = "";
         uint64_t calls = 0;
         crossing_t crossing = {.memory = from};
-        support_ok(
-            baton_schedule_create(crew->groups[0], "own", &crossing.own));
-        support_ok(
-            baton_schedule_create(crew->groups[1], "other", &crossing.other));
-        (void)baton_add_call(crossing.other, count_call, &calls);
+        crossing.own = support_schedule(cluster->groups[0], "own");
+        crossing.other = support_schedule(cluster->groups[1], "other");
+        (void)baton_add_call(crossing.other, support_count, &calls);
         crossing.buffer =
             baton_buffer_bind(crossing.own, NULL, 8, BATON_MEMORY_HOST);
         baton_node_t call = baton_add_call(crossing.own, cross, &crossing);
         baton_node_t copy =
-            baton_add_copy(crossing.own,
-                           baton_view(baton_buffer_bind(crossing.own, to, 8,
-                                                        BATON_MEMORY_HOST),
-                                      0, 8),
+            baton_add_copy(crossing.own, support_view(crossing.own, to, 8),
                            baton_view(crossing.buffer, 0, 8));
         baton_before(crossing.own, call, copy);
         support_ok(baton_schedule_commit(crossing.own));
@@ -159,7 +145,7 @@ static void test_call_node_starts_a_schedule_of_another_engine(void **state)
         assert_string_equal(to, "crossed");
         support_ok(baton_schedule_destroy(crossing.own));
         support_ok(baton_schedule_destroy(crossing.other));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -180,7 +166,7 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
     snprintf(name, sizeof name, "made %d", (int)baton_call_epoch(call));
     builder->created =
         baton_schedule_create(builder->group, name, &builder->made);
-    (void)baton_add_call(builder->made, count_call, &builder->calls);
+    (void)baton_add_call(builder->made, support_count, &builder->calls);
     builder->committed = baton_schedule_commit(builder->made);
     builder->destroyed = baton_schedule_destroy(builder->own);
     snprintf(name, sizeof name, "unmade %d", (int)baton_call_epoch(call));
@@ -199,12 +185,13 @@ static void test_call_node_is_refused_what_would_wait(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pair;
-        builder_t builder = {.group = crew->groups[0]};
-        support_pair_open(&pair, crew, "other");
+        builder_t builder = {.group = cluster->groups[0]};
+        support_pair_open(&pair, cluster, "other");
         builder.other = pair.schedules[0];
-        support_ok(baton_schedule_create(crew->groups[0], "own", &builder.own));
+        builder.own = support_schedule(cluster->groups[0], "own");
         (void)baton_add_call(builder.own, try_all, &builder);
         support_ok(baton_schedule_commit(builder.own));
         for (uint64_t epoch = 1; epoch <= 50; epoch++) {
@@ -226,7 +213,7 @@ static void test_call_node_is_refused_what_would_wait(void **state)
         }
         support_ok(baton_schedule_destroy(builder.own));
         support_pair_close(&pair);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -245,10 +232,11 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
     (void)state;
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pairs[PAIRS];
         for (int p = 0; p < PAIRS; p++) {
-            support_pair_open(&pairs[p], crew, "several");
+            support_pair_open(&pairs[p], cluster, "several");
         }
         for (uint64_t epoch = 1; epoch <= 50; epoch++) {
             waiter_t waiters[PAIRS];
@@ -271,7 +259,7 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
         for (int p = 0; p < PAIRS; p++) {
             support_pair_close(&pairs[p]);
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -280,9 +268,10 @@ static void test_epoch_ends_while_the_application_is_away(void **state)
 {
     (void)state;
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pair;
-        support_pair_open(&pair, crew, "away");
+        support_pair_open(&pair, cluster, "away");
         for (uint64_t epoch = 1; epoch <= 100; epoch++) {
             pair.sent = epoch;
             support_ok(baton_schedule_start(pair.schedules[0]));
@@ -295,7 +284,7 @@ static void test_epoch_ends_while_the_application_is_away(void **state)
             assert_int_equal(pair.got, epoch);
         }
         support_pair_close(&pair);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 

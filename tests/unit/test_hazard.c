@@ -1,10 +1,7 @@
 /* Hazards: what commit says of two nodes that touch the same bytes, one of them
    writing. By hand, and against an oracle on random graphs. */
+#include "support/cmocka.h"
 #include "support/refusal.h"
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* A node that reads bytes (left) or writes them (right); the other half of the
    copy is scratch of its own. */

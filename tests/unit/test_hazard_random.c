@@ -1,13 +1,10 @@
 /* Hazards on random graphs, against an oracle by brute force. */
+#include "support/cmocka.h"
 #include "support/random.h"
 #include "support/refusal.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { NODES = 8, BUFFERS = 2, GRAPHS = 6000 };
 

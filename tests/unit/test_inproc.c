@@ -2,15 +2,12 @@
    transport does is in test_conformance.c. All ranks are turns of one thread
    here. */
 #include "base/alloc.h"
+#include "support/cmocka.h"
 #include "transport/inproc/rank.h"
 
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum {
     RANKS = 2,

@@ -2,11 +2,8 @@
    n: it says so, leaks nothing, and the same call works afterwards. */
 #include "base/config.h"
 #include "sched/schedule.h"
+#include "support/cmocka.h"
 #include "support/trial.h"
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 3, COUNT = 100, PATIENCE_MS = 10000 };
 
@@ -50,31 +47,31 @@ static void create_loop(void)
 
 static void create_group(void)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
     support_ok(baton_group_destroy(ranks->groups[1]));
     trial_begin();
     baton_status_t status = baton_group_create_inproc(
-        ranks->engine, ranks->loop, 1, &ranks->groups[1]);
+        ranks->engines[0], ranks->inproc, 1, &ranks->groups[1]);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_group_create_inproc(ranks->engine, ranks->loop, 1,
-                                             &ranks->groups[1]));
+        support_ok(baton_group_create_inproc(ranks->engines[0], ranks->inproc,
+                                             1, &ranks->groups[1]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void create_group_of_one(void)
 {
     baton_group_t *group;
-    support_ranks_t *ranks = support_ranks_open(1);
+    support_cluster_t *ranks = support_cluster_manual(1);
     trial_begin();
-    baton_status_t status = baton_group_create_self(ranks->engine, &group);
+    baton_status_t status = baton_group_create_self(ranks->engines[0], &group);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_group_create_self(ranks->engine, &group));
+        support_ok(baton_group_create_self(ranks->engines[0], &group));
     }
     support_ok(baton_group_destroy(group));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_of_groups(void **state)
@@ -128,13 +125,6 @@ static void build_ring(baton_schedule_t *schedule, baton_buffer_t data)
     baton_allreduce_ring(schedule, &args);
 }
 
-static baton_status_t do_nothing(void *arg, baton_call_t *call)
-{
-    (void)arg;
-    (void)call;
-    return BATON_OK;
-}
-
 /* Every adder, many nodes and many edges; k-of-n in front of an enclosed
    all-reduce. */
 static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
@@ -144,7 +134,7 @@ static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
     baton_node_t end = baton_add_nop(schedule);
     baton_node_t last = baton_add_nop(schedule);
     for (int i = 0; i < 100; i++) {
-        baton_node_t call = baton_add_call(schedule, do_nothing, NULL);
+        baton_node_t call = baton_add_call(schedule, support_succeed, NULL);
         baton_buffer_t scratch =
             baton_buffer_scratch(schedule, 64, BATON_MEMORY_HOST);
         baton_node_t copy = baton_add_copy(schedule, baton_view(scratch, 0, 32),
@@ -171,8 +161,7 @@ static const char *name;
 
 static baton_schedule_t *make(baton_group_t *group, int rank)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(group, name, &s));
+    baton_schedule_t *s = support_schedule(group, name);
     build(s, rank);
     support_ok(baton_schedule_commit(s));
     return s;
@@ -205,7 +194,7 @@ static baton_schedule_t *make_first(baton_group_t *group)
    are reduced. */
 static void make_schedules(void)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
     baton_schedule_t *schedules[RANKS];
     bool reduces = builder != build_barrier && builder != build_broadcast;
     float expected = reduces ? RANKS * RANKS : 1;
@@ -224,7 +213,7 @@ static void make_schedules(void)
         }
         support_ok(baton_schedule_destroy(schedules[rank]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_of_each_builder(void **state)
@@ -242,11 +231,11 @@ static void test_memory_of_each_builder(void **state)
 /* A rank of its own verifies with itself. */
 static void make_verified(void)
 {
-    support_ranks_t *ranks = support_ranks_open(1);
+    support_cluster_t *ranks = support_cluster_manual(1);
     baton_schedule_t *s = make_first(ranks->groups[0]);
     support_schedules_run(ranks, &s);
     support_ok(baton_schedule_destroy(s));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static int verify_on(void **state)
@@ -276,7 +265,7 @@ static baton_partial_options_t partial_options;
 
 static void make_partials(void)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
     baton_partial_t *partials[RANKS];
     baton_partial_result_t result;
     partial_options.name = "partial";
@@ -300,7 +289,7 @@ static void make_partials(void)
     for (int rank = 0; rank < RANKS; rank++) {
         support_ok(baton_partial_destroy(partials[rank]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_of_a_partial(void **state)

@@ -2,14 +2,11 @@
    behind its back. */
 #include "base/alloc.h"
 #include "progress/engine.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/malloc.h"
 #include "support/random.h"
-#include "support/ranks.h"
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 2, WARM_UP = 100, COUNT = 50, PATIENCE_MS = 60000 };
 
@@ -49,7 +46,7 @@ static void test_memory_counts_what_malloc_gives(void **state)
 /* ---- schedules --------------------------------------------------------- */
 
 typedef struct crowd {
-    support_ranks_t *ranks;
+    support_cluster_t *ranks;
     baton_schedule_t **schedules;
 } crowd_t;
 
@@ -87,7 +84,7 @@ static void test_memory_stays_over_epochs_of_a_schedule(void **state)
 {
     (void)state;
     static float data[RANKS][COUNT];
-    crowd_t crowd = {.ranks = support_ranks_open(RANKS)};
+    crowd_t crowd = {.ranks = support_cluster_manual(RANKS)};
     crowd.schedules = support_schedules_create(crowd.ranks, "quiet");
     for (int rank = 0; rank < RANKS; rank++) {
         build(crowd.schedules[rank], data[rank]);
@@ -97,15 +94,14 @@ static void test_memory_stays_over_epochs_of_a_schedule(void **state)
     assert_int_equal(baton_schedule_epoch(crowd.schedules[0]),
                      WARM_UP + 100000);
     support_schedules_destroy(crowd.ranks, crowd.schedules);
-    support_ranks_close(crowd.ranks);
+    support_cluster_close(crowd.ranks);
 }
 
 /* ---- with a progress thread -------------------------------------------- */
 
 static void run_alone(void *arg)
 {
-    support_ok(baton_schedule_start(arg));
-    support_ok(baton_schedule_wait(arg, PATIENCE_MS));
+    support_run(arg);
 }
 
 /* The thread goes through its loop some times: what libevent and the C library
@@ -132,9 +128,8 @@ static void test_memory_stays_with_a_progress_thread(void **state)
     options.progress = BATON_PROGRESS_THREAD;
     support_ok(baton_engine_open(&options, &engine));
     support_ok(baton_group_create_self(engine, &group));
-    support_ok(baton_schedule_create(group, "alone", &s));
-    baton_view_t none =
-        baton_view(baton_buffer_scratch(s, 0, BATON_MEMORY_HOST), 0, 0);
+    s = support_schedule(group, "alone");
+    baton_view_t none = support_scratch(s, 0);
     (void)baton_add_send(s, 0, none);
     (void)baton_add_recv(s, 0, none);
     support_ok(baton_schedule_commit(s));
@@ -171,7 +166,7 @@ static void run_team(void *arg)
 
 static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
     team_t team = {.random = support_random(support_seed(), 4)};
     baton_partial_options_t options = {.size = sizeof options,
                                        .mode = mode,
@@ -186,7 +181,7 @@ static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
     for (int rank = 0; rank < RANKS; rank++) {
         support_ok(baton_partial_destroy(team.partials[rank]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_stays_over_solo_epochs(void **state)

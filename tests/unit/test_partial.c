@@ -1,23 +1,20 @@
 /* Partial all-reduces in one thread, so that the test decides who comes when:
    every mode, inner builder, element type and reduction against an oracle. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
 #include "support/values.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define LARGEST 8
 #define EPOCHS  6
 #define BYTES   64 /* of the longest vector */
 
 typedef struct model {
-    support_ranks_t *ranks;
+    support_cluster_t *ranks;
     baton_partial_options_t options;
     support_op_t op;
     baton_partial_t *partials[LARGEST];
@@ -121,7 +118,7 @@ static void run_epoch(model_t *model, uint64_t epoch)
         support_ok(baton_partial_start(model->partials[first]));
         started[first] = true;
     }
-    support_settle(model->ranks);
+    support_drain(model->ranks);
     uint64_t taken_step[LARGEST];
     bool included[LARGEST];
     for (int rank = 0; rank < size; rank++) {
@@ -172,8 +169,8 @@ static void expect_pending(model_t *model)
     }
 }
 
-static void run_model(support_ranks_t *ranks, const baton_partial_options_t *o,
-                      support_op_t op)
+static void run_model(support_cluster_t *ranks,
+                      const baton_partial_options_t *o, support_op_t op)
 {
     model_t model = {.ranks = ranks,
                      .options = *o,
@@ -192,7 +189,8 @@ static void run_model(support_ranks_t *ranks, const baton_partial_options_t *o,
     }
 }
 
-static void run_types(support_ranks_t *ranks, baton_partial_options_t *options)
+static void run_types(support_cluster_t *ranks,
+                      baton_partial_options_t *options)
 {
     static const size_t counts[] = {0, 1, 7};
     /* The library's reductions, which have an identity. */
@@ -221,7 +219,7 @@ static void run_mode(baton_partial_mode_t mode)
                                      : baton_allreduce_ring,
                 .seed = 11,
             };
-            run_types(support_group(sizes[i]), &options);
+            run_types(support_cluster_of(sizes[i]), &options);
         }
     }
 }
@@ -250,7 +248,7 @@ static void test_partial_counts_more_ranks_than_i8_can(void **state)
     (void)state;
     static const int sizes[] = {127, 130};
     for (size_t i = 0; i < 2; i++) {
-        support_ranks_t *ranks = support_ranks_open(sizes[i]);
+        support_cluster_t *ranks = support_cluster_manual(sizes[i]);
         int size = ranks->size;
         baton_partial_t **partials = calloc((size_t)size, sizeof(*partials));
         assert_non_null(partials);
@@ -278,7 +276,7 @@ static void test_partial_counts_more_ranks_than_i8_can(void **state)
             }
         }
         free(partials);
-        support_ranks_close(ranks);
+        support_cluster_close(ranks);
     }
 }
 
@@ -290,6 +288,6 @@ int main(void)
         cmocka_unit_test(test_partial_full_waits_for_all),
         cmocka_unit_test(test_partial_counts_more_ranks_than_i8_can),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -1,19 +1,16 @@
 /* Steps of partial all-reduces: slow ranks, what is kept for them, how stale a
    contribution gets, wrong use. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #define WAIT_MS 60000
 
-static void open_partials(support_ranks_t *ranks, baton_partial_t **partials,
+static void open_partials(support_cluster_t *ranks, baton_partial_t **partials,
                           const baton_partial_options_t *options)
 {
     for (int rank = 0; rank < ranks->size; rank++) {
@@ -22,7 +19,7 @@ static void open_partials(support_ranks_t *ranks, baton_partial_t **partials,
     }
 }
 
-static void close_partials(support_ranks_t *ranks, baton_partial_t **partials)
+static void close_partials(support_cluster_t *ranks, baton_partial_t **partials)
 {
     for (int rank = 0; rank < ranks->size; rank++) {
         support_ok(baton_partial_destroy(partials[rank]));
@@ -59,7 +56,7 @@ static void test_keep_all_holds_the_others(void **state)
 {
     (void)state;
     for (uint32_t history = 0; history <= 6; history++) {
-        support_ranks_t *ranks = support_group(3);
+        support_cluster_t *ranks = support_cluster_of(3);
         baton_partial_t *p[3];
         baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, history);
         baton_partial_result_t seen;
@@ -69,7 +66,7 @@ static void test_keep_all_holds_the_others(void **state)
             for (int rank = 0; rank < 2; rank++) {
                 contribute_and_start(p[rank], (int64_t)epoch);
             }
-            support_settle(ranks);
+            support_drain(ranks);
             for (int rank = 0; rank < 2; rank++) {
                 support_expect(baton_partial_wait(p[rank], 0, &seen),
                                epoch <= ahead ? BATON_OK : BATON_ERR_TIMEOUT);
@@ -85,7 +82,7 @@ static void test_keep_all_holds_the_others(void **state)
             /* Its first wait lets the epoch run that the others wait for. */
             assert_false(seen.included);
             assert_true(epoch <= ahead || seen.active == 3);
-            support_settle(ranks);
+            support_drain(ranks);
         }
         for (int rank = 0; rank < 2; rank++) {
             support_ok(baton_partial_wait(p[rank], WAIT_MS, &seen));
@@ -98,7 +95,7 @@ static void test_keep_all_holds_the_others(void **state)
 static void test_keep_latest_gives_the_latest(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_group(3);
+    support_cluster_t *ranks = support_cluster_of(3);
     baton_partial_t *p[3];
     baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
     baton_partial_result_t seen;
@@ -108,7 +105,7 @@ static void test_keep_latest_gives_the_latest(void **state)
         support_ok(baton_partial_wait(p[0], WAIT_MS, &seen));
         assert_int_equal(seen.epoch, epoch);
         assert_int_equal(value_of(&seen), epoch);
-        support_settle(ranks);
+        support_drain(ranks);
     }
     for (uint64_t step = 1; step <= 7; step++) {
         contribute_and_start(p[2], 100);
@@ -133,7 +130,7 @@ static void test_result_stays_until_the_next_wait(void **state)
 {
     (void)state;
     for (int keep = 0; keep < 2; keep++) {
-        support_ranks_t *ranks = support_group(2);
+        support_cluster_t *ranks = support_cluster_of(2);
         baton_partial_t *p[2] = {NULL, NULL};
         baton_partial_options_t options =
             solo_of_one((baton_keep_t)keep, keep == 0 ? 1 : 8);
@@ -142,11 +139,11 @@ static void test_result_stays_until_the_next_wait(void **state)
         contribute_and_start(p[1], 42);
         support_ok(baton_partial_wait(p[1], WAIT_MS, &held));
         assert_int_equal(value_of(&held), 42);
-        support_settle(ranks);
+        support_drain(ranks);
         for (int64_t epoch = 1; epoch <= 8; epoch++) {
             contribute_and_start(p[0], 1000 + epoch);
             support_ok(baton_partial_wait(p[0], WAIT_MS, &seen));
-            support_settle(ranks);
+            support_drain(ranks);
             assert_int_equal(value_of(&held), 42);
         }
         close_partials(ranks, p);
@@ -162,7 +159,7 @@ static void test_majority_bounds_the_staleness(void **state)
     (void)state;
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < 5; i++) {
-        support_ranks_t *ranks = support_group(sizes[i]);
+        support_cluster_t *ranks = support_cluster_of(sizes[i]);
         int size = sizes[i];
         baton_partial_t *p[8];
         baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
@@ -173,7 +170,7 @@ static void test_majority_bounds_the_staleness(void **state)
         for (uint64_t epoch = 1; epoch <= 40 * (uint64_t)size; epoch++) {
             int drawn = baton_partial_draw(options.seed, epoch, size);
             contribute_and_start(p[drawn], 1);
-            support_settle(ranks);
+            support_drain(ranks);
             for (int rank = 0; rank < size; rank++) {
                 baton_partial_result_t seen;
                 if (rank != drawn) {
@@ -197,9 +194,9 @@ static void expect_refused(const baton_partial_options_t *options,
 {
     baton_partial_t *untouched = (baton_partial_t *)&untouched;
     baton_partial_t *partial = untouched;
-    support_expect(
-        baton_partial_create(support_group(2)->groups[0], options, &partial),
-        BATON_ERR_INVALID);
+    support_expect(baton_partial_create(support_cluster_of(2)->groups[0],
+                                        options, &partial),
+                   BATON_ERR_INVALID);
     support_says(text);
     assert_ptr_equal(partial, untouched);
 }
@@ -243,7 +240,7 @@ static void test_partial_wrong_options_are_refused(void **state)
 static void test_partial_wrong_use_is_refused(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_group(1);
+    support_cluster_t *ranks = support_cluster_of(1);
     for (int keep = 0; keep < 2; keep++) {
         baton_partial_options_t options = solo_of_one((baton_keep_t)keep, 0);
         baton_partial_t *p = NULL;
@@ -271,7 +268,7 @@ static void test_partial_wrong_use_is_refused(void **state)
 static void test_partial_start_while_one_runs_is_busy(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_group(2);
+    support_cluster_t *ranks = support_cluster_of(2);
     baton_partial_t *p[2] = {NULL, NULL};
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);
     baton_partial_result_t seen;
@@ -301,6 +298,6 @@ int main(void)
         cmocka_unit_test(test_partial_wrong_use_is_refused),
         cmocka_unit_test(test_partial_start_while_one_runs_is_busy),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -1,27 +1,24 @@
 /* Partial all-reduces among threads that sleep at random: nothing is lost,
    nothing is counted twice. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/conserve.h"
-#include "support/crew.h"
 #include "support/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 typedef struct trial {
     conserve_law_t law;
     conserve_totals_t totals[CONSERVE_RANKS];
 } trial_t;
 
-static void play(support_player_t *player)
+static void run_worker(support_worker_t *worker)
 {
-    trial_t *trial = player->arg;
+    trial_t *trial = worker->arg;
     const char *what =
-        conserve_play(player->group, &trial->law, &trial->totals[player->rank]);
-    (void)support_player_check(player, what == NULL, "%s", what);
+        conserve_play(worker->group, &trial->law, &trial->totals[worker->rank]);
+    (void)support_worker_check(worker, what == NULL, "%s", what);
 }
 
 static void conserve(const support_variant_t *variant,
@@ -34,9 +31,9 @@ static void conserve(const support_variant_t *variant,
                              .seed = support_seed() + (uint64_t)size,
                              .steps = steps,
                              .sleep_us = 200}};
-    support_crew_t *crew = support_crew_open(size, variant);
-    support_crew_play(crew, play, &trial);
-    support_crew_close(crew);
+    support_cluster_t *cluster = support_cluster_open(size, variant);
+    support_cluster_run(cluster, run_worker, &trial);
+    support_cluster_close(cluster);
     const char *what = conserve_compare(trial.totals, size);
     if (what != NULL) {
         fail_msg("%s, %d ranks, mode %d, keep %d: %s", variant->name, size,
@@ -50,7 +47,8 @@ static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         for (int keep = 0; keep < 2; keep++) {
-            conserve(&support_variants[2], mode, (baton_keep_t)keep,
+            conserve(&support_variants[SUPPORT_OWN_ENGINES], mode,
+                     (baton_keep_t)keep,
                      i % 2 == 0 ? baton_allreduce_recursive_doubling
                                 : baton_allreduce_ring,
                      sizes[i], sizes[i] == 5 ? 3 * steps : steps);

@@ -1,13 +1,10 @@
 /* The builders, proven by contributor sets; schedules that are wrong, and what
    the proof says of them. On the loop transport: P ranks in one thread. */
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 3 * SUPPORT_LARGEST + 1, EPOCHS = 2 };
 
@@ -23,7 +20,7 @@ static uint32_t targets[SUPPORT_LARGEST][MOST];
 static void prove_allreduce(baton_allreduce_fn build, int size, size_t count,
                             bool in_place)
 {
-    support_ranks_t *ranks = support_group(size);
+    support_cluster_t *ranks = support_cluster_of(size);
     size_t bytes = count * sizeof(uint32_t);
     baton_schedule_t **schedules = support_schedules_create(ranks, "proven");
     support_ok(baton_proof_create(size, &proof));
@@ -93,7 +90,7 @@ static void test_ring_has_each_rank_once(void **state)
 
 static void prove_broadcast(int size, int root, size_t count)
 {
-    support_ranks_t *ranks = support_group(size);
+    support_cluster_t *ranks = support_cluster_of(size);
     size_t bytes = count * sizeof(uint32_t);
     baton_schedule_t **schedules = support_schedules_create(ranks, "bcast");
     bool contributors[SUPPORT_LARGEST] = {false};
@@ -204,15 +201,12 @@ static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
     baton_view_t source = baton_view(
         baton_buffer_bind_input(s, sources[rank], bytes, BATON_MEMORY_HOST), 0,
         bytes);
-    baton_view_t target = baton_view(
-        baton_buffer_bind(s, targets[rank], bytes, BATON_MEMORY_HOST), 0,
-        bytes);
+    baton_view_t target = support_view(s, targets[rank], bytes);
     if (rank == 0) {
         build_rank_0(s, fault, source, target);
         return;
     }
-    baton_view_t result =
-        baton_view(baton_buffer_scratch(s, bytes, BATON_MEMORY_HOST), 0, bytes);
+    baton_view_t result = support_scratch(s, bytes);
     baton_node_t recv = baton_add_recv(s, 0, result);
     baton_before(s, baton_add_send(s, 0, source), recv);
     if (fault == SHIFTED && rank == 2) {
@@ -228,7 +222,7 @@ static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
 static const char *verdict(fault_t fault, int judged)
 {
     static char says[200];
-    support_ranks_t *ranks = support_group(WRONG_RANKS);
+    support_cluster_t *ranks = support_cluster_of(WRONG_RANKS);
     baton_schedule_t **schedules = support_schedules_create(ranks, "wrong");
     support_ok(baton_proof_create(WRONG_RANKS, &proof));
     for (int rank = 0; rank < WRONG_RANKS; rank++) {
@@ -277,6 +271,6 @@ int main(void)
         cmocka_unit_test(test_broadcast_has_the_root_alone),
         cmocka_unit_test(test_wrong_schedules_are_caught),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

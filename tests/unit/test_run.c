@@ -1,11 +1,8 @@
 /* The run state against a sequential model: every order in which the nodes of
    small DAGs can complete, and random orders of larger ones. */
+#include "support/cmocka.h"
 #include "support/model.h"
 #include "support/random.h"
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 static uint64_t ends; /* of all orders so far */
 

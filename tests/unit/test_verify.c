@@ -1,15 +1,11 @@
 /* BATON_VERIFY=1: commits that all ranks refuse, with one sentence, and what is
    good for use afterwards. */
-#include "support/crew.h"
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/stuck.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* What all ranks commit, and hear. */
 typedef struct trial {
@@ -20,51 +16,48 @@ typedef struct trial {
 } trial_t;
 
 /* The group works: a sum over all. */
-static void check_health(support_player_t *player)
+static void check_health(support_worker_t *worker)
 {
     int32_t sum = 1;
     baton_schedule_t *s;
-    if (!support_player_ok(
-            player, baton_schedule_create(player->group, "healthy", &s))) {
+    if (!support_worker_ok(
+            worker, baton_schedule_create(worker->group, "healthy", &s))) {
         return;
     }
-    baton_view_t view =
-        baton_view(baton_buffer_bind(s, &sum, sizeof sum, BATON_MEMORY_HOST), 0,
-                   sizeof sum);
+    baton_view_t view = support_view(s, &sum, sizeof sum);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
                               .target = view,
                               .dtype = BATON_I32,
                               .op = BATON_SUM};
     baton_allreduce_ring(s, &args);
-    if (support_player_ok(player, baton_schedule_commit(s)) &&
-        support_player_ok(player, baton_schedule_start(s)) &&
-        support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS))) {
-        (void)support_player_check(player, sum == player->crew->size, "%d",
+    if (support_worker_ok(worker, baton_schedule_commit(s)) &&
+        support_worker_run(worker, s)) {
+        (void)support_worker_check(worker, sum == worker->cluster->size, "%d",
                                    sum);
     }
     (void)!baton_schedule_destroy(s);
 }
 
-static void play_refusal(support_player_t *player)
+static void run_refusal(support_worker_t *worker)
 {
-    const trial_t *trial = player->arg;
+    const trial_t *trial = worker->arg;
     for (int times = 0; times < 2; times++) {
         baton_schedule_t *s;
-        (void)support_player_ok(player,
-                                baton_schedule_create(player->group, "x", &s));
+        (void)support_worker_ok(worker,
+                                baton_schedule_create(worker->group, "x", &s));
         trial->build(trial->arg, s);
         /* The second commit of the same graph is refused as the first. */
         for (int commits = 0; commits < 2; commits++) {
             baton_status_t status = baton_schedule_commit(s);
-            (void)support_player_check(
-                player,
+            (void)support_worker_check(
+                worker,
                 status == trial->status &&
                     strcmp(baton_error_message(), trial->text) == 0,
                 "%s: %s", baton_status_name(status), baton_error_message());
         }
         (void)!baton_schedule_destroy(s);
-        check_health(player);
+        check_health(worker);
     }
 }
 
@@ -73,9 +66,10 @@ static void refuse(int ranks, baton_sim_build_fn build, void *arg,
 {
     trial_t trial = {build, arg, status, text};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(ranks, &support_variants[i]);
-        support_crew_play(crew, play_refusal, &trial);
-        support_crew_close(crew);
+        support_cluster_t *cluster =
+            support_cluster_open(ranks, &support_variants[i]);
+        support_cluster_run(cluster, run_refusal, &trial);
+        support_cluster_close(cluster);
     }
 }
 
@@ -163,15 +157,13 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int peer = 1 - baton_schedule_rank(s);
-    baton_view_t view =
-        baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
-    baton_view_t other =
-        baton_view(baton_buffer_scratch(s, 8, BATON_MEMORY_HOST), 0, 8);
+    baton_view_t view = support_scratch(s, 8);
+    baton_view_t other = support_scratch(s, 8);
     baton_node_t nodes[] = {
         stuck_recv(s, peer),
         baton_add_reduce(s, BATON_F32, BATON_SUM, view, view, view),
         baton_add_copy(s, other, view),
-        baton_add_call(s, stuck_skips, NULL),
+        baton_add_call(s, support_skip, NULL),
         baton_add_async(s, &nothing, NULL),
         stuck_send(s, peer),
     };

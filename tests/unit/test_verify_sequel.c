@@ -1,14 +1,10 @@
 /* BATON_VERIFY=1: what is committed after all, and ranks without memory. */
 #include "base/alloc.h"
-#include "support/crew.h"
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/stuck.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* Rank 0 sends `count` messages to rank 1, which has one receive from it. */
 static void build_sends(baton_schedule_t *s, int count)
@@ -35,7 +31,7 @@ static void build_stragglers(baton_schedule_t *s)
         baton_before(s, recv, any);
         (void)stuck_send(s, peer);
     }
-    baton_node_t call = baton_add_call(s, stuck_skips, NULL);
+    baton_node_t call = baton_add_call(s, support_skip, NULL);
     baton_node_t send = stuck_send(s, (rank + 1) % size);
     baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
     baton_before(s, call, send);
@@ -44,28 +40,27 @@ static void build_stragglers(baton_schedule_t *s)
     baton_set_optional(s, recv);
 }
 
-static void play_stragglers(support_player_t *player)
+static void run_stragglers(support_worker_t *worker)
 {
     baton_schedule_t *s;
-    (void)support_player_ok(player,
-                            baton_schedule_create(player->group, "x", &s));
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "x", &s));
     build_stragglers(s);
-    bool going = support_player_ok(player, baton_schedule_commit(s));
+    bool going = support_worker_ok(worker, baton_schedule_commit(s));
     for (int epoch = 0; epoch < 3 && going; epoch++) {
-        going =
-            support_player_ok(player, baton_schedule_start(s)) &&
-            support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        going = support_worker_run(worker, s);
     }
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
 static void test_verify_takes_what_is_optional(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= 5; ranks++) {
-        support_crew_t *crew = support_crew_open(ranks, &support_variants[2]);
-        support_crew_play(crew, play_stragglers, NULL);
-        support_crew_close(crew);
+        support_cluster_t *cluster =
+            support_cluster_open(ranks, &support_variants[SUPPORT_OWN_ENGINES]);
+        support_cluster_run(cluster, run_stragglers, NULL);
+        support_cluster_close(cluster);
     }
 }
 
@@ -81,13 +76,6 @@ static baton_status_t complete_at_once(void *arg, baton_call_t *call,
 
 static const baton_async_ops_t completes_at_once = {.start = complete_at_once};
 
-static baton_status_t goes_on(void *arg, baton_call_t *call)
-{
-    (void)arg;
-    (void)call;
-    return BATON_OK;
-}
-
 static void build_all_kinds(baton_schedule_t *s)
 {
     int size = baton_schedule_size(s);
@@ -102,7 +90,7 @@ static void build_all_kinds(baton_schedule_t *s)
         baton_add_recv(s, (rank + size - 1) % size, in),
         baton_add_reduce(s, BATON_I8, BATON_SUM, in, in, in),
         baton_add_copy(s, out, in),
-        baton_add_call(s, goes_on, NULL),
+        baton_add_call(s, support_succeed, NULL),
         baton_add_async(s, &completes_at_once, NULL),
         baton_add_send(s, (rank + 1) % size, out),
         baton_add_recv(s, (rank + size - 1) % size, in),
@@ -119,98 +107,99 @@ static void build_all_kinds(baton_schedule_t *s)
     baton_before(s, nodes[2], nodes[6]);
 }
 
-static void play_all_kinds(support_player_t *player)
+static void run_all_kinds(support_worker_t *worker)
 {
     baton_schedule_t *s;
-    (void)support_player_ok(player,
-                            baton_schedule_create(player->group, "x", &s));
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "x", &s));
     build_all_kinds(s);
-    bool going = support_player_ok(player, baton_schedule_commit(s));
+    bool going = support_worker_ok(worker, baton_schedule_commit(s));
     for (int epoch = 0; epoch < 3 && going; epoch++) {
-        going =
-            support_player_ok(player, baton_schedule_start(s)) &&
-            support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        going = support_worker_run(worker, s);
     }
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
 static void test_verify_takes_all_kinds(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= 3; ranks++) {
-        support_crew_t *crew = support_crew_open(ranks, &support_variants[2]);
-        support_crew_play(crew, play_all_kinds, NULL);
-        support_crew_close(crew);
+        support_cluster_t *cluster =
+            support_cluster_open(ranks, &support_variants[SUPPORT_OWN_ENGINES]);
+        support_cluster_run(cluster, run_all_kinds, NULL);
+        support_cluster_close(cluster);
     }
 }
 
 /* A graph that was refused is mended, committed and run. */
-static void play_mending(support_player_t *player)
+static void run_mending(support_worker_t *worker)
 {
     baton_schedule_t *s;
-    (void)support_player_ok(player,
-                            baton_schedule_create(player->group, "x", &s));
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "x", &s));
     build_sends(s, 2);
     baton_status_t status = baton_schedule_commit(s);
-    (void)support_player_check(player, status == BATON_ERR_MISMATCH, "%s",
+    (void)support_worker_check(worker, status == BATON_ERR_MISMATCH, "%s",
                                baton_error_message());
-    if (player->rank == 1) {
+    if (worker->rank == 1) {
         (void)stuck_recv(s, 0);
     }
-    if (support_player_ok(player, baton_schedule_commit(s)) &&
-        support_player_ok(player, baton_schedule_start(s))) {
-        (void)support_player_ok(player,
+    if (support_worker_ok(worker, baton_schedule_commit(s)) &&
+        support_worker_ok(worker, baton_schedule_start(s))) {
+        (void)support_worker_ok(worker,
                                 baton_schedule_wait(s, SUPPORT_WAIT_MS));
     }
     /* The group knows only this one, not what verifies. */
-    if (support_player_check(
-            player, baton_group_destroy(player->group) == BATON_ERR_BUSY,
+    if (support_worker_check(
+            worker, baton_group_destroy(worker->group) == BATON_ERR_BUSY,
             "a group with a schedule was destroyed")) {
-        (void)support_player_check(player,
+        (void)support_worker_check(worker,
                                    strstr(baton_error_message(),
                                           ": 1 of its schedules still exist, "
                                           "\"x\" for one") != NULL,
                                    "%s", baton_error_message());
     }
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
 static void test_verify_takes_a_mended_graph(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(3, &support_variants[2]);
-    support_crew_play(crew, play_mending, NULL);
-    support_crew_close(crew);
+    support_cluster_t *cluster =
+        support_cluster_open(3, &support_variants[SUPPORT_OWN_ENGINES]);
+    support_cluster_run(cluster, run_mending, NULL);
+    support_cluster_close(cluster);
 }
 
 /* Ranks that commit in another order hear of it. */
-static void play_disorder(support_player_t *player)
+static void run_disorder(support_worker_t *worker)
 {
     baton_schedule_t *s;
-    (void)support_player_ok(
-        player, baton_schedule_create(player->group,
-                                      player->rank == 0 ? "a" : "b", &s));
-    if (player->rank == 0) {
+    (void)support_worker_ok(
+        worker, baton_schedule_create(worker->group,
+                                      worker->rank == 0 ? "a" : "b", &s));
+    if (worker->rank == 0) {
         (void)stuck_send(s, 1);
     }
     baton_status_t status = baton_schedule_commit(s);
-    (void)support_player_check(
-        player,
+    (void)support_worker_check(
+        worker,
         status == BATON_ERR_MISMATCH &&
             strstr(baton_error_message(),
                    " failed on all ranks: rank 0 commits \"a\" while rank 1 "
                    "commits \"b\": with BATON_VERIFY=1 all ranks commit in one "
                    "order") != NULL,
         "%s", baton_error_message());
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
 static void test_verify_tells_of_another_order(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(2, &support_variants[2]);
-    support_crew_play(crew, play_disorder, NULL);
-    support_crew_close(crew);
+    support_cluster_t *cluster =
+        support_cluster_open(2, &support_variants[SUPPORT_OWN_ENGINES]);
+    support_cluster_run(cluster, run_disorder, NULL);
+    support_cluster_close(cluster);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -220,11 +209,11 @@ typedef struct famine {
     baton_status_t statuses[3];
 } famine_t;
 
-static void play_famine(support_player_t *player)
+static void run_famine(support_worker_t *worker)
 {
-    famine_t *famine = player->arg;
-    famine->statuses[player->rank] =
-        baton_schedule_commit(famine->schedules[player->rank]);
+    famine_t *famine = worker->arg;
+    famine->statuses[worker->rank] =
+        baton_schedule_commit(famine->schedules[worker->rank]);
 }
 
 /* Whichever rank it is whose allocation fails, and wherever: nobody commits,
@@ -235,14 +224,15 @@ static void test_verify_without_memory_on_one_rank(void **state)
     bool failed = true;
     for (int64_t nth = 1; failed; nth++) {
         famine_t famine = {0};
-        support_crew_t *crew = support_crew_open(3, &support_variants[2]);
+        support_cluster_t *cluster =
+            support_cluster_open(3, &support_variants[SUPPORT_OWN_ENGINES]);
         for (int rank = 0; rank < 3; rank++) {
-            support_ok(baton_schedule_create(crew->groups[rank], "x",
-                                             &famine.schedules[rank]));
+            famine.schedules[rank] =
+                support_schedule(cluster->groups[rank], "x");
             build_sends(famine.schedules[rank], 1);
         }
         baton__alloc_fail_nth(nth);
-        support_crew_play(crew, play_famine, &famine);
+        support_cluster_run(cluster, run_famine, &famine);
         baton__alloc_fail_nth(0);
         failed = famine.statuses[0] != BATON_OK;
         for (int rank = 0; rank < 3; rank++) {
@@ -250,13 +240,13 @@ static void test_verify_without_memory_on_one_rank(void **state)
                              failed ? BATON_ERR_NO_MEMORY : BATON_OK);
         }
         if (failed) {
-            support_crew_play(crew, play_famine, &famine);
+            support_cluster_run(cluster, run_famine, &famine);
         }
         for (int rank = 0; rank < 3; rank++) {
             support_ok(famine.statuses[rank]);
             support_ok(baton_schedule_destroy(famine.schedules[rank]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
