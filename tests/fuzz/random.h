@@ -1,7 +1,7 @@
-/* Random numbers of the fuzzer. Each part of a world has a generator of its
+/* Random numbers of the fuzzer. Each part of a cluster has a generator of its
    own, so that what one of them draws does not depend on what others do. */
-#ifndef MICROBENCH_FUZZ_RANDOM_H
-#define MICROBENCH_FUZZ_RANDOM_H
+#ifndef TESTS_FUZZ_RANDOM_H
+#define TESTS_FUZZ_RANDOM_H
 
 #include <stdbool.h>
 #include <stdint.h>

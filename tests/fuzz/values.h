@@ -1,8 +1,8 @@
-/* Vectors that a world works on, and the reduction that its results are
+/* Vectors that a cluster works on, and the reduction that its results are
    compared with: 64-bit words, whatever the element type. Integers count modulo
    the type's size; floats are small enough for every sum to be exact. */
-#ifndef MICROBENCH_FUZZ_VALUES_H
-#define MICROBENCH_FUZZ_VALUES_H
+#ifndef TESTS_FUZZ_VALUES_H
+#define TESTS_FUZZ_VALUES_H
 
 #include "fuzz/plan.h"
 
