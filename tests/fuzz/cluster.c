@@ -1,5 +1,4 @@
-/* What the parts of the fuzzer share about a cluster: failures, the digest,
-   and which errors a participant may see; see cluster.h. */
+/* Failures, the digest, and the errors that faults may cause; see cluster.h. */
 #include "fuzz/cluster.h"
 
 #include <stdarg.h>
@@ -69,10 +68,11 @@ bool fuzz_is_consequence(const fuzz_participant_t *participant,
     const fuzz_cluster_t *cluster = participant->task->cluster;
     fuzz_kind_t kind = participant->task->plan->kind;
     bool killed = cluster->plan.permanent == FUZZ_PERMANENT_KILL;
-    /* A root that gets too few answers. */
+    /* The root gets too few answers. */
     bool unreachable =
         status == BATON_ERR_UNREACHABLE && killed && kind == FUZZ_QUORUM;
-    /* Who would have activated an epoch is missed by nobody. */
+    /* The dead rank would have activated the epoch, and no rank waits for a
+       message from it. */
     bool in_vain = status == BATON_ERR_DEADLOCK && killed &&
                    (kind == FUZZ_PARTIAL || kind == FUZZ_ALARM);
     return cluster->broken &&
@@ -85,8 +85,8 @@ baton_status_t fuzz_injected_status(const fuzz_injection_t *injection)
     return injection->cancels ? BATON_ERR_CANCELLED : FUZZ_INJECTED_STATUS;
 }
 
-/* Only of the epoch that was injection, or a later one, and in the words of the
-   first cause; where recovery has begun, of any. */
+/* The failed epoch and later ones fail with the first cause. Once a recovery
+   has begun every epoch may be cancelled. */
 bool fuzz_is_injected(const fuzz_participant_t *participant,
                       baton_status_t status)
 {

@@ -1,5 +1,5 @@
-/* Schedules in which an epoch decides what it does: which messages it sends and
-   waits for, how long they are, when a node completes. See plain.h. */
+/* Kinds of schedules in which an epoch decides which messages it sends and
+   waits for, how long they are, or when a node completes; see kinds.h. */
 #include "fuzz/kinds.h"
 
 #include <inttypes.h>
@@ -14,8 +14,8 @@ static int rank_at(const fuzz_participant_t *participant, int distance)
     return (participant->rank + distance % ranks + ranks) % ranks;
 }
 
-/* What a rank draws for an epoch of the participant's incarnation; `what` tells
-   draws of one epoch apart. */
+/* A random number of a rank for an epoch of the participant's incarnation.
+   `what` tells the numbers of one epoch apart. */
 static uint64_t sampled(const fuzz_participant_t *participant, int rank,
                         uint64_t epoch, uint64_t what)
 {
@@ -51,15 +51,15 @@ static bool sends(const fuzz_participant_t *participant, int rank,
            0;
 }
 
-/* Whether receives are behind branches, too. */
+/* Whether receives are in branches, too. */
 static bool is_choosy(const fuzz_participant_t *participant)
 {
     return participant->task->plan->in_place;
 }
 
-/* A long send to a receive that its epoch leaves out ends with that epoch. So
-   that no epochs wait for each other in a circle, two ranks in a row take all.
- */
+/* A long send whose receive is not taken ends with the receiver's epoch. Two
+   ranks in a row take all messages, so that epochs can't wait for each other in
+   a cycle. */
 static bool wants(const fuzz_participant_t *participant, uint64_t epoch,
                   int distance)
 {
@@ -157,8 +157,8 @@ static void add_optional_recv(baton_schedule_t *s,
     }
 }
 
-/* To the next rank, which takes it, the tick goes behind the optional message,
-   or behind the call that says that there is none:
+/* The tick is sent to the next rank behind the optional message, or behind the
+   call that leaves it out:
 
        send_1 --> send --+
                          +-- any --> tick          send_2 --> send
@@ -199,7 +199,7 @@ static void fill_branch(fuzz_participant_t *participant)
     memset(state->inbox, 0, sizeof state->inbox);
 }
 
-/* Whether messages come in the order in which they were sent. */
+/* Whether messages arrive in the order in which they were sent. */
 static bool is_ordered(const fuzz_participant_t *participant)
 {
     const fuzz_plan_t *plan = &participant->task->cluster->plan;
@@ -225,7 +225,7 @@ static void check_branch_result(fuzz_participant_t *participant)
                       "sent in this step",
                       peer);
         }
-        /* It came before the tick, and its receive was there first. */
+        /* The message came before the tick, and its receive had fired. */
         if (seen == 0 && sent && distance == 1 && is_ordered(participant) &&
             !is_choosy(participant)) {
             fuzz_fail(participant, "safety: the message of rank %d is lost",
@@ -240,7 +240,7 @@ const fuzz_plain_t fuzz_branch = {
 
 /* ---- lengths ---------------------------------------------------------- */
 
-/* In words; one epoch in four it is not set. */
+/* In words. In one epoch of four the length is not set. */
 static size_t length_of(const fuzz_participant_t *participant, int rank,
                         uint64_t epoch)
 {
@@ -292,8 +292,8 @@ static baton_status_t check_lengths(void *arg, baton_call_t *call)
 }
 
 /* decide --> send            (own length)
-   recv --> sum --> send      (that of the rank before)
-   recv --> copy --> check    (that of the one before it)                   */
+   recv --> sum --> send      (the length of the previous rank)
+   recv --> copy --> check    (the length of the one before it) */
 static void build_lengths(baton_schedule_t *s, fuzz_participant_t *participant)
 {
     fuzz_state_t *state = participant->state;
@@ -385,8 +385,8 @@ struct fuzz_begun {
     fuzz_begun_t *next;
     fuzz_participant_t *participant;
     baton_async_t async;
-    baton_status_t status; /* that it is to complete with */
-    bool writes;           /* what is sent behind it */
+    baton_status_t status; /* with which it completes */
+    bool writes;           /* writes the number that is sent behind it */
     bool polled;
     bool open;
     double at_us;
@@ -403,7 +403,7 @@ static void end(fuzz_begun_t *begun)
     }
 }
 
-/* Now and then once more, to no effect. */
+/* Sometimes completes a second time, which must be refused. */
 static void complete(fuzz_begun_t *begun)
 {
     fuzz_participant_t *participant = begun->participant;
@@ -428,7 +428,7 @@ static void complete_later(void *arg)
     }
 }
 
-/* How it goes on: at once, told before start returns, later, or when asked. */
+/* Completes at once, before start returns, later, or when it is polled. */
 static baton_status_t begin(fuzz_begun_t *begun)
 {
     fuzz_participant_t *participant = begun->participant;
@@ -492,7 +492,7 @@ static baton_status_t start_chooser(void *arg, baton_call_t *call,
     return begin(begun);
 }
 
-/* There is at most one. */
+/* At most one operation is open and polled. */
 static baton_status_t poll_chooser(void *arg)
 {
     fuzz_participant_t *participant = arg;
@@ -501,7 +501,7 @@ static baton_status_t poll_chooser(void *arg)
         begun = begun->next;
     }
     if (begun == NULL) {
-        fuzz_fail(participant, "safety: a node is asked that has completed");
+        fuzz_fail(participant, "safety: a node is polled that has completed");
         return BATON_OK;
     }
     if (baton_sim_now_us(participant->task->cluster->sim) < begun->at_us) {
@@ -511,7 +511,8 @@ static baton_status_t poll_chooser(void *arg)
     return begun->status;
 }
 
-/* Some are quick to end then, others take the time that they take. */
+/* Some operations complete when they are cancelled, others at their own time.
+ */
 static void cancel(void *arg)
 {
     fuzz_participant_t *participant = arg;
@@ -528,7 +529,8 @@ static baton_status_t check_choice(void *arg, baton_call_t *call)
 {
     fuzz_participant_t *participant = arg;
     if (skips(participant, baton_call_epoch(call))) {
-        fuzz_fail(participant, "safety: behind an async node that skipped");
+        fuzz_fail(participant,
+                  "safety: a node ran behind an async node that skipped");
     }
     return BATON_OK;
 }
@@ -542,7 +544,7 @@ static const baton_async_ops_t polled_ops = {.start = start_chooser,
 
 /* writer --> send     recv     chooser --> check (or not)
 
-   The writer is behind what came in half of the tasks, but on rank 0. */
+   In half of the tasks the writer is behind the receive, except on rank 0. */
 static void build_async(baton_schedule_t *s, fuzz_participant_t *participant)
 {
     fuzz_state_t *state = participant->state;

@@ -1,4 +1,4 @@
-/* The plain schedules' builders and judges; see plain.h. */
+/* Kinds of schedules in which every epoch does the same; see kinds.h. */
 #include "fuzz/kinds.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 enum { LOCAL_NODES = 4 };
 
-/* What a rank puts into its next step. */
+/* The values that a rank contributes to a step. */
 static void values_of(const fuzz_participant_t *participant, int rank,
                       uint32_t step, uint64_t *values)
 {
@@ -123,8 +123,8 @@ static void check_barrier_result(fuzz_participant_t *participant)
     for (int rank = 0; rank < fuzz_ranks(participant->task); rank++) {
         if (!fuzz_has_begun(participant->task, rank,
                             fuzz_incarnation(participant), participant->step)) {
-            fuzz_fail(participant, "safety: through before rank %d has begun",
-                      rank);
+            fuzz_fail(participant,
+                      "safety: the barrier ended before rank %d began", rank);
         }
     }
 }
@@ -163,7 +163,7 @@ static baton_status_t gather(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* The root, of 3 ranks, need 2 of 3; those that come later are stragglers:
+/* The root, of 3 ranks, need 2 of 3; later messages are stragglers:
 
        recv 0 --> copy --+
        recv 1 --> copy --+--> gather --> send answer to each
@@ -236,7 +236,7 @@ const fuzz_plain_t fuzz_quorum = {
 
 /* ---- alarm ------------------------------------------------------------ */
 
-/* One rank, and where there may be more, one in four. */
+/* One rank initiates, or, where several may, one in four besides. */
 static bool initiates(const fuzz_task_t *task, int rank, uint64_t epoch)
 {
     uint64_t chosen = fuzz_key(task, 0, epoch) % (uint64_t)fuzz_ranks(task);
@@ -253,7 +253,7 @@ static baton_status_t initiate(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* How many epochs may begin before one has been waited for. */
+/* The number of epochs that may begin before the application waits. */
 static uint64_t limit_of(const fuzz_task_plan_t *plan)
 {
     return plan->keep == BATON_KEEP_ALL ? 1 + plan->history : plan->steps;
@@ -271,7 +271,8 @@ static baton_status_t receive_alarm(void *arg, baton_call_t *call)
             initiates(task, rank, epoch);
     }
     if (!raised) {
-        fuzz_fail(participant, "quorum: nobody began epoch %" PRIu64, epoch);
+        fuzz_fail(participant, "quorum: no initiator has begun epoch %" PRIu64,
+                  epoch);
     }
     if (participant->state->alarm_incarnation !=
         fuzz_incarnation(participant)) {
@@ -293,19 +294,20 @@ static baton_status_t receive_alarm(void *arg, baton_call_t *call)
 /* on_start --> initiate (or not) --> activation tree --> receive_alarm
                                                       (--> barrier)
 
-   The trees of several initiators may cut each other where a rank is through
-   with its epoch: so it ends nowhere before all have begun it. */
+   With several initiators a rank whose epoch has ended would not forward
+   another tree's activation. The barrier keeps an epoch from ending before all
+   ranks have begun it. */
 static void build_alarm(baton_schedule_t *schedule,
                         fuzz_participant_t *participant)
 {
     const fuzz_task_plan_t *plan = participant->task->plan;
-    baton_node_t elected = baton_add_call(schedule, initiate, participant);
+    baton_node_t initiator = baton_add_call(schedule, initiate, participant);
     baton_node_t received =
         baton_add_call(schedule, receive_alarm, participant);
     baton_node_t end = baton_add_nop(schedule);
-    baton_set_optional(schedule, elected);
-    baton_before(schedule, baton_add_on_start(schedule), elected);
-    baton_before(schedule, baton_add_activation(schedule, elected), received);
+    baton_set_optional(schedule, initiator);
+    baton_before(schedule, baton_add_on_start(schedule), initiator);
+    baton_before(schedule, baton_add_activation(schedule, initiator), received);
     baton_mark_t inside = baton_schedule_mark(schedule);
     if (plan->need > 1) {
         baton_barrier_dissemination(schedule);
@@ -314,7 +316,7 @@ static void build_alarm(baton_schedule_t *schedule,
     baton_schedule_limit(schedule, limit_of(plan));
 }
 
-/* A recovered schedule has no limit. */
+/* A recovery removes the limit. */
 static void limit_alarm(fuzz_participant_t *participant)
 {
     baton_schedule_limit(participant->state->schedule,

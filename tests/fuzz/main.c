@@ -1,4 +1,4 @@
-/* baton-fuzz: random simulated runs with faults, until one fails its checks;
+/* baton-fuzz: random simulated clusters with faults, until one fails a check;
    see cluster.h. */
 #include "common/cli.h"
 #include "fuzz/run.h"
@@ -13,7 +13,7 @@
 
 enum {
     EXIT_USAGE = 2,
-    TIMEOUT_S = 60 /* with one cluster */
+    TIMEOUT_S = 60 /* for one run */
 };
 
 enum { KEY_SECONDS = 't', KEY_SEEDS = 'n', KEY_SEED = 's', KEY_TWICE = '2' };
@@ -26,7 +26,7 @@ typedef struct arguments {
 } arguments_t;
 
 static const char doc[] =
-    "Draws a cluster from each seed, with faults in it, runs it in virtual "
+    "Samples a cluster and its faults from each seed, runs it in virtual "
     "time, "
     "and checks that every collective keeps its promises and that every epoch "
     "ends once the faults have. Ends at the first cluster that fails."
@@ -134,10 +134,10 @@ static bool goes_on(const arguments_t *arguments, const progress_t *progress)
             now_s() - progress->began_s < arguments->seconds);
 }
 
-/* What a process that dies leaves behind. */
+/* Shared memory that outlives a child that dies. */
 typedef struct child_report {
     uint64_t seed;
-    bool told; /* the failure has been reported */
+    bool reported; /* the failure has been reported */
 } child_report_t;
 
 static int run(const arguments_t *arguments, child_report_t *child_report)
@@ -156,7 +156,7 @@ static int run(const arguments_t *arguments, child_report_t *child_report)
         if (!outcome.passed) {
             report(seed, outcome.failure);
             tell(&progress, "");
-            child_report->told = true;
+            child_report->reported = true;
             return EXIT_FAILURE;
         }
         if (now_s() - progress.told_s > 5) {
@@ -168,8 +168,8 @@ static int run(const arguments_t *arguments, child_report_t *child_report)
     return EXIT_SUCCESS;
 }
 
-/* The runs run in a process of their own: a crash, or a cluster that never
-   ends, is told with its seed like any other failure. */
+/* Seeds run in a child process, so that a crash, or a run that never ends, is
+   reported with its seed like any other failure. */
 static int run_guarded(const arguments_t *arguments)
 {
     child_report_t *child_report =
@@ -194,7 +194,7 @@ static int run_guarded(const arguments_t *arguments)
         report(child_report->seed, failure);
         return EXIT_FAILURE;
     }
-    if (WEXITSTATUS(status) != EXIT_SUCCESS && !child_report->told) {
+    if (WEXITSTATUS(status) != EXIT_SUCCESS && !child_report->reported) {
         report(child_report->seed, "it ends the program");
     }
     return WEXITSTATUS(status);
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
         }
         arguments.seeds = 1;
         arguments.seconds = -1;
-        /* In this process, for a debugger. */
+        /* Without a child, for a debugger. */
         child_report_t child_report = {0};
         return run(&arguments, &child_report);
     }

@@ -1,6 +1,6 @@
-/* Partial all-reduces: what applications do with them. watch.h says what
-   is checked meanwhile; when all is done, conservation: the results and what is
-   pending add up to all that was contributed. */
+/* Applications of partial all-reduces. partial_check.h lists the checks of each
+   epoch; at the end the results and the pending contributions must add up to
+   all contributions. */
 #include "fuzz/partial.h"
 #include "fuzz/partial_check.h"
 
@@ -9,8 +9,7 @@
 
 enum { CONTRIBUTIONS_A_STEP = 4 };
 
-/* ---- incarnation
- * ------------------------------------------------------------- */
+/* ---- open and close --------------------------------------------------- */
 
 static fuzz_state_t *state_create(const fuzz_task_plan_t *plan)
 {
@@ -60,7 +59,8 @@ static void open_task(fuzz_task_t *task)
     }
 }
 
-/* Attempts tell those of one name apart, where all make them in one order. */
+/* Without introductions all ranks create their schedules in one order, and
+   attempts tell those of one name apart. */
 static baton_status_t commit_participant(fuzz_participant_t *participant)
 {
     fuzz_task_t *task = participant->task;
@@ -149,7 +149,7 @@ static baton_status_t start(fuzz_participant_t *participant)
 
 static baton_status_t test(fuzz_participant_t *participant, bool *done_out)
 {
-    /* Once a step, so that there is room for the contributions. */
+    /* At most once a step, which bounds the number of contributions. */
     if (participant->polls == 1 &&
         fuzz_in_force(participant, FUZZ_TRANSIENT_EARLY) &&
         fuzz_once_in(&participant->random, 2)) {
@@ -183,7 +183,7 @@ static void recovered(fuzz_participant_t *participant)
 
 /* ---- at the end ------------------------------------------------------- */
 
-/* Leaves what is pending in the part's elements. */
+/* Leaves what is pending in state->elements. */
 static void audit_participant(fuzz_participant_t *participant)
 {
     fuzz_state_t *state = participant->state;

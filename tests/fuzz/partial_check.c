@@ -1,4 +1,4 @@
-/* Watching a partial all-reduce; see watch.h. */
+/* The checks of a partial all-reduce; see partial_check.h. */
 #include "fuzz/partial_check.h"
 
 #include <inttypes.h>
@@ -6,7 +6,6 @@
 
 fuzz_task_t *fuzz_partial_building;
 
-/* Of the participant's incarnation. */
 static fuzz_epoch_t *record_of(const fuzz_participant_t *participant,
                                uint64_t epoch)
 {
@@ -16,7 +15,8 @@ static fuzz_epoch_t *record_of(const fuzz_participant_t *participant,
 
 /* ---- recovery --------------------------------------------------------- */
 
-/* What no epoch has taken stays; it is from before the first step. */
+/* Contributions that no epoch has taken stay. They count as made for step 1 of
+   the new incarnation. */
 static void keep_pending(fuzz_state_t *state)
 {
     uint32_t kept = 0;
@@ -92,7 +92,7 @@ static uint64_t history_of(const fuzz_task_plan_t *plan)
                                           : 1;
 }
 
-/* At one end or the other. */
+/* The node that is made to fail is at one end or at the other. */
 static baton_status_t injection(fuzz_participant_t *participant, uint64_t epoch,
                                 bool enters)
 {
@@ -158,7 +158,7 @@ static baton_status_t leave(void *arg, baton_call_t *call)
     }
     state->left++;
     fuzz_epoch_t *record = record_of(participant, epoch);
-    /* Nothing to reduce, not even a count that rides: nobody waits. */
+    /* With nothing to reduce, not even a count of ranks, no rank waits. */
     bool empty = plan->count == 0 && plan->own_op;
     if (record->entered < fuzz_ranks(participant->task) && !empty) {
         fuzz_fail(participant,
@@ -212,10 +212,10 @@ void fuzz_partial_inner(baton_schedule_t *s, const baton_allreduce_t *args)
     baton_enclose(s, inside, entered, copy_out);
 }
 
-/* ---- what the application is told ------------------------------------- */
+/* ---- results ---------------------------------------------------------- */
 
-/* The oldest step of which something was in no epoch before this one; 0: all
-   was. */
+/* The oldest step with a contribution that no epoch before this one has taken;
+   0 if there is none. */
 static uint64_t oldest_before(const fuzz_state_t *state, uint64_t epoch)
 {
     for (uint32_t i = 0; i < state->contributed; i++) {
@@ -227,8 +227,7 @@ static uint64_t oldest_before(const fuzz_state_t *state, uint64_t epoch)
     return 0;
 }
 
-/* How many of this step's contributions there were, and how many are in the
-   epoch. */
+/* Counts this step's contributions, and how many of them are in the epoch. */
 static void count_contributions(const fuzz_state_t *state, uint64_t step,
                                 uint64_t epoch, uint32_t *all, uint32_t *inside)
 {
@@ -248,7 +247,8 @@ static void check_claims(fuzz_participant_t *participant,
     uint32_t all;
     uint32_t inside;
     count_contributions(state, participant->step, seen->epoch, &all, &inside);
-    /* Of a step that was split among epochs, or empty, partial.h says less. */
+    /* partial.h does not define `included` for a step that several epochs
+       share, or an empty one. */
     if (all > 0 && (inside == 0 || inside == all) &&
         seen->included != (inside > 0)) {
         fuzz_fail(participant,

@@ -1,6 +1,7 @@
-/* What a partial all-reduce is checked by: a record of who contributed what,
-   what each epoch took and what came out. (Lemma 6.1 of Li et al. 2020; papers:
-   eager-sgd.) The inner all-reduce is watched at both ends:
+/* The conservation law of partial all-reduces (Lemma 6.1 of Li et al. 2020),
+   checked in a simulated cluster with faults and recoveries. An account of
+   contributions says which rank made which, and which epoch took it. Call nodes
+   record both ends of the inner all-reduce:
 
        take --> copy --> enter --> inner --> copy --> leave --> publish
 
@@ -18,7 +19,7 @@
 #include "fuzz/cluster.h"
 #include "fuzz/values.h"
 
-/* A contribution: the step that it was made for, the epoch that took it. */
+/* A contribution, made for a step and taken by an epoch. */
 typedef struct fuzz_contribution {
     uint32_t step;
     uint32_t epoch; /* 0: pending */
@@ -26,44 +27,43 @@ typedef struct fuzz_contribution {
 
 struct fuzz_state {
     baton_partial_t *partial;
-    uint64_t *pending; /* what no epoch has taken */
-    uint64_t *values;  /* of one contribution, */
-    char *elements;    /* and as elements */
-    char *entering;    /* copies, with room for the count that rides */
+    uint64_t *pending; /* sum of what no epoch has taken */
+    uint64_t *values;  /* of one contribution */
+    char *elements;    /* the same as elements */
+    char *entering;    /* copies, with the count of active ranks */
     char *leaving;
     fuzz_contribution_t *contributions;
-    uint32_t made; /* contributions so far */
-    uint32_t
-        contributed; /* in this incarnation, or before and still pending then */
-    uint32_t taken;  /* of those contributed, the first ones */
-    uint32_t incarnation; /* that this is the record of */
+    uint32_t made;        /* contributions so far */
+    uint32_t contributed; /* in this incarnation, or pending at its begin */
+    uint32_t taken;       /* how many of these, oldest first, are taken */
+    uint32_t incarnation; /* of which all this is recorded */
     uint32_t entered;     /* epochs */
     uint32_t left;
-    uint64_t *took;      /* by the last epoch that entered */
+    uint64_t *took;      /* what the last epoch that entered took */
     uint64_t seen;       /* the latest epoch whose result was returned */
-    const void *held;    /* the last result, */
-    uint64_t held_epoch; /* of this epoch, */
-    const char *held_as; /* and what it is to be */
+    const void *held;    /* the last result */
+    uint64_t held_epoch; /* its epoch */
+    const char *held_as; /* its expected bytes */
 };
 
 /* An epoch, over all ranks. */
 typedef struct fuzz_epoch {
     uint64_t *expected;
-    char *result; /* NULL: it has not left anywhere */
+    char *result; /* NULL until it has left on some rank */
     int entered;
     uint32_t active;
 } fuzz_epoch_t;
 
 struct fuzz_account {
     fuzz_epoch_t *epochs;  /* by incarnation and epoch, from 1 */
-    uint64_t *contributed; /* all contributions */
+    uint64_t *contributed; /* sum of all contributions */
 };
 
-/* The task whose schedules are being built: the builder of an all-reduce has no
-   argument of its own. */
+/* The task whose schedules are being built. The builder of an inner all-reduce
+   has no argument, so it reads this. */
 extern fuzz_task_t *fuzz_partial_building;
 
-/* The record of an epoch in a incarnation. */
+/* The record of an epoch of an incarnation. */
 static inline fuzz_epoch_t *fuzz_epoch_of(const fuzz_task_t *task,
                                           uint32_t incarnation, uint64_t epoch)
 {
@@ -72,18 +72,19 @@ static inline fuzz_epoch_t *fuzz_epoch_of(const fuzz_task_t *task,
                          epoch];
 }
 
-/* Goes on to the record of the rank's incarnation. */
+/* Closes the records of the incarnations that the rank has left since the last
+ * call. */
 void fuzz_partial_catch_up(fuzz_participant_t *participant);
 
-/* The inner builder: the task's own, watched. */
+/* The inner builder: the task's algorithm between two recording call nodes. */
 void fuzz_partial_inner(baton_schedule_t *schedule,
                         const baton_allreduce_t *args);
 
-/* What the rank was told in its last wait. */
+/* Checks the result that the rank's last wait returned. */
 void fuzz_partial_check_result(fuzz_participant_t *participant,
                                const baton_partial_result_t *seen);
 
-/* That the last result is still what it was. */
+/* Checks that the last result has not changed since. */
 void fuzz_partial_check_held(fuzz_participant_t *participant);
 
 #endif

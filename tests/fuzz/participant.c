@@ -1,10 +1,8 @@
 /* The application of a participant; cluster.h has its states. */
 #include "fuzz/participant.h"
 
-/* ---- errors ----------------------------------------------------------- */
-
-/* Whether a call went well. If not, its application is out, or the cluster has
-   failed. */
+/* Whether a call succeeded. If not, the application ends in the phase that the
+   error explains, or the run fails. */
 static bool went_well(fuzz_participant_t *participant, const char *call,
                       baton_status_t status)
 {
@@ -26,7 +24,8 @@ static bool went_well(fuzz_participant_t *participant, const char *call,
 
 /* ---- applications ----------------------------------------------------- */
 
-/* Time until the next action: never beyond the end of all faults. */
+/* Time until the next action, which is not after the end of transient faults.
+ */
 static double sample_pause_us(fuzz_participant_t *participant)
 {
     const fuzz_cluster_t *cluster = participant->task->cluster;
@@ -82,14 +81,14 @@ void fuzz_participant_begin(fuzz_participant_t *participant)
     act_after(participant, sample_pause_us(participant));
 }
 
-/* True when it has started. */
+/* Returns true when the step has started. */
 static bool try_start(fuzz_participant_t *participant)
 {
     if (participant->task->rules->prepare(participant)) {
         act_after(participant, sample_pause_us(participant));
         return false;
     }
-    /* First, since nodes may run before start returns. */
+    /* Set before the call, since nodes may run before start returns. */
     participant->step++;
     participant->polls = 0;
     participant->phase = FUZZ_WAITS;

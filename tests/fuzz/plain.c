@@ -1,4 +1,4 @@
-/* The incarnation of plain schedules; see plain.h. */
+/* Open, commit, run and close plain schedules; see plain.h. */
 #include "fuzz/plain.h"
 #include "fuzz/kinds.h"
 
@@ -26,8 +26,8 @@ static baton_status_t fail_if_injected(void *arg, baton_call_t *call)
                : BATON_OK;
 }
 
-/* What watches for recoveries stays failed until there is one; a local schedule
-   goes on. */
+/* A schedule with an on_recover function stays failed until it is recovered. A
+   local schedule goes on, so it has none. */
 static bool watches(const fuzz_task_t *task)
 {
     return (task->plan->watches && task->plan->kind != FUZZ_LOCAL) ||
@@ -37,14 +37,14 @@ static bool watches(const fuzz_task_t *task)
 static void on_recover(void *arg, uint64_t epoch)
 {
     fuzz_participant_t *participant = arg;
-    /* The rank has been called, so it is in its next incarnation already. */
+    /* The rank has called recover, so it is in its next incarnation already. */
     uint64_t last =
         fuzz_last_epoch(participant, fuzz_incarnation(participant) - 1);
     participant->state->recoveries++;
     if (epoch != last ||
         participant->state->recoveries != fuzz_incarnation(participant)) {
         fuzz_fail(participant,
-                  "recovery: %" PRIu32 " is told of with epoch %" PRIu64
+                  "recovery: %" PRIu32 " was called with epoch %" PRIu64
                   ", the last one was %" PRIu64,
                   participant->state->recoveries, epoch, last);
     }
@@ -54,8 +54,8 @@ static void on_recover(void *arg, uint64_t epoch)
     }
 }
 
-/* Attempts tell schedules of one name apart, where all make them in one order.
- */
+/* Without introductions all ranks create their schedules in one order, and
+   attempts tell those of one name apart. */
 static void name_of(const fuzz_task_t *task, char *name, size_t bytes)
 {
     const char *kind = fuzz_kind_name(task->plan->kind);
@@ -141,7 +141,7 @@ static baton_status_t start(fuzz_participant_t *participant)
     return baton_schedule_start(participant->state->schedule);
 }
 
-/* Only without messages can peers be spared a cancelled epoch. */
+/* Only a schedule without messages can be cancelled without failing peers. */
 static bool cancels(fuzz_participant_t *participant)
 {
     return participant->task->plan->kind == FUZZ_LOCAL &&
@@ -201,7 +201,7 @@ static void recovered(fuzz_participant_t *participant)
     }
     if (watches(participant->task) &&
         state->recoveries != fuzz_incarnation(participant)) {
-        fuzz_fail(participant, "recovery: its schedule was not told");
+        fuzz_fail(participant, "recovery: on_recover was not called");
     }
 }
 

@@ -1,5 +1,5 @@
-/* Drawing a cluster; see plan.h. What is likely to be special is elected more
-   often than its share: no element, one element, all costs zero. */
+/* Sampling a plan; see plan.h. Values that are likely to be special are sampled
+   more often than others: no element, one element, costs of zero. */
 #include "fuzz/plan.h"
 
 #include <inttypes.h>
@@ -78,7 +78,7 @@ static size_t sample_count(fuzz_random_t *random)
     case 2:
         return 2 + fuzz_below(random, 200);
     case 3:
-        /* Beyond 64 KiB builders take turns in fewer slots of scratch. */
+        /* Beyond 64 KiB builders reuse fewer slots of scratch. */
         return fuzz_once_in(random, 16) ? 8192 + fuzz_below(random, 2000) : 64;
     default:
         return 1 + fuzz_below(random, 20);
@@ -87,7 +87,7 @@ static size_t sample_count(fuzz_random_t *random)
 
 static baton_dtype_t sample_dtype(fuzz_random_t *random)
 {
-    /* Those in which sums are exact and differ enough. */
+    /* Types in which sums are exact. */
     static const baton_dtype_t dtypes[] = {
         BATON_U64, BATON_I64, BATON_U32, BATON_I32, BATON_U16,
         BATON_I16, BATON_U8,  BATON_I8,  BATON_F32, BATON_F64};
@@ -119,7 +119,7 @@ static fuzz_task_plan_t sample_task(fuzz_random_t *random, int ranks)
         .history = (uint32_t)fuzz_below(random, 4),
     };
     task.own_op = !is_float(task.dtype) && fuzz_once_in(random, 4);
-    /* Long vectors in small chunks would be runs of millions of messages. */
+    /* Long vectors in small chunks would take millions of messages. */
     if (fuzz_once_in(random, 2) && task.count < 1000) {
         task.chunk_bytes = (size_t)8 << fuzz_below(random, 8);
     }
@@ -176,7 +176,8 @@ static void sample_faults(fuzz_plan_t *plan)
     }
 }
 
-/* Only schedules with messages stay failed: no rank alone, no empty vector. */
+/* Only schedules with messages stay failed, so there are several ranks and no
+   empty vectors. */
 static void sample_injections(fuzz_plan_t *plan)
 {
     fuzz_random_t random = fuzz_stream(plan->seed, STREAM_INJECTIONS);
@@ -298,7 +299,7 @@ void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to)
         (void)fprintf(to,
                       "  %" PRIu32 " times recovered, %s, %.3f us after "
                       "beginning\n",
-                      plan->injections, plan->at_once ? "at once" : "in peace",
+                      plan->injections, plan->at_once ? "at once" : "when idle",
                       plan->injection_us);
     }
     if (plan->permanent == FUZZ_PERMANENT_KILL) {

@@ -1,4 +1,5 @@
-/* What a seed draws: a cluster to run, and what goes wrong in it. */
+/* The plan of a run, sampled from its seed: the cluster, its tasks and the
+   faults. */
 #ifndef TESTS_FUZZ_PLAN_H
 #define TESTS_FUZZ_PLAN_H
 
@@ -9,12 +10,12 @@
 
 enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_INCARNATIONS = 3 };
 
-/* What a task runs: name. QUORUM: a root that goes on with the first `need`
-   answers. ALARM: activation, by one rank and with nothing behind it, so that
-   ranks run ahead by many epochs, or by several with a barrier behind. LOCAL:
-   reductions without messages, sometimes cancelled. BRANCH: messages that some
-   send and others don't wait for. LENGTHS: messages as long as their sender
-   decides in the epoch. ASYNC: nodes that complete later. */
+/* Kinds of tasks, and their names. QUORUM: a root that goes on with the first
+   `need` answers. ALARM: activation, either by one rank with nothing behind it,
+   so that ranks run ahead by many epochs, or by several ranks with a barrier
+   behind it. LOCAL: reductions without messages, sometimes cancelled. BRANCH:
+   messages that some send and others don't wait for. LENGTHS: messages as long
+   as their sender decides in the epoch. ASYNC: nodes that complete later. */
 #define FUZZ_KIND_LIST(X)                                                      \
     X(PARTIAL, "partial")                                                      \
     X(ALLREDUCE, "all-reduce")                                                 \
@@ -34,8 +35,8 @@ typedef enum fuzz_kind {
         FUZZ_KIND_COUNT
 } fuzz_kind_t;
 
-/* One collective, which every rank runs `steps` times beside the other tasks of
-   the cluster. */
+/* One collective, which every rank runs `steps` times while the other tasks of
+   the cluster run, too. */
 typedef struct fuzz_task_plan {
     fuzz_kind_t kind;
     uint32_t steps;
@@ -51,7 +52,7 @@ typedef struct fuzz_task_plan {
     baton_partial_mode_t mode;
     baton_keep_t keep;
     uint32_t history;
-    bool watches; /* is told of recoveries */
+    bool watches; /* has an on_recover function */
 } fuzz_task_plan_t;
 
 typedef struct fuzz_algorithm {
@@ -61,8 +62,8 @@ typedef struct fuzz_algorithm {
 enum { FUZZ_ALGORITHMS = 3, FUZZ_BINOMIAL = 0 };
 extern const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS];
 
-/* What may go wrong until the cluster heals, each switched on or off for a
-   whole cluster: together all the time, they would hide each other. */
+/* Transient faults, which end when the cluster heals. Each is on or off for a
+   whole run: if all were always on they would hide each other. */
 #define FUZZ_TRANSIENT_LIST(X)                                                 \
     X(LAG, "lag that reorders messages")                                       \
     X(SLOW, "slow ranks")                                                      \
@@ -80,7 +81,7 @@ typedef enum fuzz_transient {
         FUZZ_TRANSIENT_COUNT
 } fuzz_transient_t;
 
-/* What does not heal. */
+/* Permanent faults. */
 typedef enum fuzz_permanent {
     FUZZ_PERMANENT_NONE,
     FUZZ_PERMANENT_KILL,     /* a rank dies */
@@ -93,21 +94,21 @@ typedef struct fuzz_plan {
     fuzz_task_plan_t tasks[FUZZ_TASKS];
     int task_count;
     uint32_t transients; /* bits 1 << fuzz_transient_t */
-    double pause_us;     /* what applications take between two actions */
-    double heal_us;      /* when all faults end */
-    bool one_first; /* one rank takes its first step before all others, so that
-                  its messages can be counted */
+    double pause_us; /* longest time between two actions of an application */
+    double heal_us;  /* when all transient faults end */
+    bool one_first;  /* one rank takes its first step before all others,
+                         and its messages are counted */
     fuzz_permanent_t permanent;
     int victim;            /* rank */
-    double permanent_us;   /* when it strikes */
+    double permanent_us;   /* when it happens */
     uint64_t failing_send; /* the send that fails, counted from then */
-    /* What is recovered from: so often a rank cancels an epoch, or a node of
-       its fails. Then all ranks recover, each at its own time: at once, or
-       when nothing happens any more. */
+    /* Injected failures: how often a rank cancels an epoch or one of its nodes
+       fails. Then all ranks recover, each at its own time: at once, or when
+       nothing happens any more. */
     uint32_t injections;
-    double injection_us; /* when, after the begin and after each recovery */
+    double injection_us; /* time from the beginning, and from each recovery */
     bool at_once;
-    double commit_us; /* introductions: the last commit */
+    double commit_us; /* with introductions: time of the last commit */
 } fuzz_plan_t;
 
 static inline bool fuzz_has(const fuzz_plan_t *plan, fuzz_transient_t fault)
@@ -117,12 +118,12 @@ static inline bool fuzz_has(const fuzz_plan_t *plan, fuzz_transient_t fault)
 
 fuzz_plan_t fuzz_plan_sample(uint64_t seed);
 
-/* Some lag, as a cluster may have it. */
+/* A random distribution of lag. */
 baton_distribution_t fuzz_plan_lag(fuzz_random_t *random, double scale_us);
 
 void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to);
 
-/* "partial solo, keep all": what a task is, for messages. */
+/* The kind's name in messages. */
 const char *fuzz_kind_name(fuzz_kind_t kind);
 
 #endif

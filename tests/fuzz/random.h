@@ -1,5 +1,6 @@
-/* Random numbers of the fuzzer. Each part of a cluster has a generator of its
-   own, so that what one of them draws does not depend on what others do. */
+/* Random numbers of the fuzzer, which sees public headers alone. Each part of a
+   run has a generator of its own, so that its numbers do not depend on the
+   other parts. */
 #ifndef TESTS_FUZZ_RANDOM_H
 #define TESTS_FUZZ_RANDOM_H
 

@@ -21,8 +21,8 @@ static void at(fuzz_cluster_t *cluster, double us, baton_sim_fn fn, void *arg)
 
 /* ---- recoveries ------------------------------------------------------- */
 
-/* The last epoch that the rank has completed. Without messages those that
-   failed count as well: but the last one is none. */
+/* The last epoch that the rank has completed. A local schedule counts failed
+   epochs, too, but its last one must not be a failed one. */
 static uint64_t completed(const fuzz_participant_t *participant)
 {
     const baton_schedule_t *schedule =
@@ -35,7 +35,7 @@ static uint64_t completed(const fuzz_participant_t *participant)
     return failed ? epoch - 1 : epoch;
 }
 
-/* From the call to recover on nothing of this incarnation runs on the rank. */
+/* After the call of recover nothing of this incarnation runs on the rank. */
 static void leave_incarnation(fuzz_rank_state_t *rank_state)
 {
     fuzz_cluster_t *cluster = rank_state->cluster;
@@ -61,7 +61,8 @@ static void enter_incarnation(fuzz_rank_state_t *rank_state)
         fuzz_participant_t *participant =
             &cluster->tasks[i].participants[rank_state->rank];
         (void)fuzz_last_epoch(participant,
-                              rank_state->incarnation - 1); /* all have come */
+                              rank_state->incarnation -
+                                  1); /* fails if a rank is missing */
         cluster->tasks[i].rules->recovered(participant);
         fuzz_participant_begin(participant);
     }
@@ -112,8 +113,7 @@ static void recover_all(fuzz_cluster_t *cluster)
     }
 }
 
-/* ---- injections -----------------------------------------------------------
- */
+/* ---- injected failures ------------------------------------------------ */
 
 static bool all_committed(const fuzz_cluster_t *cluster)
 {
@@ -127,8 +127,7 @@ static bool all_committed(const fuzz_cluster_t *cluster)
     return true;
 }
 
-/* Where only schedules without messages are left nothing goes wrong, but all
-   recover. */
+/* A local task gets no failure, but all ranks recover all the same. */
 static void choose(fuzz_cluster_t *cluster, fuzz_injection_t *injection)
 {
     injection->planned = true;
@@ -186,9 +185,9 @@ bool fuzz_wants_recovery(const fuzz_cluster_t *cluster)
            cluster->injections[incarnation].planned;
 }
 
-/* ---- in peace --------------------------------------------------------- */
+/* ---- when idle -------------------------------------------------------- */
 
-/* Whether the participant's schedule has failed, and then as it had to. */
+/* Whether the participant's schedule has failed. Checks its failure. */
 static bool has_failed(fuzz_participant_t *participant,
                        const fuzz_injection_t *injection)
 {
@@ -209,8 +208,8 @@ static bool has_failed(fuzz_participant_t *participant,
     return true;
 }
 
-/* Who was not injection is done. Who was has failed on all ranks, or, cancelled
-   too late, on none. */
+/* The task with the injected failure has failed on all ranks, or, if it was
+   cancelled too late, on none. All other tasks are done. */
 static void check_task(fuzz_task_t *task, const fuzz_injection_t *injection)
 {
     bool injections = injection->happened && injection->task == task->index;

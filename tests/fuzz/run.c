@@ -1,4 +1,4 @@
-/* A cluster's incarnation: create, run, heal, judge, destroy; see cluster.h. */
+/* The run of a cluster: create, run with faults, heal, check, destroy. */
 #include "fuzz/run.h"
 #include "fuzz/partial.h"
 #include "fuzz/participant.h"
@@ -11,8 +11,8 @@
 enum {
     STREAM_TRANSIENTS = 4,
     STREAM_PARTICIPANTS = 16,
-    CHANGES = 4,    /* of the fault_random */
-    TIMEOUT_MS = 50 /* virtual ones */
+    CHANGES = 4,    /* of the transient faults */
+    TIMEOUT_MS = 50 /* virtual time */
 };
 
 static void trace(void *arg, const baton_sim_event_t *event)
@@ -25,8 +25,6 @@ static void trace(void *arg, const baton_sim_event_t *event)
     fuzz_note_real(cluster, event->begin_us);
     fuzz_note_real(cluster, event->end_us);
 }
-
-/* ---- failures --------------------------------------------------------- */
 
 static void fail(fuzz_cluster_t *cluster, const char *doing,
                  baton_status_t status)
@@ -44,8 +42,7 @@ static void allowed(fuzz_cluster_t *cluster, baton_status_t status)
     }
 }
 
-/* ---- fault_random ----------------------------------------------------------
- */
+/* ---- faults ----------------------------------------------------------- */
 
 static void change_transients(void *arg)
 {
@@ -91,7 +88,7 @@ static void heal(fuzz_cluster_t *cluster)
     }
 }
 
-/* All that will happen to the cluster from now on. */
+/* Schedules all faults of the plan, from now on. */
 static baton_status_t schedule_faults(fuzz_cluster_t *cluster)
 {
     const fuzz_plan_t *plan = &cluster->plan;
@@ -111,7 +108,7 @@ static baton_status_t schedule_faults(fuzz_cluster_t *cluster)
 
 /* ---- running ---------------------------------------------------------- */
 
-/* A solo epoch that one rank begins: P - 1 messages activate the others, the
+/* One rank begins a solo epoch: P - 1 messages activate the others, and the
    binomial tree has 2(P - 1). */
 static void run_alone(fuzz_cluster_t *cluster)
 {
@@ -170,8 +167,8 @@ static void check_healed(fuzz_cluster_t *cluster, baton_status_t status)
     }
 }
 
-/* Who still waits gets an error, and in bounded time. A dead rank's epoch may
-   have ended before it died: of that one only the time counts. */
+/* A participant that still waits gets an error, in bounded time. A dead rank's
+   epoch may have ended before the rank died; then any status will do. */
 static void check_waiter(fuzz_participant_t *participant)
 {
     fuzz_cluster_t *cluster = participant->task->cluster;
@@ -182,7 +179,7 @@ static void check_waiter(fuzz_participant_t *participant)
     if (!fuzz_is_consequence(participant, status) &&
         !fuzz_is_dead(participant) &&
         !(status == BATON_ERR_TIMEOUT && timeout_ms >= 0)) {
-        fuzz_fail(participant, "it waits for ever, and is told: %s: %s",
+        fuzz_fail(participant, "its wait returned %s: %s",
                   baton_status_name(status), baton_error_message());
     }
 }
@@ -190,7 +187,7 @@ static void check_waiter(fuzz_participant_t *participant)
 static void check_broken(fuzz_cluster_t *cluster, baton_status_t status)
 {
     if (status != BATON_OK && status != BATON_ERR_DEADLOCK) {
-        fail(cluster, "after the permanent", status);
+        fail(cluster, "after the permanent fault", status);
     }
     if (status == BATON_ERR_DEADLOCK &&
         strstr(baton_error_message(), "rank") == NULL) {
@@ -240,8 +237,7 @@ static void run_to_end(fuzz_cluster_t *cluster)
     }
 }
 
-/* ---- incarnation
- * ------------------------------------------------------------- */
+/* ---- create and destroy ----------------------------------------------- */
 
 static baton_status_t commit(fuzz_participant_t *participant)
 {
