@@ -1,11 +1,11 @@
 /* Every create, add and commit when the n-th of its allocations fails, for each
-   n: it says so, leaks nothing, and the same call works afterwards. */
-#include "base/config.h"
+   n: it returns an error, leaks nothing, and works when called again. */
 #include "sched/schedule.h"
 #include "support/cmocka.h"
+#include "support/stuck.h"
 #include "support/trial.h"
 
-enum { RANKS = 3, COUNT = 100, PATIENCE_MS = 10000 };
+enum { RANKS = 3, COUNT = 100 };
 
 /* ---- engines and groups ------------------------------------------------ */
 
@@ -238,20 +238,6 @@ static void make_verified(void)
     support_cluster_close(ranks);
 }
 
-static int verify_on(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return setenv("BATON_VERIFY", "1", 1);
-}
-
-static int verify_off(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return unsetenv("BATON_VERIFY");
-}
-
 static void test_memory_of_a_verified_commit(void **state)
 {
     (void)state;
@@ -283,7 +269,8 @@ static void make_partials(void)
         support_ok(baton_partial_start(partials[rank]));
     }
     for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_wait(partials[rank], PATIENCE_MS, &result));
+        support_ok(
+            baton_partial_wait(partials[rank], SUPPORT_WAIT_MS, &result));
         assert_int_equal(result.epoch, 1);
     }
     for (int rank = 0; rank < RANKS; rank++) {
@@ -310,6 +297,63 @@ static void test_memory_of_a_partial(void **state)
     }
 }
 
+/* ---- proofs --------------------------------------------------------- */
+
+/* More sets and more values than there is room for at first. */
+enum { PROOF_RANKS = 20, FEW = 3, MANY = 50 };
+
+static void create_and_fill(void)
+{
+    baton_proof_t *poor = NULL;
+    uint32_t elements[MANY] = {0};
+    static const bool contributors[PROOF_RANKS] = {false, true};
+    trial_begin();
+    baton_status_t status = baton_proof_create(PROOF_RANKS, &poor);
+    if (status == BATON_OK) {
+        status = baton_proof_fill(poor, 1, 0, MANY, elements);
+    }
+    trial_end(status);
+    if (poor == NULL) {
+        return;
+    }
+    if (status != BATON_OK) {
+        assert_int_equal(elements[0], 0);
+        support_ok(baton_proof_fill(poor, 1, 0, MANY, elements));
+    }
+    support_ok(baton_proof_check(poor, contributors, 0, MANY, elements));
+    baton_proof_destroy(poor);
+}
+
+/* A union that has no memory is a flaw, and check returns it. */
+static void unite_all(void)
+{
+    baton_proof_t *poor;
+    uint32_t elements[PROOF_RANKS][FEW], all[FEW] = {0};
+    support_ok(baton_proof_create(PROOF_RANKS, &poor));
+    const baton_op_t *op = baton_proof_op(poor);
+    for (int rank = 0; rank < PROOF_RANKS; rank++) {
+        support_ok(baton_proof_fill(poor, rank, 0, FEW, elements[rank]));
+    }
+    trial_begin();
+    for (int rank = 0; rank < PROOF_RANKS; rank++) {
+        op->reduce(op->arg, all, all, elements[rank], FEW, BATON_U32);
+    }
+    trial_end(baton_proof_check(poor, NULL, 0, FEW, all));
+    op->identity(op->arg, all, FEW, BATON_U32);
+    for (int rank = 0; rank < PROOF_RANKS; rank++) {
+        op->reduce(op->arg, all, elements[rank], all, FEW, BATON_U32);
+    }
+    support_ok(baton_proof_check(poor, NULL, 0, FEW, all));
+    baton_proof_destroy(poor);
+}
+
+static void test_memory_of_a_proof(void **state)
+{
+    (void)state;
+    try_each(create_and_fill);
+    try_each(unite_all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,8 +361,9 @@ int main(void)
         cmocka_unit_test(test_memory_of_groups),
         cmocka_unit_test(test_memory_of_each_builder),
         cmocka_unit_test_setup_teardown(test_memory_of_a_verified_commit,
-                                        verify_on, verify_off),
+                                        stuck_verify_on, stuck_verify_off),
         cmocka_unit_test(test_memory_of_a_partial),
+        cmocka_unit_test(test_memory_of_a_proof),
     };
     malloc_watch();
     return cmocka_run_group_tests(tests, NULL, NULL);
