@@ -6,18 +6,19 @@
 #include "base/alloc.h"
 #include "support/mpi.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    ROUNDS = 1000,
+    ROUNDS = SUPPORT_REPEAT(1000),
     WARMUP = 50, /* rounds, after which nothing is allocated any more */
     STEPS = 4,   /* of a round, at most */
     COUNT = 257,
     LONG_BYTES = 1 << 20,
-    EPOCHS = 10000,
+    EPOCHS = SUPPORT_REPEAT(10000),
     WAIT_MS = 60000
 };
 

@@ -139,7 +139,7 @@ void conformance_withdraw_before_accept(conformance_rank_t *self)
    what the receiver got is whole. */
 void conformance_withdraw_races(conformance_rank_t *self)
 {
-    enum { ROUNDS = 200, BYTES = 80000, TAG = 100 };
+    enum { ROUNDS = 60, BYTES = 80000, TAG = 100 };
     unsigned char *out = malloc(BYTES);
     unsigned char *in = malloc(BYTES);
     for (uint32_t i = 0; i < ROUNDS; i++) {

@@ -245,9 +245,8 @@ static void check_identity(baton_allreduce_fn build)
                     .count = 211,
                     .chunk_bytes = 32,
                     .any_bits = true,
+                    .in_place = (op + dtype) % 2 == 0,
                 };
-                run_case(support_sizes[i], &test);
-                test.in_place = true;
                 run_case(support_sizes[i], &test);
             }
         }
@@ -275,7 +274,7 @@ static void test_ring_floats_identical_on_all_ranks(void **state)
 /* More than 64 KiB: receives take turns in a few slots. */
 static void check_long_vector(baton_allreduce_fn build)
 {
-    static const int sizes[] = {2, 8, 15, 16, 17, 32};
+    static const int sizes[] = {2, 8, 15, 17};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         allreduce_case_t test = {
             .build = build,

@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 #include "support/pair.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,7 +276,7 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
             support_cluster_open(SENDERS + 1, &support_variants[variant]);
         quorum_t quorum;
         open_quorum(&quorum, cluster);
-        for (uint64_t epoch = 1; epoch <= 2000; epoch++) {
+        for (uint64_t epoch = 1; epoch <= SUPPORT_REPEAT(2000); epoch++) {
             memset(quorum.got, 0, sizeof(quorum.got));
             support_ok(baton_schedule_start(quorum.receiver));
             int first = (int)support_random_below(&random, SENDERS);
@@ -360,7 +361,7 @@ static void test_limit_of_zero_is_a_limit(void **state)
     support_cluster_close(ranks);
 }
 
-enum { BRANCH_RANKS = 4, EPOCHS = 10000, WORDS = 48 };
+enum { BRANCH_RANKS = 4, EPOCHS = SUPPORT_REPEAT(10000), WORDS = 48 };
 
 static uint64_t seed;
 

@@ -5,6 +5,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
+#include "support/sanitized.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -197,9 +198,10 @@ static void test_rebind_between_epochs(void **state)
     }
 }
 
-/* 100,000 epochs of a schedule, and of a pair: nothing is allocated. */
+/* Epochs of a schedule, and of a pair: nothing is allocated. */
 static void test_epochs_restart_without_allocation(void **state)
 {
+    enum { RESTARTS = SUPPORT_REPEAT(100000) };
     (void)state;
     support_cluster_t *cluster = support_cluster_manual(2);
     uint64_t calls = 0;
@@ -210,7 +212,7 @@ static void test_epochs_restart_without_allocation(void **state)
     support_ok(baton_schedule_commit(s));
     support_pair_open(&pair, cluster, "often, too");
     int64_t before = baton__alloc_count();
-    for (uint64_t epoch = 1; epoch <= 100000; epoch++) {
+    for (uint64_t epoch = 1; epoch <= RESTARTS; epoch++) {
         support_run(s);
         support_ok(baton_schedule_start(pair.schedules[0]));
         support_pair_send(&pair, epoch);
@@ -219,7 +221,7 @@ static void test_epochs_restart_without_allocation(void **state)
             fail_msg("epoch %d got %d", (int)epoch, (int)pair.got);
         }
     }
-    assert_int_equal(calls, 100000);
+    assert_int_equal(calls, RESTARTS);
     assert_int_equal(baton__alloc_count(), before);
     support_ok(baton_schedule_destroy(s));
     support_pair_close(&pair);
@@ -256,7 +258,7 @@ static void observe(void *arg)
 static void test_wait_of_many_never_misses_a_failure(void **state)
 {
     (void)state;
-    enum { OBSERVERS = 3, EPOCHS = 2000 };
+    enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);

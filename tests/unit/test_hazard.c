@@ -3,6 +3,7 @@
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "support/refusal.h"
+#include "support/sanitized.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +186,7 @@ static void test_hazard_of_k_of_n_is_exact(void **state)
 
 /* ---- random graphs -------------------------------------------------- */
 
-enum { NODES = 8, BUFFERS = 2, GRAPHS = 6000 };
+enum { NODES = 8, BUFFERS = 2, GRAPHS = SUPPORT_REPEAT(6000) };
 
 typedef struct range {
     uint32_t buffer;

@@ -6,9 +6,16 @@
 #include "support/cmocka.h"
 #include "support/malloc.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 #include <sched.h>
 
-enum { RANKS = 2, WARM_UP = 100, COUNT = 50, PATIENCE_MS = 60000 };
+enum {
+    RANKS = 2,
+    WARM_UP = 100,
+    EPOCHS = SUPPORT_REPEAT(100000),
+    COUNT = 50,
+    PATIENCE_MS = 60000
+};
 
 /* Runs `epoch` so often, the first ones apart. */
 static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
@@ -90,9 +97,9 @@ static void test_memory_stays_over_epochs_of_a_schedule(void **state)
         build(crowd.schedules[rank], data[rank]);
     }
     support_schedules_commit(crowd.ranks, crowd.schedules);
-    expect_no_allocation(run_crowd, &crowd, 100000);
+    expect_no_allocation(run_crowd, &crowd, EPOCHS);
     assert_int_equal(baton_schedule_epoch(crowd.schedules[0]),
-                     WARM_UP + 100000);
+                     WARM_UP + EPOCHS);
     support_schedules_destroy(crowd.ranks, crowd.schedules);
     support_cluster_close(crowd.ranks);
 }

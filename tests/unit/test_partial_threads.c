@@ -4,6 +4,7 @@
 #include "support/cmocka.h"
 #include "support/conserve.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,19 +60,19 @@ static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
 static void test_partial_threads_solo_conserves(void **state)
 {
     (void)state;
-    conserve_sizes(BATON_SOLO, 700);
+    conserve_sizes(BATON_SOLO, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_majority_conserves(void **state)
 {
     (void)state;
-    conserve_sizes(BATON_MAJORITY, 700);
+    conserve_sizes(BATON_MAJORITY, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_full_conserves(void **state)
 {
     (void)state;
-    conserve_sizes(BATON_FULL, 300);
+    conserve_sizes(BATON_FULL, SUPPORT_REPEAT(200));
 }
 
 static void test_partial_threads_share_an_engine(void **state)
@@ -81,7 +82,8 @@ static void test_partial_threads_share_an_engine(void **state)
         for (int mode = 0; mode < 3; mode++) {
             conserve(&support_variants[variant], (baton_partial_mode_t)mode,
                      mode == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL,
-                     baton_allreduce_recursive_doubling, 4, 300);
+                     baton_allreduce_recursive_doubling, 4,
+                     SUPPORT_REPEAT(300));
         }
     }
 }

@@ -4,6 +4,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static uint64_t draw(uint64_t seed, uint64_t round, uint64_t question,
 
 /* ---- memory ------------------------------------------------------------ */
 
-enum { RING = 3, BYTES = 300000, ROUNDS = 300 };
+enum { RING = 3, BYTES = 300000, ROUNDS = SUPPORT_REPEAT(300) };
 
 typedef struct trial {
     uint64_t seed;

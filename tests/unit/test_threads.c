@@ -3,6 +3,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -132,13 +133,13 @@ static void run_all(baton_allreduce_fn build, uint64_t epochs)
 static void test_threads_allreduce_recursive_doubling(void **state)
 {
     (void)state;
-    run_all(baton_allreduce_recursive_doubling, 2000);
+    run_all(baton_allreduce_recursive_doubling, SUPPORT_REPEAT(1000));
 }
 
 static void test_threads_allreduce_ring(void **state)
 {
     (void)state;
-    run_all(baton_allreduce_ring, 500);
+    run_all(baton_allreduce_ring, SUPPORT_REPEAT(300));
 }
 
 /* ---- many schedules of one group, a thread each ----------------------- */
