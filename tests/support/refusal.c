@@ -6,7 +6,7 @@ enum { RANKS = 3 };
 
 static support_cluster_t *ranks;
 float refusal_memory[REFUSAL_BYTES / sizeof(float)];
-const baton_node_t refusal_stranger = {9};
+const baton_node_t refusal_foreign = {9};
 
 int refusal_open(void **state)
 {

@@ -17,7 +17,7 @@ support_cluster_t *refusal_ranks(void);
 baton_schedule_t *refusal_begin(void);
 baton_schedule_t *refusal_begin_named(const char *name);
 baton_view_t refusal_part(size_t offset, size_t bytes);
-extern const baton_node_t refusal_stranger;
+extern const baton_node_t refusal_foreign;
 
 /* The memory behind the buffer. */
 extern float refusal_memory[REFUSAL_BYTES / sizeof(float)];

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void set_patience(const char *ms)
+static void set_timeout(const char *ms)
 {
     if (ms != NULL) {
         setenv("BATON_DESTROY_MS", ms, 1);
@@ -197,12 +197,12 @@ static void test_cancel_wakes_who_waits(void **state)
 
 /* The message never comes: after BATON_DESTROY_MS the epoch is cancelled, and
    the peer that would have sent it learns why nobody takes it. */
-static void test_destroy_cancels_after_its_patience(void **state)
+static void test_destroy_cancels_after_its_timeout(void **state)
 {
     (void)state;
-    static const char *const patience[] = {"0", "10"};
+    static const char *const timeouts[] = {"0", "10"};
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        set_patience(patience[i % 2]);
+        set_timeout(timeouts[i % 2]);
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i / 2]);
         support_pair_t pair;
@@ -215,7 +215,7 @@ static void test_destroy_cancels_after_its_patience(void **state)
         support_ok(baton_schedule_destroy(pair.schedules[1]));
         support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 typedef struct destroyer {
@@ -232,7 +232,7 @@ static void destroy_there(void *arg)
 static void test_destroy_waits_for_a_running_epoch(void **state)
 {
     (void)state;
-    set_patience("60000");
+    set_timeout("60000");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -251,7 +251,7 @@ static void test_destroy_waits_for_a_running_epoch(void **state)
         }
         support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* Rank 1 never starts: rank 0's activation begins its epoch, whose async node
@@ -287,7 +287,7 @@ static void destroy_invited(void *arg)
 static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
 {
     (void)state;
-    set_patience("60000");
+    set_timeout("60000");
     for (int i = 0; i < 20 * SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i / 20]);
@@ -329,14 +329,14 @@ static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
         support_ok(baton_schedule_destroy(s[0]));
         support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* A local epoch that hangs, a failed one, one never started. */
 static void test_destroy_in_any_state(void **state)
 {
     (void)state;
-    set_patience("5");
+    set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -354,14 +354,14 @@ static void test_destroy_in_any_state(void **state)
         support_ok(baton_schedule_destroy(s));
         support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* An armed schedule whose epoch a peer began, and one that nobody touched. */
 static void test_destroy_of_armed_schedules(void **state)
 {
     (void)state;
-    set_patience("5");
+    set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int starts = 0; starts < 3; starts++) {
             support_cluster_t *cluster =
@@ -383,7 +383,7 @@ static void test_destroy_of_armed_schedules(void **state)
             support_cluster_close(cluster);
         }
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* ---- long messages ---------------------------------------------------- */
@@ -411,7 +411,7 @@ static void open_long(support_cluster_t *cluster, baton_schedule_t **s,
 static void test_destroy_takes_a_send_back(void **state)
 {
     (void)state;
-    set_patience("5");
+    set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -436,7 +436,7 @@ static void test_destroy_takes_a_send_back(void **state)
         support_cluster_close(cluster);
         free(memory);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* One that is on its way, and whose receiver does not go on, is not waited for
@@ -452,7 +452,7 @@ static void test_destroy_tells_of_a_message_that_moves(void **state)
     char *memory = calloc(2, LONG);
     assert_non_null(memory);
     memset(memory, 42, LONG);
-    set_patience("5");
+    set_timeout("5");
     open_long(cluster, s, memory);
     support_pair_open(&pair, cluster, "beside");
     support_ok(baton_schedule_start(s[0]));
@@ -472,7 +472,7 @@ static void test_destroy_tells_of_a_message_that_moves(void **state)
                    BATON_ERR_CANCELLED);
     support_says("\"long\" was destroyed on rank 0 while epoch 1 ran");
     assert_int_equal(memory[2 * LONG - 1], 42); /* what moved has ended */
-    set_patience(NULL);
+    set_timeout(NULL);
     support_ok(baton_schedule_destroy(s[1]));
     support_ok(baton_schedule_start(pair.schedules[1]));
     support_ok(baton_schedule_start(pair.schedules[0]));
@@ -493,7 +493,7 @@ int main(void)
         cmocka_unit_test(test_cancel_is_for_one_epoch),
         cmocka_unit_test(test_cancel_fails_a_schedule_with_messages),
         cmocka_unit_test(test_cancel_wakes_who_waits),
-        cmocka_unit_test(test_destroy_cancels_after_its_patience),
+        cmocka_unit_test(test_destroy_cancels_after_its_timeout),
         cmocka_unit_test(test_destroy_waits_for_a_running_epoch),
         cmocka_unit_test(test_destroy_waits_for_an_epoch_that_a_peer_began),
         cmocka_unit_test(test_destroy_in_any_state),

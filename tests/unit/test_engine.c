@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-static void nap(void)
+static void sleep_briefly(void)
 {
     const struct timespec span = {0, 20000000};
     nanosleep(&span, NULL);
@@ -197,7 +197,7 @@ static void expect_rest(void)
     int quiet = 0;
     for (int i = 0; i < 500 && quiet < 5; i++) {
         long before = atomic_load(&polls);
-        nap();
+        sleep_briefly();
         quiet = atomic_load(&polls) == before ? quiet + 1 : 0;
     }
     assert_int_equal(quiet, 5);
@@ -209,11 +209,11 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
     (void)state;
     baton_transport_t transport = baton__inproc_transport;
     transport.poll = counting_poll;
-    baton_inproc_t *loop;
+    baton_inproc_t *inproc;
     baton_engine_t *engines[2];
     baton_group_t *groups[2];
     baton_schedule_t *schedules[2];
-    support_ok(baton_inproc_create(2, &loop));
+    support_ok(baton_inproc_create(2, &inproc));
     for (int rank = 0; rank < 2; rank++) {
         baton_engine_options_t options = BATON_ENGINE_OPTIONS;
         const baton_transport_t *inproc_transport;
@@ -221,7 +221,7 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
         options.progress = BATON_PROGRESS_THREAD;
         support_ok(baton_engine_open(&options, &engines[rank]));
         support_ok(
-            baton__inproc_join(loop, rank, &inproc_transport, &endpoint));
+            baton__inproc_join(inproc, rank, &inproc_transport, &endpoint));
         support_ok(baton_group_create(engines[rank], &transport, endpoint, rank,
                                       2, &groups[rank]));
         schedules[rank] = support_schedule(groups[rank], "armed");
@@ -236,7 +236,7 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
         /* Rank 1 is woken by the message alone. */
         for (int i = 0; i < 3000 && baton_schedule_epoch(schedules[1]) < epoch;
              i++) {
-            nap();
+            sleep_briefly();
         }
         assert_int_equal(baton_schedule_epoch(schedules[1]), epoch);
         expect_rest();
@@ -246,7 +246,7 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
         support_ok(baton_group_destroy(groups[rank]));
         support_ok(baton_engine_close(engines[rank]));
     }
-    support_ok(baton_inproc_destroy(loop));
+    support_ok(baton_inproc_destroy(inproc));
 }
 
 /* ---- the floating-point mode ------------------------------------------ */

@@ -302,9 +302,9 @@ static void test_inproc_send_fails_when_a_test_says_so(void **state)
 
 static bool rings(pair_t *pair, int rank)
 {
-    struct pollfd bell = {.fd = pair->port->descriptor(pair->ends[rank], 0),
-                          .events = POLLIN};
-    return poll(&bell, 1, 0) == 1;
+    struct pollfd event = {.fd = pair->port->descriptor(pair->ends[rank], 0),
+                           .events = POLLIN};
+    return poll(&event, 1, 0) == 1;
 }
 
 static void test_inproc_bell_rings_once_when_armed(void **state)
@@ -320,7 +320,7 @@ static void test_inproc_bell_rings_once_when_armed(void **state)
     assert_true(rings(&pair, 1));
     pair.port->drain(pair.ends[1]);
     (void)post(&pair, 1, NULL, 0);
-    assert_false(rings(&pair, 1)); /* it is awake already */
+    assert_false(rings(&pair, 1)); /* it is disarmed already */
     close_pair(&pair);
 }
 

@@ -24,7 +24,7 @@ typedef struct echo {
     size_t wanted; /* bytes; SIZE_MAX: it is not set */
     size_t seen;
     baton_length_t out, in;
-    char told[256]; /* what the call heard when it was refused */
+    char message[256]; /* what the call heard when it was refused */
 } echo_t;
 
 static baton_status_t set_wanted(void *arg, baton_call_t *call)
@@ -36,7 +36,7 @@ static baton_status_t set_wanted(void *arg, baton_call_t *call)
     baton_status_t status =
         baton_call_set_length(call, echo->out, echo->wanted);
     if (status != BATON_OK) {
-        (void)snprintf(echo->told, sizeof echo->told, "%s",
+        (void)snprintf(echo->message, sizeof echo->message, "%s",
                        baton_error_message());
     }
     return status;
@@ -122,10 +122,10 @@ static void test_length_is_each_epochs_own(void **state)
             support_cluster_open(2, &support_variants[i]);
         open_echo(&echo, cluster);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
-            uint64_t draw = support_random_below(&random, 4);
-            size_t count = draw == 0   ? 0
-                           : draw == 1 ? COUNT
-                                       : support_random_below(&random, COUNT);
+            uint64_t sample = support_random_below(&random, 4);
+            size_t count = sample == 0   ? 0
+                           : sample == 1 ? COUNT
+                                         : support_random_below(&random, COUNT);
             for (size_t k = 0; k < COUNT; k++) {
                 echo.sent[k] = epoch * COUNT + k;
                 echo.kept[k] = echo.back[k] = 7;
@@ -158,8 +158,9 @@ static void test_length_above_the_view_is_refused(void **state)
     support_ok(baton_schedule_start(echo.schedules[0]));
     support_expect(baton_schedule_wait(echo.schedules[0], SUPPORT_WAIT_MS),
                    BATON_ERR_INVALID);
-    assert_non_null(strstr(
-        echo.told, "length 0 can't be 8001: its smallest view has 8000 bytes"));
+    assert_non_null(
+        strstr(echo.message,
+               "length 0 can't be 8001: its smallest view has 8000 bytes"));
     close_echo(&echo);
     support_cluster_close(cluster);
 }
@@ -256,7 +257,7 @@ static void test_length_is_checked_by_commit(void **state)
     baton_set_length(s, baton_add_nop(s), length);
     expect_refused(s, BATON_ERR_INVALID, "nop#0 has no operand");
 
-    s = support_schedule(ranks->groups[0], "stranger");
+    s = support_schedule(ranks->groups[0], "foreign");
     baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
                      (baton_length_t){3});
     expect_refused(s, BATON_ERR_INVALID, "length 3, of 0");

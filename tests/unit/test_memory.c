@@ -33,16 +33,16 @@ static void test_memory_of_an_engine(void **state)
     try_each(open_engine);
 }
 
-static void create_loop(void)
+static void create_inproc(void)
 {
-    baton_inproc_t *loop;
+    baton_inproc_t *inproc;
     trial_begin();
-    baton_status_t status = baton_inproc_create(RANKS, &loop);
+    baton_status_t status = baton_inproc_create(RANKS, &inproc);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_inproc_create(RANKS, &loop));
+        support_ok(baton_inproc_create(RANKS, &inproc));
     }
-    support_ok(baton_inproc_destroy(loop));
+    support_ok(baton_inproc_destroy(inproc));
 }
 
 static void create_group(void)
@@ -77,7 +77,7 @@ static void create_group_of_one(void)
 static void test_memory_of_groups(void **state)
 {
     (void)state;
-    try_each(create_loop);
+    try_each(create_inproc);
     try_each(create_group);
     try_each(create_group_of_one);
 }

@@ -425,7 +425,7 @@ static void test_result_stays_until_the_next_wait(void **state)
 
 /* ---- staleness -------------------------------------------------------- */
 
-/* Everybody is late, except who is drawn: yet no contribution gets as old as
+/* Everybody is late, except who is elected: yet no contribution gets as old as
    two blocks. */
 static void test_majority_bounds_the_staleness(void **state)
 {
@@ -441,12 +441,12 @@ static void test_majority_bounds_the_staleness(void **state)
         uint64_t oldest = 0;
         open_partials(ranks, p, &options);
         for (uint64_t epoch = 1; epoch <= 40 * (uint64_t)size; epoch++) {
-            int drawn = baton_partial_draw(options.seed, epoch, size);
-            contribute_and_start(p[drawn], 1);
+            int elected = baton_partial_draw(options.seed, epoch, size);
+            contribute_and_start(p[elected], 1);
             support_drain(ranks);
             for (int rank = 0; rank < size; rank++) {
                 baton_partial_result_t seen;
-                if (rank != drawn) {
+                if (rank != elected) {
                     contribute_and_start(p[rank], 1);
                 }
                 support_ok(baton_partial_wait(p[rank], 0, &seen));

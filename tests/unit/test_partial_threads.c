@@ -10,15 +10,15 @@
 #include <stdlib.h>
 
 typedef struct trial {
-    conserve_law_t law;
+    conserve_options_t options;
     conserve_totals_t totals[CONSERVE_RANKS];
 } trial_t;
 
 static void run_worker(support_worker_t *worker)
 {
     trial_t *trial = worker->arg;
-    const char *what =
-        conserve_play(worker->group, &trial->law, &trial->totals[worker->rank]);
+    const char *what = conserve_run(worker->group, &trial->options,
+                                    &trial->totals[worker->rank]);
     (void)support_worker_check(worker, what == NULL, "%s", what);
 }
 
@@ -26,12 +26,12 @@ static void conserve(const support_variant_t *variant,
                      baton_partial_mode_t mode, baton_keep_t keep,
                      baton_allreduce_fn inner, int size, uint64_t steps)
 {
-    trial_t trial = {.law = {.mode = mode,
-                             .keep = keep,
-                             .inner = inner,
-                             .seed = support_seed() + (uint64_t)size,
-                             .steps = steps,
-                             .sleep_us = 200}};
+    trial_t trial = {.options = {.mode = mode,
+                                 .keep = keep,
+                                 .inner = inner,
+                                 .seed = support_seed() + (uint64_t)size,
+                                 .steps = steps,
+                                 .sleep_us = 200}};
     support_cluster_t *cluster = support_cluster_open(size, variant);
     support_cluster_run(cluster, run_worker, &trial);
     support_cluster_close(cluster);

@@ -1,5 +1,5 @@
 /* The builders, proven by contributor sets; schedules that are wrong, and what
-   the proof says of them. On the loop transport: P ranks in one thread. */
+   the proof says of them. On the inproc transport: P ranks in one thread. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -219,7 +219,7 @@ static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
 }
 
 /* What the proof says of a rank's result; valid until the next call. */
-static const char *verdict(fault_t fault, int judged)
+static const char *verdict(fault_t fault, int checked)
 {
     static char says[200];
     support_cluster_t *ranks = support_cluster_of(WRONG_RANKS);
@@ -233,7 +233,7 @@ static const char *verdict(fault_t fault, int judged)
     support_schedules_commit(ranks, schedules);
     support_schedules_run(ranks, schedules);
     baton_status_t status =
-        baton_proof_check(proof, NULL, 0, WRONG_RANKS, targets[judged]);
+        baton_proof_check(proof, NULL, 0, WRONG_RANKS, targets[checked]);
     assert_true(status == BATON_OK || status == BATON_ERR_MISMATCH);
     (void)snprintf(says, sizeof(says), "%s",
                    status == BATON_OK ? "right" : baton_error_message());

@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* The same on all ranks. */
-static uint64_t draw(uint64_t seed, uint64_t round, uint64_t question,
-                     uint64_t bound)
+static uint64_t sample(uint64_t seed, uint64_t round, uint64_t question,
+                       uint64_t bound)
 {
     support_random_t random = support_random(seed, round * 16 + question);
     return support_random_below(&random, bound);
@@ -44,13 +44,13 @@ static void run_given_up(support_worker_t *worker, baton_schedule_t *s,
                          const trial_t *trial)
 {
     int rank = worker->rank;
-    uint64_t delay = draw(trial->seed, round, 2, 60);
-    int value = (int)(1 + draw(trial->seed, round, 3, 100));
+    uint64_t delay = sample(trial->seed, round, 2, 60);
+    int value = (int)(1 + sample(trial->seed, round, 3, 100));
     memset(out, value, BYTES);
     memset(in, 0, BYTES);
     baton_status_t status = baton_schedule_start(s);
     if (status == BATON_OK &&
-        draw(trial->seed, round, 1, RING) == (uint64_t)rank) {
+        sample(trial->seed, round, 1, RING) == (uint64_t)rank) {
         bool done = false;
         for (uint64_t i = 0; i < delay && status == BATON_OK && !done; i++) {
             status = baton_schedule_test(s, &done);
@@ -249,8 +249,9 @@ static void run_recoveries(support_worker_t *worker)
                           baton_group_recover(worker->group, SUPPORT_WAIT_MS));
     for (uint64_t round = 1; round <= trial->rounds && going; round++) {
         fill(stages, round);
-        run_failing(worker, s, stages, (int)draw(trial->seed, round, 0, RANKS),
-                    (int)draw(trial->seed, round, 1, STAGES));
+        run_failing(worker, s, stages,
+                    (int)sample(trial->seed, round, 0, RANKS),
+                    (int)sample(trial->seed, round, 1, STAGES));
         going = support_worker_ok(
             worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS));
         fill(stages, round);

@@ -159,20 +159,19 @@ static void test_schedule_refuses_unknown_nodes(void **state)
 {
     (void)state;
     baton_schedule_t *s = refusal_begin();
-    baton_before(s, baton_add_nop(s), refusal_stranger);
+    baton_before(s, baton_add_nop(s), refusal_foreign);
     refused(s, BATON_ERR_INVALID, "before names node 9, of 1");
     s = refusal_begin();
-    baton_before(s, refusal_stranger, baton_add_nop(s));
+    baton_before(s, refusal_foreign, baton_add_nop(s));
     refused(s, BATON_ERR_INVALID, "before names node 9, of 1");
     s = refusal_begin();
-    baton_set_need(s, refusal_stranger, BATON_NEED_ANY);
+    baton_set_need(s, refusal_foreign, BATON_NEED_ANY);
     refused(s, BATON_ERR_INVALID, "set_need names node 9, of 0");
     s = refusal_begin();
-    baton_set_optional(s, refusal_stranger);
+    baton_set_optional(s, refusal_foreign);
     refused(s, BATON_ERR_INVALID, "set_optional names node 9, of 0");
     s = refusal_begin();
-    baton_enclose(s, baton_schedule_mark(s), refusal_stranger,
-                  refusal_stranger);
+    baton_enclose(s, baton_schedule_mark(s), refusal_foreign, refusal_foreign);
     refused(s, BATON_ERR_INVALID, "enclose names node 9, of 0");
 }
 

@@ -144,37 +144,37 @@ static void test_threads_allreduce_ring(void **state)
 
 /* ---- many schedules of one group, a thread each ----------------------- */
 
-typedef struct lane {
+typedef struct pair_run {
     support_cluster_t *cluster;
     baton_schedule_t *schedules[2];
     uint64_t value[2];
     uint64_t epochs;
     baton_status_t status;
     bool wrong;
-} lane_t;
+} pair_run_t;
 
-/* Plays both ranks of one schedule in this thread. */
+/* Runs both ranks of one schedule in this thread. */
 static void run_lane(void *arg)
 {
-    lane_t *lane = arg;
-    for (uint64_t epoch = 1; epoch <= lane->epochs; epoch++) {
-        lane->value[0] = epoch;
-        lane->value[1] = 1000 * epoch;
+    pair_run_t *run = arg;
+    for (uint64_t epoch = 1; epoch <= run->epochs; epoch++) {
+        run->value[0] = epoch;
+        run->value[1] = 1000 * epoch;
         for (int rank = 0; rank < 2; rank++) {
-            lane->status = baton_schedule_start(lane->schedules[rank]);
-            if (lane->status != BATON_OK) {
+            run->status = baton_schedule_start(run->schedules[rank]);
+            if (run->status != BATON_OK) {
                 return;
             }
         }
         for (int rank = 1; rank >= 0; rank--) {
-            lane->status =
-                baton_schedule_wait(lane->schedules[rank], SUPPORT_WAIT_MS);
-            if (lane->status != BATON_OK) {
+            run->status =
+                baton_schedule_wait(run->schedules[rank], SUPPORT_WAIT_MS);
+            if (run->status != BATON_OK) {
                 return;
             }
         }
-        lane->wrong = lane->wrong || lane->value[0] != 1001 * epoch ||
-                      lane->value[1] != 1001 * epoch;
+        run->wrong = run->wrong || run->value[0] != 1001 * epoch ||
+                     run->value[1] != 1001 * epoch;
     }
 }
 
@@ -185,14 +185,14 @@ static void test_threads_share_a_group(void **state)
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
-        lane_t lanes[LANES];
+        pair_run_t runs[LANES];
         support_thread_t *threads[LANES];
         for (int l = 0; l < LANES; l++) {
-            lanes[l] = (lane_t){.cluster = cluster, .epochs = 1000};
+            runs[l] = (pair_run_t){.cluster = cluster, .epochs = 1000};
             for (int rank = 0; rank < 2; rank++) {
                 baton_schedule_t *s =
-                    support_schedule(cluster->groups[rank], "lane");
-                baton_view_t view = support_view(s, &lanes[l].value[rank], 8);
+                    support_schedule(cluster->groups[rank], "pair");
+                baton_view_t view = support_view(s, &runs[l].value[rank], 8);
                 baton_allreduce_t args = {.size = sizeof(args),
                                           .source = view,
                                           .target = view,
@@ -200,18 +200,18 @@ static void test_threads_share_a_group(void **state)
                                           .op = BATON_SUM};
                 baton_allreduce_recursive_doubling(s, &args);
                 support_ok(baton_schedule_commit(s));
-                lanes[l].schedules[rank] = s;
+                runs[l].schedules[rank] = s;
             }
         }
         for (int l = 0; l < LANES; l++) {
-            threads[l] = support_thread_start(run_lane, &lanes[l]);
+            threads[l] = support_thread_start(run_lane, &runs[l]);
         }
         for (int l = 0; l < LANES; l++) {
             support_thread_join(threads[l]);
-            assert_int_equal(lanes[l].status, BATON_OK);
-            assert_false(lanes[l].wrong);
-            support_ok(baton_schedule_destroy(lanes[l].schedules[0]));
-            support_ok(baton_schedule_destroy(lanes[l].schedules[1]));
+            assert_int_equal(runs[l].status, BATON_OK);
+            assert_false(runs[l].wrong);
+            support_ok(baton_schedule_destroy(runs[l].schedules[0]));
+            support_ok(baton_schedule_destroy(runs[l].schedules[1]));
         }
         support_cluster_close(cluster);
     }

@@ -246,8 +246,8 @@ static void build_loop(void *arg, baton_schedule_t *s)
 static void test_verify_tells_of_the_lowest_ranks_error(void **state)
 {
     (void)state;
-    int culprit = 1;
-    refuse(3, build_loop, &culprit, BATON_ERR_CYCLE,
+    int failing_rank = 1;
+    refuse(3, build_loop, &failing_rank, BATON_ERR_CYCLE,
            "commit of \"x\" failed on all ranks: rank 1: dependency cycle\n"
            "    nop#0 -> nop#0");
 }
@@ -443,16 +443,16 @@ static void test_verify_tells_of_another_order(void **state)
 
 /* ---- memory ------------------------------------------------------------ */
 
-typedef struct famine {
+typedef struct commits {
     baton_schedule_t *schedules[3];
     baton_status_t statuses[3];
-} famine_t;
+} commits_t;
 
-static void run_famine(support_worker_t *worker)
+static void run_commit(support_worker_t *worker)
 {
-    famine_t *famine = worker->arg;
-    famine->statuses[worker->rank] =
-        baton_schedule_commit(famine->schedules[worker->rank]);
+    commits_t *commits = worker->arg;
+    commits->statuses[worker->rank] =
+        baton_schedule_commit(commits->schedules[worker->rank]);
 }
 
 /* Whichever rank it is whose allocation fails, and wherever: nobody commits,
@@ -462,28 +462,28 @@ static void test_verify_without_memory_on_one_rank(void **state)
     (void)state;
     bool failed = true;
     for (int64_t nth = 1; failed; nth++) {
-        famine_t famine = {0};
+        commits_t commits = {0};
         support_cluster_t *cluster =
             support_cluster_open(3, &support_variants[SUPPORT_OWN_ENGINES]);
         for (int rank = 0; rank < 3; rank++) {
-            famine.schedules[rank] =
+            commits.schedules[rank] =
                 support_schedule(cluster->groups[rank], "x");
-            build_sends(&(int){1}, famine.schedules[rank]);
+            build_sends(&(int){1}, commits.schedules[rank]);
         }
         baton__alloc_fail_nth(nth);
-        support_cluster_run(cluster, run_famine, &famine);
+        support_cluster_run(cluster, run_commit, &commits);
         baton__alloc_fail_nth(0);
-        failed = famine.statuses[0] != BATON_OK;
+        failed = commits.statuses[0] != BATON_OK;
         for (int rank = 0; rank < 3; rank++) {
-            assert_int_equal(famine.statuses[rank],
+            assert_int_equal(commits.statuses[rank],
                              failed ? BATON_ERR_NO_MEMORY : BATON_OK);
         }
         if (failed) {
-            support_cluster_run(cluster, run_famine, &famine);
+            support_cluster_run(cluster, run_commit, &commits);
         }
         for (int rank = 0; rank < 3; rank++) {
-            support_ok(famine.statuses[rank]);
-            support_ok(baton_schedule_destroy(famine.schedules[rank]));
+            support_ok(commits.statuses[rank]);
+            support_ok(baton_schedule_destroy(commits.schedules[rank]));
         }
         support_cluster_close(cluster);
     }
