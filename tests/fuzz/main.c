@@ -1,7 +1,7 @@
-/* baton-fuzz: random simulated worlds with faults, until one fails its checks;
-   see world.h. */
+/* baton-fuzz: random simulated clusters with faults, until one fails a check;
+   see cluster.h. */
 #include "common/cli.h"
-#include "fuzz/world.h"
+#include "fuzz/run.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum {
     EXIT_USAGE = 2,
-    PATIENCE_S = 60 /* with one world */
+    TIMEOUT_S = 60 /* for one run */
 };
 
 typedef struct arguments {
@@ -24,9 +24,10 @@ typedef struct arguments {
 } arguments_t;
 
 static const char doc[] =
-    "Draws a world from each seed, with faults in it, runs it in virtual time, "
+    "Samples a cluster and its faults from each seed, runs it in virtual "
+    "time, "
     "and checks that every collective keeps its promises and that every epoch "
-    "ends once the faults have. Ends at the first world that fails."
+    "ends once the faults have. Ends at the first cluster that fails."
     "\vThe same seed gives the same run: a failure is repeated by the command "
     "that is printed with it. BATON_SEED=N runs that seed alone.";
 
@@ -52,9 +53,9 @@ static double now_s(void)
 /* ---- reports ---------------------------------------------------------- */
 
 typedef struct progress {
-    uint64_t worlds;
+    uint64_t runs;
     uint64_t messages;
-    uint64_t digest; /* of all worlds */
+    uint64_t digest; /* of all runs */
     double began_s;
     double told_s;
 } progress_t;
@@ -62,17 +63,17 @@ typedef struct progress {
 static void tell(const progress_t *progress, const char *before)
 {
     double seconds = now_s() - progress->began_s;
-    (void)printf("%s%" PRIu64 " worlds, %" PRIu64
-                 " messages, %.1f s, %.0f worlds/s, digest %016" PRIx64 "\n",
-                 before, progress->worlds, progress->messages, seconds,
-                 (double)progress->worlds / (seconds > 0 ? seconds : 1),
+    (void)printf("%s%" PRIu64 " runs, %" PRIu64
+                 " messages, %.1f s, %.0f runs/s, digest %016" PRIx64 "\n",
+                 before, progress->runs, progress->messages, seconds,
+                 (double)progress->runs / (seconds > 0 ? seconds : 1),
                  progress->digest);
     (void)fflush(stdout);
 }
 
 static void report(uint64_t seed, const char *failure)
 {
-    fuzz_plan_t plan = fuzz_plan_draw(seed);
+    fuzz_plan_t plan = fuzz_plan_sample(seed);
     (void)printf("seed %" PRIu64 " fails: %s\n", seed, failure);
     fuzz_plan_print(&plan, stdout);
     (void)printf("repeat it: BATON_SEED=%" PRIu64 " baton-fuzz\n", seed);
@@ -97,34 +98,34 @@ static fuzz_outcome_t run_seed(uint64_t seed, bool twice)
 
 static bool goes_on(const arguments_t *arguments, const progress_t *progress)
 {
-    return (arguments->seeds == 0 || progress->worlds < arguments->seeds) &&
+    return (arguments->seeds == 0 || progress->runs < arguments->seeds) &&
            (arguments->seconds < 0 ||
             now_s() - progress->began_s < arguments->seconds);
 }
 
-/* What a process that dies leaves behind. */
-typedef struct testament {
+/* Shared memory that outlives a child that dies. */
+typedef struct child_report {
     uint64_t seed;
-    bool told; /* the failure has been reported */
-} testament_t;
+    bool reported; /* the failure has been reported */
+} child_report_t;
 
-static int run(const arguments_t *arguments, testament_t *testament)
+static int run(const arguments_t *arguments, child_report_t *child_report)
 {
     progress_t progress = {.began_s = now_s()};
     progress.told_s = progress.began_s;
     while (goes_on(arguments, &progress)) {
-        uint64_t seed = arguments->seed + progress.worlds;
-        testament->seed = seed;
-        (void)alarm(PATIENCE_S);
+        uint64_t seed = arguments->seed + progress.runs;
+        child_report->seed = seed;
+        (void)alarm(TIMEOUT_S);
         fuzz_outcome_t outcome = run_seed(seed, arguments->twice);
-        progress.worlds++;
+        progress.runs++;
         progress.messages += outcome.messages;
         progress.digest =
             (progress.digest ^ outcome.digest) * UINT64_C(1099511628211);
         if (!outcome.passed) {
             report(seed, outcome.failure);
             tell(&progress, "");
-            testament->told = true;
+            child_report->reported = true;
             return EXIT_FAILURE;
         }
         if (now_s() - progress.told_s > 5) {
@@ -136,20 +137,20 @@ static int run(const arguments_t *arguments, testament_t *testament)
     return EXIT_SUCCESS;
 }
 
-/* The worlds run in a process of their own: a crash, or a world that never
-   ends, is told with its seed like any other failure. */
+/* Seeds run in a child process, so that a crash, or a run that never ends, is
+   reported with its seed like any other failure. */
 static int run_guarded(const arguments_t *arguments)
 {
-    testament_t *testament =
-        mmap(NULL, sizeof *testament, PROT_READ | PROT_WRITE,
+    child_report_t *child_report =
+        mmap(NULL, sizeof *child_report, PROT_READ | PROT_WRITE,
              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t child = testament != MAP_FAILED ? fork() : -1;
+    pid_t child = child_report != MAP_FAILED ? fork() : -1;
     if (child < 0) {
         perror("fuzz");
         return EXIT_FAILURE;
     }
     if (child == 0) {
-        exit(run(arguments, testament));
+        exit(run(arguments, child_report));
     }
     int status = 0;
     (void)waitpid(child, &status, 0);
@@ -159,11 +160,11 @@ static int run_guarded(const arguments_t *arguments)
                        WTERMSIG(status) == SIGALRM ? "it never ends"
                                                    : "it crashes",
                        WTERMSIG(status));
-        report(testament->seed, failure);
+        report(child_report->seed, failure);
         return EXIT_FAILURE;
     }
-    if (WEXITSTATUS(status) != EXIT_SUCCESS && !testament->told) {
-        report(testament->seed, "it ends the program");
+    if (WEXITSTATUS(status) != EXIT_SUCCESS && !child_report->reported) {
+        report(child_report->seed, "it ends the program");
     }
     return WEXITSTATUS(status);
 }
@@ -194,9 +195,9 @@ int main(int argc, char **argv)
         }
         arguments.seeds = 1;
         arguments.seconds = -1;
-        /* In this process, for a debugger. */
-        testament_t testament = {0};
-        return run(&arguments, &testament);
+        /* Without a child, for a debugger. */
+        child_report_t child_report = {0};
+        return run(&arguments, &child_report);
     }
     if (arguments.seconds < 0 && arguments.seeds == 0) {
         arguments.seconds = 10;

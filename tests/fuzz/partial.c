@@ -1,191 +1,203 @@
-/* Partial all-reduces: what applications do with them. watch.h says what
-   is checked meanwhile; when all is done, conservation: the results and what is
-   pending add up to all that was contributed. */
-#include "fuzz/watch.h"
+/* Applications of partial all-reduces. partial_check.h lists the checks of each
+   epoch; at the end the results and the pending contributions must add up to
+   all contributions. */
+#include "fuzz/partial.h"
+#include "fuzz/partial_check.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { GIFTS_A_STEP = 4 };
+enum { CONTRIBUTIONS_A_STEP = 4 };
 
-/* ---- life ------------------------------------------------------------- */
+/* ---- open and close --------------------------------------------------- */
 
-static fuzz_part_t *part_create(const fuzz_task_plan_t *plan)
+static fuzz_state_t *state_create(const fuzz_task_plan_t *plan)
 {
     uint64_t steps = (uint64_t)plan->steps + 1;
     size_t room = fuzz_bytes(plan) + baton_dtype_size(plan->dtype);
-    fuzz_part_t *part = fuzz_alloc(1, sizeof *part);
-    part->pending = fuzz_alloc(plan->count + 1, sizeof *part->pending);
-    part->values = fuzz_alloc(plan->count + 1, sizeof *part->values);
-    part->elements = fuzz_alloc(room, 1);
-    part->entering = fuzz_alloc(room, 1);
-    part->leaving = fuzz_alloc(room, 1);
-    part->took = fuzz_alloc(plan->count + 1, sizeof *part->took);
-    part->gifts =
-        fuzz_alloc(FUZZ_LIVES * steps * GIFTS_A_STEP, sizeof *part->gifts);
-    return part;
+    fuzz_state_t *state = fuzz_alloc(1, sizeof *state);
+    state->pending = fuzz_alloc(plan->count + 1, sizeof *state->pending);
+    state->values = fuzz_alloc(plan->count + 1, sizeof *state->values);
+    state->elements = fuzz_alloc(room, 1);
+    state->entering = fuzz_alloc(room, 1);
+    state->leaving = fuzz_alloc(room, 1);
+    state->took = fuzz_alloc(plan->count + 1, sizeof *state->took);
+    state->contributions =
+        fuzz_alloc(FUZZ_INCARNATIONS * steps * CONTRIBUTIONS_A_STEP,
+                   sizeof *state->contributions);
+    return state;
 }
 
-static void part_destroy(fuzz_part_t *part)
+static void state_destroy(fuzz_state_t *state)
 {
-    (void)!baton_partial_destroy(part->partial);
-    free(part->pending);
-    free(part->values);
-    free(part->elements);
-    free(part->entering);
-    free(part->leaving);
-    free(part->took);
-    free(part->gifts);
-    free(part);
+    (void)!baton_partial_destroy(state->partial);
+    free(state->pending);
+    free(state->values);
+    free(state->elements);
+    free(state->entering);
+    free(state->leaving);
+    free(state->took);
+    free(state->contributions);
+    free(state);
 }
 
 static void open_task(fuzz_task_t *task)
 {
     const fuzz_task_plan_t *plan = task->plan;
-    fuzz_book_t *book = fuzz_alloc(1, sizeof *book);
-    task->book = book;
-    book->rounds = fuzz_alloc(FUZZ_LIVES * ((size_t)plan->steps + 1),
-                              sizeof *book->rounds);
-    book->given = fuzz_alloc(plan->count + 1, sizeof *book->given);
-    for (uint32_t life = 0; life <= task->world->plan.upsets; life++) {
+    fuzz_account_t *account = fuzz_alloc(1, sizeof *account);
+    task->account = account;
+    account->epochs = fuzz_alloc(FUZZ_INCARNATIONS * ((size_t)plan->steps + 1),
+                                 sizeof *account->epochs);
+    account->contributed =
+        fuzz_alloc(plan->count + 1, sizeof *account->contributed);
+    for (uint32_t incarnation = 0;
+         incarnation <= task->cluster->plan.injections; incarnation++) {
         for (uint32_t epoch = 1; epoch <= plan->steps; epoch++) {
-            fuzz_round(task, life, epoch)->expected =
+            fuzz_epoch_of(task, incarnation, epoch)->expected =
                 fuzz_alloc(plan->count + 1, sizeof(uint64_t));
         }
     }
 }
 
-/* Attempts tell those of one name apart, where all make them in one order. */
-static baton_status_t commit_seat(fuzz_seat_t *seat)
+/* Without introductions all ranks create their schedules in one order, and
+   attempts tell those of one name apart. */
+static baton_status_t commit_participant(fuzz_participant_t *participant)
 {
-    fuzz_task_t *task = seat->task;
+    fuzz_task_t *task = participant->task;
     const fuzz_task_plan_t *plan = task->plan;
     char name[32];
     (void)snprintf(name, sizeof name, "partial %d", task->index);
-    fuzz_watch_building = task;
+    fuzz_partial_building = task;
     baton_partial_options_t options = {.size = sizeof options,
                                        .mode = plan->mode,
                                        .keep = plan->keep,
                                        .history = plan->history,
-                                       .seed = task->world->plan.seed,
+                                       .seed = task->cluster->plan.seed,
                                        .count = plan->count,
                                        .dtype = plan->dtype,
                                        .op = fuzz_op(plan),
-                                       .inner = fuzz_watch_inner};
-    if (task->world->plan.model.introductions) {
+                                       .inner = fuzz_partial_inner};
+    if (task->cluster->plan.model.introductions) {
         options.name = name;
     }
-    seat->part = part_create(plan);
-    return baton_partial_create(baton_sim_group(task->world->sim, seat->rank),
-                                &options, &seat->part->partial);
+    participant->state = state_create(plan);
+    return baton_partial_create(
+        baton_sim_group(task->cluster->sim, participant->rank), &options,
+        &participant->state->partial);
 }
 
-static const baton_schedule_t *schedule_of(const fuzz_seat_t *seat)
+static const baton_schedule_t *
+schedule_of(const fuzz_participant_t *participant)
 {
-    return baton_partial_schedule(seat->part->partial);
+    return baton_partial_schedule(participant->state->partial);
 }
 
 static void close_task(fuzz_task_t *task)
 {
     for (int rank = 0; rank < fuzz_ranks(task); rank++) {
-        if (task->seats[rank].part != NULL) {
-            part_destroy(task->seats[rank].part);
+        if (task->participants[rank].state != NULL) {
+            state_destroy(task->participants[rank].state);
         }
     }
-    for (uint32_t life = 0; life < FUZZ_LIVES; life++) {
+    for (uint32_t incarnation = 0; incarnation < FUZZ_INCARNATIONS;
+         incarnation++) {
         for (uint32_t epoch = 1; epoch <= task->plan->steps; epoch++) {
-            free(fuzz_round(task, life, epoch)->expected);
-            free(fuzz_round(task, life, epoch)->result);
+            free(fuzz_epoch_of(task, incarnation, epoch)->expected);
+            free(fuzz_epoch_of(task, incarnation, epoch)->result);
         }
     }
-    free(task->book->rounds);
-    free(task->book->given);
-    free(task->book);
+    free(task->account->epochs);
+    free(task->account->contributed);
+    free(task->account);
 }
 
 /* ---- steps ------------------------------------------------------------ */
 
-static void contribute(fuzz_seat_t *seat)
+static void contribute(fuzz_participant_t *participant)
 {
-    fuzz_part_t *part = seat->part;
-    const fuzz_task_t *task = seat->task;
-    fuzz_fill(task->plan, fuzz_key(task, seat->rank, part->made++),
-              part->values);
-    fuzz_store(task->plan, part->values, part->elements);
+    fuzz_state_t *state = participant->state;
+    const fuzz_task_t *task = participant->task;
+    fuzz_fill(task->plan, fuzz_key(task, participant->rank, state->made++),
+              state->values);
+    fuzz_store(task->plan, state->values, state->elements);
     baton_status_t status =
-        baton_partial_contribute(part->partial, part->elements);
+        baton_partial_contribute(state->partial, state->elements);
     if (status != BATON_OK) {
-        fuzz_fail(seat, "contribute: %s", baton_error_message());
+        fuzz_fail(participant, "contribute: %s", baton_error_message());
         return;
     }
-    part->gifts[part->given++] = (fuzz_gift_t){.step = seat->step + 1};
-    fuzz_combine(task->plan, part->pending, part->values);
-    fuzz_combine(task->plan, task->book->given, part->values);
+    state->contributions[state->contributed++] =
+        (fuzz_contribution_t){.step = participant->step + 1};
+    fuzz_combine(task->plan, state->pending, state->values);
+    fuzz_combine(task->plan, task->account->contributed, state->values);
 }
 
-static bool prepare(fuzz_seat_t *seat)
+static bool prepare(fuzz_participant_t *participant)
 {
-    if (seat->todo > 0) {
-        contribute(seat);
-        seat->todo--;
-        return seat->todo > 0 || fuzz_once_in(&seat->random, 2);
+    if (participant->todo > 0) {
+        contribute(participant);
+        participant->todo--;
+        return participant->todo > 0 || fuzz_once_in(&participant->random, 2);
     }
     return false;
 }
 
-static baton_status_t start(fuzz_seat_t *seat)
+static baton_status_t start(fuzz_participant_t *participant)
 {
-    return baton_partial_start(seat->part->partial);
+    return baton_partial_start(participant->state->partial);
 }
 
-static baton_status_t test(fuzz_seat_t *seat, bool *done_out)
+static baton_status_t test(fuzz_participant_t *participant, bool *done_out)
 {
-    /* Once a step, so that there is room for the gifts. */
-    if (seat->polls == 1 && fuzz_suffers(seat, FUZZ_FAULT_EARLY) &&
-        fuzz_once_in(&seat->random, 2)) {
-        contribute(seat);
+    /* At most once a step, which bounds the number of contributions. */
+    if (participant->polls == 1 &&
+        fuzz_in_force(participant, FUZZ_TRANSIENT_EARLY) &&
+        fuzz_once_in(&participant->random, 2)) {
+        contribute(participant);
     }
-    return baton_partial_test(seat->part->partial, done_out);
+    return baton_partial_test(participant->state->partial, done_out);
 }
 
-static baton_status_t wait_for(fuzz_seat_t *seat, int timeout_ms)
+static baton_status_t wait_for(fuzz_participant_t *participant, int timeout_ms)
 {
     baton_partial_result_t seen;
-    return baton_partial_wait(seat->part->partial, timeout_ms, &seen);
+    return baton_partial_wait(participant->state->partial, timeout_ms, &seen);
 }
 
-static baton_status_t finish(fuzz_seat_t *seat)
+static baton_status_t finish(fuzz_participant_t *participant)
 {
     baton_partial_result_t seen;
-    fuzz_watch_held(seat);
-    baton_status_t status = baton_partial_wait(seat->part->partial, -1, &seen);
+    fuzz_partial_check_held(participant);
+    baton_status_t status =
+        baton_partial_wait(participant->state->partial, -1, &seen);
     if (status == BATON_OK) {
-        fuzz_watch_result(seat, &seen);
+        fuzz_partial_check_result(participant, &seen);
     }
     return status;
 }
 
-static void recovered(fuzz_seat_t *seat)
+static void recovered(fuzz_participant_t *participant)
 {
-    fuzz_watch_life(seat);
+    fuzz_partial_catch_up(participant);
 }
 
 /* ---- at the end ------------------------------------------------------- */
 
-/* Leaves what is pending in the part's elements. */
-static void audit_seat(fuzz_seat_t *seat)
+/* Leaves what is pending in state->elements. */
+static void audit_participant(fuzz_participant_t *participant)
 {
-    fuzz_part_t *part = seat->part;
-    const fuzz_task_plan_t *plan = seat->task->plan;
+    fuzz_state_t *state = participant->state;
+    const fuzz_task_plan_t *plan = participant->task->plan;
     bool any = false;
-    if (part->left != plan->steps) {
-        fuzz_fail(seat, "liveness: %" PRIu32 " epochs have run", part->left);
+    if (state->left != plan->steps) {
+        fuzz_fail(participant, "liveness: %" PRIu32 " epochs have run",
+                  state->left);
     }
-    if (baton_partial_pending(part->partial, part->elements, &any) !=
+    if (baton_partial_pending(state->partial, state->elements, &any) !=
             BATON_OK ||
-        any != (part->taken < part->given) ||
-        fuzz_difference(plan, part->pending, part->elements) < plan->count) {
-        fuzz_fail(seat, "conservation: what is pending is wrong");
+        any != (state->taken < state->contributed) ||
+        fuzz_difference(plan, state->pending, state->elements) < plan->count) {
+        fuzz_fail(participant, "conservation: what is pending is wrong");
     }
 }
 
@@ -194,25 +206,29 @@ static void audit(fuzz_task_t *task)
     const fuzz_task_plan_t *plan = task->plan;
     uint64_t *sum = fuzz_alloc(plan->count + 1, sizeof *sum);
     for (int rank = 0; rank < fuzz_ranks(task); rank++) {
-        audit_seat(&task->seats[rank]);
-        fuzz_combine_elements(plan, sum, task->seats[rank].part->elements);
+        audit_participant(&task->participants[rank]);
+        fuzz_combine_elements(plan, sum,
+                              task->participants[rank].state->elements);
     }
-    uint32_t lives = task->world->places[0].life;
-    for (uint32_t life = 0; life <= lives; life++) {
+    uint32_t incarnations = task->cluster->rank_states[0].incarnation;
+    for (uint32_t incarnation = 0; incarnation <= incarnations; incarnation++) {
         uint64_t last =
-            life < lives ? fuzz_last_epoch(&task->seats[0], life) : plan->steps;
+            incarnation < incarnations
+                ? fuzz_last_epoch(&task->participants[0], incarnation)
+                : plan->steps;
         for (uint64_t epoch = 1; epoch <= last; epoch++) {
-            const fuzz_round_t *round = fuzz_round(task, life, epoch);
-            if (round->result != NULL) {
-                fuzz_combine_elements(plan, sum, round->result);
+            const fuzz_epoch_t *record =
+                fuzz_epoch_of(task, incarnation, epoch);
+            if (record->result != NULL) {
+                fuzz_combine_elements(plan, sum, record->result);
             }
         }
     }
     char *elements = fuzz_alloc(fuzz_bytes(plan) + 1, 1);
     fuzz_store(plan, sum, elements);
-    size_t at = fuzz_difference(plan, task->book->given, elements);
+    size_t at = fuzz_difference(plan, task->account->contributed, elements);
     if (at < plan->count) {
-        fuzz_fail(&task->seats[0],
+        fuzz_fail(&task->participants[0],
                   "conservation: results and what is pending do not add up to "
                   "the contributions, at element %zu",
                   at);
@@ -223,7 +239,7 @@ static void audit(fuzz_task_t *task)
 
 const fuzz_rules_t fuzz_partial_rules = {
     .open = open_task,
-    .commit = commit_seat,
+    .commit = commit_participant,
     .schedule = schedule_of,
     .prepare = prepare,
     .start = start,

@@ -1,79 +1,98 @@
-/* The life of plain schedules; see plain.h. */
+/* Open, commit, run and close plain schedules; see plain.h. */
 #include "fuzz/plain.h"
+#include "fuzz/kinds.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static baton_status_t fail_if_upset(void *arg, baton_call_t *call)
+static const fuzz_plain_t *const plains[FUZZ_KIND_COUNT] = {
+    [FUZZ_ALLREDUCE] = &fuzz_allreduce, [FUZZ_BROADCAST] = &fuzz_broadcast,
+    [FUZZ_BARRIER] = &fuzz_barrier,     [FUZZ_QUORUM] = &fuzz_quorum,
+    [FUZZ_ALARM] = &fuzz_alarm,         [FUZZ_LOCAL] = &fuzz_local,
+    [FUZZ_BRANCH] = &fuzz_branch,       [FUZZ_LENGTHS] = &fuzz_lengths,
+    [FUZZ_ASYNC] = &fuzz_async,
+};
+
+static const fuzz_plain_t *plain_of(const fuzz_participant_t *participant)
 {
-    return fuzz_upset_due(arg, baton_call_epoch(call)) ? FUZZ_UPSET_STATUS
-                                                       : BATON_OK;
+    return plains[participant->task->plan->kind];
 }
 
-/* What watches for recoveries stays failed until there is one; a local schedule
-   goes on. */
+static baton_status_t fail_if_injected(void *arg, baton_call_t *call)
+{
+    return fuzz_injection_due(arg, baton_call_epoch(call))
+               ? FUZZ_INJECTED_STATUS
+               : BATON_OK;
+}
+
+/* A schedule with an on_recover function stays failed until it is recovered. A
+   local schedule goes on, so it has none. */
 static bool watches(const fuzz_task_t *task)
 {
     return (task->plan->watches && task->plan->kind != FUZZ_LOCAL) ||
-           fuzz_plains[task->plan->kind]->on_recover != NULL;
+           plains[task->plan->kind]->on_recover != NULL;
 }
 
 static void on_recover(void *arg, uint64_t epoch)
 {
-    fuzz_seat_t *seat = arg;
-    /* The rank has been called, so it is in its next life already. */
-    uint64_t last = fuzz_last_epoch(seat, fuzz_life(seat) - 1);
-    seat->part->recoveries++;
-    if (epoch != last || seat->part->recoveries != fuzz_life(seat)) {
-        fuzz_fail(seat,
-                  "recovery: %" PRIu32 " is told of with epoch %" PRIu64
+    fuzz_participant_t *participant = arg;
+    /* The rank has called recover, so it is in its next incarnation already. */
+    uint64_t last =
+        fuzz_last_epoch(participant, fuzz_incarnation(participant) - 1);
+    participant->state->recoveries++;
+    if (epoch != last ||
+        participant->state->recoveries != fuzz_incarnation(participant)) {
+        fuzz_fail(participant,
+                  "recovery: %" PRIu32 " was called with epoch %" PRIu64
                   ", the last one was %" PRIu64,
-                  seat->part->recoveries, epoch, last);
+                  participant->state->recoveries, epoch, last);
     }
-    const fuzz_plain_t *plain = fuzz_plains[seat->task->plan->kind];
+    const fuzz_plain_t *plain = plain_of(participant);
     if (plain->on_recover != NULL) {
-        plain->on_recover(seat);
+        plain->on_recover(participant);
     }
 }
 
-/* Attempts tell schedules of one name apart, where all make them in one order.
- */
+/* Without introductions all ranks create their schedules in one order, and
+   attempts tell those of one name apart. */
 static void name_of(const fuzz_task_t *task, char *name, size_t bytes)
 {
     const char *kind = fuzz_kind_name(task->plan->kind);
-    if (task->world->plan.model.introductions) {
+    if (task->cluster->plan.model.introductions) {
         (void)snprintf(name, bytes, "%s %d", kind, task->index);
     } else {
         (void)snprintf(name, bytes, "%s", kind);
     }
 }
 
-static baton_status_t commit_seat(fuzz_seat_t *seat)
+static baton_status_t commit_participant(fuzz_participant_t *participant)
 {
-    const fuzz_task_t *task = seat->task;
+    const fuzz_task_t *task = participant->task;
     char name[32];
     name_of(task, name, sizeof name);
-    fuzz_part_t *part = fuzz_alloc(1, sizeof *part);
-    seat->part = part;
-    part->source = fuzz_alloc(fuzz_bytes(task->plan) + 1, 1);
-    part->target = fuzz_alloc(fuzz_bytes(task->plan) + 1, 1);
-    part->values = fuzz_alloc(task->plan->count + 1, sizeof *part->values);
-    part->heard = fuzz_alloc((size_t)fuzz_ranks(task), sizeof *part->heard);
+    fuzz_state_t *state = fuzz_alloc(1, sizeof *state);
+    participant->state = state;
+    state->source = fuzz_alloc(fuzz_bytes(task->plan) + 1, 1);
+    state->target = fuzz_alloc(fuzz_bytes(task->plan) + 1, 1);
+    state->values = fuzz_alloc(task->plan->count + 1, sizeof *state->values);
+    state->received =
+        fuzz_alloc((size_t)fuzz_ranks(task), sizeof *state->received);
     baton_status_t status = baton_schedule_create(
-        baton_sim_group(task->world->sim, seat->rank), name, &part->schedule);
+        baton_sim_group(task->cluster->sim, participant->rank), name,
+        &state->schedule);
     if (status != BATON_OK) {
         return status;
     }
-    const fuzz_plain_t *plain = fuzz_plains[task->plan->kind];
-    plain->build(part->schedule, seat);
-    if (task->world->plan.upsets > 0 && !plain->upsets) {
-        (void)baton_add_call(part->schedule, fail_if_upset, seat);
+    const fuzz_plain_t *plain = plains[task->plan->kind];
+    plain->build(state->schedule, participant);
+    if (task->cluster->plan.injections > 0 && !plain->has_injection) {
+        (void)baton_add_call(state->schedule, fail_if_injected, participant);
     }
     if (watches(task)) {
-        baton_schedule_on_recover(part->schedule, on_recover, seat);
+        baton_schedule_on_recover(state->schedule, on_recover, participant);
     }
-    return baton_schedule_commit(part->schedule);
+    return baton_schedule_commit(state->schedule);
 }
 
 static void open_task(fuzz_task_t *task)
@@ -81,117 +100,126 @@ static void open_task(fuzz_task_t *task)
     (void)task;
 }
 
-static const baton_schedule_t *schedule_of(const fuzz_seat_t *seat)
+static const baton_schedule_t *
+schedule_of(const fuzz_participant_t *participant)
 {
-    return seat->part->schedule;
+    return participant->state->schedule;
 }
 
-static baton_status_t cancel(fuzz_seat_t *seat)
+static baton_status_t cancel(fuzz_participant_t *participant)
 {
-    return baton_schedule_cancel(seat->part->schedule);
+    return baton_schedule_cancel(participant->state->schedule);
 }
 
 static void close_task(fuzz_task_t *task)
 {
     for (int rank = 0; rank < fuzz_ranks(task); rank++) {
-        fuzz_part_t *part = task->seats[rank].part;
-        if (part != NULL) {
-            fuzz_async_close(part);
-            (void)!baton_schedule_destroy(part->schedule);
-            free(part->source);
-            free(part->target);
-            free(part->values);
-            free(part->heard);
-            free(part);
+        fuzz_state_t *state = task->participants[rank].state;
+        if (state != NULL) {
+            if (plains[task->plan->kind]->close != NULL) {
+                plains[task->plan->kind]->close(state);
+            }
+            (void)!baton_schedule_destroy(state->schedule);
+            free(state->source);
+            free(state->target);
+            free(state->values);
+            free(state->received);
+            free(state);
         }
     }
 }
 
-static bool prepare(fuzz_seat_t *seat)
+static bool prepare(fuzz_participant_t *participant)
 {
-    fuzz_plains[seat->task->plan->kind]->fill(seat);
-    seat->part->cancelled = false;
+    plain_of(participant)->fill(participant);
+    participant->state->cancelled = false;
     return false;
 }
 
-static baton_status_t start(fuzz_seat_t *seat)
+static baton_status_t start(fuzz_participant_t *participant)
 {
-    return baton_schedule_start(seat->part->schedule);
+    return baton_schedule_start(participant->state->schedule);
 }
 
-/* Only without messages can peers be spared a cancelled epoch. */
-static bool cancels(fuzz_seat_t *seat)
+/* Only a schedule without messages can be cancelled without failing peers. */
+static bool cancels(fuzz_participant_t *participant)
 {
-    return seat->task->plan->kind == FUZZ_LOCAL && !seat->part->cancelled &&
-           fuzz_suffers(seat, FUZZ_FAULT_CANCEL) &&
-           fuzz_once_in(&seat->random, 4);
+    return participant->task->plan->kind == FUZZ_LOCAL &&
+           !participant->state->cancelled &&
+           fuzz_in_force(participant, FUZZ_TRANSIENT_CANCEL) &&
+           fuzz_once_in(&participant->random, 4);
 }
 
-static bool was_cancelled(const fuzz_seat_t *seat, baton_status_t status)
+static bool was_cancelled(const fuzz_participant_t *participant,
+                          baton_status_t status)
 {
-    return status == BATON_ERR_CANCELLED && seat->part->cancelled;
+    return status == BATON_ERR_CANCELLED && participant->state->cancelled;
 }
 
-static baton_status_t test(fuzz_seat_t *seat, bool *done_out)
+static baton_status_t test(fuzz_participant_t *participant, bool *done_out)
 {
-    baton_schedule_t *schedule = seat->part->schedule;
-    if (cancels(seat)) {
+    baton_schedule_t *schedule = participant->state->schedule;
+    if (cancels(participant)) {
         /* It may have ended by now. */
-        seat->part->cancelled = baton_schedule_cancel(schedule) == BATON_OK;
+        participant->state->cancelled =
+            baton_schedule_cancel(schedule) == BATON_OK;
     }
     baton_status_t status = baton_schedule_test(schedule, done_out);
-    if ((status != BATON_OK || *done_out) && seat->part->open > 0) {
-        fuzz_fail(seat, "safety: the epoch has ended, an async node has not");
+    if ((status != BATON_OK || *done_out) && participant->state->open > 0) {
+        fuzz_fail(participant,
+                  "safety: the epoch has ended, an async node has not");
     }
-    *done_out |= was_cancelled(seat, status);
-    return was_cancelled(seat, status) ? BATON_OK : status;
+    *done_out |= was_cancelled(participant, status);
+    return was_cancelled(participant, status) ? BATON_OK : status;
 }
 
-static baton_status_t wait_for(fuzz_seat_t *seat, int timeout_ms)
+static baton_status_t wait_for(fuzz_participant_t *participant, int timeout_ms)
 {
-    return baton_schedule_wait(seat->part->schedule, timeout_ms);
+    return baton_schedule_wait(participant->state->schedule, timeout_ms);
 }
 
-static baton_status_t finish(fuzz_seat_t *seat)
+static baton_status_t finish(fuzz_participant_t *participant)
 {
-    baton_status_t status = wait_for(seat, -1);
-    if (was_cancelled(seat, status)) {
+    baton_status_t status = wait_for(participant, -1);
+    if (was_cancelled(participant, status)) {
         return BATON_OK;
     }
     if (status == BATON_OK) {
-        fuzz_plains[seat->task->plan->kind]->judge(seat);
+        plain_of(participant)->check(participant);
     }
     return status;
 }
 
-static void recovered(fuzz_seat_t *seat)
+static void recovered(fuzz_participant_t *participant)
 {
-    fuzz_part_t *part = seat->part;
-    part->cancelled = false;
-    memset(part->last_inbox, 0, sizeof part->last_inbox);
-    memset(part->inbox, 0, sizeof part->inbox);
-    if (part->open > 0) {
-        fuzz_fail(seat, "recovery: an async node has not completed");
+    fuzz_state_t *state = participant->state;
+    state->cancelled = false;
+    memset(state->last_inbox, 0, sizeof state->last_inbox);
+    memset(state->inbox, 0, sizeof state->inbox);
+    if (state->open > 0) {
+        fuzz_fail(participant, "recovery: an async node has not completed");
     }
-    if (watches(seat->task) && part->recoveries != fuzz_life(seat)) {
-        fuzz_fail(seat, "recovery: its schedule was not told");
+    if (watches(participant->task) &&
+        state->recoveries != fuzz_incarnation(participant)) {
+        fuzz_fail(participant, "recovery: on_recover was not called");
     }
 }
 
 static void audit(fuzz_task_t *task)
 {
     for (int rank = 0; rank < fuzz_ranks(task); rank++) {
-        fuzz_seat_t *seat = &task->seats[rank];
-        uint64_t epochs = baton_schedule_epoch(seat->part->schedule);
+        fuzz_participant_t *participant = &task->participants[rank];
+        uint64_t epochs = baton_schedule_epoch(participant->state->schedule);
         if (epochs != task->plan->steps) {
-            fuzz_fail(seat, "liveness: %" PRIu64 " epochs have run", epochs);
+            fuzz_fail(participant, "liveness: %" PRIu64 " epochs have run",
+                      epochs);
         }
     }
 }
 
 const fuzz_rules_t fuzz_plain_rules = {
     .open = open_task,
-    .commit = commit_seat,
+    .commit = commit_participant,
     .schedule = schedule_of,
     .cancel = cancel,
     .prepare = prepare,

@@ -1,5 +1,5 @@
-/* Drawing a world; see plan.h. What is likely to be special is drawn more
-   often than its share: no element, one element, all costs zero. */
+/* Sampling a plan; see plan.h. Values that are likely to be special are sampled
+   more often than others: no element, one element, costs of zero. */
 #include "fuzz/plan.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@ enum {
     STREAM_MODEL = 1,
     STREAM_FAULTS = 2,
     STREAM_TASKS = 3,
-    STREAM_UPSETS = 5
+    STREAM_INJECTIONS = 5
 };
 
 const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS] = {
@@ -34,7 +34,7 @@ static double zero_or(fuzz_random_t *random, uint64_t n, double limit)
     return fuzz_once_in(random, n) ? 0 : fuzz_real(random, limit);
 }
 
-static void draw_model(fuzz_plan_t *plan)
+static void sample_model(fuzz_plan_t *plan)
 {
     fuzz_random_t random = fuzz_stream(plan->seed, STREAM_MODEL);
     baton_sim_options_t *model = &plan->model;
@@ -69,7 +69,7 @@ static void draw_model(fuzz_plan_t *plan)
 
 /* ---- the collectives -------------------------------------------------- */
 
-static size_t draw_count(fuzz_random_t *random)
+static size_t sample_count(fuzz_random_t *random)
 {
     switch (fuzz_below(random, 8)) {
     case 0:
@@ -78,16 +78,16 @@ static size_t draw_count(fuzz_random_t *random)
     case 2:
         return 2 + fuzz_below(random, 200);
     case 3:
-        /* Beyond 64 KiB builders take turns in fewer slots of scratch. */
+        /* Beyond 64 KiB builders reuse fewer slots of scratch. */
         return fuzz_once_in(random, 16) ? 8192 + fuzz_below(random, 2000) : 64;
     default:
         return 1 + fuzz_below(random, 20);
     }
 }
 
-static baton_dtype_t draw_dtype(fuzz_random_t *random)
+static baton_dtype_t sample_dtype(fuzz_random_t *random)
 {
-    /* Those in which sums are exact and differ enough. */
+    /* Types in which sums are exact. */
     static const baton_dtype_t dtypes[] = {
         BATON_U64, BATON_I64, BATON_U32, BATON_I32, BATON_U16,
         BATON_I16, BATON_U8,  BATON_I8,  BATON_F32, BATON_F64};
@@ -99,15 +99,15 @@ static bool is_float(baton_dtype_t dtype)
     return dtype == BATON_F32 || dtype == BATON_F64;
 }
 
-static fuzz_task_plan_t draw_task(fuzz_random_t *random, int ranks)
+static fuzz_task_plan_t sample_task(fuzz_random_t *random, int ranks)
 {
     fuzz_task_plan_t task = {
         .kind = fuzz_once_in(random, 2)
                     ? FUZZ_PARTIAL
                     : (fuzz_kind_t)fuzz_below(random, FUZZ_KIND_COUNT),
         .steps = 1 + (uint32_t)fuzz_below(random, 8),
-        .count = draw_count(random),
-        .dtype = draw_dtype(random),
+        .count = sample_count(random),
+        .dtype = sample_dtype(random),
         .algorithm = (uint32_t)fuzz_below(random, FUZZ_ALGORITHMS),
         .in_place = fuzz_once_in(random, 2),
         .root = (int)fuzz_below(random, (uint64_t)ranks),
@@ -119,25 +119,25 @@ static fuzz_task_plan_t draw_task(fuzz_random_t *random, int ranks)
         .history = (uint32_t)fuzz_below(random, 4),
     };
     task.own_op = !is_float(task.dtype) && fuzz_once_in(random, 4);
-    /* Long vectors in small chunks would be worlds of millions of messages. */
+    /* Long vectors in small chunks would take millions of messages. */
     if (fuzz_once_in(random, 2) && task.count < 1000) {
         task.chunk_bytes = (size_t)8 << fuzz_below(random, 8);
     }
     return task;
 }
 
-static void draw_tasks(fuzz_plan_t *plan)
+static void sample_tasks(fuzz_plan_t *plan)
 {
     fuzz_random_t random = fuzz_stream(plan->seed, STREAM_TASKS);
     plan->task_count =
         fuzz_once_in(&random, 2) ? 1 : 1 + (int)fuzz_below(&random, FUZZ_TASKS);
     for (int i = 0; i < plan->task_count; i++) {
-        plan->tasks[i] = draw_task(&random, plan->model.ranks);
+        plan->tasks[i] = sample_task(&random, plan->model.ranks);
     }
     const fuzz_task_plan_t *first = &plan->tasks[0];
-    plan->lone = plan->task_count == 1 && first->kind == FUZZ_PARTIAL &&
-                 first->mode == BATON_SOLO && !first->own_op &&
-                 first->algorithm == FUZZ_BINOMIAL;
+    plan->one_first = plan->task_count == 1 && first->kind == FUZZ_PARTIAL &&
+                      first->mode == BATON_SOLO && !first->own_op &&
+                      first->algorithm == FUZZ_BINOMIAL;
 }
 
 /* ---- faults ----------------------------------------------------------- */
@@ -156,57 +156,60 @@ baton_distribution_t fuzz_plan_lag(fuzz_random_t *random, double scale_us)
     }
 }
 
-static void draw_faults(fuzz_plan_t *plan)
+static void sample_faults(fuzz_plan_t *plan)
 {
     fuzz_random_t random = fuzz_stream(plan->seed, STREAM_FAULTS);
-    plan->faults = (uint32_t)fuzz_below(&random, 1u << FUZZ_FAULT_COUNT);
+    plan->transients =
+        (uint32_t)fuzz_below(&random, 1u << FUZZ_TRANSIENT_COUNT);
     plan->pause_us = fuzz_real(&random, fuzz_once_in(&random, 2) ? 10 : 200);
     plan->heal_us = fuzz_real(&random, 16 * plan->pause_us);
-    if (fuzz_has(plan, FUZZ_FAULT_LAG)) {
+    if (fuzz_has(plan, FUZZ_TRANSIENT_LAG)) {
         plan->model.lag = fuzz_plan_lag(&random, 100);
     }
     if (fuzz_once_in(&random, 8)) {
-        plan->blow =
-            fuzz_once_in(&random, 2) ? FUZZ_BLOW_KILL : FUZZ_BLOW_FAIL_SEND;
+        plan->permanent = fuzz_once_in(&random, 2) ? FUZZ_PERMANENT_KILL
+                                                   : FUZZ_PERMANENT_FAIL_SEND;
         plan->victim = (int)fuzz_below(&random, (uint64_t)plan->model.ranks);
-        plan->blow_us = fuzz_real(&random, plan->heal_us);
-        plan->blow_at = 1 + fuzz_below(&random, 30);
-        plan->lone = false;
+        plan->permanent_us = fuzz_real(&random, plan->heal_us);
+        plan->failing_send = 1 + fuzz_below(&random, 30);
+        plan->one_first = false;
     }
 }
 
-/* Only schedules with messages stay failed: no rank alone, no empty vector. */
-static void draw_upsets(fuzz_plan_t *plan)
+/* Only schedules with messages stay failed, so there are several ranks and no
+   empty vectors. */
+static void sample_injections(fuzz_plan_t *plan)
 {
-    fuzz_random_t random = fuzz_stream(plan->seed, STREAM_UPSETS);
+    fuzz_random_t random = fuzz_stream(plan->seed, STREAM_INJECTIONS);
     if (fuzz_once_in(&random, 4) && plan->model.ranks > 1 &&
-        plan->blow == FUZZ_BLOW_NONE) {
-        plan->upsets = 1 + (uint32_t)fuzz_below(&random, FUZZ_LIVES - 1);
-        plan->prompt = fuzz_once_in(&random, 2);
-        plan->upset_us = fuzz_real(&random, plan->heal_us);
-        plan->lone = false;
+        plan->permanent == FUZZ_PERMANENT_NONE) {
+        plan->injections =
+            1 + (uint32_t)fuzz_below(&random, FUZZ_INCARNATIONS - 1);
+        plan->at_once = fuzz_once_in(&random, 2);
+        plan->injection_us = fuzz_real(&random, plan->heal_us);
+        plan->one_first = false;
     }
     if (fuzz_once_in(&random, 4)) {
         plan->model.introductions = true;
         plan->commit_us = fuzz_real(&random, plan->heal_us);
-        plan->lone = false;
+        plan->one_first = false;
     }
     for (int i = 0; i < plan->task_count; i++) {
         fuzz_task_plan_t *task = &plan->tasks[i];
         task->watches = fuzz_once_in(&random, 2);
-        if (plan->upsets > 0 && task->count == 0) {
+        if (plan->injections > 0 && task->count == 0) {
             task->count = 1;
         }
     }
 }
 
-fuzz_plan_t fuzz_plan_draw(uint64_t seed)
+fuzz_plan_t fuzz_plan_sample(uint64_t seed)
 {
     fuzz_plan_t plan = {.seed = seed};
-    draw_model(&plan);
-    draw_tasks(&plan);
-    draw_faults(&plan);
-    draw_upsets(&plan);
+    sample_model(&plan);
+    sample_tasks(&plan);
+    sample_faults(&plan);
+    sample_injections(&plan);
     return plan;
 }
 
@@ -254,7 +257,7 @@ static void print_task(const fuzz_task_plan_t *task, int index, FILE *to)
                       task->own_op ? ", an op of its own" : "");
     }
     if (task->kind == FUZZ_ALLREDUCE && task->in_place) {
-        (void)fprintf(to, ", in place");
+        (void)fprintf(to, ", in rank_state");
     }
     if (task->kind == FUZZ_BROADCAST || task->kind == FUZZ_QUORUM) {
         (void)fprintf(to, ", root %d", task->root);
@@ -276,34 +279,34 @@ static void print_task(const fuzz_task_plan_t *task, int index, FILE *to)
 void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to)
 {
     static const char *const faults[] = {
-#define FAULT_NAME(NAME, name) [FUZZ_FAULT_##NAME] = (name),
-        FUZZ_FAULT_LIST(FAULT_NAME)
+#define FAULT_NAME(NAME, name) [FUZZ_TRANSIENT_##NAME] = (name),
+        FUZZ_TRANSIENT_LIST(FAULT_NAME)
 #undef FAULT_NAME
     };
     print_model(&plan->model, to);
     for (int i = 0; i < plan->task_count; i++) {
         print_task(&plan->tasks[i], i, to);
     }
-    for (int i = 0; i < FUZZ_FAULT_COUNT; i++) {
-        if (fuzz_has(plan, (fuzz_fault_t)i)) {
+    for (int i = 0; i < FUZZ_TRANSIENT_COUNT; i++) {
+        if (fuzz_has(plan, (fuzz_transient_t)i)) {
             (void)fprintf(to, "  %s\n", faults[i]);
         }
     }
     (void)fprintf(to, "  pauses of %.3f us, heals at %.3f us%s\n",
                   plan->pause_us, plan->heal_us,
-                  plan->lone ? ", one rank goes first" : "");
-    if (plan->upsets > 0) {
+                  plan->one_first ? ", one rank goes first" : "");
+    if (plan->injections > 0) {
         (void)fprintf(to,
                       "  %" PRIu32 " times recovered, %s, %.3f us after "
                       "beginning\n",
-                      plan->upsets, plan->prompt ? "at once" : "in peace",
-                      plan->upset_us);
+                      plan->injections, plan->at_once ? "at once" : "when idle",
+                      plan->injection_us);
     }
-    if (plan->blow == FUZZ_BLOW_KILL) {
+    if (plan->permanent == FUZZ_PERMANENT_KILL) {
         (void)fprintf(to, "  rank %d dies at %.3f us\n", plan->victim,
-                      plan->blow_us);
-    } else if (plan->blow == FUZZ_BLOW_FAIL_SEND) {
+                      plan->permanent_us);
+    } else if (plan->permanent == FUZZ_PERMANENT_FAIL_SEND) {
         (void)fprintf(to, "  send %" PRIu64 " of rank %d fails, from %.3f us\n",
-                      plan->blow_at, plan->victim, plan->blow_us);
+                      plan->failing_send, plan->victim, plan->permanent_us);
     }
 }

@@ -1,20 +1,21 @@
-/* What a seed draws: a world to run, and what goes wrong in it. */
-#ifndef MICROBENCH_FUZZ_PLAN_H
-#define MICROBENCH_FUZZ_PLAN_H
+/* The plan of a run, sampled from its seed: the cluster, its tasks and the
+   faults. */
+#ifndef TESTS_FUZZ_PLAN_H
+#define TESTS_FUZZ_PLAN_H
 
 #include "fuzz/random.h"
 #include <baton/partial.h>
 #include <baton/sim.h>
 #include <stdio.h>
 
-enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_LIVES = 3 };
+enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_INCARNATIONS = 3 };
 
-/* What a task runs: name. QUORUM: a root that goes on with the first `need`
-   answers. ALARM: activation, by one rank and with nothing behind it, so that
-   ranks run ahead by many epochs, or by several with a barrier behind. LOCAL:
-   reductions without messages, sometimes cancelled. BRANCH: messages that some
-   send and others don't wait for. LENGTHS: messages as long as their sender
-   decides in the epoch. ASYNC: nodes that complete later. */
+/* Kinds of tasks, and their names. QUORUM: a root that goes on with the first
+   `need` answers. ALARM: activation, either by one rank with nothing behind it,
+   so that ranks run ahead by many epochs, or by several ranks with a barrier
+   behind it. LOCAL: reductions without messages, sometimes cancelled. BRANCH:
+   messages that some send and others don't wait for. LENGTHS: messages as long
+   as their sender decides in the epoch. ASYNC: nodes that complete later. */
 #define FUZZ_KIND_LIST(X)                                                      \
     X(PARTIAL, "partial")                                                      \
     X(ALLREDUCE, "all-reduce")                                                 \
@@ -34,8 +35,8 @@ typedef enum fuzz_kind {
         FUZZ_KIND_COUNT
 } fuzz_kind_t;
 
-/* One collective, which every rank runs `steps` times beside the other tasks of
-   the world. */
+/* One collective, which every rank runs `steps` times while the other tasks of
+   the cluster run, too. */
 typedef struct fuzz_task_plan {
     fuzz_kind_t kind;
     uint32_t steps;
@@ -51,7 +52,7 @@ typedef struct fuzz_task_plan {
     baton_partial_mode_t mode;
     baton_keep_t keep;
     uint32_t history;
-    bool watches; /* is told of recoveries */
+    bool watches; /* has an on_recover function */
 } fuzz_task_plan_t;
 
 typedef struct fuzz_algorithm {
@@ -61,9 +62,9 @@ typedef struct fuzz_algorithm {
 enum { FUZZ_ALGORITHMS = 3, FUZZ_BINOMIAL = 0 };
 extern const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS];
 
-/* What may go wrong until the world heals, each switched on or off for a whole
-   world: together all the time, they would hide each other. */
-#define FUZZ_FAULT_LIST(X)                                                     \
+/* Transient faults, which end when the cluster heals. Each is on or off for a
+   whole run: if all were always on they would hide each other. */
+#define FUZZ_TRANSIENT_LIST(X)                                                 \
     X(LAG, "lag that reorders messages")                                       \
     X(SLOW, "slow ranks")                                                      \
     X(LATE, "late applications")                                               \
@@ -73,56 +74,56 @@ extern const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS];
     X(EARLY, "contributions for the next step while one runs")                 \
     X(CANCEL, "cancelled epochs")
 
-typedef enum fuzz_fault {
-#define FUZZ_FAULT_ENUM(NAME, name) FUZZ_FAULT_##NAME,
-    FUZZ_FAULT_LIST(FUZZ_FAULT_ENUM)
-#undef FUZZ_FAULT_ENUM
-        FUZZ_FAULT_COUNT
-} fuzz_fault_t;
+typedef enum fuzz_transient {
+#define FUZZ_TRANSIENT_ENUM(NAME, name) FUZZ_TRANSIENT_##NAME,
+    FUZZ_TRANSIENT_LIST(FUZZ_TRANSIENT_ENUM)
+#undef FUZZ_TRANSIENT_ENUM
+        FUZZ_TRANSIENT_COUNT
+} fuzz_transient_t;
 
-/* What does not heal. */
-typedef enum fuzz_blow {
-    FUZZ_BLOW_NONE,
-    FUZZ_BLOW_KILL,     /* a rank dies */
-    FUZZ_BLOW_FAIL_SEND /* one of its sends fails */
-} fuzz_blow_t;
+/* Permanent faults. */
+typedef enum fuzz_permanent {
+    FUZZ_PERMANENT_NONE,
+    FUZZ_PERMANENT_KILL,     /* a rank dies */
+    FUZZ_PERMANENT_FAIL_SEND /* one of its sends fails */
+} fuzz_permanent_t;
 
 typedef struct fuzz_plan {
     uint64_t seed;
     baton_sim_options_t model;
     fuzz_task_plan_t tasks[FUZZ_TASKS];
     int task_count;
-    uint32_t faults; /* bits 1 << fuzz_fault_t */
-    double pause_us; /* what applications take between two actions */
-    double heal_us;  /* when all faults end */
-    bool lone;       /* one rank takes its first step before all others, so that
-                        its messages can be counted */
-    fuzz_blow_t blow;
-    int victim;       /* rank */
-    double blow_us;   /* when it strikes */
-    uint64_t blow_at; /* the send that fails, counted from then */
-    /* What is recovered from: so often a rank cancels an epoch, or a node of
-       its fails. Then all ranks recover, each at its own time: at once, or
-       when nothing happens any more. */
-    uint32_t upsets;
-    double upset_us; /* when, after the begin and after each recovery */
-    bool prompt;
-    double commit_us; /* introductions: the last commit */
+    uint32_t transients; /* bits 1 << fuzz_transient_t */
+    double pause_us; /* longest time between two actions of an application */
+    double heal_us;  /* when all transient faults end */
+    bool one_first;  /* one rank takes its first step before all others,
+                         and its messages are counted */
+    fuzz_permanent_t permanent;
+    int victim;            /* rank */
+    double permanent_us;   /* when it happens */
+    uint64_t failing_send; /* the send that fails, counted from then */
+    /* Injected failures: how often a rank cancels an epoch or one of its nodes
+       fails. Then all ranks recover, each at its own time: at once, or when
+       nothing happens any more. */
+    uint32_t injections;
+    double injection_us; /* time from the beginning, and from each recovery */
+    bool at_once;
+    double commit_us; /* with introductions: time of the last commit */
 } fuzz_plan_t;
 
-static inline bool fuzz_has(const fuzz_plan_t *plan, fuzz_fault_t fault)
+static inline bool fuzz_has(const fuzz_plan_t *plan, fuzz_transient_t fault)
 {
-    return (plan->faults >> fault & 1) != 0;
+    return (plan->transients >> fault & 1) != 0;
 }
 
-fuzz_plan_t fuzz_plan_draw(uint64_t seed);
+fuzz_plan_t fuzz_plan_sample(uint64_t seed);
 
-/* Some lag, as a world may have it. */
+/* A random distribution of lag. */
 baton_distribution_t fuzz_plan_lag(fuzz_random_t *random, double scale_us);
 
 void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to);
 
-/* "partial solo, keep all": what a task is, for messages. */
+/* The kind's name in messages. */
 const char *fuzz_kind_name(fuzz_kind_t kind);
 
 #endif

@@ -1,7 +1,8 @@
-/* Random numbers of the fuzzer. Each part of a world has a generator of its
-   own, so that what one of them draws does not depend on what others do. */
-#ifndef MICROBENCH_FUZZ_RANDOM_H
-#define MICROBENCH_FUZZ_RANDOM_H
+/* Random numbers of the fuzzer, which sees public headers alone. Each part of a
+   run has a generator of its own, so that its numbers do not depend on the
+   other parts. */
+#ifndef TESTS_FUZZ_RANDOM_H
+#define TESTS_FUZZ_RANDOM_H
 
 #include <stdbool.h>
 #include <stdint.h>

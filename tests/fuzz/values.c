@@ -41,7 +41,7 @@ size_t fuzz_bytes(const fuzz_task_plan_t *task)
 void fuzz_fill(const fuzz_task_plan_t *task, uint64_t key, uint64_t *values)
 {
     fuzz_random_t random = {key};
-    /* A world adds up less than 2^12 vectors. */
+    /* A cluster adds up less than 2^12 vectors. */
     unsigned shift = task->dtype == BATON_F32   ? 64 - 12
                      : task->dtype == BATON_F64 ? 64 - 40
                                                 : 0;

@@ -1,18 +1,15 @@
 /* The conformance suite over MPI, and how its groups refuse what can't be one.
    Each process is a rank; one that fails ends all. */
 #include "base/alloc.h"
+#include "support/cmocka.h"
 #include "support/conformance.h"
 #include "support/random.h"
 #include "transport/mpi/endpoint.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static conformance_rank_t self;
 

@@ -129,25 +129,26 @@ static void test_verify_finds_a_deadlock(void)
 /* A rank's own error is heard by all; and they can all mend it. */
 static void test_verify_tells_of_a_local_error(void)
 {
-    int culprit = size - 1;
+    int failing_rank = size - 1;
     baton_schedule_t *s = create("local");
     baton_node_t a = baton_add_nop(s), b = baton_add_nop(s);
     baton_before(s, a, b);
-    if (rank == culprit) {
+    if (rank == failing_rank) {
         baton_before(s, b, a);
     }
     support_mpi_expect(baton_schedule_commit(s), BATON_ERR_CYCLE);
     support_mpi_says("dependency cycle");
-    if (rank != culprit || size == 1) {
+    if (rank != failing_rank || size == 1) {
         char text[64];
-        snprintf(text, sizeof(text), "failed on all ranks: rank %d", culprit);
+        snprintf(text, sizeof(text), "failed on all ranks: rank %d",
+                 failing_rank);
         support_mpi_says(text);
     }
     support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
     support_mpi_healthy(group);
 
     s = create("sticky");
-    if (rank == culprit) {
+    if (rank == failing_rank) {
         (void)baton_add_send(s, size, bind(s, NULL, 0));
     }
     support_mpi_expect(baton_schedule_commit(s), BATON_ERR_INVALID);

@@ -11,11 +11,11 @@
 
 static baton_group_t *group;
 
-static void run_life(void)
+static void run_once(void)
 {
     baton_engine_t *engine;
     int level;
-    support_mpi_running = "life";
+    support_mpi_running = "one engine";
     support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
     support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
                        BATON_ERR_STATE);
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
                   {"funneled", MPI_THREAD_FUNNELED},
                   {"serialized", MPI_THREAD_SERIALIZED}};
     if (argc == 1) {
-        run_life();
+        run_once();
         return 0;
     }
     for (size_t i = 0; i < 3; i++) {

@@ -2,6 +2,7 @@
    at random: exact. Rank 0 prints one line; the exit code tells. */
 #include "support/conserve.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 #include <baton/mpi.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,13 +29,14 @@ static void must(baton_status_t status)
 static uint64_t steps_of(baton_partial_mode_t mode)
 {
     uint64_t steps = size <= 4 ? 3000 : size <= 8 ? 1500 : 600;
-    return mode == BATON_FULL ? steps / 4 : steps;
+    return SUPPORT_REPEAT(mode == BATON_FULL ? steps / 4 : steps);
 }
 
-static uint64_t conserve(baton_group_t *group, const conserve_law_t *law)
+static uint64_t conserve(baton_group_t *group,
+                         const conserve_options_t *options)
 {
     conserve_totals_t mine, all[CONSERVE_RANKS];
-    const char *what = conserve_play(group, law, &mine);
+    const char *what = conserve_run(group, options, &mine);
     if (what != NULL) {
         die(what);
     }
@@ -44,7 +46,7 @@ static uint64_t conserve(baton_group_t *group, const conserve_law_t *law)
     if (what != NULL) {
         die(what);
     }
-    return law->steps;
+    return options->steps;
 }
 
 int main(int argc, char **argv)
@@ -66,7 +68,7 @@ int main(int argc, char **argv)
     for (int mode = 0; mode < 3; mode++) {
         double since = MPI_Wtime();
         for (int variant = 0; variant < 2; variant++) {
-            const conserve_law_t law = {
+            const conserve_options_t options = {
                 .mode = (baton_partial_mode_t)mode,
                 .keep = variant == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL,
                 .inner = variant == mode % 2
@@ -76,7 +78,7 @@ int main(int argc, char **argv)
                 .steps = steps_of((baton_partial_mode_t)mode),
                 .sleep_us = 200,
             };
-            epochs += conserve(group, &law);
+            epochs += conserve(group, &options);
         }
         if (rank == 0) {
             printf("mpi_partial: %s, %.1f s\n", modes[mode],

@@ -6,18 +6,19 @@
 #include "base/alloc.h"
 #include "support/mpi.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    ROUNDS = 1000,
+    ROUNDS = SUPPORT_REPEAT(1000),
     WARMUP = 50, /* rounds, after which nothing is allocated any more */
     STEPS = 4,   /* of a round, at most */
     COUNT = 257,
     LONG_BYTES = 1 << 20,
-    EPOCHS = 10000,
+    EPOCHS = SUPPORT_REPEAT(10000),
     WAIT_MS = 60000
 };
 
@@ -28,7 +29,7 @@ static baton_group_t *group;
 
 /* What happens in a round; the same on all ranks. */
 typedef struct plan {
-    int culprit; /* -1: nobody fails */
+    int failing_rank; /* -1: nobody fails */
     uint64_t epoch;
     bool late; /* behind the inner all-reduce, not before it */
     int steps;
@@ -43,7 +44,8 @@ static pthread_mutex_t plan_lock = PTHREAD_MUTEX_INITIALIZER;
 static baton_status_t fail(uint64_t epoch, bool late)
 {
     pthread_mutex_lock(&plan_lock);
-    bool due = rank == plan.culprit && epoch == plan.epoch && late == plan.late;
+    bool due =
+        rank == plan.failing_rank && epoch == plan.epoch && late == plan.late;
     pthread_mutex_unlock(&plan_lock);
     return due ? BATON_ERR_FAILED : BATON_OK;
 }
@@ -166,9 +168,9 @@ static void check_account(account_t *account)
 static void draw_plan(support_random_t *common)
 {
     pthread_mutex_lock(&plan_lock);
-    plan.culprit =
+    plan.failing_rank =
         (int)support_random_below(common, (uint64_t)size * 5 / 4 + 1);
-    plan.culprit = plan.culprit < size ? plan.culprit : -1;
+    plan.failing_rank = plan.failing_rank < size ? plan.failing_rank : -1;
     plan.steps = 1 + (int)support_random_below(common, STEPS);
     plan.epoch = 1 + support_random_below(common, (uint64_t)plan.steps);
     plan.late = support_random_below(common, 2) != 0;

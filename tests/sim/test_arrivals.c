@@ -1,27 +1,24 @@
 /* Armed receives and activates: what a run makes of a message of an epoch, and
    of the origin that it names. */
 #include "sched/schedule.h"
-#include "support/ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
 enum { RANKS = 7, NODES = 16 };
 
-static support_ranks_t *ranks;
+static support_cluster_t *ranks;
 
 static int open_ranks(void **state)
 {
     (void)state;
-    ranks = support_ranks_open(RANKS);
+    ranks = support_cluster_manual(RANKS);
     return 0;
 }
 
 static int close_ranks(void **state)
 {
     (void)state;
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
     return 0;
 }
 
@@ -40,9 +37,8 @@ typedef struct puppet {
 
 static baton_schedule_t *create(int rank)
 {
-    baton_schedule_t *schedule;
-    support_ok(
-        baton_schedule_create(ranks->groups[rank], "arrivals", &schedule));
+    baton_schedule_t *schedule =
+        support_schedule(ranks->groups[rank], "arrivals");
     return schedule;
 }
 

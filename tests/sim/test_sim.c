@@ -1,11 +1,8 @@
 /* How virtual time passes: run, wait, test, epoch. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* ---- run, wait, test ---------------------------------------------------- */
 

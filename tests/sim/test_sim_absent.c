@@ -1,12 +1,8 @@
 /* What the simulator says of ranks that wait for one that has not started or is
    at its limit, and what ranks say that depend on one that has failed, is dead
    or has destroyed its schedule; word for word. */
+#include "support/cmocka.h"
 #include "support/stuck.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* Starts all ranks but the last, `epochs` times. */
 static baton_status_t start_but_last(baton_sim_t *sim, int ranks, int epochs)
@@ -88,7 +84,7 @@ static void build_activated(void *arg, baton_schedule_t *s)
 {
     const bool *activates = arg;
     if (baton_schedule_rank(s) == 0) {
-        baton_node_t call = baton_add_call(s, stuck_skips, NULL);
+        baton_node_t call = baton_add_call(s, support_skip, NULL);
         baton_node_t activate = baton_add_activate(s, 1);
         if (*activates) {
             call = baton_add_on_start(s);
@@ -211,8 +207,7 @@ static void test_a_schedule_that_is_gone_fails_who_begins_one(void **state)
     baton_sim_t *sim = stuck_open(2, 0);
     baton_schedule_t *s[2];
     for (int rank = 0; rank < 2; rank++) {
-        support_ok(
-            baton_schedule_create(baton_sim_group(sim, rank), "x", &s[rank]));
+        s[rank] = support_schedule(baton_sim_group(sim, rank), "x");
         stuck_chain(NULL, s[rank]);
         support_ok(baton_schedule_commit(s[rank]));
     }
@@ -241,8 +236,7 @@ static baton_sim_t *open_introduced(int ranks)
 static baton_schedule_t *commit_chain(baton_sim_t *sim, int rank,
                                       stuck_last_fn last)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(baton_sim_group(sim, rank), "x", &s));
+    baton_schedule_t *s = support_schedule(baton_sim_group(sim, rank), "x");
     stuck_chain(last != NULL ? &last : NULL, s);
     support_ok(baton_schedule_commit(s));
     return s;

@@ -1,11 +1,7 @@
 /* What the simulator says of ranks that wait for a node that does not fire,
    word for word. */
+#include "support/cmocka.h"
 #include "support/stuck.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 static void chain_is_stuck(int ranks, stuck_last_fn last, const char *text)
 {
@@ -33,7 +29,7 @@ static void all_fail(int ranks, baton_sim_build_fn build, void *arg,
 
 static void behind_skipped_call(baton_schedule_t *s)
 {
-    baton_before(s, baton_add_call(s, stuck_skips, NULL), (baton_node_t){0});
+    baton_before(s, baton_add_call(s, support_skip, NULL), (baton_node_t){0});
 }
 
 static void test_unreachable_names_the_call_that_skipped(void **state)
@@ -51,7 +47,7 @@ static void behind_or_node(baton_schedule_t *s)
     baton_node_t either = baton_add_nop(s);
     baton_set_need(s, either, BATON_NEED_ANY);
     for (int i = 0; i < 2; i++) {
-        baton_before(s, baton_add_call(s, stuck_skips, NULL), either);
+        baton_before(s, baton_add_call(s, support_skip, NULL), either);
     }
     baton_before(s, either, (baton_node_t){0});
 }
@@ -92,7 +88,7 @@ static void behind_own_message(baton_schedule_t *s)
     baton_node_t recv = stuck_recv(s, rank);
     baton_node_t send = stuck_send(s, rank);
     baton_before(s, recv, (baton_node_t){0});
-    baton_before(s, baton_add_call(s, stuck_skips, NULL), send);
+    baton_before(s, baton_add_call(s, support_skip, NULL), send);
 }
 
 static void test_deadlock_behind_a_message_to_itself(void **state)
@@ -110,7 +106,7 @@ static void behind_armed(baton_schedule_t *s)
 {
     int rank = baton_schedule_rank(s);
     baton_before(s, baton_add_armed_recv(s, rank), (baton_node_t){0});
-    baton_before(s, baton_add_call(s, stuck_skips, NULL),
+    baton_before(s, baton_add_call(s, support_skip, NULL),
                  baton_add_activate(s, rank));
 }
 
@@ -128,7 +124,7 @@ static void skip_required(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     baton_node_t nop = baton_add_nop(s);
-    baton_before(s, baton_add_call(s, stuck_skips, NULL), nop);
+    baton_before(s, baton_add_call(s, support_skip, NULL), nop);
     baton_before(s, nop, baton_add_nop(s));
 }
 
@@ -149,7 +145,7 @@ static void build_optional(void *arg, baton_schedule_t *s)
     } else {
         baton_node_t send = stuck_send(s, 0);
         baton_set_optional(s, send);
-        baton_before(s, baton_add_call(s, stuck_skips, NULL), send);
+        baton_before(s, baton_add_call(s, support_skip, NULL), send);
     }
 }
 

@@ -1,11 +1,8 @@
 /* What applications do at a virtual time, and what they may not do there. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* ---- calls at a time ---------------------------------------------------- */
 

@@ -1,11 +1,7 @@
 /* The cost model: exact times of small schedules. A message of n bytes takes
    2 + n us (support_sim_options). */
+#include "support/cmocka.h"
 #include "support/sim.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 

@@ -1,10 +1,6 @@
 /* What the simulator says of ranks that wait in a cycle, word for word. */
+#include "support/cmocka.h"
 #include "support/stuck.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* Everybody receives from the left before it sends to the right. */
 static void build_ring(void *arg, baton_schedule_t *s)

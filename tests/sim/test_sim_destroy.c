@@ -1,12 +1,9 @@
 /* Schedules that are destroyed, in every state of theirs and of their messages,
    and simulators. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- messages ----------------------------------------------------------- */
 

@@ -1,12 +1,9 @@
 /* Eager sends: done when they are posted, on their way long after. 2 us a
    message and 1 us a byte, so 8 bytes take 10 us. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { BYTES = 8, SENDS = 3 };
 

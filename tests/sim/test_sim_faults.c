@@ -1,11 +1,8 @@
 /* What is done to ranks: slow ones, late messages, deaths, sends that fail. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 static double epoch_us(baton_sim_t *sim)
 {

@@ -1,13 +1,9 @@
 /* Simulations when the n-th allocation fails, for each n, and models that are
    too large for the machine. */
 #include "sim/memory.h"
+#include "support/cmocka.h"
 #include "support/sim.h"
 #include "support/trial.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* ---- the n-th allocation ------------------------------------------------ */
 

@@ -1,11 +1,7 @@
 /* What the simulator says of sends and receives that don't meet, word for
    word. */
+#include "support/cmocka.h"
 #include "support/stuck.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* What each of two ranks adds. */
 typedef void (*side_fn)(baton_schedule_t *schedule);
@@ -176,8 +172,7 @@ static void test_mismatch_keeps_activations_apart(void **state)
 static baton_schedule_t *commit(baton_sim_t *sim, int rank, const char *name,
                                 side_fn build)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(baton_sim_group(sim, rank), name, &s));
+    baton_schedule_t *s = support_schedule(baton_sim_group(sim, rank), name);
     build(s);
     support_ok(baton_schedule_commit(s));
     return s;

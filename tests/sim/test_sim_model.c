@@ -1,13 +1,10 @@
 /* What a user tells the simulator: distributions as text, options, links. */
 #include "sim/distribution.h"
 #include "sim/model.h"
+#include "support/cmocka.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void says(const char *text)
 {

@@ -1,13 +1,10 @@
 /* Partial collectives in the simulator: who takes part in which epoch, with
    payload and without. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <baton/partial.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 4, COUNT = 5 };
 
@@ -159,7 +156,7 @@ static void test_sim_partial_solo_cost_only(void **state)
 
 /* ---- majority ----------------------------------------------------------- */
 
-/* The epoch begins with the drawn rank's start: who came before is in it. */
+/* The epoch begins with the elected rank's start: who came before is in it. */
 static void majority_apart(bool cost_only)
 {
     world_t world;
@@ -167,19 +164,19 @@ static void majority_apart(bool cost_only)
     open_world(&world, cost_only, BATON_MAJORITY);
     bool left[RANKS] = {false}; /* a contribution of the step before */
     for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
-        int drawn = baton_partial_elect(5, epoch, RANKS);
+        int elected = baton_partial_elect(5, epoch, RANKS);
         uint32_t active = 0;
         float sum = 0;
         for (int rank = 0; rank < RANKS; rank++) {
-            int taken = (left[rank] ? 1 : 0) + (rank <= drawn ? 1 : 0);
+            int taken = (left[rank] ? 1 : 0) + (rank <= elected ? 1 : 0);
             active += taken > 0 ? 1 : 0;
             sum += (float)((rank + 1) * taken);
         }
         run_step(&world, 1000, steps);
         for (int rank = 0; rank < RANKS; rank++) {
-            expect_seen(&steps[rank], epoch, rank <= drawn, active,
+            expect_seen(&steps[rank], epoch, rank <= elected, active,
                         left[rank] ? 1 : 0, sum);
-            left[rank] = rank > drawn;
+            left[rank] = rank > elected;
         }
     }
     close_world(&world);

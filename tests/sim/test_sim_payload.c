@@ -1,13 +1,10 @@
 /* Bytes go where they belong: messages, copies, reductions, call nodes,
    activations; and nowhere in a cost-only simulation. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- messages ----------------------------------------------------------- */
 

@@ -2,16 +2,13 @@
    arrival. */
 #include "base/alloc.h"
 #include "sim/queue.h"
+#include "support/cmocka.h"
 #include "support/random.h"
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- a list that is sorted when it is asked for its first -------------- */
 

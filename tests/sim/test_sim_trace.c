@@ -1,13 +1,10 @@
 /* What a trace tells, and that the same seed tells the same, bit for bit. */
+#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <baton/coll.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- all of a small schedule -------------------------------------------- */
 

@@ -1,27 +1,24 @@
 /* Optional receives that their epoch may overtake: a message is charged to the
    epoch that it was sent in, or dropped. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 3, PATIENCE_MS = 10000 };
 
-static support_ranks_t *ranks;
+static support_cluster_t *ranks;
 
 static int open_ranks(void **state)
 {
     (void)state;
-    ranks = support_ranks_open(RANKS);
+    ranks = support_cluster_manual(RANKS);
     return 0;
 }
 
 static int close_ranks(void **state)
 {
     (void)state;
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
     return 0;
 }
 
@@ -49,12 +46,11 @@ static void open_race(race_t *race)
 {
     *race = (race_t){.sent = 0};
     for (int rank = 0; rank < 3; rank++) {
-        support_ok(baton_schedule_create(ranks->groups[rank], "race",
-                                         &race->schedules[rank]));
+        race->schedules[rank] = support_schedule(ranks->groups[rank], "race");
     }
     baton_schedule_t *s = race->schedules[0];
-    baton_view_t scratch = baton_view(baton_buffer_scratch(s, 8), 0, 8);
-    baton_view_t got = baton_view(baton_buffer_bind(s, &race->got, 8), 0, 8);
+    baton_view_t scratch = support_scratch(s, 8);
+    baton_view_t got = support_view(s, &race->got, 8);
     baton_node_t chain[3] = {baton_add_recv(s, 1, scratch),
                              baton_add_copy(s, got, scratch),
                              baton_add_call(s, note, race)};
@@ -66,10 +62,9 @@ static void open_race(race_t *race)
     }
     (void)baton_add_recv(s, 2, baton_view(got.buffer, 0, 0));
     s = race->schedules[1];
-    (void)baton_add_send(
-        s, 0, baton_view(baton_buffer_bind(s, &race->sent, 8), 0, 8));
+    (void)baton_add_send(s, 0, support_view(s, &race->sent, 8));
     s = race->schedules[2];
-    (void)baton_add_send(s, 0, baton_view(baton_buffer_scratch(s, 0), 0, 0));
+    (void)baton_add_send(s, 0, support_scratch(s, 0));
     for (int rank = 0; rank < 3; rank++) {
         support_ok(baton_schedule_commit(race->schedules[rank]));
     }
@@ -85,8 +80,7 @@ static void close_race(race_t *race)
 static void run_rank(race_t *race, int rank)
 {
     race->sent += rank == 1;
-    support_ok(baton_schedule_start(race->schedules[rank]));
-    support_ok(baton_schedule_wait(race->schedules[rank], PATIENCE_MS));
+    support_run(race->schedules[rank]);
 }
 
 /* Rank 0's next epoch, in which rank 1 sends `sends` times. */
@@ -96,7 +90,7 @@ static void run_epoch(race_t *race, uint64_t sends)
     for (uint64_t i = 0; i < sends; i++) {
         run_rank(race, 1);
     }
-    support_settle(ranks);
+    support_drain(ranks);
     run_rank(race, 2);
     support_ok(baton_schedule_wait(race->schedules[0], PATIENCE_MS));
 }

@@ -222,7 +222,7 @@ void conformance_all_pairs(conformance_rank_t *self)
     free(in);
 }
 
-enum { MANY = 2000, MANY_BYTES = 24 };
+enum { MANY = 600, MANY_BYTES = 24 };
 
 /* Posts and completes MANY messages each way; nothing allocates meanwhile. */
 static void many(conformance_rank_t *self, bool send_first)

@@ -139,7 +139,7 @@ void conformance_withdraw_before_accept(conformance_rank_t *self)
    what the receiver got is whole. */
 void conformance_withdraw_races(conformance_rank_t *self)
 {
-    enum { ROUNDS = 200, BYTES = 80000, TAG = 100 };
+    enum { ROUNDS = 60, BYTES = 80000, TAG = 100 };
     unsigned char *out = malloc(BYTES);
     unsigned char *in = malloc(BYTES);
     for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -290,20 +290,20 @@ static void sleep_and_wake(conformance_rank_t *self, int sleeper, int waker)
         }
     } else if (self->rank == sleeper) {
         conformance_recv(self, 0, waker, 12, data[0]);
-        bool told = arm(self);
-        EXPECT(self, !told || !readable(self));
+        bool armed = arm(self);
+        EXPECT(self, !armed || !readable(self));
         conformance_send(self, 1, waker, 11, NULL, 0);
-        while (told && !readable(self) && self->yield(self)) {
+        while (armed && !readable(self) && self->yield(self)) {
         }
-        told = told && !self->rings;
+        armed = armed && !self->rings;
         port->disarm(self->endpoint);
         port->drain(self->endpoint);
-        EXPECT(self, !told || !readable(self));
+        EXPECT(self, !armed || !readable(self));
         conformance_expect_message(self, 0, data[0], 16, 1);
         conformance_recv(self, 2, waker, 12, data[1]);
         conformance_send(self, 3, waker, 11, NULL, 0);
         conformance_expect_message(self, 2, data[1], 16, 1);
-        EXPECT(self, !told || !readable(self));
+        EXPECT(self, !armed || !readable(self));
         conformance_wait_all(self);
     }
     conformance_sync(self, waker);

@@ -13,14 +13,14 @@
 
 #define CONSERVE_RANKS 16
 
-typedef struct conserve_law {
+typedef struct conserve_options {
     baton_partial_mode_t mode;
     baton_keep_t keep;
     baton_allreduce_fn inner;
     uint64_t seed;
     uint64_t steps;
     uint64_t sleep_us; /* longest; a quarter of the steps sleep */
-} conserve_law_t;
+} conserve_options_t;
 
 /* What a rank brings to the comparison with the others. */
 typedef struct conserve_totals {
@@ -30,11 +30,12 @@ typedef struct conserve_totals {
     uint64_t hash;        /* of all bytes of all results; the same */
 } conserve_totals_t;
 
-/* Plays one rank through all steps, and checks included, active, staleness and
+/* Runs one rank through all steps, and checks included, active, staleness and
    what each result consists of. NULL when all is right, else a sentence, valid
-   until this thread's next call. One law at a time in a process. */
-const char *conserve_play(baton_group_t *group, const conserve_law_t *law,
-                          conserve_totals_t *out);
+   until this thread's next call. One run at a time in a process. */
+const char *conserve_run(baton_group_t *group,
+                         const conserve_options_t *options,
+                         conserve_totals_t *out);
 
 /* Of the ranks' totals: NULL when nothing was lost. */
 const char *conserve_compare(const conserve_totals_t *totals, int ranks);

@@ -4,6 +4,8 @@
 #ifndef TESTS_SUPPORT_MALLOC_H
 #define TESTS_SUPPORT_MALLOC_H
 
+#include "support/sanitized.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -29,17 +31,9 @@ static void malloc_uncount(const volatile void *block)
     }
 }
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-#define MALLOC_SEES_ALL 0
-#else
-#define MALLOC_SEES_ALL 1
-#endif
+#define MALLOC_SEES_ALL (!SUPPORT_SANITIZED_THREAD)
 
-#if !MALLOC_SEES_ALL || defined(__SANITIZE_ADDRESS__) ||                       \
-    __has_feature(address_sanitizer)
+#if SUPPORT_SANITIZED
 
 int __sanitizer_install_malloc_and_free_hooks(
     void (*malloc_hook)(const volatile void *, size_t),

@@ -1,25 +1,22 @@
 #include "support/model.h"
-#include "support/ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
-#include <cmocka.h>
-
-static support_ranks_t *self;
+static support_cluster_t *self;
 model_graph_t model_graph;
-model_world_t model_world;
+model_snapshot_t model_snapshot;
 
 int model_open(void **state)
 {
     (void)state;
-    self = support_ranks_open(1);
+    self = support_cluster_manual(1);
     return 0;
 }
 
 int model_close(void **state)
 {
     (void)state;
-    support_ranks_close(self);
+    support_cluster_close(self);
     return 0;
 }
 
@@ -34,13 +31,12 @@ static baton_status_t never_called(void *arg, baton_call_t *call)
 
 baton_schedule_t *model_build(void)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(self->groups[0], "run", &s));
-    baton_view_t none = baton_view(baton_buffer_scratch(s, 0), 0, 0);
+    baton_schedule_t *s = support_schedule(self->groups[0], "run");
+    baton_view_t none = support_scratch(s, 0);
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        baton_node_t node = model_graph.deed[i] == MODEL_SEND
+        baton_node_t node = model_graph.action[i] == MODEL_SEND
                                 ? baton_add_send(s, 0, none)
-                            : model_graph.deed[i] == MODEL_RECV
+                            : model_graph.action[i] == MODEL_RECV
                                 ? baton_add_recv(s, 0, none)
                                 : baton_add_call(s, never_called, NULL);
         for (uint32_t from = 0; from < i; from++) {
@@ -59,10 +55,10 @@ baton_schedule_t *model_build(void)
 
 void model_reset(const baton_schedule_t *s)
 {
-    model_world = (model_world_t){.run = s->run};
-    model_world.run.left = model_world.left;
-    model_world.run.ready = model_world.ready;
-    model_world.run.state = model_world.state;
+    model_snapshot = (model_snapshot_t){.run = s->run};
+    model_snapshot.run.left = model_snapshot.left;
+    model_snapshot.run.ready = model_snapshot.ready;
+    model_snapshot.run.state = model_snapshot.state;
 }
 
 /* ---- the model --------------------------------------------------------- */
@@ -87,29 +83,29 @@ static void fire_what_can(void)
 {
     uint32_t satisfied = 0;
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        satisfied |= model_world.life[i] == SATISFIED ? 1u << i : 0;
+        satisfied |= model_snapshot.status[i] == SATISFIED ? 1u << i : 0;
     }
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        if (model_world.life[i] == WAITING &&
+        if (model_snapshot.status[i] == WAITING &&
             model_count_bits(model_graph.preds[i] & satisfied) >= need_of(i)) {
-            model_world.life[i] = READY;
+            model_snapshot.status[i] = READY;
         }
     }
 }
 
 static bool overtakable(uint32_t node)
 {
-    return model_graph.deed[node] == MODEL_RECV && model_graph.optional[node];
+    return model_graph.action[node] == MODEL_RECV && model_graph.optional[node];
 }
 
 static bool model_is_through(void)
 {
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        bool done =
-            model_world.life[i] == SATISFIED || model_world.life[i] == SKIPPED;
-        if (model_world.life[i] == READY ||
+        bool done = model_snapshot.status[i] == SATISFIED ||
+                    model_snapshot.status[i] == SKIPPED;
+        if (model_snapshot.status[i] == READY ||
             (!done && !model_graph.optional[i]) ||
-            (model_world.life[i] == ISSUED && !overtakable(i))) {
+            (model_snapshot.status[i] == ISSUED && !overtakable(i))) {
             return false;
         }
     }
@@ -124,7 +120,7 @@ static uint32_t least_fixed_point(void)
     for (uint32_t i = 0; i < model_graph.count; i++) {
         if (model_count_bits(model_graph.preds[i] & satisfied) >= need_of(i)) {
             fired |= 1u << i;
-            satisfied |= model_graph.deed[i] == MODEL_SKIP ? 0 : 1u << i;
+            satisfied |= model_graph.action[i] == MODEL_SKIP ? 0 : 1u << i;
         }
     }
     return fired;
@@ -134,16 +130,17 @@ void model_compare(void)
 {
     uint32_t ready = 0;
     uint32_t expected = 0;
-    for (uint32_t i = model_world.run.head; i < model_world.run.tail; i++) {
-        assert_int_equal(ready >> model_world.ready[i] & 1, 0);
-        ready |= 1u << model_world.ready[i];
+    for (uint32_t i = model_snapshot.run.head; i < model_snapshot.run.tail;
+         i++) {
+        assert_int_equal(ready >> model_snapshot.ready[i] & 1, 0);
+        ready |= 1u << model_snapshot.ready[i];
     }
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        expected |= model_world.life[i] == READY ? 1u << i : 0;
+        expected |= model_snapshot.status[i] == READY ? 1u << i : 0;
     }
     assert_int_equal(ready, expected);
-    assert_true(model_world.run.tail <= model_graph.count);
-    assert_int_equal(baton__run_is_through(&model_world.run),
+    assert_true(model_snapshot.run.tail <= model_graph.count);
+    assert_int_equal(baton__run_is_through(&model_snapshot.run),
                      model_is_through());
 }
 
@@ -151,61 +148,61 @@ void model_compare(void)
 
 void model_begin(void)
 {
-    baton__run_begin(&model_world.run);
+    baton__run_begin(&model_snapshot.run);
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        model_world.life[i] = WAITING;
+        model_snapshot.status[i] = WAITING;
     }
     fire_what_can();
 }
 
 void model_retire(void)
 {
-    baton__run_retire(&model_world.run);
+    baton__run_retire(&model_snapshot.run);
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        model_world.life[i] = WAITING;
+        model_snapshot.status[i] = WAITING;
     }
 }
 
 void model_pop(void)
 {
-    uint32_t node = baton__run_pop(&model_world.run);
-    if (model_graph.deed[node] == MODEL_CALL) {
-        baton__run_complete(&model_world.run, node);
-        model_world.life[node] = SATISFIED;
-    } else if (model_graph.deed[node] == MODEL_SKIP) {
-        baton__run_skip(&model_world.run, node);
-        model_world.life[node] = SKIPPED;
+    uint32_t node = baton__run_pop(&model_snapshot.run);
+    if (model_graph.action[node] == MODEL_CALL) {
+        baton__run_complete(&model_snapshot.run, node);
+        model_snapshot.status[node] = SATISFIED;
+    } else if (model_graph.action[node] == MODEL_SKIP) {
+        baton__run_skip(&model_snapshot.run, node);
+        model_snapshot.status[node] = SKIPPED;
     } else {
-        baton__run_enter(&model_world.run, node,
-                         model_graph.deed[node] == MODEL_SEND
+        baton__run_enter(&model_snapshot.run, node,
+                         model_graph.action[node] == MODEL_SEND
                              ? BATON__NODE_MOVING
                              : BATON__NODE_WAITING);
-        model_world.life[node] = ISSUED;
+        model_snapshot.status[node] = ISSUED;
     }
     fire_what_can();
 }
 
-bool model_can_land(uint32_t node)
+bool model_can_complete(uint32_t node)
 {
-    return model_world.life[node] == ISSUED;
+    return model_snapshot.status[node] == ISSUED;
 }
 
-void model_land(uint32_t node)
+void model_complete(uint32_t node)
 {
-    baton__run_complete(&model_world.run, node);
-    model_world.life[node] = SATISFIED;
+    baton__run_complete(&model_snapshot.run, node);
+    model_snapshot.status[node] = SATISFIED;
     fire_what_can();
 }
 
 /* Nothing moves: what has fired is what should, and if that is not enough for
    the epoch, it never ends. */
-void model_expect_rest(void)
+void model_expect_quiescent(void)
 {
     uint32_t fired = 0;
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        fired |= model_world.life[i] != WAITING ? 1u << i : 0;
+        fired |= model_snapshot.status[i] != WAITING ? 1u << i : 0;
     }
     assert_int_equal(fired, least_fixed_point());
-    assert_int_equal(baton__run_is_stuck(&model_world.run),
+    assert_int_equal(baton__run_is_stuck(&model_snapshot.run),
                      !model_is_through());
 }

@@ -1,6 +1,6 @@
 /* A sequential model of a run: for small graphs, what must be ready after each
    move, said from scratch. The moves are what progress/ does with a run, one at
-   a time: pop a ready node and issue it, or land a message. */
+   a time: pop a ready node and issue it, or complete a message. */
 #ifndef TESTS_SUPPORT_MODEL_H
 #define TESTS_SUPPORT_MODEL_H
 
@@ -8,42 +8,42 @@
 
 enum { MODEL_NODES = 7 };
 
-typedef enum model_deed {
+typedef enum model_action {
     MODEL_CALL,
     MODEL_SKIP,
     MODEL_SEND,
     MODEL_RECV,
-    MODEL_DEEDS
-} model_deed_t;
+    MODEL_ACTIONS
+} model_action_t;
 
 /* What is built. Edges go up in the ids. */
 typedef struct model_graph {
     uint32_t count;
     uint32_t preds[MODEL_NODES]; /* a mask */
     uint32_t need[MODEL_NODES];
-    model_deed_t deed[MODEL_NODES];
+    model_action_t action[MODEL_NODES];
     bool optional[MODEL_NODES];
 } model_graph_t;
 
-typedef enum model_life {
+typedef enum model_status {
     WAITING,
     READY,
     ISSUED,
     SATISFIED,
     SKIPPED
-} model_life_t;
+} model_status_t;
 
 /* A run, its memory, and what the model thinks of it: copied as a whole. */
-typedef struct model_world {
+typedef struct model_snapshot {
     baton__run_t run;
     uint32_t left[MODEL_NODES];
     uint32_t ready[MODEL_NODES];
     uint8_t state[MODEL_NODES];
-    model_life_t life[MODEL_NODES];
-} model_world_t;
+    model_status_t status[MODEL_NODES];
+} model_snapshot_t;
 
 extern model_graph_t model_graph;
-extern model_world_t model_world;
+extern model_snapshot_t model_snapshot;
 
 /* Group fixtures. */
 int model_open(void **state);
@@ -59,13 +59,13 @@ uint32_t model_count_bits(uint32_t mask);
 void model_begin(void);
 void model_retire(void);
 void model_pop(void);
-bool model_can_land(uint32_t node);
-void model_land(uint32_t node);
+bool model_can_complete(uint32_t node);
+void model_complete(uint32_t node);
 
 /* Fails unless run and model agree on what is ready, and whether the epoch is
-   through. expect_rest: nothing can move any more; unless exactly those nodes
-   have fired that an epoch fires. */
+   through. expect_quiescent: nothing can move any more; unless exactly those
+   nodes have fired that an epoch fires. */
 void model_compare(void);
-void model_expect_rest(void);
+void model_expect_quiescent(void);
 
 #endif

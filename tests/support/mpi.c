@@ -1,4 +1,5 @@
 #include "support/mpi.h"
+#include "support/cluster.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ void support_mpi_healthy(baton_group_t *group)
     uint64_t size = (uint64_t)baton_group_size(group);
     uint64_t sum = (uint64_t)baton_group_rank(group);
     support_mpi_expect(baton_schedule_create(group, "healthy", &s), BATON_OK);
-    baton_view_t view = baton_view(baton_buffer_bind(s, &sum, 8), 0, 8);
+    baton_view_t view = support_view(s, &sum, 8);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = view,
                               .target = view,

@@ -1,4 +1,7 @@
 #include "support/random.h"
+
+#include "base/random.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,13 +32,10 @@ support_random_t support_random(uint64_t seed, uint64_t stream)
     return random;
 }
 
-/* SplitMix64 (Steele, Lea, Flood 2014). */
 uint64_t support_random_next(support_random_t *random)
 {
-    uint64_t z = random->state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    random->state += UINT64_C(0x9e3779b97f4a7c15);
+    return baton__mix(random->state);
 }
 
 uint64_t support_random_below(support_random_t *random, uint64_t bound)

@@ -3,12 +3,12 @@
 #ifndef TESTS_SUPPORT_REFUSAL_H
 #define TESTS_SUPPORT_REFUSAL_H
 
-#include "support/ranks.h"
+#include "support/cluster.h"
 
 /* Group fixtures, and the ranks they open. */
 int refusal_open(void **state);
 int refusal_close(void **state);
-support_ranks_t *refusal_ranks(void);
+support_cluster_t *refusal_ranks(void);
 
 #define REFUSAL_BYTES 16
 
@@ -17,13 +17,10 @@ support_ranks_t *refusal_ranks(void);
 baton_schedule_t *refusal_begin(void);
 baton_schedule_t *refusal_begin_named(const char *name);
 baton_view_t refusal_part(size_t offset, size_t bytes);
-extern const baton_node_t refusal_stranger;
+extern const baton_node_t refusal_foreign;
 
 /* The memory behind the buffer. */
 extern float refusal_memory[REFUSAL_BYTES / sizeof(float)];
-
-/* The error message of this thread contains `text`. */
-void refusal_says(const char *text);
 
 /* Commit refuses, naming the schedule and saying `text`. refused: and it is
    destroyed. */
@@ -31,11 +28,5 @@ void refuses(baton_schedule_t *schedule, baton_status_t status,
              const char *text);
 void refused(baton_schedule_t *schedule, baton_status_t status,
              const char *text);
-
-/* One epoch of a schedule whose peers have done their part. */
-void refusal_run(baton_schedule_t *schedule);
-
-/* A call node's function: counts in the int at `arg`. */
-baton_status_t refusal_count(void *arg, baton_call_t *call);
 
 #endif

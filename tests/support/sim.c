@@ -1,9 +1,5 @@
 #include "support/sim.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "support/cmocka.h"
 
 void support_us_at(double actual, double expected, const char *file, int line)
 {
@@ -32,20 +28,8 @@ baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
                                        const char *name)
 {
     baton_schedule_t *schedule = NULL;
-    support_ok(
-        baton_schedule_create(baton_sim_group(sim, rank), name, &schedule));
+    schedule = support_schedule(baton_sim_group(sim, rank), name);
     return schedule;
-}
-
-baton_view_t support_view(baton_schedule_t *schedule, void *memory,
-                          size_t bytes)
-{
-    return baton_view(baton_buffer_bind(schedule, memory, bytes), 0, bytes);
-}
-
-baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes)
-{
-    return baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
 }
 
 void support_sim_messages(void *arg, baton_schedule_t *schedule)

@@ -3,8 +3,8 @@
 #ifndef TESTS_SUPPORT_SIM_H
 #define TESTS_SUPPORT_SIM_H
 
+#include "support/cluster.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
 #include <baton/sim.h>
 
@@ -21,11 +21,6 @@ baton_sim_t *support_sim_open(const baton_sim_options_t *options);
 /* A schedule that a test fills and commits itself. */
 baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
                                        const char *name);
-
-/* Views of all of a new buffer: of this memory, of the schedule's own. */
-baton_view_t support_view(baton_schedule_t *schedule, void *memory,
-                          size_t bytes);
-baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes);
 
 /* A message: the k-th of a list is the sender's k-th send among its own. */
 typedef struct support_message {

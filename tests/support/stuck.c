@@ -1,12 +1,9 @@
 #include "support/stuck.h"
+#include "support/cmocka.h"
 
 #include "base/config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 baton_sim_t *stuck_open(int ranks, size_t sync)
 {
@@ -38,8 +35,7 @@ void stuck_build(int ranks, size_t sync, baton_sim_build_fn build,
 
 static baton_view_t place(baton_schedule_t *schedule)
 {
-    return baton_view(baton_buffer_scratch(schedule, STUCK_BYTES), 0,
-                      STUCK_BYTES);
+    return support_scratch(schedule, STUCK_BYTES);
 }
 
 baton_node_t stuck_send(baton_schedule_t *schedule, int peer)
@@ -68,13 +64,6 @@ void stuck_chain(void *arg, baton_schedule_t *schedule)
     } else if (last != NULL) {
         (*last)(schedule);
     }
-}
-
-baton_status_t stuck_skips(void *arg, baton_call_t *call)
-{
-    (void)arg;
-    (void)call;
-    return BATON_SKIP;
 }
 
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule)

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_STUCK_H
 #define TESTS_SUPPORT_STUCK_H
 
-#include "support/ranks.h"
+#include "support/cluster.h"
 
 #define STUCK_BYTES 8
 
@@ -35,8 +35,5 @@ void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 /* Fixtures of a test: groups that it makes verify their commits. */
 int stuck_verify_on(void **state);
 int stuck_verify_off(void **state);
-
-/* A call node's function: skips. */
-baton_status_t stuck_skips(void *arg, baton_call_t *call);
 
 #endif

@@ -4,13 +4,10 @@
 #define TESTS_SUPPORT_TRIAL_H
 
 #include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/malloc.h"
-#include "support/ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static int64_t nth;     /* 0: none fails */
 static int64_t counted; /* allocations under trial in this attempt */

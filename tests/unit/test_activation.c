@@ -1,12 +1,9 @@
 /* The activation tree, on the inproc transport: P ranks in one thread. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define LARGEST 40
 
@@ -60,7 +57,7 @@ static void build(baton_schedule_t *schedule, tally_t *tally, bool several)
 }
 
 typedef struct tree {
-    support_ranks_t *ranks;
+    support_cluster_t *ranks;
     baton_schedule_t **schedules;
     tally_t tallies[LARGEST];
     uint64_t epoch;
@@ -69,7 +66,7 @@ typedef struct tree {
 static void open_tree(tree_t *tree, int size, bool several)
 {
     memset(tree, 0, sizeof(*tree));
-    tree->ranks = support_ranks_open(size);
+    tree->ranks = support_cluster_manual(size);
     tree->schedules = support_schedules_create(tree->ranks, "activation");
     for (int rank = 0; rank < size; rank++) {
         build(tree->schedules[rank], &tree->tallies[rank], several);
@@ -80,7 +77,7 @@ static void open_tree(tree_t *tree, int size, bool several)
 static void close_tree(tree_t *tree)
 {
     support_schedules_destroy(tree->ranks, tree->schedules);
-    support_ranks_close(tree->ranks);
+    support_cluster_close(tree->ranks);
 }
 
 static uint64_t messages_of(const tree_t *tree)
@@ -102,7 +99,7 @@ static void start(tree_t *tree, int rank)
 static uint64_t finish_epoch(tree_t *tree, const bool *started)
 {
     uint64_t before = messages_of(tree);
-    support_settle(tree->ranks);
+    support_drain(tree->ranks);
     tree->epoch++;
     for (int rank = 0; rank < tree->ranks->size; rank++) {
         assert_int_equal(tree->tallies[rank].begins, tree->epoch);
@@ -117,7 +114,7 @@ static uint64_t finish_epoch(tree_t *tree, const bool *started)
         }
         support_ok(baton_schedule_wait(tree->schedules[rank], 10000));
     }
-    support_settle(tree->ranks);
+    support_drain(tree->ranks);
     assert_int_equal(messages_of(tree), after);
     assert_true(after >= before);
     return after;
@@ -182,7 +179,7 @@ static void test_activation_random_initiators(void **state)
                 start(&tree, rank);
                 uint64_t steps = support_random_below(&random, 4);
                 while (steps-- > 0) {
-                    baton_engine_step(tree.ranks->engine);
+                    baton_engine_step(tree.ranks->engines[0]);
                 }
             }
             finish_epoch(&tree, started);
@@ -202,7 +199,7 @@ static void test_activation_ranks_catch_up_in_turn(void **state)
             start(&tree, 0);
             support_ok(baton_schedule_wait(tree.schedules[0], 10000));
         }
-        support_settle(tree.ranks);
+        support_drain(tree.ranks);
         for (int rank = 0; rank < size; rank++) {
             assert_int_equal(tree.tallies[rank].begins, 20);
             assert_int_equal(tree.tallies[rank].epoch, 20);
@@ -217,7 +214,7 @@ static void test_activation_ranks_catch_up_in_turn(void **state)
 static void test_activation_may_be_enclosed(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(5);
+    support_cluster_t *ranks = support_cluster_manual(5);
     tally_t tallies[5] = {{0}};
     baton_schedule_t **s = support_schedules_create(ranks, "enclosed");
     for (int rank = 0; rank < ranks->size; rank++) {
@@ -230,9 +227,8 @@ static void test_activation_may_be_enclosed(void **state)
     }
     support_schedules_commit(ranks, s);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        support_ok(baton_schedule_start(s[2]));
-        support_ok(baton_schedule_wait(s[2], 10000));
-        support_settle(ranks);
+        support_run(s[2]);
+        support_drain(ranks);
         for (int rank = 0; rank < ranks->size; rank++) {
             assert_int_equal(baton_schedule_epoch(s[rank]), epoch);
             assert_int_equal(tallies[rank].begins, epoch);
@@ -244,14 +240,14 @@ static void test_activation_may_be_enclosed(void **state)
         }
     }
     support_schedules_destroy(ranks, s);
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 /* Where the epoch waits for nothing inside, exit comes behind entry. */
 static void test_enclose_of_optional_nodes_alone(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(1);
+    support_cluster_t *ranks = support_cluster_manual(1);
     tally_t tally = {0};
     baton_schedule_t **s = support_schedules_create(ranks, "optional");
     baton_node_t entry = baton_add_nop(s[0]);
@@ -263,7 +259,7 @@ static void test_enclose_of_optional_nodes_alone(void **state)
     support_schedules_run(ranks, s);
     assert_int_equal(tally.begins, 1);
     support_schedules_destroy(ranks, s);
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 int main(void)

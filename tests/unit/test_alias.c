@@ -1,18 +1,15 @@
 /* Memory that is bound more than once: to commit, to builders and to rebind it
    is what it is by address. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { FLOATS = 8, HALF_BYTES = FLOATS / 2 * sizeof(float) };
 
 typedef struct bench {
-    support_ranks_t *ranks;
+    support_cluster_t *ranks;
     baton_schedule_t *s;
     float memory[FLOATS];
     float other[FLOATS];
@@ -20,22 +17,20 @@ typedef struct bench {
 
 static void begin(bench_t *bench)
 {
-    bench->ranks = support_ranks_open(1);
-    support_ok(
-        baton_schedule_create(bench->ranks->groups[0], "alias", &bench->s));
+    bench->ranks = support_cluster_manual(1);
+    bench->s = support_schedule(bench->ranks->groups[0], "alias");
 }
 
 static void end(bench_t *bench)
 {
     support_ok(baton_schedule_destroy(bench->s));
-    support_ranks_close(bench->ranks);
+    support_cluster_close(bench->ranks);
 }
 
 /* A view of half of the memory, from an element on, in a buffer of its own. */
 static baton_view_t half(bench_t *bench, float *from)
 {
-    return baton_view(baton_buffer_bind(bench->s, from, HALF_BYTES), 0,
-                      HALF_BYTES);
+    return support_view(bench->s, from, HALF_BYTES);
 }
 
 static void expect_refused(bench_t *bench, baton_status_t status,
@@ -135,7 +130,7 @@ static void test_allreduce_in_place_by_address(void **state)
         baton_allreduce_ring};
     enum { RANKS = 3, COUNT = 7, BYTES = COUNT * sizeof(float) };
     for (size_t k = 0; k < 3; k++) {
-        support_ranks_t *ranks = support_ranks_open(RANKS);
+        support_cluster_t *ranks = support_cluster_manual(RANKS);
         baton_schedule_t **s = support_schedules_create(ranks, "twice");
         float data[RANKS][COUNT];
         for (int rank = 0; rank < RANKS; rank++) {
@@ -144,10 +139,8 @@ static void test_allreduce_in_place_by_address(void **state)
             }
             const baton_allreduce_t args = {
                 .size = sizeof args,
-                .source = baton_view(
-                    baton_buffer_bind(s[rank], data[rank], BYTES), 0, BYTES),
-                .target = baton_view(
-                    baton_buffer_bind(s[rank], data[rank], BYTES), 0, BYTES),
+                .source = support_view(s[rank], data[rank], BYTES),
+                .target = support_view(s[rank], data[rank], BYTES),
                 .dtype = BATON_F32,
                 .op = BATON_SUM};
             builders[k](s[rank], &args);
@@ -160,7 +153,7 @@ static void test_allreduce_in_place_by_address(void **state)
             }
         }
         support_schedules_destroy(ranks, s);
-        support_ranks_close(ranks);
+        support_cluster_close(ranks);
     }
 }
 

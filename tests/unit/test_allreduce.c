@@ -1,12 +1,9 @@
 /* The all-reduces, on the loop transport: P ranks in one thread. */
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/values.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define EPOCHS 3
 #define GUARD  ((unsigned char)0xa5)
@@ -127,7 +124,7 @@ static void run_case(int size, const allreduce_case_t *test)
 {
     static uint64_t stream;
     support_random_t random = support_random(support_seed(), stream++);
-    support_ranks_t *ranks = support_group(size);
+    support_cluster_t *ranks = support_cluster_of(size);
     allreduce_rank_t all[SUPPORT_LARGEST];
     baton_schedule_t **schedules = support_schedules_create(ranks, "test");
     for (int rank = 0; rank < size; rank++) {
@@ -248,9 +245,8 @@ static void check_identity(baton_allreduce_fn build)
                     .count = 211,
                     .chunk_bytes = 32,
                     .any_bits = true,
+                    .in_place = (op + dtype) % 2 == 0,
                 };
-                run_case(support_sizes[i], &test);
-                test.in_place = true;
                 run_case(support_sizes[i], &test);
             }
         }
@@ -278,7 +274,7 @@ static void test_ring_floats_identical_on_all_ranks(void **state)
 /* More than 64 KiB: receives take turns in a few slots. */
 static void check_long_vector(baton_allreduce_fn build)
 {
-    static const int sizes[] = {2, 8, 15, 16, 17, 32};
+    static const int sizes[] = {2, 8, 15, 17};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         allreduce_case_t test = {
             .build = build,
@@ -365,16 +361,14 @@ static void check_order(baton_allreduce_fn build)
     enum { COUNT = 3 };
     static matrix_t data[SUPPORT_LARGEST][COUNT];
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
-        support_ranks_t *ranks = support_group(support_sizes[i]);
+        support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
         baton_schedule_t **schedules = support_schedules_create(ranks, "order");
         for (int rank = 0; rank < ranks->size; rank++) {
             for (uint32_t j = 0; j < COUNT; j++) {
                 data[rank][j] = matrix_of(rank, j);
             }
             baton_view_t all =
-                baton_view(baton_buffer_bind(schedules[rank], data[rank],
-                                             sizeof data[rank]),
-                           0, sizeof data[rank]);
+                support_view(schedules[rank], data[rank], sizeof data[rank]);
             baton_allreduce_t args = {.size = sizeof(args),
                                       .source = all,
                                       .target = all,
@@ -412,11 +406,10 @@ static void test_binomial_reduces_in_order_of_ranks(void **state)
 static void test_ring_refuses_what_does_not_commute(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_group(3);
+    support_cluster_t *ranks = support_cluster_of(3);
     baton_schedule_t **schedules = support_schedules_create(ranks, "ring");
     matrix_t data[4];
-    baton_view_t all = baton_view(
-        baton_buffer_bind(schedules[0], data, sizeof data), 0, sizeof data);
+    baton_view_t all = support_view(schedules[0], data, sizeof data);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = all,
                               .target = all,
@@ -437,7 +430,7 @@ static void test_allreduce_source_may_be_an_input(void **state)
         baton_allreduce_ring};
     for (size_t b = 0; b < 3; b++) {
         for (size_t i = 0; i < SUPPORT_SIZES; i++) {
-            support_ranks_t *ranks = support_group(support_sizes[i]);
+            support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
             int64_t source[64], target[SUPPORT_LARGEST][64];
             for (int64_t j = 0; j < 64; j++) {
                 source[j] = j * j;
@@ -450,8 +443,7 @@ static void test_allreduce_source_may_be_an_input(void **state)
                     .size = sizeof(args),
                     .source = baton_view(
                         baton_buffer_bind_input(schedule, source, 512), 0, 512),
-                    .target = baton_view(
-                        baton_buffer_bind(schedule, target[rank], 512), 0, 512),
+                    .target = support_view(schedule, target[rank], 512),
                     .dtype = BATON_I64,
                     .op = BATON_SUM,
                     .chunk_bytes = 16};
@@ -490,6 +482,6 @@ int main(void)
         cmocka_unit_test(test_ring_refuses_what_does_not_commute),
         cmocka_unit_test(test_allreduce_source_may_be_an_input),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

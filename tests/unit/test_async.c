@@ -1,15 +1,12 @@
-/* Nodes that complete elsewhere: in their start, in another thread, when they
-   are asked; and the end of an epoch that has failed meanwhile. */
+/* Async nodes, which complete in their start, in another thread or when they
+   are polled; and the end of an epoch that has failed meanwhile. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
 #include <limits.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* One node, and how it behaves; behind it a call that counts.
 
@@ -51,8 +48,9 @@ static void note_cancel(void *arg)
     atomic_fetch_add(&worker->cancels, 1);
 }
 
-static const baton_async_ops_t told = {.start = begin, .cancel = note_cancel};
-static const baton_async_ops_t asked = {
+static const baton_async_ops_t notifies = {.start = begin,
+                                           .cancel = note_cancel};
+static const baton_async_ops_t polled = {
     .start = begin, .poll = look, .cancel = note_cancel};
 
 static baton_status_t count(void *arg, baton_call_t *call)
@@ -63,11 +61,10 @@ static baton_status_t count(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static void open_worker(worker_t *worker, support_crew_t *crew,
+static void open_worker(worker_t *worker, support_cluster_t *cluster,
                         const baton_async_ops_t *ops)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(crew->groups[0], "async", &s));
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "async");
     baton_node_t behind = baton_add_call(s, count, worker);
     baton_set_optional(s, behind);
     baton_before(s, baton_add_async(s, ops, worker), behind);
@@ -80,11 +77,12 @@ static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
                         baton_status_t wanted, uint64_t behind)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = how->start,
                            .completes = how->completes,
                            .status = how->status};
-        open_worker(&worker, crew, ops);
+        open_worker(&worker, cluster, ops);
         for (uint64_t epoch = 1; epoch <= 3; epoch++) {
             worker.polls_left = how->polls_left;
             support_ok(baton_schedule_start(worker.schedule));
@@ -95,7 +93,7 @@ static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
         }
         assert_int_equal(worker.cancels, 0);
         support_ok(baton_schedule_destroy(worker.schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -105,9 +103,9 @@ static void test_async_ends_in_its_start(void **state)
     const worker_t done = {.start = BATON_DONE};
     const worker_t skips = {.start = BATON_SKIP};
     const worker_t fails = {.start = BATON_ERR_LIMIT};
-    expect_ends(&done, &told, BATON_OK, 1);
-    expect_ends(&skips, &told, BATON_OK, 0);
-    expect_ends(&fails, &told, BATON_ERR_LIMIT, 0);
+    expect_ends(&done, &notifies, BATON_OK, 1);
+    expect_ends(&skips, &notifies, BATON_OK, 0);
+    expect_ends(&fails, &notifies, BATON_ERR_LIMIT, 0);
 }
 
 static void test_async_completes_before_its_start_returns(void **state)
@@ -116,9 +114,9 @@ static void test_async_completes_before_its_start_returns(void **state)
     const worker_t ok = {.completes = true};
     const worker_t skips = {.completes = true, .status = BATON_SKIP};
     const worker_t fails = {.completes = true, .status = BATON_ERR_SYSTEM};
-    expect_ends(&ok, &told, BATON_OK, 1);
-    expect_ends(&skips, &told, BATON_OK, 0);
-    expect_ends(&fails, &told, BATON_ERR_SYSTEM, 0);
+    expect_ends(&ok, &notifies, BATON_OK, 1);
+    expect_ends(&skips, &notifies, BATON_OK, 0);
+    expect_ends(&fails, &notifies, BATON_ERR_SYSTEM, 0);
 }
 
 static void test_async_is_asked_until_it_is_done(void **state)
@@ -127,9 +125,9 @@ static void test_async_is_asked_until_it_is_done(void **state)
     const worker_t soon = {.polls_left = 0};
     const worker_t later = {.polls_left = 20};
     const worker_t fails = {.polls_left = 3, .status = BATON_ERR_SYSTEM};
-    expect_ends(&soon, &asked, BATON_OK, 1);
-    expect_ends(&later, &asked, BATON_OK, 1);
-    expect_ends(&fails, &asked, BATON_ERR_SYSTEM, 0);
+    expect_ends(&soon, &polled, BATON_OK, 1);
+    expect_ends(&later, &polled, BATON_OK, 1);
+    expect_ends(&fails, &polled, BATON_ERR_SYSTEM, 0);
 }
 
 /* ---- another thread ---------------------------------------------------- */
@@ -147,9 +145,10 @@ static void test_async_is_completed_by_another_thread(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = BATON_OK};
-        open_worker(&worker, crew, &told);
+        open_worker(&worker, cluster, &notifies);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
             atomic_store(&worker.begun, false);
             support_thread_t *thread =
@@ -160,16 +159,16 @@ static void test_async_is_completed_by_another_thread(void **state)
             assert_int_equal(worker.behind, epoch);
         }
         support_ok(baton_schedule_destroy(worker.schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
 static void test_async_completes_once(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(1, &support_variants[0]);
+    support_cluster_t *cluster = support_cluster_manual(1);
     worker_t worker = {.start = BATON_OK};
-    open_worker(&worker, crew, &told);
+    open_worker(&worker, cluster, &notifies);
     support_ok(baton_schedule_start(worker.schedule));
     support_expect(baton_schedule_wait(worker.schedule, 0), BATON_ERR_TIMEOUT);
     support_says("async#1, which was begun; behind it: call#0");
@@ -181,7 +180,7 @@ static void test_async_completes_once(void **state)
     support_expect(baton_async_complete(worker.async, BATON_OK),
                    BATON_ERR_STATE);
     support_ok(baton_schedule_destroy(worker.schedule));
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 /* ---- failure ----------------------------------------------------------- */
@@ -192,22 +191,26 @@ static void test_async_is_waited_for_after_a_cancel(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = BATON_OK};
-        open_worker(&worker, crew, &told);
+        open_worker(&worker, cluster, &notifies);
         for (int epoch = 1; epoch <= 3; epoch++) {
             atomic_store(&worker.begun, false);
             support_ok(baton_schedule_start(worker.schedule));
             while (!atomic_load(&worker.begun)) {
-                (void)baton_engine_step(crew->engines[0]);
+                (void)baton_engine_step(cluster->engines[0]);
             }
             support_expect(baton_schedule_wait(worker.schedule, 1),
                            BATON_ERR_TIMEOUT);
+            while (!atomic_load(&worker.begun)) { /* a thread may be late */
+                (void)baton_engine_step(cluster->engines[0]);
+            }
             support_ok(baton_schedule_cancel(worker.schedule));
             support_expect(baton_schedule_wait(worker.schedule, 1),
                            BATON_ERR_TIMEOUT);
             while (atomic_load(&worker.cancels) < epoch) {
-                (void)baton_engine_step(crew->engines[0]);
+                (void)baton_engine_step(cluster->engines[0]);
             }
             support_ok(baton_async_complete(worker.async, BATON_ERR_SYSTEM));
             support_expect(
@@ -217,7 +220,7 @@ static void test_async_is_waited_for_after_a_cancel(void **state)
         }
         assert_int_equal(worker.behind, 0);
         support_ok(baton_schedule_destroy(worker.schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -225,19 +228,18 @@ static void test_async_needs_a_start(void **state)
 {
     (void)state;
     static const baton_async_ops_t nothing = {.poll = look};
-    support_ranks_t *ranks = support_ranks_open(1);
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(ranks->groups[0], "async", &s));
+    support_cluster_t *ranks = support_cluster_manual(1);
+    baton_schedule_t *s = support_schedule(ranks->groups[0], "async");
     (void)baton_add_async(s, &nothing, NULL);
     support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
     support_says("async#0: it has no start");
     support_ok(baton_schedule_destroy(s));
-    support_ok(baton_schedule_create(ranks->groups[0], "async", &s));
+    s = support_schedule(ranks->groups[0], "async");
     (void)baton_add_async(s, NULL, NULL);
     support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
     support_says("async#0: it has no functions");
     support_ok(baton_schedule_destroy(s));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 /* A completion that comes an epoch late: that of another epoch is not its. */
@@ -245,27 +247,26 @@ static void test_async_of_an_earlier_epoch_is_refused(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         worker_t worker = {.start = BATON_OK, .polls_left = 0};
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "late", &s));
-        (void)baton_add_async(s, &asked, &worker);
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "late");
+        (void)baton_add_async(s, &polled, &worker);
         support_ok(baton_schedule_commit(s));
-        support_ok(baton_schedule_start(s));
-        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        support_run(s);
         const baton_async_t late = worker.async;
         worker.polls_left = INT_MAX;
         atomic_store(&worker.begun, false);
         support_ok(baton_schedule_start(s));
         while (!atomic_load(&worker.begun)) {
-            (void)baton_engine_step(crew->engines[0]);
+            (void)baton_engine_step(cluster->engines[0]);
         }
         support_expect(baton_async_complete(late, BATON_OK), BATON_ERR_STATE);
         support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
         support_ok(baton_async_complete(worker.async, BATON_OK));
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 

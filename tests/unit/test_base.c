@@ -2,17 +2,14 @@
 #include "base/alloc.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "support/cmocka.h"
 
 #include <baton/baton.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- a handler that keeps what it got ---------------------------------- */
 

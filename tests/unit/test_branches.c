@@ -1,23 +1,15 @@
-/* Nodes that need not fire: branches not taken, k of n and its stragglers, and
-   epochs that a limit holds back. */
+/* Nodes that need not fire: branches that are not taken, k of n and its
+   stragglers, epochs that a limit holds back, and branches at random over many
+   epochs. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
 #include "support/random.h"
-#include "support/ranks.h"
+#include "support/sanitized.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static baton_status_t count_call(void *arg, baton_call_t *call)
-{
-    (void)call;
-    ++*(uint64_t *)arg;
-    return BATON_OK;
-}
 
 static baton_status_t skip_odd(void *arg, baton_call_t *call)
 {
@@ -35,14 +27,15 @@ static void test_skip_leaves_the_branch_out(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         baton_schedule_t *s;
         uint64_t branches = 0, joins = 0;
-        support_ok(baton_schedule_create(crew->groups[0], "skip", &s));
+        s = support_schedule(cluster->groups[0], "skip");
         baton_node_t skip = baton_add_call(s, skip_odd, NULL);
-        baton_node_t branch = baton_add_call(s, count_call, &branches);
+        baton_node_t branch = baton_add_call(s, support_count, &branches);
         baton_node_t nop = baton_add_nop(s);
-        baton_node_t join = baton_add_call(s, count_call, &joins);
+        baton_node_t join = baton_add_call(s, support_count, &joins);
         baton_set_optional(s, branch);
         baton_set_need(s, join, BATON_NEED_ANY);
         baton_before(s, skip, branch);
@@ -55,7 +48,7 @@ static void test_skip_leaves_the_branch_out(void **state)
             assert_int_equal(joins, epoch);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -80,19 +73,17 @@ static baton_status_t skip_even(void *arg, baton_call_t *call)
 }
 
 /* Messages of `bytes` bytes, which begin with a number. */
-static void build_ways(ways_t *ways, support_crew_t *crew, size_t bytes)
+static void build_ways(ways_t *ways, support_cluster_t *cluster, size_t bytes)
 {
     for (int rank = 0; rank < 2; rank++) {
-        support_ok(baton_schedule_create(crew->groups[rank], "ways",
-                                         &ways->schedules[rank]));
+        ways->schedules[rank] = support_schedule(cluster->groups[rank], "ways");
     }
     baton_schedule_t *s = ways->schedules[0];
     baton_node_t done = baton_add_nop(s);
     baton_set_need(s, done, BATON_NEED_ANY);
     for (int way = 0; way < 2; way++) {
-        baton_view_t in = baton_view(baton_buffer_scratch(s, bytes), 0, bytes);
-        baton_view_t out =
-            baton_view(baton_buffer_bind(s, ways->got[way], bytes), 0, bytes);
+        baton_view_t in = support_scratch(s, bytes);
+        baton_view_t out = support_view(s, ways->got[way], bytes);
         baton_node_t recv = baton_add_recv(s, 1, in);
         baton_node_t copy = baton_add_copy(s, out, in);
         baton_set_optional(s, recv);
@@ -101,8 +92,7 @@ static void build_ways(ways_t *ways, support_crew_t *crew, size_t bytes)
         baton_before(s, copy, done);
     }
     s = ways->schedules[1];
-    baton_view_t out =
-        baton_view(baton_buffer_bind(s, ways->sent, bytes), 0, bytes);
+    baton_view_t out = support_view(s, ways->sent, bytes);
     for (int way = 0; way < 2; way++) {
         baton_node_t call =
             baton_add_call(s, way == 0 ? skip_even : skip_odd, NULL);
@@ -124,14 +114,15 @@ static void test_skipped_send_leaves_nothing_owing(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i / 2]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i / 2]);
         size_t bytes = branch_bytes[i % 2];
         ways_t ways = {.sent = calloc(1, bytes),
                        .got = {calloc(1, bytes), calloc(1, bytes)}};
         assert_non_null(ways.sent);
         assert_non_null(ways.got[0]);
         assert_non_null(ways.got[1]);
-        build_ways(&ways, crew, bytes);
+        build_ways(&ways, cluster, bytes);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
             int way = epoch % 2 == 1 ? 0 : 1;
             *ways.got[1 - way] = 0;
@@ -145,7 +136,7 @@ static void test_skipped_send_leaves_nothing_owing(void **state)
         for (int rank = 0; rank < 2; rank++) {
             support_ok(baton_schedule_destroy(ways.schedules[rank]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
         free(ways.sent);
         free(ways.got[0]);
         free(ways.got[1]);
@@ -162,7 +153,8 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i / 2]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i / 2]);
         size_t bytes = branch_bytes[i % 2];
         uint64_t *sent = calloc(1, bytes);
         uint64_t *got = calloc(1, bytes);
@@ -170,13 +162,10 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
         assert_non_null(sent);
         assert_non_null(got);
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "half", &s[rank]));
+            s[rank] = support_schedule(cluster->groups[rank], "half");
         }
-        baton_view_t in =
-            baton_view(baton_buffer_scratch(s[0], bytes), 0, bytes);
-        baton_view_t out =
-            baton_view(baton_buffer_bind(s[0], got, bytes), 0, bytes);
+        baton_view_t in = support_scratch(s[0], bytes);
+        baton_view_t out = support_view(s[0], got, bytes);
         baton_node_t chain[4] = {
             baton_add_call(s[0], skip_odd, NULL), baton_add_recv(s[0], 1, in),
             baton_add_copy(s[0], out, in), baton_add_nop(s[0])};
@@ -187,9 +176,7 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
         }
         baton_before(s[0], baton_add_call(s[0], skip_even, NULL), chain[3]);
         baton_set_need(s[0], chain[3], BATON_NEED_ANY);
-        (void)baton_add_send(
-            s[1], 0,
-            baton_view(baton_buffer_bind(s[1], sent, bytes), 0, bytes));
+        (void)baton_add_send(s[1], 0, support_view(s[1], sent, bytes));
         support_ok(baton_schedule_commit(s[0]));
         support_ok(baton_schedule_commit(s[1]));
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
@@ -206,7 +193,7 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
         for (int rank = 0; rank < 2; rank++) {
             support_ok(baton_schedule_destroy(s[rank]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
         free(sent);
         free(got);
     }
@@ -227,15 +214,14 @@ typedef struct quorum {
     uint64_t calls;
 } quorum_t;
 
-static void open_quorum(quorum_t *quorum, support_crew_t *crew)
+static void open_quorum(quorum_t *quorum, support_cluster_t *cluster)
 {
     memset(quorum, 0, sizeof(*quorum));
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(crew->groups[0], "quorum", &s));
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "quorum");
     quorum->receiver = s;
     baton_buffer_t scratch = baton_buffer_scratch(s, sizeof(quorum->got));
     baton_buffer_t got = baton_buffer_bind(s, quorum->got, sizeof(quorum->got));
-    baton_node_t enough = baton_add_call(s, count_call, &quorum->calls);
+    baton_node_t enough = baton_add_call(s, support_count, &quorum->calls);
     baton_set_need(s, enough, QUORUM);
     for (int i = 0; i < SENDERS; i++) {
         baton_view_t place = baton_view(scratch, (size_t)i * 8, 8);
@@ -249,9 +235,8 @@ static void open_quorum(quorum_t *quorum, support_crew_t *crew)
     }
     support_ok(baton_schedule_commit(s));
     for (int i = 0; i < SENDERS; i++) {
-        support_ok(baton_schedule_create(crew->groups[i + 1], "quorum", &s));
-        (void)baton_add_send(
-            s, 0, baton_view(baton_buffer_bind(s, &quorum->value[i], 8), 0, 8));
+        s = support_schedule(cluster->groups[i + 1], "quorum");
+        (void)baton_add_send(s, 0, support_view(s, &quorum->value[i], 8));
         support_ok(baton_schedule_commit(s));
         quorum->senders[i] = s;
     }
@@ -285,11 +270,11 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
     (void)state;
     support_random_t random = support_random(support_seed(), 1);
     for (int variant = 0; variant < SUPPORT_VARIANTS; variant++) {
-        support_crew_t *crew =
-            support_crew_open(SENDERS + 1, &support_variants[variant]);
+        support_cluster_t *cluster =
+            support_cluster_open(SENDERS + 1, &support_variants[variant]);
         quorum_t quorum;
-        open_quorum(&quorum, crew);
-        for (uint64_t epoch = 1; epoch <= 2000; epoch++) {
+        open_quorum(&quorum, cluster);
+        for (uint64_t epoch = 1; epoch <= SUPPORT_REPEAT(2000); epoch++) {
             memset(quorum.got, 0, sizeof(quorum.got));
             support_ok(baton_schedule_start(quorum.receiver));
             int first = (int)support_random_below(&random, SENDERS);
@@ -309,7 +294,7 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
         for (int i = 0; i < SENDERS; i++) {
             support_ok(baton_schedule_destroy(quorum.senders[i]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -319,13 +304,14 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
 static void test_limit_holds_external_epochs_back(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(2);
+    support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     uint64_t calls[2] = {0, 0};
     for (int rank = 0; rank < 2; rank++) {
         baton_node_t begin =
             baton_add_activation(s[rank], baton_add_on_start(s[rank]));
-        baton_node_t call = baton_add_call(s[rank], count_call, &calls[rank]);
+        baton_node_t call =
+            baton_add_call(s[rank], support_count, &calls[rank]);
         baton_before(s[rank], begin, call);
     }
     baton_schedule_limit(s[1], 1);
@@ -333,30 +319,30 @@ static void test_limit_holds_external_epochs_back(void **state)
     for (int epoch = 1; epoch <= 5; epoch++) {
         support_run(s[0]);
     }
-    support_settle(ranks);
+    support_drain(ranks);
     assert_int_equal(calls[0], 5);
     assert_int_equal(calls[1], 1); /* the messages of the others are kept */
     baton_schedule_limit(s[1], 3);
-    support_settle(ranks);
+    support_drain(ranks);
     assert_int_equal(calls[1], 3);
     baton_schedule_limit(s[1], 2); /* never lowered */
-    support_settle(ranks);
+    support_drain(ranks);
     for (int epoch = 1; epoch <= 4; epoch++) {
         support_run(s[1]); /* 1 to 3 have been; the 4th its own start begins */
     }
     assert_int_equal(calls[1], 4);
     assert_int_equal(baton_schedule_epoch(s[1]), 4);
     baton_schedule_limit(s[1], 100);
-    support_settle(ranks);
+    support_drain(ranks);
     assert_int_equal(calls[1], 5);
     support_schedules_destroy(ranks, s);
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_limit_of_zero_is_a_limit(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(2);
+    support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     for (int rank = 0; rank < 2; rank++) {
         (void)baton_add_activation(s[rank], baton_add_on_start(s[rank]));
@@ -364,13 +350,212 @@ static void test_limit_of_zero_is_a_limit(void **state)
     support_schedules_commit(ranks, s);
     baton_schedule_limit(s[1], 0);
     support_run(s[0]);
-    support_settle(ranks);
+    support_drain(ranks);
     assert_int_equal(baton_schedule_epoch(s[1]), 0);
     baton_schedule_limit(s[1], 1);
-    support_settle(ranks);
+    support_drain(ranks);
     assert_int_equal(baton_schedule_epoch(s[1]), 1);
     support_schedules_destroy(ranks, s);
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
+}
+
+enum { BRANCH_RANKS = 4, EPOCHS = SUPPORT_REPEAT(10000), WORDS = 48 };
+
+static uint64_t seed;
+
+/* ---- branches at random: decisions
+ * --------------------------------------------------- */
+
+/* What happens between two ranks in an epoch; both know. */
+static uint64_t sample(uint64_t epoch, int from, int to, uint64_t question)
+{
+    support_random_t random = support_random(
+        seed, epoch * 64 + (uint64_t)(from * BRANCH_RANKS + to) * 4 + question);
+    return support_random_next(&random);
+}
+
+/* Whether they exchange; whether one of them sends the other a word besides. */
+static bool exchanges(uint64_t epoch, int one, int other)
+{
+    return sample(epoch, one < other ? one : other, one < other ? other : one,
+                  0) %
+               2 ==
+           0;
+}
+
+static bool adds_word(uint64_t epoch, int from, int to)
+{
+    return sample(epoch, from, to, 1) % 3 == 0;
+}
+
+static uint64_t value_of(uint64_t epoch, int from, int to, uint64_t question)
+{
+    return sample(epoch, from, to, 2) + question;
+}
+
+/* ---- branches at random: schedule
+ * ------------------------------------------------------ */
+
+/* One rank's side of what it has with another:
+
+       if_exchange --> send                 (optional)
+            |
+            +--------> recv --> copy --+    (optional)
+                                       +--> any: done
+       if_not ------------------------ +
+
+       if_word --> send a word              (optional)
+       recv a word --> copy                 (optional: in time, or not)
+
+   An exchange is waited for, a word is not. */
+typedef struct side {
+    int rank, peer;
+    uint64_t sent[WORDS], got[WORDS];
+    uint64_t word, got_word;
+} side_t;
+
+static baton_status_t if_exchange(void *arg, baton_call_t *call)
+{
+    side_t *side = arg;
+    uint64_t epoch = baton_call_epoch(call);
+    if (!exchanges(epoch, side->rank, side->peer)) {
+        return BATON_SKIP;
+    }
+    for (int i = 0; i < WORDS; i++) {
+        side->sent[i] = value_of(epoch, side->rank, side->peer, (uint64_t)i);
+    }
+    return BATON_OK;
+}
+
+static baton_status_t if_not(void *arg, baton_call_t *call)
+{
+    const side_t *side = arg;
+    return exchanges(baton_call_epoch(call), side->rank, side->peer)
+               ? BATON_SKIP
+               : BATON_OK;
+}
+
+static baton_status_t if_word(void *arg, baton_call_t *call)
+{
+    side_t *side = arg;
+    uint64_t epoch = baton_call_epoch(call);
+    side->word = value_of(epoch, side->rank, side->peer, WORDS);
+    return adds_word(epoch, side->rank, side->peer) ? BATON_OK : BATON_SKIP;
+}
+
+static void build_optional(baton_schedule_t *s, baton_node_t before,
+                           baton_node_t node)
+{
+    baton_set_optional(s, node);
+    baton_before(s, before, node);
+}
+
+static void build_side(baton_schedule_t *s, side_t *side)
+{
+    baton_view_t in = support_scratch(s, sizeof side->got);
+    baton_node_t yes = baton_add_call(s, if_exchange, side);
+    baton_node_t no = baton_add_call(s, if_not, side);
+    baton_node_t done = baton_add_nop(s);
+    baton_node_t recv = baton_add_recv(s, side->peer, in);
+    baton_node_t copy =
+        baton_add_copy(s, support_view(s, side->got, sizeof side->got), in);
+    build_optional(
+        s, yes,
+        baton_add_send(s, side->peer,
+                       support_view(s, side->sent, sizeof side->sent)));
+    build_optional(s, yes, recv);
+    build_optional(s, recv, copy);
+    baton_before(s, copy, done);
+    baton_before(s, no, done);
+    baton_set_need(s, done, BATON_NEED_ANY);
+
+    in = support_scratch(s, 8);
+    baton_node_t word = baton_add_recv(s, side->peer, in);
+    baton_set_optional(s, word);
+    build_optional(s, word,
+                   baton_add_copy(s, support_view(s, &side->got_word, 8), in));
+    build_optional(
+        s, baton_add_call(s, if_word, side),
+        baton_add_send(s, side->peer, support_view(s, &side->word, 8)));
+}
+
+/* ---- branches at random: epochs
+ * -------------------------------------------------------- */
+
+static bool check_side(support_worker_t *worker, const side_t *side,
+                       uint64_t epoch)
+{
+    bool right = true;
+    for (int i = 0; i < WORDS; i++) {
+        uint64_t wanted =
+            exchanges(epoch, side->rank, side->peer)
+                ? value_of(epoch, side->peer, side->rank, (uint64_t)i)
+                : 0;
+        right = right && side->got[i] == wanted;
+    }
+    uint64_t word = value_of(epoch, side->peer, side->rank, WORDS);
+    return support_worker_check(worker, right,
+                                "epoch %llu: wrong exchange with rank %d",
+                                (unsigned long long)epoch, side->peer) &&
+           support_worker_check(
+               worker,
+               side->got_word == 0 ||
+                   (side->got_word == word &&
+                    adds_word(epoch, side->peer, side->rank)),
+               "epoch %llu: got a word of another epoch from rank %d",
+               (unsigned long long)epoch, side->peer);
+}
+
+static void run_worker(support_worker_t *worker)
+{
+    const uint64_t epochs = *(const uint64_t *)worker->arg;
+    side_t sides[BRANCH_RANKS];
+    baton_schedule_t *s;
+    memset(sides, 0, sizeof sides);
+    (void)support_worker_ok(
+        worker, baton_schedule_create(worker->group, "branches", &s));
+    for (int peer = 0; peer < BRANCH_RANKS; peer++) {
+        sides[peer].rank = worker->rank;
+        sides[peer].peer = peer;
+        if (peer != worker->rank) {
+            build_side(s, &sides[peer]);
+        }
+    }
+    bool going = support_worker_ok(worker, baton_schedule_commit(s));
+    for (uint64_t epoch = 1; epoch <= epochs && going; epoch++) {
+        for (int peer = 0; peer < BRANCH_RANKS; peer++) {
+            memset(sides[peer].got, 0, sizeof sides[peer].got);
+            sides[peer].got_word = 0;
+        }
+        going = support_worker_run(worker, s);
+        for (int peer = 0; peer < BRANCH_RANKS && going; peer++) {
+            going =
+                peer == worker->rank || check_side(worker, &sides[peer], epoch);
+        }
+    }
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
+}
+
+static void run_branches(int variant, uint64_t epochs)
+{
+    seed = support_seed();
+    support_cluster_t *cluster =
+        support_cluster_open(BRANCH_RANKS, &support_variants[variant]);
+    support_cluster_run(cluster, run_worker, &epochs);
+    support_cluster_close(cluster);
+}
+
+static void test_branches_at_random_with_threads(void **state)
+{
+    (void)state;
+    run_branches(2, EPOCHS);
+}
+
+static void test_branches_at_random_on_one_engine(void **state)
+{
+    (void)state;
+    run_branches(0, EPOCHS / 5);
+    run_branches(1, EPOCHS / 5);
 }
 
 int main(void)
@@ -382,6 +567,8 @@ int main(void)
         cmocka_unit_test(test_stragglers_are_charged_to_their_own_epoch),
         cmocka_unit_test(test_limit_holds_external_epochs_back),
         cmocka_unit_test(test_limit_of_zero_is_a_limit),
+        cmocka_unit_test(test_branches_at_random_with_threads),
+        cmocka_unit_test(test_branches_at_random_on_one_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

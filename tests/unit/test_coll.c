@@ -1,21 +1,18 @@
 /* Broadcast, barrier, and what all builders have in common: they share a
    schedule, and refuse wrong arguments. On the loop transport: P ranks in one
    thread. */
-#include "support/ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define EPOCHS 3
 #define GUARD  ((unsigned char)0xa5)
 
 /* ---- broadcast --------------------------------------------------------- */
 
-static void check_broadcast(support_ranks_t *ranks, int root, size_t bytes)
+static void check_broadcast(support_cluster_t *ranks, int root, size_t bytes)
 {
     unsigned char data[SUPPORT_LARGEST][300];
     baton_schedule_t **schedules = support_schedules_create(ranks, "bcast");
@@ -47,9 +44,9 @@ static void test_broadcast_any_ranks_any_root(void **state)
     (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         for (int root = 0; root < support_sizes[i]; root++) {
-            check_broadcast(support_group(support_sizes[i]), root, 0);
-            check_broadcast(support_group(support_sizes[i]), root, 1);
-            check_broadcast(support_group(support_sizes[i]), root, 257);
+            check_broadcast(support_cluster_of(support_sizes[i]), root, 0);
+            check_broadcast(support_cluster_of(support_sizes[i]), root, 1);
+            check_broadcast(support_cluster_of(support_sizes[i]), root, 257);
         }
     }
 }
@@ -61,7 +58,7 @@ static void test_barrier_waits_for_the_last_rank(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
-        support_ranks_t *ranks = support_group(support_sizes[i]);
+        support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
         int size = ranks->size;
         baton_schedule_t **schedules =
             support_schedules_create(ranks, "barrier");
@@ -75,7 +72,7 @@ static void test_barrier_waits_for_the_last_rank(void **state)
                     support_ok(baton_schedule_start(schedules[rank]));
                 }
             }
-            support_settle(ranks);
+            support_drain(ranks);
             for (int rank = 0; rank < size; rank++) {
                 bool done = true;
                 support_ok(baton_schedule_test(schedules[rank], &done));
@@ -100,8 +97,7 @@ static void test_barrier_waits_for_the_last_rank(void **state)
 static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
 {
     size_t bytes = count * sizeof(int64_t);
-    baton_view_t view =
-        baton_view(baton_buffer_bind(schedule, data, bytes), 0, bytes);
+    baton_view_t view = support_view(schedule, data, bytes);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = view,
                               .target = view,
@@ -133,7 +129,7 @@ static void test_builders_share_a_schedule(void **state)
     static const size_t counts[] = {0, 1, 50};
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         for (size_t c = 0; c < 3; c++) {
-            support_ranks_t *ranks = support_group(support_sizes[i]);
+            support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
             int64_t size = ranks->size;
             int64_t data[SUPPORT_LARGEST][50];
             baton_schedule_t **schedules =
@@ -178,9 +174,8 @@ typedef struct wrong_use {
 static void check_wrong_use(baton_allreduce_fn build, const wrong_use_t *wrong)
 {
     char memory[256];
-    baton_schedule_t *schedule;
-    support_ok(
-        baton_schedule_create(support_group(4)->groups[1], "wrong", &schedule));
+    baton_schedule_t *schedule =
+        support_schedule(support_cluster_of(4)->groups[1], "wrong");
     baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 256);
     baton_allreduce_t args = {
         .size = wrong->struct_size,
@@ -237,9 +232,8 @@ static void test_allreduce_wrong_arguments_fail_commit(void **state)
 static void test_allreduce_without_arguments_fails_commit(void **state)
 {
     (void)state;
-    baton_schedule_t *schedule;
-    support_ok(
-        baton_schedule_create(support_group(1)->groups[0], "wrong", &schedule));
+    baton_schedule_t *schedule =
+        support_schedule(support_cluster_of(1)->groups[0], "wrong");
     baton_allreduce_ring(schedule, NULL);
     support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
     assert_non_null(strstr(baton_error_message(), "args is NULL"));
@@ -251,9 +245,8 @@ static void test_allreduce_adjacent_views_are_apart(void **state)
 {
     (void)state;
     char memory[64];
-    baton_schedule_t *schedule;
-    support_ok(baton_schedule_create(support_group(1)->groups[0], "beside",
-                                     &schedule));
+    baton_schedule_t *schedule =
+        support_schedule(support_cluster_of(1)->groups[0], "beside");
     baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 64);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = baton_view(buffer, 32, 32),
@@ -271,9 +264,8 @@ static void test_broadcast_wrong_root_fails_commit(void **state)
     static const int roots[] = {-1, 4, INT32_MAX};
     for (size_t i = 0; i < 3; i++) {
         char memory[8], text[32];
-        baton_schedule_t *schedule;
-        support_ok(baton_schedule_create(support_group(4)->groups[2], "wrong",
-                                         &schedule));
+        baton_schedule_t *schedule =
+            support_schedule(support_cluster_of(4)->groups[2], "wrong");
         baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 8);
         baton_broadcast_binomial(schedule, roots[i], baton_view(buffer, 0, 8));
         support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
@@ -295,6 +287,6 @@ int main(void)
         cmocka_unit_test(test_allreduce_adjacent_views_are_apart),
         cmocka_unit_test(test_broadcast_wrong_root_fails_commit),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -1,18 +1,15 @@
 /* lib/base: the log and the table of variables. */
 #include "base/config.h"
 #include "base/log.h"
+#include "support/cmocka.h"
 
 #include <baton/baton.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- a handler that keeps what it got ---------------------------------- */
 

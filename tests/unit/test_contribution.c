@@ -1,18 +1,14 @@
 /* The slots of a partial collective and who owns them: what an epoch takes, and
    what stays where it is. */
 #include "coll/contribution.h"
-#include "support/crew.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define COUNT 4
 

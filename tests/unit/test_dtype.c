@@ -1,14 +1,11 @@
 /* Element types, and the conversions of f16 and bf16. */
 #include "ops/half.h"
+#include "support/cmocka.h"
 #include "support/random.h"
 #include "support/reference.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
-
-#include <cmocka.h>
 
 static void test_half_conversions_are_exact(void **state)
 {

@@ -1,15 +1,12 @@
 /* Schedules as text: what small ones look like, and what is refused. */
 #include "base/alloc.h"
+#include "support/cmocka.h"
 #include "support/refusal.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- what was written -------------------------------------------------- */
 
@@ -59,15 +56,9 @@ static void refuses_goal(const baton_schedule_t *schedule, double gamma_ns,
 
 static baton_schedule_t *begin(const char *name)
 {
-    baton_schedule_t *schedule;
-    support_ok(
-        baton_schedule_create(support_group(3)->groups[0], name, &schedule));
+    baton_schedule_t *schedule =
+        support_schedule(support_cluster_of(3)->groups[0], name);
     return schedule;
-}
-
-static baton_view_t scratch(baton_schedule_t *schedule, size_t bytes)
-{
-    return baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
 }
 
 /* Every kind of node; an optional one; needs; an edge that was added twice. */
@@ -76,9 +67,9 @@ static baton_schedule_t *one_of_each(void)
     static baton_op_t nameless, quoted = {.name = "a\"b"};
     nameless.reduce = quoted.reduce = BATON_SUM->reduce;
     baton_schedule_t *s = begin("so \"to\" \\ speak\n<&>");
-    baton_view_t a = scratch(s, 16);
-    baton_view_t b = scratch(s, 16);
-    baton_view_t c = scratch(s, 16);
+    baton_view_t a = support_scratch(s, 16);
+    baton_view_t b = support_scratch(s, 16);
+    baton_view_t c = support_scratch(s, 16);
     baton_node_t recv = baton_add_recv(s, 1, a);
     baton_node_t late = baton_add_recv(s, 2, b);
     baton_node_t sum = baton_add_reduce(s, BATON_F32, BATON_SUM, a, a, a);
@@ -86,7 +77,7 @@ static baton_schedule_t *one_of_each(void)
     baton_node_t third = baton_add_reduce(s, BATON_U8, &quoted, a, a, a);
     baton_node_t copy = baton_add_copy(s, c, a);
     baton_node_t send = baton_add_send(s, 2, c);
-    baton_node_t call = baton_add_call(s, refusal_count, NULL);
+    baton_node_t call = baton_add_call(s, support_count, NULL);
     baton_node_t started = baton_add_on_start(s);
     baton_node_t armed = baton_add_armed_recv(s, 1);
     baton_node_t activate = baton_add_activate(s, 2);
@@ -181,7 +172,7 @@ static void test_dot_takes_long_names(void **state)
     name[sizeof(name) - 1] = '\0';
     baton_op_t op = {.name = name, .reduce = BATON_SUM->reduce};
     baton_schedule_t *schedule = begin(name);
-    baton_view_t a = scratch(schedule, 1);
+    baton_view_t a = support_scratch(schedule, 1);
     (void)baton_add_reduce(schedule, BATON_U8, &op, a, a, a);
     const char *dot = dot_of(schedule);
     const char *first = strstr(dot, name);
@@ -195,11 +186,10 @@ static void test_dot_takes_long_names(void **state)
 static void test_goal_text(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(2);
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(ranks->groups[1], "goal", &s));
-    baton_view_t a = scratch(s, 16);
-    baton_view_t b = scratch(s, 16);
+    support_cluster_t *ranks = support_cluster_manual(2);
+    baton_schedule_t *s = support_schedule(ranks->groups[1], "goal");
+    baton_view_t a = support_scratch(s, 16);
+    baton_view_t b = support_scratch(s, 16);
     baton_node_t send = baton_add_send(s, 1, a);
     baton_node_t recv = baton_add_recv(s, 1, b);
     baton_node_t sum = baton_add_reduce(s, BATON_F32, BATON_SUM, b, b, a);
@@ -234,7 +224,7 @@ static void test_goal_text(void **state)
                               "l6 requires l4\n"
                               "}\n");
     support_ok(baton_schedule_destroy(s));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_goal_of_nothing_is_one_operation(void **state)
@@ -341,6 +331,6 @@ int main(void)
         cmocka_unit_test(test_dump_refuses_wrong_arguments),
         cmocka_unit_test(test_dump_without_memory_writes_nothing),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -1,13 +1,10 @@
 /* GOAL of every builder: all ranks' blocks make a file, which is read back and
    executed. */
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 5, MOST_OPERATIONS = 400, MOST_EDGES = 2000 };
 
@@ -178,8 +175,7 @@ static void build(baton_schedule_t *schedule, int builder, size_t count)
     static const baton_allreduce_fn builders[] = {
         baton_allreduce_recursive_doubling, baton_allreduce_binomial,
         baton_allreduce_ring};
-    baton_view_t view =
-        baton_view(baton_buffer_scratch(schedule, count * 4), 0, count * 4);
+    baton_view_t view = support_scratch(schedule, count * 4);
     baton_allreduce_t args = {.size = sizeof(args),
                               .source = view,
                               .target = view,
@@ -199,7 +195,7 @@ static void test_goal_of_builders_runs(void **state)
 {
     (void)state;
     static const size_t counts[] = {0, 1, 4, 23};
-    support_ranks_t *ranks = support_group(RANKS);
+    support_cluster_t *ranks = support_cluster_of(RANKS);
     for (int builder = 0; builder < 5; builder++) {
         for (size_t i = 0; i < 4; i++) {
             baton_schedule_t **schedules =
@@ -227,6 +223,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goal_of_builders_runs),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -1,18 +1,15 @@
 /* Epochs that are given up: cancel, and destroy while one runs. */
 #include "base/config.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void set_patience(const char *ms)
+static void set_timeout(const char *ms)
 {
     if (ms != NULL) {
         setenv("BATON_DESTROY_MS", ms, 1);
@@ -41,10 +38,10 @@ static const baton_async_ops_t hangs_when_odd = {.start = begin_odd,
                                                  .cancel = complete_odd};
 
 /* An odd epoch hangs, until it is cancelled. */
-static baton_schedule_t *open_local(support_crew_t *crew, baton_async_t *begun)
+static baton_schedule_t *open_local(support_cluster_t *cluster,
+                                    baton_async_t *begun)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(crew->groups[0], "local", &s));
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "local");
     (void)baton_add_async(s, &hangs_when_odd, begun);
     support_ok(baton_schedule_commit(s));
     return s;
@@ -54,9 +51,10 @@ static void test_cancel_without_an_epoch_is_refused(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pair;
-        support_pair_open(&pair, crew, "idle");
+        support_pair_open(&pair, cluster, "idle");
         support_expect(baton_schedule_cancel(pair.schedules[0]),
                        BATON_ERR_STATE);
         support_says("cancel of \"idle\": no epoch is running");
@@ -66,7 +64,7 @@ static void test_cancel_without_an_epoch_is_refused(void **state)
         support_expect(baton_schedule_cancel(pair.schedules[0]),
                        BATON_ERR_STATE);
         support_pair_close(&pair);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -74,9 +72,10 @@ static void test_cancel_ends_a_local_epoch(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         baton_async_t begun;
-        baton_schedule_t *s = open_local(crew, &begun);
+        baton_schedule_t *s = open_local(cluster, &begun);
         for (uint64_t epoch = 1; epoch <= 1000; epoch += 2) {
             support_ok(baton_schedule_start(s));
             support_ok(baton_schedule_cancel(s));
@@ -86,7 +85,7 @@ static void test_cancel_ends_a_local_epoch(void **state)
             support_run(s);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -95,9 +94,9 @@ static void test_cancel_is_for_one_epoch(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "race", &s));
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "race");
         (void)baton_add_nop(s);
         support_ok(baton_schedule_commit(s));
         for (int round = 0; round < 5000; round++) {
@@ -109,7 +108,7 @@ static void test_cancel_is_for_one_epoch(void **state)
             support_run(s);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -148,9 +147,10 @@ static void test_cancel_fails_a_schedule_with_messages(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pair;
-        support_pair_open(&pair, crew, "given up");
+        support_pair_open(&pair, cluster, "given up");
         support_ok(baton_schedule_start(pair.schedules[0]));
         support_ok(baton_schedule_cancel(pair.schedules[0]));
         support_expect(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS),
@@ -162,7 +162,7 @@ static void test_cancel_fails_a_schedule_with_messages(void **state)
         support_says("\"given up\" epoch 1 was cancelled on rank 0");
         expect_told(&pair, "\"given up\" epoch 1 was cancelled on rank 0");
         support_pair_close(&pair);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -177,10 +177,11 @@ static void test_cancel_wakes_who_waits(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         for (int round = 0; round < 50; round++) {
             support_pair_t pair;
-            support_pair_open(&pair, crew, "waited for");
+            support_pair_open(&pair, cluster, "waited for");
             support_ok(baton_schedule_start(pair.schedules[0]));
             support_thread_t *thread = support_thread_start(wait_there, &pair);
             support_ok(baton_schedule_cancel(pair.schedules[0]));
@@ -188,7 +189,7 @@ static void test_cancel_wakes_who_waits(void **state)
             assert_int_equal(pair.sent, -BATON_ERR_CANCELLED);
             support_pair_close(&pair);
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -196,24 +197,25 @@ static void test_cancel_wakes_who_waits(void **state)
 
 /* The message never comes: after BATON_DESTROY_MS the epoch is cancelled, and
    the peer that would have sent it learns why nobody takes it. */
-static void test_destroy_cancels_after_its_patience(void **state)
+static void test_destroy_cancels_after_its_timeout(void **state)
 {
     (void)state;
-    static const char *const patience[] = {"0", "10"};
+    static const char *const timeouts[] = {"0", "10"};
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        set_patience(patience[i % 2]);
-        support_crew_t *crew = support_crew_open(2, &support_variants[i / 2]);
+        set_timeout(timeouts[i % 2]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i / 2]);
         support_pair_t pair;
-        support_pair_open(&pair, crew, "abandoned");
+        support_pair_open(&pair, cluster, "abandoned");
         support_ok(baton_schedule_start(pair.schedules[0]));
         support_ok(baton_schedule_destroy(pair.schedules[0]));
         expect_told(&pair,
                     "\"abandoned\" was destroyed on rank 0 while epoch 1 "
                     "ran");
         support_ok(baton_schedule_destroy(pair.schedules[1]));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 typedef struct destroyer {
@@ -230,12 +232,13 @@ static void destroy_there(void *arg)
 static void test_destroy_waits_for_a_running_epoch(void **state)
 {
     (void)state;
-    set_patience("60000");
+    set_timeout("60000");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         for (uint64_t round = 1; round <= 50; round++) {
             support_pair_t pair;
-            support_pair_open(&pair, crew, "in time");
+            support_pair_open(&pair, cluster, "in time");
             support_ok(baton_schedule_start(pair.schedules[0]));
             destroyer_t destroyer = {pair.schedules[0], BATON_ERR_FAILED};
             support_thread_t *thread =
@@ -246,9 +249,9 @@ static void test_destroy_waits_for_a_running_epoch(void **state)
             assert_int_equal(pair.got, round);
             support_ok(baton_schedule_destroy(pair.schedules[1]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* Rank 1 never starts: rank 0's activation begins its epoch, whose async node
@@ -284,19 +287,18 @@ static void destroy_invited(void *arg)
 static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
 {
     (void)state;
-    set_patience("60000");
+    set_timeout("60000");
     for (int i = 0; i < 20 * SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i / 20]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i / 20]);
         invited_t invited = {.status = BATON_ERR_FAILED};
         baton_schedule_t *s[2];
         uint64_t numbers[2] = {0, 23};
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "invited", &s[rank]));
+            s[rank] = support_schedule(cluster->groups[rank], "invited");
             baton_node_t begin =
                 baton_add_activation(s[rank], baton_add_on_start(s[rank]));
-            baton_view_t number =
-                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8), 0, 8);
+            baton_view_t number = support_view(s[rank], &numbers[rank], 8);
             if (rank == 0) {
                 baton_before(s[0], begin, baton_add_recv(s[0], 1, number));
             } else {
@@ -310,8 +312,8 @@ static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
         invited.schedule = s[1];
         support_ok(baton_schedule_start(s[0]));
         while (!atomic_load(&invited.begun)) {
-            (void)baton_engine_step(crew->engines[0]);
-            (void)baton_engine_step(crew->engines[1]);
+            (void)baton_engine_step(cluster->engines[0]);
+            (void)baton_engine_step(cluster->engines[1]);
         }
         support_thread_t *thread =
             support_thread_start(destroy_invited, &invited);
@@ -325,47 +327,48 @@ static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
         support_ok(baton_schedule_wait(s[0], SUPPORT_WAIT_MS));
         assert_int_equal(numbers[0], 23);
         support_ok(baton_schedule_destroy(s[0]));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* A local epoch that hangs, a failed one, one never started. */
 static void test_destroy_in_any_state(void **state)
 {
     (void)state;
-    set_patience("5");
+    set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_async_t begun;
-        support_ok(baton_schedule_destroy(open_local(crew, &begun)));
-        baton_schedule_t *s = open_local(crew, &begun);
+        support_ok(baton_schedule_destroy(open_local(cluster, &begun)));
+        baton_schedule_t *s = open_local(cluster, &begun);
         support_ok(baton_schedule_start(s));
         support_ok(baton_schedule_destroy(s));
-        s = open_local(crew, &begun);
+        s = open_local(cluster, &begun);
         support_ok(baton_schedule_start(s));
         support_ok(baton_schedule_cancel(s));
         support_ok(baton_schedule_destroy(s));
-        support_ok(baton_schedule_create(crew->groups[0], "raw", &s));
+        s = support_schedule(cluster->groups[0], "raw");
         (void)baton_add_nop(s);
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* An armed schedule whose epoch a peer began, and one that nobody touched. */
 static void test_destroy_of_armed_schedules(void **state)
 {
     (void)state;
-    set_patience("5");
+    set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int starts = 0; starts < 3; starts++) {
-            support_crew_t *crew = support_crew_open(3, &support_variants[i]);
+            support_cluster_t *cluster =
+                support_cluster_open(3, &support_variants[i]);
             baton_schedule_t *s[3];
             for (int rank = 0; rank < 3; rank++) {
-                support_ok(baton_schedule_create(crew->groups[rank], "armed",
-                                                 &s[rank]));
+                s[rank] = support_schedule(cluster->groups[rank], "armed");
                 (void)baton_add_activation(s[rank],
                                            baton_add_on_start(s[rank]));
                 support_ok(baton_schedule_commit(s[rank]));
@@ -377,10 +380,10 @@ static void test_destroy_of_armed_schedules(void **state)
             for (int rank = 0; rank < 3; rank++) {
                 support_ok(baton_schedule_destroy(s[rank]));
             }
-            support_crew_close(crew);
+            support_cluster_close(cluster);
         }
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* ---- long messages ---------------------------------------------------- */
@@ -388,12 +391,12 @@ static void test_destroy_of_armed_schedules(void **state)
 enum { LONG = 1 << 22 }; /* moves in many parts */
 
 /* Rank 0 sends LONG bytes to rank 1, which has them behind its own. */
-static void open_long(support_crew_t *crew, baton_schedule_t **s, char *memory)
+static void open_long(support_cluster_t *cluster, baton_schedule_t **s,
+                      char *memory)
 {
     for (int rank = 0; rank < 2; rank++) {
-        support_ok(baton_schedule_create(crew->groups[rank], "long", &s[rank]));
-        baton_view_t view = baton_view(
-            baton_buffer_bind(s[rank], memory + rank * LONG, LONG), 0, LONG);
+        s[rank] = support_schedule(cluster->groups[rank], "long");
+        baton_view_t view = support_view(s[rank], memory + rank * LONG, LONG);
         if (rank == 0) {
             (void)baton_add_send(s[0], 1, view);
         } else {
@@ -408,13 +411,14 @@ static void open_long(support_crew_t *crew, baton_schedule_t **s, char *memory)
 static void test_destroy_takes_a_send_back(void **state)
 {
     (void)state;
-    set_patience("5");
+    set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_schedule_t *s[2];
         char *memory = calloc(2, LONG);
         assert_non_null(memory);
-        open_long(crew, s, memory);
+        open_long(cluster, s, memory);
         support_ok(baton_schedule_start(s[0]));
         support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
         support_ok(baton_schedule_destroy(s[0]));
@@ -429,10 +433,10 @@ static void test_destroy_takes_a_send_back(void **state)
         }
         assert_int_equal(arrived, 0);
         support_ok(baton_schedule_destroy(s[1]));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
         free(memory);
     }
-    set_patience(NULL);
+    set_timeout(NULL);
 }
 
 /* One that is on its way, and whose receiver does not go on, is not waited for
@@ -442,20 +446,20 @@ static void test_destroy_tells_of_a_message_that_moves(void **state)
     (void)state;
     const support_variant_t apart = {"manual engines", BATON_PROGRESS_MANUAL,
                                      true};
-    support_crew_t *crew = support_crew_open(2, &apart);
+    support_cluster_t *cluster = support_cluster_open(2, &apart);
     support_pair_t pair;
     baton_schedule_t *s[2];
     char *memory = calloc(2, LONG);
     assert_non_null(memory);
     memset(memory, 42, LONG);
-    set_patience("5");
-    open_long(crew, s, memory);
-    support_pair_open(&pair, crew, "beside");
+    set_timeout("5");
+    open_long(cluster, s, memory);
+    support_pair_open(&pair, cluster, "beside");
     support_ok(baton_schedule_start(s[0]));
     support_ok(baton_schedule_start(s[1]));
     while (memory[LONG] == 0) {
-        (void)baton_engine_step(crew->engines[0]);
-        (void)baton_engine_step(crew->engines[1]);
+        (void)baton_engine_step(cluster->engines[0]);
+        (void)baton_engine_step(cluster->engines[1]);
     }
     assert_int_equal(memory[2 * LONG - 1], 0);
     support_expect(baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT);
@@ -468,7 +472,7 @@ static void test_destroy_tells_of_a_message_that_moves(void **state)
                    BATON_ERR_CANCELLED);
     support_says("\"long\" was destroyed on rank 0 while epoch 1 ran");
     assert_int_equal(memory[2 * LONG - 1], 42); /* what moved has ended */
-    set_patience(NULL);
+    set_timeout(NULL);
     support_ok(baton_schedule_destroy(s[1]));
     support_ok(baton_schedule_start(pair.schedules[1]));
     support_ok(baton_schedule_start(pair.schedules[0]));
@@ -477,7 +481,7 @@ static void test_destroy_tells_of_a_message_that_moves(void **state)
         support_ok(baton_schedule_test(pair.schedules[0], &done));
     }
     support_pair_close(&pair);
-    support_crew_close(crew);
+    support_cluster_close(cluster);
     free(memory);
 }
 
@@ -489,7 +493,7 @@ int main(void)
         cmocka_unit_test(test_cancel_is_for_one_epoch),
         cmocka_unit_test(test_cancel_fails_a_schedule_with_messages),
         cmocka_unit_test(test_cancel_wakes_who_waits),
-        cmocka_unit_test(test_destroy_cancels_after_its_patience),
+        cmocka_unit_test(test_destroy_cancels_after_its_timeout),
         cmocka_unit_test(test_destroy_waits_for_a_running_epoch),
         cmocka_unit_test(test_destroy_waits_for_an_epoch_that_a_peer_began),
         cmocka_unit_test(test_destroy_in_any_state),

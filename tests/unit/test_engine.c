@@ -1,21 +1,18 @@
 /* Opening and closing engines and groups, and an engine at rest. */
 #include "base/config.h"
 #include "progress/engine.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 #include "transport/inproc/rank.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
-static void nap(void)
+static void sleep_briefly(void)
 {
     const struct timespec span = {0, 20000000};
     nanosleep(&span, NULL);
@@ -133,10 +130,11 @@ static void test_engine_close_with_a_group_is_busy(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
-        support_expect(baton_engine_close(crew->engines[0]), BATON_ERR_BUSY);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        support_expect(baton_engine_close(cluster->engines[0]), BATON_ERR_BUSY);
         support_says("of 2, inproc");
-        support_crew_close(crew); /* nothing had happened */
+        support_cluster_close(cluster); /* nothing had happened */
     }
 }
 
@@ -144,23 +142,22 @@ static void test_group_destroy_with_a_schedule_is_busy(void **state)
 {
     (void)state;
     for (int committed = 0; committed < 2; committed++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[1]);
-        baton_schedule_t *schedule;
-        support_ok(
-            baton_schedule_create(crew->groups[0], "left over", &schedule));
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
+        baton_schedule_t *schedule =
+            support_schedule(cluster->groups[0], "left over");
         (void)baton_add_nop(schedule);
         if (committed != 0) {
             support_ok(baton_schedule_commit(schedule));
         }
-        support_expect(baton_group_destroy(crew->groups[0]), BATON_ERR_BUSY);
+        support_expect(baton_group_destroy(cluster->groups[0]), BATON_ERR_BUSY);
         support_says("destroy");
         if (committed != 0) {
             support_says("\"left over\"");
-            support_ok(baton_schedule_start(schedule));
-            support_ok(baton_schedule_wait(schedule, SUPPORT_WAIT_MS));
+            support_run(schedule);
         }
         support_ok(baton_schedule_destroy(schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
     support_ok(baton_group_destroy(NULL));
     support_ok(baton_schedule_destroy(NULL));
@@ -169,18 +166,19 @@ static void test_group_destroy_with_a_schedule_is_busy(void **state)
 static void test_group_wrong_ranks_are_refused(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(2, &support_variants[0]);
+    support_cluster_t *cluster = support_cluster_manual(2);
     baton_group_t *group = NULL;
     static const int ranks[] = {-1, 0, 1, 2};
     for (size_t i = 0; i < 4; i++) { /* out of range, or taken */
-        support_expect(baton_group_create_inproc(crew->engines[0], crew->loop,
-                                                 ranks[i], &group),
+        support_expect(baton_group_create_inproc(cluster->engines[0],
+                                                 cluster->inproc, ranks[i],
+                                                 &group),
                        BATON_ERR_INVALID);
     }
     assert_null(group);
-    assert_int_equal(baton_group_rank(crew->groups[1]), 1);
-    assert_int_equal(baton_group_size(crew->groups[1]), 2);
-    support_crew_close(crew);
+    assert_int_equal(baton_group_rank(cluster->groups[1]), 1);
+    assert_int_equal(baton_group_size(cluster->groups[1]), 2);
+    support_cluster_close(cluster);
 }
 
 /* ---- rest ------------------------------------------------------------- */
@@ -199,7 +197,7 @@ static void expect_rest(void)
     int quiet = 0;
     for (int i = 0; i < 500 && quiet < 5; i++) {
         long before = atomic_load(&polls);
-        nap();
+        sleep_briefly();
         quiet = atomic_load(&polls) == before ? quiet + 1 : 0;
     }
     assert_int_equal(quiet, 5);
@@ -211,11 +209,11 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
     (void)state;
     baton_transport_t transport = baton__inproc_transport;
     transport.poll = counting_poll;
-    baton_inproc_t *loop;
+    baton_inproc_t *inproc;
     baton_engine_t *engines[2];
     baton_group_t *groups[2];
     baton_schedule_t *schedules[2];
-    support_ok(baton_inproc_create(2, &loop));
+    support_ok(baton_inproc_create(2, &inproc));
     for (int rank = 0; rank < 2; rank++) {
         baton_engine_options_t options = BATON_ENGINE_OPTIONS;
         const baton_transport_t *inproc_transport;
@@ -223,11 +221,10 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
         options.progress = BATON_PROGRESS_THREAD;
         support_ok(baton_engine_open(&options, &engines[rank]));
         support_ok(
-            baton__inproc_join(loop, rank, &inproc_transport, &endpoint));
+            baton__inproc_join(inproc, rank, &inproc_transport, &endpoint));
         support_ok(baton_group_create(engines[rank], &transport, endpoint, rank,
                                       2, &groups[rank]));
-        support_ok(
-            baton_schedule_create(groups[rank], "armed", &schedules[rank]));
+        schedules[rank] = support_schedule(groups[rank], "armed");
         (void)baton_add_activation(schedules[rank],
                                    baton_add_on_start(schedules[rank]));
         support_ok(baton_schedule_commit(schedules[rank]));
@@ -235,12 +232,11 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
     expect_rest();
     assert_true(atomic_load(&polls) > 0);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        support_ok(baton_schedule_start(schedules[0]));
-        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        support_run(schedules[0]);
         /* Rank 1 is woken by the message alone. */
         for (int i = 0; i < 3000 && baton_schedule_epoch(schedules[1]) < epoch;
              i++) {
-            nap();
+            sleep_briefly();
         }
         assert_int_equal(baton_schedule_epoch(schedules[1]), epoch);
         expect_rest();
@@ -250,7 +246,7 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
         support_ok(baton_group_destroy(groups[rank]));
         support_ok(baton_engine_close(engines[rank]));
     }
-    support_ok(baton_inproc_destroy(loop));
+    support_ok(baton_inproc_destroy(inproc));
 }
 
 /* ---- the floating-point mode ------------------------------------------ */
@@ -286,7 +282,7 @@ static void test_driving_threads_float_mode_changes_no_result(void **state)
     baton_schedule_t *schedule;
     support_ok(baton_engine_open(&options, &engine));
     support_ok(baton_group_create_self(engine, &group));
-    support_ok(baton_schedule_create(group, "floats", &schedule));
+    schedule = support_schedule(group, "floats");
     baton_buffer_t buffers[] = {
         baton_buffer_bind(schedule, sums, sizeof sums),
         baton_buffer_bind(schedule, operands, sizeof sums),

@@ -1,23 +1,16 @@
 /* Epochs: start, test and wait, on a manual engine and on engines with threads;
-   what may change between them; how schedules of one engine share it. */
+   what may change between them; several schedules on one engine and on several,
+   and call nodes that start them. */
 #include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
+#include "support/sanitized.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static baton_status_t count_call(void *arg, baton_call_t *call)
-{
-    (void)call;
-    ++*(uint64_t *)arg;
-    return BATON_OK;
-}
 
 /* ---- start, test, wait ------------------------------------------------ */
 
@@ -25,12 +18,12 @@ static void test_epoch_runs_once_a_start(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         uint64_t calls = 0;
         bool done = false;
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "count", &s));
-        (void)baton_add_call(s, count_call, &calls);
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "count");
+        (void)baton_add_call(s, support_count, &calls);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_test(s, &done));
         assert_true(done); /* before the first start */
@@ -48,17 +41,18 @@ static void test_epoch_runs_once_a_start(void **state)
             assert_int_equal(baton_schedule_epoch(s), epoch);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
 static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(1, &support_variants[1]);
+    support_cluster_t *cluster =
+        support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
     baton_schedule_t *s;
     bool done;
-    support_ok(baton_schedule_create(crew->groups[0], "raw", &s));
+    s = support_schedule(cluster->groups[0], "raw");
     (void)baton_add_nop(s);
     support_expect(baton_schedule_start(s), BATON_ERR_STATE);
     support_says("baton_schedule_start: \"raw\" is not committed");
@@ -69,17 +63,18 @@ static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
     support_expect(baton_schedule_commit(s), BATON_ERR_STATE);
     support_run(s);
     support_ok(baton_schedule_destroy(s));
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 static void test_epoch_started_twice_is_busy(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t pair;
         bool done = true;
-        support_pair_open(&pair, crew, "twice");
+        support_pair_open(&pair, cluster, "twice");
         for (uint64_t epoch = 1; epoch <= 3; epoch++) {
             char text[32];
             support_ok(baton_schedule_start(pair.schedules[0]));
@@ -95,7 +90,7 @@ static void test_epoch_started_twice_is_busy(void **state)
             assert_int_equal(baton_schedule_epoch(pair.schedules[0]), epoch);
         }
         support_pair_close(&pair);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -113,13 +108,13 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_schedule_t *s[2];
         baton_failure_t failure;
         bool done = false;
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "own", &s[rank]));
+            s[rank] = support_schedule(cluster->groups[rank], "own");
             baton_node_t begin =
                 baton_add_activation(s[rank], baton_add_on_start(s[rank]));
             if (rank == 1) {
@@ -131,12 +126,12 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
         support_ok(baton_schedule_start(s[1]));
         support_run(s[0]);
         while (baton_schedule_epoch(s[1]) == 0) {
-            (void)baton_engine_step(crew->engines[1]);
+            (void)baton_engine_step(cluster->engines[1]);
         }
         support_ok(baton_schedule_start(s[0]));
         while (baton_schedule_failure(s[1], &failure) != BATON_OK) {
-            (void)baton_engine_step(crew->engines[0]);
-            (void)baton_engine_step(crew->engines[1]);
+            (void)baton_engine_step(cluster->engines[0]);
+            (void)baton_engine_step(cluster->engines[1]);
         }
         assert_int_equal(failure.epoch, 2);
         support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
@@ -147,7 +142,7 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
         for (int rank = 0; rank < 2; rank++) {
             support_ok(baton_schedule_destroy(s[rank]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -157,11 +152,12 @@ static void test_rebind_between_epochs(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_schedule_t *receiver;
         support_pair_t pair = {{NULL, NULL}, 0, 0};
         uint64_t places[4] = {0};
-        support_ok(baton_schedule_create(crew->groups[0], "moving", &receiver));
+        receiver = support_schedule(cluster->groups[0], "moving");
         baton_buffer_t bound = baton_buffer_bind(receiver, NULL, 8);
         baton_buffer_t scratch = baton_buffer_scratch(receiver, 8);
         baton_node_t recv =
@@ -171,12 +167,9 @@ static void test_rebind_between_epochs(void **state)
         baton_before(receiver, recv, copy);
         support_ok(baton_buffer_rebind(receiver, bound, &places[3]));
         support_ok(baton_schedule_commit(receiver));
-        support_ok(baton_schedule_create(crew->groups[1], "moving",
-                                         &pair.schedules[1]));
-        (void)baton_add_send(
-            pair.schedules[1], 0,
-            baton_view(baton_buffer_bind(pair.schedules[1], &pair.sent, 8), 0,
-                       8));
+        pair.schedules[1] = support_schedule(cluster->groups[1], "moving");
+        (void)baton_add_send(pair.schedules[1], 0,
+                             support_view(pair.schedules[1], &pair.sent, 8));
         support_ok(baton_schedule_commit(pair.schedules[1]));
         support_expect(baton_buffer_rebind(receiver, scratch, places),
                        BATON_ERR_INVALID);
@@ -199,24 +192,25 @@ static void test_rebind_between_epochs(void **state)
         assert_int_equal(places[3], 0);
         support_ok(baton_schedule_destroy(receiver));
         support_ok(baton_schedule_destroy(pair.schedules[1]));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
-/* 100,000 epochs of a schedule, and of a pair: nothing is allocated. */
+/* Epochs of a schedule, and of a pair: nothing is allocated. */
 static void test_epochs_restart_without_allocation(void **state)
 {
+    enum { RESTARTS = SUPPORT_REPEAT(100000) };
     (void)state;
-    support_crew_t *crew = support_crew_open(2, &support_variants[0]);
+    support_cluster_t *cluster = support_cluster_manual(2);
     uint64_t calls = 0;
     baton_schedule_t *s;
     support_pair_t pair;
-    support_ok(baton_schedule_create(crew->groups[0], "often", &s));
-    (void)baton_add_call(s, count_call, &calls);
+    s = support_schedule(cluster->groups[0], "often");
+    (void)baton_add_call(s, support_count, &calls);
     support_ok(baton_schedule_commit(s));
-    support_pair_open(&pair, crew, "often, too");
+    support_pair_open(&pair, cluster, "often, too");
     int64_t before = baton__alloc_count();
-    for (uint64_t epoch = 1; epoch <= 100000; epoch++) {
+    for (uint64_t epoch = 1; epoch <= RESTARTS; epoch++) {
         support_run(s);
         support_ok(baton_schedule_start(pair.schedules[0]));
         support_pair_send(&pair, epoch);
@@ -225,11 +219,11 @@ static void test_epochs_restart_without_allocation(void **state)
             fail_msg("epoch %d got %d", (int)epoch, (int)pair.got);
         }
     }
-    assert_int_equal(calls, 100000);
+    assert_int_equal(calls, RESTARTS);
     assert_int_equal(baton__alloc_count(), before);
     support_ok(baton_schedule_destroy(s));
     support_pair_close(&pair);
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 /* Every epoch fails, so no thread that waits for one is told that it went well,
@@ -262,14 +256,15 @@ static void observe(void *arg)
 static void test_wait_of_many_never_misses_a_failure(void **state)
 {
     (void)state;
-    enum { OBSERVERS = 3, EPOCHS = 2000 };
+    enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         baton_schedule_t *s;
         atomic_bool over = false;
         observer_t observers[OBSERVERS];
         support_thread_t *threads[OBSERVERS];
-        support_ok(baton_schedule_create(crew->groups[0], "failing", &s));
+        s = support_schedule(cluster->groups[0], "failing");
         (void)baton_add_call(s, fail_always, NULL);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_start(s));
@@ -288,7 +283,285 @@ static void test_wait_of_many_never_misses_a_failure(void **state)
             assert_int_equal(observers[k].wrong, 0);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
+    }
+}
+
+/* ---- several schedules ------------------------------------------------ */
+
+#define PAIRS 5
+
+typedef struct waiter {
+    baton_schedule_t *schedule;
+    baton_status_t status;
+    uint64_t epoch;
+} waiter_t;
+
+static void test_epochs_of_several_schedules_end_in_any_order(void **state)
+{
+    (void)state;
+    static const int sends[PAIRS] = {3, 1, 4, 0, 2};
+    static const int waits[PAIRS] = {2, 4, 0, 3, 1};
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        support_pair_t pairs[PAIRS];
+        for (int p = 0; p < PAIRS; p++) {
+            support_pair_open(&pairs[p], cluster, "several");
+        }
+        for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+            for (int p = 0; p < PAIRS; p++) {
+                support_ok(baton_schedule_start(pairs[p].schedules[0]));
+            }
+            for (int p = 0; p < PAIRS; p++) {
+                support_pair_send(&pairs[sends[p]], epoch + (uint64_t)sends[p]);
+            }
+            for (int p = 0; p < PAIRS; p++) {
+                support_pair_t *pair = &pairs[waits[p]];
+                support_ok(
+                    baton_schedule_wait(pair->schedules[0], SUPPORT_WAIT_MS));
+                assert_int_equal(pair->got, epoch + (uint64_t)waits[p]);
+            }
+        }
+        for (int p = 0; p < PAIRS; p++) {
+            support_pair_close(&pairs[p]);
+        }
+        support_cluster_close(cluster);
+    }
+}
+
+typedef struct link {
+    baton_schedule_t *next;
+    uint64_t calls;
+    baton_status_t status;
+} link_t;
+
+static baton_status_t start_next(void *arg, baton_call_t *call)
+{
+    link_t *link = arg;
+    (void)call;
+    link->calls++;
+    link->status = link->next != NULL ? baton_schedule_start(link->next) : 0;
+    return link->status;
+}
+
+/* A chain of schedules, each started by a call node of the one before. */
+static void test_call_node_starts_another_schedule(void **state)
+{
+    (void)state;
+    enum { LINKS = 40 };
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
+        link_t links[LINKS] = {{0}};
+        baton_schedule_t *schedules[LINKS];
+        for (int l = LINKS - 1; l >= 0; l--) {
+            schedules[l] = support_schedule(cluster->groups[0], "link");
+            links[l].next = l + 1 < LINKS ? schedules[l + 1] : NULL;
+            (void)baton_add_call(schedules[l], start_next, &links[l]);
+            support_ok(baton_schedule_commit(schedules[l]));
+        }
+        for (uint64_t epoch = 1; epoch <= 50; epoch++) {
+            support_ok(baton_schedule_start(schedules[0]));
+            for (int l = 0; l < LINKS; l++) {
+                support_ok(baton_schedule_wait(schedules[l], SUPPORT_WAIT_MS));
+                support_ok(links[l].status);
+                assert_int_equal(links[l].calls, epoch);
+            }
+        }
+        for (int l = 0; l < LINKS; l++) {
+            support_ok(baton_schedule_destroy(schedules[l]));
+        }
+        support_cluster_close(cluster);
+    }
+}
+
+typedef struct crossing {
+    baton_schedule_t *own, *other;
+    baton_buffer_t buffer;
+    char *memory;
+} crossing_t;
+
+static baton_status_t cross(void *arg, baton_call_t *call)
+{
+    crossing_t *crossing = arg;
+    (void)call;
+    baton_status_t status = baton_schedule_start(crossing->other);
+    return status == BATON_OK
+               ? baton_buffer_rebind(crossing->own, crossing->buffer,
+                                     crossing->memory)
+               : status;
+}
+
+/* It drives the other engine for a moment, and is the first one's driver still:
+   a rebind needs that. */
+static void test_call_node_starts_a_schedule_of_another_engine(void **state)
+{
+    (void)state;
+    static const support_variant_t variants[] = {
+        {"", BATON_PROGRESS_MANUAL, true}, {"", BATON_PROGRESS_THREAD, true}};
+    for (int i = 0; i < 2; i++) {
+        support_cluster_t *cluster = support_cluster_open(2, &variants[i]);
+        char from[8] = "crossed", to[8] = "";
+        uint64_t calls = 0;
+        crossing_t crossing = {.memory = from};
+        crossing.own = support_schedule(cluster->groups[0], "own");
+        crossing.other = support_schedule(cluster->groups[1], "other");
+        (void)baton_add_call(crossing.other, support_count, &calls);
+        crossing.buffer = baton_buffer_bind(crossing.own, NULL, 8);
+        baton_node_t call = baton_add_call(crossing.own, cross, &crossing);
+        baton_node_t copy =
+            baton_add_copy(crossing.own, support_view(crossing.own, to, 8),
+                           baton_view(crossing.buffer, 0, 8));
+        baton_before(crossing.own, call, copy);
+        support_ok(baton_schedule_commit(crossing.own));
+        support_ok(baton_schedule_commit(crossing.other));
+        support_run(crossing.own);
+        support_ok(baton_schedule_wait(crossing.other, SUPPORT_WAIT_MS));
+        assert_int_equal(calls, 1);
+        assert_string_equal(to, "crossed");
+        support_ok(baton_schedule_destroy(crossing.own));
+        support_ok(baton_schedule_destroy(crossing.other));
+        support_cluster_close(cluster);
+    }
+}
+
+/* What a call node tries with its own engine: to make and start schedules is
+   allowed; what would have to wait is refused at once, and changes nothing. */
+typedef struct builder {
+    baton_group_t *group;
+    baton_schedule_t *own, *other, *made;
+    uint64_t calls;
+    baton_status_t created, started, committed, destroyed, waited, recovered;
+    baton_status_t unmade;
+} builder_t;
+
+static baton_status_t try_all(void *arg, baton_call_t *call)
+{
+    builder_t *builder = arg;
+    char name[32];
+    snprintf(name, sizeof name, "made %d", (int)baton_call_epoch(call));
+    builder->created =
+        baton_schedule_create(builder->group, name, &builder->made);
+    (void)baton_add_call(builder->made, support_count, &builder->calls);
+    builder->committed = baton_schedule_commit(builder->made);
+    builder->destroyed = baton_schedule_destroy(builder->own);
+    snprintf(name, sizeof name, "unmade %d", (int)baton_call_epoch(call));
+    baton_schedule_t *unmade = NULL;
+    builder->unmade = baton_schedule_create(builder->group, name, &unmade);
+    if (builder->unmade == BATON_OK) { /* not committed: it may go */
+        builder->unmade = baton_schedule_destroy(unmade);
+    }
+    builder->started = baton_schedule_start(builder->other);
+    builder->waited = baton_schedule_wait(builder->other, -1);
+    builder->recovered = baton_group_recover(builder->group, -1);
+    return BATON_OK;
+}
+
+static void test_call_node_is_refused_what_would_wait(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        support_pair_t pair;
+        builder_t builder = {.group = cluster->groups[0]};
+        support_pair_open(&pair, cluster, "other");
+        builder.other = pair.schedules[0];
+        builder.own = support_schedule(cluster->groups[0], "own");
+        (void)baton_add_call(builder.own, try_all, &builder);
+        support_ok(baton_schedule_commit(builder.own));
+        for (uint64_t epoch = 1; epoch <= 50; epoch++) {
+            support_run(builder.own);
+            support_ok(builder.created);
+            support_ok(builder.started);
+            support_ok(builder.unmade);
+            assert_int_equal(builder.committed, BATON_ERR_STATE);
+            assert_int_equal(builder.destroyed, BATON_ERR_STATE);
+            assert_int_equal(builder.waited, BATON_ERR_STATE);
+            assert_int_equal(builder.recovered, BATON_ERR_STATE);
+            support_ok(baton_schedule_commit(builder.made));
+            support_run(builder.made);
+            assert_int_equal(builder.calls, epoch);
+            support_pair_send(&pair, epoch);
+            support_ok(baton_schedule_wait(builder.other, SUPPORT_WAIT_MS));
+            assert_int_equal(pair.got, epoch);
+            support_ok(baton_schedule_destroy(builder.made));
+        }
+        support_ok(baton_schedule_destroy(builder.own));
+        support_pair_close(&pair);
+        support_cluster_close(cluster);
+    }
+}
+
+/* ---- several threads -------------------------------------------------- */
+
+static void wait_there(void *arg)
+{
+    waiter_t *waiter = arg;
+    waiter->status = baton_schedule_wait(waiter->schedule, SUPPORT_WAIT_MS);
+    waiter->epoch = baton_schedule_epoch(waiter->schedule);
+}
+
+/* A thread waits for each; the messages come in another order. */
+static void test_epochs_are_waited_for_by_several_threads(void **state)
+{
+    (void)state;
+    static const int sends[PAIRS] = {3, 1, 4, 0, 2};
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        support_pair_t pairs[PAIRS];
+        for (int p = 0; p < PAIRS; p++) {
+            support_pair_open(&pairs[p], cluster, "several");
+        }
+        for (uint64_t epoch = 1; epoch <= 50; epoch++) {
+            waiter_t waiters[PAIRS];
+            support_thread_t *threads[PAIRS];
+            for (int p = 0; p < PAIRS; p++) {
+                waiters[p] = (waiter_t){pairs[p].schedules[0], 0, 0};
+                support_ok(baton_schedule_start(waiters[p].schedule));
+                threads[p] = support_thread_start(wait_there, &waiters[p]);
+            }
+            for (int p = 0; p < PAIRS; p++) {
+                support_pair_send(&pairs[sends[p]], epoch);
+            }
+            for (int p = 0; p < PAIRS; p++) {
+                support_thread_join(threads[p]);
+                support_ok(waiters[p].status);
+                assert_int_equal(waiters[p].epoch, epoch);
+                assert_int_equal(pairs[p].got, epoch);
+            }
+        }
+        for (int p = 0; p < PAIRS; p++) {
+            support_pair_close(&pairs[p]);
+        }
+        support_cluster_close(cluster);
+    }
+}
+
+/* Rank 1 computes nothing and never calls: engines with threads only. */
+static void test_epoch_ends_while_the_application_is_away(void **state)
+{
+    (void)state;
+    for (int i = 1; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        support_pair_t pair;
+        support_pair_open(&pair, cluster, "away");
+        for (uint64_t epoch = 1; epoch <= 100; epoch++) {
+            pair.sent = epoch;
+            support_ok(baton_schedule_start(pair.schedules[0]));
+            support_ok(baton_schedule_start(pair.schedules[1]));
+            for (int rank = 0; rank < 2; rank++) {
+                while (baton_schedule_epoch(pair.schedules[rank]) < epoch) {
+                    sched_yield(); /* neither test nor wait */
+                }
+            }
+            assert_int_equal(pair.got, epoch);
+        }
+        support_pair_close(&pair);
+        support_cluster_close(cluster);
     }
 }
 
@@ -302,6 +575,12 @@ int main(void)
         cmocka_unit_test(test_wait_gives_the_outcome_of_its_own_epoch),
         cmocka_unit_test(test_rebind_between_epochs),
         cmocka_unit_test(test_epochs_restart_without_allocation),
+        cmocka_unit_test(test_epochs_of_several_schedules_end_in_any_order),
+        cmocka_unit_test(test_call_node_starts_another_schedule),
+        cmocka_unit_test(test_call_node_starts_a_schedule_of_another_engine),
+        cmocka_unit_test(test_call_node_is_refused_what_would_wait),
+        cmocka_unit_test(test_epochs_are_waited_for_by_several_threads),
+        cmocka_unit_test(test_epoch_ends_while_the_application_is_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* Epochs that fail: call nodes, messages of the wrong size, sends that the
    transport refuses. The error comes once, to all who wait, with a sentence. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 #include "transport/group.h"
 #include "transport/inproc/endpoint.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 typedef struct trap {
     uint64_t epoch; /* to fail in */
@@ -26,13 +23,6 @@ static baton_status_t spring(void *arg, baton_call_t *call)
     return baton_call_epoch(call) == trap->epoch ? trap->status : BATON_OK;
 }
 
-static baton_status_t count_call(void *arg, baton_call_t *call)
-{
-    (void)call;
-    ++*(uint64_t *)arg;
-    return BATON_OK;
-}
-
 /* ---- call nodes ------------------------------------------------------- */
 
 /* trap --> behind. Without messages it can be started again. */
@@ -40,14 +30,14 @@ static void test_call_error_fails_one_epoch(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         trap_t trap = {2, BATON_ERR_LIMIT, 0};
         uint64_t behind = 0;
         bool done;
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "fragile", &s));
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "fragile");
         baton_node_t call = baton_add_call(s, spring, &trap);
-        baton_before(s, call, baton_add_call(s, count_call, &behind));
+        baton_before(s, call, baton_add_call(s, support_count, &behind));
         support_ok(baton_schedule_commit(s));
         support_run(s);
         support_ok(baton_schedule_start(s));
@@ -65,7 +55,7 @@ static void test_call_error_fails_one_epoch(void **state)
         assert_int_equal(behind, 2);
         assert_int_equal(baton_schedule_epoch(s), 3);
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -73,12 +63,11 @@ static void test_call_error_fails_one_epoch(void **state)
 static void test_call_with_a_stray_value_fails(void **state)
 {
     (void)state;
-    support_crew_t *crew = support_crew_open(1, &support_variants[0]);
+    support_cluster_t *cluster = support_cluster_manual(1);
     static const int values[] = {2, 3, 1000, -99};
     for (size_t i = 0; i < 4; i++) {
         trap_t trap = {1, (baton_status_t)values[i], 0};
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "stray", &s));
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "stray");
         (void)baton_add_call(s, spring, &trap);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_start(s));
@@ -87,7 +76,7 @@ static void test_call_with_a_stray_value_fails(void **state)
         support_run(s);
         support_ok(baton_schedule_destroy(s));
     }
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 /* Fails again and again, under threads that may see the failure half done. */
@@ -95,10 +84,10 @@ static void test_call_errors_in_a_row(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
         trap_t trap = {0, BATON_ERR_LIMIT, 0};
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "row", &s));
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "row");
         (void)baton_add_call(s, spring, &trap);
         support_ok(baton_schedule_commit(s));
         for (uint64_t epoch = 1; epoch <= 5000; epoch++) {
@@ -109,7 +98,7 @@ static void test_call_errors_in_a_row(void **state)
         }
         assert_int_equal(trap.calls, 5000);
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -133,21 +122,19 @@ static void test_call_error_wakes_all_who_wait(void **state)
     (void)state;
     enum { WAITERS = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         trap_t trap = {1, BATON_ERR_UNSUPPORTED, 0};
         support_pair_t pair;
-        support_pair_open(&pair, crew, "beside");
+        support_pair_open(&pair, cluster, "beside");
         baton_schedule_t *receiver, *sender;
         uint64_t memory[2] = {0};
-        support_ok(baton_schedule_create(crew->groups[0], "doomed", &receiver));
-        support_ok(baton_schedule_create(crew->groups[1], "doomed", &sender));
-        baton_node_t recv = baton_add_recv(
-            receiver, 1,
-            baton_view(baton_buffer_bind(receiver, &memory[0], 8), 0, 8));
+        receiver = support_schedule(cluster->groups[0], "doomed");
+        sender = support_schedule(cluster->groups[1], "doomed");
+        baton_node_t recv =
+            baton_add_recv(receiver, 1, support_view(receiver, &memory[0], 8));
         baton_before(receiver, recv, baton_add_call(receiver, spring, &trap));
-        (void)baton_add_send(
-            sender, 0,
-            baton_view(baton_buffer_bind(sender, &memory[1], 8), 0, 8));
+        (void)baton_add_send(sender, 0, support_view(sender, &memory[1], 8));
         support_ok(baton_schedule_commit(receiver));
         support_ok(baton_schedule_commit(sender));
 
@@ -178,7 +165,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
         support_ok(baton_schedule_destroy(receiver));
         support_ok(baton_schedule_destroy(sender));
         support_pair_close(&pair);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -208,7 +195,7 @@ static void expect_disagreement(baton_schedule_t *schedule)
 static void expect_mismatch(const support_variant_t *variant, size_t sent,
                             size_t expected)
 {
-    support_crew_t *crew = support_crew_open(2, variant);
+    support_cluster_t *cluster = support_cluster_open(2, variant);
     size_t larger = sent > expected ? sent : expected;
     unsigned char *memory = malloc(2 * larger);
     assert_non_null(memory);
@@ -218,10 +205,9 @@ static void expect_mismatch(const support_variant_t *variant, size_t sent,
     for (int rank = 0; rank < 2; rank++) {
         baton_schedule_t *s;
         size_t bytes = rank == 0 ? expected : sent;
-        support_ok(baton_schedule_create(crew->groups[rank], "sizes", &s));
-        baton_view_t view = baton_view(
-            baton_buffer_bind(s, memory + (size_t)rank * larger, bytes), 0,
-            bytes);
+        s = support_schedule(cluster->groups[rank], "sizes");
+        baton_view_t view =
+            support_view(s, memory + (size_t)rank * larger, bytes);
         if (rank == 0) {
             (void)baton_add_recv(s, 1, view);
         } else {
@@ -232,10 +218,12 @@ static void expect_mismatch(const support_variant_t *variant, size_t sent,
     }
     expect_disagreement(schedules[0]);
     expect_disagreement(schedules[1]);
-    support_expect(baton_group_recover(crew->groups[0], 0), BATON_ERR_TIMEOUT);
+    support_expect(baton_group_recover(cluster->groups[0], 0),
+                   BATON_ERR_TIMEOUT);
     for (int rank = 1; rank >= 0; rank--) {
-        support_expect(baton_group_recover(crew->groups[rank], SUPPORT_WAIT_MS),
-                       BATON_ERR_FAILED);
+        support_expect(
+            baton_group_recover(cluster->groups[rank], SUPPORT_WAIT_MS),
+            BATON_ERR_FAILED);
         support_says("\"sizes\" can't be recovered: ");
         expect_disagreement(schedules[rank]);
     }
@@ -245,7 +233,7 @@ static void expect_mismatch(const support_variant_t *variant, size_t sent,
     support_ok(baton_schedule_destroy(schedules[0]));
     support_ok(baton_schedule_destroy(schedules[1]));
     free(memory);
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 static void test_messages_of_unequal_sizes_fail_both_ranks(void **state)
@@ -267,7 +255,7 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
 {
     (void)state;
     for (int64_t k = 1; k <= 4; k++) {
-        support_ranks_t *ranks = support_ranks_open(4);
+        support_cluster_t *ranks = support_cluster_manual(4);
         baton_schedule_t **s = support_schedules_create(ranks, "refused");
         for (int rank = 0; rank < 4; rank++) {
             baton_barrier_dissemination(s[rank]); /* two sends a rank */
@@ -299,7 +287,7 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
             }
         }
         support_schedules_destroy(ranks, s);
-        support_ranks_close(ranks);
+        support_cluster_close(ranks);
     }
 }
 
@@ -309,16 +297,15 @@ static void test_failure_is_told_to_who_commits_later(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         support_pair_t beside;
         baton_schedule_t *s[2];
         uint64_t numbers[2] = {3, 4};
-        support_pair_open(&beside, crew, "beside");
+        support_pair_open(&beside, cluster, "beside");
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "late", &s[rank]));
-            baton_view_t number =
-                baton_view(baton_buffer_bind(s[rank], &numbers[rank], 8), 0, 8);
+            s[rank] = support_schedule(cluster->groups[rank], "late");
+            baton_view_t number = support_view(s[rank], &numbers[rank], 8);
             (void)(rank == 0 ? baton_add_send(s[0], 1, number)
                              : baton_add_recv(s[1], 0, number));
         }
@@ -344,7 +331,7 @@ static void test_failure_is_told_to_who_commits_later(void **state)
         support_ok(baton_schedule_destroy(s[0]));
         support_ok(baton_schedule_destroy(s[1]));
         support_pair_close(&beside);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 

@@ -2,15 +2,12 @@
    transport does is in test_conformance.c. All ranks are turns of one thread
    here. */
 #include "base/alloc.h"
+#include "support/cmocka.h"
 #include "transport/inproc/rank.h"
 
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum {
     RANKS = 2,
@@ -305,9 +302,9 @@ static void test_inproc_send_fails_when_a_test_says_so(void **state)
 
 static bool rings(pair_t *pair, int rank)
 {
-    struct pollfd bell = {.fd = pair->port->descriptor(pair->ends[rank], 0),
-                          .events = POLLIN};
-    return poll(&bell, 1, 0) == 1;
+    struct pollfd event = {.fd = pair->port->descriptor(pair->ends[rank], 0),
+                           .events = POLLIN};
+    return poll(&event, 1, 0) == 1;
 }
 
 static void test_inproc_bell_rings_once_when_armed(void **state)
@@ -323,7 +320,7 @@ static void test_inproc_bell_rings_once_when_armed(void **state)
     assert_true(rings(&pair, 1));
     pair.port->drain(pair.ends[1]);
     (void)post(&pair, 1, NULL, 0);
-    assert_false(rings(&pair, 1)); /* it is awake already */
+    assert_false(rings(&pair, 1)); /* it is disarmed already */
     close_pair(&pair);
 }
 

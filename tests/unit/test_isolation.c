@@ -1,16 +1,12 @@
 /* Schedules of the same ranks are independent of each other: each takes its own
    messages alone, whatever becomes of the others, in whatever order ranks make
    them. */
-#include "support/crew.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 2, EPOCHS = 200 };
 
@@ -19,11 +15,6 @@ typedef struct exchange {
     baton_schedule_t *schedule;
     uint64_t sent, got;
 } exchange_t;
-
-static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
-{
-    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
-}
 
 static baton_status_t open_exchange(exchange_t *exchange, baton_group_t *group,
                                     const char *name)
@@ -35,8 +26,8 @@ static baton_status_t open_exchange(exchange_t *exchange, baton_group_t *group,
     }
     int peer = 1 - baton_group_rank(group);
     exchange->schedule = s;
-    (void)baton_add_send(s, peer, bind(s, &exchange->sent, 8));
-    (void)baton_add_recv(s, peer, bind(s, &exchange->got, 8));
+    (void)baton_add_send(s, peer, support_view(s, &exchange->sent, 8));
+    (void)baton_add_recv(s, peer, support_view(s, &exchange->got, 8));
     return baton_schedule_commit(s);
 }
 
@@ -69,8 +60,8 @@ static void test_failed_commit_disturbs_no_other_schedule(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew =
-            support_crew_open(RANKS, &support_variants[i / 2]);
+        support_cluster_t *cluster =
+            support_cluster_open(RANKS, &support_variants[i / 2]);
         bool before = i % 2 == 0;
         exchange_t good[RANKS] = {{0}};
         exchange_t again[RANKS] = {{0}};
@@ -79,20 +70,20 @@ static void test_failed_commit_disturbs_no_other_schedule(void **state)
         for (int rank = 0; rank < RANKS; rank++) {
             if (!before) {
                 support_ok(
-                    open_exchange(&good[rank], crew->groups[rank], "good"));
+                    open_exchange(&good[rank], cluster->groups[rank], "good"));
             }
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "bad", &bad[rank]));
+            bad[rank] = support_schedule(cluster->groups[rank], "bad");
             (void)baton_add_recv(bad[rank], 1 - rank,
-                                 bind(bad[rank], &place[rank], 8));
+                                 support_view(bad[rank], &place[rank], 8));
             if (rank == 0) { /* two writers */
-                (void)baton_add_recv(bad[0], 1, bind(bad[0], &place[0], 8));
+                (void)baton_add_recv(bad[0], 1,
+                                     support_view(bad[0], &place[0], 8));
             }
             support_expect(baton_schedule_commit(bad[rank]),
                            rank == 0 ? BATON_ERR_HAZARD : BATON_OK);
             if (before) {
                 support_ok(
-                    open_exchange(&good[rank], crew->groups[rank], "good"));
+                    open_exchange(&good[rank], cluster->groups[rank], "good"));
             }
         }
         support_ok(baton_schedule_start(bad[1]));
@@ -103,7 +94,8 @@ static void test_failed_commit_disturbs_no_other_schedule(void **state)
         support_ok(baton_schedule_destroy(bad[0]));
         support_ok(baton_schedule_destroy(bad[1]));
         for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(open_exchange(&again[rank], crew->groups[rank], "bad"));
+            support_ok(
+                open_exchange(&again[rank], cluster->groups[rank], "bad"));
         }
         for (uint64_t number = 1; number <= EPOCHS; number++) {
             expect_works(again, 2 * number);
@@ -113,39 +105,39 @@ static void test_failed_commit_disturbs_no_other_schedule(void **state)
         assert_int_equal(place[1], 6);
         close_exchanges(again);
         close_exchanges(good);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
 /* ---- another order ----------------------------------------------------- */
 
 /* Rank 0 makes and starts A, then B; rank 1 B, then A. */
-static void play_crossed(support_player_t *player)
+static void run_crossed(support_worker_t *worker)
 {
     static const char *const names[] = {"A", "B"};
     exchange_t exchanges[2] = {{0}};
     bool going = true;
     for (int k = 0; k < 2; k++) {
-        int which = player->rank == 0 ? k : 1 - k;
+        int which = worker->rank == 0 ? k : 1 - k;
         going = going &&
-                support_player_ok(player,
+                support_worker_ok(worker,
                                   open_exchange(&exchanges[which],
-                                                player->group, names[which]));
+                                                worker->group, names[which]));
     }
     for (uint64_t epoch = 1; epoch <= EPOCHS && going; epoch++) {
         for (int k = 0; k < 2; k++) {
-            int which = player->rank == 0 ? k : 1 - k;
+            int which = worker->rank == 0 ? k : 1 - k;
             exchanges[which].sent = 10 * epoch + (uint64_t)which;
             going = going &&
-                    support_player_ok(player, baton_schedule_start(
+                    support_worker_ok(worker, baton_schedule_start(
                                                   exchanges[which].schedule));
         }
         for (int which = 0; which < 2 && going; which++) {
-            going = support_player_ok(
-                        player, baton_schedule_wait(exchanges[which].schedule,
+            going = support_worker_ok(
+                        worker, baton_schedule_wait(exchanges[which].schedule,
                                                     SUPPORT_WAIT_MS)) &&
-                    support_player_check(
-                        player,
+                    support_worker_check(
+                        worker,
                         exchanges[which].got == 10 * epoch + (uint64_t)which,
                         "%s got %llu in epoch %llu", names[which],
                         (unsigned long long)exchanges[which].got,
@@ -153,8 +145,8 @@ static void play_crossed(support_player_t *player)
         }
     }
     for (int which = 0; which < 2; which++) {
-        (void)support_player_ok(
-            player, baton_schedule_destroy(exchanges[which].schedule));
+        (void)support_worker_ok(
+            worker, baton_schedule_destroy(exchanges[which].schedule));
     }
 }
 
@@ -163,10 +155,10 @@ static void test_other_order_of_commits_swaps_no_data(void **state)
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 10; round++) {
-            support_crew_t *crew =
-                support_crew_open(RANKS, &support_variants[i]);
-            support_crew_play(crew, play_crossed, NULL);
-            support_crew_close(crew);
+            support_cluster_t *cluster =
+                support_cluster_open(RANKS, &support_variants[i]);
+            support_cluster_run(cluster, run_crossed, NULL);
+            support_cluster_close(cluster);
         }
     }
 }
@@ -179,16 +171,18 @@ static void test_unmatched_receive_takes_no_other_message(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(RANKS, &support_variants[i]);
         exchange_t good[RANKS] = {{0}};
         baton_schedule_t *lonely;
         uint64_t place = 5;
-        support_ok(baton_schedule_create(crew->groups[0], "lonely", &lonely));
-        (void)baton_add_recv(lonely, 1, bind(lonely, &place, 8));
+        lonely = support_schedule(cluster->groups[0], "lonely");
+        (void)baton_add_recv(lonely, 1, support_view(lonely, &place, 8));
         support_ok(baton_schedule_commit(lonely));
         support_ok(baton_schedule_start(lonely));
         for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(open_exchange(&good[rank], crew->groups[rank], "good"));
+            support_ok(
+                open_exchange(&good[rank], cluster->groups[rank], "good"));
         }
         for (uint64_t number = 1; number <= EPOCHS; number++) {
             expect_works(good, number);
@@ -203,7 +197,7 @@ static void test_unmatched_receive_takes_no_other_message(void **state)
         support_ok(baton_schedule_destroy(lonely));
         expect_works(good, 1);
         close_exchanges(good);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -225,14 +219,13 @@ static void build_different(baton_schedule_t *s, const difference_t *how)
     int count = rank == 0 ? how->sends : how->receives;
     for (int k = 0; k < count; k++) {
         (void)(rank == 0
-                   ? baton_add_send(s, 1, bind(s, memory[0], how->send_bytes))
-                   : baton_add_recv(
-                         s, 0,
-                         baton_view(baton_buffer_scratch(s, how->receive_bytes),
-                                    0, how->receive_bytes)));
+                   ? baton_add_send(s, 1,
+                                    support_view(s, memory[0], how->send_bytes))
+                   : baton_add_recv(s, 0,
+                                    support_scratch(s, how->receive_bytes)));
     }
     if (count == 0) { /* they have to do with each other all the same */
-        (void)baton_add_send(s, 0, bind(s, memory[1], 8));
+        (void)baton_add_send(s, 0, support_view(s, memory[1], 8));
     }
 }
 
@@ -242,14 +235,14 @@ static void test_mismatch_fails_both_and_names_them(void **state)
     (void)state;
     enum { KINDS = sizeof differences / sizeof differences[0] };
     for (int i = 0; i < SUPPORT_VARIANTS * KINDS; i++) {
-        support_crew_t *crew =
-            support_crew_open(RANKS, &support_variants[i / KINDS]);
+        support_cluster_t *cluster =
+            support_cluster_open(RANKS, &support_variants[i / KINDS]);
         exchange_t good[RANKS] = {{0}};
         baton_schedule_t *s[RANKS] = {NULL};
         for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(open_exchange(&good[rank], crew->groups[rank], "good"));
             support_ok(
-                baton_schedule_create(crew->groups[rank], "unequal", &s[rank]));
+                open_exchange(&good[rank], cluster->groups[rank], "good"));
+            s[rank] = support_schedule(cluster->groups[rank], "unequal");
             build_different(s[rank], &differences[i % KINDS]);
             support_ok(baton_schedule_commit(s[rank]));
         }
@@ -277,7 +270,7 @@ static void test_mismatch_fails_both_and_names_them(void **state)
             support_ok(baton_schedule_destroy(s[rank]));
         }
         close_exchanges(good);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -287,30 +280,31 @@ static void test_attempts_of_a_name_belong_together(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(RANKS, &support_variants[i]);
         exchange_t first[RANKS] = {{0}};
         exchange_t second[RANKS] = {{0}};
-        support_ok(open_exchange(&first[0], crew->groups[0], "again"));
-        support_ok(open_exchange(&second[0], crew->groups[0], "again"));
+        support_ok(open_exchange(&first[0], cluster->groups[0], "again"));
+        support_ok(open_exchange(&second[0], cluster->groups[0], "again"));
         first[0].sent = 1;
         second[0].sent = 2;
         support_ok(baton_schedule_start(second[0].schedule));
         support_ok(baton_schedule_start(first[0].schedule));
-        support_ok(open_exchange(&first[1], crew->groups[1], "again"));
+        support_ok(open_exchange(&first[1], cluster->groups[1], "again"));
         first[1].sent = 3;
         support_run(first[1].schedule);
         assert_int_equal(first[1].got, 1);
         support_ok(baton_schedule_wait(first[0].schedule, SUPPORT_WAIT_MS));
         assert_int_equal(first[0].got, 3);
         close_exchanges(first);
-        support_ok(open_exchange(&second[1], crew->groups[1], "again"));
+        support_ok(open_exchange(&second[1], cluster->groups[1], "again"));
         second[1].sent = 4;
         support_run(second[1].schedule);
         assert_int_equal(second[1].got, 2);
         support_ok(baton_schedule_wait(second[0].schedule, SUPPORT_WAIT_MS));
         assert_int_equal(second[0].got, 4);
         close_exchanges(second);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -320,11 +314,11 @@ static void test_peer_of_one_never_committed_is_told(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(RANKS, &support_variants[i]);
         exchange_t exchange = {0};
-        baton_schedule_t *never;
-        support_ok(baton_schedule_create(crew->groups[0], "never", &never));
-        support_ok(open_exchange(&exchange, crew->groups[1], "never"));
+        baton_schedule_t *never = support_schedule(cluster->groups[0], "never");
+        support_ok(open_exchange(&exchange, cluster->groups[1], "never"));
         support_ok(baton_schedule_start(exchange.schedule));
         support_expect(baton_schedule_wait(exchange.schedule, 50),
                        BATON_ERR_TIMEOUT);
@@ -334,7 +328,7 @@ static void test_peer_of_one_never_committed_is_told(void **state)
         assert_non_null(
             strstr(baton_error_message(), "was destroyed on rank 0"));
         support_ok(baton_schedule_destroy(exchange.schedule));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 

@@ -1,23 +1,15 @@
 /* Lengths that are known in the epoch only: what a receive takes, what a call
    node sets, and what works on so many bytes. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
 #include "support/random.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 enum { COUNT = 1000, BYTES = COUNT * 8 };
-
-static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
-{
-    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
-}
 
 /* ---- what varies ------------------------------------------------------- */
 
@@ -32,7 +24,7 @@ typedef struct echo {
     size_t wanted; /* bytes; SIZE_MAX: it is not set */
     size_t seen;
     baton_length_t out, in;
-    char told[256]; /* what the call heard when it was refused */
+    char message[256]; /* what the call heard when it was refused */
 } echo_t;
 
 static baton_status_t set_wanted(void *arg, baton_call_t *call)
@@ -44,7 +36,7 @@ static baton_status_t set_wanted(void *arg, baton_call_t *call)
     baton_status_t status =
         baton_call_set_length(call, echo->out, echo->wanted);
     if (status != BATON_OK) {
-        (void)snprintf(echo->told, sizeof echo->told, "%s",
+        (void)snprintf(echo->message, sizeof echo->message, "%s",
                        baton_error_message());
     }
     return status;
@@ -60,8 +52,10 @@ static baton_status_t see(void *arg, baton_call_t *call)
 static void build_sender(baton_schedule_t *s, echo_t *echo)
 {
     baton_node_t set = baton_add_call(s, set_wanted, echo);
-    baton_node_t send = baton_add_send(s, 1, bind(s, echo->sent, BYTES));
-    baton_node_t recv = baton_add_recv(s, 1, bind(s, echo->back, BYTES));
+    baton_node_t send =
+        baton_add_send(s, 1, support_view(s, echo->sent, BYTES));
+    baton_node_t recv =
+        baton_add_recv(s, 1, support_view(s, echo->back, BYTES));
     echo->out = baton_add_length(s);
     echo->in = baton_add_length(s);
     baton_set_length(s, send, echo->out);
@@ -72,8 +66,8 @@ static void build_sender(baton_schedule_t *s, echo_t *echo)
 
 static void build_echo(baton_schedule_t *s, echo_t *echo)
 {
-    baton_view_t in = baton_view(baton_buffer_scratch(s, BYTES), 0, BYTES);
-    baton_view_t kept = bind(s, echo->kept, BYTES);
+    baton_view_t in = support_scratch(s, BYTES);
+    baton_view_t kept = support_view(s, echo->kept, BYTES);
     baton_node_t nodes[] = {
         baton_add_recv(s, 0, in),
         baton_add_reduce(s, BATON_U64, BATON_SUM, in, in, in),
@@ -89,12 +83,11 @@ static void build_echo(baton_schedule_t *s, echo_t *echo)
     }
 }
 
-static void open_echo(echo_t *echo, support_crew_t *crew)
+static void open_echo(echo_t *echo, support_cluster_t *cluster)
 {
     memset(echo, 0, sizeof *echo);
     for (int rank = 0; rank < 2; rank++) {
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[rank], "echo", &s));
+        baton_schedule_t *s = support_schedule(cluster->groups[rank], "echo");
         if (rank == 0) {
             build_sender(s, echo);
         } else {
@@ -125,13 +118,14 @@ static void test_length_is_each_epochs_own(void **state)
     static echo_t echo;
     support_random_t random = support_random(support_seed(), 5);
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
-        open_echo(&echo, crew);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        open_echo(&echo, cluster);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
-            uint64_t draw = support_random_below(&random, 4);
-            size_t count = draw == 0   ? 0
-                           : draw == 1 ? COUNT
-                                       : support_random_below(&random, COUNT);
+            uint64_t sample = support_random_below(&random, 4);
+            size_t count = sample == 0   ? 0
+                           : sample == 1 ? COUNT
+                                         : support_random_below(&random, COUNT);
             for (size_t k = 0; k < COUNT; k++) {
                 echo.sent[k] = epoch * COUNT + k;
                 echo.kept[k] = echo.back[k] = 7;
@@ -148,7 +142,7 @@ static void test_length_is_each_epochs_own(void **state)
             }
         }
         close_echo(&echo);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -158,16 +152,17 @@ static void test_length_above_the_view_is_refused(void **state)
 {
     (void)state;
     static echo_t echo;
-    support_crew_t *crew = support_crew_open(2, &support_variants[0]);
-    open_echo(&echo, crew);
+    support_cluster_t *cluster = support_cluster_manual(2);
+    open_echo(&echo, cluster);
     echo.wanted = BYTES + 1;
     support_ok(baton_schedule_start(echo.schedules[0]));
     support_expect(baton_schedule_wait(echo.schedules[0], SUPPORT_WAIT_MS),
                    BATON_ERR_INVALID);
-    assert_non_null(strstr(
-        echo.told, "length 0 can't be 8001: its smallest view has 8000 bytes"));
+    assert_non_null(
+        strstr(echo.message,
+               "length 0 can't be 8001: its smallest view has 8000 bytes"));
     close_echo(&echo);
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 static void test_length_of_broken_elements_fails_the_epoch(void **state)
@@ -175,8 +170,9 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
     (void)state;
     static echo_t echo;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
-        open_echo(&echo, crew);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        open_echo(&echo, cluster);
         echo.wanted = 12;
         support_ok(baton_schedule_start(echo.schedules[0]));
         support_ok(baton_schedule_start(echo.schedules[1]));
@@ -187,7 +183,7 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
             support_says("no whole number of elements of 8 bytes");
         }
         close_echo(&echo);
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -196,17 +192,17 @@ static void test_length_of_a_message_above_the_view_fails(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_schedule_t *s[2];
         uint64_t numbers[3] = {1, 2, 3};
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "more", &s[rank]));
+            s[rank] = support_schedule(cluster->groups[rank], "more");
             if (rank == 0) {
-                (void)baton_add_send(s[0], 1, bind(s[0], numbers, 16));
+                (void)baton_add_send(s[0], 1, support_view(s[0], numbers, 16));
             } else {
                 baton_node_t recv =
-                    baton_add_recv(s[1], 0, bind(s[1], &numbers[2], 8));
+                    baton_add_recv(s[1], 0, support_view(s[1], &numbers[2], 8));
                 baton_set_length(s[1], recv, baton_add_length(s[1]));
             }
             support_ok(baton_schedule_commit(s[rank]));
@@ -219,7 +215,7 @@ static void test_length_of_a_message_above_the_view_fails(void **state)
         assert_int_equal(numbers[2], 3);
         support_ok(baton_schedule_destroy(s[0]));
         support_ok(baton_schedule_destroy(s[1]));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -237,33 +233,35 @@ static void test_length_is_checked_by_commit(void **state)
 {
     (void)state;
     uint64_t numbers[4] = {0};
-    support_ranks_t *ranks = support_ranks_open(2);
-    baton_schedule_t *s;
-
-    support_ok(baton_schedule_create(ranks->groups[0], "unordered", &s));
+    support_cluster_t *ranks = support_cluster_manual(2);
+    baton_schedule_t *s = support_schedule(ranks->groups[0], "unordered");
     baton_length_t length = baton_add_length(s);
-    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[0], 8)), length);
-    baton_set_length(s, baton_add_send(s, 1, bind(s, &numbers[1], 8)), length);
+    baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
+                     length);
+    baton_set_length(s, baton_add_send(s, 1, support_view(s, &numbers[1], 8)),
+                     length);
     expect_refused(s, BATON_ERR_HAZARD,
-                   "send#1 works on length 0, which recv#0 sets, but need not "
-                   "come after it");
+                   "send#1 works on length 0, which recv#0 sets, but need not"
+                   " come after it");
 
-    support_ok(baton_schedule_create(ranks->groups[0], "two", &s));
+    s = support_schedule(ranks->groups[0], "two");
     length = baton_add_length(s);
-    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[0], 8)), length);
-    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[1], 8)), length);
+    baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
+                     length);
+    baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[1], 8)),
+                     length);
     expect_refused(s, BATON_ERR_INVALID, "recv#0 and recv#1 both set length 0");
 
-    support_ok(baton_schedule_create(ranks->groups[0], "nop", &s));
+    s = support_schedule(ranks->groups[0], "nop");
     length = baton_add_length(s);
     baton_set_length(s, baton_add_nop(s), length);
     expect_refused(s, BATON_ERR_INVALID, "nop#0 has no operand");
 
-    support_ok(baton_schedule_create(ranks->groups[0], "stranger", &s));
-    baton_set_length(s, baton_add_recv(s, 1, bind(s, &numbers[0], 8)),
+    s = support_schedule(ranks->groups[0], "foreign");
+    baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
                      (baton_length_t){3});
     expect_refused(s, BATON_ERR_INVALID, "length 3, of 0");
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 int main(void)

@@ -1,14 +1,9 @@
 /* Manual progress in an application's own event loop: a descriptor and a
    timeout. */
-#include "support/pair.h"
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 2 };
 

@@ -1,14 +1,11 @@
 /* Every create, add and commit when the n-th of its allocations fails, for each
-   n: it says so, leaks nothing, and the same call works afterwards. */
-#include "base/config.h"
+   n: it returns an error, leaks nothing, and works when called again. */
 #include "sched/schedule.h"
+#include "support/cmocka.h"
+#include "support/stuck.h"
 #include "support/trial.h"
-#include <setjmp.h>
-#include <stdarg.h>
 
-#include <cmocka.h>
-
-enum { RANKS = 3, COUNT = 100, PATIENCE_MS = 10000 };
+enum { RANKS = 3, COUNT = 100 };
 
 /* ---- engines and groups ------------------------------------------------ */
 
@@ -36,51 +33,51 @@ static void test_memory_of_an_engine(void **state)
     try_each(open_engine);
 }
 
-static void create_loop(void)
+static void create_inproc(void)
 {
-    baton_inproc_t *loop;
+    baton_inproc_t *inproc;
     trial_begin();
-    baton_status_t status = baton_inproc_create(RANKS, &loop);
+    baton_status_t status = baton_inproc_create(RANKS, &inproc);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_inproc_create(RANKS, &loop));
+        support_ok(baton_inproc_create(RANKS, &inproc));
     }
-    support_ok(baton_inproc_destroy(loop));
+    support_ok(baton_inproc_destroy(inproc));
 }
 
 static void create_group(void)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
     support_ok(baton_group_destroy(ranks->groups[1]));
     trial_begin();
     baton_status_t status = baton_group_create_inproc(
-        ranks->engine, ranks->loop, 1, &ranks->groups[1]);
+        ranks->engines[0], ranks->inproc, 1, &ranks->groups[1]);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_group_create_inproc(ranks->engine, ranks->loop, 1,
-                                             &ranks->groups[1]));
+        support_ok(baton_group_create_inproc(ranks->engines[0], ranks->inproc,
+                                             1, &ranks->groups[1]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void create_group_of_one(void)
 {
     baton_group_t *group;
-    support_ranks_t *ranks = support_ranks_open(1);
+    support_cluster_t *ranks = support_cluster_manual(1);
     trial_begin();
-    baton_status_t status = baton_group_create_self(ranks->engine, &group);
+    baton_status_t status = baton_group_create_self(ranks->engines[0], &group);
     trial_end(status);
     if (status != BATON_OK) {
-        support_ok(baton_group_create_self(ranks->engine, &group));
+        support_ok(baton_group_create_self(ranks->engines[0], &group));
     }
     support_ok(baton_group_destroy(group));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_of_groups(void **state)
 {
     (void)state;
-    try_each(create_loop);
+    try_each(create_inproc);
     try_each(create_group);
     try_each(create_group_of_one);
 }
@@ -128,13 +125,6 @@ static void build_ring(baton_schedule_t *schedule, baton_buffer_t data)
     baton_allreduce_ring(schedule, &args);
 }
 
-static baton_status_t do_nothing(void *arg, baton_call_t *call)
-{
-    (void)arg;
-    (void)call;
-    return BATON_OK;
-}
-
 /* Every adder, many nodes and many edges; k-of-n in front of an enclosed
    all-reduce. */
 static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
@@ -144,7 +134,7 @@ static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
     baton_node_t end = baton_add_nop(schedule);
     baton_node_t last = baton_add_nop(schedule);
     for (int i = 0; i < 100; i++) {
-        baton_node_t call = baton_add_call(schedule, do_nothing, NULL);
+        baton_node_t call = baton_add_call(schedule, support_succeed, NULL);
         baton_buffer_t scratch = baton_buffer_scratch(schedule, 64);
         baton_node_t copy = baton_add_copy(schedule, baton_view(scratch, 0, 32),
                                            baton_view(scratch, 32, 32));
@@ -169,8 +159,7 @@ static const char *name;
 
 static baton_schedule_t *make(baton_group_t *group, int rank)
 {
-    baton_schedule_t *s;
-    support_ok(baton_schedule_create(group, name, &s));
+    baton_schedule_t *s = support_schedule(group, name);
     build(s, rank);
     support_ok(baton_schedule_commit(s));
     return s;
@@ -203,7 +192,7 @@ static baton_schedule_t *make_first(baton_group_t *group)
    are reduced. */
 static void make_schedules(void)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
     baton_schedule_t *schedules[RANKS];
     bool reduces = builder != build_barrier && builder != build_broadcast;
     float expected = reduces ? RANKS * RANKS : 1;
@@ -222,7 +211,7 @@ static void make_schedules(void)
         }
         support_ok(baton_schedule_destroy(schedules[rank]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_of_each_builder(void **state)
@@ -240,25 +229,11 @@ static void test_memory_of_each_builder(void **state)
 /* A rank of its own verifies with itself. */
 static void make_verified(void)
 {
-    support_ranks_t *ranks = support_ranks_open(1);
+    support_cluster_t *ranks = support_cluster_manual(1);
     baton_schedule_t *s = make_first(ranks->groups[0]);
     support_schedules_run(ranks, &s);
     support_ok(baton_schedule_destroy(s));
-    support_ranks_close(ranks);
-}
-
-static int verify_on(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return setenv("BATON_VERIFY", "1", 1);
-}
-
-static int verify_off(void **state)
-{
-    (void)state;
-    baton__config_forget();
-    return unsetenv("BATON_VERIFY");
+    support_cluster_close(ranks);
 }
 
 static void test_memory_of_a_verified_commit(void **state)
@@ -274,7 +249,7 @@ static baton_partial_options_t partial_options;
 
 static void make_partials(void)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
     baton_partial_t *partials[RANKS];
     baton_partial_result_t result;
     partial_options.name = "partial";
@@ -292,13 +267,14 @@ static void make_partials(void)
         support_ok(baton_partial_start(partials[rank]));
     }
     for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_wait(partials[rank], PATIENCE_MS, &result));
+        support_ok(
+            baton_partial_wait(partials[rank], SUPPORT_WAIT_MS, &result));
         assert_int_equal(result.epoch, 1);
     }
     for (int rank = 0; rank < RANKS; rank++) {
         support_ok(baton_partial_destroy(partials[rank]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_of_a_partial(void **state)
@@ -319,6 +295,63 @@ static void test_memory_of_a_partial(void **state)
     }
 }
 
+/* ---- proofs --------------------------------------------------------- */
+
+/* More sets and more values than there is room for at first. */
+enum { PROOF_RANKS = 20, FEW = 3, MANY = 50 };
+
+static void create_and_fill(void)
+{
+    baton_proof_t *poor = NULL;
+    uint32_t elements[MANY] = {0};
+    static const bool contributors[PROOF_RANKS] = {false, true};
+    trial_begin();
+    baton_status_t status = baton_proof_create(PROOF_RANKS, &poor);
+    if (status == BATON_OK) {
+        status = baton_proof_fill(poor, 1, 0, MANY, elements);
+    }
+    trial_end(status);
+    if (poor == NULL) {
+        return;
+    }
+    if (status != BATON_OK) {
+        assert_int_equal(elements[0], 0);
+        support_ok(baton_proof_fill(poor, 1, 0, MANY, elements));
+    }
+    support_ok(baton_proof_check(poor, contributors, 0, MANY, elements));
+    assert_int_equal(baton_proof_destroy(poor), BATON_OK);
+}
+
+/* A union that has no memory is a flaw, and check returns it. */
+static void unite_all(void)
+{
+    baton_proof_t *poor;
+    uint32_t elements[PROOF_RANKS][FEW], all[FEW] = {0};
+    support_ok(baton_proof_create(PROOF_RANKS, &poor));
+    const baton_op_t *op = baton_proof_op(poor);
+    for (int rank = 0; rank < PROOF_RANKS; rank++) {
+        support_ok(baton_proof_fill(poor, rank, 0, FEW, elements[rank]));
+    }
+    trial_begin();
+    for (int rank = 0; rank < PROOF_RANKS; rank++) {
+        op->reduce(op->arg, all, all, elements[rank], FEW, BATON_U32);
+    }
+    trial_end(baton_proof_check(poor, NULL, 0, FEW, all));
+    op->identity(op->arg, all, FEW, BATON_U32);
+    for (int rank = 0; rank < PROOF_RANKS; rank++) {
+        op->reduce(op->arg, all, elements[rank], all, FEW, BATON_U32);
+    }
+    support_ok(baton_proof_check(poor, NULL, 0, FEW, all));
+    assert_int_equal(baton_proof_destroy(poor), BATON_OK);
+}
+
+static void test_memory_of_a_proof(void **state)
+{
+    (void)state;
+    try_each(create_and_fill);
+    try_each(unite_all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,8 +359,9 @@ int main(void)
         cmocka_unit_test(test_memory_of_groups),
         cmocka_unit_test(test_memory_of_each_builder),
         cmocka_unit_test_setup_teardown(test_memory_of_a_verified_commit,
-                                        verify_on, verify_off),
+                                        stuck_verify_on, stuck_verify_off),
         cmocka_unit_test(test_memory_of_a_partial),
+        cmocka_unit_test(test_memory_of_a_proof),
     };
     malloc_watch();
     return cmocka_run_group_tests(tests, NULL, NULL);

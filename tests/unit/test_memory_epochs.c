@@ -2,16 +2,20 @@
    behind its back. */
 #include "base/alloc.h"
 #include "progress/engine.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/malloc.h"
 #include "support/random.h"
-#include "support/ranks.h"
+#include "support/sanitized.h"
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 
-#include <cmocka.h>
-
-enum { RANKS = 2, WARM_UP = 100, COUNT = 50, PATIENCE_MS = 60000 };
+enum {
+    RANKS = 2,
+    WARM_UP = 100,
+    EPOCHS = SUPPORT_REPEAT(100000),
+    COUNT = 50,
+    PATIENCE_MS = 60000
+};
 
 /* Runs `epoch` so often, the first ones apart. */
 static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
@@ -48,10 +52,10 @@ static void test_memory_counts_what_malloc_gives(void **state)
 
 /* ---- schedules --------------------------------------------------------- */
 
-typedef struct crowd {
-    support_ranks_t *ranks;
+typedef struct cluster_epochs {
+    support_cluster_t *ranks;
     baton_schedule_t **schedules;
-} crowd_t;
+} cluster_epochs_t;
 
 /* A call, an optional receive, and an all-reduce, on each rank. */
 static void build(baton_schedule_t *s, float *data)
@@ -77,35 +81,34 @@ static void build(baton_schedule_t *s, float *data)
     baton_enclose_end(s, mark, begin, end);
 }
 
-static void run_crowd(void *arg)
+static void run_cluster(void *arg)
 {
-    crowd_t *crowd = arg;
-    support_schedules_run(crowd->ranks, crowd->schedules);
+    cluster_epochs_t *epochs = arg;
+    support_schedules_run(epochs->ranks, epochs->schedules);
 }
 
 static void test_memory_stays_over_epochs_of_a_schedule(void **state)
 {
     (void)state;
     static float data[RANKS][COUNT];
-    crowd_t crowd = {.ranks = support_ranks_open(RANKS)};
-    crowd.schedules = support_schedules_create(crowd.ranks, "quiet");
+    cluster_epochs_t epochs = {.ranks = support_cluster_manual(RANKS)};
+    epochs.schedules = support_schedules_create(epochs.ranks, "quiet");
     for (int rank = 0; rank < RANKS; rank++) {
-        build(crowd.schedules[rank], data[rank]);
+        build(epochs.schedules[rank], data[rank]);
     }
-    support_schedules_commit(crowd.ranks, crowd.schedules);
-    expect_no_allocation(run_crowd, &crowd, 100000);
-    assert_int_equal(baton_schedule_epoch(crowd.schedules[0]),
-                     WARM_UP + 100000);
-    support_schedules_destroy(crowd.ranks, crowd.schedules);
-    support_ranks_close(crowd.ranks);
+    support_schedules_commit(epochs.ranks, epochs.schedules);
+    expect_no_allocation(run_cluster, &epochs, EPOCHS);
+    assert_int_equal(baton_schedule_epoch(epochs.schedules[0]),
+                     WARM_UP + EPOCHS);
+    support_schedules_destroy(epochs.ranks, epochs.schedules);
+    support_cluster_close(epochs.ranks);
 }
 
 /* ---- with a progress thread -------------------------------------------- */
 
 static void run_alone(void *arg)
 {
-    support_ok(baton_schedule_start(arg));
-    support_ok(baton_schedule_wait(arg, PATIENCE_MS));
+    support_run(arg);
 }
 
 /* The thread goes through its loop some times: what libevent and the C library
@@ -132,8 +135,8 @@ static void test_memory_stays_with_a_progress_thread(void **state)
     options.progress = BATON_PROGRESS_THREAD;
     support_ok(baton_engine_open(&options, &engine));
     support_ok(baton_group_create_self(engine, &group));
-    support_ok(baton_schedule_create(group, "alone", &s));
-    baton_view_t none = baton_view(baton_buffer_scratch(s, 0), 0, 0);
+    s = support_schedule(group, "alone");
+    baton_view_t none = support_scratch(s, 0);
     (void)baton_add_send(s, 0, none);
     (void)baton_add_recv(s, 0, none);
     support_ok(baton_schedule_commit(s));
@@ -146,32 +149,33 @@ static void test_memory_stays_with_a_progress_thread(void **state)
 
 /* ---- partial collectives ----------------------------------------------- */
 
-typedef struct team {
+typedef struct partials {
     support_random_t random;
     baton_partial_t *partials[RANKS];
     float data[COUNT];
-} team_t;
+} partials_t;
 
 /* A step of each rank; who comes first is random. */
-static void run_team(void *arg)
+static void run_partials(void *arg)
 {
-    team_t *team = arg;
-    int first = (int)support_random_below(&team->random, RANKS);
+    partials_t *group = arg;
+    int first = (int)support_random_below(&group->random, RANKS);
     for (int i = 0; i < RANKS; i++) {
-        baton_partial_t *partial = team->partials[(first + i) % RANKS];
-        support_ok(baton_partial_contribute(partial, team->data));
+        baton_partial_t *partial = group->partials[(first + i) % RANKS];
+        support_ok(baton_partial_contribute(partial, group->data));
         support_ok(baton_partial_start(partial));
     }
     for (int i = 0; i < RANKS; i++) {
         baton_partial_result_t result;
-        support_ok(baton_partial_wait(team->partials[i], PATIENCE_MS, &result));
+        support_ok(
+            baton_partial_wait(group->partials[i], PATIENCE_MS, &result));
     }
 }
 
 static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
 {
-    support_ranks_t *ranks = support_ranks_open(RANKS);
-    team_t team = {.random = support_random(support_seed(), 4)};
+    support_cluster_t *ranks = support_cluster_manual(RANKS);
+    partials_t group = {.random = support_random(support_seed(), 4)};
     baton_partial_options_t options = {.size = sizeof options,
                                        .mode = mode,
                                        .keep = keep,
@@ -179,13 +183,13 @@ static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
                                        .dtype = BATON_F32};
     for (int rank = 0; rank < RANKS; rank++) {
         support_ok(baton_partial_create(ranks->groups[rank], &options,
-                                        &team.partials[rank]));
+                                        &group.partials[rank]));
     }
-    expect_no_allocation(run_team, &team, 5000);
+    expect_no_allocation(run_partials, &group, 5000);
     for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_destroy(team.partials[rank]));
+        support_ok(baton_partial_destroy(group.partials[rank]));
     }
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 static void test_memory_stays_over_solo_epochs(void **state)

@@ -3,13 +3,10 @@
    microbenchmarks are no library. */
 #include "../microbench/common/linear_model.c"
 #include "../microbench/skew/account.c"
+#include "support/cmocka.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 3, ITERATIONS = 4, COUNT = 5, SALT = 42 };
 

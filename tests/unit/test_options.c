@@ -1,17 +1,13 @@
 /* Structs of options that are older or newer than the library; statuses that
    are none. */
-#include "support/pair.h"
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
 #include "base/error.h"
 #include "base/options.h"
 #include "transport/inproc/rank.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 typedef struct options {
     size_t size;

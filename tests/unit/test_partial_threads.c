@@ -1,42 +1,40 @@
 /* Partial all-reduces among threads that sleep at random: nothing is lost,
    nothing is counted twice. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/conserve.h"
-#include "support/crew.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 typedef struct trial {
-    conserve_law_t law;
+    conserve_options_t options;
     conserve_totals_t totals[CONSERVE_RANKS];
 } trial_t;
 
-static void play(support_player_t *player)
+static void run_worker(support_worker_t *worker)
 {
-    trial_t *trial = player->arg;
-    const char *what =
-        conserve_play(player->group, &trial->law, &trial->totals[player->rank]);
-    (void)support_player_check(player, what == NULL, "%s", what);
+    trial_t *trial = worker->arg;
+    const char *what = conserve_run(worker->group, &trial->options,
+                                    &trial->totals[worker->rank]);
+    (void)support_worker_check(worker, what == NULL, "%s", what);
 }
 
 static void conserve(const support_variant_t *variant,
                      baton_partial_mode_t mode, baton_keep_t keep,
                      baton_allreduce_fn inner, int size, uint64_t steps)
 {
-    trial_t trial = {.law = {.mode = mode,
-                             .keep = keep,
-                             .inner = inner,
-                             .seed = support_seed() + (uint64_t)size,
-                             .steps = steps,
-                             .sleep_us = 200}};
-    support_crew_t *crew = support_crew_open(size, variant);
-    support_crew_play(crew, play, &trial);
-    support_crew_close(crew);
+    trial_t trial = {.options = {.mode = mode,
+                                 .keep = keep,
+                                 .inner = inner,
+                                 .seed = support_seed() + (uint64_t)size,
+                                 .steps = steps,
+                                 .sleep_us = 200}};
+    support_cluster_t *cluster = support_cluster_open(size, variant);
+    support_cluster_run(cluster, run_worker, &trial);
+    support_cluster_close(cluster);
     const char *what = conserve_compare(trial.totals, size);
     if (what != NULL) {
         fail_msg("%s, %d ranks, mode %d, keep %d: %s", variant->name, size,
@@ -50,7 +48,8 @@ static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         for (int keep = 0; keep < 2; keep++) {
-            conserve(&support_variants[2], mode, (baton_keep_t)keep,
+            conserve(&support_variants[SUPPORT_OWN_ENGINES], mode,
+                     (baton_keep_t)keep,
                      i % 2 == 0 ? baton_allreduce_recursive_doubling
                                 : baton_allreduce_ring,
                      sizes[i], sizes[i] == 5 ? 3 * steps : steps);
@@ -61,19 +60,19 @@ static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
 static void test_partial_threads_solo_conserves(void **state)
 {
     (void)state;
-    conserve_sizes(BATON_SOLO, 700);
+    conserve_sizes(BATON_SOLO, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_majority_conserves(void **state)
 {
     (void)state;
-    conserve_sizes(BATON_MAJORITY, 700);
+    conserve_sizes(BATON_MAJORITY, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_full_conserves(void **state)
 {
     (void)state;
-    conserve_sizes(BATON_FULL, 300);
+    conserve_sizes(BATON_FULL, SUPPORT_REPEAT(200));
 }
 
 static void test_partial_threads_share_an_engine(void **state)
@@ -83,7 +82,8 @@ static void test_partial_threads_share_an_engine(void **state)
         for (int mode = 0; mode < 3; mode++) {
             conserve(&support_variants[variant], (baton_partial_mode_t)mode,
                      mode == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL,
-                     baton_allreduce_recursive_doubling, 4, 300);
+                     baton_allreduce_recursive_doubling, 4,
+                     SUPPORT_REPEAT(300));
         }
     }
 }

@@ -1,10 +1,7 @@
 /* Units of lib/coll/pattern.h. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "support/cmocka.h"
 #include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "coll/pattern.h"
 

@@ -1,13 +1,10 @@
 /* Contributor sets by themselves: what unions give, what check says. */
 #include "base/alloc.h"
-#include "support/ranks.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 5, COUNT = 4 };
 

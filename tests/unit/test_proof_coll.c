@@ -1,13 +1,10 @@
 /* The builders, proven by contributor sets; schedules that are wrong, and what
-   the proof says of them. On the loop transport: P ranks in one thread. */
-#include "support/ranks.h"
+   the proof says of them. On the inproc transport: P ranks in one thread. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 3 * SUPPORT_LARGEST + 1, EPOCHS = 2 };
 
@@ -23,7 +20,7 @@ static uint32_t targets[SUPPORT_LARGEST][MOST];
 static void prove_allreduce(baton_allreduce_fn build, int size, size_t count,
                             bool in_place)
 {
-    support_ranks_t *ranks = support_group(size);
+    support_cluster_t *ranks = support_cluster_of(size);
     size_t bytes = count * sizeof(uint32_t);
     baton_schedule_t **schedules = support_schedules_create(ranks, "proven");
     support_ok(baton_proof_create(size, &proof));
@@ -92,7 +89,7 @@ static void test_ring_has_each_rank_once(void **state)
 
 static void prove_broadcast(int size, int root, size_t count)
 {
-    support_ranks_t *ranks = support_group(size);
+    support_cluster_t *ranks = support_cluster_of(size);
     size_t bytes = count * sizeof(uint32_t);
     baton_schedule_t **schedules = support_schedules_create(ranks, "bcast");
     bool contributors[SUPPORT_LARGEST] = {false};
@@ -201,13 +198,12 @@ static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
     size_t bytes = sizeof(uint32_t) * WRONG_RANKS;
     baton_view_t source =
         baton_view(baton_buffer_bind_input(s, sources[rank], bytes), 0, bytes);
-    baton_view_t target =
-        baton_view(baton_buffer_bind(s, targets[rank], bytes), 0, bytes);
+    baton_view_t target = support_view(s, targets[rank], bytes);
     if (rank == 0) {
         build_rank_0(s, fault, source, target);
         return;
     }
-    baton_view_t result = baton_view(baton_buffer_scratch(s, bytes), 0, bytes);
+    baton_view_t result = support_scratch(s, bytes);
     baton_node_t recv = baton_add_recv(s, 0, result);
     baton_before(s, baton_add_send(s, 0, source), recv);
     if (fault == SHIFTED && rank == 2) {
@@ -220,10 +216,10 @@ static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
 }
 
 /* What the proof says of a rank's result; valid until the next call. */
-static const char *verdict(fault_t fault, int judged)
+static const char *verdict(fault_t fault, int checked)
 {
     static char says[200];
-    support_ranks_t *ranks = support_group(WRONG_RANKS);
+    support_cluster_t *ranks = support_cluster_of(WRONG_RANKS);
     baton_schedule_t **schedules = support_schedules_create(ranks, "wrong");
     support_ok(baton_proof_create(WRONG_RANKS, &proof));
     for (int rank = 0; rank < WRONG_RANKS; rank++) {
@@ -234,7 +230,7 @@ static const char *verdict(fault_t fault, int judged)
     support_schedules_commit(ranks, schedules);
     support_schedules_run(ranks, schedules);
     baton_status_t status =
-        baton_proof_check(proof, NULL, 0, WRONG_RANKS, targets[judged]);
+        baton_proof_check(proof, NULL, 0, WRONG_RANKS, targets[checked]);
     assert_true(status == BATON_OK || status == BATON_ERR_MISMATCH);
     (void)snprintf(says, sizeof(says), "%s",
                    status == BATON_OK ? "right" : baton_error_message());
@@ -272,6 +268,6 @@ int main(void)
         cmocka_unit_test(test_broadcast_has_the_root_alone),
         cmocka_unit_test(test_wrong_schedules_are_caught),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -1,13 +1,10 @@
 /* Partial all-reduces, proven by contributor sets: a result has exactly the
    contributions that its epoch took, and each is in one. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { LARGEST = 8, STEPS = 12, ELEMENTS = 5, PATIENCE_MS = 60000 };
 
@@ -16,7 +13,7 @@ static baton_proof_t *proof;
 /* Each contribution is a rank of the proof: contribution `step * size + rank`.
    So a result tells of which steps it is, and nothing may come twice. */
 typedef struct model {
-    support_ranks_t *ranks;
+    support_cluster_t *ranks;
     baton_partial_mode_t mode;
     baton_partial_t *partials[LARGEST];
     bool pending[STEPS * LARGEST];
@@ -52,7 +49,7 @@ static void run_step(model_t *model, int step, support_random_t *random)
             support_ok(baton_partial_start(model->partials[rank]));
         }
     }
-    support_settle(model->ranks);
+    support_drain(model->ranks);
     for (int rank = 0; rank < size; rank++) {
         baton_partial_result_t seen;
         if (!in_time[rank]) {
@@ -87,7 +84,7 @@ static void prove_partial(int size, baton_partial_mode_t mode,
                           baton_allreduce_fn inner)
 {
     support_random_t random = support_random(support_seed(), (uint64_t)size);
-    model_t model = {.ranks = support_group(size), .mode = mode};
+    model_t model = {.ranks = support_cluster_of(size), .mode = mode};
     support_ok(baton_proof_create(size * STEPS, &proof));
     baton_partial_options_t options = {.size = sizeof(options),
                                        .mode = mode,
@@ -127,6 +124,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_partial_has_exactly_what_was_included),
     };
-    return cmocka_run_group_tests(tests, support_groups_open,
-                                  support_groups_close);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -1,26 +1,18 @@
 /* What failures leave behind: memory that is the caller's, and groups that work
    again once they are recovered. */
 #include "sched/schedule.h"
-#include "support/crew.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
+#include "support/sanitized.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static baton_view_t bind(baton_schedule_t *s, void *memory, size_t bytes)
-{
-    return baton_view(baton_buffer_bind(s, memory, bytes), 0, bytes);
-}
-
 /* The same on all ranks. */
-static uint64_t draw(uint64_t seed, uint64_t round, uint64_t question,
-                     uint64_t bound)
+static uint64_t sample(uint64_t seed, uint64_t round, uint64_t question,
+                       uint64_t bound)
 {
     support_random_t random = support_random(seed, round * 16 + question);
     return support_random_below(&random, bound);
@@ -28,7 +20,7 @@ static uint64_t draw(uint64_t seed, uint64_t round, uint64_t question,
 
 /* ---- memory ------------------------------------------------------------ */
 
-enum { RING = 3, BYTES = 300000, ROUNDS = 300 };
+enum { RING = 3, BYTES = 300000, ROUNDS = SUPPORT_REPEAT(300) };
 
 typedef struct trial {
     uint64_t seed;
@@ -47,25 +39,25 @@ static bool holds(const unsigned char *memory, int value)
 
 /* One of the ranks gives up, sooner or later: whatever came of the epoch, its
    memory is overwritten as soon as wait has returned. */
-static void run_given_up(support_player_t *player, baton_schedule_t *s,
+static void run_given_up(support_worker_t *worker, baton_schedule_t *s,
                          unsigned char *out, unsigned char *in, uint64_t round,
                          const trial_t *trial)
 {
-    int rank = player->rank;
-    uint64_t delay = draw(trial->seed, round, 2, 60);
-    int value = (int)(1 + draw(trial->seed, round, 3, 100));
+    int rank = worker->rank;
+    uint64_t delay = sample(trial->seed, round, 2, 60);
+    int value = (int)(1 + sample(trial->seed, round, 3, 100));
     memset(out, value, BYTES);
     memset(in, 0, BYTES);
     baton_status_t status = baton_schedule_start(s);
     if (status == BATON_OK &&
-        draw(trial->seed, round, 1, RING) == (uint64_t)rank) {
+        sample(trial->seed, round, 1, RING) == (uint64_t)rank) {
         bool done = false;
         for (uint64_t i = 0; i < delay && status == BATON_OK && !done; i++) {
             status = baton_schedule_test(s, &done);
         }
         status = baton_schedule_cancel(s);
-        (void)support_player_check(
-            player, status == BATON_OK || status == BATON_ERR_STATE,
+        (void)support_worker_check(
+            worker, status == BATON_OK || status == BATON_ERR_STATE,
             "cancel: %s", baton_error_message());
     }
     if (status != BATON_ERR_FAILED) { /* else it has heard before its start */
@@ -73,42 +65,43 @@ static void run_given_up(support_player_t *player, baton_schedule_t *s,
     }
     memset(out, 0xee, BYTES);
     if (status == BATON_OK) {
-        (void)support_player_check(player, holds(in, value),
+        (void)support_worker_check(worker, holds(in, value),
                                    "round %llu: got what was written later",
                                    (unsigned long long)round);
     }
-    (void)support_player_check(
-        player,
+    (void)support_worker_check(
+        worker,
         status == BATON_OK || status == BATON_ERR_CANCELLED ||
             status == BATON_ERR_FAILED,
         "round %llu: %s", (unsigned long long)round, baton_error_message());
     memset(in, 0x55, BYTES);
-    if (support_player_ok(
-            player, baton_group_recover(player->group, SUPPORT_WAIT_MS))) {
-        (void)support_player_check(player, holds(in, 0x55),
+    if (support_worker_ok(
+            worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS))) {
+        (void)support_worker_check(worker, holds(in, 0x55),
                                    "round %llu: written after its wait",
                                    (unsigned long long)round);
     }
 }
 
 /* Each rank sends to the next one in the ring. */
-static void play_given_up(support_player_t *player)
+static void run_ring(support_worker_t *worker)
 {
-    const trial_t *trial = player->arg;
+    const trial_t *trial = worker->arg;
     unsigned char *out = malloc(BYTES);
     unsigned char *in = malloc(BYTES);
     baton_schedule_t *s;
-    (void)support_player_ok(player,
-                            baton_schedule_create(player->group, "ring", &s));
-    (void)baton_add_send(s, (player->rank + 1) % RING, bind(s, out, BYTES));
-    (void)baton_add_recv(s, (player->rank + RING - 1) % RING,
-                         bind(s, in, BYTES));
-    bool going = support_player_ok(player, baton_schedule_commit(s));
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "ring", &s));
+    (void)baton_add_send(s, (worker->rank + 1) % RING,
+                         support_view(s, out, BYTES));
+    (void)baton_add_recv(s, (worker->rank + RING - 1) % RING,
+                         support_view(s, in, BYTES));
+    bool going = support_worker_ok(worker, baton_schedule_commit(s));
     for (uint64_t round = 1; round <= trial->rounds && going; round++) {
-        run_given_up(player, s, out, in, round, trial);
-        going = support_player_ok(player, BATON_OK);
+        run_given_up(worker, s, out, in, round, trial);
+        going = support_worker_ok(worker, BATON_OK);
     }
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
     free(out);
     free(in);
 }
@@ -118,9 +111,10 @@ static void test_memory_is_the_callers_after_a_failure(void **state)
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), ROUNDS};
-        support_crew_t *crew = support_crew_open(RING, &support_variants[i]);
-        support_crew_play(crew, play_given_up, &trial);
-        support_crew_close(crew);
+        support_cluster_t *cluster =
+            support_cluster_open(RING, &support_variants[i]);
+        support_cluster_run(cluster, run_ring, &trial);
+        support_cluster_close(cluster);
     }
 }
 
@@ -156,7 +150,7 @@ static baton_status_t fail_if_told(void *arg, baton_call_t *call)
 
 static void build_stages(baton_schedule_t *s, stages_t *stages)
 {
-    baton_view_t all = bind(s, stages->vector, sizeof stages->vector);
+    baton_view_t all = support_view(s, stages->vector, sizeof stages->vector);
     const baton_allreduce_t args = {.size = sizeof args,
                                     .source = all,
                                     .target = all,
@@ -205,27 +199,27 @@ static bool is_right(const stages_t *stages, uint64_t round)
 
 /* A rank's call fails: so do the other ranks' epochs, with its status, unless
    they had ended before. */
-static void run_failing(support_player_t *player, baton_schedule_t *s,
+static void run_failing(support_worker_t *worker, baton_schedule_t *s,
                         stages_t *stages, int victim, int stage)
 {
     static const baton_status_t statuses[] = {BATON_ERR_FAILED, BATON_ERR_LIMIT,
                                               BATON_ERR_SYSTEM};
     baton_failure_t failure;
     baton_status_t wanted = statuses[stage % 3];
-    stages->failing_stage = player->rank == victim ? stage : -1;
+    stages->failing_stage = worker->rank == victim ? stage : -1;
     stages->status = wanted;
     baton_status_t status = baton_schedule_start(s);
     bool early = status == BATON_ERR_FAILED; /* it has heard already */
-    if (!early && support_player_ok(player, status)) {
+    if (!early && support_worker_ok(worker, status)) {
         status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
-        (void)support_player_check(player, status == wanted, "wait: %s: %s",
+        (void)support_worker_check(worker, status == wanted, "wait: %s: %s",
                                    baton_status_name(status),
                                    baton_error_message());
     }
     stages->failing_stage = -1;
-    if (support_player_ok(player, baton_schedule_failure(s, &failure))) {
-        (void)support_player_check(
-            player,
+    if (support_worker_ok(worker, baton_schedule_failure(s, &failure))) {
+        (void)support_worker_check(
+            worker,
             failure.status == wanted && failure.rank == victim &&
                 failure.epoch == 1,
             "rank %d told of failing in epoch %llu with %s", failure.rank,
@@ -233,50 +227,48 @@ static void run_failing(support_player_t *player, baton_schedule_t *s,
             baton_status_name(failure.status));
     }
     status = baton_schedule_start(s);
-    (void)support_player_check(player, status == BATON_ERR_FAILED,
+    (void)support_worker_check(worker, status == BATON_ERR_FAILED,
                                "a failed schedule was started: %s",
                                baton_status_name(status));
 }
 
-static void play_recoveries(support_player_t *player)
+static void run_recoveries(support_worker_t *worker)
 {
-    const trial_t *trial = player->arg;
+    const trial_t *trial = worker->arg;
     stages_t *stages = calloc(1, sizeof *stages);
     baton_schedule_t *s;
-    stages->rank = player->rank;
+    stages->rank = worker->rank;
     stages->failing_stage = -1;
-    (void)support_player_ok(player,
-                            baton_schedule_create(player->group, "stages", &s));
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "stages", &s));
     build_stages(s, stages);
     bool going =
-        support_player_ok(player, baton_schedule_commit(s)) &&
-        support_player_ok(player, baton_schedule_start(s)) &&
-        support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS)) &&
-        support_player_ok(player,
-                          baton_group_recover(player->group, SUPPORT_WAIT_MS));
+        support_worker_ok(worker, baton_schedule_commit(s)) &&
+        support_worker_run(worker, s) &&
+        support_worker_ok(worker,
+                          baton_group_recover(worker->group, SUPPORT_WAIT_MS));
     for (uint64_t round = 1; round <= trial->rounds && going; round++) {
         fill(stages, round);
-        run_failing(player, s, stages, (int)draw(trial->seed, round, 0, RANKS),
-                    (int)draw(trial->seed, round, 1, STAGES));
-        going = support_player_ok(
-            player, baton_group_recover(player->group, SUPPORT_WAIT_MS));
+        run_failing(worker, s, stages,
+                    (int)sample(trial->seed, round, 0, RANKS),
+                    (int)sample(trial->seed, round, 1, STAGES));
+        going = support_worker_ok(
+            worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS));
         fill(stages, round);
-        going = going && support_player_ok(player, baton_schedule_start(s)) &&
-                support_player_ok(player,
-                                  baton_schedule_wait(s, SUPPORT_WAIT_MS)) &&
-                support_player_check(
-                    player, baton_schedule_epoch(s) == 1,
+        going = going && support_worker_run(worker, s) &&
+                support_worker_check(
+                    worker, baton_schedule_epoch(s) == 1,
                     "round %llu: this is epoch %llu", (unsigned long long)round,
                     (unsigned long long)baton_schedule_epoch(s)) &&
-                support_player_check(player, is_right(stages, round),
+                support_worker_check(worker, is_right(stages, round),
                                      "round %llu: a wrong sum",
                                      (unsigned long long)round);
         /* Between epochs, too: the next failure is in epoch 1 again. */
         going = going &&
-                support_player_ok(player, baton_group_recover(player->group,
+                support_worker_ok(worker, baton_group_recover(worker->group,
                                                               SUPPORT_WAIT_MS));
     }
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
     free(stages);
 }
 
@@ -285,9 +277,10 @@ static void test_recovery_after_each_of_many_failures(void **state)
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), i == 2 ? FAILURES : FAILURES / 10};
-        support_crew_t *crew = support_crew_open(RANKS, &support_variants[i]);
-        support_crew_play(crew, play_recoveries, &trial);
-        support_crew_close(crew);
+        support_cluster_t *cluster =
+            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_run(cluster, run_recoveries, &trial);
+        support_cluster_close(cluster);
     }
 }
 
@@ -297,12 +290,12 @@ static void test_recovery_after_each_of_many_failures(void **state)
 static void test_recovery_names_who_has_not_come(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(2);
+    support_cluster_t *ranks = support_cluster_manual(2);
     support_expect(baton_group_recover(ranks->groups[0], 0), BATON_ERR_TIMEOUT);
     assert_non_null(strstr(baton_error_message(), "rank 1 has not come"));
     support_ok(baton_group_recover(ranks->groups[1], 10000));
     support_ok(baton_group_recover(ranks->groups[0], 10000));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 /* A schedule of which a peer has none any more stays failed; the others work.
@@ -310,15 +303,15 @@ static void test_recovery_names_who_has_not_come(void **state)
 static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(2);
+    support_cluster_t *ranks = support_cluster_manual(2);
     uint64_t numbers[2][2] = {{7, 0}, {0, 0}};
     baton_schedule_t *s[2][2];
     for (int which = 0; which < 2; which++) {
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_schedule_create(ranks->groups[rank],
-                                             which == 0 ? "kept" : "gone",
-                                             &s[which][rank]));
-            baton_view_t view = bind(s[which][rank], &numbers[which][rank], 8);
+            s[which][rank] = support_schedule(ranks->groups[rank],
+                                              which == 0 ? "kept" : "gone");
+            baton_view_t view =
+                support_view(s[which][rank], &numbers[which][rank], 8);
             (void)(rank == 0 ? baton_add_send(s[which][0], 1, view)
                              : baton_add_recv(s[which][1], 0, view));
             support_ok(baton_schedule_commit(s[which][rank]));
@@ -337,7 +330,7 @@ static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
     support_ok(baton_schedule_destroy(s[1][1]));
     support_ok(baton_schedule_destroy(s[0][0]));
     support_ok(baton_schedule_destroy(s[0][1]));
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 typedef struct keeper {
@@ -355,12 +348,12 @@ static void keep(void *arg, uint64_t epoch)
 static void test_recovery_tells_the_last_completed_epoch(void **state)
 {
     (void)state;
-    support_ranks_t *ranks = support_ranks_open(3);
+    support_cluster_t *ranks = support_cluster_manual(3);
     keeper_t keepers[3] = {{0, 0}};
     uint64_t numbers[3] = {0};
     baton_schedule_t **s = support_schedules_create(ranks, "kept");
     for (int rank = 0; rank < 3; rank++) {
-        baton_view_t view = bind(s[rank], &numbers[rank], 8);
+        baton_view_t view = support_view(s[rank], &numbers[rank], 8);
         if (rank == 0) {
             (void)baton_add_send(s[0], 1, view);
         } else if (rank == 1) {
@@ -370,11 +363,9 @@ static void test_recovery_tells_the_last_completed_epoch(void **state)
     }
     support_schedules_commit(ranks, s);
     for (int epoch = 1; epoch <= 5; epoch++) {
-        support_ok(baton_schedule_start(s[0]));
-        support_ok(baton_schedule_wait(s[0], 10000));
+        support_run(s[0]);
     }
-    support_ok(baton_schedule_start(s[1]));
-    support_ok(baton_schedule_wait(s[1], 10000));
+    support_run(s[1]);
     for (int rank = 0; rank < 2; rank++) {
         (void)!baton_group_recover(ranks->groups[rank], 0);
     }
@@ -390,7 +381,7 @@ static void test_recovery_tells_the_last_completed_epoch(void **state)
     support_schedules_run(ranks, s);
     assert_int_equal(numbers[1], 11);
     support_schedules_destroy(ranks, s);
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
 }
 
 /* ---- who waits meanwhile ---------------------------------------------- */
@@ -417,11 +408,10 @@ static void test_recovery_leaves_no_waiter_behind(void **state)
 {
     (void)state;
     const support_variant_t *threads = &support_variants[SUPPORT_VARIANTS - 1];
-    support_crew_t *crew = support_crew_open(2, threads);
+    support_cluster_t *cluster = support_cluster_open(2, threads);
     baton_schedule_t *s[2];
     for (int rank = 0; rank < 2; rank++) {
-        support_ok(
-            baton_schedule_create(crew->groups[rank], "barrier", &s[rank]));
+        s[rank] = support_schedule(cluster->groups[rank], "barrier");
         baton_barrier_dissemination(s[rank]);
         support_ok(baton_schedule_commit(s[rank]));
     }
@@ -433,8 +423,8 @@ static void test_recovery_leaves_no_waiter_behind(void **state)
             sched_yield();
         }
         support_thread_t *peer =
-            support_thread_start(recover_there, crew->groups[1]);
-        support_ok(baton_group_recover(crew->groups[0], SUPPORT_WAIT_MS));
+            support_thread_start(recover_there, cluster->groups[1]);
+        support_ok(baton_group_recover(cluster->groups[0], SUPPORT_WAIT_MS));
         support_thread_join(peer);
         support_thread_join(waiter);
         if (round % 2 == 0) { /* else it may have come after the recovery */
@@ -444,7 +434,7 @@ static void test_recovery_leaves_no_waiter_behind(void **state)
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_schedule_destroy(s[rank]));
     }
-    support_crew_close(crew);
+    support_cluster_close(cluster);
 }
 
 int main(void)

@@ -1,16 +1,13 @@
 /* The built-in reductions: every operation, type and instruction set of this
    processor against an independent reference. */
 #include "base/config.h"
+#include "support/cmocka.h"
 #include "support/random.h"
 #include "support/reference.h"
 
 #include <baton/baton.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const baton_op_t *const ops[BATON__OP_COUNT] = {
     &baton_op_sum, &baton_op_prod, &baton_op_min, &baton_op_max};

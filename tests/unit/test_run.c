@@ -1,11 +1,8 @@
 /* The run state against a sequential model: every order in which the nodes of
    small DAGs can complete, and random orders of larger ones. */
+#include "support/cmocka.h"
 #include "support/model.h"
 #include "support/random.h"
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 static uint64_t ends; /* of all orders so far */
 
@@ -14,32 +11,32 @@ static uint64_t ends; /* of all orders so far */
 /* Every way on from here, up to the end of epoch `epochs`. */
 static void explore(uint64_t epochs)
 {
-    model_world_t here = model_world;
+    model_snapshot_t here = model_snapshot;
     bool moved = false;
     model_compare();
-    if (baton__run_has_ready(&model_world.run)) {
+    if (baton__run_has_ready(&model_snapshot.run)) {
         moved = true;
         model_pop();
         explore(epochs);
-        model_world = here;
+        model_snapshot = here;
     }
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        if (model_can_land(i)) {
+        if (model_can_complete(i)) {
             moved = true;
-            model_land(i);
+            model_complete(i);
             explore(epochs);
-            model_world = here;
+            model_snapshot = here;
         }
     }
     if (!moved) {
-        model_expect_rest();
+        model_expect_quiescent();
     }
-    if (baton__run_is_through(&model_world.run) &&
-        model_world.run.epoch < epochs) {
+    if (baton__run_is_through(&model_snapshot.run) &&
+        model_snapshot.run.epoch < epochs) {
         model_retire();
         model_begin();
         explore(epochs);
-        model_world = here;
+        model_snapshot = here;
     }
     ends += !moved;
 }
@@ -56,7 +53,7 @@ static void explore_graph(uint64_t epochs)
 /* What nodes are made of: the first SHORT_LIST of these, or all. */
 enum { SHORT_LIST = 5, LONG_LIST = 8 };
 static const struct kind {
-    model_deed_t deed;
+    model_action_t action;
     bool optional;
 } kinds[LONG_LIST] = {{MODEL_SEND, false}, {MODEL_RECV, true},
                       {MODEL_CALL, false}, {MODEL_SKIP, true},
@@ -77,7 +74,7 @@ static void explore_all(uint32_t i, int kind_count, uint64_t epochs)
         for (uint32_t need = 0; need == 0 || need < edges; need++) {
             for (int k = 0; k < kind_count; k++) {
                 model_graph.need[i] = need;
-                model_graph.deed[i] = kinds[k].deed;
+                model_graph.action[i] = kinds[k].action;
                 model_graph.optional[i] = kinds[k].optional;
                 explore_all(i + 1, kind_count, epochs);
             }
@@ -123,7 +120,7 @@ static void draw_graph(support_random_t *random)
     for (uint32_t i = 0; i < model_graph.count; i++) {
         const struct kind *kind =
             &kinds[support_random_below(random, LONG_LIST)];
-        model_graph.deed[i] = kind->deed;
+        model_graph.action[i] = kind->action;
         model_graph.optional[i] = kind->optional;
         model_graph.preds[i] = (uint32_t)support_random_below(random, 1u << i);
         model_graph.need[i] = (uint32_t)support_random_below(
@@ -137,12 +134,12 @@ static bool land_any(support_random_t *random)
     uint32_t due[MODEL_NODES];
     uint32_t count = 0;
     for (uint32_t i = 0; i < model_graph.count; i++) {
-        if (model_can_land(i)) {
+        if (model_can_complete(i)) {
             due[count++] = i;
         }
     }
     if (count > 0) {
-        model_land(due[support_random_below(random, count)]);
+        model_complete(due[support_random_below(random, count)]);
     }
     return count > 0;
 }
@@ -154,18 +151,18 @@ static bool walk(support_random_t *random)
     model_begin();
     for (;;) {
         model_compare();
-        if (baton__run_is_through(&model_world.run) && patience-- == 0) {
+        if (baton__run_is_through(&model_snapshot.run) && patience-- == 0) {
             model_retire();
             return true;
         }
-        bool pops = baton__run_has_ready(&model_world.run) &&
+        bool pops = baton__run_has_ready(&model_snapshot.run) &&
                     support_random_below(random, 2) == 0;
         if (pops) {
             model_pop();
         } else if (!land_any(random) &&
-                   !baton__run_has_ready(&model_world.run)) {
-            model_expect_rest();
-            if (!baton__run_is_through(&model_world.run)) {
+                   !baton__run_has_ready(&model_snapshot.run)) {
+            model_expect_quiescent();
+            if (!baton__run_is_through(&model_snapshot.run)) {
                 return false;
             }
             patience = 0;

@@ -1,11 +1,8 @@
 /* What adders, and calls out of turn, are refused for, with the node's name and
    its numbers. What commit checks of a graph: test_commit.c. */
+#include "support/cmocka.h"
 #include "support/refusal.h"
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 /* ---- adders: views ----------------------------------------------------- */
 
@@ -91,7 +88,7 @@ static void test_schedule_takes_views_that_are_one(void **state)
                          refusal_part(0, 8), refusal_part(0, 8));
     baton_before(s, copy, reduce);
     support_ok(baton_schedule_commit(s));
-    refusal_run(s);
+    support_run(s);
     assert_float_equal(refusal_memory[0], 2, 0);
     assert_float_equal(refusal_memory[1], 4, 0);
     support_ok(baton_schedule_destroy(s));
@@ -162,20 +159,20 @@ static void test_schedule_refuses_unknown_nodes(void **state)
 {
     (void)state;
     baton_schedule_t *s = refusal_begin();
-    baton_before(s, baton_add_nop(s), refusal_stranger);
+    baton_before(s, baton_add_nop(s), refusal_foreign);
     refused(s, BATON_ERR_INVALID, "before names node 9, of 1");
     s = refusal_begin();
-    baton_before(s, refusal_stranger, baton_add_nop(s));
+    baton_before(s, refusal_foreign, baton_add_nop(s));
     refused(s, BATON_ERR_INVALID, "before names node 9, of 1");
     s = refusal_begin();
-    baton_set_need(s, refusal_stranger, BATON_NEED_ANY);
+    baton_set_need(s, refusal_foreign, BATON_NEED_ANY);
     refused(s, BATON_ERR_INVALID, "set_need names node 9, of 0");
     s = refusal_begin();
-    baton_set_optional(s, refusal_stranger);
+    baton_set_optional(s, refusal_foreign);
     refused(s, BATON_ERR_INVALID, "set_optional names node 9, of 0");
     s = refusal_begin();
-    baton_enclose_end(s, baton_enclose_begin(s), refusal_stranger,
-                      refusal_stranger);
+    baton_enclose_end(s, baton_enclose_begin(s), refusal_foreign,
+                      refusal_foreign);
     refused(s, BATON_ERR_INVALID, "enclose_end names node 9, of 0");
 }
 
@@ -207,10 +204,10 @@ static void test_schedule_refuses_to_be_nobodys(void **state)
     (void)state;
     baton_schedule_t *s;
     support_expect(baton_schedule_create(NULL, "x", &s), BATON_ERR_INVALID);
-    refusal_says("baton_schedule_create: group is NULL");
+    support_says("baton_schedule_create: group is NULL");
     support_expect(baton_schedule_create(refusal_ranks()->groups[0], NULL, &s),
                    BATON_ERR_INVALID);
-    refusal_says("baton_schedule_create: name is NULL");
+    support_says("baton_schedule_create: name is NULL");
 }
 
 static void test_schedule_refuses_to_run_before_commit(void **state)
@@ -219,13 +216,13 @@ static void test_schedule_refuses_to_run_before_commit(void **state)
     bool done;
     baton_schedule_t *s = refusal_begin();
     support_expect(baton_schedule_start(s), BATON_ERR_STATE);
-    refusal_says("baton_schedule_start: \"wrong\" is not committed");
+    support_says("baton_schedule_start: \"wrong\" is not committed");
     support_expect(baton_schedule_test(s, &done), BATON_ERR_STATE);
-    refusal_says("baton_schedule_test: \"wrong\" is not committed");
+    support_says("baton_schedule_test: \"wrong\" is not committed");
     support_expect(baton_schedule_wait(s, 0), BATON_ERR_STATE);
-    refusal_says("baton_schedule_wait: \"wrong\" is not committed");
+    support_says("baton_schedule_wait: \"wrong\" is not committed");
     support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
-    refusal_says("baton_schedule_cancel: \"wrong\" is not committed");
+    support_says("baton_schedule_cancel: \"wrong\" is not committed");
     support_ok(baton_schedule_destroy(s));
 }
 
@@ -233,12 +230,12 @@ static void test_schedule_refuses_second_commit(void **state)
 {
     (void)state;
     baton_schedule_t *s = refusal_begin();
-    int calls = 0;
-    (void)baton_add_call(s, refusal_count, &calls);
+    uint64_t calls = 0;
+    (void)baton_add_call(s, support_count, &calls);
     support_ok(baton_schedule_commit(s));
     support_expect(baton_schedule_commit(s), BATON_ERR_STATE);
-    refusal_says("commit of \"wrong\": it is committed already");
-    refusal_run(s);
+    support_says("commit of \"wrong\": it is committed already");
+    support_run(s);
     assert_int_equal(calls, 1);
     support_ok(baton_schedule_destroy(s));
 }
@@ -250,10 +247,10 @@ static void test_schedule_refuses_to_rebind_what_is_not_bound(void **state)
     baton_buffer_t scratch = baton_buffer_scratch(s, 8);
     support_expect(baton_buffer_rebind(s, scratch, refusal_memory),
                    BATON_ERR_INVALID);
-    refusal_says("rebind in \"wrong\": buffer 1 is scratch");
+    support_says("rebind in \"wrong\": buffer 1 is scratch");
     support_expect(baton_buffer_rebind(s, (baton_buffer_t){2}, refusal_memory),
                    BATON_ERR_INVALID);
-    refusal_says("buffer 2 is not one of its buffers");
+    support_says("buffer 2 is not one of its buffers");
     support_ok(baton_schedule_destroy(s));
 }
 

@@ -1,17 +1,14 @@
 /* P ranks as P threads, over engines of their own and one that they share:
    collectives for thousands of epochs. */
-#include "support/crew.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
-#include "support/ranks.h"
+#include "support/sanitized.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define LARGEST 8
 #define COUNT   33
@@ -39,22 +36,22 @@ static void fill(const work_t *work, float *vector, int rank, uint64_t epoch)
 }
 
 /* Sums within rounding. */
-static bool check(support_player_t *player, const work_t *work, uint64_t epoch)
+static bool check(support_worker_t *worker, const work_t *work, uint64_t epoch)
 {
     float vector[COUNT];
     double sum[COUNT] = {0.0};
-    for (int rank = 0; rank < player->crew->size; rank++) {
+    for (int rank = 0; rank < worker->cluster->size; rank++) {
         fill(work, vector, rank, epoch);
         for (size_t i = 0; i < COUNT; i++) {
             sum[i] += (double)vector[i];
         }
     }
-    const float *mine = work->target[epoch % 3][player->rank];
+    const float *mine = work->target[epoch % 3][worker->rank];
     for (size_t i = 0; i < COUNT; i++) {
         double error = (double)mine[i] - sum[i];
         if (error > 1.0 || error < -1.0) {
-            return support_player_check(
-                player, false, "epoch %d element %d is %g, not %g", (int)epoch,
+            return support_worker_check(
+                worker, false, "epoch %d element %d is %g, not %g", (int)epoch,
                 (int)i, (double)mine[i], sum[i]);
         }
     }
@@ -63,14 +60,14 @@ static bool check(support_player_t *player, const work_t *work, uint64_t epoch)
 
 /* The same bits on all ranks: compared one epoch later, when they are surely
    written. Who ended epoch e knows that all have begun it: they ended e - 1. */
-static bool compare(support_player_t *player, const work_t *work,
+static bool compare(support_worker_t *worker, const work_t *work,
                     uint64_t epoch)
 {
-    int other = (player->rank + 1) % player->crew->size;
-    const void *mine = work->target[epoch % 3][player->rank];
+    int other = (worker->rank + 1) % worker->cluster->size;
+    const void *mine = work->target[epoch % 3][worker->rank];
     const void *theirs = work->target[epoch % 3][other];
-    return support_player_check(
-        player, memcmp(mine, theirs, sizeof(work->target[0][0])) == 0,
+    return support_worker_check(
+        worker, memcmp(mine, theirs, sizeof(work->target[0][0])) == 0,
         "epoch %d: not the bits of rank %d", (int)epoch, other);
 }
 
@@ -78,13 +75,13 @@ static bool compare(support_player_t *player, const work_t *work,
    vectors of e after its epoch e + 1 and before its e + 2. Nobody ends e + 2
    before that, and with three vectors e + 3 is the first to write them again.
  */
-static void play(support_player_t *player)
+static void run_worker(support_worker_t *worker)
 {
-    work_t *work = player->arg;
-    int rank = player->rank;
+    work_t *work = worker->arg;
+    int rank = worker->rank;
     baton_schedule_t *s;
-    if (!support_player_ok(player,
-                           baton_schedule_create(player->group, "sum", &s))) {
+    if (!support_worker_ok(worker,
+                           baton_schedule_create(worker->group, "sum", &s))) {
         return;
     }
     baton_buffer_t source =
@@ -99,35 +96,35 @@ static void play(support_player_t *player)
         .chunk_bytes = 16,
     };
     work->build(s, &args);
-    bool well = support_player_ok(player, baton_schedule_commit(s));
+    bool well = support_worker_ok(worker, baton_schedule_commit(s));
     for (uint64_t epoch = 1; epoch <= work->epochs && well; epoch++) {
         fill(work, work->source[rank], rank, epoch);
-        well = support_player_ok(
-                   player, baton_buffer_rebind(
+        well = support_worker_ok(
+                   worker, baton_buffer_rebind(
                                s, target, work->target[epoch % 3][rank])) &&
-               support_player_ok(player, baton_schedule_start(s));
+               support_worker_ok(worker, baton_schedule_start(s));
         if (epoch % 7 == (uint64_t)rank) {
             sched_yield(); /* computing */
         }
-        well = well && support_player_ok(
-                           player, baton_schedule_wait(s, SUPPORT_WAIT_MS));
-        well = well && check(player, work, epoch) &&
-               (epoch == 1 || compare(player, work, epoch - 1));
+        well = well && support_worker_ok(
+                           worker, baton_schedule_wait(s, SUPPORT_WAIT_MS));
+        well = well && check(worker, work, epoch) &&
+               (epoch == 1 || compare(worker, work, epoch - 1));
     }
-    (void)support_player_ok(player, baton_schedule_destroy(s));
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
-static void play_all(baton_allreduce_fn build, uint64_t epochs)
+static void run_all(baton_allreduce_fn build, uint64_t epochs)
 {
     static work_t work;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (size_t s = 0; s < SIZES; s++) {
             work = (work_t){
                 .build = build, .seed = support_seed(), .epochs = epochs};
-            support_crew_t *crew =
-                support_crew_open(sizes[s], &support_variants[i]);
-            support_crew_play(crew, play, &work);
-            support_crew_close(crew);
+            support_cluster_t *cluster =
+                support_cluster_open(sizes[s], &support_variants[i]);
+            support_cluster_run(cluster, run_worker, &work);
+            support_cluster_close(cluster);
         }
     }
 }
@@ -135,48 +132,48 @@ static void play_all(baton_allreduce_fn build, uint64_t epochs)
 static void test_threads_allreduce_recursive_doubling(void **state)
 {
     (void)state;
-    play_all(baton_allreduce_recursive_doubling, 2000);
+    run_all(baton_allreduce_recursive_doubling, SUPPORT_REPEAT(1000));
 }
 
 static void test_threads_allreduce_ring(void **state)
 {
     (void)state;
-    play_all(baton_allreduce_ring, 500);
+    run_all(baton_allreduce_ring, SUPPORT_REPEAT(300));
 }
 
 /* ---- many schedules of one group, a thread each ----------------------- */
 
-typedef struct lane {
-    support_crew_t *crew;
+typedef struct pair_run {
+    support_cluster_t *cluster;
     baton_schedule_t *schedules[2];
     uint64_t value[2];
     uint64_t epochs;
     baton_status_t status;
     bool wrong;
-} lane_t;
+} pair_run_t;
 
-/* Plays both ranks of one schedule in this thread. */
+/* Runs both ranks of one schedule in this thread. */
 static void run_lane(void *arg)
 {
-    lane_t *lane = arg;
-    for (uint64_t epoch = 1; epoch <= lane->epochs; epoch++) {
-        lane->value[0] = epoch;
-        lane->value[1] = 1000 * epoch;
+    pair_run_t *run = arg;
+    for (uint64_t epoch = 1; epoch <= run->epochs; epoch++) {
+        run->value[0] = epoch;
+        run->value[1] = 1000 * epoch;
         for (int rank = 0; rank < 2; rank++) {
-            lane->status = baton_schedule_start(lane->schedules[rank]);
-            if (lane->status != BATON_OK) {
+            run->status = baton_schedule_start(run->schedules[rank]);
+            if (run->status != BATON_OK) {
                 return;
             }
         }
         for (int rank = 1; rank >= 0; rank--) {
-            lane->status =
-                baton_schedule_wait(lane->schedules[rank], SUPPORT_WAIT_MS);
-            if (lane->status != BATON_OK) {
+            run->status =
+                baton_schedule_wait(run->schedules[rank], SUPPORT_WAIT_MS);
+            if (run->status != BATON_OK) {
                 return;
             }
         }
-        lane->wrong = lane->wrong || lane->value[0] != 1001 * epoch ||
-                      lane->value[1] != 1001 * epoch;
+        run->wrong = run->wrong || run->value[0] != 1001 * epoch ||
+                     run->value[1] != 1001 * epoch;
     }
 }
 
@@ -185,17 +182,16 @@ static void test_threads_share_a_group(void **state)
     (void)state;
     enum { LANES = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
-        lane_t lanes[LANES];
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
+        pair_run_t runs[LANES];
         support_thread_t *threads[LANES];
         for (int l = 0; l < LANES; l++) {
-            lanes[l] = (lane_t){.crew = crew, .epochs = 1000};
+            runs[l] = (pair_run_t){.cluster = cluster, .epochs = 1000};
             for (int rank = 0; rank < 2; rank++) {
-                baton_schedule_t *s;
-                support_ok(
-                    baton_schedule_create(crew->groups[rank], "lane", &s));
-                baton_view_t view = baton_view(
-                    baton_buffer_bind(s, &lanes[l].value[rank], 8), 0, 8);
+                baton_schedule_t *s =
+                    support_schedule(cluster->groups[rank], "pair");
+                baton_view_t view = support_view(s, &runs[l].value[rank], 8);
                 baton_allreduce_t args = {.size = sizeof(args),
                                           .source = view,
                                           .target = view,
@@ -203,20 +199,20 @@ static void test_threads_share_a_group(void **state)
                                           .op = BATON_SUM};
                 baton_allreduce_recursive_doubling(s, &args);
                 support_ok(baton_schedule_commit(s));
-                lanes[l].schedules[rank] = s;
+                runs[l].schedules[rank] = s;
             }
         }
         for (int l = 0; l < LANES; l++) {
-            threads[l] = support_thread_start(run_lane, &lanes[l]);
+            threads[l] = support_thread_start(run_lane, &runs[l]);
         }
         for (int l = 0; l < LANES; l++) {
             support_thread_join(threads[l]);
-            assert_int_equal(lanes[l].status, BATON_OK);
-            assert_false(lanes[l].wrong);
-            support_ok(baton_schedule_destroy(lanes[l].schedules[0]));
-            support_ok(baton_schedule_destroy(lanes[l].schedules[1]));
+            assert_int_equal(runs[l].status, BATON_OK);
+            assert_false(runs[l].wrong);
+            support_ok(baton_schedule_destroy(runs[l].schedules[0]));
+            support_ok(baton_schedule_destroy(runs[l].schedules[1]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 

@@ -1,29 +1,25 @@
 /* What a hang is told by: the timeout of a wait, and the stall report. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #define BYTES 64
 
 /* Rank 0: recv#0 from rank 1, then nop#1. Rank 1: the send. */
-static void open_waiting(support_crew_t *crew, baton_schedule_t *schedules[2],
-                         char memory[2][BYTES])
+static void open_waiting(support_cluster_t *cluster,
+                         baton_schedule_t *schedules[2], char memory[2][BYTES])
 {
     for (int rank = 0; rank < 2; rank++) {
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[rank], "awaited", &s));
-        baton_view_t view =
-            baton_view(baton_buffer_bind(s, memory[rank], BYTES), 0, BYTES);
+        baton_schedule_t *s =
+            support_schedule(cluster->groups[rank], "awaited");
+        baton_view_t view = support_view(s, memory[rank], BYTES);
         if (rank == 0) {
             baton_node_t recv = baton_add_recv(s, 1, view);
             baton_before(s, recv, baton_add_nop(s));
@@ -46,10 +42,11 @@ static void test_timeout_names_what_is_awaited(void **state)
     (void)state;
     static const int timeouts[] = {0, 1, 20, 0};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+        support_cluster_t *cluster =
+            support_cluster_open(2, &support_variants[i]);
         baton_schedule_t *schedules[2];
         char memory[2][BYTES] = {{0}};
-        open_waiting(crew, schedules, memory);
+        open_waiting(cluster, schedules, memory);
         support_ok(baton_schedule_start(schedules[0]));
         support_run(schedules[1]);
         support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
@@ -71,7 +68,7 @@ static void test_timeout_names_what_is_awaited(void **state)
         assert_string_equal(memory[0], "late, but here");
         support_ok(baton_schedule_destroy(schedules[0]));
         support_ok(baton_schedule_destroy(schedules[1]));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -87,9 +84,9 @@ static void test_branch_not_taken_fails_without_a_timeout(void **state)
 {
     (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(1, &support_variants[i]);
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(crew->groups[0], "branch", &s));
+        support_cluster_t *cluster =
+            support_cluster_open(1, &support_variants[i]);
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "branch");
         baton_node_t call = baton_add_call(s, refuse, NULL);
         baton_before(s, call, baton_add_nop(s));
         support_ok(baton_schedule_commit(s));
@@ -104,7 +101,7 @@ static void test_branch_not_taken_fails_without_a_timeout(void **state)
             support_says(text);
         }
         support_ok(baton_schedule_destroy(s));
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -132,13 +129,14 @@ static void test_timeout_beside_a_long_call(void **state)
     (void)state;
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 20; round++) {
-            support_crew_t *crew = support_crew_open(2, &support_variants[i]);
+            support_cluster_t *cluster =
+                support_cluster_open(2, &support_variants[i]);
             baton_schedule_t *waiting[2];
             char memory[2][BYTES] = {{0}};
             baton_schedule_t *s;
             gate_t gate = {false, false};
-            open_waiting(crew, waiting, memory);
-            support_ok(baton_schedule_create(crew->groups[0], "long", &s));
+            open_waiting(cluster, waiting, memory);
+            s = support_schedule(cluster->groups[0], "long");
             (void)baton_add_call(s, pass_gate, &gate);
             support_ok(baton_schedule_commit(s));
             support_ok(baton_schedule_start(waiting[0]));
@@ -160,7 +158,7 @@ static void test_timeout_beside_a_long_call(void **state)
             support_ok(baton_schedule_destroy(s));
             support_ok(baton_schedule_destroy(waiting[0]));
             support_ok(baton_schedule_destroy(waiting[1]));
-            support_crew_close(crew);
+            support_cluster_close(cluster);
         }
     }
 }
@@ -172,14 +170,12 @@ static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
     (void)state;
     const support_variant_t apart = {"", BATON_PROGRESS_THREAD, true};
     for (int round = 0; round < 20; round++) {
-        support_crew_t *crew = support_crew_open(2, &apart);
+        support_cluster_t *cluster = support_cluster_open(2, &apart);
         baton_schedule_t *s[2];
         gate_t gate = {false, false};
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_schedule_create(crew->groups[rank], "long", &s[rank]));
-            baton_view_t none =
-                baton_view(baton_buffer_scratch(s[rank], 0), 0, 0);
+            s[rank] = support_schedule(cluster->groups[rank], "long");
+            baton_view_t none = support_scratch(s[rank], 0);
             if (rank == 0) {
                 baton_before(s[0], baton_add_recv(s[0], 1, none),
                              baton_add_call(s[0], pass_gate, &gate));
@@ -201,7 +197,7 @@ static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
             support_ok(baton_schedule_wait(s[rank], SUPPORT_WAIT_MS));
             support_ok(baton_schedule_destroy(s[rank]));
         }
-        support_crew_close(crew);
+        support_cluster_close(cluster);
     }
 }
 
@@ -240,7 +236,7 @@ static void test_stall_is_reported_to_the_log(void **state)
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     baton_log_set(note, &journal);
     for (int threaded = 0; threaded < 2; threaded++) {
-        support_crew_t crew = {.size = 2};
+        support_cluster_t cluster = {.size = 2};
         baton_engine_t *engine;
         baton_group_t *groups[2];
         baton_schedule_t *schedules[2];
@@ -250,13 +246,13 @@ static void test_stall_is_reported_to_the_log(void **state)
             threaded != 0 ? BATON_PROGRESS_THREAD : BATON_PROGRESS_MANUAL;
         options.stall_ms = 5;
         support_ok(baton_engine_open(&options, &engine));
-        support_ok(baton_inproc_create(2, &crew.loop));
+        support_ok(baton_inproc_create(2, &cluster.inproc));
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_group_create_inproc(engine, crew.loop, rank,
+            support_ok(baton_group_create_inproc(engine, cluster.inproc, rank,
                                                  &groups[rank]));
         }
-        crew.groups = groups;
-        open_waiting(&crew, schedules, memory);
+        cluster.groups = groups;
+        open_waiting(&cluster, schedules, memory);
         support_ok(baton_schedule_start(schedules[0]));
         support_run(schedules[1]);
         support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
@@ -285,7 +281,7 @@ static void test_stall_is_reported_to_the_log(void **state)
             support_ok(baton_schedule_destroy(schedules[rank]));
             support_ok(baton_group_destroy(groups[rank]));
         }
-        support_ok(baton_inproc_destroy(crew.loop));
+        support_ok(baton_inproc_destroy(cluster.inproc));
         support_ok(baton_engine_close(engine));
     }
     baton_log_set(NULL, NULL);

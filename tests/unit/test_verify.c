@@ -1,17 +1,14 @@
-/* BATON_VERIFY=1: commits that all ranks refuse, with one sentence, and what is
-   good for use afterwards. */
-#include "support/crew.h"
-#include "support/ranks.h"
+/* BATON_VERIFY=1: commits that fail on all ranks with one message, commits that
+   succeed, and that the group works afterwards. */
+#include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/stuck.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-/* What all ranks commit, and hear. */
+/* A schedule that all ranks commit, and the expected error. */
 typedef struct trial {
     baton_sim_build_fn build;
     void *arg;
@@ -20,50 +17,48 @@ typedef struct trial {
 } trial_t;
 
 /* The group works: a sum over all. */
-static void check_health(support_player_t *player)
+static void check_health(support_worker_t *worker)
 {
     int32_t sum = 1;
     baton_schedule_t *s;
-    if (!support_player_ok(
-            player, baton_schedule_create(player->group, "healthy", &s))) {
+    if (!support_worker_ok(
+            worker, baton_schedule_create(worker->group, "healthy", &s))) {
         return;
     }
-    baton_view_t view =
-        baton_view(baton_buffer_bind(s, &sum, sizeof sum), 0, sizeof sum);
+    baton_view_t view = support_view(s, &sum, sizeof sum);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
                               .target = view,
                               .dtype = BATON_I32,
                               .op = BATON_SUM};
     baton_allreduce_ring(s, &args);
-    if (support_player_ok(player, baton_schedule_commit(s)) &&
-        support_player_ok(player, baton_schedule_start(s)) &&
-        support_player_ok(player, baton_schedule_wait(s, SUPPORT_WAIT_MS))) {
-        (void)support_player_check(player, sum == player->crew->size, "%d",
+    if (support_worker_ok(worker, baton_schedule_commit(s)) &&
+        support_worker_run(worker, s)) {
+        (void)support_worker_check(worker, sum == worker->cluster->size, "%d",
                                    sum);
     }
     (void)!baton_schedule_destroy(s);
 }
 
-static void play_refusal(support_player_t *player)
+static void run_refusal(support_worker_t *worker)
 {
-    const trial_t *trial = player->arg;
+    const trial_t *trial = worker->arg;
     for (int times = 0; times < 2; times++) {
         baton_schedule_t *s;
-        (void)support_player_ok(player,
-                                baton_schedule_create(player->group, "x", &s));
+        (void)support_worker_ok(worker,
+                                baton_schedule_create(worker->group, "x", &s));
         trial->build(trial->arg, s);
         /* The second commit of the same graph is refused as the first. */
         for (int commits = 0; commits < 2; commits++) {
             baton_status_t status = baton_schedule_commit(s);
-            (void)support_player_check(
-                player,
+            (void)support_worker_check(
+                worker,
                 status == trial->status &&
                     strcmp(baton_error_message(), trial->text) == 0,
                 "%s: %s", baton_status_name(status), baton_error_message());
         }
         (void)!baton_schedule_destroy(s);
-        check_health(player);
+        check_health(worker);
     }
 }
 
@@ -72,9 +67,10 @@ static void refuse(int ranks, baton_sim_build_fn build, void *arg,
 {
     trial_t trial = {build, arg, status, text};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_crew_t *crew = support_crew_open(ranks, &support_variants[i]);
-        support_crew_play(crew, play_refusal, &trial);
-        support_crew_close(crew);
+        support_cluster_t *cluster =
+            support_cluster_open(ranks, &support_variants[i]);
+        support_cluster_run(cluster, run_refusal, &trial);
+        support_cluster_close(cluster);
     }
 }
 
@@ -162,13 +158,13 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     (void)arg;
     int peer = 1 - baton_schedule_rank(s);
-    baton_view_t view = baton_view(baton_buffer_scratch(s, 8), 0, 8);
-    baton_view_t other = baton_view(baton_buffer_scratch(s, 8), 0, 8);
+    baton_view_t view = support_scratch(s, 8);
+    baton_view_t other = support_scratch(s, 8);
     baton_node_t nodes[] = {
         stuck_recv(s, peer),
         baton_add_reduce(s, BATON_F32, BATON_SUM, view, view, view),
         baton_add_copy(s, other, view),
-        baton_add_call(s, stuck_skips, NULL),
+        baton_add_call(s, support_skip, NULL),
         baton_add_async(s, &nothing, NULL),
         stuck_send(s, peer),
     };
@@ -250,8 +246,8 @@ static void build_loop(void *arg, baton_schedule_t *s)
 static void test_verify_tells_of_the_lowest_ranks_error(void **state)
 {
     (void)state;
-    int culprit = 1;
-    refuse(3, build_loop, &culprit, BATON_ERR_CYCLE,
+    int failing_rank = 1;
+    refuse(3, build_loop, &failing_rank, BATON_ERR_CYCLE,
            "commit of \"x\" failed on all ranks: rank 1: dependency cycle\n"
            "    nop#0 -> nop#0");
 }
@@ -272,6 +268,226 @@ static void test_verify_tells_of_what_an_adder_met(void **state)
            "in 0..2");
 }
 
+/* ---- schedules that pass -------------------------------------------- */
+
+/* What has to pass: stragglers of a 1-of-n, a message to itself, and a branch
+   that a call may not take. */
+static void build_stragglers(void *arg, baton_schedule_t *s)
+{
+    (void)arg;
+    int size = baton_schedule_size(s);
+    int rank = baton_schedule_rank(s);
+    baton_node_t any = baton_add_nop(s);
+    baton_set_need(s, any, BATON_NEED_ANY);
+    for (int peer = 0; peer < size; peer++) {
+        baton_node_t recv = stuck_recv(s, peer);
+        baton_set_optional(s, recv);
+        baton_before(s, recv, any);
+        (void)stuck_send(s, peer);
+    }
+    baton_node_t call = baton_add_call(s, support_skip, NULL);
+    baton_node_t send = stuck_send(s, (rank + 1) % size);
+    baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
+    baton_before(s, call, send);
+    baton_before(s, call, recv);
+    baton_set_optional(s, send);
+    baton_set_optional(s, recv);
+}
+
+static void run_accepted(support_worker_t *worker)
+{
+    const trial_t *trial = worker->arg;
+    baton_schedule_t *s;
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "x", &s));
+    trial->build(trial->arg, s);
+    bool going = support_worker_ok(worker, baton_schedule_commit(s));
+    for (int epoch = 0; epoch < 3 && going; epoch++) {
+        going = support_worker_run(worker, s);
+    }
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
+}
+
+static void run_once(int ranks, support_worker_fn run, void *arg)
+{
+    support_cluster_t *cluster =
+        support_cluster_open(ranks, &support_variants[SUPPORT_OWN_ENGINES]);
+    support_cluster_run(cluster, run, arg);
+    support_cluster_close(cluster);
+}
+
+static void test_verify_takes_what_is_optional(void **state)
+{
+    (void)state;
+    trial_t trial = {.build = build_stragglers};
+    for (int ranks = 1; ranks <= 5; ranks++) {
+        run_once(ranks, run_accepted, &trial);
+    }
+}
+
+/* Each rank passes a message on round the ring, through a node of each kind
+   that computes; lengths are those of what comes. */
+static baton_status_t complete_at_once(void *arg, baton_call_t *call,
+                                       baton_async_t async)
+{
+    (void)arg;
+    (void)call;
+    return baton_async_complete(async, BATON_OK);
+}
+
+static const baton_async_ops_t completes_at_once = {.start = complete_at_once};
+
+static void build_all_kinds(void *arg, baton_schedule_t *s)
+{
+    (void)arg;
+    int size = baton_schedule_size(s);
+    int rank = baton_schedule_rank(s);
+    baton_buffer_t memory = baton_buffer_scratch(s, 4 * STUCK_BYTES);
+    baton_view_t in = baton_view(memory, 0, 2 * STUCK_BYTES);
+    baton_view_t out = baton_view(memory, 2 * STUCK_BYTES, 2 * STUCK_BYTES);
+    baton_length_t length = baton_add_length(s);
+    (void)stuck_send(s, (rank + 1) % size);
+    baton_node_t nodes[] = {
+        baton_add_recv(s, (rank + size - 1) % size, in),
+        baton_add_reduce(s, BATON_I8, BATON_SUM, in, in, in),
+        baton_add_copy(s, out, in),
+        baton_add_call(s, support_succeed, NULL),
+        baton_add_async(s, &completes_at_once, NULL),
+        baton_add_send(s, (rank + 1) % size, out),
+        baton_add_recv(s, (rank + size - 1) % size, in),
+    };
+    baton_set_length(s, nodes[0], length);
+    baton_set_length(s, nodes[1], length);
+    baton_set_length(s, nodes[2], length);
+    baton_set_length(s, nodes[5], length);
+    baton_set_length(s, nodes[6], baton_add_length(s));
+    for (size_t i = 1; i < 6; i++) {
+        baton_before(s, nodes[i - 1], nodes[i]);
+    }
+    /* Not behind the send: in the ring those wait for each other. */
+    baton_before(s, nodes[2], nodes[6]);
+}
+
+static void test_verify_takes_all_kinds(void **state)
+{
+    (void)state;
+    trial_t trial = {.build = build_all_kinds};
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        run_once(ranks, run_accepted, &trial);
+    }
+}
+
+/* A graph that was refused is mended, committed and run. */
+static void run_mending(support_worker_t *worker)
+{
+    baton_schedule_t *s;
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "x", &s));
+    build_sends(&(int){2}, s);
+    baton_status_t status = baton_schedule_commit(s);
+    (void)support_worker_check(worker, status == BATON_ERR_MISMATCH, "%s",
+                               baton_error_message());
+    if (worker->rank == 1) {
+        (void)stuck_recv(s, 0);
+    }
+    if (support_worker_ok(worker, baton_schedule_commit(s))) {
+        (void)support_worker_run(worker, s);
+    }
+    /* The group knows only this one, not what verifies. */
+    if (support_worker_check(
+            worker, baton_group_destroy(worker->group) == BATON_ERR_BUSY,
+            "a group with a schedule was destroyed")) {
+        (void)support_worker_check(worker,
+                                   strstr(baton_error_message(),
+                                          ": 1 of its schedules still exist, "
+                                          "\"x\" for one") != NULL,
+                                   "%s", baton_error_message());
+    }
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
+}
+
+static void test_verify_takes_a_mended_graph(void **state)
+{
+    (void)state;
+    run_once(3, run_mending, NULL);
+}
+
+/* Ranks that commit in another order hear of it. */
+static void run_disorder(support_worker_t *worker)
+{
+    baton_schedule_t *s;
+    (void)support_worker_ok(
+        worker, baton_schedule_create(worker->group,
+                                      worker->rank == 0 ? "a" : "b", &s));
+    if (worker->rank == 0) {
+        (void)stuck_send(s, 1);
+    }
+    baton_status_t status = baton_schedule_commit(s);
+    (void)support_worker_check(
+        worker,
+        status == BATON_ERR_MISMATCH &&
+            strstr(baton_error_message(),
+                   " failed on all ranks: rank 0 commits \"a\" while rank 1 "
+                   "commits \"b\": with BATON_VERIFY=1 all ranks commit in one "
+                   "order") != NULL,
+        "%s", baton_error_message());
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
+}
+
+static void test_verify_tells_of_another_order(void **state)
+{
+    (void)state;
+    run_once(2, run_disorder, NULL);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+typedef struct commits {
+    baton_schedule_t *schedules[3];
+    baton_status_t statuses[3];
+} commits_t;
+
+static void run_commit(support_worker_t *worker)
+{
+    commits_t *commits = worker->arg;
+    commits->statuses[worker->rank] =
+        baton_schedule_commit(commits->schedules[worker->rank]);
+}
+
+/* Whichever rank it is whose allocation fails, and wherever: nobody commits,
+   nobody waits, and the same commit succeeds later. */
+static void test_verify_without_memory_on_one_rank(void **state)
+{
+    (void)state;
+    bool failed = true;
+    for (int64_t nth = 1; failed; nth++) {
+        commits_t commits = {0};
+        support_cluster_t *cluster =
+            support_cluster_open(3, &support_variants[SUPPORT_OWN_ENGINES]);
+        for (int rank = 0; rank < 3; rank++) {
+            commits.schedules[rank] =
+                support_schedule(cluster->groups[rank], "x");
+            build_sends(&(int){1}, commits.schedules[rank]);
+        }
+        baton__alloc_fail_nth(nth);
+        support_cluster_run(cluster, run_commit, &commits);
+        baton__alloc_fail_nth(0);
+        failed = commits.statuses[0] != BATON_OK;
+        for (int rank = 0; rank < 3; rank++) {
+            assert_int_equal(commits.statuses[rank],
+                             failed ? BATON_ERR_NO_MEMORY : BATON_OK);
+        }
+        if (failed) {
+            support_cluster_run(cluster, run_commit, &commits);
+        }
+        for (int rank = 0; rank < 3; rank++) {
+            support_ok(commits.statuses[rank]);
+            support_ok(baton_schedule_destroy(commits.schedules[rank]));
+        }
+        support_cluster_close(cluster);
+    }
+}
+
 #define VERIFIED(test)                                                         \
     cmocka_unit_test_setup_teardown(test, stuck_verify_on, stuck_verify_off)
 
@@ -288,6 +504,11 @@ int main(void)
         VERIFIED(test_verify_counts_activations),
         VERIFIED(test_verify_tells_of_the_lowest_ranks_error),
         VERIFIED(test_verify_tells_of_what_an_adder_met),
+        VERIFIED(test_verify_takes_what_is_optional),
+        VERIFIED(test_verify_takes_all_kinds),
+        VERIFIED(test_verify_takes_a_mended_graph),
+        VERIFIED(test_verify_tells_of_another_order),
+        VERIFIED(test_verify_without_memory_on_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

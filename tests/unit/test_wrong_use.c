@@ -1,35 +1,25 @@
 /* What is called with nothing, or out of turn, says so at once: schedule.h and
    engine.h. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/pair.h"
-#include "support/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static support_ranks_t *ranks;
+static support_cluster_t *ranks;
 
 static int open_ranks(void **state)
 {
     (void)state;
-    ranks = support_ranks_open(2);
+    ranks = support_cluster_manual(2);
     return 0;
 }
 
 static int close_ranks(void **state)
 {
     (void)state;
-    support_ranks_close(ranks);
+    support_cluster_close(ranks);
     return 0;
-}
-
-static baton_status_t do_nothing(void *arg, baton_call_t *call)
-{
-    (void)arg;
-    (void)call;
-    return BATON_OK;
 }
 
 static baton_status_t complete(void *arg, baton_call_t *call,
@@ -98,7 +88,7 @@ static void add_nop(baton_schedule_t *s)
 
 static void add_call(baton_schedule_t *s)
 {
-    (void)baton_add_call(s, do_nothing, NULL);
+    (void)baton_add_call(s, support_succeed, NULL);
 }
 
 static void add_async(baton_schedule_t *s)
@@ -203,8 +193,7 @@ static void test_adders_refuse_a_committed_schedule(void **state)
 {
     (void)state;
     for (int i = 0; i < ADDERS; i++) {
-        baton_schedule_t *s;
-        support_ok(baton_schedule_create(ranks->groups[0], "full", &s));
+        baton_schedule_t *s = support_schedule(ranks->groups[0], "full");
         (void)baton_buffer_bind(s, memory, 8);
         (void)baton_add_copy(s, whole, whole);
         (void)baton_add_length(s);
@@ -306,7 +295,7 @@ static void test_calls_refuse_a_schedule_without_commit(void **state)
     baton_schedule_t *s;
     baton_failure_t failure;
     bool done = false;
-    support_ok(baton_schedule_create(ranks->groups[0], "raw", &s));
+    s = support_schedule(ranks->groups[0], "raw");
     expect_says(baton_schedule_start(s), BATON_ERR_STATE, "\"raw\"");
     expect_says(baton_schedule_test(s, &done), BATON_ERR_STATE, "\"raw\"");
     expect_says(baton_schedule_wait(s, -1), BATON_ERR_STATE, "\"raw\"");
@@ -323,7 +312,7 @@ static void test_calls_refuse_a_schedule_at_rest(void **state)
     (void)state;
     baton_schedule_t *s;
     baton_failure_t failure;
-    support_ok(baton_schedule_create(ranks->groups[0], "rest", &s));
+    s = support_schedule(ranks->groups[0], "rest");
     (void)baton_add_nop(s);
     support_ok(baton_schedule_commit(s));
     expect_says(baton_schedule_commit(s), BATON_ERR_STATE, "\"rest\"");

@@ -1,14 +1,11 @@
-/* What the simulator draws. */
+/* What the simulator samples. */
 #include "base/random.h"
 #include "sim/distribution.h"
+#include "support/cmocka.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 
-#include <cmocka.h>
-
-enum { SEED = 1, DRAWS = 100000 };
+enum { SEED = 1, SAMPLES = 100000 };
 
 static baton_distribution_t parsed(const char *text)
 {
@@ -17,14 +14,14 @@ static baton_distribution_t parsed(const char *text)
     return result;
 }
 
-static double draw(const baton_distribution_t *distribution, uint64_t k)
+static double sample(const baton_distribution_t *distribution, uint64_t k)
 {
     return baton__distribution_sample(distribution, baton__random(SEED, 0, k));
 }
 
-/* Of so many draws the mean lies within 5 of its standard errors, what is below
-   the median too, and the deviation within 3 %: 5 times the error of the one
-   with the heaviest tail, the Pareto's. */
+/* Of so many samples the mean lies within 5 of its standard errors, what is
+   below the median too, and the deviation within 3 %: 5 times the error of the
+   one with the heaviest tail, the Pareto's. */
 static void test_draw_has_its_moments(void **state)
 {
     (void)state;
@@ -41,16 +38,16 @@ static void test_draw_has_its_moments(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         baton_distribution_t distribution = parsed(cases[i].text);
         double sum = 0, squares = 0, below = 0;
-        for (uint64_t k = 0; k < DRAWS; k++) {
-            double value = draw(&distribution, k);
+        for (uint64_t k = 0; k < SAMPLES; k++) {
+            double value = sample(&distribution, k);
             sum += value;
             squares += (value - cases[i].mean) * (value - cases[i].mean);
             below += value < cases[i].median;
         }
-        double error = cases[i].deviation / sqrt(DRAWS);
-        assert_true(fabs(sum / DRAWS - cases[i].mean) < 5 * error);
-        assert_true(fabs(below / DRAWS - 0.5) < 5 * 0.5 / sqrt(DRAWS));
-        double deviation = sqrt(squares / DRAWS);
+        double error = cases[i].deviation / sqrt(SAMPLES);
+        assert_true(fabs(sum / SAMPLES - cases[i].mean) < 5 * error);
+        assert_true(fabs(below / SAMPLES - 0.5) < 5 * 0.5 / sqrt(SAMPLES));
+        double deviation = sqrt(squares / SAMPLES);
         assert_true(fabs(deviation / cases[i].deviation - 1) < 0.03);
     }
 }
@@ -62,17 +59,17 @@ static void test_draw_normal_has_its_tails(void **state)
     static const double share[3] = {0.15865525, 0.02275013, 0.00134990};
     const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 100, 1};
     double above[3] = {0}, below[3] = {0};
-    for (uint64_t k = 0; k < DRAWS; k++) {
-        double value = draw(&normal, k) - 100;
+    for (uint64_t k = 0; k < SAMPLES; k++) {
+        double value = sample(&normal, k) - 100;
         for (int i = 0; i < 3; i++) {
             above[i] += value > i + 1;
             below[i] += value < -i - 1;
         }
     }
     for (int i = 0; i < 3; i++) {
-        double error = sqrt(share[i] / DRAWS);
-        assert_true(fabs(above[i] / DRAWS - share[i]) < 5 * error);
-        assert_true(fabs(below[i] / DRAWS - share[i]) < 5 * error);
+        double error = sqrt(share[i] / SAMPLES);
+        assert_true(fabs(above[i] / SAMPLES - share[i]) < 5 * error);
+        assert_true(fabs(below[i] / SAMPLES - share[i]) < 5 * error);
     }
 }
 
@@ -92,7 +89,7 @@ static void test_draw_agrees_with_the_formulas(void **state)
     const baton_distribution_t pareto = {BATON_DISTRIBUTION_PARETO, 3, 2.5};
     const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 1000, 1};
     const baton_distribution_t lognormal = {BATON_DISTRIBUTION_LOGNORMAL, 3, 3};
-    for (uint64_t k = 0; k < DRAWS; k++) {
+    for (uint64_t k = 0; k < SAMPLES; k++) {
         /* Both ends too: few bits, or few that are not set. */
         uint64_t random = baton__random(SEED, 0, k) >> (k % 4 * 15);
         random = k % 8 < 4 ? random : ~random;
@@ -115,7 +112,7 @@ static void test_draw_is_the_same_everywhere(void **state)
     (void)state;
     static const struct {
         const char *text;
-        double draws[2];
+        double samples[2];
     } cases[] = {
         {"3", {0x1.8p+1, 0x1.8p+1}},
         {"uniform:2:5", {0x1.d70c88f309043p+1, 0x1.8a88b6ce8ca9ep+1}},
@@ -127,10 +124,10 @@ static void test_draw_is_the_same_everywhere(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         baton_distribution_t distribution = parsed(cases[i].text);
         for (uint64_t k = 0; k < 2; k++) {
-            double value = draw(&distribution, k);
-            if (value != cases[i].draws[k]) {
+            double value = sample(&distribution, k);
+            if (value != cases[i].samples[k]) {
                 fail_msg("%s: %a, not %a", cases[i].text, value,
-                         cases[i].draws[k]);
+                         cases[i].samples[k]);
             }
         }
     }
@@ -177,7 +174,7 @@ static void test_draw_is_zero(void **state)
     for (size_t i = 0; i < sizeof zero / sizeof zero[0]; i++) {
         baton_distribution_t distribution = parsed(zero[i]);
         assert_true(baton__distribution_is_zero(&distribution));
-        assert_true(draw(&distribution, i) == 0);
+        assert_true(sample(&distribution, i) == 0);
     }
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         baton_distribution_t distribution = parsed(other[i]);

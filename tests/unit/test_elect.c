@@ -1,12 +1,9 @@
 /* Who may begin an epoch of a majority all-reduce. */
+#include "support/cmocka.h"
 #include <baton/partial.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static void test_draw_is_a_permutation_of_each_block(void **state)
 {
@@ -17,14 +14,14 @@ static void test_draw_is_a_permutation_of_each_block(void **state)
         for (uint64_t seed = 0; seed < 5; seed++) {
             int last[100] = {0};
             for (uint64_t block = 0; block < 50; block++) {
-                bool drawn[100] = {false};
+                bool elected[100] = {false};
                 uint64_t sum = 0;
                 for (int k = 0; k < size; k++) {
                     uint64_t epoch = block * (uint64_t)size + 1 + (uint64_t)k;
                     int rank = baton_partial_elect(seed, epoch, size);
                     assert_in_range(rank, 0, size - 1);
-                    assert_false(drawn[rank]);
-                    drawn[rank] = true;
+                    assert_false(elected[rank]);
+                    elected[rank] = true;
                     sum += (uint64_t)rank + 1; /* active, when ranks come in
                                                   turn */
                     changes += last[k] != rank;

@@ -1,0 +1,350 @@
+/* The run of a cluster: create, run with faults, heal, check, destroy. */
+#include "fuzz/run.h"
+#include "fuzz/partial.h"
+#include "fuzz/participant.h"
+#include "fuzz/plain.h"
+#include "fuzz/recovery.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STREAM_TRANSIENTS = 4,
+    STREAM_PARTICIPANTS = 16,
+    CHANGES = 4,    /* of the transient faults */
+    TIMEOUT_MS = 50 /* virtual time */
+};
+
+static void trace(void *arg, const baton_sim_event_t *event)
+{
+    fuzz_cluster_t *cluster = arg;
+    fuzz_note(cluster, (uint64_t)event->what << 32 | (uint32_t)event->rank);
+    fuzz_note(cluster, (uint64_t)event->node << 32 | (uint32_t)event->peer);
+    fuzz_note(cluster, event->bytes);
+    fuzz_note(cluster, event->epoch);
+    fuzz_note_real(cluster, event->begin_us);
+    fuzz_note_real(cluster, event->end_us);
+}
+
+static void fail(fuzz_cluster_t *cluster, const char *doing,
+                 baton_status_t status)
+{
+    if (!fuzz_failed(cluster)) {
+        (void)snprintf(cluster->failure, sizeof cluster->failure, "%s: %s: %s",
+                       doing, baton_status_name(status), baton_error_message());
+    }
+}
+
+static void allowed(fuzz_cluster_t *cluster, baton_status_t status)
+{
+    if (status != BATON_OK) {
+        fail(cluster, "a fault was refused", status);
+    }
+}
+
+/* ---- faults ----------------------------------------------------------- */
+
+static void change_transients(void *arg)
+{
+    fuzz_cluster_t *cluster = arg;
+    const fuzz_plan_t *plan = &cluster->plan;
+    if (cluster->healed) {
+        return;
+    }
+    if (fuzz_has(plan, FUZZ_TRANSIENT_LAG)) {
+        allowed(cluster, baton_sim_set_lag(cluster->sim,
+                                           fuzz_plan_lag(&cluster->fault_random,
+                                                         plan->pause_us)));
+    }
+    if (fuzz_has(plan, FUZZ_TRANSIENT_SLOW)) {
+        uint64_t rank =
+            fuzz_below(&cluster->fault_random, (uint64_t)plan->model.ranks);
+        allowed(cluster, baton_sim_set_speed(
+                             cluster->sim, (int)rank,
+                             0.01 + fuzz_real(&cluster->fault_random, 1)));
+    }
+}
+
+static void inject_permanent(void *arg)
+{
+    fuzz_cluster_t *cluster = arg;
+    const fuzz_plan_t *plan = &cluster->plan;
+    cluster->broken = true;
+    if (plan->permanent == FUZZ_PERMANENT_KILL) {
+        allowed(cluster, baton_sim_kill(cluster->sim, plan->victim));
+    } else {
+        allowed(cluster, baton_sim_fail_send(cluster->sim, plan->victim,
+                                             plan->failing_send));
+    }
+}
+
+static void heal(fuzz_cluster_t *cluster)
+{
+    cluster->healed = true;
+    allowed(cluster,
+            baton_sim_set_lag(cluster->sim, (baton_distribution_t){0}));
+    for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
+        allowed(cluster, baton_sim_set_speed(cluster->sim, rank, 1));
+    }
+}
+
+/* Schedules all faults of the plan, from now on. */
+static baton_status_t schedule_faults(fuzz_cluster_t *cluster)
+{
+    const fuzz_plan_t *plan = &cluster->plan;
+    double now = baton_sim_now_us(cluster->sim);
+    baton_status_t status = BATON_OK;
+    cluster->heal_us = now + plan->heal_us;
+    for (int i = 0; i < CHANGES && status == BATON_OK; i++) {
+        status = baton_sim_at(cluster->sim, now + i * plan->heal_us / CHANGES,
+                              change_transients, cluster);
+    }
+    if (status == BATON_OK && plan->permanent != FUZZ_PERMANENT_NONE) {
+        status = baton_sim_at(cluster->sim, now + plan->permanent_us,
+                              inject_permanent, cluster);
+    }
+    return status == BATON_OK ? fuzz_schedule_injection(cluster) : status;
+}
+
+/* ---- running ---------------------------------------------------------- */
+
+/* One rank begins a solo epoch: P - 1 messages activate the others, and the
+   binomial tree has 2(P - 1). */
+static void run_alone(fuzz_cluster_t *cluster)
+{
+    fuzz_task_t *task = &cluster->tasks[0];
+    int ranks = fuzz_ranks(task);
+    fuzz_participant_t *participant = &task->participants[fuzz_below(
+        &cluster->fault_random, (uint64_t)ranks)];
+    cluster->alone = true;
+    fuzz_participant_begin(participant);
+    baton_status_t status = baton_sim_run(cluster->sim, -1);
+    cluster->alone = false;
+    uint64_t messages = baton_sim_totals(cluster->sim).messages;
+    if (status != BATON_OK) {
+        fail(cluster, "liveness: one rank alone", status);
+    } else if (messages != 3 * (uint64_t)(ranks - 1)) {
+        fuzz_fail(participant, "cost: %llu messages among %d ranks",
+                  (unsigned long long)messages, ranks);
+    }
+}
+
+static void begin_all(fuzz_cluster_t *cluster)
+{
+    for (int i = 0; i < cluster->plan.task_count; i++) {
+        for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
+            fuzz_participant_t *participant =
+                &cluster->tasks[i].participants[rank];
+            if (participant->phase != FUZZ_ABSENT &&
+                participant->phase != FUZZ_DONE) {
+                fuzz_participant_begin(participant);
+            }
+        }
+    }
+}
+
+/* Whether all participants have taken all their steps. */
+static bool all_done(fuzz_cluster_t *cluster, fuzz_participant_t **who_not)
+{
+    for (int i = 0; i < cluster->plan.task_count; i++) {
+        for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
+            *who_not = &cluster->tasks[i].participants[rank];
+            if ((*who_not)->phase != FUZZ_DONE) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void check_healed(fuzz_cluster_t *cluster, baton_status_t status)
+{
+    fuzz_participant_t *participant;
+    if (status != BATON_OK) {
+        fail(cluster, "liveness: after all faults have ended", status);
+    } else if (!all_done(cluster, &participant)) {
+        fuzz_fail(participant, "liveness: it never ends");
+    }
+}
+
+/* A participant that still waits gets an error, in bounded time. A dead rank's
+   epoch may have ended before the rank died; then any status will do. */
+static void check_waiter(fuzz_participant_t *participant)
+{
+    fuzz_cluster_t *cluster = participant->task->cluster;
+    int timeout_ms = fuzz_once_in(&participant->random, 2) ? -1 : TIMEOUT_MS;
+    baton_status_t status =
+        participant->task->rules->wait(participant, timeout_ms);
+    fuzz_note(cluster, (uint64_t)(uint32_t)status);
+    if (!fuzz_is_consequence(participant, status) &&
+        !fuzz_is_dead(participant) &&
+        !(status == BATON_ERR_TIMEOUT && timeout_ms >= 0)) {
+        fuzz_fail(participant, "its wait returned %s: %s",
+                  baton_status_name(status), baton_error_message());
+    }
+}
+
+static void check_broken(fuzz_cluster_t *cluster, baton_status_t status)
+{
+    if (status != BATON_OK && status != BATON_ERR_DEADLOCK) {
+        fail(cluster, "after the permanent fault", status);
+    }
+    if (status == BATON_ERR_DEADLOCK &&
+        strstr(baton_error_message(), "rank") == NULL) {
+        fail(cluster, "no rank is named", status);
+    }
+    for (int i = 0; i < cluster->plan.task_count; i++) {
+        for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
+            fuzz_participant_t *participant =
+                &cluster->tasks[i].participants[rank];
+            if (participant->phase == FUZZ_WAITS) {
+                check_waiter(participant);
+            }
+        }
+    }
+}
+
+static void run_to_end(fuzz_cluster_t *cluster)
+{
+    if (cluster->plan.one_first) {
+        run_alone(cluster);
+    }
+    baton_status_t status = schedule_faults(cluster);
+    if (status != BATON_OK) {
+        fail(cluster, "baton_sim_at", status);
+        return;
+    }
+    begin_all(cluster);
+    status = baton_sim_run(cluster->sim, cluster->heal_us);
+    if (status == BATON_OK || status == BATON_ERR_TIMEOUT) {
+        heal(cluster);
+        status = baton_sim_run(cluster->sim, -1);
+    }
+    while (status == BATON_OK && fuzz_wants_recovery(cluster)) {
+        fuzz_recover_when_idle(cluster);
+        status = baton_sim_run(cluster->sim, -1);
+    }
+    if (cluster->broken) {
+        check_broken(cluster, status);
+    } else {
+        check_healed(cluster, status);
+    }
+    fuzz_participant_t *participant;
+    for (int i = 0; i < cluster->plan.task_count; i++) {
+        if (!fuzz_failed(cluster) && all_done(cluster, &participant)) {
+            cluster->tasks[i].rules->audit(&cluster->tasks[i]);
+        }
+    }
+}
+
+/* ---- create and destroy ----------------------------------------------- */
+
+static baton_status_t commit(fuzz_participant_t *participant)
+{
+    baton_status_t status = participant->task->rules->commit(participant);
+    participant->phase = status == BATON_OK ? FUZZ_PREPARES : FUZZ_ABSENT;
+    return status;
+}
+
+/* A rank commits one of its schedules, and begins at once. */
+static void commit_late(void *arg)
+{
+    fuzz_participant_t *participant = arg;
+    if (fuzz_failed(participant->task->cluster) || fuzz_is_dead(participant)) {
+        return;
+    }
+    baton_status_t status = commit(participant);
+    if (status != BATON_OK) {
+        fail(participant->task->cluster, "building", status);
+    } else {
+        fuzz_participant_begin(participant);
+    }
+}
+
+static baton_status_t commit_task(fuzz_task_t *task)
+{
+    fuzz_cluster_t *cluster = task->cluster;
+    baton_status_t status = BATON_OK;
+    for (int rank = 0; rank < fuzz_ranks(task) && status == BATON_OK; rank++) {
+        fuzz_participant_t *participant = &task->participants[rank];
+        double at_us =
+            fuzz_real(&cluster->fault_random, cluster->plan.commit_us);
+        status =
+            cluster->plan.model.introductions
+                ? baton_sim_at(cluster->sim, at_us, commit_late, participant)
+                : commit(participant);
+    }
+    return status;
+}
+
+static baton_status_t open_tasks(fuzz_cluster_t *cluster)
+{
+    baton_status_t status = BATON_OK;
+    for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
+        cluster->rank_states[rank] =
+            (fuzz_rank_state_t){.cluster = cluster, .rank = rank};
+    }
+    for (int i = 0; i < cluster->plan.task_count && status == BATON_OK; i++) {
+        fuzz_task_t *task = &cluster->tasks[i];
+        task->cluster = cluster;
+        task->index = i;
+        task->plan = &cluster->plan.tasks[i];
+        task->rules = task->plan->kind == FUZZ_PARTIAL ? &fuzz_partial_rules
+                                                       : &fuzz_plain_rules;
+        for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
+            uint64_t stream =
+                STREAM_PARTICIPANTS + (uint64_t)rank * FUZZ_TASKS + (uint64_t)i;
+            task->participants[rank].task = task;
+            task->participants[rank].rank = rank;
+            task->participants[rank].random =
+                fuzz_stream(cluster->plan.seed, stream);
+        }
+        task->rules->open(task);
+        status = commit_task(task);
+    }
+    return status;
+}
+
+static void close_cluster(fuzz_cluster_t *cluster)
+{
+    for (int i = 0; i < cluster->plan.task_count; i++) {
+        if (cluster->tasks[i].rules != NULL) {
+            cluster->tasks[i].rules->close(&cluster->tasks[i]);
+        }
+    }
+    baton_status_t status = baton_sim_destroy(cluster->sim);
+    if (status != BATON_OK) {
+        fail(cluster, "baton_sim_destroy", status);
+    }
+}
+
+fuzz_outcome_t fuzz_run(uint64_t seed)
+{
+    fuzz_cluster_t *cluster = fuzz_alloc(1, sizeof *cluster);
+    cluster->plan = fuzz_plan_sample(seed);
+    cluster->fault_random = fuzz_stream(seed, STREAM_TRANSIENTS);
+    cluster->heal_us = cluster->plan.heal_us;
+    baton_status_t status =
+        baton_sim_create(&cluster->plan.model, &cluster->sim);
+    if (status != BATON_OK) {
+        fail(cluster, "baton_sim_create", status);
+    } else {
+        baton_sim_trace(cluster->sim, trace, cluster);
+        status = open_tasks(cluster);
+        if (status != BATON_OK) {
+            fail(cluster, "building", status);
+        } else {
+            run_to_end(cluster);
+        }
+    }
+    fuzz_outcome_t outcome = {0};
+    if (cluster->sim != NULL) {
+        outcome.messages = baton_sim_totals(cluster->sim).messages;
+        close_cluster(cluster);
+    }
+    outcome.passed = !fuzz_failed(cluster);
+    outcome.digest = cluster->digest;
+    memcpy(outcome.failure, cluster->failure, sizeof outcome.failure);
+    free(cluster);
+    return outcome;
+}

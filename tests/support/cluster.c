@@ -1,0 +1,324 @@
+#include "support/cluster.h"
+#include "support/cmocka.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUIET_STEPS = 64 };
+
+const support_variant_t support_variants[SUPPORT_VARIANTS] = {
+    [SUPPORT_MANUAL] = {"one manual engine", BATON_PROGRESS_MANUAL, false},
+    [SUPPORT_ONE_THREAD] = {"one engine with a thread", BATON_PROGRESS_THREAD,
+                            false},
+    [SUPPORT_OWN_ENGINES] = {"engines with threads", BATON_PROGRESS_THREAD,
+                             true},
+};
+
+support_cluster_t *support_cluster_open(int size,
+                                        const support_variant_t *variant)
+{
+    support_cluster_t *cluster = calloc(1, sizeof(*cluster));
+    assert_non_null(cluster);
+    cluster->size = size;
+    cluster->engine_count = variant->own_engines ? size : 1;
+    cluster->engines = calloc((size_t)size, sizeof(baton_engine_t *));
+    cluster->groups = calloc((size_t)size, sizeof(baton_group_t *));
+    assert_non_null(cluster->engines);
+    assert_non_null(cluster->groups);
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = variant->progress;
+    support_ok(baton_inproc_create(size, &cluster->inproc));
+    for (int rank = 0; rank < size; rank++) {
+        if (rank < cluster->engine_count) {
+            support_ok(baton_engine_open(&options, &cluster->engines[rank]));
+        } else {
+            cluster->engines[rank] = cluster->engines[0];
+        }
+        support_ok(baton_group_create_inproc(cluster->engines[rank],
+                                             cluster->inproc, rank,
+                                             &cluster->groups[rank]));
+    }
+    return cluster;
+}
+
+support_cluster_t *support_cluster_manual(int size)
+{
+    return support_cluster_open(size, &support_variants[SUPPORT_MANUAL]);
+}
+
+void support_cluster_close(support_cluster_t *cluster)
+{
+    for (int rank = 0; rank < cluster->size; rank++) {
+        support_ok(baton_group_destroy(cluster->groups[rank]));
+    }
+    support_ok(baton_inproc_destroy(cluster->inproc));
+    for (int rank = 0; rank < cluster->engine_count; rank++) {
+        support_ok(baton_engine_close(cluster->engines[rank]));
+    }
+    free(cluster->engines);
+    free(cluster->groups);
+    free(cluster);
+}
+
+const int support_sizes[SUPPORT_SIZES] = {1,  2,  3,  4,  5,  6,  7,  8,  9,
+                                          10, 11, 12, 13, 14, 15, 16, 17, 32};
+static support_cluster_t *clusters[SUPPORT_LARGEST + 1];
+
+int support_clusters_open(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SUPPORT_SIZES; i++) {
+        clusters[support_sizes[i]] = support_cluster_manual(support_sizes[i]);
+    }
+    return 0;
+}
+
+int support_clusters_close(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SUPPORT_SIZES; i++) {
+        support_cluster_close(clusters[support_sizes[i]]);
+    }
+    return 0;
+}
+
+support_cluster_t *support_cluster_of(int size)
+{
+    assert_in_range(size, 1, SUPPORT_LARGEST);
+    assert_non_null(clusters[size]);
+    return clusters[size];
+}
+
+void support_drain(support_cluster_t *cluster)
+{
+    for (int quiet = 0; quiet < QUIET_STEPS; quiet++) {
+        if (baton_engine_step(cluster->engines[0])) {
+            quiet = 0;
+        }
+    }
+}
+
+/* ---- expectations ------------------------------------------------------ */
+
+void support_expect_at(baton_status_t status, baton_status_t expected,
+                       const char *file, int line)
+{
+    if (status != expected) {
+        print_error("%s is not %s: %s\n", baton_status_name(status),
+                    baton_status_name(expected), baton_error_message());
+        _fail(file, line);
+    }
+}
+
+void support_says(const char *text)
+{
+    if (strstr(baton_error_message(), text) == NULL) {
+        fail_msg("\"%s\" is not in: %s", text, baton_error_message());
+    }
+}
+
+/* ---- schedules --------------------------------------------------------- */
+
+baton_schedule_t *support_schedule(baton_group_t *group, const char *name)
+{
+    baton_schedule_t *schedule = NULL;
+    support_ok(baton_schedule_create(group, name, &schedule));
+    return schedule;
+}
+
+baton_view_t support_view(baton_schedule_t *schedule, void *memory,
+                          size_t bytes)
+{
+    return baton_view(baton_buffer_bind(schedule, memory, bytes), 0, bytes);
+}
+
+baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes)
+{
+    return baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
+}
+
+void support_run(baton_schedule_t *schedule)
+{
+    support_ok(baton_schedule_start(schedule));
+    support_ok(baton_schedule_wait(schedule, SUPPORT_WAIT_MS));
+}
+
+baton_status_t support_count(void *arg, baton_call_t *call)
+{
+    (void)call;
+    ++*(uint64_t *)arg;
+    return BATON_OK;
+}
+
+baton_status_t support_succeed(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_OK;
+}
+
+baton_status_t support_skip(void *arg, baton_call_t *call)
+{
+    (void)arg;
+    (void)call;
+    return BATON_SKIP;
+}
+
+baton_schedule_t **support_schedules_create(support_cluster_t *cluster,
+                                            const char *name)
+{
+    baton_schedule_t **schedules =
+        calloc((size_t)cluster->size, sizeof(baton_schedule_t *));
+    assert_non_null(schedules);
+    for (int rank = 0; rank < cluster->size; rank++) {
+        schedules[rank] = support_schedule(cluster->groups[rank], name);
+    }
+    return schedules;
+}
+
+void support_schedules_commit(support_cluster_t *cluster,
+                              baton_schedule_t **schedules)
+{
+    for (int rank = 0; rank < cluster->size; rank++) {
+        support_ok(baton_schedule_commit(schedules[rank]));
+    }
+}
+
+void support_schedules_run(support_cluster_t *cluster,
+                           baton_schedule_t **schedules)
+{
+    for (int rank = 0; rank < cluster->size; rank++) {
+        support_ok(baton_schedule_start(schedules[rank]));
+    }
+    for (int rank = 0; rank < cluster->size; rank++) {
+        support_ok(baton_schedule_wait(schedules[rank], SUPPORT_WAIT_MS));
+    }
+}
+
+void support_schedules_destroy(support_cluster_t *cluster,
+                               baton_schedule_t **schedules)
+{
+    for (int rank = 0; rank < cluster->size; rank++) {
+        support_ok(baton_schedule_destroy(schedules[rank]));
+    }
+    free(schedules);
+}
+
+/* ---- ranks as threads
+ * ---------------------------------------------------------- */
+
+static void fail_worker(support_worker_t *worker)
+{
+    atomic_store_explicit(&worker->cluster->failed, true, memory_order_relaxed);
+}
+
+bool support_worker_ok(support_worker_t *worker, baton_status_t status)
+{
+    if (status != BATON_OK && worker->failure[0] == '\0') {
+        snprintf(worker->failure, sizeof(worker->failure), "rank %d: %s: %s",
+                 worker->rank, baton_status_name(status),
+                 baton_error_message());
+        fail_worker(worker);
+    }
+    return !atomic_load_explicit(&worker->cluster->failed,
+                                 memory_order_relaxed);
+}
+
+bool support_worker_check(support_worker_t *worker, bool right,
+                          const char *format, ...)
+{
+    if (!right && worker->failure[0] == '\0') {
+        int used = snprintf(worker->failure, sizeof(worker->failure),
+                            "rank %d: ", worker->rank);
+        va_list values;
+        va_start(values, format);
+        vsnprintf(worker->failure + used,
+                  sizeof(worker->failure) - (size_t)used, format, values);
+        va_end(values);
+        fail_worker(worker);
+    }
+    return !atomic_load_explicit(&worker->cluster->failed,
+                                 memory_order_relaxed);
+}
+
+bool support_worker_run(support_worker_t *worker, baton_schedule_t *schedule)
+{
+    return support_worker_ok(worker, baton_schedule_start(schedule)) &&
+           support_worker_ok(worker,
+                             baton_schedule_wait(schedule, SUPPORT_WAIT_MS));
+}
+
+typedef struct worker_thread {
+    support_worker_t worker;
+    support_worker_fn run;
+    pthread_t thread;
+} worker_thread_t;
+
+static void *run_worker(void *arg)
+{
+    worker_thread_t *thread = arg;
+    thread->run(&thread->worker);
+    return NULL;
+}
+
+void support_cluster_run(support_cluster_t *cluster, support_worker_fn run,
+                         void *arg)
+{
+    worker_thread_t *threads = calloc((size_t)cluster->size, sizeof(*threads));
+    assert_non_null(threads);
+    atomic_store(&cluster->failed, false);
+    for (int rank = 0; rank < cluster->size; rank++) {
+        threads[rank].worker = (support_worker_t){
+            .cluster = cluster,
+            .rank = rank,
+            .group = cluster->groups[rank],
+            .arg = arg,
+        };
+        threads[rank].run = run;
+        assert_int_equal(pthread_create(&threads[rank].thread, NULL, run_worker,
+                                        &threads[rank]),
+                         0);
+    }
+    for (int rank = 0; rank < cluster->size; rank++) {
+        pthread_join(threads[rank].thread, NULL);
+        if (threads[rank].worker.failure[0] != '\0') {
+            print_error("%s\n", threads[rank].worker.failure);
+        }
+    }
+    free(threads);
+    assert_false(atomic_load(&cluster->failed));
+}
+
+/* ---- a thread --------------------------------------------------------- */
+
+struct support_thread {
+    pthread_t thread;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static void *thread_main(void *arg)
+{
+    support_thread_t *thread = arg;
+    thread->fn(thread->arg);
+    return NULL;
+}
+
+support_thread_t *support_thread_start(void (*fn)(void *arg), void *arg)
+{
+    support_thread_t *thread = calloc(1, sizeof(*thread));
+    assert_non_null(thread);
+    thread->fn = fn;
+    thread->arg = arg;
+    assert_int_equal(pthread_create(&thread->thread, NULL, thread_main, thread),
+                     0);
+    return thread;
+}
+
+void support_thread_join(support_thread_t *thread)
+{
+    pthread_join(thread->thread, NULL);
+    free(thread);
+}

@@ -1,0 +1,129 @@
+/* P ranks in one process: on one engine together or on an engine each, with
+   progress threads or without. With one manual engine the whole cluster runs in
+   the test's thread, so that the test needs no sleep and no lock: waiting for
+   one rank drives them all. Unless a comment says otherwise, failures are
+   cmocka's, so these functions are for the main thread. */
+#ifndef TESTS_SUPPORT_CLUSTER_H
+#define TESTS_SUPPORT_CLUSTER_H
+
+#include <baton/baton.h>
+#include <stdatomic.h>
+
+#define SUPPORT_WAIT_MS 60000
+
+typedef struct support_cluster {
+    int size;
+    int engine_count; /* 1 or size */
+    baton_inproc_t *inproc;
+    baton_engine_t **engines; /* by rank */
+    baton_group_t **groups;   /* by rank */
+    atomic_bool failed;       /* relaxed: it only ends loops */
+} support_cluster_t;
+
+/* How a cluster makes progress; most tests run with each variant. */
+typedef struct support_variant {
+    const char *name;
+    baton_progress_t progress;
+    bool own_engines;
+} support_variant_t;
+enum {
+    SUPPORT_MANUAL,      /* one manual engine */
+    SUPPORT_ONE_THREAD,  /* one engine with a progress thread */
+    SUPPORT_OWN_ENGINES, /* an engine with a thread for each rank */
+    SUPPORT_VARIANTS
+};
+extern const support_variant_t support_variants[SUPPORT_VARIANTS];
+
+support_cluster_t *support_cluster_open(int size,
+                                        const support_variant_t *variant);
+support_cluster_t *support_cluster_manual(int size);
+void support_cluster_close(support_cluster_t *cluster);
+
+/* A manual cluster of each of these sizes, for all tests of a program: 1 to 17
+   and 32 ranks, which covers every kind of fold and up to five rounds. Group
+   fixtures. */
+#define SUPPORT_SIZES   18
+#define SUPPORT_LARGEST 32
+extern const int support_sizes[SUPPORT_SIZES];
+int support_clusters_open(void **state);
+int support_clusters_close(void **state);
+support_cluster_t *support_cluster_of(int size);
+
+/* Steps a manual cluster until nothing has happened for a while. */
+void support_drain(support_cluster_t *cluster);
+
+/* ---- expectations ------------------------------------------------------ */
+
+/* Fails the test with the library's message unless `status` is `expected`. */
+#define support_expect(status, expected)                                       \
+    support_expect_at((status), (expected), __FILE__, __LINE__)
+#define support_ok(status) support_expect((status), BATON_OK)
+void support_expect_at(baton_status_t status, baton_status_t expected,
+                       const char *file, int line);
+
+/* Fails the test unless the last error's message contains `text`. */
+void support_says(const char *text);
+
+/* ---- schedules --------------------------------------------------------- */
+
+/* An empty schedule. */
+baton_schedule_t *support_schedule(baton_group_t *group, const char *name);
+
+/* Views of all of a new buffer: of this memory, of the schedule's scratch. */
+baton_view_t support_view(baton_schedule_t *schedule, void *memory,
+                          size_t bytes);
+baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes);
+
+/* Starts an epoch and waits for it. */
+void support_run(baton_schedule_t *schedule);
+
+/* Functions of call nodes: count in the uint64_t at `arg`, do nothing, skip. */
+baton_status_t support_count(void *arg, baton_call_t *call);
+baton_status_t support_succeed(void *arg, baton_call_t *call);
+baton_status_t support_skip(void *arg, baton_call_t *call);
+
+/* One empty schedule for each rank, in an array by rank. */
+baton_schedule_t **support_schedules_create(support_cluster_t *cluster,
+                                            const char *name);
+void support_schedules_commit(support_cluster_t *cluster,
+                              baton_schedule_t **schedules);
+
+/* One epoch: starts all, in rank order, and waits for all. */
+void support_schedules_run(support_cluster_t *cluster,
+                           baton_schedule_t **schedules);
+
+/* Frees the array, too. */
+void support_schedules_destroy(support_cluster_t *cluster,
+                               baton_schedule_t **schedules);
+
+/* ---- ranks as threads -------------------------------------------------- */
+
+/* One rank's application, in a thread of its own. */
+typedef struct support_worker {
+    support_cluster_t *cluster;
+    int rank;
+    baton_group_t *group;
+    void *arg;
+    char failure[600]; /* "" until a check fails */
+} support_worker_t;
+
+typedef void (*support_worker_fn)(support_worker_t *worker);
+
+/* Runs all ranks at once and joins them; fails the test with the message of the
+   first rank that failed. */
+void support_cluster_run(support_cluster_t *cluster, support_worker_fn run,
+                         void *arg);
+
+/* Checks of a worker. They return false when this or any other worker has
+   failed; the worker returns then. */
+bool support_worker_ok(support_worker_t *worker, baton_status_t status);
+bool support_worker_check(support_worker_t *worker, bool right,
+                          const char *format, ...) BATON_PRINTF(3, 4);
+bool support_worker_run(support_worker_t *worker, baton_schedule_t *schedule);
+
+/* Runs fn(arg) in another thread. */
+typedef struct support_thread support_thread_t;
+support_thread_t *support_thread_start(void (*fn)(void *arg), void *arg);
+void support_thread_join(support_thread_t *thread);
+
+#endif

@@ -1,0 +1,28 @@
+/* Whether a sanitizer is built in. Sanitizers make a test five to twenty times
+   slower, and find in few repetitions what they find at all. */
+#ifndef TESTS_SUPPORT_SANITIZED_H
+#define TESTS_SUPPORT_SANITIZED_H
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define SUPPORT_SANITIZED_ADDRESS 1
+#else
+#define SUPPORT_SANITIZED_ADDRESS 0
+#endif
+
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define SUPPORT_SANITIZED_THREAD 1
+#else
+#define SUPPORT_SANITIZED_THREAD 0
+#endif
+
+#define SUPPORT_SANITIZED                                                      \
+    (SUPPORT_SANITIZED_ADDRESS || SUPPORT_SANITIZED_THREAD)
+
+/* `times` repetitions, or a tenth of them with a sanitizer. */
+#define SUPPORT_REPEAT(times) (SUPPORT_SANITIZED ? ((times) + 9) / 10 : (times))
+
+#endif
