@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "base/config_check.h"
 #include "base/error.h"
 
 #include <sched.h>
@@ -387,7 +388,7 @@ static baton_status_t check_options(const baton_engine_options_t *options,
                             "initialise with BATON_ENGINE_OPTIONS",
                             options->size, sizeof *options);
     }
-    return baton__config_load();
+    return baton__config_check();
 }
 
 baton_status_t baton__engine_open(const baton_engine_options_t *options,
