@@ -386,7 +386,7 @@ static void driver_forget(baton_schedule_t *schedule)
         baton__sim_net_forget(group->endpoint, schedule);
         schedule->turn.moving = 0;
     }
-    baton__epoch_collect(group->stepper, schedule);
+    baton__epoch_collect_asyncs(group->stepper, schedule);
 }
 
 const baton__driver_t baton__sim_driver = {
