@@ -399,7 +399,7 @@ const baton__driver_t baton__sim_driver = {
     .test = driver_test,
     .wait = driver_wait,
     .recover = rouse,
-    .admit = baton__sim_admit,
+    .check_memory = baton__sim_admit,
     .forget = driver_forget,
 };
 

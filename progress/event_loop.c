@@ -4,11 +4,11 @@
    descriptor of our own, too: libevent sets its precise one anew in each wait,
    also in those without a timer; ours stays as it is while it ends the wait
    about when it should. */
-#include "progress/loop.h"
+#include "progress/event_loop.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "progress/idle.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -23,7 +23,7 @@
 enum { DESCRIPTORS = 4 }; /* of an endpoint, at most */
 
 struct baton__watch {
-    baton__loop_t *loop;
+    baton__event_loop_t *loop;
     const baton_transport_t *transport;
     void *endpoint;
     struct event *events[DESCRIPTORS];
@@ -49,7 +49,7 @@ static void use_threads(void)
 
 static void on_bell(evutil_socket_t fd, short what, void *arg)
 {
-    baton__loop_t *loop = arg;
+    baton__event_loop_t *loop = arg;
     uint64_t count;
     (void)what;
     (void)!read(fd, &count, sizeof count);
@@ -57,13 +57,13 @@ static void on_bell(evutil_socket_t fd, short what, void *arg)
         loop->wakeup = BATON__WAKEUP_KICK;
     }
     /* After the read: a kick that comes now writes again. Pairs with the
-       exchange in baton__loop_kick. */
+       exchange in baton__event_loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    baton__loop_t *loop = arg;
+    baton__event_loop_t *loop = arg;
     uint64_t count;
     (void)what;
     (void)!read(fd, &count, sizeof count);
@@ -92,9 +92,9 @@ static struct event_base *make_base(void)
     return base;
 }
 
-baton_status_t baton__loop_open(baton__loop_t **out)
+baton_status_t baton__event_loop_open(baton__event_loop_t **out)
 {
-    baton__loop_t *loop = baton__alloc(1, sizeof *loop);
+    baton__event_loop_t *loop = baton__alloc(1, sizeof *loop);
     if (loop == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
     }
@@ -106,7 +106,7 @@ baton_status_t baton__loop_open(baton__loop_t **out)
         baton_status_t status = baton__error(
             BATON_ERR_SYSTEM, "%s failed: %s",
             loop->bell_fd < 0 ? "eventfd" : "timerfd_create", strerror(errno));
-        baton__loop_close(loop);
+        baton__event_loop_close(loop);
         return status;
     }
     loop->base = make_base();
@@ -118,7 +118,7 @@ baton_status_t baton__loop_open(baton__loop_t **out)
     }
     if (loop->bell == NULL || loop->timer == NULL ||
         event_add(loop->bell, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
-        baton__loop_close(loop);
+        baton__event_loop_close(loop);
         return baton__error(BATON_ERR_SYSTEM,
                             "libevent could not make an event loop");
     }
@@ -126,7 +126,7 @@ baton_status_t baton__loop_open(baton__loop_t **out)
     return BATON_OK;
 }
 
-void baton__loop_close(baton__loop_t *loop)
+void baton__event_loop_close(baton__event_loop_t *loop)
 {
     if (loop == NULL) {
         return;
@@ -149,7 +149,7 @@ void baton__loop_close(baton__loop_t *loop)
     baton__free(loop);
 }
 
-static void program(const baton__loop_t *loop, uint64_t due_ns)
+static void program(const baton__event_loop_t *loop, uint64_t due_ns)
 {
     struct itimerspec at = {{0, 0}, {0, 0}};
     if (due_ns != UINT64_MAX) {
@@ -161,7 +161,7 @@ static void program(const baton__loop_t *loop, uint64_t due_ns)
 
 /* To end the wait in `us`, or up to a quarter of that sooner. A timer that is
    due already has ended in vain, or ends this wait at once. */
-void baton__loop_set_timer(baton__loop_t *loop, uint32_t us)
+void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();
     uint64_t due =
@@ -174,19 +174,19 @@ void baton__loop_set_timer(baton__loop_t *loop, uint32_t us)
     loop->due_ns = due;
 }
 
-void baton__loop_shorten(baton__loop_t *loop, uint32_t us)
+void baton__event_loop_shorten(baton__event_loop_t *loop, uint32_t us)
 {
     program(loop, baton__clock_ns() + (uint64_t)us * 1000);
 }
 
-baton__wakeup_t baton__loop_wait(baton__loop_t *loop)
+baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop)
 {
     loop->wakeup = BATON__WAKEUP_TIMER;
     (void)event_base_loop(loop->base, EVLOOP_ONCE);
     return loop->wakeup;
 }
 
-void baton__loop_kick(baton__loop_t *loop)
+void baton__event_loop_kick(baton__event_loop_t *loop)
 {
     /* Pairs with the store in on_bell. */
     if (!atomic_exchange_explicit(&loop->kicked, true, memory_order_seq_cst)) {
@@ -195,9 +195,9 @@ void baton__loop_kick(baton__loop_t *loop)
     }
 }
 
-baton_status_t baton__loop_watch(baton__loop_t *loop,
-                                 const baton_transport_t *transport,
-                                 void *endpoint, baton__watch_t **out)
+baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
+                                       const baton_transport_t *transport,
+                                       void *endpoint, baton__watch_t **out)
 {
     int fd = transport->descriptor(endpoint, 0);
     *out = NULL;
@@ -216,7 +216,7 @@ baton_status_t baton__loop_watch(baton__loop_t *loop,
             event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
         if (watch->events[k] == NULL ||
             event_add(watch->events[k], NULL) != 0) {
-            baton__loop_unwatch(watch);
+            baton__event_loop_unwatch(watch);
             return baton__error(BATON_ERR_SYSTEM,
                                 "libevent could not watch a descriptor of the "
                                 "%s transport",
@@ -228,7 +228,7 @@ baton_status_t baton__loop_watch(baton__loop_t *loop,
     return BATON_OK;
 }
 
-void baton__loop_unwatch(baton__watch_t *watch)
+void baton__event_loop_unwatch(baton__watch_t *watch)
 {
     if (watch == NULL) {
         return;
