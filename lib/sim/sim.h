@@ -7,8 +7,8 @@
        sends make events <-- baton__step for each due rank, until it has
                              nothing to do at its time
 
-   This is the driver of a simulated engine, where engine.c
-   are those of a real one. */
+   This is the driver of a simulated engine, as engine.c is that of a real one.
+ */
 #ifndef BATON_SIM_SIM_H
 #define BATON_SIM_SIM_H
 
