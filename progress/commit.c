@@ -1,6 +1,7 @@
 /* How schedules come into an engine, and go. */
 #include "progress/engine.h"
 #include "progress/epoch.h"
+#include "progress/epochs.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
 
@@ -118,8 +119,8 @@ static baton_status_t prepare(baton_schedule_t *schedule,
 {
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
-    baton_status_t status = engine->driver->admit != NULL
-                                ? engine->driver->admit(schedule)
+    baton_status_t status = engine->driver->check_memory != NULL
+                                ? engine->driver->check_memory(schedule)
                                 : BATON_OK;
     if (status == BATON_OK) {
         status = baton__plan_create(schedule, order);

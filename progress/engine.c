@@ -1,25 +1,37 @@
-/* Opening, closing and driving an engine; see engine.h. */
+/* Who drives an engine, and who sleeps; see engine.h. From top to bottom: the
+   driver lock, how a driver leaves, how an application thread waits, the
+   progress thread, the functions of the driver's table, opening and closing. */
 #include "progress/engine.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "base/config_check.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "progress/placement.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 enum {
-    LEAVE_STEPS = 64, /* that leaving takes over from late comers */
+    LEAVE_STEPS = 64, /* that a leaving driver does for others that came late */
     START_NODES = 64, /* that start issues itself */
     START_BYTES = 4096,
     TEST_STEPS = 16,
-    /* Armed, and nothing comes: when to look all the same. Nothing is known to
-       need it but a message that another thread in MPI keeps back. */
+    /* The longest sleep while armed: nothing is known to need it but a message
+       that another thread in MPI keeps back. */
     CHECK_US = 1000000,
-    ASK_US = 1000 /* at least so often for what nothing tells of */
+    /* The longest sleep while something is awaited that no descriptor tells of.
+     */
+    POLL_US = 1000,
+    PARK_NS = 10000000,     /* after which a parked thread looks itself */
+    TAKE_OVER_YIELDS = 64,  /* tries to become the driver before parking */
+    JUST_STARTED_NS = 40000 /* after a start the application may come back */
 };
 
+/* The engine that this thread drives, the innermost one. */
 static _Thread_local const baton_engine_t *driven;
 
 static bool is_inside(const baton_engine_t *engine)
@@ -31,13 +43,15 @@ static bool is_inside(const baton_engine_t *engine)
     return each != NULL;
 }
 
-/* ---- who drives ------------------------------------------------------- */
+/* ---- the driver lock --------------------------------------------------- */
 
-bool baton__engine_lock(baton_engine_t *engine)
+/* For the progress thread, which comes and goes: transports stay as they are.
+ */
+static bool lock(baton_engine_t *engine)
 {
     /* Pairs with the store in unlock: the last driver's writes are seen. The
        load is sequentially consistent too: one that read an old value would let
-       mail and lock pass each other (see baton__engine_leave). */
+       mail and lock pass each other (see stop_driving). */
     if (atomic_load_explicit(&engine->driving, memory_order_seq_cst) ||
         atomic_exchange_explicit(&engine->driving, true,
                                  memory_order_seq_cst)) {
@@ -45,28 +59,20 @@ bool baton__engine_lock(baton_engine_t *engine)
     }
     engine->outer = driven;
     driven = engine;
-    if (atomic_load_explicit(&engine->woken, memory_order_relaxed)) {
-        atomic_store_explicit(&engine->woken, false, memory_order_relaxed);
+    if (atomic_load_explicit(&engine->message_pending, memory_order_relaxed)) {
+        atomic_store_explicit(&engine->message_pending, false,
+                              memory_order_relaxed);
     }
     return true;
 }
 
-void baton__engine_unlock(baton_engine_t *engine)
+static void unlock(baton_engine_t *engine)
 {
     driven = engine->outer;
     atomic_store_explicit(&engine->driving, false, memory_order_seq_cst);
 }
 
-bool baton__engine_try(baton_engine_t *engine)
-{
-    if (!baton__engine_lock(engine)) {
-        return false;
-    }
-    baton__engine_disarm(engine);
-    return true;
-}
-
-void baton__engine_disarm(baton_engine_t *engine)
+static void disarm(baton_engine_t *engine)
 {
     if (!engine->armed) {
         return;
@@ -77,14 +83,16 @@ void baton__engine_disarm(baton_engine_t *engine)
     }
 }
 
-bool baton__engine_arm(baton_engine_t *engine)
+/* Lets transports tell of what happens by their descriptors. False, and not
+   armed: something has happened already. */
+static bool arm(baton_engine_t *engine)
 {
     engine->armed = true;
     engine->armed_us = BATON_SLEEP_FOREVER;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
         uint32_t us = BATON_SLEEP_FOREVER;
         if (!g->transport->arm(g->endpoint, &us)) {
-            baton__engine_disarm(engine);
+            disarm(engine);
             return false;
         }
         engine->armed_us = us < engine->armed_us ? us : engine->armed_us;
@@ -92,14 +100,25 @@ bool baton__engine_arm(baton_engine_t *engine)
     return true;
 }
 
-uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
+/* Tries to become the driver. */
+static bool try_drive(baton_engine_t *engine)
+{
+    if (!lock(engine)) {
+        return false;
+    }
+    disarm(engine);
+    return true;
+}
+
+/* For how long the driver may sleep, armed. */
+static uint32_t sleep_us(const baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
     uint32_t us = engine->armed_us < CHECK_US ? engine->armed_us : CHECK_US;
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
                 stepper->recovering > 0;
-    if (asks && us > ASK_US) {
-        us = ASK_US;
+    if (asks && us > POLL_US) {
+        us = POLL_US;
     }
     if (asks || engine->armed_us != BATON_SLEEP_FOREVER) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
@@ -107,16 +126,18 @@ uint32_t baton__engine_sleep_us(const baton_engine_t *engine)
     }
     if (stepper->groups != NULL) {
         /* For the watchdog: an epoch may begin while the thread sleeps. */
-        uint64_t stall_us = (uint64_t)engine->stall_ms * 1000 / 2 + 1;
+        uint64_t stall_us = (uint64_t)engine->watchdog.stall_ms * 1000 / 2 + 1;
         us = stall_us < us ? (uint32_t)stall_us : us;
     }
     return us;
 }
 
+/* ---- how a driver leaves ----------------------------------------------- */
+
 static void wake_parked(baton_engine_t *engine)
 {
-    /* Pairs with the increment in park(), wait.c: either that thread sees what
-       was published before this, or it is counted here. */
+    /* Pairs with the increment in park(): either that thread sees what was
+       published before this, or it is counted here. */
     if (atomic_load_explicit(&engine->parked, memory_order_seq_cst) > 0) {
         (void)pthread_mutex_lock(&engine->park_lock);
         (void)pthread_cond_broadcast(&engine->park);
@@ -134,15 +155,16 @@ static void on_recovered(baton_group_t *group)
     wake_parked(group->engine);
 }
 
+/* What is left to do for the progress thread. */
 typedef enum handover {
-    TAKEN_CARE_OF,
-    KICK,         /* the thread must be told */
-    KICK_IF_LONG, /* unless it looks by itself soon */
-    WATCH         /* it has to look soon by itself */
+    HANDOVER_NONE,         /* nothing, or a message will wake it */
+    HANDOVER_KICK,         /* it must be kicked */
+    HANDOVER_KICK_IF_LONG, /* unless it looks soon by itself */
+    HANDOVER_WATCH         /* it must look soon by itself */
 } handover_t;
 
-/* A step of who is about to leave: a call that may take long is the thread's.
- */
+/* A step of a driver that is about to leave: calls that may take long are left
+   to the progress thread. */
 static void step_leaving(baton_engine_t *engine)
 {
     engine->stepper.leaves_calls = engine->threaded;
@@ -156,40 +178,40 @@ static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
     const baton__stepper_t *stepper = &engine->stepper;
     if (why == BATON__LEAVE_SOON) {
         /* The thread that looks now sees this, or that nobody drives. Pairs
-           with the exchange in thread.c. */
-        atomic_store_explicit(&engine->expected, true, memory_order_seq_cst);
-        /* Nothing is armed: peers would ring in each such moment. */
-        return WATCH;
+           with the exchange in take_return_expected(). */
+        atomic_store_explicit(&engine->return_expected, true,
+                              memory_order_seq_cst);
+        /* Nothing is armed: peers would ring the doorbell each time. */
+        return HANDOVER_WATCH;
     }
-    for (int steps = 0; !baton__engine_arm(engine); steps++) {
+    for (int steps = 0; !arm(engine); steps++) {
         if (steps == LEAVE_STEPS || stepper->runnable_head != NULL) {
-            return KICK;
+            return HANDOVER_KICK;
         }
         step_leaving(engine);
     }
     /* What armed descriptors don't tell of. */
     if (stepper->runnable_head != NULL || baton__stepper_has_notices(stepper) ||
         stepper->polled > 0 || stepper->recovering > 0) {
-        return KICK;
+        return HANDOVER_KICK;
     }
     if (engine->armed_us == BATON_SLEEP_FOREVER) {
-        return TAKEN_CARE_OF;
+        return HANDOVER_NONE;
     }
-    return stepper->waited > 0 ? KICK : KICK_IF_LONG;
+    return stepper->waited > 0 ? HANDOVER_KICK : HANDOVER_KICK_IF_LONG;
 }
 
-/* Whether the thread sleeps for longer than a short wait, after the driver lock
-   was given away. Pairs with the store of the mode in thread.c, which is
+/* True if the thread sleeps for longer than a short sleep, after the lock was
+   released. Pairs with the store of the mode in leave_to_driver(), which is
    followed by another look at the lock: one of the two sees the other. */
-static bool waits_long(const baton_engine_t *engine)
+static bool sleeps_long(const baton_engine_t *engine)
 {
     return atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) >=
-           BATON__WAIT_TRUSTING;
+           BATON__WAIT_BACKOFF;
 }
 
-/* Has the thread look in a short while, and goes on undisturbed until then. One
-   that has no end to its sleep gets one: no kick, which would have it meet the
-   application at once. */
+/* Has the thread look in a short while, by shortening a long sleep. A kick
+   would have it meet the application, which is expected back, at once. */
 static void watch_shortly(baton_engine_t *engine)
 {
     int expected = BATON__WAIT_LONG;
@@ -198,43 +220,420 @@ static void watch_shortly(baton_engine_t *engine)
         atomic_compare_exchange_strong_explicit(
             &engine->wait_mode, &expected, BATON__WAIT_SHORT,
             memory_order_seq_cst, memory_order_seq_cst)) {
-        baton__loop_shorten(engine->loop, BATON__SHORT_US);
+        baton__event_loop_shorten(engine->event_loop, BATON__SHORT_US);
     }
 }
 
-void baton__engine_leave(baton_engine_t *engine, baton__leave_t why)
+/* Stops driving. A message wakes the thread by itself; it is kicked for the
+   rest of what is left behind: runnable schedules, and what no message tells
+   of. It is not if the caller is expected back: then it looks shortly. */
+static void stop_driving(baton_engine_t *engine, baton__leave_t why)
 {
-    handover_t handover = TAKEN_CARE_OF;
+    handover_t handover = HANDOVER_NONE;
     for (int steps = 0;; steps++) {
         if (engine->threaded) {
             handover = hand_over(engine, why);
         }
-        baton__engine_unlock(engine);
-        /* Mail that came after the last step, from one who could not drive, or
-           a wake-up. The store in unlock and these loads pair with the push and
-           the try in start(), and with those in thread.c: one of the two sees
-           the other. */
+        unlock(engine);
+        /* Mail may have come after the last step, from a thread that could not
+           drive, or a message. The store in unlock() and these loads pair with
+           the push and the try in start(), and with those of the progress
+           thread: one of the two sees the other. */
         if (!baton__step_has_mail(&engine->stepper) &&
-            !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) {
+            !atomic_load_explicit(&engine->message_pending,
+                                  memory_order_seq_cst)) {
             break;
         }
-        if (steps >= LEAVE_STEPS || !baton__engine_try(engine)) {
-            handover = KICK;
+        if (steps >= LEAVE_STEPS || !try_drive(engine)) {
+            handover = HANDOVER_KICK;
             break;
         }
         step_leaving(engine);
     }
     if (!engine->threaded) {
         wake_parked(engine); /* one of them drives now */
-    } else if (handover == WATCH) {
+    } else if (handover == HANDOVER_WATCH) {
         watch_shortly(engine);
-    } else if (handover == KICK ||
-               (handover == KICK_IF_LONG && waits_long(engine))) {
-        baton__loop_kick(engine->loop);
+    } else if (handover == HANDOVER_KICK ||
+               (handover == HANDOVER_KICK_IF_LONG && sleeps_long(engine))) {
+        baton__event_loop_kick(engine->event_loop);
     }
 }
 
-/* ---- the driver's table ----------------------------------------------- */
+/* ---- an application thread waits --------------------------------------- */
+
+typedef struct waiter {
+    baton_engine_t *engine;
+    baton__condition_fn condition;
+    const void *arg;
+    uint64_t deadline_ns; /* or UINT64_MAX */
+} waiter_t;
+
+static bool is_true(const waiter_t *waiter)
+{
+    return waiter->condition(waiter->arg);
+}
+
+static bool is_late(const waiter_t *waiter)
+{
+    return waiter->deadline_ns != UINT64_MAX &&
+           baton__clock_ns() >= waiter->deadline_ns;
+}
+
+/* Manual mode: true if enter() waits for the lock, which a driver that waits
+   would otherwise take again and again. */
+static bool is_wanted(const baton_engine_t *engine)
+{
+    return !engine->threaded &&
+           atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
+}
+
+/* Steps until the condition is true, or it is better to sleep. A thread with a
+   deadline does not run calls that may take long, if there is a progress thread
+   that can. */
+static void drive_until_true(const waiter_t *waiter)
+{
+    baton_engine_t *engine = waiter->engine;
+    baton__stepper_t *stepper = &engine->stepper;
+    bool timed = waiter->deadline_ns != UINT64_MAX;
+    stepper->leaves_calls = timed && engine->threaded;
+    while (!is_true(waiter)) {
+        bool moved = baton__step(stepper, BATON__STEP_BYTES);
+        if (moved) {
+            baton__idle_reset(&engine->idle);
+        }
+        bool due = moved || baton__step_is_due(stepper);
+        if (stepper->left_calls || is_wanted(engine) ||
+            (timed && due && is_late(waiter))) {
+            break;
+        }
+        if (due) {
+            continue;
+        }
+        baton__pause_t pause = baton__idle_next(&engine->idle, true);
+        if (pause == BATON__PAUSE_SLEEP) {
+            break;
+        }
+        if (pause == BATON__PAUSE_YIELD) {
+            baton__idle_yield(&engine->idle);
+            if (is_late(waiter)) {
+                break;
+            }
+        }
+    }
+    stepper->leaves_calls = false;
+}
+
+/* Manual mode: the driver sleeps in the loop itself. */
+static void sleep_in_loop(const waiter_t *waiter)
+{
+    baton_engine_t *engine = waiter->engine;
+    baton__watchdog_look(&engine->watchdog, &engine->stepper);
+    if (baton__step_is_due(&engine->stepper) || !arm(engine)) {
+        return;
+    }
+    uint32_t us = sleep_us(engine);
+    if (waiter->deadline_ns != UINT64_MAX) {
+        uint64_t now = baton__clock_ns();
+        uint64_t left = waiter->deadline_ns > now
+                            ? (waiter->deadline_ns - now) / 1000 + 1
+                            : 0;
+        us = left < us ? (uint32_t)left : us;
+    }
+    if (us > 0) {
+        baton__event_loop_set_timer(engine->event_loop, us);
+        (void)baton__event_loop_wait(engine->event_loop);
+    }
+    disarm(engine);
+}
+
+/* Blocks until the condition is true, until `until_ns`, or (manual mode) until
+   the lock is free. */
+static void park(const waiter_t *waiter, uint64_t until_ns)
+{
+    baton_engine_t *engine = waiter->engine;
+    struct timespec until = {(time_t)(until_ns / 1000000000u),
+                             (long)(until_ns % 1000000000u)};
+    (void)pthread_mutex_lock(&engine->park_lock);
+    /* Pairs with the load in wake_parked(). */
+    atomic_fetch_add_explicit(&engine->parked, 1, memory_order_seq_cst);
+    int error = 0;
+    while (!is_true(waiter) && error != ETIMEDOUT &&
+           (engine->threaded ||
+            atomic_load_explicit(&engine->driving, memory_order_seq_cst))) {
+        error =
+            pthread_cond_timedwait(&engine->park, &engine->park_lock, &until);
+    }
+    atomic_fetch_sub_explicit(&engine->parked, 1, memory_order_seq_cst);
+    (void)pthread_mutex_unlock(&engine->park_lock);
+}
+
+/* Gets the driver lock from a progress thread that is polling. */
+static bool take_over(const waiter_t *waiter)
+{
+    baton_engine_t *engine = waiter->engine;
+    if (try_drive(engine)) {
+        return true;
+    }
+    bool taken = false;
+    if (!engine->threaded) {
+        return false; /* an application thread drives, for all of them */
+    }
+    atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
+    for (int i = 0; i < TAKE_OVER_YIELDS && !taken && !is_true(waiter); i++) {
+        (void)sched_yield();
+        taken = try_drive(engine);
+    }
+    atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
+    return taken;
+}
+
+/* Drives for a while; false if another thread drives. */
+static bool drive_for_a_while(const waiter_t *waiter, bool first)
+{
+    baton_engine_t *engine = waiter->engine;
+    if (!take_over(waiter)) {
+        return false;
+    }
+    if (first) {
+        baton__idle_reset(&engine->idle);
+    } else {
+        baton__watchdog_look(&engine->watchdog, &engine->stepper);
+    }
+    drive_until_true(waiter);
+    bool wanted = is_wanted(engine);
+    if (!engine->threaded && !wanted && !is_true(waiter)) {
+        sleep_in_loop(waiter);
+    }
+    return true;
+}
+
+static baton_status_t wait_until(baton_engine_t *engine,
+                                 baton__condition_fn condition, const void *arg,
+                                 const baton_schedule_t *schedule,
+                                 int timeout_ms, baton__leave_t why)
+{
+    const waiter_t waiter = {
+        engine, condition, arg,
+        timeout_ms < 0 ? UINT64_MAX
+                       : baton__clock_ns() + (uint64_t)timeout_ms * 1000000u};
+    (void)schedule;
+    for (bool first = true; !is_true(&waiter); first = false) {
+        if (drive_for_a_while(&waiter, first)) {
+            bool wanted = is_wanted(engine);
+            stop_driving(engine, is_true(&waiter) ? why : BATON__LEAVE_AWAY);
+            if (wanted) {
+                (void)sched_yield();
+            }
+        }
+        if (!is_true(&waiter)) {
+            if (is_late(&waiter)) {
+                return BATON_ERR_TIMEOUT;
+            }
+            uint64_t look_ns = baton__clock_ns() + PARK_NS;
+            park(&waiter,
+                 look_ns < waiter.deadline_ns ? look_ns : waiter.deadline_ns);
+        }
+    }
+    return BATON_OK;
+}
+
+/* ---- the progress thread ----------------------------------------------- */
+
+static void set_wait_mode(baton_engine_t *engine, baton__wait_mode_t mode)
+{
+    atomic_store_explicit(&engine->wait_mode, mode, memory_order_seq_cst);
+}
+
+/* True if a driver has left since the last call, to come back at once. */
+static bool take_return_expected(baton_engine_t *engine)
+{
+    return atomic_load_explicit(&engine->return_expected,
+                                memory_order_seq_cst) &&
+           atomic_exchange_explicit(&engine->return_expected, false,
+                                    memory_order_seq_cst);
+}
+
+/* Prepares for a short sleep, and returns for how long. Each one is twice as
+   long as the last, up to BATON__SHORT_MAX_US, as long as the application comes
+   back each time that it is expected. */
+static uint32_t sleep_shortly(baton_engine_t *engine)
+{
+    uint32_t us = engine->short_us;
+    set_wait_mode(engine, us == BATON__SHORT_US ? BATON__WAIT_SHORT
+                                                : BATON__WAIT_BACKOFF);
+    engine->short_us = us < BATON__SHORT_MAX_US ? us * 2 : us;
+    return us;
+}
+
+/* Another thread drives. When it leaves work behind it kicks this one, unless
+   it relies on a short sleep. Returns for how long to sleep; 0 if it has left
+   meanwhile. */
+static uint32_t leave_to_driver(baton_engine_t *engine)
+{
+    if (take_return_expected(engine)) {
+        return sleep_shortly(engine);
+    }
+    set_wait_mode(engine, BATON__WAIT_LONG);
+    /* Pairs with sleeps_long(). */
+    return atomic_load_explicit(&engine->driving, memory_order_seq_cst)
+               ? BATON_SLEEP_FOREVER
+               : 0;
+}
+
+/* Releases the lock while it yields; false if another thread has it then. */
+static bool yield_lock(baton_engine_t *engine)
+{
+    unlock(engine);
+    (void)sched_yield();
+    if (!lock(engine)) {
+        return false;
+    }
+    baton__idle_yielded(&engine->idle);
+    disarm(engine);
+    return true;
+}
+
+/* Arms and releases the lock, to sleep for *us_out: true. False, and still the
+   driver: there is something to do. */
+static bool leave_to_sleep(baton_engine_t *engine, uint32_t *us_out)
+{
+    baton__watchdog_look(&engine->watchdog, &engine->stepper);
+    if (!arm(engine)) {
+        return false;
+    }
+    uint32_t us = sleep_us(engine);
+    engine->short_us = BATON__SHORT_US;
+    if (take_return_expected(engine) && us > BATON__SHORT_US) {
+        us = BATON__SHORT_US;
+    }
+    set_wait_mode(engine,
+                  us <= BATON__SHORT_US ? BATON__WAIT_SHORT : BATON__WAIT_LONG);
+    unlock(engine);
+    *us_out = us;
+    /* Mail may have come before the mode was visible: see stop_driving. */
+    if (!baton__step_has_mail(&engine->stepper) || !lock(engine)) {
+        return true;
+    }
+    disarm(engine);
+    return false;
+}
+
+/* Drives until there is nothing to do but wait, or an application thread wants
+   to. Returns for how long to sleep. */
+static uint32_t drive_in_thread(baton_engine_t *engine, bool woken)
+{
+    baton__stepper_t *stepper = &engine->stepper;
+    if (woken) {
+        baton__idle_reset(&engine->idle);
+    }
+    for (;;) {
+        baton__pause_t pause = BATON__PAUSE_NONE;
+        if (baton__step(stepper, BATON__STEP_BYTES)) {
+            baton__idle_reset(&engine->idle);
+        } else if (!baton__step_is_due(stepper)) {
+            /* Armed receives alone are not polled for: they wake it. */
+            pause = baton__idle_next(&engine->idle, stepper->waited > 0);
+        }
+        if (atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0) {
+            break;
+        }
+        if (pause == BATON__PAUSE_YIELD && !yield_lock(engine)) {
+            return leave_to_driver(engine);
+        }
+        if (pause == BATON__PAUSE_SLEEP) {
+            uint32_t us;
+            if (leave_to_sleep(engine, &us)) {
+                return us;
+            }
+            baton__idle_reset(&engine->idle);
+        }
+    }
+    /* The thread that wants to drive may have no reason to any more. */
+    set_wait_mode(engine, BATON__WAIT_SHORT);
+    unlock(engine);
+    return BATON__SHORT_US;
+}
+
+/* True if the application has only just started an epoch, and is expected back:
+   it should find the lock free. */
+static bool has_just_started(const baton_engine_t *engine)
+{
+    uint64_t started_ns =
+        atomic_load_explicit(&engine->last_start_ns, memory_order_relaxed);
+    return started_ns != 0 && baton__clock_ns() - started_ns < JUST_STARTED_NS;
+}
+
+/* True if the thread should leave the engine to the application for another
+   short sleep: not after a message, for which the application may have parked.
+ */
+static bool leaves_to_application(baton_engine_t *engine,
+                                  baton__wakeup_t wakeup)
+{
+    return wakeup != BATON__WAKEUP_MESSAGE && has_just_started(engine) &&
+           (wakeup == BATON__WAKEUP_TIMER || take_return_expected(engine));
+}
+
+static baton__wakeup_t sleep_for(baton_engine_t *engine, uint32_t us)
+{
+    baton__event_loop_set_timer(engine->event_loop, us);
+    /* Pairs with the exchange in watch_shortly(): it is seen here, or
+       sets the timer after it was set above. */
+    if (us > BATON__SHORT_US &&
+        atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
+            BATON__WAIT_SHORT) {
+        baton__event_loop_set_timer(engine->event_loop, BATON__SHORT_US);
+    }
+    return baton__event_loop_wait(engine->event_loop);
+}
+
+static void *thread_main(void *arg)
+{
+    baton_engine_t *engine = arg;
+    baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
+    (void)prctl(PR_SET_NAME, "baton", 0, 0, 0);
+    /* The default lets the kernel end a sleep 50 us late. */
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+    while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
+        bool woken = wakeup == BATON__WAKEUP_MESSAGE;
+        if (woken) {
+            atomic_store_explicit(&engine->message_pending, true,
+                                  memory_order_seq_cst);
+        }
+        uint32_t us = leaves_to_application(engine, wakeup)
+                          ? sleep_shortly(engine)
+                      : try_drive(engine) ? drive_in_thread(engine, woken)
+                                          : leave_to_driver(engine);
+        wakeup = us > 0 ? sleep_for(engine, us) : BATON__WAKEUP_KICK;
+        set_wait_mode(engine, BATON__WAIT_NONE);
+    }
+    return NULL;
+}
+
+static void stop_thread(baton_engine_t *engine)
+{
+    atomic_store_explicit(&engine->stopping, true, memory_order_release);
+    baton__event_loop_kick(engine->event_loop);
+    (void)pthread_join(engine->thread, NULL);
+}
+
+/* Starts the thread, bound as `placement` says. */
+static baton_status_t start_thread(baton_engine_t *engine,
+                                   const char *placement)
+{
+    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
+    if (error != 0) {
+        return baton__error(BATON_ERR_SYSTEM, "no progress thread: %s",
+                            strerror(error));
+    }
+    baton_status_t status = baton__place_thread(engine->thread, placement);
+    if (status != BATON_OK) {
+        stop_thread(engine);
+    }
+    return status;
+}
+
+/* ---- the driver's table ------------------------------------------------ */
 
 static void enter(baton_engine_t *engine)
 {
@@ -243,10 +642,10 @@ static void enter(baton_engine_t *engine)
         return;
     }
     atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
-    while (!baton__engine_try(engine)) {
+    while (!try_drive(engine)) {
         if (!engine->threaded) {
             /* The driver may sleep in the loop with the lock. */
-            baton__loop_kick(engine->loop);
+            baton__event_loop_kick(engine->event_loop);
         }
         (void)sched_yield();
     }
@@ -255,7 +654,7 @@ static void enter(baton_engine_t *engine)
 
 static bool try_enter(baton_engine_t *engine)
 {
-    return baton__engine_try(engine);
+    return try_drive(engine);
 }
 
 static void leave(baton_engine_t *engine)
@@ -264,7 +663,7 @@ static void leave(baton_engine_t *engine)
         engine->nested--;
         return;
     }
-    baton__engine_leave(engine, BATON__LEAVE_AWAY);
+    stop_driving(engine, BATON__LEAVE_AWAY);
 }
 
 /* Mail reaches the driver: this thread steps, or the one that drives finds it,
@@ -276,14 +675,14 @@ static void start(baton_schedule_t *schedule, baton__leave_t why)
     if (is_inside(engine)) {
         return; /* from a call node: the step under way takes it */
     }
-    if (baton__engine_try(engine)) {
+    if (try_drive(engine)) {
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
-        baton__engine_leave(engine, why);
+        stop_driving(engine, why);
     }
     if (!engine->threaded && baton__step_has_mail(&engine->stepper)) {
-        baton__loop_kick(engine->loop);
+        baton__event_loop_kick(engine->event_loop);
     }
 }
 
@@ -294,14 +693,14 @@ static void post(baton_schedule_t *schedule)
 
 static baton_status_t test(baton_engine_t *engine)
 {
-    if (!is_inside(engine) && baton__engine_try(engine)) {
+    if (!is_inside(engine) && try_drive(engine)) {
         engine->stepper.leaves_calls = engine->threaded;
         for (int i = 0;
              i < TEST_STEPS && baton__step(&engine->stepper, BATON__STEP_BYTES);
              i++) {
         }
         engine->stepper.leaves_calls = false;
-        baton__engine_leave(engine, BATON__LEAVE_AWAY);
+        stop_driving(engine, BATON__LEAVE_AWAY);
     }
     return BATON_OK;
 }
@@ -314,7 +713,7 @@ const baton__driver_t baton__real_driver = {
     .start = start,
     .post = post,
     .test = test,
-    .wait = baton__engine_wait,
+    .wait = wait_until,
 };
 
 bool baton_engine_step(baton_engine_t *engine)
@@ -323,16 +722,16 @@ bool baton_engine_step(baton_engine_t *engine)
         (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
         return false;
     }
-    if (is_inside(engine) || !baton__engine_try(engine)) {
+    if (is_inside(engine) || !try_drive(engine)) {
         return false;
     }
     if (engine->watched) {
         engine->watched = false;
-        baton__loop_drain(engine->loop);
+        baton__event_loop_drain(engine->event_loop);
     }
     bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
     moved |= baton__step_is_due(&engine->stepper);
-    baton__engine_leave(engine, BATON__LEAVE_SOON);
+    stop_driving(engine, BATON__LEAVE_SOON);
     return moved;
 }
 
@@ -342,7 +741,8 @@ int baton_engine_descriptor(const baton_engine_t *engine)
         (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
         return -1;
     }
-    return engine->threaded ? -1 : baton__loop_descriptor(engine->loop);
+    return engine->threaded ? -1
+                            : baton__event_loop_descriptor(engine->event_loop);
 }
 
 int baton_engine_timeout(baton_engine_t *engine)
@@ -357,21 +757,21 @@ int baton_engine_timeout(baton_engine_t *engine)
     if (is_inside(engine)) {
         return 0;
     }
-    if (!baton__engine_try(engine)) {
+    if (!try_drive(engine)) {
         return 1; /* another thread drives, and may leave something behind */
     }
     engine->watched = true;
     int ms = 0;
     if (!baton__step_has_mail(&engine->stepper) &&
-        !baton__step_is_due(&engine->stepper) && baton__engine_arm(engine)) {
-        uint32_t us = baton__engine_sleep_us(engine);
+        !baton__step_is_due(&engine->stepper) && arm(engine)) {
+        uint32_t us = sleep_us(engine);
         ms = us == BATON_SLEEP_FOREVER ? -1 : (int)((us + 999) / 1000);
     }
-    baton__engine_unlock(engine);
+    unlock(engine);
     return baton__step_has_mail(&engine->stepper) ? 0 : ms;
 }
 
-/* ---- opening and closing ---------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------- */
 
 static baton_status_t choose_mode(const baton_engine_options_t *options,
                                   bool *threaded)
@@ -400,7 +800,7 @@ static bool has_one_processor(void)
 
 static void dispose(baton_engine_t *engine)
 {
-    baton__loop_close(engine->loop);
+    baton__event_loop_close(engine->event_loop);
     (void)pthread_cond_destroy(&engine->park);
     (void)pthread_mutex_destroy(&engine->park_lock);
     baton__free(engine);
@@ -421,7 +821,7 @@ static baton_status_t read_options(const baton_engine_options_t *given,
     baton_status_t status =
         baton__options_read(out, sizeof *out, given != NULL ? given : &defaults,
                             "engine options", "BATON_ENGINE_OPTIONS");
-    return status == BATON_OK ? baton__config_load() : status;
+    return status == BATON_OK ? baton__config_check() : status;
 }
 
 baton_status_t baton__engine_open(const baton_engine_options_t *given,
@@ -448,27 +848,26 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
     engine->driver = &baton__real_driver;
     engine->verification = verification;
     engine->threaded = threaded;
-    engine->alone = has_one_processor();
     engine->short_us = BATON__SHORT_US;
-    engine->stall_ms =
+    engine->watchdog.stall_ms =
         options.stall_ms != 0
             ? options.stall_ms
             : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
     init_stepper(&engine->stepper);
-    baton__idle_init(&engine->idle, engine->alone);
+    baton__idle_init(&engine->idle, has_one_processor());
     (void)pthread_mutex_init(&engine->park_lock, NULL);
     pthread_condattr_t monotonic;
     (void)pthread_condattr_init(&monotonic);
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&engine->park, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    status = baton__loop_open(&engine->loop);
+    status = baton__event_loop_open(&engine->event_loop);
     if (status == BATON_OK && threaded) {
         const char *placement =
             options.placement != NULL
                 ? options.placement
                 : baton__config_text(BATON__CONFIG_PLACEMENT);
-        status = baton__thread_start(engine, placement);
+        status = start_thread(engine, placement);
     }
     if (status != BATON_OK) {
         dispose(engine);
@@ -496,7 +895,7 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
                             engine->stepper.groups->transport->name);
     }
     if (engine->threaded) {
-        baton__thread_stop(engine);
+        stop_thread(engine);
     }
     dispose(engine);
     return BATON_OK;

@@ -1,9 +1,41 @@
-/* How an epoch begins, takes turns, and ends; see epoch.h. */
-#include "progress/epoch_parts.h"
+/* The life of an epoch on one rank, from top to bottom: it begins, issues its
+   nodes, takes what arrives, and retires; or it fails, and retires once nothing
+   of it is in motion. See epoch.h. */
+#include "progress/epoch.h"
 
 #include "base/error.h"
 
-baton__context_t baton__epoch_context(baton_schedule_t *schedule)
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    /* A call that took no longer than this is run by any driver; a longer one
+       by a driver that is not expected back at a certain time. */
+    QUICK_CALL_NS = 100000
+};
+
+/* What the later stages of that life do for the earlier ones. Those that return
+   a bool return false when they failed the epoch. */
+static baton_message_t *find_early(baton__run_t *run, uint32_t ordinal);
+static void activate(baton_schedule_t *schedule, uint32_t node,
+                     baton_message_t *message);
+static bool fire_receive(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         uint32_t node);
+static bool hold_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                      uint32_t node);
+static void fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    uint32_t node, baton_status_t status);
+static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule);
+static void fail_if_due(baton__stepper_t *stepper, baton_schedule_t *schedule);
+static void end_in_draining(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint32_t node);
+static void end_if_drained(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule);
+static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule);
+
+/* What the functions of nodes are given. */
+static baton__context_t context_of(baton_schedule_t *schedule)
 {
     return (baton__context_t){
         .transport = schedule->group->transport,
@@ -18,9 +50,34 @@ baton__context_t baton__epoch_context(baton_schedule_t *schedule)
     };
 }
 
-/* ---- how an epoch begins ---------------------------------------------- */
+/* Changes of the run's state that keep the stepper's count of awaited nodes. */
+static void enter(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                  uint32_t node, baton__node_state_t state)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_enter(&schedule->run, node, state);
+    stepper->waited += schedule->run.waited - before;
+}
 
-/* Whether a peer has activated the epoch after the last one. */
+static void complete(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                     uint32_t node)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_complete(&schedule->run, node);
+    stepper->waited += schedule->run.waited - before;
+}
+
+static void skip(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                 uint32_t node)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_skip(&schedule->run, node);
+    stepper->waited += schedule->run.waited - before;
+}
+
+/* ---- begin ------------------------------------------------------------- */
+
+/* True if a peer has activated the epoch after the last one. */
 static bool is_activated(const baton__run_t *run)
 {
     const baton__plan_t *plan = run->plan;
@@ -34,14 +91,14 @@ static bool is_activated(const baton__run_t *run)
     return false;
 }
 
-/* Peers begin no epoch any more between the call to recover and the rank's
-   coming. */
+/* From the call to recover until this rank has joined the recovery, peers
+   begin no epoch here any more. */
 static bool is_called(const baton_group_t *group)
 {
     return group->recovering && !group->came;
 }
 
-/* Delivers the activations that the epoch's begin has made current. */
+/* Delivers activations that came early, for the epoch that has just begun. */
 static void deliver_activations(baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
@@ -49,9 +106,9 @@ static void deliver_activations(baton_schedule_t *schedule)
          i++) {
         uint32_t node = schedule->plan.armed[i];
         baton_message_t *message =
-            baton__epoch_find_early(run, schedule->ops[node].message.ordinal);
+            find_early(run, schedule->ops[node].message.ordinal);
         if (message != NULL) {
-            baton__epoch_activate(schedule, node, message);
+            activate(schedule, node, message);
         }
     }
 }
@@ -79,7 +136,8 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         if (stepper->on_begin != NULL) {
             stepper->on_begin(schedule);
         }
-        /* Start has looked already, but nobody has where peers begin it. */
+        /* baton_schedule_start has checked this; a peer's activation has not.
+         */
         if (atomic_load_explicit(&schedule->rebound, memory_order_relaxed)) {
             baton_status_t status = baton__check_rebound(schedule);
             if (status != BATON_OK) {
@@ -98,88 +156,392 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
     }
 }
 
-/* ---- how an epoch ends ------------------------------------------------ */
+/* ---- issue ------------------------------------------------------------- */
 
-/* Both stores pair with the loads in baton__epoch_ended(), epochs.c. */
-static void publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                    uint64_t failed, uint64_t retired)
+/* True if memory is bound to all operands of the node; else fails the epoch. */
+static bool has_memory(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t node, size_t bytes)
 {
-    if (failed != 0) {
-        atomic_store_explicit(
-            &schedule->shared.failures[failed % BATON__FAILURES],
-            failed << 8 | (uint8_t)-schedule->failure.status,
-            memory_order_relaxed);
-        atomic_store_explicit(&schedule->shared.failed, failed,
-                              memory_order_release);
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    if (bytes == 0 || schedule->group->cost_only) {
+        return true;
     }
-    atomic_store_explicit(&schedule->shared.running, false,
-                          memory_order_release);
-    atomic_store_explicit(&schedule->shared.retired, retired,
-                          memory_order_seq_cst);
-    if (stepper->on_end != NULL) {
-        stepper->on_end(schedule);
+    for (int i = 0; i < BATON__OPERANDS; i++) {
+        if (((kind->reads | kind->writes) >> i & 1) != 0 &&
+            schedule->addresses[op->buffer[i]] == NULL) {
+            (void)baton__error(BATON_ERR_INVALID,
+                               "no memory is bound to buffer %u, of which it "
+                               "uses %zu bytes",
+                               op->buffer[i], bytes);
+            fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Takes `bytes` from what this step may still compute and copy. A step that has
+   done nothing yet affords anything, such as an element longer than its limit.
+ */
+static bool afford(baton__stepper_t *stepper, size_t bytes)
+{
+    if (bytes > stepper->bytes_left &&
+        stepper->bytes_left < BATON__STEP_BYTES) {
+        return false;
+    }
+    if (stepper->bytes_left != SIZE_MAX) {
+        stepper->bytes_left -=
+            bytes < stepper->bytes_left ? bytes : stepper->bytes_left;
+    }
+    return true;
+}
+
+/* Handles what issuing a node returned; false when it failed the epoch. */
+static bool take_outcome(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         uint32_t node, int outcome)
+{
+    switch (outcome) {
+    case BATON_OK:
+        complete(stepper, schedule, node);
+        return true;
+    case BATON_SKIP:
+        skip(stepper, schedule, node);
+        return true;
+    default:
+        fail_at(stepper, schedule, node, (baton_status_t)outcome);
+        return false;
     }
 }
 
-/* A failed schedule comes to rest once nothing of it moves: from here on its
-   memory is the caller's. */
-void baton__epoch_settle(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t node, const baton__context_t *context)
 {
     baton__run_t *run = &schedule->run;
-    if (run->phase != BATON__RUN_DRAINING || schedule->turn.moving > 0 ||
-        schedule->turn.begun > 0) {
+    const baton__op_t *op = &schedule->ops[node];
+    size_t bytes =
+        op->kind == BATON__SEND ? baton__run_bytes(run, op) : op->bytes;
+    if (!has_memory(stepper, schedule, node, bytes)) {
+        return false;
+    }
+    int outcome =
+        schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
+    if (outcome == BATON__PENDING) {
+        enter(stepper, schedule, node, BATON__NODE_MOVING);
+        schedule->turn.moving++;
+        return true;
+    }
+    return take_outcome(stepper, schedule, node, outcome);
+}
+
+/* Reduces or copies at most a slice of the node. */
+static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    uint32_t node, const baton__context_t *context)
+{
+    baton__run_t *run = &schedule->run;
+    const baton__op_t *op = &schedule->ops[node];
+    baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
+    if (issue == NULL) { /* see lib/sim/verify_simulate.c */
+        (void)baton__run_pop(run);
+        complete(stepper, schedule, node);
+        return true;
+    }
+    size_t bytes = baton__run_bytes(run, op);
+    size_t element =
+        op->kind == BATON__REDUCE
+            ? baton_op_element_bytes(op->reduction, (baton_dtype_t)op->dtype)
+            : 1;
+    if (bytes % element != 0) {
+        (void)baton__error(BATON_ERR_INVALID,
+                           "its length is %zu bytes, which are no whole number "
+                           "of elements of %zu bytes",
+                           bytes, element);
+        fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+        return false;
+    }
+    size_t done = schedule->turn.slice_done;
+    size_t part = bytes - done;
+    if (part > stepper->slice_bytes) {
+        part = stepper->slice_bytes - stepper->slice_bytes % element;
+        part = part > 0 ? part : element;
+    }
+    if ((done == 0 && !has_memory(stepper, schedule, node, bytes)) ||
+        !afford(stepper, part)) {
+        return false;
+    }
+    if (bytes > 0) {
+        (void)issue(op, node, context, done, part); /* always BATON_OK */
+    }
+    if (done + part < bytes) {
+        schedule->turn.slice_done = done + part;
+        return true;
+    }
+    schedule->turn.slice_done = 0;
+    (void)baton__run_pop(run);
+    complete(stepper, schedule, node);
+    return true;
+}
+
+static int run_function(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t node, const baton__context_t *context)
+{
+    baton__op_t *op = &schedule->ops[node];
+    baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
+    bool timed = stepper->clock_ns != NULL &&
+                 (stepper->leaves_calls || (op->flags & BATON__QUICK) == 0);
+    uint64_t began = timed ? stepper->clock_ns() : 0;
+    int outcome =
+        issue == NULL ? BATON_OK : issue(op, node, context, 0, op->bytes);
+    if (timed) {
+        bool quick = stepper->clock_ns() - began <= QUICK_CALL_NS;
+        op->flags = (uint16_t)(quick ? op->flags | BATON__QUICK
+                                     : op->flags & ~BATON__QUICK);
+    }
+    return outcome;
+}
+
+/* True if this driver may run the node's function: one that may take long is
+   left to a driver that is not expected back at a certain time. */
+static bool may_call(baton__stepper_t *stepper, const baton__op_t *op)
+{
+    bool may = !stepper->leaves_calls || (op->flags & BATON__QUICK) != 0;
+    stepper->left_calls |= !may;
+    return may;
+}
+
+static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t node, const baton__context_t *context)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
+    uint64_t turn = 1 + baton__async_turn(atomic_load_explicit(
+                            &async->state, memory_order_relaxed));
+    /* Pairs with the exchange in baton_async_complete: it may be called before
+       start has returned. */
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_BEGUN),
+                          memory_order_release);
+    int outcome = run_function(stepper, schedule, node, context);
+    if (outcome == BATON__PENDING) {
+        enter(stepper, schedule, node, BATON__NODE_BEGUN);
+        schedule->turn.begun++;
+        stepper->polled += op->async_ops->poll != NULL;
+        return true;
+    }
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_IDLE),
+                          memory_order_relaxed);
+    return take_outcome(stepper, schedule, node, outcome);
+}
+
+/* Issues the first ready node. False when the turn is over: the node failed the
+   epoch, or has to wait for another step. */
+static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       const baton__context_t *context)
+{
+    baton__run_t *run = &schedule->run;
+    uint32_t node = run->ready[run->head];
+    const baton__op_t *op = &schedule->ops[node];
+    switch ((baton__kind_t)op->kind) {
+    case BATON__NOP:
+    case BATON__ON_START:
+        (void)baton__run_pop(run);
+        baton__run_complete(run, node);
+        return true;
+    case BATON__RECV:
+        (void)baton__run_pop(run);
+        return fire_receive(stepper, schedule, node);
+    case BATON__SEND:
+    case BATON__ACTIVATE: {
+        if ((op->flags & BATON__INTRODUCED) == 0) {
+            (void)baton__run_pop(run);
+            return hold_send(stepper, schedule, node);
+        }
+        size_t copied = baton__run_bytes(run, op);
+        if (!afford(stepper,
+                    copied <= context->transport->copy_bytes ? copied : 0)) {
+            return false;
+        }
+        (void)baton__run_pop(run);
+        return issue_send(stepper, schedule, node, context);
+    }
+    case BATON__REDUCE:
+    case BATON__COPY:
+        return compute(stepper, schedule, node, context);
+    case BATON__CALL:
+        if (!may_call(stepper, op)) {
+            return false;
+        }
+        (void)baton__run_pop(run);
+        return take_outcome(stepper, schedule, node,
+                            run_function(stepper, schedule, node, context));
+    case BATON__ASYNC:
+        if (!may_call(stepper, op)) {
+            return false;
+        }
+        (void)baton__run_pop(run);
+        return begin_async(stepper, schedule, node, context);
+    case BATON__ARMED_RECV: /* never ready */
+    case BATON__KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* Issues up to `nodes` ready nodes, until one ends the turn. */
+static void issue_ready(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t nodes)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton__context_t context = context_of(schedule);
+    while (nodes > 0 && baton__run_has_ready(run) &&
+           issue_next(stepper, schedule, &context)) {
+        nodes--;
+    }
+}
+
+void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t nodes)
+{
+    baton__run_t *run = &schedule->run;
+    issue_ready(stepper, schedule, nodes);
+    if (run->phase != BATON__RUN_RUNNING) {
         return;
     }
-    stepper->draining--;
-    uint64_t failed = schedule->failing_from;
-    uint64_t retired =
-        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
-    if (baton__schedule_stays_failed(schedule)) {
-        baton__run_set_phase(run, BATON__RUN_FAILED);
-    } else {
-        baton__run_set_phase(run, BATON__RUN_IDLE);
-        schedule->failing_from = 0;
-        retired = run->epoch;
+    bool through = baton__run_is_through(run);
+    bool busy =
+        through && stepper->is_busy != NULL && stepper->is_busy(schedule);
+    if (baton__run_has_ready(run) || busy) {
+        baton__stepper_add_runnable(stepper, schedule);
+    } else if (through) {
+        retire(stepper, schedule);
+    } else if (baton__run_is_stuck(run)) {
+        fail_stuck(stepper, schedule);
     }
-    publish(stepper, schedule, failed, retired);
 }
 
-void baton__epoch_abandon(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__epoch_introduce(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, int peer)
 {
-    schedule->turn.abandoned = true;
-    stepper->waited -= schedule->run.waited;
-    for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
-        uint32_t node = schedule->plan.asyncs[i];
-        /* Nobody asks those any more: they are never freed. */
-        stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
-                           schedule->ops[node].async_ops->poll != NULL;
+    const baton__context_t context = context_of(schedule);
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        baton__op_t *op = &schedule->ops[node];
+        if (!baton__op_sends(op) || op->peer != peer ||
+            (op->flags & BATON__INTRODUCED) != 0) {
+            continue;
+        }
+        op->flags |= BATON__INTRODUCED;
+        if (schedule->run.phase == BATON__RUN_RUNNING &&
+            schedule->run.state[node] == BATON__NODE_HELD) {
+            enter(stepper, schedule, node, BATON__NODE_IDLE);
+            (void)issue_send(stepper, schedule, node, &context);
+            baton__stepper_add_runnable(stepper, schedule);
+        }
     }
-    publish(
-        stepper, schedule, schedule->failing_from,
-        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed));
 }
 
-/* Something of a failed schedule has come to its end. */
-void baton__epoch_end_draining(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule, uint32_t node)
+/* ---- arrive: messages -------------------------------------------------- */
+
+static void fail_mismatch(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                          uint32_t node, size_t bytes)
 {
-    if (!schedule->turn.abandoned) {
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
-        baton__epoch_settle(stepper, schedule);
-    } else if (schedule->turn.moving == 0 && schedule->turn.begun == 0) {
-        baton__schedule_free(schedule); /* it was destroyed before */
-    }
+    const baton__op_t *op = &schedule->ops[node];
+    bool up_to = op->length != BATON__NO_LENGTH;
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(BATON_ERR_MISMATCH,
+                     "\"%s\" epoch %llu failed on rank %d: %s from rank %d, "
+                     "tag %u, expects %s%zu bytes and got %zu: the ranks' "
+                     "schedules differ (BATON_VERIFY=1 finds where)",
+                     schedule->name, (unsigned long long)schedule->run.epoch,
+                     schedule->group->rank, baton__node_name(schedule, node),
+                     (int)op->peer, op->message.tag, up_to ? "up to " : "",
+                     op->bytes, bytes));
 }
 
-/* Drops what came for epochs that are over. */
-static void drop_past(baton_schedule_t *schedule)
+/* A waiting receive takes its message; false when that failed the epoch. */
+static bool take_message(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         uint32_t node, baton_message_t *message)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__op_t *op = &schedule->ops[node];
+    size_t bytes = message->bytes;
+    bool up_to = op->length != BATON__NO_LENGTH;
+    if (up_to ? bytes > op->bytes : bytes != op->bytes) {
+        group->transport->drop(group->endpoint, message);
+        fail_mismatch(stepper, schedule, node, bytes);
+        return false;
+    }
+    if (!has_memory(stepper, schedule, node, bytes)) {
+        group->transport->drop(group->endpoint, message);
+        return false;
+    }
+    if (up_to) {
+        schedule->run.lengths[op->length] = bytes;
+    }
+    const baton_token_t token = {schedule, node};
+    char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
+    baton_status_t status =
+        group->transport->accept(group->endpoint, message, token, target);
+    switch ((int)status) {
+    case BATON_DONE:
+        complete(stepper, schedule, node);
+        break;
+    case BATON_OK:
+        enter(stepper, schedule, node, BATON__NODE_MOVING);
+        schedule->turn.moving++;
+        break;
+    case BATON_ERR_CANCELLED:
+        break; /* the sender's epoch has failed, and it will tell us */
+    default:
+        (void)baton__error(status,
+                           "the %s transport could not take a message of %zu "
+                           "bytes from rank %d: %s",
+                           group->transport->name, bytes, (int)op->peer,
+                           baton_status_text(status));
+        fail_at(stepper, schedule, node, status);
+        return false;
+    }
+    return true;
+}
+
+/* Takes the message of the running epoch that arrived before its receive fired;
+   NULL if there is none. */
+static baton_message_t *find_early(baton__run_t *run, uint32_t ordinal)
+{
+    baton_message_t **link = &run->early[ordinal];
+    baton_message_t *message = *link;
+    if (message == NULL || message->header.epoch != run->epoch) {
+        return NULL;
+    }
+    *link = message->next;
+    run->early_count--;
+    return message;
+}
+
+/* Keeps a message that its receive does not wait for yet, in order of epochs.
+ */
+static void keep_early(baton__run_t *run, uint32_t ordinal,
+                       baton_message_t *message)
+{
+    baton_message_t **link = &run->early[ordinal];
+    while (*link != NULL && (*link)->header.epoch <= message->header.epoch) {
+        link = &(*link)->next;
+    }
+    message->next = *link;
+    *link = message;
+    run->early_count++;
+}
+
+/* Drops early messages of epochs up to this one. */
+static void drop_up_to(baton_schedule_t *schedule, uint64_t epoch)
 {
     baton__run_t *run = &schedule->run;
     const baton_group_t *group = schedule->group;
     for (uint32_t i = 0; i < schedule->plan.receive_count && run->early_count;
          i++) {
         baton_message_t **link = &run->early[i];
-        while (*link != NULL && (*link)->header.epoch <= run->epoch) {
+        while (*link != NULL && (*link)->header.epoch <= epoch) {
             baton_message_t *message = *link;
             *link = message->next;
             run->early_count--;
@@ -188,21 +550,417 @@ static void drop_past(baton_schedule_t *schedule)
     }
 }
 
-static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__epoch_drop_early(baton_schedule_t *schedule)
 {
-    baton__run_retire(&schedule->run);
-    stepper->running--;
-    if (schedule->run.early_count > 0) {
-        drop_past(schedule);
-    }
-    publish(stepper, schedule, 0, schedule->run.epoch);
-    baton__epoch_fail_if_due(stepper, schedule);
-    baton__epoch_begin_if_due(stepper, schedule);
+    drop_up_to(schedule, UINT64_MAX);
 }
 
-/* ---- turns ------------------------------------------------------------ */
+/* True if a receive that the epoch waits for has a message of a later epoch:
+   the peer has ended the running one without its send, on a branch not taken.
+ */
+static bool is_left_out(const baton_schedule_t *schedule, uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    return (op->flags & BATON__OPTIONAL) == 0 &&
+           !schedule->group->transport->unordered &&
+           schedule->run.state[node] == BATON__NODE_WAITING &&
+           schedule->run.early[op->message.ordinal] != NULL;
+}
 
-/* The call that left out a branch with this node, or a node before it. */
+static void fail_left_out(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                          uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(
+            BATON_ERR_MISMATCH,
+            "\"%s\" epoch %llu failed on rank %d: %s waits for a message that "
+            "rank %d has not sent: it is in epoch %llu already (is its send "
+            "behind a branch that it did not take, and the receive not "
+            "optional?)",
+            schedule->name, (unsigned long long)schedule->run.epoch,
+            schedule->group->rank, baton__node_name(schedule, node),
+            (int)op->peer,
+            (unsigned long long)schedule->run.early[op->message.ordinal]
+                ->header.epoch));
+}
+
+static void fail_lost(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                      uint32_t node, baton_status_t status, const char *detail)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    (void)baton__error(status, "rank %d is gone: %s", (int)op->peer,
+                       detail != NULL ? detail : baton_status_text(status));
+    fail_at(stepper, schedule, node, status);
+}
+
+/* A receive fires; false when that failed the epoch. */
+static bool fire_receive(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton_message_t *message = find_early(&schedule->run, op->message.ordinal);
+    if (message == NULL &&
+        baton__group_has_lost(schedule->group, (int)op->peer)) {
+        if ((op->flags & BATON__OPTIONAL) != 0) {
+            return true; /* as if the message never came */
+        }
+        fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT, NULL);
+        return false;
+    }
+    enter(stepper, schedule, node, BATON__NODE_WAITING);
+    if (message != NULL) {
+        return take_message(stepper, schedule, node, message);
+    }
+    if (is_left_out(schedule, node)) {
+        fail_left_out(stepper, schedule, node);
+        return false;
+    }
+    return true;
+}
+
+/* An activation counts for its armed receive. */
+static void activate(baton_schedule_t *schedule, uint32_t node,
+                     baton_message_t *message)
+{
+    const baton_group_t *group = schedule->group;
+    const baton_token_t token = {schedule, node};
+    baton__activation_t activation = {0};
+    if (message->bytes != sizeof activation) {
+        group->transport->drop(group->endpoint, message); /* not from Baton */
+    } else if (group->transport->accept(group->endpoint, message, token,
+                                        &activation) == BATON_DONE) {
+        baton__run_activate(&schedule->run, node, activation);
+    } /* else the sender has withdrawn it */
+}
+
+static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t node, baton_message_t *message)
+{
+    baton__run_t *run = &schedule->run;
+    const baton__op_t *op = &schedule->ops[node];
+    const baton_group_t *group = schedule->group;
+    baton__turn_t turn =
+        run->phase == BATON__RUN_RECOVERING
+            ? BATON__TURN_LATER
+            : baton__run_turn_of(run, node, message->header.epoch);
+    switch (turn) {
+    case BATON__TURN_PAST:
+        group->transport->drop(group->endpoint, message);
+        break;
+    case BATON__TURN_NOW:
+        if (op->kind == BATON__ARMED_RECV) {
+            activate(schedule, node, message);
+        } else {
+            (void)take_message(stepper, schedule, node, message);
+        }
+        baton__stepper_add_runnable(stepper, schedule);
+        break;
+    case BATON__TURN_LATER:
+        keep_early(run, op->message.ordinal, message);
+        if (op->kind == BATON__ARMED_RECV) {
+            baton__epoch_begin_if_due(stepper, schedule);
+        } else if (run->phase == BATON__RUN_RUNNING &&
+                   is_left_out(schedule, node)) {
+            fail_left_out(stepper, schedule, node);
+        }
+        break;
+    }
+}
+
+void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
+                          baton_message_t *message)
+{
+    const baton_header_t *header = &message->header;
+    baton_schedule_t *schedule = baton__group_find(group, header->schedule);
+    if (schedule == NULL || header->incarnation != group->incarnation ||
+        schedule->run.phase == BATON__RUN_DRAINING ||
+        schedule->run.phase == BATON__RUN_FAILED) {
+        group->transport->drop(group->endpoint, message);
+        return;
+    }
+    uint32_t node =
+        baton__plan_receiver(&schedule->plan, message->peer, header->tag,
+                             header->kind == BATON__MESSAGE_ACTIVATION);
+    if (node == BATON__NO_NODE) {
+        int peer = message->peer;
+        uint32_t tag = header->tag;
+        group->transport->drop(group->endpoint, message);
+        baton__epoch_fail_here(
+            stepper, schedule,
+            baton__error(BATON_ERR_MISMATCH,
+                         "\"%s\" failed on rank %d: rank %d has sent a message "
+                         "with tag %u, and there is no receive for it: the "
+                         "ranks' schedules differ (BATON_VERIFY=1 finds where)",
+                         schedule->name, group->rank, peer, tag));
+        return;
+    }
+    deliver_to(stepper, schedule, node, message);
+}
+
+/* Holds back a send whose peer has not committed the schedule yet; a peer that
+   is lost never will. False when that failed the epoch. */
+static bool hold_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                      uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    if (!baton__group_has_lost(schedule->group, (int)op->peer)) {
+        enter(stepper, schedule, node, BATON__NODE_HELD);
+        return true;
+    }
+    if ((op->flags & BATON__OPTIONAL) != 0) {
+        return true; /* as if it had not fired */
+    }
+    fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT, NULL);
+    return false;
+}
+
+static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    int peer, baton_status_t status, const char *detail)
+{
+    baton__run_t *run = &schedule->run;
+    for (uint32_t node = 0;
+         node < schedule->count && run->phase == BATON__RUN_RUNNING; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        uint8_t state = run->state[node];
+        if (!baton__kinds[op->kind].message || op->peer != peer ||
+            (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
+            continue;
+        }
+        if ((op->flags & BATON__OPTIONAL) != 0) {
+            enter(stepper, schedule, node, BATON__NODE_IDLE);
+            baton__stepper_add_runnable(stepper, schedule);
+        } else {
+            fail_lost(stepper, schedule, node, status, detail);
+        }
+    }
+}
+
+void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
+                            int peer, baton_status_t status, const char *detail)
+{
+    baton__group_lose(group, peer);
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group == group) {
+            lose_in(stepper, s, peer, status, detail);
+        }
+    }
+}
+
+/* ---- arrive: completions ----------------------------------------------- */
+
+void baton__epoch_complete_transfer(baton__stepper_t *stepper,
+                                    const baton_event_t *event)
+{
+    baton_schedule_t *schedule = event->token.owner;
+    uint32_t node = event->token.node;
+    schedule->turn.moving--;
+    if (schedule->run.phase == BATON__RUN_DRAINING) {
+        end_in_draining(stepper, schedule, node);
+        return;
+    }
+    if (event->status == BATON_OK) {
+        complete(stepper, schedule, node);
+    } else if (event->status == BATON_ERR_CANCELLED &&
+               event->kind == BATON_EVENT_RECEIVED) {
+        enter(stepper, schedule, node, BATON__NODE_WAITING);
+    } else {
+        const baton__op_t *op = &schedule->ops[node];
+        enter(stepper, schedule, node, BATON__NODE_IDLE);
+        (void)baton__error(event->status, "rank %d, tag %u, %zu bytes: %s",
+                           (int)op->peer, op->message.tag, op->bytes,
+                           event->detail != NULL
+                               ? event->detail
+                               : baton_status_text(event->status));
+        fail_at(stepper, schedule, node, event->status);
+        return;
+    }
+    baton__stepper_add_runnable(stepper, schedule);
+}
+
+/* An async node has completed, with success or not. */
+static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                      uint32_t node, int status)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
+    uint64_t turn = baton__async_turn(
+        atomic_load_explicit(&async->state, memory_order_relaxed));
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_IDLE),
+                          memory_order_relaxed);
+    schedule->turn.begun--;
+    stepper->polled -= op->async_ops->poll != NULL && !schedule->turn.abandoned;
+    if (schedule->run.phase == BATON__RUN_DRAINING) {
+        end_in_draining(stepper, schedule, node);
+        return;
+    }
+    enter(stepper, schedule, node, BATON__NODE_IDLE);
+    if (status != BATON_OK && status != BATON_SKIP) {
+        const int completed = status;
+        status = baton__failure_of(completed);
+        (void)baton__error((baton_status_t)status, "it completed with %d, %s",
+                           completed,
+                           baton_status_name((baton_status_t)status));
+    }
+    (void)take_outcome(stepper, schedule, node, status);
+    baton__stepper_add_runnable(stepper, schedule);
+}
+
+/* True if an async node that was begun has not been completed elsewhere. */
+static bool is_open(const baton_schedule_t *schedule, uint32_t node)
+{
+    const baton__async_t *async =
+        &schedule->run.asyncs[schedule->ops[node].async.ordinal];
+    return baton__async_what(atomic_load_explicit(
+               &async->state, memory_order_relaxed)) == BATON__ASYNC_BEGUN;
+}
+
+void baton__epoch_collect_asyncs(baton__stepper_t *stepper,
+                                 baton_schedule_t *schedule)
+{
+    /* The schedule may be freed with its last async node. */
+    uint32_t left = schedule->turn.begun;
+    for (uint32_t i = 0; left > 0; i++) {
+        uint32_t node = schedule->plan.asyncs[i];
+        if (schedule->run.state[node] != BATON__NODE_BEGUN) {
+            continue;
+        }
+        left--;
+        /* Pairs with the exchange in baton_async_complete. */
+        int what = baton__async_what(atomic_load_explicit(
+            &schedule->run.asyncs[i].state, memory_order_acquire));
+        if (what != BATON__ASYNC_BEGUN) {
+            end_async(stepper, schedule, node, what - BATON__ASYNC_DONE);
+        }
+    }
+}
+
+bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
+        uint32_t node = schedule->plan.asyncs[i];
+        const baton__op_t *op = &schedule->ops[node];
+        if (schedule->run.state[node] != BATON__NODE_BEGUN ||
+            op->async_ops->poll == NULL || !is_open(schedule, node)) {
+            continue;
+        }
+        baton_status_t status = op->async_ops->poll(op->async.argument);
+        if (status == BATON_AGAIN) {
+            continue;
+        }
+        end_async(stepper, schedule, node, status);
+        moved = true;
+    }
+    return moved;
+}
+
+/* ---- fail -------------------------------------------------------------- */
+
+/* Guards the failures of all schedules, which their drivers write and any
+   thread reads. */
+static pthread_mutex_t failure_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void set_failure(baton_schedule_t *schedule,
+                        const baton__failure_t *failure, const char *message)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    schedule->failure = *failure;
+    if (message != schedule->sentence) {
+        (void)snprintf(schedule->sentence, sizeof schedule->sentence, "%s",
+                       message);
+    }
+    (void)pthread_mutex_unlock(&failure_lock);
+}
+
+/* Issues nothing more. Takes back what the transport has not begun to move; the
+   rest stays in motion until it ends. */
+static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    schedule->run.head = schedule->run.tail;
+    schedule->turn.slice_done = 0;
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        const baton_token_t token = {schedule, node};
+        switch ((baton__node_state_t)schedule->run.state[node]) {
+        case BATON__NODE_HELD:
+        case BATON__NODE_WAITING:
+            enter(stepper, schedule, node, BATON__NODE_IDLE);
+            break;
+        case BATON__NODE_MOVING:
+            if (baton__op_sends(op) &&
+                group->transport->withdraw(group->endpoint, token)) {
+                enter(stepper, schedule, node, BATON__NODE_IDLE);
+                schedule->turn.moving--;
+            }
+            break;
+        case BATON__NODE_BEGUN:
+            if (op->async_ops->cancel != NULL && is_open(schedule, node)) {
+                op->async_ops->cancel(op->async.argument);
+            }
+            break;
+        case BATON__NODE_IDLE:
+        case BATON__NODE_SKIPPED:
+        case BATON__NODE_COMPLETED:
+            break;
+        }
+    }
+}
+
+void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       const baton__failure_t *failure, const char *message)
+{
+    baton__run_t *run = &schedule->run;
+    bool running = run->phase == BATON__RUN_RUNNING;
+    if (!running && run->phase != BATON__RUN_IDLE) {
+        return;
+    }
+    set_failure(schedule, failure, message);
+    schedule->failing_from = running ? run->epoch : run->epoch + 1;
+    for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
+        baton__stepper_tell(stepper, schedule, i, BATON__TELL_FAILURE);
+    }
+    baton__run_set_phase(run, BATON__RUN_DRAINING);
+    stepper->draining++;
+    if (running) {
+        stepper->running--;
+        stop(stepper, schedule);
+    }
+    baton__epoch_drop_early(schedule);
+    end_if_drained(stepper, schedule);
+}
+
+void baton__epoch_fail_here(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, baton_status_t status)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton__failure_t failure = {.status = status,
+                                      .rank = schedule->group->rank,
+                                      .epoch = run->phase == BATON__RUN_RUNNING
+                                                   ? run->epoch
+                                                   : run->epoch + 1};
+    baton__epoch_fail(stepper, schedule, &failure, baton_error_message());
+}
+
+/* Fails the epoch at a node; this thread's error message says why. */
+static void fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    uint32_t node, baton_status_t status)
+{
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(status, "\"%s\" epoch %llu failed at %s on rank %d: %s",
+                     schedule->name, (unsigned long long)schedule->run.epoch,
+                     baton__node_name(schedule, node), schedule->group->rank,
+                     baton_error_message()));
+}
+
+/* The node that skipped the branch that the epoch lacks; BATON__NO_NODE if none
+   skipped. */
 static uint32_t find_skip(const baton_schedule_t *schedule)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {
@@ -236,22 +994,169 @@ static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule)
                            baton__error(BATON_ERR_UNREACHABLE, "%s", memory));
 }
 
-void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                       uint32_t nodes)
+void baton__epoch_fail_from(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint64_t epoch,
+                            const baton__failure_t *failure,
+                            const char *message)
 {
     baton__run_t *run = &schedule->run;
-    baton__epoch_issue(stepper, schedule, nodes);
-    if (run->phase != BATON__RUN_RUNNING) {
+    if (run->phase == BATON__RUN_RECOVERING && failure->final) {
+        set_failure(schedule, failure, message); /* it can't be recovered */
+    }
+    if (run->phase != BATON__RUN_IDLE && run->phase != BATON__RUN_RUNNING) {
+        baton__failure_t same = schedule->failure;
+        same.final |= failure->final;
+        set_failure(schedule, &same, schedule->sentence);
         return;
     }
-    bool through = baton__run_is_through(run);
-    bool busy =
-        through && stepper->is_busy != NULL && stepper->is_busy(schedule);
-    if (baton__run_has_ready(run) || busy) {
-        baton__stepper_add_runnable(stepper, schedule);
-    } else if (through) {
-        retire(stepper, schedule);
-    } else if (baton__run_is_stuck(run)) {
-        fail_stuck(stepper, schedule);
+    if (run->phase == BATON__RUN_RUNNING && run->epoch >= epoch) {
+        baton__epoch_fail(stepper, schedule, failure, message);
+        return;
     }
+    if (schedule->failing_from == 0 || epoch < schedule->failing_from) {
+        set_failure(schedule, failure, message);
+        schedule->failing_from = epoch;
+    }
+    fail_if_due(stepper, schedule);
+}
+
+/* Fails the epoch that a peer's failure has named, once this rank gets to it.
+ */
+static void fail_if_due(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    if (schedule->run.phase == BATON__RUN_IDLE && schedule->failing_from != 0 &&
+        schedule->failing_from <= schedule->run.epoch + 1) {
+        const baton__failure_t failure = schedule->failure;
+        baton__epoch_fail(stepper, schedule, &failure, schedule->sentence);
+    }
+}
+
+/* ---- retire ------------------------------------------------------------ */
+
+/* Both stores pair with the loads in baton__epoch_ended(), epochs.c. */
+static void publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    uint64_t failed, uint64_t retired)
+{
+    if (failed != 0) {
+        atomic_store_explicit(
+            &schedule->shared.failures[failed % BATON__FAILURES],
+            failed << 8 | (uint8_t)-schedule->failure.status,
+            memory_order_relaxed);
+        atomic_store_explicit(&schedule->shared.failed, failed,
+                              memory_order_release);
+    }
+    atomic_store_explicit(&schedule->shared.running, false,
+                          memory_order_release);
+    atomic_store_explicit(&schedule->shared.retired, retired,
+                          memory_order_seq_cst);
+    if (stepper->on_end != NULL) {
+        stepper->on_end(schedule);
+    }
+}
+
+static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    baton__run_retire(&schedule->run);
+    stepper->running--;
+    if (schedule->run.early_count > 0) {
+        drop_up_to(schedule, schedule->run.epoch);
+    }
+    publish(stepper, schedule, 0, schedule->run.epoch);
+    fail_if_due(stepper, schedule);
+    baton__epoch_begin_if_due(stepper, schedule);
+}
+
+/* Ends a failed epoch once nothing of it is in motion: from here on its memory
+   is the caller's. */
+static void end_if_drained(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule)
+{
+    baton__run_t *run = &schedule->run;
+    if (run->phase != BATON__RUN_DRAINING || schedule->turn.moving > 0 ||
+        schedule->turn.begun > 0) {
+        return;
+    }
+    stepper->draining--;
+    uint64_t failed = schedule->failing_from;
+    uint64_t retired =
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
+    if (baton__schedule_stays_failed(schedule)) {
+        baton__run_set_phase(run, BATON__RUN_FAILED);
+    } else {
+        baton__run_set_phase(run, BATON__RUN_IDLE);
+        schedule->failing_from = 0;
+        retired = run->epoch;
+    }
+    publish(stepper, schedule, failed, retired);
+}
+
+/* A node of a failed epoch is no longer in motion. */
+static void end_in_draining(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint32_t node)
+{
+    if (!schedule->turn.abandoned) {
+        enter(stepper, schedule, node, BATON__NODE_IDLE);
+        end_if_drained(stepper, schedule);
+    } else if (schedule->turn.moving == 0 && schedule->turn.begun == 0) {
+        baton__schedule_free(schedule);
+    }
+}
+
+void baton__epoch_abandon(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    schedule->turn.abandoned = true;
+    stepper->waited -= schedule->run.waited;
+    for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
+        uint32_t node = schedule->plan.asyncs[i];
+        /* These are polled no more; they are never freed. */
+        stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
+                           schedule->ops[node].async_ops->poll != NULL;
+    }
+    publish(
+        stepper, schedule, schedule->failing_from,
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed));
+}
+
+/* ---- what other threads ask -------------------------------------------- */
+
+baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
+                                      char *sentence_out, size_t bytes)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    const baton__failure_t failure = schedule->failure;
+    (void)snprintf(sentence_out, bytes, "%s", schedule->sentence);
+    (void)pthread_mutex_unlock(&failure_lock);
+    return failure;
+}
+
+void baton__epoch_forget_failure(baton_schedule_t *schedule)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    schedule->shared.last_retired =
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
+    schedule->shared.last_status = schedule->failure.status;
+    schedule->failure = (baton__failure_t){0};
+    schedule->sentence[0] = '\0';
+    (void)pthread_mutex_unlock(&failure_lock);
+    /* Before epochs are numbered anew: see outcome_of(), epochs.c. */
+    atomic_fetch_add_explicit(&schedule->shared.generation, 1,
+                              memory_order_seq_cst);
+}
+
+baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
+                                         uint64_t epoch)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    bool completed = epoch <= schedule->shared.last_retired;
+    baton_status_t status = schedule->shared.last_status;
+    (void)pthread_mutex_unlock(&failure_lock);
+    if (completed) {
+        return BATON_OK;
+    }
+    status = status != BATON_OK ? status : BATON_ERR_CANCELLED;
+    return baton__error(status,
+                        "\"%s\" epoch %llu failed, and its group was recovered "
+                        "since: %s",
+                        schedule->name, (unsigned long long)epoch,
+                        baton_status_text(status));
 }

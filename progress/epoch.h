@@ -21,22 +21,24 @@ void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
                           baton_message_t *message);
 
 /* A send has ended, or a message is where it belongs. */
-void baton__epoch_end_move(baton__stepper_t *stepper,
-                           const baton_event_t *event);
+void baton__epoch_complete_transfer(baton__stepper_t *stepper,
+                                    const baton_event_t *event);
 
 /* Async nodes: those that were completed elsewhere; those that have to be
    asked, true if one has completed. */
-void baton__epoch_collect(baton__stepper_t *stepper,
-                          baton_schedule_t *schedule);
-bool baton__epoch_ask(baton__stepper_t *stepper, baton_schedule_t *schedule);
+void baton__epoch_collect_asyncs(baton__stepper_t *stepper,
+                                 baton_schedule_t *schedule);
+bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule);
 
 /* A peer has committed the schedule: what was held back for it goes out. */
 void baton__epoch_introduce(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, int peer);
 
 /* Nothing comes from this peer any more: epochs that need it fail. */
-void baton__epoch_lose(baton__stepper_t *stepper, baton_group_t *group,
-                       int peer, baton_status_t status, const char *detail);
+void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
+                            int peer, baton_status_t status,
+                            const char *detail);
 
 /* ---- failure ---------------------------------------------------------- */
 

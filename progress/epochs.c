@@ -1,7 +1,8 @@
 /* The application's side of an epoch: start, test, wait, cancel. */
-#include "progress/engine.h"
+#include "progress/epochs.h"
 
 #include "base/error.h"
+#include "progress/engine.h"
 #include "progress/epoch.h"
 
 #include <sched.h>
@@ -163,7 +164,7 @@ static baton__leave_t expect(baton_schedule_t *schedule)
                               memory_order_relaxed)) {
         return BATON__LEAVE_AWAY;
     }
-    atomic_store_explicit(&engine_of(schedule)->started_ns, now,
+    atomic_store_explicit(&engine_of(schedule)->last_start_ns, now,
                           memory_order_relaxed);
     return BATON__LEAVE_SOON;
 }
@@ -392,7 +393,7 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     /* Until the count goes down again destroy does not free it. */
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_seq_cst);
-    /* Pairs with the loads of the state in issue.c: what was written before is
+    /* Pairs with the loads of the state in epoch.c: what was written before is
        seen by who takes the status. */
     bool completed = atomic_compare_exchange_strong_explicit(
         &record->state, &begun, done, memory_order_acq_rel,

@@ -1,6 +1,7 @@
 /* How groups come into an engine, and go, and are recovered. */
 #include "progress/engine.h"
 #include "progress/epoch.h"
+#include "progress/epochs.h"
 #include "progress/recovery.h"
 
 #include "base/alloc.h"
@@ -28,7 +29,8 @@ static void link_group(baton_group_t *group)
         baton__idle_share(&engine->idle);
     }
     engine->driver->leave(engine);
-    baton__loop_kick(engine->loop); /* from now on its waits have an end */
+    baton__event_loop_kick(
+        engine->event_loop); /* from now on its waits have an end */
 }
 
 static void unlink_group(baton_group_t *group)
@@ -114,8 +116,8 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                   .stranger_peer = -1,
                                   .rank = rank,
                                   .size = size};
-    status = baton__loop_watch(engine->loop, &seat->transport, endpoint,
-                               &seat->watch);
+    status = baton__event_loop_watch(engine->event_loop, &seat->transport,
+                                     endpoint, &seat->watch);
     if (status != BATON_OK) {
         free_seat(seat);
         return status;
@@ -129,7 +131,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     }
     if (status != BATON_OK) {
         unlink_group(&seat->group);
-        baton__loop_unwatch(seat->watch);
+        baton__event_loop_unwatch(seat->watch);
         free_seat(seat);
         return status;
     }
@@ -190,7 +192,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
         return status;
     }
     unlink_group(group);
-    baton__loop_unwatch(seat->watch);
+    baton__event_loop_unwatch(seat->watch);
     drop_all(group, &group->held);
     drop_all(group, &group->refused);
     group->transport->close(group->endpoint);

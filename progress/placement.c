@@ -1,10 +1,12 @@
 /* Where the progress thread runs. The only home of hwloc. */
-#include "progress/engine.h"
+#include "progress/placement.h"
 
 #include "base/error.h"
 
 #include <errno.h>
 #include <hwloc.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

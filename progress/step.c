@@ -34,7 +34,7 @@ static void open_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
     (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
                                    memory_order_seq_cst);
     bool abandoned = schedule->turn.abandoned;
-    baton__epoch_collect(stepper, schedule);
+    baton__epoch_collect_asyncs(stepper, schedule);
     if (abandoned) {
         return; /* and perhaps freed */
     }
@@ -106,7 +106,7 @@ static bool ask_asyncs(baton__stepper_t *stepper)
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->turn.begun > 0) {
-            moved |= baton__epoch_ask(stepper, s);
+            moved |= baton__epoch_poll_asyncs(stepper, s);
         }
     }
     return moved;
@@ -143,11 +143,11 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
         break;
     case BATON_EVENT_SENT:
     case BATON_EVENT_RECEIVED:
-        baton__epoch_end_move(stepper, event);
+        baton__epoch_complete_transfer(stepper, event);
         break;
     case BATON_EVENT_LOST:
-        baton__epoch_lose(stepper, group, event->peer, event->status,
-                          event->detail);
+        baton__epoch_lose_peer(stepper, group, event->peer, event->status,
+                               event->detail);
         baton__recovery_give_up(stepper, group);
         break;
     }

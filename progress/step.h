@@ -12,10 +12,6 @@
 
 #include "progress/stepper.h"
 
-/* What a step computes and copies at most, about; and of one node at a time:
-   between two of these, others get their turn. */
-enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
-
 /* Steps once. True when anything happened. */
 bool baton__step(baton__stepper_t *stepper, size_t bytes);
 

@@ -5,6 +5,10 @@
 
 #include "sched/schedule.h"
 
+/* Bytes that a step computes and copies, approximately at most; and that it
+   does so of one node before other nodes get their turn. */
+enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
+
 typedef struct baton__stepper {
     baton_group_t *groups;
     baton_schedule_t *runnable_head; /* get a turn in the next step */

@@ -25,4 +25,8 @@ typedef struct baton__verification {
                              baton_status_t local);
 } baton__verification_t;
 
+/* Commits a schedule of the verifier's own, which is not verified (commit.c).
+ */
+baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
+
 #endif

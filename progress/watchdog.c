@@ -1,7 +1,8 @@
-/* What a hang is told by: the nodes in flight, their peers, and what is behind
-   them. */
-#include "progress/engine.h"
+/* The watchdog; see watchdog.h. A report names the nodes that are awaited,
+   their peers, and the nodes behind them. */
+#include "progress/watchdog.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 enum {
@@ -73,8 +74,8 @@ static bool is_awaited(const baton_schedule_t *schedule, uint32_t node,
     return false;
 }
 
-/* Nodes that are awaited; an armed receive counts while nothing else is: then
-   the epoch waits for an activation. */
+/* Describes the nodes that are awaited; or, if there are none, the armed
+   receives: then the epoch waits for an activation. Returns how many. */
 static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
                                baton__text_t *text)
 {
@@ -90,7 +91,7 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
     return count;
 }
 
-/* What has to end before who waits for a failed epoch gets to know. */
+/* Describes what has to end before the failure is published. */
 static void describe_draining(const baton_schedule_t *schedule,
                               baton__text_t *text)
 {
@@ -106,7 +107,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     uint64_t since = schedule->notes.seen_at_ns;
     baton__text_add(text, "\"%s\" epoch %llu has made no progress",
                     schedule->name, (unsigned long long)schedule->run.epoch);
-    if (since != 0) { /* else nobody has looked before, or time is virtual */
+    if (since != 0) { /* else the watchdog has not looked, or time is virtual */
         baton__text_add(text, " for %.1f s",
                         (double)(baton__clock_ns() - since) / 1e9);
     }
@@ -133,18 +134,19 @@ static void report(baton_schedule_t *schedule)
     baton__log(BATON_LOG_WARN, "%s", memory);
 }
 
-void baton__watchdog(baton_engine_t *engine)
+void baton__watchdog_look(baton__watchdog_t *watchdog,
+                          const baton__stepper_t *stepper)
 {
-    if (engine->stepper.running == 0) {
+    if (stepper->running == 0) {
         return;
     }
     uint64_t now = baton__clock_ns();
-    uint64_t stall_ns = (uint64_t)engine->stall_ms * 1000000u;
-    if (now - engine->watched_ns < stall_ns / LOOKS) {
+    uint64_t stall_ns = (uint64_t)watchdog->stall_ms * 1000000u;
+    if (now - watchdog->looked_ns < stall_ns / LOOKS) {
         return;
     }
-    engine->watched_ns = now;
-    for (baton_schedule_t *s = engine->stepper.schedules; s != NULL;
+    watchdog->looked_ns = now;
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         uint64_t pulse = s->run.moves + s->run.epoch;
         if (s->run.phase != BATON__RUN_RUNNING ||

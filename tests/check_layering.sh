@@ -104,7 +104,7 @@ check() (
                    "include/baton/mpi[.]h$|" \
                    "examples/|microbench/)"
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
-            return "^progress/loop[.]c$"
+            return "^progress/event_loop[.]c$"
         if (header ~ /^cuda/) return "^cuda/"
         if (header ~ /^baton\/(coll|partial)[.]h$/)
             return "^(lib/coll/|include/|examples/|microbench/)"
@@ -157,7 +157,7 @@ self() {
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/post.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
         echo '#include "pattern.h"' >"$tree/lib/coll/ring.c"
-        echo '#include <event2/event.h>' >"$tree/progress/loop.c"
+        echo '#include <event2/event.h>' >"$tree/progress/event_loop.c"
         echo '#include <hwloc.h>' >"$tree/progress/place.c"
         echo '#include "sched/run.h"' >"$tree/progress/step.c"
         echo '#include <baton/coll.h>' >"$tree/examples/03_own.c"

@@ -1,12 +1,11 @@
 /* The table of BATON_* variables.
 
    The environment is read once, under a lock, into static memory: getenv's
-   strings do not survive a later setenv. What is wrong with it is reported
-   after the lock is gone, because the log itself asks for BATON_LOG. */
+   strings do not survive a later setenv. What is wrong with it is kept for
+   config_check.c to report, because the log itself depends on BATON_LOG. */
 #include "base/config.h"
 
-#include "base/error.h"
-#include "base/log.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <baton/baton.h>
@@ -17,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFIX     "BATON_"
+#define PREFIX     BATON__CONFIG_PREFIX
 #define TEXT_BYTES 128 /* of a value */
-#define NAME_BYTES 48  /* of an unknown name, as far as it is compared */
 
 typedef enum kind { KIND_NUMBER, KIND_TEXT, KIND_WORD } kind_t;
 
@@ -48,14 +46,15 @@ typedef struct value {
 } value_t;
 
 static value_t values[BATON__CONFIG_COUNT];
-static char first_error[BATON__MESSAGE_BYTES]; /* "": all values are right */
+static char first_error[BATON__MESSAGE_BYTES]; /* "": all values are valid */
 
 /* Released after `values` and `first_error` are written, acquired before they
    are read; set and cleared under the lock. */
 static atomic_bool loaded;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool checked; /* since the environment was read */
 
-/* The index of `word` in a list separated by spaces, -1 when it is none. */
+/* The index of `word` in a list separated by spaces, -1 if it is not in it. */
 static int64_t word_index(const char *words, const char *word)
 {
     size_t length = strlen(word);
@@ -70,7 +69,7 @@ static int64_t word_index(const char *words, const char *word)
     return -1;
 }
 
-/* Stores `text` as the value of an entry, when it may be one. */
+/* Stores `text` as the value of an entry; false if it is not a valid one. */
 static bool parse(const entry_t *entry, const char *text, value_t *out)
 {
     int64_t number = 0;
@@ -114,7 +113,7 @@ static void describe_wrong(const entry_t *entry, const char *text,
     baton__text_add(message, "; unset it for \"%s\"", entry->initial);
 }
 
-/* The text of a wrong value, NULL when the environment's is right or unset. */
+/* The text of an invalid value, NULL if the environment's is valid or unset. */
 static const char *read_entry(const entry_t *entry, value_t *out)
 {
     bool parsed = parse(entry, entry->initial, out);
@@ -139,104 +138,30 @@ static void read_environment(void)
     }
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* How many single-letter edits lead from a to b; both shorter than NAME_BYTES.
-   (Levenshtein, one row of the matrix.) */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t row[NAME_BYTES];
-    size_t b_length = strlen(b);
-    for (size_t j = 0; j <= b_length; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[b_length];
-}
-
-static const char *nearest_name(const char *name)
-{
-    const char *nearest = table[0].name;
-    size_t least = SIZE_MAX;
-    for (size_t i = 0; i < BATON__CONFIG_COUNT; i++) {
-        size_t distance = edit_distance(name, table[i].name);
-        if (distance < least) {
-            least = distance;
-            nearest = table[i].name;
-        }
-    }
-    return nearest;
-}
-
-static bool is_known(const char *name)
-{
-    for (size_t i = 0; i < BATON__CONFIG_COUNT; i++) {
-        if (strcmp(name, table[i].name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-extern char **environ; /* POSIX has it, and declares it nowhere */
-
-static void warn_about_unknown(void)
-{
-    for (char **at = environ; at != NULL && *at != NULL; at++) {
-        if (strncmp(*at, PREFIX, strlen(PREFIX)) != 0) {
-            continue;
-        }
-        char name[NAME_BYTES];
-        size_t length = smaller(strcspn(*at, "="), sizeof name - 1);
-        memcpy(name, *at, length);
-        name[length] = '\0';
-        if (!is_known(name)) {
-            baton__log(BATON_LOG_WARN,
-                       "unknown variable %s has no effect; the nearest name "
-                       "is %s",
-                       name, nearest_name(name));
-        }
-    }
-}
-
 static void ensure_loaded(void)
 {
     if (atomic_load_explicit(&loaded, memory_order_acquire)) {
         return;
     }
     pthread_mutex_lock(&load_lock);
-    bool first = !atomic_load_explicit(&loaded, memory_order_relaxed);
-    if (first) {
+    if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
         read_environment();
+        atomic_store_explicit(&checked, false, memory_order_relaxed);
         atomic_store_explicit(&loaded, true, memory_order_release);
     }
     pthread_mutex_unlock(&load_lock);
-    if (first) {
-        if (first_error[0] != '\0') {
-            baton__log(BATON_LOG_ERROR, "%s", first_error);
-        }
-        warn_about_unknown();
-    }
 }
 
-baton_status_t baton__config_load(void)
+const char *baton__config_error(void)
 {
     ensure_loaded();
-    if (first_error[0] != '\0') {
-        return baton__error_forward(BATON_ERR_INVALID, first_error);
-    }
-    return BATON_OK;
+    return first_error;
+}
+
+bool baton__config_is_unchecked(void)
+{
+    ensure_loaded();
+    return !atomic_exchange_explicit(&checked, true, memory_order_relaxed);
 }
 
 int64_t baton__config_number(baton__config_id_t id)

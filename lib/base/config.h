@@ -1,17 +1,20 @@
-/* The table of BATON_* variables: read once a process, before the first engine
-   is open. */
+/* The table of BATON_* variables, read once per process. */
 #ifndef BATON_BASE_CONFIG_H
 #define BATON_BASE_CONFIG_H
 
 #include <baton/status.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+#define BATON__CONFIG_PREFIX "BATON_"
 
 /* Every variable, by its name without BATON_:
      NUMBER(name, default, smallest, largest, unit, sentence)
      TEXT(name, default, sentence)
      WORD(name, default, the words allowed, sentence) */
 #define BATON__CONFIG_LIST(NUMBER, TEXT, WORD)                                 \
-    WORD(PROGRESS, "thread", "thread manual", "Who progresses")                \
+    WORD(PROGRESS, "thread", "thread manual",                                  \
+         "What drives: the progress thread, or the application (manual)")      \
     TEXT(PLACEMENT, "none",                                                    \
          "Processors of the progress thread: none, or an hwloc type:index")    \
     NUMBER(SPIN, 32, 0, 1000000, "polls",                                      \
@@ -19,23 +22,25 @@
     NUMBER(YIELD_US, 200, 0, 1000000, "us",                                    \
            "How long it then yields between polls before it sleeps")           \
     NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
-           "Longest sleep while a rank is awaited that can't wake this one")   \
+           "Longest sleep while a rank that can't wake this one is awaited")   \
     NUMBER(WINDOW, 32, 2, 256, "messages",                                     \
-           "Messages in flight to a peer that it has not looked at yet")       \
+           "Messages to a peer that may be in flight without an answer")       \
     NUMBER(SHM, 1, 0, 1, "",                                                   \
-           "0: ranks of one host, too, send all messages over MPI")            \
+           "0: ranks of one host send all messages over MPI, too")             \
     NUMBER(SHM_BUFFERS, 8, 0, 8, "buffers",                                    \
-           "Shared memory a rank has for messages up to 68 KiB to its host")   \
+           "Shared memory of a rank for messages of up to 68 KiB on its host") \
     NUMBER(CMA, 1, 0, 1, "",                                                   \
            "0: ranks do not read each other's memory, even where they may")    \
-    NUMBER(PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                          \
-           "A rank whose host is silent for so long is lost; 0: never")        \
+    NUMBER(                                                                    \
+        PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                             \
+        "A rank is lost when its host does not answer for so long; 0: never")  \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
            "An epoch without progress for so long is reported to the log")     \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \
            "How long destroy waits for a running epoch before it cancels it")  \
     NUMBER(VERIFY, 0, 0, 1, "",                                                \
-           "1: commit refuses, on all ranks, what can't meet or end on them")  \
+           "1: commit fails on all ranks if sends and receives do not match "  \
+           "or would deadlock")                                                \
     WORD(LOG, "", "none error warn info debug trace",                          \
          "Log level; without a handler, log to standard error")                \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \
@@ -54,19 +59,23 @@ typedef enum baton__config_id {
         BATON__CONFIG_COUNT
 } baton__config_id_t;
 
-/* Reads the environment, the first time: BATON_ERR_INVALID (every time) names
-   the first variable that is out of its range, with the range; an unknown
-   BATON_* variable is a warning with the nearest name. A variable that is empty
-   counts as not set; one that is wrong has its default. Any thread. */
-baton_status_t baton__config_load(void);
-
-/* A value in force; loads when nobody has. A word's number is its index among
-   the words allowed, -1 when there is none (LOG). */
+/* A value in force. The first use reads the environment; an empty variable
+   counts as not set, and an invalid one has its default. The number of a WORD
+   is its index among the words allowed, -1 if there is none (LOG). Any thread.
+ */
 int64_t baton__config_number(baton__config_id_t id);
 const char *baton__config_text(baton__config_id_t id);
 
-/* Tests: the next use reads the environment again. Not while another thread
-   uses the library. */
+/* Names the first variable that is invalid, with what it may be; "" if all are
+   valid. */
+const char *baton__config_error(void);
+
+/* True once after each time that the environment was read: that caller reports
+   what is wrong with it (config_check.h). */
+bool baton__config_is_unchecked(void);
+
+/* For tests: makes the next use read the environment again. Not while another
+   thread uses the library. */
 void baton__config_forget(void);
 
 #endif

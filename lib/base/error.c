@@ -3,8 +3,6 @@
 
 #include "base/log.h"
 
-#include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 static _Thread_local char last_message[BATON__MESSAGE_BYTES];
@@ -51,44 +49,10 @@ const char *baton_error_message(void)
     return last_message;
 }
 
-/* Marks a message that was cut: its last characters become "...". */
-static void mark_cut(char *data, size_t size)
-{
-    static const char dots[] = "...";
-    if (size >= sizeof dots) {
-        memcpy(data + size - sizeof dots, dots, sizeof dots);
-    }
-}
-
-void baton__text_add_list(baton__text_t *text, const char *format,
-                          va_list values)
-{
-    assert(text->used < text->size);
-    size_t room = text->size - text->used;
-    int length = vsnprintf(text->data + text->used, room, format, values);
-    if (length < 0) {
-        /* The C library could not format it: keep what was there. */
-        text->data[text->used] = '\0';
-    } else if ((size_t)length < room) {
-        text->used += (size_t)length;
-    } else {
-        text->used = text->size - 1;
-        mark_cut(text->data, text->size);
-    }
-}
-
-void baton__text_add(baton__text_t *text, const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    baton__text_add_list(text, format, values);
-    va_end(values);
-}
-
 baton_status_t baton__error(baton_status_t status, const char *format, ...)
 {
-    /* Not into last_message at once: the arguments may point there, when a
-       caller wraps the message that it got. */
+    /* The arguments may point into last_message, when a caller wraps the
+       message that it got; so the new one is formatted elsewhere. */
     char message[BATON__MESSAGE_BYTES] = "";
     baton__text_t text = {message, sizeof message, 0};
     va_list values;
@@ -106,7 +70,7 @@ baton_status_t baton__error_forward(baton_status_t status, const char *message)
         memmove(last_message, message, length + 1);
     } else {
         memmove(last_message, message, sizeof last_message - 1);
-        mark_cut(last_message, sizeof last_message);
+        baton__text_mark_cut(last_message, sizeof last_message);
     }
     return status;
 }

@@ -2,7 +2,7 @@
 #include "base/log.h"
 
 #include "base/config.h"
-#include "base/error.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ static const char *level_name(baton_log_level_t level)
     return names[level];
 }
 
-/* One write for the whole line, so that the lines of many ranks do not mix. */
+/* Writes the whole line at once, so that the lines of many ranks do not mix. */
 static void write_line(const char *data, size_t bytes)
 {
     while (bytes > 0) {

@@ -6,12 +6,12 @@
 #include <baton/status.h>
 #include <stdbool.h>
 
-/* Whether a message of this level goes anywhere: for callers that would have to
-   collect it first. */
+/* Whether a message of this level is logged at all: for callers whose message
+   is expensive to build. */
 bool baton__log_wants(baton_log_level_t level);
 
-/* At most BATON__MESSAGE_BYTES of it, without a trailing newline. errno stays
-   as it is. */
+/* Logs a message of at most BATON__MESSAGE_BYTES, without a trailing newline.
+   Preserves errno. */
 void baton__log(baton_log_level_t level, const char *format, ...)
     BATON_PRINTF(2, 3);
 

@@ -42,7 +42,7 @@ static baton_status_t draw(void *arg, baton_call_t *call)
 {
     const baton_partial_t *partial = arg;
     int drawn = baton_partial_elect(partial->seed, baton_call_epoch(call),
-                                   baton_schedule_size(partial->schedule));
+                                    baton_schedule_size(partial->schedule));
     return drawn == baton_schedule_rank(partial->schedule) ? BATON_OK
                                                            : BATON_SKIP;
 }

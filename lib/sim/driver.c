@@ -400,7 +400,7 @@ static void driver_forget(baton_schedule_t *schedule)
         baton__sim_net_forget(group->endpoint, schedule);
         schedule->turn.moving = 0;
     }
-    baton__epoch_collect(group->stepper, schedule);
+    baton__epoch_collect_asyncs(group->stepper, schedule);
 }
 
 const baton__driver_t baton__sim_driver = {
@@ -413,7 +413,7 @@ const baton__driver_t baton__sim_driver = {
     .test = driver_test,
     .wait = driver_wait,
     .recover = wake,
-    .admit = baton__sim_check_schedule,
+    .check_memory = baton__sim_check_schedule,
     .forget = driver_forget,
 };
 

@@ -1,5 +1,6 @@
 /* lib/base: the log and the table of variables. */
 #include "base/config.h"
+#include "base/config_check.h"
 #include "base/log.h"
 #include "support/cmocka.h"
 
@@ -123,7 +124,7 @@ static void test_log_level_holds_for_handler(void **state)
 static void test_config_has_defaults(void **state)
 {
     (void)state;
-    assert_int_equal(baton__config_load(), BATON_OK);
+    assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 32);
     assert_string_equal(baton__config_text(BATON__CONFIG_PLACEMENT), "none");
     assert_string_equal(baton__config_text(BATON__CONFIG_PROGRESS), "thread");
@@ -140,7 +141,7 @@ static void test_config_reads_values(void **state)
     setenv("BATON_PLACEMENT", "core:3", 1);
     setenv("BATON_VERIFY", "", 1);
     baton__config_forget();
-    assert_int_equal(baton__config_load(), BATON_OK);
+    assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 0);
     assert_int_equal(baton__config_number(BATON__CONFIG_STALL_MS), 86400000);
     assert_int_equal(baton__config_number(BATON__CONFIG_PROGRESS), 1);
@@ -159,7 +160,7 @@ static void test_config_names_wrong_numbers(void **state)
         setenv("BATON_SPIN", wrong[i], 1);
         baton__config_forget();
         for (int again = 0; again < 2; again++) {
-            assert_int_equal(baton__config_load(), BATON_ERR_INVALID);
+            assert_int_equal(baton__config_check(), BATON_ERR_INVALID);
             assert_contains(baton_error_message(), "BATON_SPIN");
             assert_contains(baton_error_message(), wrong[i]);
             assert_contains(baton_error_message(), "from 0 to 1000000 polls");
@@ -175,7 +176,7 @@ static void test_config_names_wrong_words(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("BATON_ISA", wrong[i], 1);
         baton__config_forget();
-        assert_int_equal(baton__config_load(), BATON_ERR_INVALID);
+        assert_int_equal(baton__config_check(), BATON_ERR_INVALID);
         assert_contains(baton_error_message(), "auto baseline avx2 avx512");
         assert_string_equal(baton__config_text(BATON__CONFIG_ISA), "auto");
     }
@@ -189,7 +190,7 @@ static void test_config_refuses_long_texts(void **state)
     text[sizeof text - 1] = '\0';
     setenv("BATON_PLACEMENT", text, 1);
     baton__config_forget();
-    assert_int_equal(baton__config_load(), BATON_ERR_INVALID);
+    assert_int_equal(baton__config_check(), BATON_ERR_INVALID);
     assert_contains(baton_error_message(), "BATON_PLACEMENT");
     assert_string_equal(baton__config_text(BATON__CONFIG_PLACEMENT), "none");
 }
@@ -201,12 +202,12 @@ static void test_config_warns_with_nearest_name(void **state)
     baton_log_set(keep_message, &record);
     setenv("BATON_SPNI", "1", 1);
     baton__config_forget();
-    assert_int_equal(baton__config_load(), BATON_OK);
+    assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(record.messages, 1);
     assert_int_equal(record.level, BATON_LOG_WARN);
     assert_contains(record.text, "BATON_SPNI");
     assert_contains(record.text, "nearest name is BATON_SPIN");
-    assert_int_equal(baton__config_load(), BATON_OK);
+    assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(record.messages, 1);
 }
 
@@ -219,7 +220,7 @@ static void test_config_survives_long_unknown_names(void **state)
     baton_log_set(keep_message, &record);
     setenv(name, "1", 1);
     baton__config_forget();
-    assert_int_equal(baton__config_load(), BATON_OK);
+    assert_int_equal(baton__config_check(), BATON_OK);
     unsetenv(name);
     assert_int_equal(record.messages, 1);
 }

@@ -118,7 +118,7 @@ static void warm_up_thread(baton_engine_t *engine)
 {
     for (int turn = 0; turn < 8; turn++) {
         atomic_store(&engine->wait_mode, BATON__WAIT_NONE);
-        baton__loop_kick(engine->loop);
+        baton__event_loop_kick(engine->event_loop);
         while (atomic_load(&engine->wait_mode) == BATON__WAIT_NONE) {
             sched_yield();
         }

@@ -1,4 +1,42 @@
-/* The inside of the MPI transport. The design note is in port.c. */
+/* The MPI transport: ranks of one communicator.
+
+   Ranks of one host are near: they pass packets through rings in shared memory
+   (shm/), and MPI has no part in it. The others are far: packets are MPI
+   messages of a communicator of the group's own, and a rank that sleeps is
+   woken over a TCP connection (links.c).
+
+       bytes          to a near rank                  to a far one
+       up to 256      in the packet                   in the packet
+       up to 64 KiB   in a shm buffer                 an MPI message beside it
+       more           read by the receiver (CMA)      an MPI message, pulled
+
+   A message that finds no credit or buffer, or whose receiver may not read this
+   process's memory, is sent as in the next line; the last way, RTS (packet.h),
+   needs nothing but MPI.
+
+   Credits bound what a receiver has to keep: a send that has one is complete
+   when its packet is on its way; without one it is complete when the receiver
+   is done with it. So a peer that is behind costs each pair a window of short
+   messages, and each send no more than itself.
+
+   What finds no room in a ring, or in MPI, waits in its peer's outbox, in
+   order. A long copy is made a slice at a time, so that no poll takes long.
+   Nothing is polled for that is not awaited: with near ranks alone and no data
+   in motion MPI is not called at all.
+
+   A peer is lost when its link ends without a farewell, its socket is gone, MPI
+   refuses to send to it, or MPI_Finalize is called. What was in flight with it
+   ends first, with errors, over as many polls as that takes.
+
+   From the bottom up, each file using those before it:
+
+       endpoint.c   records, lists, peers
+       far.c        packets and data through MPI; links.c
+       pool.c       room for records
+       send.c       a message on its way to a peer
+       receive.c    a message from a peer
+       poll.c       polling and sleeping
+       open.c       opening and closing */
 #ifndef BATON_TRANSPORT_MPI_ENDPOINT_H
 #define BATON_TRANSPORT_MPI_ENDPOINT_H
 
@@ -9,10 +47,10 @@
 #include <baton/mpi.h>
 
 enum {
-    BATON__MPI_NOTICES = 4, /* to one peer that it has not looked at yet */
+    BATON__MPI_NOTICES = 4, /* in flight to one peer */
     BATON__MPI_PULLS = 4,   /* messages pulled from one peer at a time */
-    /* Sends to one peer that were announced and wait for its answer; beyond,
-       another is announced only every so often. */
+    /* Sends to one peer that were announced and wait for its answer; beyond
+       these, one more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
     BATON__MPI_TAGS = 512,   /* of bodies, and as many of pulled messages */
@@ -24,10 +62,10 @@ enum {
 
 /* ---- what is in flight ------------------------------------------------ */
 
-/* In a peer's outbox: what could not be sent to it at once. */
+/* An entry of a peer's outbox: what could not be sent to it at once. */
 typedef struct baton__outgoing {
     struct baton__outgoing *next;
-    bool answers; /* part of a record; else of a send */
+    bool answers; /* it is part of a record; else of a send */
 } baton__outgoing_t;
 
 typedef enum baton__send_state {
@@ -38,7 +76,7 @@ typedef enum baton__send_state {
 } baton__send_state_t;
 
 typedef struct baton__send {
-    baton__outgoing_t out; /* first, to get from one to the other */
+    baton__outgoing_t out; /* first, so that one can be cast to the other */
     struct baton__send *next;
     baton_token_t token;
     baton_header_t header;
@@ -59,12 +97,12 @@ typedef struct baton__record {
     baton_message_t message;
     uint16_t kind; /* baton__packet_kind_t */
     uint16_t flags;
-    uint16_t answer; /* in the outbox: DONE or PULL */
+    uint16_t answer; /* in the outbox: FIN or CTS */
     uint32_t id;
     uint32_t generation;
     uint32_t place;
     uint64_t address;
-    /* Accepted, on its way to: */
+    /* Once it is accepted: */
     baton_token_t token;
     char *target;
     size_t copied;
@@ -75,7 +113,7 @@ typedef struct baton__records {
     baton__record_t *head, *tail;
 } baton__records_t;
 
-/* Where poll puts what has happened. */
+/* The events that poll returns. */
 typedef struct baton__events {
     baton_event_t *out;
     size_t count, max;
@@ -83,13 +121,13 @@ typedef struct baton__events {
 
 /* ---- peers ------------------------------------------------------------ */
 
-/* Of credited messages to a peer, or notices. */
+/* The credits of messages to a peer, or of notices. */
 typedef struct baton__account {
     uint32_t used;    /* sent so far */
     uint32_t granted; /* by the peer so far, as far as is known */
-    /* The other way, over MPI: granted to the peer, and told it. */
-    uint32_t given;
-    uint32_t told;
+    /* In the other direction, over MPI: */
+    uint32_t given; /* granted to the peer so far */
+    uint32_t told;  /* and how much of that it was told */
 } baton__account_t;
 
 typedef struct baton__peer {
@@ -98,28 +136,32 @@ typedef struct baton__peer {
     bool contacted;     /* something was reserved */
     bool listed;        /* among those with an outbox */
     bool lost;
-    bool told; /* the engine was told that */
+    bool told; /* and the engine was told */
     baton__account_t messages, notices;
     uint32_t announced;   /* sends that wait for its answer */
-    uint64_t exceeded_ns; /* when there was last announced one too many */
+    uint64_t exceeded_ns; /* when the limit was last exceeded by one */
     baton__outgoing_t *outbox, *outbox_tail;
     struct baton__peer *next_listed;
     uint32_t next_body, next_pull; /* tags */
     uint32_t pulling;              /* messages */
-    baton__records_t pulled;       /* accepted, until their turn comes */
+    baton__records_t pulled;       /* accepted, to be pulled */
     const char *detail;            /* why it is lost */
-    /* Of one on another host: */
+    /* If it is on another host: */
     baton__link_t link;
     uint64_t rang_ns;       /* when this rank last rang it */
     uint32_t packets_sent;  /* over MPI, so far */
-    uint32_t packets_taken; /* of those that it sent */
+    uint32_t packets_taken; /* of those that it has sent */
 } baton__peer_t;
 
-/* What MPI moves: of each request, a send's or a record's data. */
-typedef struct baton__moving {
+/* Data that MPI moves: those of a send or of a record; and how that ended. */
+typedef struct baton__transfer {
     baton__send_t *send;
     baton__record_t *record;
-} baton__moving_t;
+    bool discarded; /* a body that is not wanted */
+    size_t bytes;
+    baton_status_t status;
+    const char *detail;
+} baton__transfer_t;
 
 /* ---- what goes through MPI -------------------------------------------- */
 
@@ -127,29 +169,29 @@ typedef struct baton__far {
     int peers;       /* on other hosts */
     uint64_t now_ns; /* of the last poll that found something, or send */
     uint32_t quiet;  /* polls that have found nothing since */
-    bool waiting;    /* the oldest arrival has come, and has no room */
-    bool owes;       /* credits that peers were not told of */
-    /* In motion; room for all sends and records. */
+    bool waiting;    /* the oldest packet has come, and was not taken */
+    bool owes;       /* peers were not told of all credits */
+    /* Transfers in motion; there is room for all sends and records. */
     MPI_Request *requests;
-    baton__moving_t *moving;
+    baton__transfer_t *transfers;
     int count;
     int capacity;
-    /* Bodies that nobody wants, received one at a time. */
-    baton__records_t sinking;
-    bool sink_moves;
-    char *sink;
+    /* Bodies that are not wanted, received one at a time. */
+    baton__records_t discarding;
+    bool discard_active;
+    char *discard_buffer;
     /* Packets: receives that are posted, in the order posted, and sends. */
     MPI_Request arrivals[BATON__MPI_PACKETS];
     MPI_Request departures[BATON__MPI_PACKETS];
     baton__packet_t *arrived, *departed;
     int destinations[BATON__MPI_PACKETS]; /* of those sends */
     uint32_t arrival, departure;          /* the oldest */
-    uint32_t leaving; /* sends of packets that are not over */
-    bool leaves;      /* the endpoint is being closed */
+    uint32_t packets_unsent; /* sends of packets that are not complete */
+    bool closing;            /* the endpoint is being closed */
     baton__links_t links;
     /* MPI_Finalize may be called while there is a group. */
-    _Atomic int inside; /* calls that are in MPI */
-    _Atomic bool over;  /* no more */
+    _Atomic int inside;     /* calls that are in MPI */
+    _Atomic bool finalized; /* MPI must not be called any more */
     int keyval;
     char detail[MPI_MAX_ERROR_STRING];
 } baton__far_t;
@@ -161,15 +203,15 @@ typedef struct baton__mpi {
     int size;
     uint32_t window; /* credits of a peer */
     baton__peer_t *peers;
-    bool reads;         /* the memory of near ranks */
-    baton__host_t host; /* of the near ranks; of this one, at least */
+    bool reads;         /* near ranks can read each other's memory */
+    baton__host_t host; /* what near ranks share; at least this one is near */
 
     baton__peer_t *listed; /* peers with an outbox */
     baton__records_t copying;
-    uint32_t lost; /* peers of which the engine was not told */
-    bool lost_any; /* so far */
+    uint32_t untold; /* lost peers of which the engine was not told */
+    bool lost_any;   /* so far */
 
-    /* Pools. What is in them stays where it is; see pool.c. */
+    /* Pools, whose records do not move in memory; see pool.c. */
     struct baton__slab *slabs;
     baton__send_t **sends; /* by id */
     uint32_t send_count, record_count;
@@ -180,103 +222,16 @@ typedef struct baton__mpi {
     baton__far_t far;
 } baton__mpi_t;
 
-extern const baton_transport_t baton__mpi_transport;
+/* ---- endpoint.c: records, lists, peers --------------------------------- */
 
-/* Collective over `comm`; `local` is this rank's own verdict so far. When any
-   rank fails, all do: those that did not with a message that says so. On
-   success the endpoint's close() is collective too. */
-baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
-                               const baton_transport_t **transport_out,
-                               void **endpoint_out);
-
-/* ---- open.c, meet.c --------------------------------------------------- */
-
-/* BATON_ERR_TRANSPORT with what MPI says about `code`. */
-baton_status_t baton__mpi_error(const char *call, int code);
-
-/* The status of all ranks of `comm`: `local` where that is an error, else the
-   worst of the others'. Collective. */
-baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local);
-
-/* Finds the ranks of this host, and opens what they share. Collective; every
-   rank gets to the end of it, with its own status. */
-baton_status_t baton__mpi_meet(baton__mpi_t *mpi);
-
-/* ---- pool.c ----------------------------------------------------------- */
-
-baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
-                                  int64_t receives);
-
-/* Room for the notices of all peers. */
-baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi);
-
-baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi); /* NULL: all are used */
+/* Take a record from its pool, NULL if all are in use; and give it back. */
+baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi);
 void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send);
 baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi);
 void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record);
-void baton__mpi_free_pools(baton__mpi_t *mpi);
 
-/* ---- send.c ----------------------------------------------------------- */
-
-baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,
-                               const baton_header_t *header, const void *data,
-                               size_t bytes);
-baton_status_t baton__mpi_notify(void *endpoint, int peer,
-                                 const baton_header_t *header, const void *data,
-                                 size_t bytes);
-bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
-
-/* Answers a message, now or when there is room: DONE, which frees its record
-   then; or PULL. */
-void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
-                       baton__packet_kind_t answer);
-
-/* What a peer answers: it is done with a send; it pulls it. */
-void baton__mpi_done(baton__mpi_t *mpi, const baton__packet_t *packet,
-                     baton__events_t *events);
-void baton__mpi_pull(baton__mpi_t *mpi, const baton__packet_t *packet,
-                     baton__events_t *events);
-
-/* A send has ended: gives it back, and says so. */
-void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
-                         baton_status_t status, const char *detail,
-                         baton__events_t *events);
-
-/* Sends what is in outboxes, as far as there is room for it and its events. */
-void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events);
-
-/* The sends to a peer that is lost end: false, there was no room for all
-   events. */
-bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
-                          baton__events_t *events);
-
-/* ---- receive.c -------------------------------------------------------- */
-
-/* A packet has come: false when there is no record free for it. */
-bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
-                            baton__events_t *events);
-
-baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
-                                 baton_token_t token, void *target);
-void baton__mpi_drop(void *endpoint, baton_message_t *message);
-
-/* Copies a slice of the first long message of this host. */
-void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events);
-
-/* MPI has received what nobody wanted. */
-void baton__mpi_sunk(baton__mpi_t *mpi, baton__record_t *record);
-
-/* MPI has received a record's data, `bytes` of them; or has not. */
-void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
-                         size_t bytes, baton_status_t status,
-                         baton__events_t *events);
-
-/* What is pulled from a peer that is lost ends: false, there was no room for
-   all events. */
-bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
-                           baton__events_t *events);
-
-/* ---- lists ------------------------------------------------------------ */
+void baton__records_append(baton__records_t *list, baton__record_t *record);
+baton__record_t *baton__records_take(baton__records_t *list); /* or NULL */
 
 static inline void baton__events_add(baton__events_t *events,
                                      baton_event_t event)
@@ -289,90 +244,157 @@ static inline bool baton__events_are_full(const baton__events_t *events)
     return events->count == events->max;
 }
 
-void baton__records_append(baton__records_t *list, baton__record_t *record);
-baton__record_t *baton__records_take(baton__records_t *list); /* or NULL */
+/* Nothing comes from the peer any more. */
+void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
+                     const char *detail);
 
-/* ---- near.c, far.c ---------------------------------------------------- */
+/* BATON_ERR_TRANSPORT with what MPI says about `code`. */
+baton_status_t baton__mpi_error(const char *call, int code);
 
-/* Sends a packet, with `count` bytes of data in it: false, there is no room. */
-bool baton__near_push(baton__mpi_t *mpi, baton__peer_t *peer,
-                      const baton__packet_t *packet, const void *data,
-                      size_t count);
-bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
-                     baton__packet_t *packet, const void *data, size_t count);
+/* ---- far.c: through MPI ------------------------------------------------ */
 
-void baton__near_poll(baton__mpi_t *mpi, baton__events_t *events);
-void baton__far_poll(baton__mpi_t *mpi, baton__events_t *events);
-
-/* Whether MPI may be called: not after MPI_Finalize has begun. What is called
-   for then is the end of all far peers. Each true is followed by a leave. */
+/* True if MPI may be called: not after MPI_Finalize has begun, which is the end
+   of all far peers. Each true is followed by a leave. */
 bool baton__far_enter(baton__mpi_t *mpi);
 void baton__far_leave(baton__mpi_t *mpi);
 
-/* What MPI says about a code; and a peer is lost for that. */
+/* What MPI says about a code; and a peer is lost for that reason. */
 const char *baton__far_text(baton__mpi_t *mpi, int code);
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
 
-/* Sends a send's data: false, that is over already. */
-bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send, uint32_t tag);
-
-/* Receives a record's data. */
-void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
-                        void *target, uint32_t tag);
-
-/* An empty body, for who pulled what was withdrawn. */
-void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag);
-
-baton_status_t baton__far_open(baton__mpi_t *mpi);
-void baton__far_close(baton__mpi_t *mpi);
-
-/* Room for so many transfers of data. */
-baton_status_t baton__far_reserve(baton__mpi_t *mpi, int capacity);
-
-/* The first time that anything was reserved for the peer. */
-void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer);
-
-/* Before the endpoint is closed: takes what peers have sent and nobody wants
-   any more, so that nothing is left of it when the communicator is freed. */
-void baton__far_drain(baton__mpi_t *mpi, uint64_t deadline_ns);
-
-/* Ends what MPI has moved; true if there was any. In MPI. */
-bool baton__far_take_moved(baton__mpi_t *mpi, baton__events_t *events);
-
-/* Receives a body that nobody wants. */
-void baton__far_sink(baton__mpi_t *mpi, baton__record_t *record);
+/* Sends a packet, with `count` bytes of data in it; false if there is no room.
+ */
+bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
+                     baton__packet_t *packet, const void *data, size_t count);
 
 /* The peer was granted credits: tells it, if it may need to know. */
 void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* What is in motion with a peer that is lost ends: false, there was no room for
-   all events. */
+/* Sends a send's data; false if that is complete already. */
+bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send, uint32_t tag);
+
+/* Receives a record's data; or a body that is not wanted. */
+void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
+                        void *target, uint32_t tag);
+void baton__far_discard(baton__mpi_t *mpi, baton__record_t *record);
+
+/* Sends an empty body, to a peer that pulls what was withdrawn. */
+void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag);
+
+/* Polling. begin_poll is false if MPI is not to be tested now; end_poll follows
+   a true. Between them: the oldest packet that has come, or NULL, and on to the
+   next; the next transfer that is complete, false if there is none. */
+bool baton__far_begin_poll(baton__mpi_t *mpi);
+const baton__packet_t *baton__far_front(baton__mpi_t *mpi);
+void baton__far_pop(baton__mpi_t *mpi);
+bool baton__far_next_transfer(baton__mpi_t *mpi, baton__transfer_t *out);
+void baton__far_end_poll(baton__mpi_t *mpi, bool found);
+
+/* Polls MPI, but takes nothing: true if a packet has come, or a link rang. */
+bool baton__far_has_come(baton__mpi_t *mpi);
+
+/* Ends what is in motion with a peer that is lost; false if there was no room
+   for all events. */
 bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
                     baton__events_t *events);
 
-/* Polls MPI, but hands nothing out: whether a packet has come, or a link rang.
- */
-bool baton__far_has_come(baton__mpi_t *mpi);
+/* Makes room for so many transfers. */
+baton_status_t baton__far_reserve(baton__mpi_t *mpi, int capacity);
 
-/* ---- port.c ----------------------------------------------------------- */
+/* Called when something is reserved for the peer for the first time. */
+void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer);
+
+baton_status_t baton__far_open(baton__mpi_t *mpi);
+void baton__far_close(baton__mpi_t *mpi);
+
+/* ---- pool.c: room for records ------------------------------------------ */
+
+baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
+                                  int64_t receives);
+
+/* Makes room for the notices of all peers. */
+baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi);
+void baton__mpi_free_pools(baton__mpi_t *mpi);
+
+/* ---- send.c: a message on its way to a peer ---------------------------- */
+
+baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,
+                               const baton_header_t *header, const void *data,
+                               size_t bytes);
+baton_status_t baton__mpi_notify(void *endpoint, int peer,
+                                 const baton_header_t *header, const void *data,
+                                 size_t bytes);
+bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
+
+/* Answers a message, now or when there is room: by FIN, which then frees its
+   record; or by CTS. */
+void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
+                       baton__packet_kind_t answer);
+
+/* A peer has answered: by FIN, it is done with a send; by CTS, it pulls it. */
+void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
+                         baton__events_t *events);
+void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet,
+                         baton__events_t *events);
+
+/* A send has ended: reports that, and gives its record back. */
+void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
+                         baton_status_t status, const char *detail,
+                         baton__events_t *events);
+
+/* Sends what is in outboxes, as far as there is room for it and its events. */
+void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events);
+
+/* Ends the sends to a peer that is lost; false if there was no room for all
+   events. */
+bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
+                          baton__events_t *events);
+
+/* ---- receive.c: a message from a peer ---------------------------------- */
+
+/* A packet has come; false if there is no record free for it. */
+bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
+                            baton__events_t *events);
+
+baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
+                                 baton_token_t token, void *target);
+void baton__mpi_drop(void *endpoint, baton_message_t *message);
+
+/* This rank is done with a message: its sender gets a credit, or FIN. */
+void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record);
+
+/* Copies a slice of the first long message of this host. */
+void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events);
+
+/* MPI has received `bytes` of a record's data, or has failed to. */
+void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
+                         size_t bytes, baton_status_t status,
+                         baton__events_t *events);
+
+/* Ends what is to be pulled from a peer that is lost; false if there was no
+   room for all events. */
+bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
+                           baton__events_t *events);
+
+/* ---- poll.c: polling and sleeping -------------------------------------- */
 
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max);
-
-/* ---- sleep.c ---------------------------------------------------------- */
-
 int baton__mpi_descriptor(void *endpoint, int k);
 void baton__mpi_drain(void *endpoint);
 bool baton__mpi_arm(void *endpoint, uint32_t *sleep_us_out);
 void baton__mpi_disarm(void *endpoint);
 
-/* ---- open.c ----------------------------------------------------------- */
+/* ---- open.c: opening and closing --------------------------------------- */
 
-void baton__mpi_close(void *endpoint);
+/* Collective over `comm`; `local` is this rank's own status so far. When any
+   rank fails, all do: the others with a message that says so. On success the
+   endpoint's close() is collective too. */
+baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
+                               const baton_transport_t **transport_out,
+                               void **endpoint_out);
 
-/* ---- peers ------------------------------------------------------------ */
-
-/* Nothing comes from the peer any more. */
-void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
-                     const char *detail);
+/* The status of all ranks of `comm`: `local` if that is an error, else the
+   worst of the others'. Collective. */
+baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local);
 
 #endif

@@ -1,33 +1,33 @@
-/* What goes through MPI: packets to other hosts, and when it is called at all;
-   data that move beside them are moving.c's.
+/* What goes through MPI: packets to ranks on other hosts, and the data of
+   messages that are too long for a packet.
 
-   Packets come into receives that are posted for any rank. MPI matches what one
-   rank sends in the order in which it was sent, with receives in the order in
-   which they were posted; so the oldest is looked at alone.
+   Packets come into receives that are posted for any source. MPI matches what
+   one rank sends in the order in which it was sent, with receives in the order
+   in which they were posted; so only the oldest receive is tested.
 
    Sends are tested as they are posted: Open MPI has nearly always copied short
-   ones by then, and they are over. */
+   ones by then, and they are complete.
+
+   Functions marked "In MPI" are called between enter and leave. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     PACKET_TAG = 0,
-    /* Polls that find nothing, after which only every eighth looks; and every
-       so many, at the links too, if no thread waits at them. */
+    /* After so many polls that find nothing only every eighth tests MPI; and
+       one in LINK_POLLS looks at the links, too, if no thread waits on them. */
     QUIET_POLLS = 64,
     LINK_POLLS = 1024,
-    /* Who was rung so lately looks for more by itself: see sleep.c. */
+    /* A peer that was rung so lately looks for more by itself: see poll.c. */
     RANG_NS = 400000
 };
 
-/* ---- MPI_Finalize ----------------------------------------------------- */
+/* ---- MPI_Finalize ------------------------------------------------------ */
 
 static void lose_all(baton__mpi_t *mpi, const char *detail)
 {
@@ -38,15 +38,13 @@ static void lose_all(baton__mpi_t *mpi, const char *detail)
     }
 }
 
-/* Whether MPI may be called: not after MPI_Finalize has begun. What is called
-   for then is the end of all peers that are reached through MPI. */
 bool baton__far_enter(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     /* Pairs with the store and the load in on_finalize(), open.c: one of the
        two sees the other. */
     atomic_fetch_add_explicit(&far->inside, 1, memory_order_seq_cst);
-    if (!atomic_load_explicit(&far->over, memory_order_seq_cst)) {
+    if (!atomic_load_explicit(&far->finalized, memory_order_seq_cst)) {
         return true;
     }
     atomic_fetch_sub_explicit(&far->inside, 1, memory_order_release);
@@ -68,15 +66,33 @@ const char *baton__far_text(baton__mpi_t *mpi, int code)
     return mpi->far.detail;
 }
 
-/* MPI refuses: what it says is why the peer is lost. */
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
 {
     baton__mpi_lose(mpi, &mpi->peers[peer], baton__far_text(mpi, code));
 }
 
-/* ---- packets ---------------------------------------------------------- */
+/* ---- credits ----------------------------------------------------------- */
 
-/* Something goes to the peer: if it may be asleep, wakes it. */
+/* What every packet carries: how much its receiver was granted. */
+static uint32_t write_credits(baton__peer_t *peer)
+{
+    peer->messages.told = peer->messages.given;
+    peer->notices.told = peer->notices.given;
+    return peer->notices.given << 16 | (peer->messages.given & 0xffff);
+}
+
+static void read_credits(baton__peer_t *peer, uint32_t word)
+{
+    baton__account_t *messages = &peer->messages;
+    baton__account_t *notices = &peer->notices;
+    messages->granted += (uint16_t)(word - messages->granted);
+    notices->granted +=
+        (uint16_t)((word >> 16) - (notices->granted - BATON__MPI_NOTICES));
+}
+
+/* ---- packets out ------------------------------------------------------- */
+
+/* Something goes to the peer: wakes it, if it may be asleep. */
 static void ring(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     uint64_t now = baton__clock_ns();
@@ -88,37 +104,20 @@ static void ring(baton__mpi_t *mpi, baton__peer_t *peer)
     }
 }
 
-/* What every packet says: how much its receiver was granted. */
-static uint32_t tell_credits(baton__peer_t *peer)
-{
-    peer->messages.told = peer->messages.given;
-    peer->notices.told = peer->notices.given;
-    return peer->notices.given << 16 | (peer->messages.given & 0xffff);
-}
-
-static void hear_credits(baton__peer_t *peer, uint32_t word)
-{
-    baton__account_t *messages = &peer->messages;
-    baton__account_t *notices = &peer->notices;
-    messages->granted += (uint16_t)(word - messages->granted);
-    notices->granted +=
-        (uint16_t)((word >> 16) - (notices->granted - BATON__MPI_NOTICES));
-}
-
-/* Tests the send of a packet: true, its memory is free. In MPI. */
-static bool has_left(baton__mpi_t *mpi, uint32_t slot)
+/* Tests the send of a packet; true when its memory is free. In MPI. */
+static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__far_t *far = &mpi->far;
-    int over = 1;
+    int complete = 1;
     if (far->departures[slot] == MPI_REQUEST_NULL) {
         return true;
     }
-    int code = MPI_Test(&far->departures[slot], &over, MPI_STATUS_IGNORE);
+    int code = MPI_Test(&far->departures[slot], &complete, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
         far->departures[slot] = MPI_REQUEST_NULL;
         baton__far_fail(mpi, far->destinations[slot], code);
     }
-    return code != MPI_SUCCESS || over;
+    return code != MPI_SUCCESS || complete;
 }
 
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
@@ -131,9 +130,9 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     if (!baton__far_enter(mpi)) {
         return true; /* as sent: the peer is lost */
     }
-    bool room = has_left(mpi, slot);
+    bool room = is_sent(mpi, slot);
     if (room) {
-        packet->word = tell_credits(peer);
+        packet->word = write_credits(peer);
         memcpy(memory, packet, BATON__PACKET_HEAD);
         if (count > 0) {
             memcpy(memory->data, data, count);
@@ -146,7 +145,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
             far->departures[slot] = MPI_REQUEST_NULL;
             baton__far_fail(mpi, to, code);
         } else {
-            far->leaving += !has_left(mpi, slot);
+            far->packets_unsent += !is_sent(mpi, slot);
         }
         far->departure++;
         peer->packets_sent++;
@@ -156,20 +155,20 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     return room;
 }
 
-/* Packets that MPI could not send at once: rings for those that it has. In
-   MPI. */
-static void see_off(baton__mpi_t *mpi)
+/* Tests the sends that MPI could not complete at once, and rings for those that
+   are complete. In MPI. */
+static void test_packets(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
-    far->leaving = 0;
+    far->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
         if (far->departures[slot] == MPI_REQUEST_NULL) {
             continue;
         }
-        if (has_left(mpi, slot)) {
+        if (is_sent(mpi, slot)) {
             ring(mpi, &mpi->peers[far->destinations[slot]]);
         } else {
-            far->leaving++;
+            far->packets_unsent++;
         }
     }
 }
@@ -178,7 +177,7 @@ void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     uint32_t messages = peer->messages.given - peer->messages.told;
     uint32_t notices = peer->notices.given - peer->notices.told;
-    if (peer->lost || mpi->far.leaves ||
+    if (peer->lost || mpi->far.closing ||
         (2 * messages < mpi->window && 2 * notices < BATON__MPI_NOTICES)) {
         return;
     }
@@ -199,6 +198,8 @@ static void credit_all(baton__mpi_t *mpi)
     }
 }
 
+/* ---- packets in -------------------------------------------------------- */
+
 static int post_arrival(baton__mpi_t *mpi, uint32_t slot)
 {
     return MPI_Irecv(&mpi->far.arrived[slot], sizeof(baton__packet_t), MPI_BYTE,
@@ -206,8 +207,8 @@ static int post_arrival(baton__mpi_t *mpi, uint32_t slot)
                      &mpi->far.arrivals[slot]);
 }
 
-/* The oldest packet that has come and was not taken; NULL. In MPI. */
-static const baton__packet_t *look(baton__mpi_t *mpi)
+/* The oldest packet that has come and was not taken, or NULL. In MPI. */
+static const baton__packet_t *oldest_packet(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     uint32_t slot = far->arrival % BATON__MPI_PACKETS;
@@ -224,33 +225,224 @@ static const baton__packet_t *look(baton__mpi_t *mpi)
     return come ? &far->arrived[slot] : NULL;
 }
 
-/* Takes packets as long as there is room for what they bring. In MPI. */
-static bool take_packets(baton__mpi_t *mpi, baton__events_t *events)
+const baton__packet_t *baton__far_front(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    bool any = false;
-    const baton__packet_t *packet;
-    while (!baton__events_are_full(events) && (packet = look(mpi)) != NULL) {
-        baton__peer_t *peer = &mpi->peers[packet->source];
-        hear_credits(peer, packet->word);
-        if (!baton__mpi_take_packet(mpi, packet, events)) {
-            break;
-        }
-        any = true;
-        peer->packets_taken++;
-        far->waiting = false;
-        int code = post_arrival(mpi, far->arrival++ % BATON__MPI_PACKETS);
-        if (code != MPI_SUCCESS) {
-            lose_all(mpi, baton__far_text(mpi, code));
-        }
+    const baton__packet_t *packet = oldest_packet(mpi);
+    if (packet != NULL) {
+        read_credits(&mpi->peers[packet->source], packet->word);
     }
-    if (any) {
-        far->now_ns = baton__clock_ns();
-    }
-    return any;
+    return packet;
 }
 
-/* ---- links ------------------------------------------------------------ */
+void baton__far_pop(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    uint32_t slot = far->arrival++ % BATON__MPI_PACKETS;
+    mpi->peers[far->arrived[slot].source].packets_taken++;
+    far->waiting = false;
+    int code = post_arrival(mpi, slot);
+    if (code != MPI_SUCCESS) {
+        lose_all(mpi, baton__far_text(mpi, code));
+    }
+}
+
+bool baton__far_has_come(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    if (atomic_load_explicit(&far->links.rang, memory_order_relaxed) ||
+        !baton__far_enter(mpi)) {
+        return true;
+    }
+    bool come = oldest_packet(mpi) != NULL;
+    baton__far_leave(mpi);
+    return come;
+}
+
+/* ---- transfers of data ------------------------------------------------- */
+
+static MPI_Request *add_transfer(baton__far_t *far, baton__send_t *send,
+                                 baton__record_t *record)
+{
+    far->transfers[far->count] =
+        (baton__transfer_t){.send = send, .record = record};
+    far->requests[far->count] = MPI_REQUEST_NULL;
+    return &far->requests[far->count++];
+}
+
+baton_status_t baton__far_reserve(baton__mpi_t *mpi, int capacity)
+{
+    baton__far_t *far = &mpi->far;
+    if (capacity <= far->capacity) {
+        return BATON_OK;
+    }
+    MPI_Request *requests = baton__grow(far->requests, (size_t)far->count,
+                                        (size_t)capacity, sizeof *requests);
+    if (requests == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    far->requests = requests;
+    baton__transfer_t *transfers =
+        baton__grow(far->transfers, (size_t)far->count, (size_t)capacity,
+                    sizeof *transfers);
+    if (transfers == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    far->transfers = transfers;
+    far->capacity = capacity;
+    return BATON_OK;
+}
+
+bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send, uint32_t tag)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int complete = 0;
+    send->state = BATON__SEND_MOVING;
+    if (!baton__far_enter(mpi)) {
+        return true; /* it ends with its peer */
+    }
+    int code = MPI_Isend(send->data, (int)send->bytes, MPI_BYTE, send->peer,
+                         (int)tag, mpi->comm, &request);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Test(&request, &complete, MPI_STATUS_IGNORE);
+    }
+    if (code != MPI_SUCCESS) {
+        baton__far_fail(mpi, send->peer, code);
+    } else if (!complete) {
+        *add_transfer(&mpi->far, send, NULL) = request;
+    }
+    baton__far_leave(mpi);
+    return !complete;
+}
+
+void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag)
+{
+    MPI_Request request;
+    if (!baton__far_enter(mpi)) {
+        return;
+    }
+    int code =
+        MPI_Isend(NULL, 0, MPI_BYTE, peer, (int)tag, mpi->comm, &request);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Request_free(&request); /* it completes by itself */
+    }
+    if (code != MPI_SUCCESS) {
+        baton__far_fail(mpi, peer, code);
+    }
+    baton__far_leave(mpi);
+}
+
+void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
+                        void *target, uint32_t tag)
+{
+    MPI_Request *request = add_transfer(&mpi->far, NULL, record);
+    int peer = record->message.peer;
+    if (!baton__far_enter(mpi)) {
+        return;
+    }
+    int code = MPI_Irecv(target, (int)record->message.bytes, MPI_BYTE, peer,
+                         (int)tag, mpi->comm, request);
+    if (code != MPI_SUCCESS) {
+        *request = MPI_REQUEST_NULL;
+        baton__far_fail(mpi, peer, code);
+    }
+    baton__far_leave(mpi);
+}
+
+static void discard_next(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    if (!far->discard_active && far->discarding.head != NULL) {
+        far->discard_active = true;
+        baton__far_receive(mpi, far->discarding.head, far->discard_buffer,
+                           far->discarding.head->place);
+    }
+}
+
+void baton__far_discard(baton__mpi_t *mpi, baton__record_t *record)
+{
+    baton__records_append(&mpi->far.discarding, record);
+    discard_next(mpi);
+}
+
+/* Takes the body that is being discarded off its list. */
+static baton__record_t *end_discard(baton__mpi_t *mpi)
+{
+    mpi->far.discard_active = false;
+    return baton__records_take(&mpi->far.discarding);
+}
+
+static bool is_discarded(const baton__far_t *far, const baton__record_t *record)
+{
+    return far->discard_active && record == far->discarding.head;
+}
+
+bool baton__far_next_transfer(baton__mpi_t *mpi, baton__transfer_t *out)
+{
+    baton__far_t *far = &mpi->far;
+    MPI_Status status;
+    int at = MPI_UNDEFINED;
+    int done = 0;
+    int bytes = 0;
+    if (far->count == 0) {
+        return false;
+    }
+    int code = MPI_Testany(far->count, far->requests, &at, &done, &status);
+    if (at == MPI_UNDEFINED) {
+        return false; /* none is complete, or all requests are null */
+    }
+    *out = far->transfers[at];
+    far->count--;
+    far->requests[at] = far->requests[far->count];
+    far->transfers[at] = far->transfers[far->count];
+    if (code == MPI_SUCCESS) {
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        out->bytes = (size_t)bytes;
+    } else {
+        out->detail = baton__far_text(mpi, code);
+        out->status = BATON_ERR_TRANSPORT;
+    }
+    if (out->record != NULL && is_discarded(far, out->record)) {
+        out->discarded = true;
+        (void)end_discard(mpi);
+        discard_next(mpi);
+    }
+    return true;
+}
+
+/* What is in motion stays so for MPI, but its end is no longer reported. */
+bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
+                    baton__events_t *events)
+{
+    baton__far_t *far = &mpi->far;
+    int rank = (int)(peer - mpi->peers);
+    for (int i = 0; i < far->count; i++) {
+        baton__record_t *record = far->transfers[i].record;
+        baton__send_t *send = far->transfers[i].send;
+        if (send != NULL && send->peer == rank) {
+            far->transfers[i].send = NULL; /* ended with all sends to it */
+        }
+        if (record == NULL || record->message.peer != rank) {
+            continue;
+        }
+        if (is_discarded(far, record)) {
+            baton__mpi_give_record(mpi, end_discard(mpi));
+        } else if (baton__events_are_full(events)) {
+            return false;
+        } else {
+            baton__events_add(events,
+                              (baton_event_t){.kind = BATON_EVENT_RECEIVED,
+                                              .status = BATON_ERR_TRANSPORT,
+                                              .token = record->token,
+                                              .detail = peer->detail});
+            baton__mpi_give_record(mpi, record);
+        }
+        far->transfers[i].record = NULL;
+    }
+    discard_next(mpi);
+    return true;
+}
+
+/* ---- links ------------------------------------------------------------- */
 
 static baton__link_t *link_of(void *arg, int peer)
 {
@@ -258,8 +450,8 @@ static baton__link_t *link_of(void *arg, int peer)
     return &mpi->peers[peer].link;
 }
 
-static void take_news(void *arg, int peer, baton__link_news_t news,
-                      const char *detail)
+static void on_link_event(void *arg, int peer, baton__link_news_t news,
+                          const char *detail)
 {
     baton__mpi_t *mpi = arg;
     if (news == BATON__LINK_LOST) {
@@ -279,39 +471,38 @@ void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer)
     }
 }
 
-/* ---- polling ---------------------------------------------------------- */
-
-static void look_at_links(baton__mpi_t *mpi)
+static void poll_links(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     if (far->quiet % LINK_POLLS == LINK_POLLS - 1) {
         baton__links_drain(&far->links);
     }
-    baton__links_poll(&far->links, link_of, take_news, mpi);
+    baton__links_poll(&far->links, link_of, on_link_event, mpi);
 }
 
-void baton__far_poll(baton__mpi_t *mpi, baton__events_t *events)
+/* ---- polling ----------------------------------------------------------- */
+
+bool baton__far_begin_poll(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     if (far->peers > 0) {
-        look_at_links(mpi);
+        poll_links(mpi);
         if (++far->quiet > QUIET_POLLS && far->count == 0 &&
             far->quiet % 8 != 0) {
-            return;
+            return false;
         }
     }
-    if (!baton__far_enter(mpi)) {
-        return;
-    }
-    bool any = far->peers > 0 && take_packets(mpi, events);
-    if (far->count > 0) {
-        any = baton__far_take_moved(mpi, events) || any;
-    }
-    if (far->leaving > 0) {
-        see_off(mpi);
+    return baton__far_enter(mpi);
+}
+
+void baton__far_end_poll(baton__mpi_t *mpi, bool found)
+{
+    baton__far_t *far = &mpi->far;
+    if (far->packets_unsent > 0) {
+        test_packets(mpi);
     }
     baton__far_leave(mpi);
-    if (any) {
+    if (found) {
         far->quiet = 0;
     }
     if (far->owes) {
@@ -319,41 +510,7 @@ void baton__far_poll(baton__mpi_t *mpi, baton__events_t *events)
     }
 }
 
-bool baton__far_has_come(baton__mpi_t *mpi)
-{
-    baton__far_t *far = &mpi->far;
-    if (atomic_load_explicit(&far->links.rang, memory_order_relaxed) ||
-        !baton__far_enter(mpi)) {
-        return true;
-    }
-    bool come = look(mpi) != NULL;
-    baton__far_leave(mpi);
-    return come;
-}
-
-/* ---- open, close ------------------------------------------------------ */
-
-baton_status_t baton__far_reserve(baton__mpi_t *mpi, int capacity)
-{
-    baton__far_t *far = &mpi->far;
-    if (capacity <= far->capacity) {
-        return BATON_OK;
-    }
-    MPI_Request *requests = baton__grow(far->requests, (size_t)far->count,
-                                        (size_t)capacity, sizeof *requests);
-    if (requests == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    far->requests = requests;
-    baton__moving_t *moving = baton__grow(far->moving, (size_t)far->count,
-                                          (size_t)capacity, sizeof *moving);
-    if (moving == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    far->moving = moving;
-    far->capacity = capacity;
-    return BATON_OK;
-}
+/* ---- opening and closing ----------------------------------------------- */
 
 baton_status_t baton__far_open(baton__mpi_t *mpi)
 {
@@ -363,8 +520,9 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
     }
     far->arrived = baton__alloc(BATON__MPI_PACKETS, sizeof *far->arrived);
     far->departed = baton__alloc(BATON__MPI_PACKETS, sizeof *far->departed);
-    far->sink = baton__alloc(BATON__MPI_BODY_BYTES, 1);
-    if (far->arrived == NULL || far->departed == NULL || far->sink == NULL) {
+    far->discard_buffer = baton__alloc(BATON__MPI_BODY_BYTES, 1);
+    if (far->arrived == NULL || far->departed == NULL ||
+        far->discard_buffer == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for messages between hosts");
     }
@@ -401,76 +559,8 @@ void baton__far_close(baton__mpi_t *mpi)
     }
     baton__links_close(&far->links);
     baton__free(far->requests);
-    baton__free(far->moving);
+    baton__free(far->transfers);
     baton__free(far->arrived);
     baton__free(far->departed);
-    baton__free(far->sink);
-}
-
-/* Takes what comes, and wants none of it. */
-static void take_nothing(baton__mpi_t *mpi)
-{
-    baton_event_t events[16];
-    size_t count = baton__mpi_poll(mpi, events, 16);
-    for (size_t i = 0; i < count; i++) {
-        if (events[i].kind == BATON_EVENT_ARRIVED) {
-            baton__mpi_drop(mpi, events[i].message);
-        }
-    }
-}
-
-static bool is_drained(const baton__mpi_t *mpi, const uint32_t *expected)
-{
-    for (int i = 0; i < mpi->size; i++) {
-        if (mpi->peers[i].near < 0 &&
-            mpi->peers[i].packets_taken != expected[i]) {
-            return false;
-        }
-    }
-    return mpi->far.count == 0 && mpi->far.leaving == 0;
-}
-
-static void pause_a_little(baton__mpi_t *mpi)
-{
-    const struct timespec nap = {.tv_nsec = 50000};
-    if (++mpi->far.quiet < QUIET_POLLS) {
-        (void)sched_yield();
-    } else {
-        (void)nanosleep(&nap, NULL);
-    }
-}
-
-/* All ranks tell each other how many packets they have sent; from then on none
-   sends any. So none leaves, either, before all have come. */
-void baton__far_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
-{
-    size_t size = (size_t)mpi->size;
-    uint32_t *counts = baton__alloc(2 * size, sizeof *counts);
-    if (counts == NULL || !baton__far_enter(mpi)) {
-        baton__free(counts);
-        return;
-    }
-    MPI_Request request;
-    int told = 0;
-    mpi->far.leaves = true;
-    mpi->far.quiet = 0;
-    for (size_t i = 0; i < size; i++) {
-        counts[i] = mpi->peers[i].packets_sent;
-    }
-    int code = MPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
-                             MPI_UINT32_T, mpi->comm, &request);
-    while (code == MPI_SUCCESS && mpi->lost == 0 &&
-           baton__clock_ns() < deadline_ns) {
-        code =
-            told ? MPI_SUCCESS : MPI_Test(&request, &told, MPI_STATUS_IGNORE);
-        take_nothing(mpi);
-        if (told && is_drained(mpi, counts + size)) {
-            break;
-        }
-        pause_a_little(mpi);
-    }
-    baton__far_leave(mpi);
-    if (told) {
-        baton__free(counts); /* else MPI may still write there */
-    }
+    baton__free(far->discard_buffer);
 }

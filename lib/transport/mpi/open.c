@@ -1,4 +1,7 @@
-/* How an MPI endpoint is made and ends: collectively, with one outcome. */
+/* How an MPI endpoint is opened and closed: collectively, with one outcome on
+   all ranks. Opening finds out which ranks share a host, what they share there,
+   and how ranks on other hosts can be woken; every rank goes through all of its
+   steps. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -7,18 +10,22 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <limits.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-baton_status_t baton__mpi_error(const char *call, int code)
-{
-    char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
-        length = 0;
-    }
-    return baton__error(BATON_ERR_TRANSPORT, "mpi: %s: %.*s", call, length,
-                        text);
-}
+enum { DRAIN_YIELDS = 64 }; /* before a drain sleeps between polls */
+
+/* The ranks of this host, while the endpoint is opened. */
+typedef struct host {
+    MPI_Comm comm;
+    int size;
+    int index; /* of this rank */
+} host_t;
 
 baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local)
 {
@@ -37,24 +44,245 @@ baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local)
     return local;
 }
 
-/* ---- MPI_Finalize ----------------------------------------------------- */
+/* True if `mine` is true on all ranks. */
+static bool all_of(MPI_Comm comm, bool mine)
+{
+    int here = mine;
+    int all = 0;
+    return MPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, comm) ==
+               MPI_SUCCESS &&
+           all != 0;
+}
+
+/* ---- shared memory ----------------------------------------------------- */
+
+/* The steps of share.h: all ranks of the host open it, or none does. */
+static bool open_host(baton__mpi_t *mpi, const host_t *host)
+{
+    struct {
+        char name[BATON__SHARE_NAME_BYTES];
+        int buffers;
+        int made;
+    } plan = {{0}, 0, 0};
+    if (host->index == 0) {
+        int wanted = (int)baton__config_number(BATON__CONFIG_SHM_BUFFERS);
+        baton__share_name(plan.name);
+        plan.buffers = baton__host_afford(host->size, wanted);
+        plan.made = baton__host_open(&mpi->host, plan.name, host->size, 0,
+                                     plan.buffers, true) == BATON_OK;
+    }
+    bool open = plan.made != 0;
+    if (MPI_Bcast(&plan, sizeof plan, MPI_BYTE, 0, host->comm) != MPI_SUCCESS) {
+        plan.made = 0;
+    }
+    if (host->index != 0 && plan.made != 0) {
+        open = baton__host_open(&mpi->host, plan.name, host->size, host->index,
+                                plan.buffers, false) == BATON_OK;
+    }
+    bool all = all_of(host->comm, open);
+    if (host->index == 0) {
+        baton__share_unlink(plan.name); /* also what could only be begun */
+    }
+    return all;
+}
+
+static bool reach_all(const baton__mpi_t *mpi)
+{
+    for (int i = 0; i < mpi->host.count; i++) {
+        if (!baton__bell_reaches(&mpi->host.bell, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Stores the number of each of the host's ranks on it. */
+static void number(baton__mpi_t *mpi, const host_t *host)
+{
+    MPI_Group all;
+    MPI_Group here;
+    MPI_Comm_group(mpi->comm, &all);
+    MPI_Comm_group(host->comm, &here);
+    for (int i = 0; i < host->size; i++) {
+        int rank = MPI_UNDEFINED;
+        MPI_Group_translate_ranks(here, 1, &i, all, &rank);
+        mpi->peers[rank].near = i;
+    }
+    MPI_Group_free(&all);
+    MPI_Group_free(&here);
+}
+
+/* False: the ranks of the host share nothing but MPI. */
+static bool share(baton__mpi_t *mpi, const host_t *host)
+{
+    bool wanted = baton__config_number(BATON__CONFIG_SHM) != 0;
+    bool reads = baton__config_number(BATON__CONFIG_CMA) != 0;
+    if (host->size == 1 || !all_of(host->comm, wanted)) {
+        return false;
+    }
+    if (!open_host(mpi, host) || !all_of(host->comm, reach_all(mpi))) {
+        baton__host_close(&mpi->host);
+        return false;
+    }
+    mpi->reads = all_of(host->comm, reads && baton__host_probe(&mpi->host));
+    number(mpi, host);
+    if (mpi->host.buffers > 0) {
+        mpi->transport.copy_bytes = BATON__HOST_BUFFER_BYTES;
+    }
+    return true;
+}
+
+static baton_status_t share_or_open_alone(baton__mpi_t *mpi, const host_t *host)
+{
+    if (share(mpi, host)) {
+        return BATON_OK;
+    }
+    mpi->peers[mpi->rank].near = 0;
+    mpi->reads = true;
+    return baton__host_open(&mpi->host, NULL, 1, 0, 0, false);
+}
+
+/* ---- processors -------------------------------------------------------- */
+
+/* What the control group of this process gives it, in whole processors; 0 if no
+   limit is known. */
+static int quota(void)
+{
+    char limit[32];
+    double period = 0;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (file == NULL) {
+        return 0;
+    }
+    bool read = fscanf(file, "%31s %lf", limit, &period) == 2;
+    (void)fclose(file);
+    double share = read && period > 0 ? atof(limit) / period : 0; /* "max": 0 */
+    return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : 0;
+}
+
+/* Counts the processors on which any of the host's ranks may run. */
+static void count_processors(baton__mpi_t *mpi, const host_t *host)
+{
+    cpu_set_t mine;
+    cpu_set_t all;
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0 ||
+        MPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR,
+                      host->comm) != MPI_SUCCESS) {
+        return;
+    }
+    int count = CPU_COUNT(&all);
+    int most = quota();
+    mpi->transport.host_processors = most > 0 && most < count ? most : count;
+}
+
+/* Counts the ranks of the whole job on this host, which Open MPI tells. */
+static int count_ranks(const host_t *host)
+{
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    long job = text != NULL ? strtol(text, NULL, 10) : 0;
+    return job > host->size && job < INT_MAX ? (int)job : host->size;
+}
+
+/* ---- other hosts ------------------------------------------------------- */
+
+static void count_far(baton__mpi_t *mpi)
+{
+    mpi->far.peers = 0;
+    for (int i = 0; i < mpi->size; i++) {
+        mpi->far.peers += mpi->peers[i].near < 0;
+    }
+}
+
+/* Tells all ranks where this one is. */
+static baton_status_t exchange_places(baton__mpi_t *mpi, const host_t *host)
+{
+    baton__links_t *links = &mpi->far.links;
+    baton__link_place_t place = {0};
+    uint64_t nonce = mpi->rank == 0 ? baton__share_random() : 0;
+    baton__link_place_t *places =
+        baton__alloc((size_t)mpi->size, sizeof *places);
+    if (mpi->far.peers > 0) {
+        baton__links_open(links, mpi->rank, mpi->size, host->size == mpi->size,
+                          &place);
+    }
+    baton_status_t status = baton__mpi_agree(
+        mpi->comm, places != NULL
+                       ? BATON_OK
+                       : baton__error(BATON_ERR_NO_MEMORY,
+                                      "mpi: no memory for the places "
+                                      "of %d ranks",
+                                      mpi->size));
+    if (status != BATON_OK) {
+        baton__free(places);
+        return status;
+    }
+    int code = MPI_Bcast(&nonce, 1, MPI_UINT64_T, 0, mpi->comm);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Allgather(&place, sizeof place, MPI_BYTE, places,
+                             sizeof place, MPI_BYTE, mpi->comm);
+    }
+    if (code != MPI_SUCCESS || links->epoll < 0) {
+        baton__free(places);
+    } else {
+        links->nonce = nonce;
+        links->places = places;
+    }
+    return code == MPI_SUCCESS ? BATON_OK
+                               : baton__mpi_error("MPI_Allgather", code);
+}
+
+/* Settings that must be equal on all ranks: BATON_VERIFY on any is on all. */
+static void agree_on_settings(baton__mpi_t *mpi)
+{
+    int mine = baton__config_number(BATON__CONFIG_VERIFY) != 0;
+    int any = mine;
+    (void)MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, mpi->comm);
+    mpi->transport.verify = any != 0;
+}
+
+/* Finds the ranks of this host, and opens what they share. */
+static baton_status_t meet(baton__mpi_t *mpi)
+{
+    host_t host;
+    int code = MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank,
+                                   MPI_INFO_NULL, &host.comm);
+    if (code != MPI_SUCCESS) {
+        return baton__mpi_error("MPI_Comm_split_type", code);
+    }
+    MPI_Comm_size(host.comm, &host.size);
+    MPI_Comm_rank(host.comm, &host.index);
+    mpi->transport.host_ranks = count_ranks(&host);
+    count_processors(mpi, &host);
+    baton_status_t status = share_or_open_alone(mpi, &host);
+    status = baton__mpi_agree(mpi->comm, status);
+    if (status == BATON_OK) {
+        count_far(mpi);
+        agree_on_settings(mpi);
+        status = exchange_places(mpi, &host);
+    }
+    (void)MPI_Comm_free(&host.comm);
+    return status;
+}
+
+/* ---- MPI_Finalize ------------------------------------------------------ */
 
 /* MPI_Finalize deletes the attributes of MPI_COMM_SELF first. From here on the
-   endpoint calls MPI no more; see enter(), far.c. */
+   endpoint calls MPI no more; see baton__far_enter(). */
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     baton__mpi_t *mpi = value;
     (void)comm;
     (void)keyval;
     (void)extra;
-    if (mpi->far.leaves) {
-        return MPI_SUCCESS; /* baton__mpi_close has taken it away */
+    if (mpi->far.closing) {
+        return MPI_SUCCESS; /* the endpoint is being closed */
     }
     baton__log(BATON_LOG_ERROR,
                "mpi: rank %d of %d: MPI_Finalize was called while there is a "
                "group; destroy it before",
                mpi->rank, mpi->size);
-    atomic_store_explicit(&mpi->far.over, true, memory_order_seq_cst);
+    atomic_store_explicit(&mpi->far.finalized, true, memory_order_seq_cst);
     while (atomic_load_explicit(&mpi->far.inside, memory_order_seq_cst) > 0) {
         (void)sched_yield();
     }
@@ -80,7 +308,7 @@ static void unwatch_finalize(baton__mpi_t *mpi)
     }
 }
 
-/* ---- open, close ------------------------------------------------------ */
+/* ---- closing ----------------------------------------------------------- */
 
 static void free_endpoint(baton__mpi_t *mpi)
 {
@@ -90,6 +318,115 @@ static void free_endpoint(baton__mpi_t *mpi)
     baton__free(mpi->peers);
     baton__free(mpi);
 }
+
+/* Takes what comes, and drops all of it. */
+static void drop_arrivals(baton__mpi_t *mpi)
+{
+    baton_event_t events[16];
+    size_t count = baton__mpi_poll(mpi, events, 16);
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind == BATON_EVENT_ARRIVED) {
+            baton__mpi_drop(mpi, events[i].message);
+        }
+    }
+}
+
+static bool is_drained(const baton__mpi_t *mpi, const uint32_t *expected)
+{
+    for (int i = 0; i < mpi->size; i++) {
+        if (mpi->peers[i].near < 0 &&
+            mpi->peers[i].packets_taken != expected[i]) {
+            return false;
+        }
+    }
+    return mpi->far.count == 0 && mpi->far.packets_unsent == 0;
+}
+
+static void pause_a_little(baton__mpi_t *mpi)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+    if (++mpi->far.quiet < DRAIN_YIELDS) {
+        (void)sched_yield();
+    } else {
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+/* All ranks tell each other how many packets they have sent; from then on none
+   sends any. Each takes what the others have sent, so that nothing is left of
+   it when the communicator is freed. */
+static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+{
+    size_t size = (size_t)mpi->size;
+    uint32_t *counts = baton__alloc(2 * size, sizeof *counts);
+    if (counts == NULL || !baton__far_enter(mpi)) {
+        baton__free(counts);
+        return;
+    }
+    MPI_Request request;
+    int told = 0;
+    mpi->far.closing = true;
+    mpi->far.quiet = 0;
+    for (size_t i = 0; i < size; i++) {
+        counts[i] = mpi->peers[i].packets_sent;
+    }
+    int code = MPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
+                             MPI_UINT32_T, mpi->comm, &request);
+    while (code == MPI_SUCCESS && mpi->untold == 0 &&
+           baton__clock_ns() < deadline_ns) {
+        code =
+            told ? MPI_SUCCESS : MPI_Test(&request, &told, MPI_STATUS_IGNORE);
+        drop_arrivals(mpi);
+        if (told && is_drained(mpi, counts + size)) {
+            break;
+        }
+        pause_a_little(mpi);
+    }
+    baton__far_leave(mpi);
+    if (told) {
+        baton__free(counts); /* else MPI may still write there */
+    }
+}
+
+static void close_endpoint(void *endpoint)
+{
+    baton__mpi_t *mpi = endpoint;
+    MPI_Comm comm = mpi->comm;
+    bool finalized =
+        atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed);
+    if (!finalized) {
+        uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
+        if (mpi->size > 1 && !mpi->lost_any) {
+            drain(mpi, baton__clock_ns() + ms * 1000000);
+        }
+        mpi->far.closing = true;
+        unwatch_finalize(mpi);
+    }
+    free_endpoint(mpi);
+    if (!finalized) {
+        (void)MPI_Comm_free(&comm);
+    }
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+static const baton_transport_t mpi_transport = {
+    .size = sizeof(baton_transport_t),
+    .name = "mpi",
+    .reserve = baton__mpi_reserve,
+    .send = baton__mpi_send,
+    .notify = baton__mpi_notify,
+    .withdraw = baton__mpi_withdraw,
+    .poll = baton__mpi_poll,
+    .accept = baton__mpi_accept,
+    .drop = baton__mpi_drop,
+    .descriptor = baton__mpi_descriptor,
+    .drain = baton__mpi_drain,
+    .arm = baton__mpi_arm,
+    .disarm = baton__mpi_disarm,
+    .close = close_endpoint,
+    .max_bytes = INT_MAX,
+};
 
 static void init_far(baton__far_t *far)
 {
@@ -105,7 +442,7 @@ static void init_far(baton__far_t *far)
     far->keyval = MPI_KEYVAL_INVALID;
 }
 
-/* The endpoint before it meets others; not collective. */
+/* Makes the endpoint, without its peers; not collective. */
 static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
 {
     int size = 0;
@@ -120,7 +457,7 @@ static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for a group of %d ranks", size);
     }
-    mpi->transport = baton__mpi_transport;
+    mpi->transport = mpi_transport;
     mpi->comm = comm;
     mpi->size = size;
     mpi->rank = rank;
@@ -136,7 +473,7 @@ static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
     return BATON_OK;
 }
 
-/* What no rank can disagree about, so that no one need be told. */
+/* Checks what no rank can disagree about, so that no rank need be told. */
 static baton_status_t check_comm(MPI_Comm comm)
 {
     int yes = 0;
@@ -166,7 +503,7 @@ static baton_status_t check_comm(MPI_Comm comm)
     return BATON_OK;
 }
 
-/* With what it has met: the rest that can fail on one rank alone. */
+/* After meeting: the rest that can fail on one rank alone. */
 static baton_status_t complete(baton__mpi_t *mpi)
 {
     baton_status_t status = baton__mpi_reserve_notices(mpi);
@@ -194,14 +531,14 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
     status = local != BATON_OK ? local : make_endpoint(own, &mpi);
     status = baton__mpi_agree(own, status);
     if (status == BATON_OK && mpi != NULL) {
-        status = baton__mpi_agree(own, baton__mpi_meet(mpi));
+        status = baton__mpi_agree(own, meet(mpi));
     }
     if (status == BATON_OK && mpi != NULL) {
         status = baton__mpi_agree(own, complete(mpi));
     }
     if (status != BATON_OK) {
         if (mpi != NULL) {
-            mpi->far.leaves = true;
+            mpi->far.closing = true;
             unwatch_finalize(mpi);
             free_endpoint(mpi);
         }
@@ -211,23 +548,4 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
     *transport_out = &mpi->transport;
     *endpoint_out = mpi;
     return BATON_OK;
-}
-
-void baton__mpi_close(void *endpoint)
-{
-    baton__mpi_t *mpi = endpoint;
-    MPI_Comm comm = mpi->comm;
-    bool over = atomic_load_explicit(&mpi->far.over, memory_order_relaxed);
-    if (!over) {
-        uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
-        if (mpi->size > 1 && !mpi->lost_any) {
-            baton__far_drain(mpi, baton__clock_ns() + ms * 1000000);
-        }
-        mpi->far.leaves = true;
-        unwatch_finalize(mpi);
-    }
-    free_endpoint(mpi);
-    if (!over) {
-        (void)MPI_Comm_free(&comm);
-    }
 }

@@ -1,17 +1,17 @@
 /* What ranks send each other: through a ring in shared memory, or as an MPI
-   message. A packet announces a message, with as much of its data as is short,
-   or answers one.
+   message. A packet announces a message, with its data if that is short; or it
+   answers one.
 
-       SHORT   data in the packet        the receiver needs nothing more
-       BUFFER  in a shm buffer           it reads them there, and clears it
-       OFFER   in the sender's memory    it takes the offer, reads, answers DONE
-       BODY    in an MPI message         it receives that
-       KEPT    with the sender           it answers PULL, and they come as an
-                                         MPI message; or DONE
+       SHORT   data in the packet       the receiver needs nothing more
+       BUFFER  data in a shm buffer     it reads the buffer, and clears it
+       OFFER   data to be read (CMA)    it takes the offer, reads, answers FIN
+       BODY    data in an MPI message   it receives that
+       RTS     data with the sender     it answers CTS, and they come as an MPI
+                                        message; or FIN
 
    A credited message is its receiver's alone once it was sent. Of the others
-   the sender keeps a record, `id`, until DONE, or until it has sent what was
-   pulled. `generation` tells uses of one record apart. */
+   the sender keeps a record, `id`, until FIN, or until it has sent what was
+   pulled by CTS. `generation` tells uses of one record apart. */
 #ifndef BATON_TRANSPORT_MPI_PACKET_H
 #define BATON_TRANSPORT_MPI_PACKET_H
 
@@ -23,10 +23,10 @@ typedef enum baton__packet_kind {
     BATON__PACKET_BUFFER,
     BATON__PACKET_OFFER,
     BATON__PACKET_BODY,
-    BATON__PACKET_KEPT,
-    BATON__PACKET_DONE,
-    BATON__PACKET_PULL,
-    BATON__PACKET_CREDIT /* says what every packet over MPI says: `word` */
+    BATON__PACKET_RTS,
+    BATON__PACKET_FIN,
+    BATON__PACKET_CTS,
+    BATON__PACKET_CREDIT /* carries `word`, as every packet over MPI does */
 } baton__packet_kind_t;
 
 enum {
@@ -38,15 +38,15 @@ enum { BATON__SHORT_BYTES = 256 };
 static_assert(BATON__SHORT_BYTES >= BATON_NOTICE_BYTES, "a notice is short");
 
 typedef struct baton__packet {
-    uint32_t word; /* the ring's; over MPI: the lower 16 bits of how many
-                      messages, and how many notices, the sender has granted */
+    uint32_t word; /* the ring's. Over MPI: how many messages (lower 16 bits)
+                      and notices the sender has granted */
     uint16_t kind;
     uint16_t flags;
     uint32_t source; /* rank */
     uint32_t id;
     uint64_t bytes; /* of the message */
     baton_header_t header;
-    uint32_t place; /* BUFFER: which. BODY, PULL: the tag */
+    uint32_t place; /* BUFFER: its number. BODY, CTS: the tag */
     uint32_t generation;
     union {
         uint64_t address; /* OFFER */

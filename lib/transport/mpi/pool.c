@@ -1,12 +1,12 @@
 /* The MPI transport's pools: records of sends, and of messages that have
    arrived.
 
-   There is one of the former for each send that was reserved. Of the latter
-   there is one for each receive that was reserved, which is what a peer may
-   send without a credit; one for each credit that was granted to a peer; and
-   one for each notice that a peer may send. So there is always one free for
-   what comes, but for a moment, when a schedule that was destroyed here is
-   still sent to: what comes then waits until the engine has dropped that. */
+   There is a record for each send that was reserved. Of messages there is one
+   for each receive that was reserved, which is what a peer may send without a
+   credit; one for each credit that was granted to a peer; and one for each
+   notice that a peer may send. So one is always free for what arrives, but for
+   a moment in which a peer still sends to a schedule that was destroyed here:
+   that waits until the engine has dropped a message. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -23,7 +23,8 @@ typedef struct baton__slab {
 
 enum { LEAST = 16 };
 
-/* How many more to make, to have `wanted`: enough to have twice as many. */
+/* How many records to add to `count`, to have `wanted`: at least as many as
+   there are. */
 static uint32_t growth(uint32_t count, int64_t wanted)
 {
     if (wanted <= count) {
@@ -79,8 +80,7 @@ static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
     return BATON_OK;
 }
 
-/* From now on the peer may send so many messages that this rank need not
-   answer. */
+/* Lets the peer send a window of messages that this rank need not answer. */
 static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     peer->contacted = true;
@@ -141,42 +141,6 @@ baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi)
     return status;
 }
 
-baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi)
-{
-    baton__send_t *send = mpi->free_sends;
-    if (send != NULL) {
-        mpi->free_sends = send->next;
-    }
-    return send;
-}
-
-void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send)
-{
-    if (send->counted) {
-        mpi->peers[send->peer].announced--;
-        send->counted = false;
-    }
-    send->state = BATON__SEND_FREE;
-    send->generation++;
-    send->next = mpi->free_sends;
-    mpi->free_sends = send;
-}
-
-baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi)
-{
-    baton__record_t *record = mpi->free_records;
-    if (record != NULL) {
-        mpi->free_records = record->next;
-    }
-    return record;
-}
-
-void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record)
-{
-    record->next = mpi->free_records;
-    mpi->free_records = record;
-}
-
 void baton__mpi_free_pools(baton__mpi_t *mpi)
 {
     while (mpi->slabs != NULL) {
@@ -187,27 +151,4 @@ void baton__mpi_free_pools(baton__mpi_t *mpi)
         baton__free(slab);
     }
     baton__free(mpi->sends);
-}
-
-/* ---- lists ------------------------------------------------------------ */
-
-void baton__records_append(baton__records_t *list, baton__record_t *record)
-{
-    record->next = NULL;
-    if (list->tail != NULL) {
-        list->tail->next = record;
-    } else {
-        list->head = record;
-    }
-    list->tail = record;
-}
-
-baton__record_t *baton__records_take(baton__records_t *list)
-{
-    baton__record_t *record = list->head;
-    if (record != NULL) {
-        list->head = record->next;
-        list->tail = list->head != NULL ? list->tail : NULL;
-    }
-    return record;
 }

@@ -25,9 +25,9 @@ static const void *data_of(const baton__mpi_t *mpi,
             ->data;
     case BATON__PACKET_OFFER:
     case BATON__PACKET_BODY:
-    case BATON__PACKET_KEPT:
-    case BATON__PACKET_DONE:
-    case BATON__PACKET_PULL:
+    case BATON__PACKET_RTS:
+    case BATON__PACKET_FIN:
+    case BATON__PACKET_CTS:
     case BATON__PACKET_CREDIT:
         break;
     }
@@ -68,13 +68,13 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     case BATON__PACKET_BUFFER:
     case BATON__PACKET_OFFER:
     case BATON__PACKET_BODY:
-    case BATON__PACKET_KEPT:
+    case BATON__PACKET_RTS:
         return arrive(mpi, packet, events);
-    case BATON__PACKET_DONE:
-        baton__mpi_done(mpi, packet, events);
+    case BATON__PACKET_FIN:
+        baton__mpi_take_fin(mpi, packet, events);
         break;
-    case BATON__PACKET_PULL:
-        baton__mpi_pull(mpi, packet, events);
+    case BATON__PACKET_CTS:
+        baton__mpi_take_cts(mpi, packet, events);
         break;
     case BATON__PACKET_CREDIT:
         break;
@@ -104,8 +104,7 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
     baton__far_credit(mpi, peer);
 }
 
-/* This rank is done with a message. */
-static void release(baton__mpi_t *mpi, baton__record_t *record)
+void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     if (record->kind == BATON__PACKET_BUFFER) {
@@ -120,13 +119,8 @@ static void release(baton__mpi_t *mpi, baton__record_t *record)
         baton__mpi_give_record(mpi, record);
         give_credit(mpi, peer, notice);
     } else {
-        baton__mpi_answer(mpi, record, BATON__PACKET_DONE);
+        baton__mpi_answer(mpi, record, BATON__PACKET_FIN);
     }
-}
-
-void baton__mpi_sunk(baton__mpi_t *mpi, baton__record_t *record)
-{
-    release(mpi, record);
 }
 
 /* ---- offers ----------------------------------------------------------- */
@@ -166,7 +160,7 @@ void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
     baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
                                               .status = status,
                                               .token = record->token});
-    release(mpi, record);
+    baton__mpi_release(mpi, record);
 }
 
 static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
@@ -181,7 +175,7 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
         return BATON_OK;
     }
     baton_status_t status = copy_slice(mpi, record);
-    release(mpi, record);
+    baton__mpi_release(mpi, record);
     return status == BATON_OK ? BATON_DONE : status;
 }
 
@@ -195,7 +189,7 @@ static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
         peer->pulling++;
         record->place = 2 + 2 * (peer->next_pull++ % BATON__MPI_TAGS);
         baton__far_receive(mpi, record, record->target, record->place);
-        baton__mpi_answer(mpi, record, BATON__PACKET_PULL);
+        baton__mpi_answer(mpi, record, BATON__PACKET_CTS);
     }
 }
 
@@ -210,12 +204,12 @@ void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
     baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
                                               .status = status,
                                               .token = record->token});
-    if (record->kind == BATON__PACKET_KEPT) {
+    if (record->kind == BATON__PACKET_RTS) {
         baton__mpi_give_record(mpi, record);
         peer->pulling--;
         pull_next(mpi, peer);
     } else {
-        release(mpi, record);
+        baton__mpi_release(mpi, record);
     }
 }
 
@@ -236,7 +230,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         if (message->bytes > 0) {
             memcpy(target, message->data, message->bytes);
         }
-        release(mpi, record);
+        baton__mpi_release(mpi, record);
         return BATON_DONE;
     }
     record->token = token;
@@ -264,9 +258,9 @@ void baton__mpi_drop(void *endpoint, baton_message_t *message)
     baton__mpi_t *mpi = endpoint;
     baton__record_t *record = record_of(message);
     if (record->kind == BATON__PACKET_BODY && !mpi->peers[message->peer].lost) {
-        baton__far_sink(mpi, record);
+        baton__far_discard(mpi, record);
     } else {
-        release(mpi, record);
+        baton__mpi_release(mpi, record);
     }
 }
 

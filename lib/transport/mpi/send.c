@@ -58,10 +58,39 @@ static bool is_behind(baton__peer_t *peer)
     return behind;
 }
 
+/* Puts the packet into the ring of a peer on this host, and rings its doorbell.
+ */
+static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
+                      const baton__packet_t *packet, const void *data,
+                      size_t count)
+{
+    size_t bytes = BATON__PACKET_HEAD + count;
+    char *record = baton__ring_claim(baton__host_ring(&mpi->host, peer->near),
+                                     bytes, &peer->ring_head);
+    if (record == NULL) {
+        return false;
+    }
+    /* All but the ring's own word. */
+    memcpy(record + sizeof packet->word,
+           (const char *)packet + sizeof packet->word,
+           BATON__PACKET_HEAD - sizeof packet->word);
+    if (count > 0) {
+        memcpy(record + BATON__PACKET_HEAD, data, count);
+    }
+    baton__ring_commit(record, bytes);
+    if (peer->near != mpi->host.index &&
+        !baton__bell_ring(&mpi->host.bell, peer->near)) {
+        baton__mpi_lose(mpi, peer, "its process has ended");
+    }
+    return true;
+}
+
+/* Sends a packet, with `count` bytes of data in it; false if there is no room.
+ */
 static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
                  baton__packet_t *packet, const void *data, size_t count)
 {
-    return peer->near >= 0 ? baton__near_push(mpi, peer, packet, data, count)
+    return peer->near >= 0 ? push_near(mpi, peer, packet, data, count)
                            : baton__far_push(mpi, peer, packet, data, count);
 }
 
@@ -161,7 +190,7 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
     if (near && mpi->reads && send->id < BATON__HOST_OFFERS) {
         return send_offer(mpi, peer, send, packet);
     }
-    packet->kind = BATON__PACKET_KEPT;
+    packet->kind = BATON__PACKET_RTS;
     return push(mpi, peer, packet, NULL, 0) ? ANNOUNCED : NO_ROOM;
 }
 
@@ -169,7 +198,7 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
 {
     baton__peer_t *peer = &mpi->peers[send->peer];
     baton__packet_t packet;
-    packet.kind = BATON__PACKET_KEPT;
+    packet.kind = BATON__PACKET_RTS;
     packet.flags = 0;
     packet.source = (uint32_t)mpi->rank;
     packet.id = send->id;
@@ -222,7 +251,7 @@ static bool push_answer(baton__mpi_t *mpi, baton__record_t *record)
     if (!push(mpi, peer, &packet, NULL, 0)) {
         return false;
     }
-    if (record->answer == BATON__PACKET_DONE) {
+    if (record->answer == BATON__PACKET_FIN) {
         baton__mpi_give_record(mpi, record);
     }
     return true;
@@ -233,8 +262,8 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     record->answer = (uint16_t)answer;
-    if (peer->lost || mpi->far.leaves) {
-        if (answer == BATON__PACKET_DONE) {
+    if (peer->lost || mpi->far.closing) {
+        if (answer == BATON__PACKET_FIN) {
             baton__mpi_give_record(mpi, record);
         }
         return;
@@ -437,8 +466,8 @@ static baton__send_t *find(const baton__mpi_t *mpi,
                : NULL;
 }
 
-void baton__mpi_done(baton__mpi_t *mpi, const baton__packet_t *packet,
-                     baton__events_t *events)
+void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
+                         baton__events_t *events)
 {
     baton__send_t *send = find(mpi, packet);
     if (send != NULL) {
@@ -446,8 +475,8 @@ void baton__mpi_done(baton__mpi_t *mpi, const baton__packet_t *packet,
     }
 }
 
-void baton__mpi_pull(baton__mpi_t *mpi, const baton__packet_t *packet,
-                     baton__events_t *events)
+void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet,
+                         baton__events_t *events)
 {
     baton__send_t *send = find(mpi, packet);
     if (send == NULL) {
@@ -478,7 +507,7 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
     while (peer->outbox != NULL) { /* answers */
         baton__record_t *record = (baton__record_t *)peer->outbox;
         peer->outbox = peer->outbox->next;
-        if (record->answer == BATON__PACKET_DONE) {
+        if (record->answer == BATON__PACKET_FIN) {
             baton__mpi_give_record(mpi, record);
         }
     }

@@ -4,11 +4,11 @@
    descriptor of our own, too: libevent sets its precise one anew in each wait,
    also in those without a timer; ours stays as it is while it ends the wait
    about when it should. */
-#include "progress/loop.h"
+#include "progress/event_loop.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
-#include "progress/idle.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -24,7 +24,7 @@
 enum { DESCRIPTORS = 4 }; /* of an endpoint, at most */
 
 struct baton__watch {
-    baton__loop_t *loop;
+    baton__event_loop_t *loop;
     const baton_transport_t *transport;
     void *endpoint;
     struct event *events[DESCRIPTORS];
@@ -51,7 +51,7 @@ static void use_threads(void)
 
 static void on_bell(evutil_socket_t fd, short what, void *arg)
 {
-    baton__loop_t *loop = arg;
+    baton__event_loop_t *loop = arg;
     uint64_t count;
     (void)what;
     (void)!read(fd, &count, sizeof count);
@@ -59,13 +59,13 @@ static void on_bell(evutil_socket_t fd, short what, void *arg)
         loop->wakeup = BATON__WAKEUP_KICK;
     }
     /* After the read: a kick that comes now writes again. Pairs with the
-       exchange in baton__loop_kick. */
+       exchange in baton__event_loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    baton__loop_t *loop = arg;
+    baton__event_loop_t *loop = arg;
     uint64_t count;
     (void)what;
     (void)!read(fd, &count, sizeof count);
@@ -94,15 +94,15 @@ static struct event_base *make_base(void)
     return base;
 }
 
-static bool show_outside(const baton__loop_t *loop, int fd)
+static bool show_outside(const baton__event_loop_t *loop, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
     return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-baton_status_t baton__loop_open(baton__loop_t **out)
+baton_status_t baton__event_loop_open(baton__event_loop_t **out)
 {
-    baton__loop_t *loop = baton__alloc(1, sizeof *loop);
+    baton__event_loop_t *loop = baton__alloc(1, sizeof *loop);
     if (loop == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
     }
@@ -119,7 +119,7 @@ baton_status_t baton__loop_open(baton__loop_t **out)
                          : loop->timer_fd < 0 ? "timerfd_create"
                                               : "epoll",
                          strerror(errno));
-        baton__loop_close(loop);
+        baton__event_loop_close(loop);
         return status;
     }
     loop->base = make_base();
@@ -131,7 +131,7 @@ baton_status_t baton__loop_open(baton__loop_t **out)
     }
     if (loop->bell == NULL || loop->timer == NULL ||
         event_add(loop->bell, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
-        baton__loop_close(loop);
+        baton__event_loop_close(loop);
         return baton__error(BATON_ERR_SYSTEM,
                             "libevent could not make an event loop");
     }
@@ -139,7 +139,7 @@ baton_status_t baton__loop_open(baton__loop_t **out)
     return BATON_OK;
 }
 
-void baton__loop_close(baton__loop_t *loop)
+void baton__event_loop_close(baton__event_loop_t *loop)
 {
     if (loop == NULL) {
         return;
@@ -165,7 +165,7 @@ void baton__loop_close(baton__loop_t *loop)
     baton__free(loop);
 }
 
-static void program(const baton__loop_t *loop, uint64_t due_ns)
+static void program(const baton__event_loop_t *loop, uint64_t due_ns)
 {
     struct itimerspec at = {{0, 0}, {0, 0}};
     if (due_ns != UINT64_MAX) {
@@ -177,7 +177,7 @@ static void program(const baton__loop_t *loop, uint64_t due_ns)
 
 /* To end the wait in `us`, or up to a quarter of that sooner. A timer that is
    due already has ended in vain, or ends this wait at once. */
-void baton__loop_set_timer(baton__loop_t *loop, uint32_t us)
+void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();
     uint64_t due =
@@ -190,29 +190,29 @@ void baton__loop_set_timer(baton__loop_t *loop, uint32_t us)
     loop->due_ns = due;
 }
 
-void baton__loop_shorten(baton__loop_t *loop, uint32_t us)
+void baton__event_loop_shorten(baton__event_loop_t *loop, uint32_t us)
 {
     program(loop, baton__clock_ns() + (uint64_t)us * 1000);
 }
 
-baton__wakeup_t baton__loop_wait(baton__loop_t *loop)
+baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop)
 {
     loop->wakeup = BATON__WAKEUP_TIMER;
     (void)event_base_loop(loop->base, EVLOOP_ONCE);
     return loop->wakeup;
 }
 
-int baton__loop_descriptor(const baton__loop_t *loop)
+int baton__event_loop_descriptor(const baton__event_loop_t *loop)
 {
     return loop->epoll_fd;
 }
 
-void baton__loop_drain(baton__loop_t *loop)
+void baton__event_loop_drain(baton__event_loop_t *loop)
 {
     (void)event_base_loop(loop->base, EVLOOP_NONBLOCK);
 }
 
-void baton__loop_kick(baton__loop_t *loop)
+void baton__event_loop_kick(baton__event_loop_t *loop)
 {
     /* Pairs with the store in on_bell. */
     if (!atomic_exchange_explicit(&loop->kicked, true, memory_order_seq_cst)) {
@@ -221,9 +221,9 @@ void baton__loop_kick(baton__loop_t *loop)
     }
 }
 
-baton_status_t baton__loop_watch(baton__loop_t *loop,
-                                 const baton_transport_t *transport,
-                                 void *endpoint, baton__watch_t **out)
+baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
+                                       const baton_transport_t *transport,
+                                       void *endpoint, baton__watch_t **out)
 {
     int fd = transport->descriptor(endpoint, 0);
     *out = NULL;
@@ -242,7 +242,7 @@ baton_status_t baton__loop_watch(baton__loop_t *loop,
             event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
         if (watch->events[k] == NULL ||
             event_add(watch->events[k], NULL) != 0 || !show_outside(loop, fd)) {
-            baton__loop_unwatch(watch);
+            baton__event_loop_unwatch(watch);
             return baton__error(BATON_ERR_SYSTEM,
                                 "libevent could not watch a descriptor of the "
                                 "%s transport",
@@ -254,7 +254,7 @@ baton_status_t baton__loop_watch(baton__loop_t *loop,
     return BATON_OK;
 }
 
-void baton__loop_unwatch(baton__watch_t *watch)
+void baton__event_loop_unwatch(baton__watch_t *watch)
 {
     if (watch == NULL) {
         return;

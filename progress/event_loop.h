@@ -5,7 +5,7 @@
 
 #include <baton/transport.h>
 
-typedef struct baton__loop baton__loop_t;
+typedef struct baton__loop baton__event_loop_t;
 typedef struct baton__watch baton__watch_t; /* a descriptor in the loop */
 
 /* What has ended a wait; of several the last. */
@@ -15,35 +15,35 @@ typedef enum baton__wakeup {
     BATON__WAKEUP_MESSAGE /* a watched descriptor: a peer has probably sent */
 } baton__wakeup_t;
 
-baton_status_t baton__loop_open(baton__loop_t **out);
-void baton__loop_close(baton__loop_t *loop);
+baton_status_t baton__event_loop_open(baton__event_loop_t **out);
+void baton__event_loop_close(baton__event_loop_t *loop);
 
 /* Sleeps until a kick, a readable descriptor, or the timer. One thread at a
    time. */
-baton__wakeup_t baton__loop_wait(baton__loop_t *loop);
+baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop);
 
 /* Sets the timer of that thread's next wait: in `us` microseconds or up to a
    quarter less (BATON_SLEEP_FOREVER: never). */
-void baton__loop_set_timer(baton__loop_t *loop, uint32_t us);
+void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
 
 /* Ends the present or the next wait in `us` microseconds, unless that thread
    sets its timer meanwhile. Any thread; cheaper than a kick, for both. */
-void baton__loop_shorten(baton__loop_t *loop, uint32_t us);
+void baton__event_loop_shorten(baton__event_loop_t *loop, uint32_t us);
 
 /* A descriptor that is readable when a wait would end, but for its timer; and
    what a wait does then, without waiting. */
-int baton__loop_descriptor(const baton__loop_t *loop);
-void baton__loop_drain(baton__loop_t *loop);
+int baton__event_loop_descriptor(const baton__event_loop_t *loop);
+void baton__event_loop_drain(baton__event_loop_t *loop);
 
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
-void baton__loop_kick(baton__loop_t *loop);
+void baton__event_loop_kick(baton__event_loop_t *loop);
 
 /* Watches the endpoint's descriptors, and drains them when they become
    readable; *out is NULL when the transport has none. Any thread, also while
    another waits. */
-baton_status_t baton__loop_watch(baton__loop_t *loop,
-                                 const baton_transport_t *transport,
-                                 void *endpoint, baton__watch_t **out);
-void baton__loop_unwatch(baton__watch_t *watch); /* NULL is allowed */
+baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
+                                       const baton_transport_t *transport,
+                                       void *endpoint, baton__watch_t **out);
+void baton__event_loop_unwatch(baton__watch_t *watch); /* NULL is allowed */
 
 #endif

@@ -1,0 +1,39 @@
+/* Text under construction; see text.h. */
+#include "base/text.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+void baton__text_mark_cut(char *data, size_t size)
+{
+    static const char dots[] = "...";
+    if (size >= sizeof dots) {
+        memcpy(data + size - sizeof dots, dots, sizeof dots);
+    }
+}
+
+void baton__text_add_list(baton__text_t *text, const char *format,
+                          va_list values)
+{
+    assert(text->used < text->size);
+    size_t room = text->size - text->used;
+    int length = vsnprintf(text->data + text->used, room, format, values);
+    if (length < 0) {
+        /* The C library could not format it: keep what was there. */
+        text->data[text->used] = '\0';
+    } else if ((size_t)length < room) {
+        text->used += (size_t)length;
+    } else {
+        text->used = text->size - 1;
+        baton__text_mark_cut(text->data, text->size);
+    }
+}
+
+void baton__text_add(baton__text_t *text, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    baton__text_add_list(text, format, values);
+    va_end(values);
+}

@@ -1,0 +1,27 @@
+/* Text under construction in memory of a fixed size. */
+#ifndef BATON_BASE_TEXT_H
+#define BATON_BASE_TEXT_H
+
+#include <baton/status.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+/* The longest error or log message, with its final zero. */
+#define BATON__MESSAGE_BYTES 1024
+
+typedef struct baton__text {
+    char *data;
+    size_t size; /* of the memory */
+    size_t used; /* without the final zero */
+} baton__text_t;
+
+/* Appends. The text never overflows; one that was cut ends with "...". */
+void baton__text_add(baton__text_t *text, const char *format, ...)
+    BATON_PRINTF(2, 3);
+void baton__text_add_list(baton__text_t *text, const char *format,
+                          va_list values) BATON_PRINTF(2, 0);
+
+/* Replaces the last characters of a message that was cut by "...". */
+void baton__text_mark_cut(char *data, size_t size);
+
+#endif

@@ -1,0 +1,87 @@
+/* What all parts of the MPI transport use: records of sends and of messages
+   that have arrived, lists of them, and what is known of peers and of MPI. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/error.h"
+
+/* ---- records ----------------------------------------------------------- */
+
+baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi)
+{
+    baton__send_t *send = mpi->free_sends;
+    if (send != NULL) {
+        mpi->free_sends = send->next;
+    }
+    return send;
+}
+
+void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send)
+{
+    if (send->counted) {
+        mpi->peers[send->peer].announced--;
+        send->counted = false;
+    }
+    send->state = BATON__SEND_FREE;
+    send->generation++;
+    send->next = mpi->free_sends;
+    mpi->free_sends = send;
+}
+
+baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi)
+{
+    baton__record_t *record = mpi->free_records;
+    if (record != NULL) {
+        mpi->free_records = record->next;
+    }
+    return record;
+}
+
+void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record)
+{
+    record->next = mpi->free_records;
+    mpi->free_records = record;
+}
+
+void baton__records_append(baton__records_t *list, baton__record_t *record)
+{
+    record->next = NULL;
+    if (list->tail != NULL) {
+        list->tail->next = record;
+    } else {
+        list->head = record;
+    }
+    list->tail = record;
+}
+
+baton__record_t *baton__records_take(baton__records_t *list)
+{
+    baton__record_t *record = list->head;
+    if (record != NULL) {
+        list->head = record->next;
+        list->tail = list->head != NULL ? list->tail : NULL;
+    }
+    return record;
+}
+
+/* ---- peers, MPI -------------------------------------------------------- */
+
+void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer, const char *detail)
+{
+    if (!peer->lost) {
+        peer->lost = true;
+        peer->detail = detail;
+        mpi->untold++;
+        mpi->lost_any = true;
+    }
+}
+
+baton_status_t baton__mpi_error(const char *call, int code)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
+        length = 0;
+    }
+    return baton__error(BATON_ERR_TRANSPORT, "mpi: %s: %.*s", call, length,
+                        text);
+}

@@ -1,0 +1,193 @@
+/* How an MPI endpoint is polled, and how it sleeps.
+
+   Ranks of this host ring its doorbell, those of other hosts its link. What a
+   rank on another host has sent comes over MPI and may come after the ring: so
+   for a while after a ring this rank looks again after short sleeps. A sender
+   that has rung so lately need not ring again; RANG_NS in far.c is well below
+   this while. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/clock.h"
+#include "base/config.h"
+
+enum {
+    AFTER_RING_NS = 1000000, /* that while */
+    AFTER_RING_US = 50,      /* such a sleep */
+    MOVING_US = 1000         /* MPI moves data only while it is called */
+};
+
+/* ---- polling ----------------------------------------------------------- */
+
+static void poll_near(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__ring_t *ring = baton__host_ring(&mpi->host, mpi->host.index);
+    while (!baton__events_are_full(events)) {
+        const baton__packet_t *packet = baton__ring_front(ring);
+        if (packet == NULL || !baton__mpi_take_packet(mpi, packet, events)) {
+            return;
+        }
+        baton__ring_pop(ring);
+    }
+}
+
+static bool take_far_packets(baton__mpi_t *mpi, baton__events_t *events)
+{
+    const baton__packet_t *packet;
+    bool any = false;
+    while (!baton__events_are_full(events) &&
+           (packet = baton__far_front(mpi)) != NULL &&
+           baton__mpi_take_packet(mpi, packet, events)) {
+        baton__far_pop(mpi);
+        any = true;
+    }
+    if (any) {
+        mpi->far.now_ns = baton__clock_ns();
+    }
+    return any;
+}
+
+static bool complete_transfers(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__transfer_t transfer;
+    bool any = false;
+    while (!baton__events_are_full(events) &&
+           baton__far_next_transfer(mpi, &transfer)) {
+        if (transfer.send != NULL) {
+            baton__mpi_end_send(mpi, transfer.send, transfer.status,
+                                transfer.detail, events);
+        } else if (transfer.discarded) {
+            baton__mpi_release(mpi, transfer.record);
+        } else if (transfer.record != NULL) {
+            baton__mpi_received(mpi, transfer.record, transfer.bytes,
+                                transfer.status, events);
+        }
+        any = true;
+    }
+    return any;
+}
+
+static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
+{
+    if (!baton__far_begin_poll(mpi)) {
+        return;
+    }
+    bool found = mpi->far.peers > 0 && take_far_packets(mpi, events);
+    found |= complete_transfers(mpi, events);
+    baton__far_end_poll(mpi, found);
+}
+
+static void tell_lost(baton__mpi_t *mpi, baton__events_t *events)
+{
+    for (int i = 0; i < mpi->size && mpi->untold > 0; i++) {
+        baton__peer_t *peer = &mpi->peers[i];
+        if (!peer->lost || peer->told) {
+            continue;
+        }
+        if (!baton__mpi_end_sends(mpi, peer, events) ||
+            !baton__mpi_end_pulled(mpi, peer, events) ||
+            !baton__far_end(mpi, peer, events) ||
+            baton__events_are_full(events)) {
+            return; /* the rest in the next poll */
+        }
+        baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_LOST,
+                                                  .status = BATON_ERR_TRANSPORT,
+                                                  .peer = i,
+                                                  .detail = peer->detail});
+        peer->told = true;
+        mpi->untold--;
+    }
+}
+
+size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__events_t events = {out, 0, max};
+    poll_near(mpi, &events);
+    if (mpi->listed != NULL) {
+        baton__mpi_flush(mpi, &events);
+    }
+    if (mpi->copying.head != NULL && !baton__events_are_full(&events)) {
+        baton__mpi_copy(mpi, &events);
+    }
+    if (mpi->far.peers > 0 || mpi->far.count > 0) {
+        poll_far(mpi, &events);
+    }
+    if (mpi->untold > 0) {
+        tell_lost(mpi, &events);
+    }
+    return events.count;
+}
+
+/* ---- sleeping ---------------------------------------------------------- */
+
+int baton__mpi_descriptor(void *endpoint, int k)
+{
+    const baton__mpi_t *mpi = endpoint;
+    return k == 0   ? mpi->host.bell.socket
+           : k == 1 ? mpi->far.links.epoll /* or -1 */
+                    : -1;
+}
+
+void baton__mpi_drain(void *endpoint)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__bell_drain(&mpi->host.bell);
+    baton__links_drain(&mpi->far.links);
+}
+
+/* True if every rank on another host that may send something can wake this one.
+ */
+static bool is_linked(const baton__mpi_t *mpi)
+{
+    for (int i = 0; i < mpi->size; i++) {
+        const baton__peer_t *peer = &mpi->peers[i];
+        if (peer->near < 0 && peer->contacted && !peer->lost &&
+            peer->link.state != BATON__LINK_OPEN) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t far_sleep_us(const baton__mpi_t *mpi)
+{
+    const baton__far_t *far = &mpi->far;
+    uint32_t us = BATON_SLEEP_FOREVER;
+    if (far->peers > 0 && baton__clock_ns() - far->now_ns < AFTER_RING_NS) {
+        return AFTER_RING_US;
+    }
+    if (far->count > 0 || far->packets_unsent > 0) {
+        return MOVING_US;
+    }
+    if (far->peers > 0 && !is_linked(mpi)) {
+        us = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
+    }
+    return us;
+}
+
+bool baton__mpi_arm(void *endpoint, uint32_t *sleep_us_out)
+{
+    baton__mpi_t *mpi = endpoint;
+    bool look = mpi->far.peers > 0;
+    baton__bell_arm(&mpi->host.bell);
+    if (mpi->copying.head != NULL || mpi->untold > 0 ||
+        baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
+            NULL ||
+        (look && baton__far_has_come(mpi))) {
+        baton__mpi_disarm(mpi);
+        return false;
+    }
+    uint32_t us = far_sleep_us(mpi);
+    if (mpi->listed != NULL || mpi->far.owes) { /* no one tells of room */
+        uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
+        us = us < often ? us : often;
+    }
+    *sleep_us_out = us;
+    return true;
+}
+
+void baton__mpi_disarm(void *endpoint)
+{
+    const baton__mpi_t *mpi = endpoint;
+    baton__bell_disarm(&mpi->host.bell);
+}

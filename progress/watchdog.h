@@ -1,0 +1,23 @@
+/* The watchdog: reports epochs that have made no progress for too long. */
+#ifndef BATON_PROGRESS_WATCHDOG_H
+#define BATON_PROGRESS_WATCHDOG_H
+
+#include "base/text.h"
+#include "progress/stepper.h"
+
+typedef struct baton__watchdog {
+    uint32_t stall_ms;  /* without progress for so long an epoch is reported */
+    uint64_t looked_ns; /* when it last looked */
+} baton__watchdog_t;
+
+/* Looks at running epochs, if it is time to, and logs those that stall. The
+   driver's. */
+void baton__watchdog_look(baton__watchdog_t *watchdog,
+                          const baton__stepper_t *stepper);
+
+/* Appends a paragraph: what the running epoch of a schedule waits for. The
+   driver's. */
+void baton__describe_wait(const baton_schedule_t *schedule,
+                          baton__text_t *text);
+
+#endif
