@@ -160,7 +160,7 @@ static void show(progress_t *progress, uint64_t bytes)
                        " in all",
                        cli_format_bytes(bytes, size, sizeof(size)),
                        progress->done + 1, progress->planned);
-        progress_say(progress, text);
+        progress_draw(progress, text);
     }
     progress->done++;
 }
