@@ -43,8 +43,8 @@ extern "C" {
 /* ---- distributions ---------------------------------------------------- */
 
 /* Named distributions: enumerator, name, parameters. No parameter is negative,
-   but the normal's mean; a shape is above 0. Draws below 0 count as 0; no
-   parameter and no draw is above 1e15. */
+   but the normal's mean; a shape is above 0. Samples below 0 count as 0; no
+   parameter and no sample is above 1e15. */
 #define BATON_DISTRIBUTION_LIST(X)                                             \
     X(CONSTANT, "constant", "value")                                           \
     X(UNIFORM, "uniform", "low", "high")                                       \
@@ -71,10 +71,10 @@ typedef struct baton_distribution {
 BATON_CHECKED baton_status_t
 baton_distribution_parse(const char *text, baton_distribution_t *out);
 
-/* The k-th draw of a stream (of a rank, say) under a seed: a function of its
+/* The k-th sample of a stream (of a rank, say) under a seed: a function of its
    arguments alone. The distribution is valid. */
 double baton_distribution_sample(const baton_distribution_t *distribution,
-                               uint64_t seed, uint64_t stream, uint64_t k);
+                                 uint64_t seed, uint64_t stream, uint64_t k);
 
 /* ---- the simulator ---------------------------------------------------- */
 
@@ -116,7 +116,7 @@ typedef struct baton_sim_options {
     baton_sim_topology_fn topology; /* instead of both links */
     void *topology_arg;
     baton_distribution_t speed; /* a rank's, 1 is normal; {0}: all are 1;
-                                    else no draw may be below 1e-9 */
+                                    else no sample may be below 1e-9 */
     baton_distribution_t skew;  /* us that a rank comes late to an epoch that
                                    baton_sim_epoch starts */
     baton_distribution_t lag;   /* us on a message's way, beyond its transfer:

@@ -51,17 +51,17 @@ static const cli_option_t options[] = {
      "Write the results as JSON"},
 };
 
-static error_t take_command(cli_line_t *line, const char *word)
+static error_t take_command(cli_parser_t *parser, const char *word)
 {
     static const char *const words[] = {"engine", "ring", "loop", "kernels",
                                         NULL};
     static const cli_type_t type = CLI_WORD(NULL, words);
-    arguments_t *args = line->values;
+    arguments_t *args = parser->values;
     if (args->command != COMMAND_NONE) {
-        return cli_refuse(line, "COMMAND: '%s' is one too many", word);
+        return cli_refuse(parser, "COMMAND: '%s' is one too many", word);
     }
     size_t index = 0;
-    error_t error = cli_read(line, "COMMAND", &type, word, &index, NULL);
+    error_t error = cli_read(parser, "COMMAND", &type, word, &index, NULL);
     if (error == 0) {
         args->command = (command_t)(COMMAND_ENGINE + index);
     }
