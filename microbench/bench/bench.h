@@ -20,9 +20,8 @@ typedef struct bench_options {
     size_t size_count;
 } bench_options_t;
 
-/* Measures the costs of an engine: nodes, starts, commits, idling, short
-   all-reduces. Collective: all ranks call it; rank 0 prints and has the file.
- */
+/* Measures the costs of an engine: nodes, starts, commits, idling and short
+   all-reduces. Collective; rank 0 has the file and prints. */
 int bench_engine(const bench_options_t *options, FILE *json);
 
 /* Compares the ring all-reduce of long vectors with MPI. Collective. */

@@ -1,6 +1,5 @@
 /* baton-bench loop: the patterns of a training loop, which starts epochs,
-   computes and waits late, has hundreds of schedules, and runs long pipelines.
- */
+   computes and waits late, has hundreds of schedules, and long pipelines. */
 #include "bench/bench.h"
 #include "bench/report.h"
 #include "common/cli.h"

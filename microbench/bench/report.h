@@ -23,8 +23,7 @@ typedef struct bench_value {
 
 bench_report_t bench_report_begin(int rank, int ranks, FILE *json);
 
-/* Prints "  text   12.3 unit   (low to high)". `name` is the key in the JSON.
- */
+/* Prints "  text   12.3 unit   (low to high)". `name` is its key in JSON. */
 void bench_report_add(bench_report_t *report, const char *name,
                       const char *text, bench_value_t value, const char *unit);
 

@@ -256,8 +256,8 @@ static bool is_repeated(const cli_type_t *type, const void *out, size_t count)
 static bool read_list(const cli_type_t *type, const char *list, void *out,
                       size_t *count_out, refusal_t *refusal)
 {
-    static_assert(sizeof(size_t) == sizeof(uint64_t), "lists of either");
-    uint64_t *values = out;
+    size_t stride =
+        type->kind == CLI_KIND_WORD ? sizeof(size_t) : sizeof(uint64_t);
     size_t count = 0;
     for (const char *next = list; next != NULL;) {
         char item[ITEM_BYTES];
@@ -270,11 +270,11 @@ static bool read_list(const cli_type_t *type, const char *list, void *out,
                            "is one too many: at most %zu values", count);
             return false;
         }
-        if (!read_one(type, item, &values[count], refusal)) {
+        if (!read_one(type, item, (char *)out + count * stride, refusal)) {
             return false;
         }
         count++;
-        if (is_repeated(type, values, count)) {
+        if (is_repeated(type, out, count)) {
             (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
                            "is in the list twice");
             return false;

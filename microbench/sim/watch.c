@@ -51,8 +51,7 @@ static void on_event(void *arg, const baton_sim_event_t *event)
 
 void sim_watch_attach(sim_watch_t *watch, baton_sim_t *sim)
 {
-    /* Restarts the estimate: building tells nothing about the time of an epoch.
-     */
+    /* Restarts the estimate: epochs take their own time. */
     progress_init(&watch->progress, true, watch->of->options->epochs);
     if (watch->trace.file != NULL || watch->progress.shown) {
         baton_sim_trace(sim, on_event, watch);

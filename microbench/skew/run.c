@@ -123,8 +123,7 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     }
 }
 
-/* The rank that MAJORITY elects begins the epoch, so its contribution is in it.
- */
+/* The rank that MAJORITY elects begins the epoch, so it must be included. */
 static void check_elected(const run_t *run, measurement_t *measurement,
                           uint32_t iteration, const skew_outcome_t *outcome)
 {
