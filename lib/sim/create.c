@@ -232,8 +232,7 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     if (sim->ranks == NULL ||
         baton__sim_net_init(&sim->net, &baton__sim_transport, &sim->options) !=
             BATON_OK) {
-        baton__sim_net_fini(
-            &sim->net); /* also of a network that was never initialized */
+        baton__sim_net_fini(&sim->net); /* a zeroed one is allowed */
         baton__free(sim->ranks);
         baton__free(sim);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
@@ -245,8 +244,7 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     return BATON_OK;
 }
 
-/* BATON_ERR_BUSY when a rank has schedules that baton_sim_build did not build.
- */
+/* BATON_ERR_BUSY when a rank has schedules that the simulator does not own. */
 static baton_status_t check_destroyed(const baton_sim_t *sim, int rank)
 {
     const baton__sim_rank_t *self = &sim->ranks[rank];

@@ -15,8 +15,7 @@
 #include <string.h>
 
 #define LN2 0.69314718055994530942
-/* The first 32 bits of ln 2, so that their multiples are exact, and the rest.
- */
+/* The first 32 bits of ln 2, whose multiples are exact, and the rest. */
 #define LN2_HIGH  0x1.62e42feep-1
 #define LN2_LOW   1.90821492927058770002e-10
 #define SQRT_HALF 0.70710678118654752440
@@ -217,8 +216,7 @@ static baton_status_t check_parameters(const char *subject,
     for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
         double least = 0;
         if (distribution->kind == BATON_DISTRIBUTION_NORMAL && i == 0) {
-            least = -BATON__SIM_MOST; /* the mean of a distribution that is cut
-                                         at 0 */
+            least = -BATON__SIM_MOST; /* some samples may be above 0 */
         } else if (distribution->kind == BATON_DISTRIBUTION_UNIFORM && i == 1) {
             least = values[0];
         }

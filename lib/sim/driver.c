@@ -65,8 +65,8 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
         baton__sim_net_due(port); /* it continues when its processor is free */
     }
     if (stepper->polled > 0 && !port->poll_pending && !port->dead) {
-        port->poll_pending =
-            true; /* no event tells when async nodes complete */
+        /* No event tells when async nodes complete. */
+        port->poll_pending = true;
         baton__sim_net_push(&sim->net, sim->net.now_us + POLL_US,
                             BATON__SIM_POLL, port->rank);
     }
@@ -417,8 +417,7 @@ const baton__driver_t baton__sim_driver = {
     .forget = driver_forget,
 };
 
-/* True while an epoch that was started has not ended, on a rank that is alive.
- */
+/* True while an epoch has started and not ended, on a rank that is alive. */
 static bool is_waiting(const baton_sim_t *sim, const baton_schedule_t *schedule)
 {
     return !baton__sim_port(sim, schedule->group->rank)->dead &&

@@ -9,13 +9,12 @@
 /* Ranks, and a dozen of anything for each of them, are counted in 32 bits. */
 #define BATON__SIM_RANKS_MOST (1 << 24)
 
-/* Streams of random numbers under a simulator's seed (base/random.h). */
-#define BATON__STREAM_SPEED                                                    \
-    UINT64_C(0x100000000)                       /* one number for each rank    \
-                                                 */
-#define BATON__STREAM_LAG UINT64_C(0x200000000) /* one for each message */
-#define BATON__STREAM_SKEW                                                     \
-    UINT64_C(0x300000000) /* + epoch: one for each rank */
+/* Streams of random numbers under a simulator's seed (base/random.h): a number
+   for each rank, for each message, and for each rank in an epoch, which is
+   added to the stream. */
+#define BATON__STREAM_SPEED UINT64_C(0x100000000)
+#define BATON__STREAM_LAG   UINT64_C(0x200000000)
+#define BATON__STREAM_SKEW  UINT64_C(0x300000000)
 
 /* BATON_ERR_INVALID when no rank may have this speed. */
 baton_status_t baton__sim_check_speed(double speed);

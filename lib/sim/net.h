@@ -92,16 +92,14 @@ typedef struct baton__sim_net {
     bool any_dead; /* at least one rank is dead */
     baton_distribution_t lag;
     bool has_lag;
-    /* Called for each transfer, by the owner of one end's token; may be NULL.
-     */
+    /* Called for each end of a transfer, with its owner. May be NULL. */
     void (*report)(void *arg, const void *owner, baton_sim_event_t *event);
     void *report_arg;
     baton_sim_totals_t totals;
 } baton__sim_net_t;
 
 /* `options` are valid and outlive the network, whose transport is `transport`
-   (sim/port.h). After BATON_ERR_NO_MEMORY the network must still be finished.
- */
+   (sim/port.h). After BATON_ERR_NO_MEMORY the network must still be freed. */
 baton_status_t baton__sim_net_init(baton__sim_net_t *net,
                                    const baton_transport_t *transport,
                                    const baton_sim_options_t *options);

@@ -39,8 +39,7 @@ static bool add_slab(baton__sim_pool_t *pool)
         return false;
     }
     pool->slab_count++;
-    /* The lowest indices are on top, so that a rank's items lie side by side.
-     */
+    /* The lowest indices are on top, so that a rank's items are adjacent. */
     uint32_t end = pool->slab_count * BATON__SIM_SLAB;
     for (uint32_t i = 0; i < BATON__SIM_SLAB; i++) {
         pool->spare[pool->spare_count++] = end - 1 - i;

@@ -57,16 +57,14 @@ typedef struct baton__sim_queue {
 void baton__sim_queue_fini(baton__sim_queue_t *queue);
 
 /* `at` is not negative. It may lie before a time that was peeked at, which
-   moves entries back. Returns false, with no effect, when there is no memory.
- */
+   moves entries back. Returns false, with no effect, if there is no memory. */
 bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
                            uint32_t index);
 
 /* Stores the first entry's time; false when the queue is empty. */
 bool baton__sim_queue_peek(baton__sim_queue_t *queue, double *at_out);
 
-/* Removes the first entry. A peek must have returned true, with no push since.
- */
+/* Removes the first entry. The last call must be a peek that returned true. */
 baton__sim_entry_t baton__sim_queue_pop(baton__sim_queue_t *queue);
 
 #endif

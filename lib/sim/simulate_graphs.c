@@ -56,8 +56,7 @@ static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,
     if (status == BATON_OK) {
         status = baton_sim_epoch(sim, &us);
     }
-    (void)!baton_sim_destroy(
-        sim); /* can't fail: it has built all its schedules */
+    (void)!baton_sim_destroy(sim); /* it owns all its schedules */
     return status;
 }
 

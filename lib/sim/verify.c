@@ -66,8 +66,8 @@ static void destroy(baton__verifier_t *verifier)
 {
     baton_status_t gather = baton_schedule_destroy(verifier->gather);
     baton_status_t spread = baton_schedule_destroy(verifier->spread);
-    if (gather == BATON_OK &&
-        spread == BATON_OK) { /* otherwise a send may still read them */
+    /* If one is still busy, a send may read the blocks. */
+    if (gather == BATON_OK && spread == BATON_OK) {
         baton__free(verifier->blocks);
         baton__free(verifier);
     }

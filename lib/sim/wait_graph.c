@@ -4,8 +4,7 @@
 
 /* ---- one rank's DAG ----------------------------------------------------- */
 
-/* True for an awaited message of the running epoch, and for an armed receive.
- */
+/* True for an awaited message of the running epoch, or an armed receive. */
 static bool in_flight(const baton_schedule_t *schedule, uint32_t node)
 {
     uint8_t state = schedule->run.state[node];
@@ -142,8 +141,7 @@ baton__sim_wait_edge_t baton__sim_wait_edge(const baton_sim_t *sim,
     edge.blocked = edge.other;
     uint64_t epoch = edge.peer->run.epoch;
     if (epoch < from.schedule->run.epoch && is_running(sim, edge.peer)) {
-        edge.blocked =
-            find_blocked(edge.peer); /* that epoch has to end first */
+        edge.blocked = find_blocked(edge.peer); /* its epoch ends first */
     }
     if (epoch <= from.schedule->run.epoch) {
         finish_edge(sim, &edge);

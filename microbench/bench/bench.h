@@ -1,5 +1,5 @@
 /* The subcommands of baton-bench. Each prints a table to standard output and,
-   when `json` is not NULL, writes a JSON array to it; 0 when it succeeded. */
+   if `json` is not NULL, writes a JSON array to it. Returns 0 on success. */
 #ifndef BATON_MICROBENCH_BENCH_H
 #define BATON_MICROBENCH_BENCH_H
 
@@ -7,28 +7,28 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* f32 sum, Baton's kernel against the plain loop that the compiler makes for
-   this very machine. On one rank. */
+/* Compares Baton's f32 sum with a plain loop that is compiled for this machine.
+   Runs on one rank. */
 int bench_kernels(FILE *json);
 
 enum { BENCH_MAX_SIZES = 16 };
 
 typedef struct bench_options {
-    uint64_t repetitions; /* of each measurement; the median counts */
-    uint64_t epochs;      /* over which memory must not grow */
+    uint64_t repetitions; /* of each measurement, whose median is reported */
+    uint64_t epochs;      /* during which memory must not grow */
     uint64_t bytes[BENCH_MAX_SIZES];
     size_t size_count;
 } bench_options_t;
 
-/* What an engine costs: nodes, starts, commits, idling, short all-reduces.
-   Collective: all ranks call it, rank 0 prints and has the file. */
+/* Measures the costs of an engine: nodes, starts, commits, idling and short
+   all-reduces. Collective; rank 0 has the file and prints. */
 int bench_engine(const bench_options_t *options, FILE *json);
 
-/* All-reduce of long vectors by ring, against MPI. Collective likewise. */
+/* Compares the ring all-reduce of long vectors with MPI. Collective. */
 int bench_ring(const bench_options_t *options, FILE *json);
 
-/* What a training loop sees: epochs that nobody waits for, hundreds of
-   schedules, long pipelines. Collective likewise. */
+/* Measures the patterns of a training loop: epochs that run in the background,
+   hundreds of schedules, long pipelines. Collective. */
 int bench_loop(const bench_options_t *options, FILE *json);
 
 #endif

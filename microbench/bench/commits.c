@@ -29,8 +29,8 @@ static void build_nops(baton_schedule_t *schedule)
     }
 }
 
-/* sum += part, 10,000 times, each behind the one before: the hazard check has
-   that many writers of one buffer to find in order. */
+/* A chain of 10,000 times sum += part: the hazard check has to find that all
+   these writers of one buffer are ordered. */
 static void build_reduces(baton_schedule_t *schedule)
 {
     enum { BYTES = 64 };
@@ -68,7 +68,7 @@ static const subject_t subjects[] = {
     {"commit_ring", "all-reduce by ring, rank 0 of 32", build_ring},
 };
 
-/* Milliseconds of one commit; *nodes_out: how many nodes it was. */
+/* Returns the milliseconds of one commit. *nodes_out is its number of nodes. */
 static double commit_once(baton_group_t *group, const subject_t *subject,
                           uint32_t *nodes_out)
 {
@@ -102,23 +102,23 @@ static void measure_subject(baton_group_t *group, const subject_t *subject,
     free(commit_ms);
 }
 
-/* Nothing runs, so one rank of a group in this process is enough to commit
-   what has 31 peers. */
+/* No epoch runs, so one rank of an inproc group is enough to commit a schedule
+   with 31 peers. */
 void bench_commits(const bench_options_t *options, bench_report_t *report)
 {
     baton_engine_options_t manual = BATON_ENGINE_OPTIONS;
     manual.progress = BATON_PROGRESS_MANUAL;
     baton_engine_t *engine = NULL;
-    baton_inproc_t *loop = NULL;
+    baton_inproc_t *inproc = NULL;
     baton_group_t *group = NULL;
     harness_require(baton_engine_open(&manual, &engine), "open an engine");
-    harness_require(baton_inproc_create(RING_RANKS, &loop), "create a loop");
-    harness_require(baton_group_create_inproc(engine, loop, 0, &group),
+    harness_require(baton_inproc_create(RING_RANKS, &inproc), "create inproc");
+    harness_require(baton_group_create_inproc(engine, inproc, 0, &group),
                     "create a group");
     for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++) {
         measure_subject(group, &subjects[i], options, report);
     }
     harness_require(baton_group_destroy(group), "destroy the group");
-    (void)!baton_inproc_destroy(loop);
+    (void)!baton_inproc_destroy(inproc);
     harness_require(baton_engine_close(engine), "close the engine");
 }

@@ -1,5 +1,5 @@
-/* baton-bench engine: first what one process can measure, while the other ranks
-   sleep in a barrier, then what takes all. */
+/* baton-bench engine: first rank 0 measures alone, while the other ranks sleep
+   in a barrier, then all ranks measure together. */
 #include "bench/bench.h"
 #include "bench/parts.h"
 #include "bench/probe.h"
@@ -10,7 +10,7 @@ static void report_state(bench_report_t *report, const char *name,
 {
     if (report->speak) {
         bench_report_add(report, name, text,
-                         bench_value_single(probe_line_ns()), "ns");
+                         bench_value_single(probe_cache_line_ns()), "ns");
     }
 }
 

@@ -1,4 +1,4 @@
-/* What an epoch costs, whatever is in it: time and memory. */
+/* The cost of an epoch that does almost nothing: time and memory. */
 #include "bench/memory.h"
 #include "bench/parts.h"
 #include <baton/inproc.h>
@@ -7,14 +7,14 @@
 
 enum { STARTS_A_REPETITION = 20000, MIDDLE_NODES = 10 };
 
-/* A process of its own: engine, group, one schedule. */
+/* An engine and a group of one rank with one schedule. */
 typedef struct single {
     baton_engine_t *engine;
     baton_group_t *group;
     baton_schedule_t *schedule;
 } single_t;
 
-/* nop -> `middle` nops -> nop; with 0 in the middle: one nop. */
+/* nop -> `middle` nops -> nop, or a single nop if `middle` is 0. */
 static void build(baton_schedule_t *schedule, int middle)
 {
     baton_node_t first = baton_add_nop(schedule);
@@ -50,24 +50,16 @@ static void close_single(single_t *single)
     harness_require(baton_engine_close(single->engine), "close the engine");
 }
 
-static void run_epochs(const single_t *single, uint64_t epochs)
-{
-    for (uint64_t i = 0; i < epochs; i++) {
-        harness_require(baton_schedule_start(single->schedule), "start");
-        harness_require(baton_schedule_wait(single->schedule, -1), "wait");
-    }
-}
-
 static bench_value_t measure_start(baton_progress_t progress,
                                    size_t repetitions)
 {
     single_t single;
     open_single(progress, 0, &single);
     double *start_us = harness_alloc(repetitions, sizeof(*start_us));
-    run_epochs(&single, STARTS_A_REPETITION);
+    harness_run_epochs(single.schedule, STARTS_A_REPETITION);
     for (size_t i = 0; i < repetitions; i++) {
         double begin_us = clock_now_us();
-        run_epochs(&single, STARTS_A_REPETITION);
+        harness_run_epochs(single.schedule, STARTS_A_REPETITION);
         start_us[i] = (clock_now_us() - begin_us) / STARTS_A_REPETITION;
     }
     bench_value_t value = bench_value(start_us, repetitions);
@@ -81,10 +73,10 @@ static void measure_growth(const bench_options_t *options,
 {
     single_t single;
     open_single(BATON_PROGRESS_MANUAL, MIDDLE_NODES, &single);
-    run_epochs(&single, 1000);
+    harness_run_epochs(single.schedule, 1000);
     double allocated = memory_allocated();
     double resident = memory_resident();
-    run_epochs(&single, options->epochs);
+    harness_run_epochs(single.schedule, options->epochs);
     allocated = memory_allocated() - allocated;
     resident = memory_resident() - resident;
     close_single(&single);

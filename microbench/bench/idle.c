@@ -1,5 +1,5 @@
-/* An engine that waits for its peers: armed receives are posted on every rank,
-   and nobody activates. */
+/* An idle engine: armed receives are posted on every rank, and no rank
+   activates them. */
 #include "bench/parts.h"
 #include <baton/partial.h>
 #include <mpi.h>
@@ -21,7 +21,7 @@ static baton_partial_t *create_solo(const harness_t *harness)
     return partial;
 }
 
-/* One epoch on all ranks, after which the receives are armed for the next. */
+/* Runs one epoch on all ranks; then the receives are armed for the next one. */
 static void run_once(const harness_t *harness, baton_partial_t *partial)
 {
     baton_partial_result_t result;

@@ -1,21 +1,21 @@
-/* baton-bench kernels: the f32 sum against the plain loop, in one run, turn by
-   turn, so that both see the same clock rate and the same neighbours. */
+/* baton-bench kernels: the f32 sum and the plain loop take turns in one run, so
+   that both see the same clock rate and the same load. */
 #include "bench/bench.h"
 #include "bench/kernels_native.h"
+#include "common/harness.h"
 
 #include <baton/baton.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define ROUNDS 11
-/* A measurement repeats the kernel until about so many bytes were summed. */
+/* A measurement repeats the kernel until it has summed about so many bytes. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
-/* Between the buffers: else they lie at the same offset in their pages, and
-   loads wait for stores that only look like theirs. */
+/* The distance between the buffers. At the same offset in their pages, loads
+   would wait for stores that only seem to alias them. */
 #define STAGGER_FLOATS ((size_t)320)
 
 typedef struct vectors {
-    float *target, *left, *right; /* in place: target is left */
+    float *target, *left, *right; /* target equals left if in place */
     size_t count;
 } vectors_t;
 
@@ -36,32 +36,17 @@ static void sum_native(const vectors_t *v)
     }
 }
 
-static double seconds_of(sum_fn sum, const vectors_t *vectors, size_t repeats)
+static double time_us(sum_fn sum, const vectors_t *vectors, size_t repeats)
 {
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    double begin_us = clock_now_us();
     for (size_t i = 0; i < repeats; i++) {
         sum(vectors);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return (double)(end.tv_sec - begin.tv_sec) +
-           1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, ROUNDS, sizeof *values, by_value);
-    return values[ROUNDS / 2];
+    return clock_now_us() - begin_us;
 }
 
 typedef struct comparison {
-    double baton_seconds, native_seconds; /* medians, of one call */
+    double baton_us, native_us; /* medians of one call */
 } comparison_t;
 
 static comparison_t compare(const vectors_t *vectors)
@@ -71,17 +56,17 @@ static comparison_t compare(const vectors_t *vectors)
     sum_baton(vectors);
     sum_native(vectors);
     for (size_t round = 0; round < ROUNDS; round++) {
-        /* Whoever is second finds what the first left in the caches. */
+        /* The second one finds the data of the first in the caches. */
         if (round % 2 == 0) {
-            baton[round] = seconds_of(sum_baton, vectors, repeats);
-            native[round] = seconds_of(sum_native, vectors, repeats);
+            baton[round] = time_us(sum_baton, vectors, repeats);
+            native[round] = time_us(sum_native, vectors, repeats);
         } else {
-            native[round] = seconds_of(sum_native, vectors, repeats);
-            baton[round] = seconds_of(sum_baton, vectors, repeats);
+            native[round] = time_us(sum_native, vectors, repeats);
+            baton[round] = time_us(sum_baton, vectors, repeats);
         }
     }
-    return (comparison_t){median(baton) / (double)repeats,
-                          median(native) / (double)repeats};
+    return (comparison_t){stats_median(baton, ROUNDS) / (double)repeats,
+                          stats_median(native, ROUNDS) / (double)repeats};
 }
 
 static void report(FILE *json, bool first, const vectors_t *vectors)
@@ -90,10 +75,10 @@ static void report(FILE *json, bool first, const vectors_t *vectors)
     const char *form =
         vectors->target == vectors->left ? "in place" : "three buffers";
     comparison_t result = compare(vectors);
-    double ratio = result.native_seconds / result.baton_seconds;
-    double gigabytes = 1e-9 * (double)bytes;
+    double ratio = result.native_us / result.baton_us;
+    double gigabytes_us = 1e-3 * (double)bytes; /* GB/s times us */
     printf("%10zu  %-13s  %10.2f  %10.2f  %6.3f\n", bytes, form,
-           gigabytes / result.baton_seconds, gigabytes / result.native_seconds,
+           gigabytes_us / result.baton_us, gigabytes_us / result.native_us,
            ratio);
     fflush(stdout);
     if (json != NULL) {
@@ -102,13 +87,13 @@ static void report(FILE *json, bool first, const vectors_t *vectors)
                 "\"form\": \"%s\", \"kernels\": \"%s\", \"baton_us\": %.4f, "
                 "\"plain_us\": %.4f, \"speed_ratio\": %.4f}",
                 first ? "" : ",", bytes, form, baton_kernels_name(),
-                1e6 * result.baton_seconds, 1e6 * result.native_seconds, ratio);
+                result.baton_us, result.native_us, ratio);
     }
 }
 
 int bench_kernels(FILE *json)
 {
-    /* Bytes of one vector: all of them in L1, L2, L3, and in memory alone. */
+    /* Bytes of a vector, for vectors in L1, L2, L3 and memory. */
     static const size_t sizes[] = {8 << 10, 16 << 10, 256 << 10, 4 << 20,
                                    64 << 20};
     const size_t most = sizes[sizeof sizes / sizeof *sizes - 1];
@@ -120,7 +105,7 @@ int bench_kernels(FILE *json)
         return 1;
     }
     for (size_t i = 0; i < 3 * stride; i++) {
-        /* Zeros stay zeros in place: sums never overflow. */
+        /* Zeros never overflow, also when they are summed in place. */
         memory[i] = 0.0f;
     }
     printf("f32 sum, %s kernels against the plain loop at -O3 -march=native; "

@@ -1,4 +1,4 @@
-/* The plain loops, compiled for this very machine. */
+/* Plain loops, compiled for this machine. */
 #ifndef BATON_MICROBENCH_BENCH_KERNELS_NATIVE_H
 #define BATON_MICROBENCH_BENCH_KERNELS_NATIVE_H
 

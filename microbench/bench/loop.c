@@ -1,5 +1,5 @@
-/* baton-bench loop: what a training loop sees, which starts epochs, computes,
-   and comes back late; with hundreds of schedules; with long pipelines. */
+/* baton-bench loop: the patterns of a training loop, which starts epochs,
+   computes and waits late, has hundreds of schedules, and long pipelines. */
 #include "bench/bench.h"
 #include "bench/report.h"
 #include "common/cli.h"
@@ -16,7 +16,7 @@ enum {
     CHAIN_TURNS = 5
 };
 
-/* Of each rank's repetitions the slowest rank's, on rank 0. */
+/* The value of the slowest rank in each repetition, on rank 0. */
 static bench_value_t slowest(double *mine, size_t count)
 {
     double *all = harness_alloc(count, sizeof(*all));
@@ -26,13 +26,7 @@ static bench_value_t slowest(double *mine, size_t count)
     return value;
 }
 
-static void run(baton_schedule_t *schedule)
-{
-    harness_require(baton_schedule_start(schedule), "start");
-    harness_require(baton_schedule_wait(schedule, -1), "wait");
-}
-
-/* ---- an all-reduce that notes when it ended --------------------------- */
+/* ---- an all-reduce that records when it ends ---------------------------- */
 
 typedef struct reduction {
     baton_schedule_t *schedule;
@@ -40,7 +34,7 @@ typedef struct reduction {
     double ended_us;
 } reduction_t;
 
-static baton_status_t note_end(void *arg, baton_call_t *call)
+static baton_status_t record_end(void *arg, baton_call_t *call)
 {
     reduction_t *reduction = arg;
     (void)call;
@@ -56,7 +50,7 @@ static void create(const harness_t *harness, const char *name, size_t bytes,
                     "create an all-reduce");
     baton_schedule_t *schedule = out->schedule;
     baton_node_t entry = baton_add_nop(schedule);
-    baton_node_t exit = baton_add_call(schedule, note_end, out);
+    baton_node_t exit = baton_add_call(schedule, record_end, out);
     baton_enclosure_t inner = baton_enclose_begin(schedule);
     baton_view_t whole =
         baton_view(baton_buffer_bind(schedule, out->memory, bytes), 0, bytes);
@@ -83,12 +77,12 @@ static void destroy(reduction_t *reduction)
 /* ---- start, sleep, wait ----------------------------------------------- */
 
 typedef struct turns {
-    double *waited_us;    /* start to the return of wait */
-    double *forgotten_us; /* start to the end, the application asleep */
-    double *start_us;     /* of processor time, in start */
+    double *waited_us;     /* start to the return of wait */
+    double *background_us; /* start to the end, while the application sleeps */
+    double *start_us;      /* processor time in start */
 } turns_t;
 
-/* As long as it should take at most, and then some. */
+/* Longer than the all-reduce should take. */
 static double sleep_us(const turns_t *turns, size_t turn)
 {
     return 4 * turns->waited_us[turn] + 2000;
@@ -98,10 +92,10 @@ static void take_turn(const harness_t *harness, reduction_t *reduction,
                       turns_t *turns, size_t turn)
 {
     harness_barrier(harness);
-    run(reduction->schedule);
+    harness_run_epochs(reduction->schedule, 1);
     harness_barrier(harness);
     double begin_us = clock_now_us();
-    run(reduction->schedule);
+    harness_run_epochs(reduction->schedule, 1);
     turns->waited_us[turn] = clock_now_us() - begin_us;
     harness_barrier(harness);
     begin_us = clock_now_us();
@@ -110,7 +104,7 @@ static void take_turn(const harness_t *harness, reduction_t *reduction,
     turns->start_us[turn] = clock_thread_us() - used_us;
     clock_sleep_until(begin_us + sleep_us(turns, turn));
     harness_require(baton_schedule_wait(reduction->schedule, -1), "wait");
-    turns->forgotten_us[turn] = reduction->ended_us - begin_us;
+    turns->background_us[turn] = reduction->ended_us - begin_us;
 }
 
 static void add_times(bench_report_t *report, const char *size, const char *key,
@@ -144,18 +138,18 @@ static void measure_size(const harness_t *harness,
     destroy(&reduction);
     (void)cli_format_bytes(bytes, size, sizeof(size));
     bench_value_t waited = slowest(turns.waited_us, count);
-    bench_value_t forgotten = slowest(turns.forgotten_us, count);
+    bench_value_t background = slowest(turns.background_us, count);
     add_times(report, size, "waited", "start and wait", waited, "us");
     add_times(report, size, "forgotten", "start, and asleep until it ended",
-              forgotten, "us");
+              background, "us");
     add_times(report, size, "forgotten_over", "of that, start and wait",
               bench_value_single(
-                  waited.median > 0 ? forgotten.median / waited.median : 0),
+                  waited.median > 0 ? background.median / waited.median : 0),
               "times");
     add_times(report, size, "start", "processor time in start",
               slowest(turns.start_us, count), "us");
     free(turns.waited_us);
-    free(turns.forgotten_us);
+    free(turns.background_us);
     free(turns.start_us);
 }
 
@@ -192,7 +186,7 @@ static void measure_many(const harness_t *harness,
         harness_barrier(harness);
         double begin_us = clock_now_us();
         for (size_t i = 0; i < MANY; i++) {
-            run(all[0].schedule);
+            harness_run_epochs(all[0].schedule, 1);
         }
         one_us[turn] = (clock_now_us() - begin_us) / MANY;
         harness_barrier(harness);
@@ -278,9 +272,9 @@ static void measure_solos(const harness_t *harness,
 
 /* ---- a chain of blocks ------------------------------------------------ */
 
-/* Rank r gets each block from r - 1 and sends it on to r + 1. A window holds
-   back a block's receive until the one `window` before it was sent on; 0: the
-   engine alone bounds what is in flight. */
+/* Rank r receives each block from r - 1 and sends it to r + 1. With a window,
+   the receive of a block waits until the block `window` before it has been
+   sent; with 0 only the engine bounds the messages in flight. */
 static baton_schedule_t *create_chain(const harness_t *harness, void *memory,
                                       size_t block, size_t window)
 {
@@ -322,7 +316,7 @@ static double chain_us(const harness_t *harness, void *memory, size_t block,
     for (int turn = -1; turn < CHAIN_TURNS; turn++) {
         harness_barrier(harness);
         double begin_us = clock_now_us();
-        run(schedule);
+        harness_run_epochs(schedule, 1);
         us[turn < 0 ? 0 : turn] = clock_now_us() - begin_us;
     }
     harness_barrier(harness);
@@ -369,7 +363,7 @@ int bench_loop(const bench_options_t *options, FILE *json)
         bench_report_note(&report, "loop: skipped, it takes 2 ranks");
     } else {
         void *memory = harness_alloc(CHAIN_BYTES, 1);
-        bench_report_note(&report, "All-reduce that nobody waits for");
+        bench_report_note(&report, "All-reduce in the background");
         for (size_t bytes = 8; bytes <= 16 << 20; bytes *= 8) {
             measure_size(&harness, options, bytes, &report);
         }

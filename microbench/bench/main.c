@@ -1,4 +1,4 @@
-/* baton-bench: what Baton costs, part by part. See `baton-bench --help`. */
+/* baton-bench: the costs of Baton, part by part. See `baton-bench --help`. */
 #include "bench/bench.h"
 #include "common/cli.h"
 #include "common/harness.h"
@@ -12,14 +12,14 @@ static const char doc[] =
     "  engine   nodes, commits, epochs, idling; an 8-byte all-reduce against "
     "MPI\n"
     "  ring     all-reduce of long vectors against MPI\n"
-    "  loop     what a training loop sees: epochs that nobody waits for,\n"
-    "           hundreds of schedules, long pipelines\n"
+    "  loop     a training loop: epochs in the background, hundreds of\n"
+    "           schedules, long pipelines\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native\n"
     "\n"
-    "engine, ring and loop run under mpirun with any number of ranks; what "
-    "takes "
-    "peers is skipped with one. The best that Open MPI 4.1 does for long "
-    "vectors is not its default: compare also with "
+    "engine, ring and loop run under mpirun with any number of ranks; with "
+    "one, "
+    "measurements that need peers are skipped. Open MPI 4.1 has a faster "
+    "algorithm for long vectors than its default: compare also with "
     "OMPI_MCA_coll_libnbc_iallreduce_algorithm=1 in the environment.\n\n"
     "Example: mpirun -np 2 --bind-to none baton-bench engine --json bench.json";
 
@@ -51,17 +51,17 @@ static const cli_option_t options[] = {
      "Write the results as JSON"},
 };
 
-static error_t take_command(cli_line_t *line, const char *word)
+static error_t take_command(cli_parser_t *parser, const char *word)
 {
     static const char *const words[] = {"engine", "ring", "loop", "kernels",
                                         NULL};
     static const cli_type_t type = CLI_WORD(NULL, words);
-    arguments_t *args = line->values;
+    arguments_t *args = parser->values;
     if (args->command != COMMAND_NONE) {
-        return cli_refuse(line, "COMMAND: '%s' is one too many", word);
+        return cli_refuse(parser, "COMMAND: '%s' is one too many", word);
     }
     size_t index = 0;
-    error_t error = cli_read(line, "COMMAND", &type, word, &index, NULL);
+    error_t error = cli_read(parser, "COMMAND", &type, word, &index, NULL);
     if (error == 0) {
         args->command = (command_t)(COMMAND_ENGINE + index);
     }

@@ -10,7 +10,7 @@ double memory_allocated(void)
     return (double)info.uordblks + (double)info.hblkhd;
 }
 
-/* Without stdio, which would allocate and so disturb the other measure. */
+/* Avoids stdio, whose allocations would affect memory_allocated. */
 double memory_resident(void)
 {
     char text[128] = "";

@@ -1,8 +1,8 @@
-/* How much memory this process holds, in bytes. */
+/* The memory of this process in bytes. */
 #ifndef MICROBENCH_BENCH_MEMORY_H
 #define MICROBENCH_BENCH_MEMORY_H
 
-/* Handed out by malloc and not freed, of all threads. */
+/* Allocated by malloc and not freed, in all threads. */
 double memory_allocated(void);
 
 /* Resident. */

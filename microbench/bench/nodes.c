@@ -1,4 +1,4 @@
-/* Chains and fans of nops: what the engine itself costs a node.
+/* The cost of a node in the engine, from chains and fans of nops:
 
        chain   nop -> nop -> ... -> nop
 
@@ -10,7 +10,7 @@
 #include <baton/inproc.h>
 #include <stdlib.h>
 
-/* So many nodes a repetition, at least. */
+/* A repetition runs at least so many nodes. */
 enum { NODES_A_REPETITION = 2000000 };
 
 typedef void (*build_fn)(baton_schedule_t *schedule, size_t count);
@@ -52,23 +52,15 @@ static const shape_t shapes[] = {
     {"nop_fan_100000", "1 -> 100,000 -> 1", build_fan, 100000, 100002},
 };
 
-static void run_epochs(baton_schedule_t *schedule, size_t epochs)
-{
-    for (size_t i = 0; i < epochs; i++) {
-        harness_require(baton_schedule_start(schedule), "start");
-        harness_require(baton_schedule_wait(schedule, -1), "wait");
-    }
-}
-
 static bench_value_t measure_nodes(baton_schedule_t *schedule,
                                    const shape_t *shape, size_t repetitions)
 {
     size_t epochs = NODES_A_REPETITION / shape->nodes + 1;
     double *node_ns = harness_alloc(repetitions, sizeof(*node_ns));
-    run_epochs(schedule, 2);
+    harness_run_epochs(schedule, 2);
     for (size_t i = 0; i < repetitions; i++) {
         double begin_us = clock_now_us();
-        run_epochs(schedule, epochs);
+        harness_run_epochs(schedule, epochs);
         node_ns[i] =
             (clock_now_us() - begin_us) * 1e3 / (double)(epochs * shape->nodes);
     }

@@ -6,23 +6,25 @@
 
 enum { ROUNDS = 200, BATCHES = 9 };
 
-#define NEAR_NS  80.0
-#define LIMIT_US 2000.0 /* of a batch: longer, and they share a processor */
+#define NEAR_NS 80.0
+#define LIMIT_US                                                               \
+    2000.0 /* of a batch; if it takes longer, the threads share a processor */
 
-/* Even: the pinger's turn; odd: the ponger's. */
-typedef struct ball {
+/* The state of a ping-pong. An even turn is the pinger's, an odd one the
+   ponger's. */
+typedef struct ping_pong {
     _Atomic int turn;
     _Atomic int stop;
-} ball_t;
+} ping_pong_t;
 
-/* Waits for the turn, but not past LIMIT_US. The acquire pairs with the
-   release store of the other side. */
-static bool await(ball_t *ball, int turn, double deadline_us)
+/* Waits for the turn until the deadline. The acquire pairs with the other
+   thread's release store. */
+static bool await(ping_pong_t *game, int turn, double deadline_us)
 {
     for (unsigned spins = 1;
-         atomic_load_explicit(&ball->turn, memory_order_acquire) != turn;
+         atomic_load_explicit(&game->turn, memory_order_acquire) != turn;
          spins++) {
-        if (atomic_load_explicit(&ball->stop, memory_order_relaxed) != 0 ||
+        if (atomic_load_explicit(&game->stop, memory_order_relaxed) != 0 ||
             (spins % 1024 == 0 && clock_now_us() > deadline_us)) {
             return false;
         }
@@ -32,29 +34,29 @@ static bool await(ball_t *ball, int turn, double deadline_us)
 
 static void *pong(void *arg)
 {
-    ball_t *ball = arg;
+    ping_pong_t *game = arg;
     double deadline_us = clock_now_us() + LIMIT_US * BATCHES;
-    for (int turn = 1; await(ball, turn, deadline_us); turn += 2) {
-        atomic_store_explicit(&ball->turn, turn + 1, memory_order_release);
+    for (int turn = 1; await(game, turn, deadline_us); turn += 2) {
+        atomic_store_explicit(&game->turn, turn + 1, memory_order_release);
     }
     return NULL;
 }
 
-/* Plays from `turn` on; the time of one crossing in ns, 0 past the limit. */
-static double play(ball_t *ball, int turn)
+/* Plays a batch from `turn` on. Returns the time of one transfer in ns, or 0
+   past the limit. */
+static double play(ping_pong_t *game, int turn)
 {
     double begin_us = clock_now_us();
     for (int round = 0; round < ROUNDS; round++, turn += 2) {
-        atomic_store_explicit(&ball->turn, turn + 1, memory_order_release);
-        if (!await(ball, turn + 2, begin_us + LIMIT_US)) {
+        atomic_store_explicit(&game->turn, turn + 1, memory_order_release);
+        if (!await(game, turn + 2, begin_us + LIMIT_US)) {
             return 0;
         }
     }
     return (clock_now_us() - begin_us) * 1e3 / (2.0 * ROUNDS);
 }
 
-/* A processor of this process's other than the one this thread is on; -1: there
-   is none. */
+/* Another processor of this process than that of the calling thread, or -1. */
 static int other_processor(void)
 {
     cpu_set_t allowed;
@@ -70,9 +72,9 @@ static int other_processor(void)
     return -1;
 }
 
-/* Starts the ponger on another processor: left to itself, the kernel may put it
-   on this one and take milliseconds to think better of it. */
-static bool start_ponger(ball_t *ball, pthread_t *out)
+/* Starts the ponger on another processor. By default the kernel may start it on
+   this one and take milliseconds to move it. */
+static bool start_ponger(ping_pong_t *game, pthread_t *out)
 {
     int processor = other_processor();
     pthread_attr_t attributes;
@@ -84,35 +86,35 @@ static bool start_ponger(ball_t *ball, pthread_t *out)
     CPU_SET((size_t)processor, &set);
     bool started =
         pthread_attr_setaffinity_np(&attributes, sizeof(set), &set) == 0 &&
-        pthread_create(out, &attributes, pong, ball) == 0;
+        pthread_create(out, &attributes, pong, game) == 0;
     (void)pthread_attr_destroy(&attributes);
     return started;
 }
 
-/* The fastest batch: whatever disturbs one only makes it slower. */
-double probe_line_ns(void)
+/* Takes the fastest batch, since disturbances only make a batch slower. */
+double probe_cache_line_ns(void)
 {
-    ball_t ball = {0};
+    ping_pong_t game = {0};
     pthread_t ponger;
-    if (!start_ponger(&ball, &ponger)) {
+    if (!start_ponger(&game, &ponger)) {
         return 0;
     }
     double fastest = 0;
     for (int batch = 0; batch < BATCHES; batch++) {
-        double line_ns = play(&ball, batch * 2 * ROUNDS);
-        if (line_ns <= 0) {
+        double latency_ns = play(&game, batch * 2 * ROUNDS);
+        if (latency_ns <= 0) {
             break;
         }
-        if (fastest <= 0 || line_ns < fastest) {
-            fastest = line_ns;
+        if (fastest <= 0 || latency_ns < fastest) {
+            fastest = latency_ns;
         }
     }
-    atomic_store_explicit(&ball.stop, 1, memory_order_relaxed);
+    atomic_store_explicit(&game.stop, 1, memory_order_relaxed);
     (void)pthread_join(ponger, NULL);
     return fastest;
 }
 
-bool probe_is_near(double line_ns)
+bool probe_is_near(double latency_ns)
 {
-    return line_ns > 0 && line_ns < NEAR_NS;
+    return latency_ns > 0 && latency_ns < NEAR_NS;
 }

@@ -1,5 +1,5 @@
-/* The lines that baton-bench prints, and their JSON. Ranks other than 0 report
-   nothing. */
+/* The results of baton-bench, as lines of text and as JSON. Only rank 0 reports
+   them. */
 #ifndef MICROBENCH_BENCH_REPORT_H
 #define MICROBENCH_BENCH_REPORT_H
 
@@ -10,11 +10,11 @@
 typedef struct bench_report {
     bool speak;
     int ranks;
-    FILE *json; /* NULL: none */
+    FILE *json; /* or NULL */
     size_t lines;
 } bench_report_t;
 
-/* One measured value: the median, and the range of its repetitions. */
+/* A measured value: the median and the range of its repetitions. */
 typedef struct bench_value {
     double median;
     double low;
@@ -23,19 +23,19 @@ typedef struct bench_value {
 
 bench_report_t bench_report_begin(int rank, int ranks, FILE *json);
 
-/* "  text   12.3 unit   (low to high)"; `name` is its key in the JSON. */
+/* Prints "  text   12.3 unit   (low to high)". `name` is its key in JSON. */
 void bench_report_add(bench_report_t *report, const char *name,
                       const char *text, bench_value_t value, const char *unit);
 
-/* A line without a value. */
+/* Prints a line without a value. */
 void bench_report_note(const bench_report_t *report, const char *text);
 
 void bench_report_end(bench_report_t *report);
 
-/* Of `count` repetitions, which are sorted. */
+/* The value of `count` repetitions, which get sorted. */
 bench_value_t bench_value(double *repetitions, size_t count);
 
-/* Of something counted or measured once. */
+/* A value that was counted or measured once. */
 bench_value_t bench_value_single(double value);
 
 #endif

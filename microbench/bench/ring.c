@@ -3,7 +3,7 @@
 #include "bench/turns.h"
 #include "common/cli.h"
 
-/* A turn moves at least so much: short ones would measure their barrier. */
+/* A turn moves at least so many bytes. A shorter one measures its barrier. */
 #define BYTES_A_TURN (UINT64_C(16) << 20)
 
 static void measure_size(const harness_t *harness,

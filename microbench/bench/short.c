@@ -1,4 +1,4 @@
-/* All-reduce of one element: what a call costs between ranks. */
+/* All-reduce of one element: the cost of a call between ranks. */
 #include "bench/memory.h"
 #include "bench/parts.h"
 #include "bench/turns.h"
@@ -27,23 +27,15 @@ static baton_schedule_t *create_doubling(const harness_t *harness,
     return schedule;
 }
 
-static void run_epochs(baton_schedule_t *schedule, uint64_t epochs)
-{
-    for (uint64_t i = 0; i < epochs; i++) {
-        harness_require(baton_schedule_start(schedule), "start");
-        harness_require(baton_schedule_wait(schedule, -1), "wait");
-    }
-}
-
-/* Memory that MPI holds on to for its messages counts, too. */
+/* This includes memory that MPI keeps for its messages. */
 static void measure_growth(const harness_t *harness, uint64_t epochs,
                            bench_report_t *report)
 {
     double value = harness->rank;
     baton_schedule_t *schedule = create_doubling(harness, &value);
-    run_epochs(schedule, 1000);
+    harness_run_epochs(schedule, 1000);
     double before = memory_allocated();
-    run_epochs(schedule, epochs);
+    harness_run_epochs(schedule, epochs);
     double grown = memory_allocated() - before;
     double highest = 0;
     MPI_Reduce(&grown, &highest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);

@@ -1,5 +1,5 @@
-/* All-reduces of f32 vectors by three systems in turns, so that all see the
-   same states of the machine. */
+/* All-reduces of f32 vectors by three systems that take turns, so that all see
+   the same states of the machine. */
 #ifndef MICROBENCH_BENCH_TURNS_H
 #define MICROBENCH_BENCH_TURNS_H
 
@@ -17,17 +17,17 @@ typedef struct bench_turns {
     size_t count;            /* elements */
     baton_allreduce_fn algo; /* of Baton */
     size_t turns;
-    size_t calls;  /* counted in each system's turn */
+    size_t calls;  /* measured in each system's turn */
     size_t warmup; /* calls before those */
 } bench_turns_t;
 
 typedef struct bench_outcome {
-    bench_value_t call_us[BENCH_KINDS]; /* of the slowest rank in a turn */
-    size_t probes;                      /* of the machine's state, */
-    size_t near;                        /* and how many said near */
+    bench_value_t call_us[BENCH_KINDS]; /* the slowest rank's, in each turn */
+    size_t probes;                      /* of the machine's state */
+    size_t near;                        /* those that found the near state */
 } bench_outcome_t;
 
-/* Collective; the outcome is rank 0's alone. A wrong sum ends the job. */
+/* Collective. Only rank 0 gets the outcome. A wrong sum ends the job. */
 void bench_turns(const harness_t *harness, const bench_turns_t *plan,
                  bench_outcome_t *out);
 

@@ -256,8 +256,8 @@ static bool is_repeated(const cli_type_t *type, const void *out, size_t count)
 static bool read_list(const cli_type_t *type, const char *list, void *out,
                       size_t *count_out, refusal_t *refusal)
 {
-    static_assert(sizeof(size_t) == sizeof(uint64_t), "lists of either");
-    uint64_t *values = out;
+    size_t stride =
+        type->kind == CLI_KIND_WORD ? sizeof(size_t) : sizeof(uint64_t);
     size_t count = 0;
     for (const char *next = list; next != NULL;) {
         char item[ITEM_BYTES];
@@ -270,11 +270,11 @@ static bool read_list(const cli_type_t *type, const char *list, void *out,
                            "is one too many: at most %zu values", count);
             return false;
         }
-        if (!read_one(type, item, &values[count], refusal)) {
+        if (!read_one(type, item, (char *)out + count * stride, refusal)) {
             return false;
         }
         count++;
-        if (is_repeated(type, values, count)) {
+        if (is_repeated(type, out, count)) {
             (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
                            "is in the list twice");
             return false;
@@ -284,7 +284,7 @@ static bool read_list(const cli_type_t *type, const char *list, void *out,
     return true;
 }
 
-error_t cli_read(const cli_line_t *line, const char *option,
+error_t cli_read(const cli_parser_t *parser, const char *option,
                  const cli_type_t *type, const char *text, void *out,
                  size_t *count_out)
 {
@@ -292,7 +292,7 @@ error_t cli_read(const cli_line_t *line, const char *option,
     return (type->room > 0 ? read_list(type, text, out, count_out, &refusal)
                            : read_one(type, text, out, &refusal))
                ? 0
-               : cli_refuse(line, "%s: '%s' %s", option, refusal.value,
+               : cli_refuse(parser, "%s: '%s' %s", option, refusal.value,
                             refusal.complaint);
 }
 
@@ -375,31 +375,33 @@ static void fill_table(const cli_program_t *program, table_t *table)
     memcpy(&table->options[count], common, sizeof(common));
 }
 
-static void *value_of(const cli_line_t *line, const cli_option_t *option)
+static void *value_of(const cli_parser_t *parser, const cli_option_t *option)
 {
-    return (char *)line->values + option->offset;
+    return (char *)parser->values + option->offset;
 }
 
-static size_t *count_of(const cli_line_t *line, const cli_option_t *option)
+static size_t *count_of(const cli_parser_t *parser, const cli_option_t *option)
 {
-    return (size_t *)(void *)((char *)line->values + option->type.count_offset);
+    return (size_t *)(void *)((char *)parser->values +
+                              option->type.count_offset);
 }
 
 /* A list of words has all of them by default. */
-static void store_all_words(const cli_line_t *line, const cli_option_t *option)
+static void store_all_words(const cli_parser_t *parser,
+                            const cli_option_t *option)
 {
-    size_t *indices = value_of(line, option);
+    size_t *indices = value_of(parser, option);
     size_t count = 0;
     while (option->type.words[count] != NULL) {
         indices[count] = count;
         count++;
     }
-    *count_of(line, option) = count;
+    *count_of(parser, option) = count;
 }
 
-static void store_defaults(const cli_line_t *line)
+static void store_defaults(const cli_parser_t *parser)
 {
-    const cli_program_t *program = line->program;
+    const cli_program_t *program = parser->program;
     for (size_t i = 0; i < program->option_count; i++) {
         const cli_option_t *option = &program->options[i];
         refusal_t refusal;
@@ -408,14 +410,14 @@ static void store_defaults(const cli_line_t *line)
             continue;
         }
         if (option->type.kind == CLI_KIND_WORD && option->type.room > 0) {
-            store_all_words(line, option);
+            store_all_words(parser, option);
         } else if (option->initial != NULL) {
             read = option->type.room > 0
                        ? read_list(&option->type, option->initial,
-                                   value_of(line, option),
-                                   count_of(line, option), &refusal)
+                                   value_of(parser, option),
+                                   count_of(parser, option), &refusal)
                        : read_one(&option->type, option->initial,
-                                  value_of(line, option), &refusal);
+                                  value_of(parser, option), &refusal);
         }
         assert(read); /* a default has the type of its option */
         (void)read;
@@ -424,24 +426,24 @@ static void store_defaults(const cli_line_t *line)
 
 /* ---- parsing ------------------------------------------------------------ */
 
-error_t cli_refuse(const cli_line_t *line, const char *format, ...)
+error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)
 {
     char text[ITEM_BYTES + 2 * COMPLAINT_BYTES];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    argp_error(line->state, "%s", text);
+    argp_error(parser->state, "%s", text);
     return EINVAL;
 }
 
-bool cli_is_given(const cli_line_t *line, const char *name)
+bool cli_is_given(const cli_parser_t *parser, const char *name)
 {
-    const cli_program_t *program = line->program;
+    const cli_program_t *program = parser->program;
     for (size_t i = 0; i < program->option_count; i++) {
         if (is_taken(program, i) &&
             strcmp(program->options[i].name, name) == 0) {
-            return (line->given >> i & 1) != 0;
+            return (parser->given >> i & 1) != 0;
         }
     }
     return false;
@@ -464,18 +466,18 @@ static error_t answer(int key, const struct argp_state *state)
     return ECANCELED;
 }
 
-static error_t parse_option(cli_line_t *line, int key, const char *text)
+static error_t parse_option(cli_parser_t *parser, int key, const char *text)
 {
-    const cli_program_t *program = line->program;
+    const cli_program_t *program = parser->program;
     for (size_t i = 0; i < program->option_count; i++) {
         const cli_option_t *option = &program->options[i];
         if (is_taken(program, i) && option->type.kind != CLI_KIND_HEADING &&
             key_of(program, i) == key) {
             char name[ITEM_BYTES];
             (void)snprintf(name, sizeof(name), "--%s", option->name);
-            line->given |= UINT64_C(1) << i;
-            return cli_read(line, name, &option->type, text,
-                            value_of(line, option), count_of(line, option));
+            parser->given |= UINT64_C(1) << i;
+            return cli_read(parser, name, &option->type, text,
+                            value_of(parser, option), count_of(parser, option));
         }
     }
     return ARGP_ERR_UNKNOWN;
@@ -483,9 +485,9 @@ static error_t parse_option(cli_line_t *line, int key, const char *text)
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    cli_line_t *line = state->input;
-    const cli_program_t *program = line->program;
-    line->state = state;
+    cli_parser_t *parser = state->input;
+    const cli_program_t *program = parser->program;
+    parser->state = state;
     switch (key) {
     case KEY_HELP:
     case KEY_USAGE:
@@ -493,16 +495,18 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return answer(key, state);
     case ARGP_KEY_ARG:
         return program->take_argument != NULL
-                   ? program->take_argument(line, text)
-                   : cli_refuse(line, "argument: '%s' is not an option", text);
+                   ? program->take_argument(parser, text)
+                   : cli_refuse(parser, "argument: '%s' is not an option",
+                                text);
     case ARGP_KEY_NO_ARGS:
-        return program->take_argument != NULL ? program->take_argument(line, "")
-                                              : ARGP_ERR_UNKNOWN;
+        return program->take_argument != NULL
+                   ? program->take_argument(parser, "")
+                   : ARGP_ERR_UNKNOWN;
     case ARGP_KEY_END:
-        return program->resolve != NULL ? program->resolve(line)
+        return program->resolve != NULL ? program->resolve(parser)
                                         : ARGP_ERR_UNKNOWN;
     default:
-        return parse_option(line, key, text);
+        return parse_option(parser, key, text);
     }
 }
 
@@ -518,13 +522,13 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
         .doc = program->doc,
         .help_filter = program->filter_help,
     };
-    cli_line_t line = {.program = program, .values = values};
-    store_defaults(&line);
+    cli_parser_t parser = {.program = program, .values = values};
+    store_defaults(&parser);
     unsigned flags = ARGP_NO_EXIT | ARGP_NO_HELP;
     if (!speak) {
         flags |= ARGP_NO_ERRS;
     }
-    error_t error = argp_parse(&argp, argc, argv, flags, NULL, &line);
+    error_t error = argp_parse(&argp, argc, argv, flags, NULL, &parser);
     if (error == ECANCELED) {
         return CLI_DONE;
     }

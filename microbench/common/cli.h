@@ -80,12 +80,12 @@ enum { CLI_ANY = 1 };
 struct cli_program;
 
 /* A command line that is being parsed. */
-typedef struct cli_line {
+typedef struct cli_parser {
     const struct cli_program *program;
     struct argp_state *state;
     void *values;   /* the program's struct */
     uint64_t given; /* a bit for each option of the table */
-} cli_line_t;
+} cli_parser_t;
 
 /* A program or one of its commands. Every program also takes --help, --usage
    and --version. */
@@ -96,9 +96,9 @@ typedef struct cli_program {
     size_t option_count;
     unsigned command; /* whose options are taken */
     /* Takes an argument, or "" when there is none. NULL if none is allowed. */
-    error_t (*take_argument)(cli_line_t *line, const char *argument);
+    error_t (*take_argument)(cli_parser_t *parser, const char *argument);
     /* Checks options that depend on each other, at the end. May be NULL. */
-    error_t (*resolve)(cli_line_t *line);
+    error_t (*resolve)(cli_parser_t *parser);
     char *(*filter_help)(int key, const char *text, void *input);
 } cli_program_t;
 
@@ -118,16 +118,16 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values);
 
 /* True when the command line has this option. */
-bool cli_is_given(const cli_line_t *line, const char *name);
+bool cli_is_given(const cli_parser_t *parser, const char *name);
 
 /* Reads a value, or a list of values and their number, of this type. Otherwise
    complains that `option` is wrong, and returns EINVAL. */
-error_t cli_read(const cli_line_t *line, const char *option,
+error_t cli_read(const cli_parser_t *parser, const char *option,
                  const cli_type_t *type, const char *text, void *out,
                  size_t *count_out);
 
 /* Prints an error with the usage; returns EINVAL. */
-error_t cli_refuse(const cli_line_t *line, const char *format, ...)
+error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* ---- values ------------------------------------------------------------- */

@@ -9,7 +9,7 @@ static void fail(const char *doing, const char *why)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     (void)fprintf(stderr, "rank %d: %s: %s\n", rank, doing, why);
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-    abort(); /* MPI_Abort does not say that it never returns */
+    abort(); /* MPI_Abort is not declared noreturn */
 }
 
 void harness_require(baton_status_t status, const char *doing)
@@ -69,9 +69,15 @@ void harness_close(harness_t *harness)
 
 void harness_barrier(const harness_t *harness)
 {
-    harness_require(baton_schedule_start(harness->barrier), "start a barrier");
-    harness_require(baton_schedule_wait(harness->barrier, -1),
-                    "wait in a barrier");
+    harness_run_epochs(harness->barrier, 1);
+}
+
+void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs)
+{
+    for (uint64_t i = 0; i < epochs; i++) {
+        harness_require(baton_schedule_start(schedule), "start");
+        harness_require(baton_schedule_wait(schedule, -1), "wait");
+    }
 }
 
 bool harness_agree(bool answer)

@@ -18,31 +18,34 @@ typedef struct harness_side {
 typedef struct harness {
     int rank;
     int size;
-    baton_group_t *group;    /* what is measured runs here */
+    baton_group_t *group;    /* of the measured schedules */
     harness_side_t measured; /* default progress */
-    harness_side_t own;      /* manual: for the barrier */
+    harness_side_t own;      /* manual progress: of the barrier */
     baton_schedule_t *barrier;
 } harness_t;
 
-/* Opens all of it; MPI is initialised. Collective. A failure ends the job. */
+/* Collective; MPI must be initialised. A failure ends the job. */
 void harness_open(harness_t *out);
 
 /* Collective. */
 void harness_close(harness_t *harness);
 
-/* Baton's dissemination barrier. Used instead of MPI_Barrier everywhere between
-   measurements, because a rank that waits in it sleeps: where ranks share
-   processors, one that spins in MPI_Barrier would take the time of those still
-   measured, and would be charged for it. It has an engine of its own, without a
-   thread: so its messages never wake the engine that is measured. */
+/* Baton's dissemination barrier, which replaces MPI_Barrier between
+   measurements because a rank that waits in it sleeps. Where ranks share
+   processors, one that spins in MPI_Barrier would take time from ranks that are
+   still measured, and be charged for it. The barrier has an engine of its own
+   without a progress thread, so its messages never wake the measured engine. */
 void harness_barrier(const harness_t *harness);
 
-/* Rank 0's answer, on every rank. Collective. */
+/* Returns rank 0's answer on every rank. Collective. */
 bool harness_agree(bool answer);
 
 /* Ends the whole job with a message when status is not BATON_OK: a rank that
-   failed inside a collective can't tell the others in another way. */
+   has failed inside a collective has no other way to tell its peers. */
 void harness_require(baton_status_t status, const char *doing);
+
+/* Runs epochs of a schedule one after another. A failure ends the job. */
+void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs);
 
 /* calloc that ends the job when there is no memory. */
 void *harness_alloc(size_t count, size_t size);

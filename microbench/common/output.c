@@ -9,7 +9,7 @@
 
 extern char **environ;
 
-static bool say(const char *doing, const char *name, int error)
+static bool fail(const char *doing, const char *name, int error)
 {
     (void)fprintf(stderr, "%s: %s %s: %s\n", program_invocation_short_name,
                   doing, name, strerror(error));
@@ -23,7 +23,7 @@ bool output_open(const char *name, FILE **out)
         return true;
     }
     *out = fopen(name, "we");
-    return *out != NULL || say("can't write", name, errno);
+    return *out != NULL || fail("can't write", name, errno);
 }
 
 bool output_close(FILE *file, const char *name)
@@ -33,7 +33,7 @@ bool output_close(FILE *file, const char *name)
     }
     bool failed = ferror(file) != 0;
     failed |= fclose(file) != 0;
-    return !failed || say("can't write all of", name, errno);
+    return !failed || fail("can't write all of", name, errno);
 }
 
 /* ---- gnuplot's process ------------------------------------------------ */
@@ -59,10 +59,10 @@ static int spawn_gnuplot(int input, int output, pid_t *pid_out)
     return error;
 }
 
-static bool say_missing(const char *name, int error)
+static bool fail_spawn(const char *name, int error)
 {
     if (error != ENOENT) {
-        return say("can't plot to", name, error);
+        return fail("can't plot to", name, error);
     }
     (void)fprintf(stderr,
                   "%s: --plot needs gnuplot, which was not found: install it "
@@ -71,7 +71,7 @@ static bool say_missing(const char *name, int error)
     return false;
 }
 
-/* Starts gnuplot behind a pipe; `output` stays the caller's. */
+/* Starts gnuplot behind a pipe. The caller keeps `output`. */
 static int open_script(output_plot_t *plot, int output)
 {
     int ends[2];
@@ -98,11 +98,11 @@ bool output_plot_open(const char *name, output_plot_t *out)
     }
     int output = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (output < 0) {
-        return say("can't write", name, errno);
+        return fail("can't write", name, errno);
     }
     int error = open_script(out, output);
     (void)close(output);
-    return error == 0 || say_missing(name, error);
+    return error == 0 || fail_spawn(name, error);
 }
 
 void output_plot_size(const output_plot_t *plot, size_t width, size_t height)
@@ -129,7 +129,7 @@ bool output_plot_close(output_plot_t *plot)
     if (plot->script == NULL) {
         return true;
     }
-    /* A gnuplot that died must not take this process with it. */
+    /* If gnuplot has died, writing to it must not kill this process. */
     (void)signal(SIGPIPE, SIG_IGN);
     bool drawn = reap(plot);
     if (!drawn) {

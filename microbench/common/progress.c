@@ -8,8 +8,8 @@
 #define FIRST_US  1e6
 #define REDRAW_US 2e5
 
-/* Open MPI's mpirun gives its ranks a pipe as standard error and forwards what
-   comes out of it to its own. So there the parent's standard error decides. */
+/* Open MPI's mpirun gives its ranks a pipe as standard error and forwards it to
+   its own, so the parent's standard error is checked under mpirun. */
 static bool has_terminal(void)
 {
     if (isatty(STDERR_FILENO)) {
@@ -48,7 +48,7 @@ bool progress_due(const progress_t *progress)
            now_us - progress->drawn_us >= REDRAW_US;
 }
 
-void progress_say(progress_t *progress, const char *text)
+void progress_draw(progress_t *progress, const char *text)
 {
     progress->drawn_us = clock_now_us();
     (void)fprintf(stderr, "\r%s", text);

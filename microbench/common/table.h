@@ -1,27 +1,27 @@
-/* Results as they come: a row goes to the screen, to a CSV file and to a JSON
-   file, where there are such. */
+/* A table of results. Each row is printed, and written to a CSV and a JSON file
+   if they are open. */
 #ifndef MICROBENCH_TABLE_H
 #define MICROBENCH_TABLE_H
 
 #include "common/output.h"
 
-/* How a column's cells look on the screen. Files get all digits. */
+/* How the cells of a column are printed. Files get all digits. */
 typedef enum table_style {
-    TABLE_TEXT,  /* to the left */
-    TABLE_FIXED, /* with `decimals` */
-    TABLE_TINY   /* 1.2e-16 */
+    TABLE_TEXT,  /* left-aligned */
+    TABLE_FIXED, /* with a fixed number of decimals */
+    TABLE_TINY   /* as 1.2e-16 */
 } table_style_t;
 
 typedef struct table_column {
-    const char *key;     /* in the files; NULL: not there */
-    const char *heading; /* on the screen; NULL: not there */
+    const char *key;     /* in the files; NULL to omit it there */
+    const char *heading; /* on the screen; NULL to omit it there */
     table_style_t style;
     int width;
     int decimals;
 } table_column_t;
 
-/* `text` where it is not NULL, else the number; NAN: there is none. A text of
-   the files is a word: nothing in it needs a quotation mark. */
+/* A text if it is not NULL, otherwise a number, which is NAN if there is none.
+   A text that is written to files must not need quoting. */
 typedef struct table_cell {
     const char *text;
     double number;
@@ -35,11 +35,11 @@ typedef struct table {
     FILE *csv, *json;
 } table_t;
 
-/* Opens the files, of which the names may be NULL. */
+/* Opens the files, whose names may be NULL. */
 bool table_open(table_t *table, const table_column_t *columns,
                 size_t column_count, const char *csv, const char *json);
 
-/* Prints the headings on the screen. */
+/* Prints the headings. */
 void table_heading(const table_t *table);
 
 /* Prints and writes a row of `column_count` cells. */

@@ -23,8 +23,7 @@ typedef struct sim_result {
     /* For partial all-reduces: from a rank's call to its completion. */
     double latency_us, latency_median_us, latency_p99_us;
     /* Ranks whose contribution to an epoch is in its result: the mean over
-       epochs, its standard error, and the expectation (NAN if there is none).
-     */
+       epochs, its standard error, and the expectation, which may be NAN. */
     double active, active_error, active_expected;
 } sim_result_t;
 

@@ -1,4 +1,4 @@
-/* What tells one command of baton-sim from another. */
+/* A command of baton-sim. */
 #ifndef MICROBENCH_SIM_COMMAND_H
 #define MICROBENCH_SIM_COMMAND_H
 
@@ -7,6 +7,7 @@
 typedef struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
+    const char *summary;              /* for the list of commands */
     const char *doc;                  /* for its help */
     const char *compared;             /* "algorithm", "mode" */
     const char *const *variant_names; /* ended by NULL */

@@ -2,7 +2,6 @@
 #include "sim/collective.h"
 #include "sim/partial.h"
 #include "sim/row.h"
-#include "sim/sweep.h"
 
 static double mean_us(const sim_result_t *result)
 {
@@ -45,11 +44,14 @@ static double latency_us(const sim_result_t *result)
 #define EAGER_FILES                                                            \
     (EAGER | SIM_COLUMN(MEDIAN) | SIM_COLUMN(P99) | SIM_COLUMN(EXPECTED))
 
-int sim_command_allreduce(int argc, char **argv)
-{
-    static const sim_command_t command = {
+static const char *const broadcast_names[] = {"binomial", NULL};
+static const char *const barrier_names[] = {"dissemination", NULL};
+
+const sim_command_t sim_commands[SIM_COMMAND_COUNT] = {
+    {
         .command = SIM_ALLREDUCE,
         .name = "allreduce",
+        .summary = "all-reduce, by each algorithm there is",
         .doc = "Simulates all-reduce, of 64-bit integers in place."
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim allreduce --sweep ranks=2..1024 --bytes 1M "
@@ -61,56 +63,42 @@ int sim_command_allreduce(int argc, char **argv)
         .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
         .plotted = "time of an epoch",
         .plot_value = mean_us,
-    };
-    return sim_sweep(&command, argc, argv);
-}
-
-int sim_command_broadcast(int argc, char **argv)
-{
-    static const char *const names[] = {"binomial", NULL};
-    static const sim_command_t command = {
+    },
+    {
         .command = SIM_BROADCAST,
         .name = "broadcast",
+        .summary = "broadcast by binomial tree",
         .doc = "Simulates broadcast by binomial tree."
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim broadcast --ranks 1000 --bytes 4K --prove",
         .compared = "algorithm",
-        .variant_names = names,
+        .variant_names = broadcast_names,
         .run = sim_run_broadcast,
         .shown = BASE | MODEL | SIM_COLUMN(BYTES),
         .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
         .plotted = "time of an epoch",
         .plot_value = mean_us,
-    };
-    return sim_sweep(&command, argc, argv);
-}
-
-int sim_command_barrier(int argc, char **argv)
-{
-    static const char *const names[] = {"dissemination", NULL};
-    static const sim_command_t command = {
+    },
+    {
         .command = SIM_BARRIER,
         .name = "barrier",
+        .summary = "dissemination barrier",
         .doc = "Simulates the dissemination barrier."
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim barrier --ranks 1000000 --skew "
                "exponential:20 --epochs 10",
         .compared = "algorithm",
-        .variant_names = names,
+        .variant_names = barrier_names,
         .run = sim_run_barrier,
         .shown = BASE | MODEL,
         .written = BASE_FILES | MODEL,
         .plotted = "time of an epoch",
         .plot_value = mean_us,
-    };
-    return sim_sweep(&command, argc, argv);
-}
-
-int sim_command_partial(int argc, char **argv)
-{
-    static const sim_command_t command = {
+    },
+    {
         .command = SIM_PARTIAL,
         .name = "partial",
+        .summary = "partial all-reduce: solo, majority, full",
         .doc = "Simulates partial all-reduce: all ranks begin an epoch "
                "together, each late by its skew, and the next when all have "
                "ended it."
@@ -126,15 +114,11 @@ int sim_command_partial(int argc, char **argv)
         .written = BASE_FILES | MODEL | EAGER_FILES | SIM_COLUMN(BYTES),
         .plotted = "mean latency",
         .plot_value = latency_us,
-    };
-    return sim_sweep(&command, argc, argv);
-}
-
-int sim_command_skew(int argc, char **argv)
-{
-    static const sim_command_t command = {
+    },
+    {
         .command = SIM_SKEW,
         .name = "skew",
+        .summary = "eager-SGD's experiment: ranks arrive one after another",
         .doc = "Simulates the skew experiment of Li et al. 2020, figures 8 and "
                "9: in each iteration rank r calls (r + 1) * skew after all "
                "have begun."
@@ -155,6 +139,5 @@ int sim_command_skew(int argc, char **argv)
             BASE_FILES | EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(BYTES),
         .plotted = "mean latency",
         .plot_value = latency_us,
-    };
-    return sim_sweep(&command, argc, argv);
-}
+    },
+};

@@ -52,10 +52,10 @@ double sim_formula_allreduce_ring(const sim_formula_t *f)
     if (f->bytes <= 0) {
         return 0;
     }
-    double hops = f->ranks - 1;
+    double rounds = f->ranks - 1;
     sim_formula_t block = *f;
     block.bytes /= f->ranks;
-    return hops * (2 * message(&block) + reduction(&block));
+    return rounds * (2 * message(&block) + reduction(&block));
 }
 
 /* A reduce and a broadcast take ceil(log2 P) rounds each. For 2^k ranks each

@@ -2,24 +2,9 @@
    `baton-sim --help`. */
 #include "common/cli.h"
 #include "sim/commands.h"
+#include "sim/sweep.h"
 #include <stdio.h>
 #include <string.h>
-
-typedef struct command {
-    const char *name;
-    const char *full_name;
-    const char *summary;
-    int (*run)(int argc, char **argv);
-} command_t;
-
-static const command_t commands[] = {
-#define COMMAND(name, summary)                                                 \
-    {#name, "baton-sim " #name, summary, sim_command_##name},
-    SIM_COMMAND_LIST(COMMAND)
-#undef COMMAND
-};
-
-enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
 static const char doc[] =
     "Simulates collectives: the library's own schedules, on any number of "
@@ -30,21 +15,22 @@ static const char doc[] =
     "\n\nExample: baton-sim allreduce --algorithm ring --ranks 1024 --bytes "
     "100M --alpha-us 1.5 --gbit 100";
 
-static error_t find(cli_line_t *line, const char *word)
+static error_t find(cli_parser_t *parser, const char *word)
 {
-    const char *names[COMMAND_COUNT + 1] = {NULL};
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        names[i] = commands[i].name;
+    const char *names[SIM_COMMAND_COUNT + 1] = {NULL};
+    for (size_t i = 0; i < SIM_COMMAND_COUNT; i++) {
+        names[i] = sim_commands[i].name;
     }
     if (strcmp(word, "fuzz") == 0) {
-        return cli_refuse(line, "fuzz is a separate program, baton-fuzz, which "
-                                "is built with the tests");
+        return cli_refuse(parser,
+                          "fuzz is a separate program, baton-fuzz, which "
+                          "is built with the tests");
     }
     const cli_type_t type = CLI_WORD(NULL, names);
     size_t index = 0;
-    error_t error = cli_read(line, "COMMAND", &type, word, &index, NULL);
+    error_t error = cli_read(parser, "COMMAND", &type, word, &index, NULL);
     if (error == 0) {
-        *(const command_t **)line->values = &commands[index];
+        *(const sim_command_t **)parser->values = &sim_commands[index];
     }
     return error;
 }
@@ -63,9 +49,9 @@ static char *add_commands(int key, const char *text, void *input)
         return NULL;
     }
     (void)fputs("Commands:\n", stream);
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        (void)fprintf(stream, "  %-10s %s\n", commands[i].name,
-                      commands[i].summary);
+    for (size_t i = 0; i < SIM_COMMAND_COUNT; i++) {
+        (void)fprintf(stream, "  %-10s %s\n", sim_commands[i].name,
+                      sim_commands[i].summary);
     }
     (void)fprintf(stream, "\n%s", text);
     (void)fclose(stream);
@@ -81,14 +67,14 @@ int main(int argc, char **argv)
         .filter_help = add_commands,
     };
     /* The command parses everything after the first word. */
-    const command_t *command = NULL;
+    const sim_command_t *command = NULL;
     cli_verdict_t verdict =
         cli_parse(&program, argc < 2 ? argc : 2, argv, true, &command);
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? 0 : CLI_EXIT_USAGE;
     }
     char name[64];
-    (void)snprintf(name, sizeof(name), "%s", command->full_name);
+    (void)snprintf(name, sizeof(name), "baton-sim %s", command->name);
     argv[1] = name;
-    return command->run(argc - 1, argv + 1);
+    return sim_sweep(command, argc - 1, argv + 1);
 }

@@ -107,7 +107,7 @@ static const cli_option_t table[] = {
 /* ---- the sweep ---------------------------------------------------------- */
 
 /* "low..high": each value is twice the one before. */
-static error_t read_range(const cli_line_t *line, const char *text,
+static error_t read_range(const cli_parser_t *parser, const char *text,
                           const char *dots, cli_type_t value,
                           sim_options_t *opts)
 {
@@ -117,12 +117,12 @@ static error_t read_range(const cli_line_t *line, const char *text,
     value.room = 0;
     (void)snprintf(low_text, sizeof(low_text), "%.*s", (int)(dots - text),
                    text);
-    error_t error = cli_read(line, "--sweep", &value, low_text, &low, NULL);
+    error_t error = cli_read(parser, "--sweep", &value, low_text, &low, NULL);
     if (error == 0) {
-        error = cli_read(line, "--sweep", &value, dots + 2, &high, NULL);
+        error = cli_read(parser, "--sweep", &value, dots + 2, &high, NULL);
     }
     if (error == 0 && low > high) {
-        error = cli_refuse(line, "--sweep: '%s' ends before it begins", text);
+        error = cli_refuse(parser, "--sweep: '%s' ends before it begins", text);
     }
     for (uint64_t next = low; error == 0 && next <= high; next *= 2) {
         opts->values[opts->value_count++] = next;
@@ -130,7 +130,7 @@ static error_t read_range(const cli_line_t *line, const char *text,
     return error;
 }
 
-static error_t resolve_sweep(const cli_line_t *line, sim_options_t *opts)
+static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
 {
     static const cli_type_t ranks = {.kind = CLI_KIND_COUNT,
                                      .min = 1,
@@ -149,39 +149,40 @@ static error_t resolve_sweep(const cli_line_t *line, sim_options_t *opts)
     } else if (sim_options_has_bytes(opts) && strncmp(text, "bytes=", 6) == 0) {
         opts->axis = SIM_AXIS_BYTES;
     } else {
-        return cli_refuse(line, "--sweep: '%s' is not ranks=VALUES%s", text,
+        return cli_refuse(parser, "--sweep: '%s' is not ranks=VALUES%s", text,
                           sim_options_has_bytes(opts) ? " or bytes=VALUES"
                                                       : "");
     }
     const char *axis = opts->axis == SIM_AXIS_RANKS ? "ranks" : "bytes";
-    if (cli_is_given(line, axis)) {
-        return cli_refuse(line, "--%s: --sweep=%s is given already", axis,
+    if (cli_is_given(parser, axis)) {
+        return cli_refuse(parser, "--%s: --sweep=%s is given already", axis,
                           axis);
     }
     const cli_type_t *type = opts->axis == SIM_AXIS_RANKS ? &ranks : &bytes;
     const char *dots = strstr(text, "..");
-    return dots != NULL ? read_range(line, text + 6, dots, *type, opts)
-                        : cli_read(line, "--sweep", type, text + 6,
+    return dots != NULL ? read_range(parser, text + 6, dots, *type, opts)
+                        : cli_read(parser, "--sweep", type, text + 6,
                                    opts->values, &opts->value_count);
 }
 
 /* ---- the model ---------------------------------------------------------- */
 
-static error_t resolve_distribution(const cli_line_t *line, const char *option,
-                                    const char *text, baton_distribution_t *out)
+static error_t resolve_distribution(const cli_parser_t *parser,
+                                    const char *option, const char *text,
+                                    baton_distribution_t *out)
 {
     return text == NULL || baton_distribution_parse(text, out) == BATON_OK
                ? 0
-               : cli_refuse(line, "%s: %s", option, baton_error_message());
+               : cli_refuse(parser, "%s: %s", option, baton_error_message());
 }
 
-static error_t resolve_model(const cli_line_t *line, sim_options_t *opts)
+static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
 {
     baton_sim_options_t *model = &opts->model;
     static const char *const of_hosts[] = {"host-alpha-us", "host-gbit"};
     for (size_t i = 0; i < 2; i++) {
-        if (opts->host_ranks == 1 && cli_is_given(line, of_hosts[i])) {
-            return cli_refuse(line, "--%s: needs --host-ranks", of_hosts[i]);
+        if (opts->host_ranks == 1 && cli_is_given(parser, of_hosts[i])) {
+            return cli_refuse(parser, "--%s: needs --host-ranks", of_hosts[i]);
         }
     }
     model->cost_only = !opts->payload && !opts->prove;
@@ -191,47 +192,49 @@ static error_t resolve_model(const cli_line_t *line, sim_options_t *opts)
     model->eager_bytes = (size_t)opts->eager_bytes;
     model->sync_bytes = (size_t)opts->sync_bytes;
     error_t error =
-        resolve_distribution(line, "--skew", opts->skew, &model->skew);
+        resolve_distribution(parser, "--skew", opts->skew, &model->skew);
     if (error == 0) {
-        error = resolve_distribution(line, "--lag", opts->lag, &model->lag);
+        error = resolve_distribution(parser, "--lag", opts->lag, &model->lag);
     }
     return error != 0 ? error
-                      : resolve_distribution(line, "--speed", opts->speed,
+                      : resolve_distribution(parser, "--speed", opts->speed,
                                              &model->speed);
 }
 
 /* ---- options that depend on each other ---------------------------------- */
 
-static error_t resolve_rank(const cli_line_t *line, const char *option,
+static error_t resolve_rank(const cli_parser_t *parser, const char *option,
                             uint64_t rank, uint64_t ranks)
 {
     return rank < ranks
                ? 0
-               : cli_refuse(line, "%s: '%" PRIu64 "' is not from 0 to %" PRIu64,
+               : cli_refuse(parser,
+                            "%s: '%" PRIu64 "' is not from 0 to %" PRIu64,
                             option, rank, ranks - 1);
 }
 
-static error_t resolve_files(const cli_line_t *line, const sim_options_t *opts)
+static error_t resolve_files(const cli_parser_t *parser,
+                             const sim_options_t *opts)
 {
     static const char *const names[] = {"trace", "dot", "goal"};
     for (size_t i = 0; i < 3; i++) {
-        if (cli_is_given(line, names[i]) &&
+        if (cli_is_given(parser, names[i]) &&
             (opts->axis != SIM_AXIS_NONE || opts->variant_count != 1)) {
-            return cli_refuse(line,
+            return cli_refuse(parser,
                               "--%s: needs one simulation: no --sweep, and one "
                               "variant to compare",
                               names[i]);
         }
     }
     if (opts->plot != NULL && opts->axis == SIM_AXIS_NONE) {
-        return cli_refuse(line, "--plot: needs --sweep");
+        return cli_refuse(parser, "--plot: needs --sweep");
     }
-    if (cli_is_given(line, "dot-rank") && opts->dot == NULL) {
-        return cli_refuse(line, "--dot-rank: needs --dot");
+    if (cli_is_given(parser, "dot-rank") && opts->dot == NULL) {
+        return cli_refuse(parser, "--dot-rank: needs --dot");
     }
-    return opts->dot == NULL
-               ? 0
-               : resolve_rank(line, "--dot-rank", opts->dot_rank, opts->ranks);
+    return opts->dot == NULL ? 0
+                             : resolve_rank(parser, "--dot-rank",
+                                            opts->dot_rank, opts->ranks);
 }
 
 static bool has_variant(const sim_options_t *opts, size_t variant)
@@ -244,11 +247,11 @@ static bool has_variant(const sim_options_t *opts, size_t variant)
     return false;
 }
 
-static error_t resolve_algorithm(const cli_line_t *line,
+static error_t resolve_algorithm(const cli_parser_t *parser,
                                  const sim_options_t *opts)
 {
     if (opts->chunk_bytes != 0 && !has_variant(opts, SIM_RING)) {
-        return cli_refuse(line, "--chunk-bytes: needs ring in --algorithm");
+        return cli_refuse(parser, "--chunk-bytes: needs ring in --algorithm");
     }
     uint64_t least = opts->ranks;
     if (opts->axis == SIM_AXIS_RANKS) {
@@ -257,23 +260,23 @@ static error_t resolve_algorithm(const cli_line_t *line,
             least = opts->values[i] < least ? opts->values[i] : least;
         }
     }
-    return resolve_rank(line, "--root", opts->root, least);
+    return resolve_rank(parser, "--root", opts->root, least);
 }
 
-static error_t resolve(cli_line_t *line)
+static error_t resolve(cli_parser_t *parser)
 {
-    sim_options_t *opts = line->values;
+    sim_options_t *opts = parser->values;
     if (opts->variant_count == 0) {
         opts->variant_count = 1; /* the command has nothing to compare */
     }
-    error_t error = resolve_model(line, opts);
+    error_t error = resolve_model(parser, opts);
     if (error == 0) {
-        error = resolve_sweep(line, opts);
+        error = resolve_sweep(parser, opts);
     }
     if (error == 0) {
-        error = resolve_files(line, opts);
+        error = resolve_files(parser, opts);
     }
-    return error != 0 ? error : resolve_algorithm(line, opts);
+    return error != 0 ? error : resolve_algorithm(parser, opts);
 }
 
 cli_verdict_t sim_options_parse(unsigned command,

@@ -78,8 +78,7 @@ static inline bool sim_options_has_bytes(const sim_options_t *options)
     return options->command != SIM_BARRIER;
 }
 
-/* Prints the model and the run in one line that begins with the command's name.
- */
+/* Prints the model and the run in one line, after the command's name. */
 void sim_options_print(const sim_options_t *options, const char *command);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "sim/command.h"
 
-/* Runs all simulations that the command line asks for. Returns the exit status.
- */
+/* Runs the simulations that the command line asks for. Returns the exit
+   status. */
 int sim_sweep(const sim_command_t *command, int argc, char **argv);
 
 #endif

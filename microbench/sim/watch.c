@@ -20,7 +20,7 @@ void sim_watch_build(sim_watch_t *watch, int rank)
         char text[LINE_BYTES];
         (void)snprintf(text, sizeof(text), "%s: building rank %d of %d",
                        watch->of->name, rank + 1, watch->of->ranks);
-        progress_say(&watch->progress, text);
+        progress_draw(&watch->progress, text);
     }
 }
 
@@ -34,7 +34,7 @@ static void show_epoch(sim_watch_t *watch, double now_us)
                        watch->of->name, watch->of->ranks,
                        watch->progress.done + 1, watch->progress.planned,
                        now_us / 1e3);
-        progress_say(&watch->progress, text);
+        progress_draw(&watch->progress, text);
     }
 }
 
@@ -51,8 +51,7 @@ static void on_event(void *arg, const baton_sim_event_t *event)
 
 void sim_watch_attach(sim_watch_t *watch, baton_sim_t *sim)
 {
-    /* Restarts the estimate: building tells nothing about the time of an epoch.
-     */
+    /* Restarts the estimate: epochs take their own time. */
     progress_init(&watch->progress, true, watch->of->options->epochs);
     if (watch->trace.file != NULL || watch->progress.shown) {
         baton_sim_trace(sim, on_event, watch);

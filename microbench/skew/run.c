@@ -123,8 +123,7 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     }
 }
 
-/* The rank that MAJORITY elects begins the epoch, so its contribution is in it.
- */
+/* The rank that MAJORITY elects begins the epoch, so it must be included. */
 static void check_elected(const run_t *run, measurement_t *measurement,
                           uint32_t iteration, const skew_outcome_t *outcome)
 {
@@ -160,7 +159,7 @@ static void show(progress_t *progress, uint64_t bytes)
                        " in all",
                        cli_format_bytes(bytes, size, sizeof(size)),
                        progress->done + 1, progress->planned);
-        progress_say(progress, text);
+        progress_draw(progress, text);
     }
     progress->done++;
 }
