@@ -112,7 +112,7 @@ static bool model_is_through(void)
     return true;
 }
 
-/* Which nodes an epoch fires when it may end: the least fixed point. */
+/* The nodes that an epoch fires: the least fixed point. */
 static uint32_t least_fixed_point(void)
 {
     uint32_t fired = 0;
@@ -194,8 +194,7 @@ void model_complete(uint32_t node)
     fire_what_can();
 }
 
-/* Nothing moves: what has fired is what should, and if that is not enough for
-   the epoch, it never ends. */
+/* If the nodes that fired are not all that the epoch requires, it is stuck. */
 void model_expect_quiescent(void)
 {
     uint32_t fired = 0;

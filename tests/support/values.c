@@ -91,7 +91,7 @@ static void store(void *data, size_t i, baton_dtype_t dtype, int64_t value)
     } else if (dtype == BATON_F64) {
         memcpy(to, &wide, size);
     } else {
-        memcpy(to, &value, size); /* the low bytes come first on x86 and arm */
+        memcpy(to, &value, size); /* little-endian */
     }
 }
 
