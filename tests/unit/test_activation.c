@@ -7,8 +7,8 @@
 
 #define LARGEST 40
 
-/* What happened on one rank: how often begin fired, in which epoch last, and
-   how many messages it sent. */
+/* One rank's counts: how often begin fired, in which epoch last, and how many
+   messages the rank sent. */
 typedef struct tally {
     uint64_t begins;
     uint64_t epoch;
@@ -94,8 +94,8 @@ static void start(tree_t *tree, int rank)
     support_ok(baton_schedule_start(tree->schedules[rank]));
 }
 
-/* After an epoch: it began once everywhere. Then the ranks that were late start
-   it too, which has no effect any more. Returns its messages. */
+/* Checks that an epoch began once on every rank. Late ranks then start it, too,
+   which has no effect. Returns the number of its messages. */
 static uint64_t finish_epoch(tree_t *tree, const bool *started)
 {
     uint64_t before = messages_of(tree);
@@ -120,7 +120,7 @@ static uint64_t finish_epoch(tree_t *tree, const bool *started)
     return after;
 }
 
-/* Each rank in turn is the one that initiates an epoch. */
+/* Each rank initiates an epoch in turn. */
 static void test_activation_one_initiator_sends_p_minus_1(void **state)
 {
     (void)state;
@@ -157,8 +157,8 @@ static void test_activation_all_initiate_at_once(void **state)
     }
 }
 
-/* Several initiators in random order, with some progress in between: some are
-   reached by another one's tree before they start. */
+/* Several ranks initiate in random order, with some progress in between. The
+   trees of some reach others before they start. */
 static void test_activation_random_initiators(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void test_activation_random_initiators(void **state)
     }
 }
 
-/* One rank runs far ahead: its epochs run in turn on all, none is lost. */
+/* One rank runs far ahead. All its epochs run on all ranks, in order. */
 static void test_activation_ranks_catch_up_in_turn(void **state)
 {
     (void)state;
@@ -209,8 +209,8 @@ static void test_activation_ranks_catch_up_in_turn(void **state)
     }
 }
 
-/* exit waits for begin, but for no activate, armed receive or on_start: ranks
-   that do not start themselves retire, too. */
+/* exit waits for begin, but not for activates, armed receives or on_start, so
+   epochs also retire on ranks that do not start them. */
 static void test_activation_may_be_enclosed(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void test_activation_may_be_enclosed(void **state)
     support_cluster_close(ranks);
 }
 
-/* Where the epoch waits for nothing inside, exit comes behind entry. */
+/* If the epoch waits for no enclosed node, exit is behind entry. */
 static void test_enclose_of_optional_nodes_alone(void **state)
 {
     (void)state;

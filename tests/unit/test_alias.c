@@ -1,5 +1,5 @@
-/* Memory that is bound more than once: to commit, to builders and to rebind it
-   is what it is by address. */
+/* Memory that is bound more than once: commit, builders and rebind compare
+   addresses, not buffers. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -68,7 +68,7 @@ static void test_hazard_between_buffers_that_overlap_in_part(void **state)
     expect_refused(&b, BATON_ERR_HAZARD, "bytes 0 to 4 of buffer 2");
 }
 
-/* The first and the last overlap with the one between them, not each other. */
+/* The first and the last overlap the one between them, but not each other. */
 static void test_buffers_of_a_chain_are_compared_by_bytes(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void test_view_address(void **state)
 
 /* ---- rebind ------------------------------------------------------------ */
 
-/* left and right are one place at commit, and both are copied into. */
+/* left and right are the same memory at commit, and both are copied into. */
 static void begin_twice_bound(bench_t *b, baton_buffer_t *left,
                               baton_buffer_t *right, float *second)
 {
@@ -243,7 +243,7 @@ static void test_rebind_to_memory_of_another_buffer(void **state)
     end(&b);
 }
 
-/* From a call node it is told at once. */
+/* A rebind in a call node fails at once. */
 typedef struct rebinder {
     baton_schedule_t *s;
     baton_buffer_t buffer;

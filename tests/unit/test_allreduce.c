@@ -1,4 +1,4 @@
-/* The all-reduces, on the loop transport: P ranks in one thread. */
+/* The all-reduces, on the inproc transport: P ranks in one thread. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/values.h"
@@ -17,11 +17,11 @@ typedef struct allreduce_case {
     size_t count;
     size_t chunk_bytes;
     bool in_place;
-    bool any_bits; /* values that no oracle knows: ranks must agree */
+    bool any_bits; /* no oracle for these values: ranks must agree */
 } allreduce_case_t;
 
 /* A rank's memory: a vector between guards, at an alignment that differs from
-   rank to rank, since that must not show in the result. */
+   rank to rank, which must not change the result. */
 typedef struct allreduce_rank {
     unsigned char *memory;
     size_t total; /* bytes of memory */
@@ -185,7 +185,7 @@ static void test_ring_any_ranks_any_count(void **state)
     check_counts(baton_allreduce_ring, 0);
 }
 
-/* Chunks of one element, and of three bytes, which is less than one. */
+/* Chunks of one element, and of three bytes, which is less than an element. */
 static void test_ring_any_ranks_any_count_in_chunks(void **state)
 {
     (void)state;
@@ -232,7 +232,8 @@ static void test_ring_any_type_any_op(void **state)
     check_types(baton_allreduce_ring, 64);
 }
 
-/* NaNs with payloads, infinities, rounding: no oracle, all ranks alike. */
+/* NaNs with payloads, infinities, rounding: all ranks must agree bit for bit.
+ */
 static void check_identity(baton_allreduce_fn build)
 {
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
@@ -271,7 +272,7 @@ static void test_ring_floats_identical_on_all_ranks(void **state)
     check_identity(baton_allreduce_ring);
 }
 
-/* More than 64 KiB: receives take turns in a few slots. */
+/* Beyond 64 KiB receives reuse a few slots. */
 static void check_long_vector(baton_allreduce_fn build)
 {
     static const int sizes[] = {2, 8, 15, 17};
@@ -421,7 +422,7 @@ static void test_ring_refuses_what_does_not_commute(void **state)
     support_schedules_destroy(ranks, schedules);
 }
 
-/* A source that no node may write: commit would refuse. */
+/* Commit would fail if a node wrote the input. */
 static void test_allreduce_source_may_be_an_input(void **state)
 {
     (void)state;

@@ -8,14 +8,14 @@
 #include <sched.h>
 #include <string.h>
 
-/* One node, and how it behaves; behind it a call that counts.
+/* An async node with its behaviour, and a call behind it that counts:
 
        async --> count (optional)                                            */
 typedef struct worker {
     baton_schedule_t *schedule;
     baton_status_t start;  /* what its start returns */
     bool completes;        /* in its start, */
-    baton_status_t status; /* with this; what poll returns in the end */
+    baton_status_t status; /* the status of its completion */
     int polls_left;
     baton_async_t async;
     atomic_bool begun;
@@ -72,7 +72,7 @@ static void open_worker(worker_t *worker, support_cluster_t *cluster,
     worker->schedule = s;
 }
 
-/* Three epochs that end by themselves. */
+/* Runs three epochs, which end without the test's help. */
 static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
                         baton_status_t wanted, uint64_t behind)
 {
@@ -185,8 +185,8 @@ static void test_async_completes_once(void **state)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* A cancelled epoch has not ended before its node has: what that was begun on
-   may still be in use. Its status does not count any more. */
+/* A cancelled epoch ends when its node does, whose operation may still use
+   memory. The node's status is ignored. */
 static void test_async_is_waited_for_after_a_cancel(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void test_async_needs_a_start(void **state)
     support_cluster_close(ranks);
 }
 
-/* A completion that comes an epoch late: that of another epoch is not its. */
+/* A completion that comes an epoch late must not complete the next one. */
 static void test_async_of_an_earlier_epoch_is_refused(void **state)
 {
     (void)state;

@@ -174,7 +174,7 @@ static void test_error_text_stops_when_full(void **state)
     baton__text_t text = {data, sizeof data, 0};
     baton__text_add(&text, "%s", "12345");
     baton__text_add(&text, "%s", "678901");
-    assert_string_equal(data, "12345678901"); /* exactly full: nothing cut */
+    assert_string_equal(data, "12345678901"); /* exactly full, nothing is cut */
     baton__text_add(&text, "%s", "");
     assert_string_equal(data, "12345678901");
     baton__text_add(&text, "x");

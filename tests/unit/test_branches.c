@@ -17,11 +17,11 @@ static baton_status_t skip_odd(void *arg, baton_call_t *call)
     return baton_call_epoch(call) % 2 == 1 ? BATON_SKIP : BATON_OK;
 }
 
-/* A skip takes one branch away, and what has another way still fires:
+/* A skipped branch does not fire, but a node with another input does:
 
        skip_odd --> branch (optional)
            |
-           +------> join (any) --> last
+           +------> join (any)
        nop --------/                                                         */
 static void test_skip_leaves_the_branch_out(void **state)
 {
@@ -108,8 +108,8 @@ static void build_ways(ways_t *ways, support_cluster_t *cluster, size_t bytes)
 /* Short messages are copied by the transport, long ones are not. */
 static const size_t branch_bytes[] = {8, 1 << 16};
 
-/* A send that a branch left out leaves nothing behind: the messages of later
-   epochs arrive in theirs. */
+/* A skipped send has no effect on later epochs: their messages arrive in their
+   own epoch. */
 static void test_skipped_send_leaves_nothing_owing(void **state)
 {
     (void)state;
@@ -182,7 +182,8 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
             *sent = epoch;
             support_ok(baton_schedule_start(s[1]));
-            if (epoch % 3 == 0) { /* it may be there before rank 0 begins */
+            if (epoch % 3 ==
+                0) { /* the message may arrive before rank 0 begins */
                 bool done;
                 support_ok(baton_schedule_test(s[1], &done));
             }
@@ -252,7 +253,7 @@ static void send_up_to(quorum_t *quorum, int sender, uint64_t epoch)
     }
 }
 
-/* The k-th message of a sender is epoch k's, however late it comes. */
+/* The k-th message of a sender belongs to epoch k, however late it comes. */
 static void expect_own_messages(const quorum_t *quorum, uint64_t epoch)
 {
     int count = 0;
@@ -284,7 +285,7 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
                 int sender = (first + i) % SENDERS;
                 uint64_t some =
                     quorum.sent[sender] + support_random_below(&random, 3);
-                /* Two are on time, the others late or even early. */
+                /* Two messages are on time, the others late or early. */
                 send_up_to(&quorum, sender,
                            i < QUORUM ? epoch
                                       : (some < epoch + 3 ? some : epoch + 3));
@@ -330,7 +331,8 @@ static void test_limit_holds_external_epochs_back(void **state)
     baton_schedule_limit(s[1], 2); /* never lowered */
     support_drain(ranks);
     for (int epoch = 1; epoch <= 4; epoch++) {
-        support_run(s[1]); /* 1 to 3 have been; the 4th its own start begins */
+        support_run(
+            s[1]); /* epochs 1 to 3 have run; its own start begins the 4th */
     }
     assert_int_equal(calls[1], 4);
     assert_int_equal(baton_schedule_epoch(s[1]), 4);
@@ -368,7 +370,7 @@ static uint64_t seed;
 /* ---- branches at random: decisions
  * --------------------------------------------------- */
 
-/* What happens between two ranks in an epoch; both know. */
+/* A decision about two ranks and an epoch, which both compute. */
 static uint64_t sample(uint64_t epoch, int from, int to, uint64_t question)
 {
     support_random_t random = support_random(
@@ -376,7 +378,8 @@ static uint64_t sample(uint64_t epoch, int from, int to, uint64_t question)
     return support_random_next(&random);
 }
 
-/* Whether they exchange; whether one of them sends the other a word besides. */
+/* Whether two ranks exchange vectors, and whether one sends the other a word.
+ */
 static bool exchanges(uint64_t epoch, int one, int other)
 {
     return sample(epoch, one < other ? one : other, one < other ? other : one,

@@ -1,6 +1,5 @@
-/* Broadcast, barrier, and what all builders have in common: they share a
-   schedule, and refuse wrong arguments. On the loop transport: P ranks in one
-   thread. */
+/* Broadcast, barrier, and properties of all builders: several share a schedule,
+   and wrong arguments are refused. On the inproc transport, in one thread. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include <stdio.h>
@@ -53,7 +52,7 @@ static void test_broadcast_any_ranks_any_root(void **state)
 
 /* ---- barrier ----------------------------------------------------------- */
 
-/* Whoever is the last to begin holds up all, in every epoch. */
+/* In every epoch the last rank to begin holds up all others. */
 static void test_barrier_waits_for_the_last_rank(void **state)
 {
     (void)state;
@@ -160,7 +159,7 @@ static void test_builders_share_a_schedule(void **state)
 /* ---- wrong use --------------------------------------------------------- */
 
 typedef struct wrong_use {
-    const char *actual; /* two things that the message must say */
+    const char *actual; /* two texts that the message must contain */
     const char *allowed;
     size_t struct_size;
     baton_dtype_t dtype;

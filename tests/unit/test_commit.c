@@ -160,8 +160,8 @@ static void test_commit_prints_the_whole_cycle(void **state)
     refuse_ring(5, "nop#2 -> nop#3 -> nop#4 -> nop#5 -> nop#6 -> ");
 }
 
-/* ANY does not help: the node in front of the ring is enough to fire, but a
-   ring has no order. */
+/* BATON_NEED_ANY does not help: the node in front of the ring would suffice,
+   but a ring has no order. */
 static void test_commit_refuses_cycle_that_any_would_break(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void test_commit_takes_an_empty_schedule(void **state)
 enum { RANKS = 3, PATIENCE_MS = 10000 };
 
 static int64_t reserved[RANKS][2]; /* by peer: sends, receives; of rank 0 */
-static int full_peer;              /* that there is no room for; -1: none */
+static int full_peer;              /* the peer without room, or -1 */
 static void *first_endpoint;
 
 static baton_status_t tight_reserve(void *endpoint, int peer, int64_t sends,
@@ -359,8 +359,8 @@ static void test_commit_reserves_what_messages_need(void **state)
     close_tight(&tight);
 }
 
-/* The second peer has no room: what the first one gave is given back, and the
-   same schedule commits and runs when there is room. */
+/* The second peer has no room, so the reservation with the first one is undone.
+   The same schedule commits and runs when there is room. */
 static void test_commit_takes_no_room_when_it_fails(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Schedules as text: what small ones look like, and what is refused. */
+/* Schedules as text: the dumps of small ones, and the errors. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/refusal.h"
@@ -30,7 +30,7 @@ static const char *dot_of(const baton_schedule_t *schedule)
     return text;
 }
 
-/* Appends, so that the blocks of all ranks make a file. */
+/* Appends, so that the blocks of all ranks form a file. */
 static void add_goal(const baton_schedule_t *schedule, double gamma_ns)
 {
     support_ok(baton_schedule_goal(schedule, gamma_ns, collect, text));
@@ -61,7 +61,8 @@ static baton_schedule_t *begin(const char *name)
     return schedule;
 }
 
-/* Every kind of node; an optional one; needs; an edge that was added twice. */
+/* Every kind of node, an optional one, needs, and an edge that was added twice.
+ */
 static baton_schedule_t *one_of_each(void)
 {
     static baton_op_t nameless, quoted = {.name = "a\"b"};
@@ -137,7 +138,7 @@ static void test_dot_is_the_same_before_and_after_the_commit(void **state)
     support_ok(baton_schedule_destroy(schedule));
 }
 
-/* To look at a graph that commit refuses is what it is for. */
+/* A dump also shows a graph whose commit fails. */
 static void test_dot_draws_what_commit_refuses(void **state)
 {
     (void)state;
@@ -163,7 +164,7 @@ static void test_dot_draws_what_commit_refuses(void **state)
     support_ok(baton_schedule_destroy(schedule));
 }
 
-/* Names longer than a piece of text, in schedule and reduction. */
+/* Names of a schedule and a reduction that are longer than the text buffer. */
 static void test_dot_takes_long_names(void **state)
 {
     (void)state;

@@ -34,7 +34,7 @@ typedef struct operation {
 static struct {
     operation_t operations[RANKS][MOST_OPERATIONS];
     unsigned counts[RANKS];
-    unsigned edges[MOST_EDGES][3]; /* rank, label, the one that it requires */
+    unsigned edges[MOST_EDGES][3]; /* rank, label, required label */
     unsigned edge_count;
 } file;
 
@@ -95,7 +95,7 @@ static void read_file(void)
 
 /* ---- what it means ----------------------------------------------------- */
 
-/* Each send has one receive of the same size, and no receive is left. */
+/* Each send has one receive of the same size, and each receive has a send. */
 static void match_messages(void)
 {
     for (int rank = 0; rank < RANKS; rank++) {
@@ -145,7 +145,7 @@ static bool may_run(unsigned rank, unsigned label)
     return sent;
 }
 
-/* Nothing is left that waits for ever. */
+/* Every operation is executed. */
 static void run_file(void)
 {
     unsigned left = 0;

@@ -1,4 +1,4 @@
-/* Who may begin an epoch of a majority all-reduce. */
+/* The rank that may begin an epoch of a majority all-reduce. */
 #include "support/cmocka.h"
 #include <baton/partial.h>
 

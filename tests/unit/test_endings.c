@@ -1,4 +1,4 @@
-/* Epochs that are given up: cancel, and destroy while one runs. */
+/* Epochs that are cancelled, or whose schedule is destroyed while they run. */
 #include "base/config.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -21,7 +21,7 @@ static void set_timeout(const char *ms)
 
 /* ---- cancel ----------------------------------------------------------- */
 
-/* An async node: in an odd epoch it completes when it is cancelled only. */
+/* An async node that in odd epochs completes only when it is cancelled. */
 static baton_status_t begin_odd(void *arg, baton_call_t *call,
                                 baton_async_t async)
 {
@@ -37,7 +37,7 @@ static void complete_odd(void *arg)
 static const baton_async_ops_t hangs_when_odd = {.start = begin_odd,
                                                  .cancel = complete_odd};
 
-/* An odd epoch hangs, until it is cancelled. */
+/* Odd epochs hang until they are cancelled. */
 static baton_schedule_t *open_local(support_cluster_t *cluster,
                                     baton_async_t *begun)
 {
@@ -89,7 +89,7 @@ static void test_cancel_ends_a_local_epoch(void **state)
     }
 }
 
-/* A cancel that comes too late leaves the next epoch alone. */
+/* A late cancel does not affect the next epoch. */
 static void test_cancel_is_for_one_epoch(void **state)
 {
     (void)state;
@@ -112,8 +112,8 @@ static void test_cancel_is_for_one_epoch(void **state)
     }
 }
 
-/* Runs epochs until one fails, or can't be started any more: what happens on
-   the peer may be told after some have ended. */
+/* Runs epochs until one fails or can't be started. The peer's failure may
+   arrive after some epochs have ended. */
 static baton_status_t run_until_told(baton_schedule_t *schedule)
 {
     baton_status_t status = BATON_OK;
@@ -126,8 +126,7 @@ static baton_status_t run_until_told(baton_schedule_t *schedule)
     return status;
 }
 
-/* Rank 1 of a pair gets to know how epoch 1 of rank 0 ended; nothing of what it
-   sends arrives. */
+/* Rank 1 learns how epoch 1 of rank 0 ended, and its messages do not arrive. */
 static void expect_told(support_pair_t *pair, const char *text)
 {
     baton_failure_t failure;
@@ -195,8 +194,8 @@ static void test_cancel_wakes_who_waits(void **state)
 
 /* ---- destroy ---------------------------------------------------------- */
 
-/* The message never comes: after BATON_DESTROY_MS the epoch is cancelled, and
-   the peer that would have sent it learns why nobody takes it. */
+/* The message never comes. After BATON_DESTROY_MS the epoch is cancelled, and
+   the peer that would have sent it gets the cause. */
 static void test_destroy_cancels_after_its_timeout(void **state)
 {
     (void)state;
@@ -357,7 +356,7 @@ static void test_destroy_in_any_state(void **state)
     set_timeout(NULL);
 }
 
-/* An armed schedule whose epoch a peer began, and one that nobody touched. */
+/* An armed schedule whose epoch a peer began, and one that was never used. */
 static void test_destroy_of_armed_schedules(void **state)
 {
     (void)state;
@@ -406,8 +405,8 @@ static void open_long(support_cluster_t *cluster, baton_schedule_t **s,
     }
 }
 
-/* A message that its receiver has not begun to take is taken back: the memory
-   is the caller's, and what is written there now does not arrive. */
+/* A message that its receiver has not begun to take is withdrawn. The caller
+   owns the memory again, and what it writes there does not arrive. */
 static void test_destroy_takes_a_send_back(void **state)
 {
     (void)state;
@@ -439,8 +438,8 @@ static void test_destroy_takes_a_send_back(void **state)
     set_timeout(NULL);
 }
 
-/* One that is on its way, and whose receiver does not go on, is not waited for
-   longer than that: destroy says so, and the rest works without it. */
+/* Destroy does not wait longer for a message in flight whose receiver makes no
+   progress. It returns an error, and other schedules work. */
 static void test_destroy_tells_of_a_message_that_moves(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Opening and closing engines and groups, and an engine at rest. */
+/* Opening and closing engines and groups, and idle engines. */
 #include "base/config.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
@@ -72,7 +72,8 @@ static void test_engine_variable_chooses_the_mode(void **state)
     assert_false(engine->threaded);
     support_ok(baton_engine_close(engine));
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    options.progress = BATON_PROGRESS_THREAD; /* goes before the variable */
+    options.progress =
+        BATON_PROGRESS_THREAD; /* takes precedence over the variable */
     support_ok(baton_engine_open(&options, &engine));
     assert_true(engine->threaded);
     support_ok(baton_engine_close(engine));
@@ -191,7 +192,7 @@ static size_t counting_poll(void *endpoint, baton_event_t *out, size_t max)
     return baton__inproc_transport.poll(endpoint, out, max);
 }
 
-/* Polling must come to rest; how long that takes is the machine's affair. */
+/* Waits until the engine no longer polls. That may take any time. */
 static void expect_rest(void)
 {
     int quiet = 0;
@@ -265,7 +266,8 @@ static baton_status_t halve(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* What -ffast-math sets for a thread must not show in what it drives. */
+/* The float mode that -ffast-math sets for a thread must not change results of
+   epochs that it drives. */
 static void test_driving_threads_float_mode_changes_no_result(void **state)
 {
     (void)state;

@@ -102,8 +102,8 @@ static baton_status_t fail_even(void *arg, baton_call_t *call)
     return baton_call_epoch(call) % 2 == 0 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
-/* Rank 1 starts epoch 1 and looks the other way; rank 0 goes on to epoch 2,
-   which it begins on rank 1, too, and which fails there. */
+/* Rank 1 starts epoch 1 and does not wait for it. Rank 0 goes on to epoch 2,
+   which it activates on rank 1, too, where it fails. */
 static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 {
     (void)state;
@@ -228,8 +228,8 @@ static void test_epochs_restart_without_allocation(void **state)
     support_cluster_close(cluster);
 }
 
-/* Every epoch fails, so no thread that waits for one is told that it went well,
-   however late it looks. */
+/* Every epoch fails, so a wait never returns BATON_OK, however late it comes.
+ */
 typedef struct observer {
     baton_schedule_t *schedule;
     atomic_bool *over;
@@ -249,7 +249,7 @@ static void observe(void *arg)
     while (!atomic_load(observer->over)) {
         baton_status_t status =
             baton_schedule_wait(observer->schedule, SUPPORT_WAIT_MS);
-        /* FAILED: it looked so late that nobody knows any more. */
+        /* BATON_ERR_FAILED: the status of its epoch was overwritten */
         observer->wrong +=
             status != BATON_ERR_LIMIT && status != BATON_ERR_FAILED;
     }
@@ -395,8 +395,8 @@ static baton_status_t cross(void *arg, baton_call_t *call)
                : status;
 }
 
-/* It drives the other engine for a moment, and is the first one's driver still:
-   a rebind needs that. */
+/* While it drives the other engine it is still the driver of the first one,
+   which a rebind requires. */
 static void test_call_node_starts_a_schedule_of_another_engine(void **state)
 {
     (void)state;
@@ -429,8 +429,9 @@ static void test_call_node_starts_a_schedule_of_another_engine(void **state)
     }
 }
 
-/* What a call node tries with its own engine: to make and start schedules is
-   allowed; what would have to wait is refused at once, and changes nothing. */
+/* Calls that a call node makes on its own engine. Creating and starting
+   schedules is allowed; calls that would have to wait fail at once and change
+   nothing. */
 typedef struct builder {
     baton_group_t *group;
     baton_schedule_t *own, *other, *made;
@@ -452,7 +453,8 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
     snprintf(name, sizeof name, "unmade %d", (int)baton_call_epoch(call));
     baton_schedule_t *unmade = NULL;
     builder->unmade = baton_schedule_create(builder->group, name, &unmade);
-    if (builder->unmade == BATON_OK) { /* not committed: it may go */
+    if (builder->unmade ==
+        BATON_OK) { /* it is not committed, so destroy is allowed */
         builder->unmade = baton_schedule_destroy(unmade);
     }
     builder->started = baton_schedule_start(builder->other);
@@ -506,7 +508,7 @@ static void wait_there(void *arg)
     waiter->epoch = baton_schedule_epoch(waiter->schedule);
 }
 
-/* A thread waits for each; the messages come in another order. */
+/* A thread waits for each schedule. The messages come in another order. */
 static void test_epochs_are_waited_for_by_several_threads(void **state)
 {
     (void)state;
@@ -543,7 +545,8 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
     }
 }
 
-/* Rank 1 computes nothing and never calls: engines with threads only. */
+/* The application calls neither test nor wait, so progress threads are needed.
+ */
 static void test_epoch_ends_while_the_application_is_away(void **state)
 {
     (void)state;

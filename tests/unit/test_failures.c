@@ -1,5 +1,5 @@
 /* Epochs that fail: call nodes, messages of the wrong size, sends that the
-   transport refuses. The error comes once, to all who wait, with a sentence. */
+   transport refuses. Every waiter gets the error, with a message. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -59,7 +59,7 @@ static void test_call_error_fails_one_epoch(void **state)
     }
 }
 
-/* A value that is no status must not be taken for another outcome. */
+/* A call that returns an invalid status fails. */
 static void test_call_with_a_stray_value_fails(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void test_call_with_a_stray_value_fails(void **state)
     support_cluster_close(cluster);
 }
 
-/* Fails again and again, under threads that may see the failure half done. */
+/* An epoch fails repeatedly while other threads read its failure. */
 static void test_call_errors_in_a_row(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
         support_says("start of \"doomed\": it has failed: ");
         support_says("call#1");
 
-        /* Its neighbours are well. */
+        /* Other schedules of the engine work. */
         support_ok(baton_schedule_start(pair.schedules[0]));
         support_pair_send(&pair, 5);
         support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
@@ -171,7 +171,8 @@ static void test_call_error_wakes_all_who_wait(void **state)
 
 /* ---- messages --------------------------------------------------------- */
 
-/* Fails at once, or as it begins: who commits last knows it first. */
+/* The start fails, or the epoch does: the rank that commits last knows it
+ * first. */
 static void expect_disagreement(baton_schedule_t *schedule)
 {
     baton_failure_t failure;
@@ -190,8 +191,8 @@ static void expect_disagreement(baton_schedule_t *schedule)
     assert_non_null(strstr(failure.message, "on rank 1"));
 }
 
-/* Rank 1 sends `sent` bytes, and rank 0 expects others. Both hear of it,
-   nothing is written, and a recovery does not mend it. */
+/* Rank 1 sends `sent` bytes, and rank 0 expects another number. Both fail,
+   nothing is written, and a recovery does not help. */
 static void expect_mismatch(const support_variant_t *variant, size_t sent,
                             size_t expected)
 {
@@ -249,8 +250,8 @@ static void test_messages_of_unequal_sizes_fail_both_ranks(void **state)
     }
 }
 
-/* A collective on 4 ranks, of which rank 1's k-th send fails: the error comes
-   on rank 1, and the others can be destroyed. */
+/* A collective on 4 ranks in which rank 1's k-th send fails. Rank 1 gets the
+   error, and all schedules can be destroyed. */
 static void test_send_that_fails_is_the_waiters_error(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
         baton__inproc_fail_send(ranks->groups[1]->endpoint, k);
         baton_status_t status = BATON_OK;
         for (int64_t epoch = 1; epoch <= (k + 1) / 2; epoch++) {
-            support_ok(status); /* the earlier epochs are well */
+            support_ok(status); /* earlier epochs succeed */
             for (int rank = 0; rank < 4; rank++) {
                 support_ok(baton_schedule_start(s[rank]));
             }
@@ -291,8 +292,8 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
     }
 }
 
-/* A rank that commits after its peer's epoch has failed hears of that, also
-   when it is busy with another schedule meanwhile. */
+/* A rank that commits after its peer's epoch has failed learns of the failure,
+   also while it uses another schedule. */
 static void test_failure_is_told_to_who_commits_later(void **state)
 {
     (void)state;
@@ -322,7 +323,7 @@ static void test_failure_is_told_to_who_commits_later(void **state)
         }
         support_ok(baton_schedule_commit(s[1]));
         baton_status_t status = baton_schedule_start(s[1]);
-        if (status == BATON_OK) { /* it may have heard already */
+        if (status == BATON_OK) { /* it may have learnt of it already */
             status = baton_schedule_wait(s[1], 10000);
             assert_int_equal(status, BATON_ERR_CANCELLED);
         }

@@ -127,7 +127,8 @@ static void test_hazard_not_along_a_path(void **state)
     accepted(s);
 }
 
-/* Two readers, one of them in front of the writer: the other one counts too. */
+/* Two readers, of which one is in front of the writer. The other is a hazard.
+ */
 static void test_hazard_of_each_reader(void **state)
 {
     (void)state;
@@ -138,8 +139,8 @@ static void test_hazard_of_each_reader(void **state)
     refused(s, BATON_ERR_HAZARD, "copy#1 and copy#2 are in no order");
 }
 
-/* The writer in front of n nodes, all but `bare` of them behind it; `need` of
-   them suffice for another writer. */
+/* A writer, n nodes of which all but `bare` are behind it, and another writer
+   for which `need` of the n suffice. */
 static baton_schedule_t *add_join(uint32_t n, uint32_t bare, uint32_t need)
 {
     baton_schedule_t *s = refusal_begin();
@@ -165,8 +166,8 @@ static void test_hazard_of_any_with_one_way_round(void **state)
     accepted(add_join(2, 1, BATON_NEED_ALL));
 }
 
-/* need k of n: the writers are in order as long as fewer than k of the n can be
-   done without the first. */
+/* The writers are in order as long as fewer than k of the n can complete
+   without the first. */
 static void test_hazard_of_k_of_n_is_exact(void **state)
 {
     (void)state;
@@ -202,8 +203,8 @@ typedef struct graph {
     int range_count[NODES];
 } graph_t;
 
-/* Not in the library's terms: v needs u if v does not fire in a world where u
-   never ends. */
+/* By brute force: v needs u if v does not fire in a run in which u never
+   completes. */
 static bool needs(const graph_t *graph, uint32_t v, uint32_t u)
 {
     bool fired[NODES] = {false};
@@ -249,7 +250,8 @@ static bool hazardous(const graph_t *graph, uint32_t u, uint32_t v)
            !needs(graph, u, v);
 }
 
-/* A view of `bytes`; of a node's target and another one: the same, or apart. */
+/* A random view of `bytes`. A node's views equal its target or do not overlap
+ * it. */
 static baton_view_t draw_view(graph_t *graph, uint32_t node,
                               support_random_t *random, size_t bytes,
                               bool write)
@@ -298,7 +300,7 @@ static void draw_node(graph_t *graph, baton_schedule_t *s,
 static void draw_edges(graph_t *graph, baton_schedule_t *s,
                        support_random_t *random)
 {
-    uint32_t rank[NODES]; /* edges go up in it, not in the ids */
+    uint32_t rank[NODES]; /* edges go up in rank, not in the ids */
     uint64_t density = 1 + support_random_below(random, 7);
     for (uint32_t i = 0; i < graph->count; i++) {
         uint32_t at = (uint32_t)support_random_below(random, i + 1);

@@ -1,6 +1,5 @@
-/* The inproc transport alone: its medium, its limits, its errors. What every
-   transport does is in test_conformance.c. All ranks are turns of one thread
-   here. */
+/* The inproc transport's own limits and errors. test_conformance.c tests what
+   all transports have in common. All ranks take turns in one thread. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "transport/inproc/rank.h"
@@ -162,8 +161,8 @@ static void test_inproc_peer_out_of_range_is_an_error(void **state)
     close_pair(&pair);
 }
 
-/* A receiver that is behind holds so many short messages; more go by reference,
-   and notices have to wait. */
+/* A slow receiver holds a limited number of short messages. More are sent by
+   reference, and notices have to wait. */
 static void test_inproc_copies_are_bounded(void **state)
 {
     (void)state;
@@ -217,7 +216,8 @@ static void test_inproc_a_large_send_waits_for_its_receiver(void **state)
     close_pair(&pair);
 }
 
-/* A slice in each poll; meanwhile nobody sleeps, and the send goes on. */
+/* Each poll copies a slice. Meanwhile neither rank sleeps, and the send
+ * continues. */
 static void test_inproc_a_long_copy_is_made_in_slices(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void test_inproc_a_short_message_outlives_its_sender(void **state)
     assert_int_equal(baton_inproc_destroy(pair.medium), BATON_OK);
 }
 
-/* To a rank that leaves, and to one that has left. */
+/* Sends to a rank that leaves, and to one that has left. */
 static void test_inproc_sends_to_who_is_gone_end(void **state)
 {
     (void)state;

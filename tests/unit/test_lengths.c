@@ -1,5 +1,5 @@
-/* Lengths that are known in the epoch only: what a receive takes, what a call
-   node sets, and what works on so many bytes. */
+/* Lengths that are known only in the epoch: a receive or a call node sets them,
+   and other nodes work on as many bytes. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -21,10 +21,10 @@ enum { COUNT = 1000, BYTES = COUNT * 8 };
 typedef struct echo {
     baton_schedule_t *schedules[2];
     uint64_t sent[COUNT], kept[COUNT], back[COUNT];
-    size_t wanted; /* bytes; SIZE_MAX: it is not set */
+    size_t wanted; /* bytes; SIZE_MAX if it is not set */
     size_t seen;
     baton_length_t out, in;
-    char message[256]; /* what the call heard when it was refused */
+    char message[256]; /* the error message of the call */
 } echo_t;
 
 static baton_status_t set_wanted(void *arg, baton_call_t *call)

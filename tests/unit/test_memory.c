@@ -84,7 +84,7 @@ static void test_memory_of_groups(void **state)
 
 /* ---- schedules --------------------------------------------------------- */
 
-/* What builds; `data` is the rank's vector, COUNT floats. */
+/* A builder. `data` is the rank's vector of COUNT floats. */
 typedef void (*builder_t)(baton_schedule_t *schedule, baton_buffer_t data);
 
 static builder_t builder;
@@ -156,7 +156,8 @@ static void build(baton_schedule_t *schedule, int rank)
                               BATON_MEMORY_HOST));
 }
 
-/* A name that all ranks use: another where rank 0 has given one up. */
+/* The name that all ranks use. It changes when rank 0 has destroyed its
+ * schedule. */
 static const char *name;
 
 static baton_schedule_t *make(baton_group_t *group, int rank)
@@ -167,8 +168,8 @@ static baton_schedule_t *make(baton_group_t *group, int rank)
     return s;
 }
 
-/* Rank 0's schedule, under trial; a second time when it failed: commit by
-   itself, if the graph is whole. */
+/* Builds rank 0's schedule under trial. If that failed it is committed again,
+   or built again if the graph is incomplete. */
 static baton_schedule_t *make_first(baton_group_t *group)
 {
     baton_schedule_t *s = NULL;
@@ -228,7 +229,7 @@ static void test_memory_of_each_builder(void **state)
     }
 }
 
-/* A rank of its own verifies with itself. */
+/* A single rank verifies with itself. */
 static void make_verified(void)
 {
     support_cluster_t *ranks = support_cluster_manual(1);
@@ -299,7 +300,7 @@ static void test_memory_of_a_partial(void **state)
 
 /* ---- proofs --------------------------------------------------------- */
 
-/* More sets and more values than there is room for at first. */
+/* More sets and more values than the initial capacity. */
 enum { PROOF_RANKS = 20, FEW = 3, MANY = 50 };
 
 static void create_and_fill(void)
@@ -324,7 +325,7 @@ static void create_and_fill(void)
     baton_proof_destroy(poor);
 }
 
-/* A union that has no memory is a flaw, and check returns it. */
+/* A union that gets no memory is recorded, and check returns the error. */
 static void unite_all(void)
 {
     baton_proof_t *poor;

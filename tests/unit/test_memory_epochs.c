@@ -1,5 +1,5 @@
-/* While epochs run nothing is allocated: neither through lib/base/alloc.h nor
-   behind its back. */
+/* While epochs run nothing is allocated, neither by lib/base/alloc.h nor by
+ * malloc. */
 #include "base/alloc.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
@@ -17,7 +17,7 @@ enum {
     PATIENCE_MS = 60000
 };
 
-/* Runs `epoch` so often, the first ones apart. */
+/* Runs `epoch` this often after a warm-up. */
 static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
 {
     for (int i = 0; i < WARM_UP; i++) {
@@ -111,9 +111,8 @@ static void run_alone(void *arg)
     support_run(arg);
 }
 
-/* The thread goes through its loop some times: what libevent and the C library
-   allocate for a new thread is no epoch's. Only the thread says how it waits.
- */
+/* Lets the progress thread go through its loop a few times, since libevent and
+   the C library allocate for a new thread. Only the thread sets wait_mode. */
 static void warm_up_thread(baton_engine_t *engine)
 {
     for (int turn = 0; turn < 8; turn++) {
@@ -155,7 +154,7 @@ typedef struct partials {
     float data[COUNT];
 } partials_t;
 
-/* A step of each rank; who comes first is random. */
+/* A step of each rank, in random order. */
 static void run_partials(void *arg)
 {
     partials_t *group = arg;

@@ -1,5 +1,5 @@
-/* baton-skew's check of results: that it passes what is right, and names the
-   iteration and the element of what is wrong. It is compiled in, since the
+/* baton-skew's check of results: right ones pass, and for wrong ones it names
+   the iteration and the element. The source is included, since the
    microbenchmarks are no library. */
 #include "../microbench/common/linear_model.c"
 #include "../microbench/skew/ledger.c"
@@ -10,8 +10,8 @@
 
 enum { RANKS = 3, ITERATIONS = 4, COUNT = 5, SALT = 42 };
 
-/* Each rank's ledger of one run; rank 2 is late in iterations 1 and 2, and what
-   it left goes out in 2 and 3. */
+/* Each rank's ledger of one run. Rank 2 is late in iterations 1 and 2, and its
+   contributions are in the results of 2 and 3. */
 typedef struct world {
     skew_ledger_t ledger[RANKS];
     skew_entry_t entries[RANKS][ITERATIONS];
@@ -93,7 +93,7 @@ static void audit(world_t *world)
 
 typedef void (*spoil_fn)(skew_outcome_t *outcome, uint64_t *data);
 
-/* Runs all; in iteration 3, rank 1's result goes through `spoil` first. */
+/* Runs all iterations. In iteration 3 `spoil` changes rank 1's result. */
 static void run_world(world_t *world, spoil_fn spoil)
 {
     open_world(world);
@@ -170,7 +170,8 @@ static void test_ledger_finds_misplaced_elements(void **state)
     expect_failure(swap, "misplaced");
 }
 
-/* A whole contribution less is a line, too: only the audit can tell. */
+/* A result without one whole contribution is still linear, so only the audit
+   can find the error. */
 static void drop(skew_outcome_t *outcome, uint64_t *data)
 {
     (void)outcome;

@@ -1,5 +1,5 @@
-/* Partial all-reduces among threads that sleep at random: nothing is lost,
-   nothing is counted twice. */
+/* Partial all-reduces among threads that sleep at random: no contribution is
+   lost or counted twice. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/conserve.h"
@@ -42,7 +42,7 @@ static void conserve(const support_variant_t *variant,
     }
 }
 
-/* An engine each: as processes have. */
+/* Each rank has an engine, like a process. */
 static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};

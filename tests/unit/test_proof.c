@@ -1,4 +1,4 @@
-/* Contributor sets by themselves: what unions give, what check says. */
+/* Contributor sets: their unions, and the errors of their check. */
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -89,7 +89,7 @@ static void test_union_of_all_ranks_holds_in_any_order(void **state)
     vector_t pairs = unite(unite(of_rank(3), of_rank(0)),
                            unite(of_rank(2), unite(of_rank(4), of_rank(1))));
     holds(up, NULL);
-    /* Equal sets are equal words: results can be compared as any others. */
+    /* Equal sets are equal words, so that results can be compared. */
     assert_memory_equal(&up, &down, sizeof(up));
     assert_memory_equal(&up, &pairs, sizeof(up));
 }
@@ -207,7 +207,7 @@ static void test_many_ranks(void **state)
     }
 }
 
-/* What was there before costs nothing. */
+/* A union that exists already takes no memory. */
 static void test_known_sets_need_no_memory(void **state)
 {
     (void)state;

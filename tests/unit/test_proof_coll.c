@@ -1,5 +1,5 @@
-/* The builders, proven by contributor sets; schedules that are wrong, and what
-   the proof says of them. On the inproc transport: P ranks in one thread. */
+/* The builders, proven by contributor sets, and the errors that the proof finds
+   in wrong schedules. On the inproc transport, in one thread. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -145,7 +145,7 @@ typedef enum fault {
     UNWRITTEN      /* rank 0 adds, for rank 3, memory that nobody wrote */
 } fault_t;
 
-/* All elements one place further, the last one to the front. */
+/* Rotates the elements by one place. */
 static void copy_shifted(baton_schedule_t *s, baton_node_t after,
                          baton_view_t target, baton_view_t source)
 {
@@ -218,7 +218,7 @@ static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
     }
 }
 
-/* What the proof says of a rank's result; valid until the next call. */
+/* The proof's message about a rank's result, valid until the next call. */
 static const char *verdict(fault_t fault, int checked)
 {
     static char says[200];

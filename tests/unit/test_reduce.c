@@ -45,7 +45,7 @@ typedef struct trial {
     size_t shift; /* bytes that the vectors are off alignment */
 } trial_t;
 
-/* The payload of the sum or product of two NaNs is the only open thing. */
+/* Only the payload of the sum or product of two NaNs is unspecified. */
 static bool is_right(const trial_t *trial, uint64_t left, uint64_t right,
                      uint64_t actual)
 {
@@ -185,7 +185,7 @@ static void visit_specials(trial_t trial)
     }
     trial.count = REFERENCE_SPECIALS * REFERENCE_SPECIALS;
     check(&trial, left_data, right_data);
-    /* Once more one by one: not by the vectors but by the rest of the loop. */
+    /* Repeats it one by one, which takes the scalar rest of the loop. */
     size_t size = baton_dtype_size(trial.dtype);
     for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
         trial.count = 1;
@@ -225,8 +225,8 @@ static void test_reduce_matches_reference_for_every_half(void **state)
     for_each(visit_halves);
 }
 
-/* More than the reference asks for: also which of two NaNs wins is the same
-   with all instruction sets, unless both are NaNs. */
+/* Beyond the reference: all instruction sets give the same bits, unless both
+   operands are NaNs. */
 static void visit_same_bits(trial_t trial)
 {
     support_random_t random =

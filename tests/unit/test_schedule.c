@@ -1,5 +1,5 @@
-/* What adders, and calls out of turn, are refused for, with the node's name and
-   its numbers. What commit checks of a graph: test_commit.c. */
+/* Errors of adders and of calls in the wrong state, with the node's name and
+   numbers. test_commit.c has the errors of commit. */
 #include "support/cmocka.h"
 #include "support/refusal.h"
 #include <limits.h>

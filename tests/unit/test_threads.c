@@ -1,5 +1,5 @@
-/* P ranks as P threads, over engines of their own and one that they share:
-   collectives for thousands of epochs. */
+/* P ranks as P threads, on engines of their own and on a shared one:
+   collectives over many epochs. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -58,8 +58,9 @@ static bool check(support_worker_t *worker, const work_t *work, uint64_t epoch)
     return true;
 }
 
-/* The same bits on all ranks: compared one epoch later, when they are surely
-   written. Who ended epoch e knows that all have begun it: they ended e - 1. */
+/* Compares the bits of two ranks one epoch later, when they are written: a rank
+   that has ended epoch e knows that all have begun it, and so have ended e - 1.
+ */
 static bool compare(support_worker_t *worker, const work_t *work,
                     uint64_t epoch)
 {
@@ -72,9 +73,8 @@ static bool compare(support_worker_t *worker, const work_t *work,
 }
 
 /* The target of each epoch is bound before it starts. A rank compares the
-   vectors of e after its epoch e + 1 and before its e + 2. Nobody ends e + 2
-   before that, and with three vectors e + 3 is the first to write them again.
- */
+   vectors of e between its epochs e + 1 and e + 2. No rank ends e + 2 before
+   that, and with three vectors e + 3 is the first epoch to write them again. */
 static void run_worker(support_worker_t *worker)
 {
     work_t *work = worker->arg;
@@ -217,7 +217,7 @@ static void test_threads_share_a_group(void **state)
     }
 }
 
-/* Engines come and go beside each other. */
+/* Threads open and close engines at the same time. */
 static void open_and_close(void *arg)
 {
     baton_status_t *status = arg;

@@ -1,4 +1,4 @@
-/* What a hang is told by: the timeout of a wait, and the stall report. */
+/* Reports of a hang: the timeout of a wait, and the stall report. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -72,7 +72,7 @@ static void test_timeout_names_what_is_awaited(void **state)
     }
 }
 
-/* Nothing moves, but a required node has not fired and never will. */
+/* Nothing is in flight, but a required node can never fire. */
 static baton_status_t refuse(void *arg, baton_call_t *call)
 {
     (void)arg;
@@ -105,7 +105,7 @@ static void test_branch_not_taken_fails_without_a_timeout(void **state)
     }
 }
 
-/* A call that stays inside until it is released. */
+/* A call that blocks until it is released. */
 typedef struct gate {
     atomic_bool inside, released;
 } gate_t;
@@ -122,8 +122,8 @@ static baton_status_t pass_gate(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* With a thread a wait gives up in time, also while the engine is busy with a
-   call: of the schedule that is waited for, or of another one. */
+/* With a progress thread a wait times out also while the engine runs a call of
+   this schedule or of another one. */
 static void test_timeout_beside_a_long_call(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void test_timeout_beside_a_long_call(void **state)
     }
 }
 
-/* The waiter itself takes the message in front of the call, and leaves the call
+/* The waiter itself takes the message in front of the call and leaves the call
    to the thread. */
 static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
 {
@@ -228,8 +228,8 @@ static int warnings(journal_t *journal)
     return count;
 }
 
-/* Comes again and again while the stall lasts, with a thread also when nobody
-   waits; and not at all for one that moves. */
+/* The report is repeated while the stall lasts, with a progress thread also
+   when no thread waits, and never comes for an epoch that makes progress. */
 static void test_stall_is_reported_to_the_log(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@ typedef struct trial {
     const char *text;
 } trial_t;
 
-/* The group works: a sum over all. */
+/* Checks that the group works, by a sum over all ranks. */
 static void check_health(support_worker_t *worker)
 {
     int32_t sum = 1;
@@ -48,7 +48,7 @@ static void run_refusal(support_worker_t *worker)
         (void)support_worker_ok(worker,
                                 baton_schedule_create(worker->group, "x", &s));
         trial->build(trial->arg, s);
-        /* The second commit of the same graph is refused as the first. */
+        /* The second commit of the same graph fails like the first. */
         for (int commits = 0; commits < 2; commits++) {
             baton_status_t status = baton_schedule_commit(s);
             (void)support_worker_check(
@@ -76,8 +76,8 @@ static void refuse(int ranks, baton_sim_build_fn build, void *arg,
 
 /* ---- deadlocks --------------------------------------------------------- */
 
-/* Everybody receives from the left before it sends to the right. Before that,
-   `arg` nops in a row. */
+/* Every rank receives from the left before it sends to the right, and has `arg`
+   nops in a row besides. */
 static void build_ring(void *arg, baton_schedule_t *s)
 {
     int rank = baton_schedule_rank(s);
@@ -114,7 +114,7 @@ static void test_verify_of_one_rank(void **state)
            "recv#0");
 }
 
-/* More than one block of the exchange. */
+/* The graphs take more than one block of the exchange. */
 static void test_verify_of_many_nodes(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static baton_status_t begin_nothing(void *arg, baton_call_t *call,
 
 static const baton_async_ops_t nothing = {.start = begin_nothing};
 
-/* Node kinds that do nothing there keep their names. */
+/* Nodes that the verification does not execute keep their names. */
 static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     (void)arg;
@@ -270,8 +270,8 @@ static void test_verify_tells_of_what_an_adder_met(void **state)
 
 /* ---- schedules that pass -------------------------------------------- */
 
-/* What has to pass: stragglers of a 1-of-n, a message to itself, and a branch
-   that a call may not take. */
+/* Stragglers of a 1-of-n, a message to itself, and a branch that a call may not
+   take. */
 static void build_stragglers(void *arg, baton_schedule_t *s)
 {
     (void)arg;
@@ -325,8 +325,8 @@ static void test_verify_takes_what_is_optional(void **state)
     }
 }
 
-/* Each rank passes a message on round the ring, through a node of each kind
-   that computes; lengths are those of what comes. */
+/* Each rank forwards a message around the ring through a node of each kind.
+   Lengths are those of the messages that come. */
 static baton_status_t complete_at_once(void *arg, baton_call_t *call,
                                        baton_async_t async)
 {
@@ -365,7 +365,7 @@ static void build_all_kinds(void *arg, baton_schedule_t *s)
     for (size_t i = 1; i < 6; i++) {
         baton_before(s, nodes[i - 1], nodes[i]);
     }
-    /* Not behind the send: in the ring those wait for each other. */
+    /* Not behind the send: around the ring that would be a deadlock. */
     baton_before(s, nodes[2], nodes[6]);
 }
 
@@ -378,7 +378,7 @@ static void test_verify_takes_all_kinds(void **state)
     }
 }
 
-/* A graph that was refused is mended, committed and run. */
+/* A graph whose commit failed is completed, committed and run. */
 static void run_mending(support_worker_t *worker)
 {
     baton_schedule_t *s;
@@ -394,7 +394,7 @@ static void run_mending(support_worker_t *worker)
     if (support_worker_ok(worker, baton_schedule_commit(s))) {
         (void)support_worker_run(worker, s);
     }
-    /* The group knows only this one, not what verifies. */
+    /* The group counts only this schedule, not those of the verification. */
     if (support_worker_check(
             worker, baton_group_destroy(worker->group) == BATON_ERR_BUSY,
             "a group with a schedule was destroyed")) {
@@ -413,7 +413,7 @@ static void test_verify_takes_a_mended_graph(void **state)
     run_once(3, run_mending, NULL);
 }
 
-/* Ranks that commit in another order hear of it. */
+/* Ranks that commit in different orders get an error. */
 static void run_disorder(support_worker_t *worker)
 {
     baton_schedule_t *s;
@@ -455,8 +455,8 @@ static void run_commit(support_worker_t *worker)
         baton_schedule_commit(commits->schedules[worker->rank]);
 }
 
-/* Whichever rank it is whose allocation fails, and wherever: nobody commits,
-   nobody waits, and the same commit succeeds later. */
+/* Whichever allocation of whichever rank fails, commit fails on all ranks
+   without waiting, and the same commit succeeds later. */
 static void test_verify_without_memory_on_one_rank(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What is called with nothing, or out of turn, says so at once: schedule.h and
-   engine.h. */
+/* Calls with NULL or in the wrong state fail at once: schedule.h and engine.h.
+ */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -187,8 +187,7 @@ static void test_adders_refuse_no_schedule(void **state)
     assert_int_equal(baton_add_nop(NULL).index, UINT32_MAX);
 }
 
-/* The schedule is as it was committed, and what was tried is told by its next
-   start. */
+/* The schedule is as it was committed, and its next start returns the error. */
 static void test_adders_refuse_a_committed_schedule(void **state)
 {
     (void)state;
