@@ -1,5 +1,6 @@
 /* Every builder over MPI, at any number of ranks: exact on integers, the same
-   bits on all ranks for floats. Rank 0 prints one line; the exit code tells. */
+   bits on all ranks for floats. Rank 0 prints one line; the exit code is the
+   result. */
 #include "support/values.h"
 #include <baton/baton.h>
 #include <baton/mpi.h>
@@ -70,7 +71,7 @@ static void fill(void *input, const allreduce_case_t *test, int of,
     }
 }
 
-/* What all ranks must have: by the oracle, or what rank 0 has. */
+/* The expected result: the oracle's, or rank 0's. */
 static void expect(void *expected, void *scratch, const allreduce_case_t *test,
                    const void *target, uint64_t stream)
 {
@@ -233,8 +234,8 @@ static int check_broadcast(void)
     return cases;
 }
 
-/* More messages at once than MPI takes in one go, by each way that there is, to
-   a rank that waits or comes later. */
+/* More messages at once than MPI tests in one call, by each protocol, to a rank
+   that waits or comes later. */
 static int check_many(void)
 {
     static const size_t SIZES[] = {8, 300, 0, 33, 5000, 8, 69568, 70000};
@@ -289,8 +290,8 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* In turn each rank comes last: nobody is through before it has begun. Ranks of
-   one host only have a clock in common. */
+/* Each rank comes last in turn, and no barrier ends before that rank has begun.
+   Only ranks of one host share a clock. */
 static int check_barrier(void)
 {
     baton_schedule_t *schedule;

@@ -1,5 +1,5 @@
-/* The conformance suite over MPI, and how its groups refuse what can't be one.
-   Each process is a rank; one that fails ends all. */
+/* The conformance suite over MPI, and the errors of groups that can't be
+   created. Each process is a rank; one that fails aborts all. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/conformance.h"
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     self.yield = yield;
-    /* One rank's report is enough, and one seed for all. */
+    /* One rank reports, and all use its seed. */
     if (rank != 0 && !freopen("/dev/null", "w", stdout)) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -1,5 +1,6 @@
-/* The conservation law of partial all-reduces over MPI, with ranks that sleep
-   at random: exact. Rank 0 prints one line; the exit code tells. */
+/* The conservation law of partial all-reduces over MPI, checked exactly, with
+   ranks that sleep at random. Rank 0 prints one line; the exit code is the
+   result. */
 #include "support/conserve.h"
 #include "support/random.h"
 #include "support/sanitized.h"
@@ -25,7 +26,7 @@ static void must(baton_status_t status)
     }
 }
 
-/* More ranks than processors: the more, the slower an epoch. */
+/* With more ranks than processors epochs get slower. */
 static uint64_t steps_of(baton_partial_mode_t mode)
 {
     uint64_t steps = size <= 4 ? 3000 : size <= 8 ? 1500 : 600;

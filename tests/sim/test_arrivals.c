@@ -1,5 +1,5 @@
-/* Armed receives and activates: what a run makes of a message of an epoch, and
-   of the origin that it names. */
+/* Armed receives and activates: how a run handles a message of an epoch and the
+   origin in it. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -24,8 +24,7 @@ static int close_ranks(void **state)
 
 /* ---- a run that is driven by hand -------------------------------------- */
 
-/* A run of a committed schedule's plan, with memory of its own: the schedule
-   knows nothing of it. */
+/* A run of a committed schedule's plan, with memory of its own. */
 typedef struct puppet {
     baton_schedule_t *schedule;
     baton__run_t run;
@@ -73,7 +72,7 @@ static void arrive(puppet_t *puppet, baton_node_t armed, int origin)
                         (baton__activation_t){.origin = origin});
 }
 
-/* Pops what is ready, completing nothing: a mask of nodes. */
+/* Pops all ready nodes without completing them. Returns a mask. */
 static uint32_t pop_all(puppet_t *puppet)
 {
     uint32_t mask = 0;
@@ -147,8 +146,8 @@ static void test_arrivals_are_not_waited_for(void **state)
     support_ok(baton_schedule_destroy(puppet.schedule));
 }
 
-/* armed#0 --> nop#1, which the epoch waits for: while an activation may come it
-   can get further. */
+/* armed#0 --> nop#1, which the epoch requires. As long as an activation may
+   come the epoch is not stuck. */
 static void test_arrivals_may_still_come(void **state)
 {
     (void)state;
@@ -225,8 +224,8 @@ static void test_arrivals_go_on_away_from_their_origin(void **state)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* on_start#0 and armed#1 --> any --> activate#2: the origin is of the one that
-   came first. */
+/* on_start#0 and armed#1 --> any --> activate#2: the first to fire sets the
+   origin. */
 static void test_arrivals_after_the_start_keep_its_origin(void **state)
 {
     (void)state;

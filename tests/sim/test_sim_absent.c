@@ -1,6 +1,6 @@
-/* What the simulator says of ranks that wait for one that has not started or is
-   at its limit, and what ranks say that depend on one that has failed, is dead
-   or has destroyed its schedule; word for word. */
+/* The exact messages about ranks that wait for one that has not started or is
+   at its limit, and of ranks that depend on one that has failed, is dead or has
+   destroyed its schedule. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
@@ -30,13 +30,13 @@ static void test_deadlock_for_a_rank_that_has_not_started(void **state)
                "recv#1\n"
                "    rank 1: recv#1 waits for send#0 of rank 2\n"
                "    rank 2 has not started epoch 2");
-    /* Who was missing comes after all. */
+    /* The missing rank starts after all. */
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 2)));
     support_ok(baton_sim_run(sim, -1.0));
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Of wait the same is heard as of run. */
+/* wait returns the same error as run. */
 static void test_deadlock_is_told_by_wait(void **state)
 {
     (void)state;
@@ -51,7 +51,8 @@ static void test_deadlock_is_told_by_wait(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Rank 1 begins when it is activated, but the send wants its start. */
+/* Rank 1's epoch begins when it is activated, but its send requires its start.
+ */
 static void build_half_started(void *arg, baton_schedule_t *s)
 {
     (void)arg;
@@ -161,8 +162,8 @@ static void test_deadlock_for_a_rank_in_an_earlier_epoch(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Nobody waits for ever: each rank that the dead one's failure reaches learns
-   of it, with the words of the one that met it. */
+/* Every rank that the dead one's failure reaches gets the message of the rank
+   that met it. */
 static void test_a_rank_that_is_dead_fails_those_that_need_it(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void fail_behind(baton_schedule_t *s)
     baton_before(s, baton_add_call(s, fails, NULL), (baton_node_t){0});
 }
 
-/* When it failed there was nobody to be told. */
+/* When it failed no peer had committed. */
 static void test_a_failure_is_told_to_who_commits_later(void **state)
 {
     (void)state;

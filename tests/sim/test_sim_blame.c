@@ -1,5 +1,4 @@
-/* What the simulator says of ranks that wait for a node that does not fire,
-   word for word. */
+/* The exact messages about ranks that wait for a node that does not fire. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
@@ -12,7 +11,7 @@ static void chain_is_stuck(int ranks, stuck_last_fn last, const char *text)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* The last rank finds out by itself that its epoch can't end; so all fail. */
+/* The last rank finds that its epoch can't end, and so all fail. */
 static void all_fail(int ranks, baton_sim_build_fn build, void *arg,
                      const char *text)
 {
@@ -61,8 +60,7 @@ static void test_unreachable_behind_an_or_that_nothing_satisfies(void **state)
              "skipped (is what lies behind it optional?)");
 }
 
-/* The same beside a receive that waits: as long as there is one, the rank can't
-   tell. */
+/* The same with a pending receive, because of which the rank can't know. */
 static void behind_or_node_and_receive(baton_schedule_t *s)
 {
     behind_or_node(s);

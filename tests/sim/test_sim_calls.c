@@ -1,4 +1,4 @@
-/* What applications do at a virtual time, and what they may not do there. */
+/* Calls that applications make at a virtual time, and calls that fail there. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 

@@ -53,8 +53,8 @@ static void test_sim_cost_sender_sends_one_at_a_time(void **state)
     expect_at(&trace, BATON_SIM_RECV, 2, 0, 10, 15);
 }
 
-/* The second sender's port is free again before the receiver's is: what it has
-   sent waits there. */
+/* The second sender's port is free before the receiver's, where its message
+ * waits. */
 static void test_sim_cost_receiver_takes_one_at_a_time(void **state)
 {
     (void)state;
@@ -110,7 +110,8 @@ static void test_sim_cost_within_a_host(void **state)
     }
 }
 
-/* As far as the ranks are apart; its beta, which is below 0, counts as 0. */
+/* A link whose alpha is the distance of the ranks; a negative beta counts as 0.
+ */
 static baton_sim_link_t line(void *arg, int from, int to)
 {
     double hop_us = *(const double *)arg;
@@ -153,7 +154,7 @@ static void test_sim_cost_of_overhead(void **state)
                4 + 10 + 5 + 4);
 }
 
-/* Messages that come together are taken in one after the other. */
+/* Messages that arrive together are received one after the other. */
 static void test_sim_cost_of_overhead_adds_up(void **state)
 {
     (void)state;
@@ -210,12 +211,13 @@ static void test_sim_cost_of_a_reduction(void **state)
     baton_sim_options_t options = support_sim_options(3);
     options.gamma_ns = 2000;
     support_trace_t trace;
-    /* In: 10 us, behind it the small one, 5 us more; 16 us of sums. */
+    /* 10 us for the first message, 5 us more for the small one; 16 us of sums.
+     */
     support_us(relay_us(&options, &trace), 10 + 16 + 10);
     expect_at(&trace, BATON_SIM_REDUCE, 0, 0, 10, 26);
     expect_at(&trace, BATON_SIM_RECV, 0, 1, 10, 15);
     expect_at(&trace, BATON_SIM_SEND, 0, 0, 26, 36);
-    /* Without payload no byte is reduced, and all takes as long. */
+    /* Without payload no byte is reduced, but times are the same. */
     options.cost_only = true;
     support_us(relay_us(&options, &trace), 10 + 16 + 10);
 }

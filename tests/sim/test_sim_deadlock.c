@@ -1,8 +1,8 @@
-/* What the simulator says of ranks that wait in a cycle, word for word. */
+/* The exact messages about ranks that wait in a cycle. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
-/* Everybody receives from the left before it sends to the right. */
+/* Every rank receives from the left before it sends to the right. */
 static void build_ring(void *arg, baton_schedule_t *s)
 {
     (void)arg;
@@ -104,7 +104,7 @@ static void test_deadlock_of_sends_head_to_head(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* An optional send holds up its epoch too, once it is posted. */
+/* An optional send, once posted, holds up its epoch, too. */
 static void build_optional_send(void *arg, baton_schedule_t *s)
 {
     stuck_head_to_head(arg, s);

@@ -1,4 +1,4 @@
-/* Eager sends: done when they are posted, on their way long after. 2 us a
+/* Eager sends complete when they are posted, long before they arrive. 2 us a
    message and 1 us a byte, so 8 bytes take 10 us. */
 #include "support/cmocka.h"
 #include "support/sim.h"
@@ -73,7 +73,7 @@ test_sends_that_are_not_shorter_wait_for_their_transfer(void **state)
     burst_close(&burst);
 }
 
-/* Its sends are still in the port's queue, and a trace tells of them. */
+/* Its sends are still in the port's queue, and are in the trace. */
 static void test_eager_sender_may_go_under_a_trace(void **state)
 {
     (void)state;

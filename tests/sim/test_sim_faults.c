@@ -1,4 +1,4 @@
-/* What is done to ranks: slow ones, late messages, deaths, sends that fail. */
+/* Faults: slow ranks, late messages, deaths, sends that fail. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -139,7 +139,7 @@ static void test_sim_fail_send_fails_the_kth(void **state)
     support_says("epoch 3");
     support_says("send#0");
     support_expect(baton_schedule_start(words.send), BATON_ERR_FAILED);
-    /* The receiver is told, in the sender's words. */
+    /* The receiver gets the sender's message. */
     support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_TRANSPORT);
     support_says("\"words\" epoch 3 failed at send#0 on rank 0");
     support_expect(baton_schedule_start(words.recv), BATON_ERR_FAILED);
@@ -185,7 +185,8 @@ static void kill_one(void *arg)
     support_ok(baton_sim_kill(arg, 1));
 }
 
-/* What is on its way when its sender dies arrives; to the dead, it fails. */
+/* A message in flight arrives after its sender's death, but fails after its
+   receiver's. */
 static void test_sim_kill_while_a_message_moves(void **state)
 {
     (void)state;
@@ -218,7 +219,7 @@ static void test_sim_kill_keeps_what_is_queued(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* A send that waits for its receive to be posted is told of the death. */
+/* A send that waits for its receive fails when the receiver dies. */
 static void test_sim_kill_ends_a_held_send(void **state)
 {
     (void)state;
@@ -234,7 +235,7 @@ static void test_sim_kill_ends_a_held_send(void **state)
     support_words_close(&words);
 }
 
-/* Those that don't need the dead rank have further epochs. */
+/* Ranks that don't need the dead one run further epochs. */
 static void test_sim_kill_lets_the_others_go_on(void **state)
 {
     (void)state;

@@ -17,8 +17,8 @@ static const baton_sim_options_t *options_of(bool cost_only)
     return &options;
 }
 
-/* Three sends before their receives are posted: kept, and of a port's own
-   memory too little. */
+/* Three sends before their receives are posted are more than a port has memory
+   for. */
 static const support_message_t list[] = {{0, 1, 100}, {0, 1, 8}, {2, 1, 64},
                                          {2, 1, 8},   {1, 0, 0}, {1, 2, 9}};
 static support_messages_t messages = {list, sizeof list / sizeof list[0]};
@@ -141,7 +141,7 @@ static void test_sim_memory_of_calls(void **state)
     try_each(at);
 }
 
-/* A sender goes, and what it has sent can't be kept. */
+/* A sender is destroyed, and its messages can't be kept. */
 static void test_sim_memory_of_a_kept_message(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void test_sim_memory_of_a_kept_message(void **state)
     support_expect(baton_sim_run(sim, -1), BATON_ERR_NO_MEMORY);
     support_says("no memory");
     baton__alloc_fail_nth(0);
-    /* A receiver is not told that all is well. */
+    /* The receiver gets an error. */
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 1)));
     support_expect(baton_schedule_wait(baton_sim_schedule(sim, 1), -1),
                    BATON_ERR_NO_MEMORY);

@@ -1,5 +1,4 @@
-/* What the simulator says of sends and receives that don't meet, word for
-   word. */
+/* The exact messages about sends and receives that do not match. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
@@ -115,7 +114,7 @@ static void test_mismatch_of_a_receive_that_nobody_sends(void **state)
 
 /* ---- activations ------------------------------------------------------- */
 
-/* Of 16 bytes, as a header is. */
+/* 16 bytes, like a header. */
 static void activate_and_send(baton_schedule_t *s)
 {
     (void)baton_add_activate(s, 1);
@@ -220,7 +219,7 @@ static void test_schedules_meet_by_name_in_any_order(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* One that only one rank ever had is in nobody's way, but its name counts. */
+/* A schedule that only one rank has does no harm, but its name counts. */
 static void test_mismatch_of_attempts(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What a user tells the simulator: distributions as text, options, links. */
+/* The simulator's input: distributions as text, options, links. */
 #include "sim/model.h"
 #include "support/cmocka.h"
 

@@ -1,5 +1,5 @@
-/* Bytes go where they belong: messages, copies, reductions, call nodes,
-   activations; and nowhere in a cost-only simulation. */
+/* The payload of messages, copies, reductions, call nodes and activations; and
+   none in a cost-only simulation. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -30,9 +30,8 @@ static void expect_filled(const unsigned char *data, size_t bytes,
     }
 }
 
-/* Sends of one rank to another, one a schedule, so that tags and starts are
-   their own; the sender's memory is overwritten when it has been told that its
-   message is sent. */
+/* Sends of one rank to another, each in a schedule of its own. The sender's
+   memory is overwritten when the send has completed. */
 typedef struct parcel {
     baton_schedule_t *send, *recv;
     unsigned char *out, *in;
@@ -113,8 +112,8 @@ static void test_sim_payload_of_any_size(void **state)
     }
 }
 
-/* Messages of one tag, an epoch each, whose lags overtake each other: the k-th
-   is the k-th. */
+/* Messages of one tag, one an epoch, whose lags overtake each other: the k-th
+   receive gets the k-th message. */
 static void test_sim_payload_of_one_tag_stays_in_order(void **state)
 {
     (void)state;
@@ -240,7 +239,7 @@ static void activate(const baton_sim_options_t *options)
         assert_int_equal(in, options->cost_only ? 0 : 77);
         in = 0;
     }
-    /* A header is 16 bytes: 2 + 16 us there, 6 back. */
+    /* A header is 16 bytes: 2 + 16 us there, 6 us back. */
     support_us(baton_schedule_ended_us(first), EPOCHS * (18 + SUPPORT_WORD_US));
     support_ok(baton_schedule_start(second)); /* has run already */
     support_ok(baton_schedule_wait(second, 0));

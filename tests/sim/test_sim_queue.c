@@ -108,7 +108,7 @@ static void pair_drain(pair_t *pair)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* How far ahead of now: the traffic of each kind of simulation. */
+/* Distributions of how far ahead events are, as in different simulations. */
 static double ahead(support_random_t *random, uint64_t traffic)
 {
     static const double far[] = {0,   DBL_TRUE_MIN, DBL_MIN, 1e-300,
@@ -191,7 +191,7 @@ static void test_queue_equal_times_come_in_turn(void **state)
     baton__sim_queue_fini(&queue);
 }
 
-/* What happens now goes behind all that happens now. */
+/* An event for now goes behind all others for now. */
 static void test_queue_push_at_the_current_time(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_queue_push_at_the_current_time(void **state)
     pair_destroy(pair);
 }
 
-/* Whoever looks how late the next event is, and then adds an earlier one. */
+/* After a peek at the next event an earlier one is added. */
 static void test_queue_push_before_a_peeked_time(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void test_queue_push_before_a_peeked_time(void **state)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Each push is refused memory first: it has failed, or had enough. */
+/* Each push is tried without memory first. It fails, or has enough. */
 static void test_queue_failed_allocation_loses_nothing(void **state)
 {
     (void)state;

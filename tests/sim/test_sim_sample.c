@@ -1,4 +1,4 @@
-/* What the simulator samples. */
+/* The simulator's samples. */
 #include "base/random.h"
 #include "sim/model.h"
 #include "support/cmocka.h"
@@ -19,9 +19,9 @@ static double sample(const baton_distribution_t *distribution, uint64_t k)
     return baton__distribution_draw(distribution, baton__random(SEED, 0, k));
 }
 
-/* Of so many samples the mean lies within 5 of its standard errors, what is
-   below the median too, and the deviation within 3 %: 5 times the error of the
-   one with the heaviest tail, the Pareto's. */
+/* The mean of this many samples lies within 5 standard errors, and so does the
+   share below the median. The deviation lies within 3 %, which is 5 standard
+   errors of the Pareto distribution, the one with the heaviest tail. */
 static void test_draw_has_its_moments(void **state)
 {
     (void)state;
@@ -90,7 +90,7 @@ static void test_draw_agrees_with_the_formulas(void **state)
     const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 1000, 1};
     const baton_distribution_t lognormal = {BATON_DISTRIBUTION_LOGNORMAL, 3, 3};
     for (uint64_t k = 0; k < SAMPLES; k++) {
-        /* Both ends too: few bits, or few that are not set. */
+        /* Also numbers with few bits set, or few bits not set. */
         uint64_t random = baton__random(SEED, 0, k) >> (k % 4 * 15);
         random = k % 8 < 4 ? random : ~random;
         double u = baton__distribution_draw(&uniform, random);
@@ -106,7 +106,7 @@ static void test_draw_agrees_with_the_formulas(void **state)
     }
 }
 
-/* On any machine: these are the bits. */
+/* These are the bits on any machine. */
 static void test_draw_is_the_same_everywhere(void **state)
 {
     (void)state;

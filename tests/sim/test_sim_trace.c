@@ -1,4 +1,4 @@
-/* What a trace tells, and that the same seed tells the same, bit for bit. */
+/* The events of a trace. The same seed gives the same trace, bit for bit. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -74,8 +74,8 @@ static void test_sim_trace_tells_all(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* The receiver's port is taken when the second message's transfer begins, and
-   both are late: transfers are told where the ports are held. */
+/* The receiver's port is busy when the second transfer begins, and both
+   messages lag. Transfers are traced while they hold the ports. */
 static void test_sim_trace_tells_transfers_without_lag(void **state)
 {
     (void)state;
@@ -97,8 +97,8 @@ static baton_status_t refuse(void *arg, baton_call_t *call)
     return baton_call_epoch(call) % 2 == 1 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
-/* A failed epoch, too, has one end; what is destroyed between epochs has none.
- */
+/* A failed epoch has one end, too; a schedule destroyed between epochs has
+ * none. */
 static void test_sim_trace_tells_each_epoch_once(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void build_ring(void *arg, baton_schedule_t *s)
     baton_allreduce_ring(s, &args);
 }
 
-/* All that is random, all that costs, and a fault. */
+/* All random options, all costs, and a fault. */
 static uint64_t trace_hash(uint64_t seed, bool cost_only)
 {
     baton_sim_options_t options = BATON_SIM_OPTIONS;
@@ -212,8 +212,8 @@ static void expect_hash(uint64_t actual, uint64_t expected)
     }
 }
 
-/* On every machine, by every compiler at every level. Who changes what a run
-   is changes the number. */
+/* Equal on every machine, for every compiler and optimisation level. A change
+   of the model changes this number. */
 static void test_sim_trace_is_the_same_everywhere(void **state)
 {
     (void)state;

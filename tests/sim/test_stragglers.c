@@ -1,5 +1,5 @@
-/* Optional receives that their epoch may overtake: a message is charged to the
-   epoch that it was sent in, or dropped. */
+/* Optional receives, which their epoch may overtake: a message belongs to the
+   epoch that it was sent in, or is dropped. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
