@@ -50,7 +50,6 @@ static void run_case(void **state)
 /* Ranks in another order than the world's, two groups at once. */
 static void run_in_halves(void **state)
 {
-    (void)state;
     int world_rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm half;
@@ -66,7 +65,6 @@ static void run_in_halves(void **state)
 
 static void an_error_of_one_rank_is_all_ranks(void **state)
 {
-    (void)state;
     int size;
     int rank;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -83,7 +81,6 @@ static void an_error_of_one_rank_is_all_ranks(void **state)
 /* The n-th allocation fails on the last rank, until none does. */
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     int size;
     int rank;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -104,7 +101,6 @@ static void every_allocation_may_fail(void **state)
 
 static void intercommunicators_are_refused(void **state)
 {
-    (void)state;
     int size;
     int rank;
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -10,14 +10,12 @@ static support_cluster_t *ranks;
 
 static int open_ranks(void **state)
 {
-    (void)state;
     ranks = support_cluster_manual(RANKS);
     return 0;
 }
 
 static int close_ranks(void **state)
 {
-    (void)state;
     support_cluster_close(ranks);
     return 0;
 }
@@ -98,7 +96,6 @@ static baton_node_t open_armed(puppet_t *puppet)
 
 static void test_arrivals_for_retired_epochs_are_dropped(void **state)
 {
-    (void)state;
     puppet_t puppet;
     baton_node_t armed = open_armed(&puppet);
     for (uint64_t epoch = 0; epoch <= 2; epoch++) {
@@ -113,7 +110,6 @@ static void test_arrivals_for_retired_epochs_are_dropped(void **state)
 
 static void test_arrivals_for_the_running_epoch_count_now(void **state)
 {
-    (void)state;
     puppet_t puppet;
     baton_node_t armed = open_armed(&puppet);
     baton__run_begin(&puppet.run);
@@ -123,7 +119,6 @@ static void test_arrivals_for_the_running_epoch_count_now(void **state)
 
 static void test_arrivals_for_later_epochs_are_kept(void **state)
 {
-    (void)state;
     puppet_t puppet;
     baton_node_t armed = open_armed(&puppet);
     assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_LATER);
@@ -138,7 +133,6 @@ static void test_arrivals_for_later_epochs_are_kept(void **state)
 
 static void test_arrivals_are_not_waited_for(void **state)
 {
-    (void)state;
     puppet_t puppet;
     (void)open_armed(&puppet);
     baton__run_begin(&puppet.run);
@@ -150,7 +144,6 @@ static void test_arrivals_are_not_waited_for(void **state)
    come the epoch is not stuck. */
 static void test_arrivals_may_still_come(void **state)
 {
-    (void)state;
     puppet_t puppet;
     baton_schedule_t *s = create(1);
     baton_node_t armed = baton_add_armed_recv(s, 0);
@@ -169,7 +162,6 @@ static void test_arrivals_may_still_come(void **state)
 /* armed#0, armed#1 --> any --> nop: the second arrival has no effect. */
 static void test_arrivals_fire_a_node_once(void **state)
 {
-    (void)state;
     puppet_t puppet;
     baton_schedule_t *s = create(1);
     baton_node_t one = baton_add_armed_recv(s, 0);
@@ -198,7 +190,6 @@ static void test_arrivals_fire_a_node_once(void **state)
    only those farther from the origin than rank 3 go out. */
 static void test_arrivals_go_on_away_from_their_origin(void **state)
 {
-    (void)state;
     puppet_t puppet;
     baton_schedule_t *s = create(3);
     baton_node_t armed = baton_add_armed_recv(s, 0);
@@ -228,7 +219,6 @@ static void test_arrivals_go_on_away_from_their_origin(void **state)
    origin. */
 static void test_arrivals_after_the_start_keep_its_origin(void **state)
 {
-    (void)state;
     puppet_t puppet;
     baton_schedule_t *s = create(1);
     baton_node_t start = baton_add_on_start(s);

@@ -94,7 +94,6 @@ static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
 
 static void test_sim_destroy_lets_messages_go_on(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.eager_bytes = LONG + 1;
     for (int lags = 0; lags < 2; lags++) {
@@ -132,7 +131,6 @@ static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
 
 static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     for (int lags = 0; lags < 2; lags++) {
         options.lag =
@@ -148,7 +146,6 @@ static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
    and the receiver's epoch fails. */
 static void test_sim_destroy_takes_back_a_start(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     static support_trace_t trace;
     twin_t twin;
@@ -173,7 +170,6 @@ static void test_sim_destroy_takes_back_a_start(void **state)
  */
 static void test_sim_destroy_of_a_receiver(void **state)
 {
-    (void)state;
     static const double times_us[] = {0, 1, 101, 105};
     const baton_sim_options_t options = support_sim_options(2);
     for (size_t i = 0; i < sizeof times_us / sizeof times_us[0]; i++) {
@@ -202,7 +198,6 @@ static void test_sim_destroy_of_a_receiver(void **state)
 /* A send that waits for its receive to take it. */
 static void test_sim_destroy_of_a_held_sender(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.sync_bytes = 1;
     sender_goes_in_its_epoch(&options, 119, 120);
@@ -222,7 +217,6 @@ static void test_sim_destroy_of_a_held_sender(void **state)
 /* Both are destroyed, and the simulator with messages in flight. */
 static void test_sim_destroy_of_all_at_any_time(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     for (int us = 0; us < 125; us += 3) {
         twin_t twin;
@@ -245,7 +239,6 @@ static void test_sim_destroy_of_all_at_any_time(void **state)
 /* Its message has arrived, but its rank is busy and has not seen it. */
 static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.gamma_ns = 1000;
     support_words_t words;
@@ -312,7 +305,6 @@ static void start_one_destroy_another(void *arg)
 /* The rank's other schedules run, but not earlier. */
 static void test_sim_destroy_in_a_call(void **state)
 {
-    (void)state;
     support_words_t words;
     rebinder_t rebinder;
     pass_t pass = {&words, &rebinder};
@@ -332,7 +324,6 @@ static void test_sim_destroy_in_a_call(void **state)
 
 static void test_sim_destroy_on_a_dead_rank(void **state)
 {
-    (void)state;
     support_words_t words;
     rebinder_t rebinder;
     support_words_open(&words);
@@ -353,13 +344,11 @@ static void test_sim_destroy_on_a_dead_rank(void **state)
 
 static void add_nothing(void *arg, baton_schedule_t *schedule)
 {
-    (void)arg;
     (void)baton_add_nop(schedule);
 }
 
 static void test_sim_destroy_names_what_is_left(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
     support_ok(baton_sim_build(sim, "built", add_nothing, NULL));
@@ -380,7 +369,6 @@ static void test_sim_destroy_names_what_is_left(void **state)
 
 static void test_sim_destroy_keeps_its_groups(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
     support_expect(baton_group_destroy(baton_sim_group(sim, 1)),
@@ -391,13 +379,11 @@ static void test_sim_destroy_keeps_its_groups(void **state)
 
 static void never(void *arg)
 {
-    (void)arg;
     fail_msg("called after the end");
 }
 
 static void test_sim_destroy_forgets_calls(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(1);
     baton_sim_t *sim = support_sim_open(&options);
     for (int i = 0; i < 1000; i++) {

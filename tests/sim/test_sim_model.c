@@ -16,7 +16,6 @@ static void says(const char *text)
 
 static void test_parse_reads_every_form(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         baton_distribution_t expected;
@@ -44,7 +43,6 @@ static void test_parse_reads_every_form(void **state)
 
 static void test_parse_names_what_is_wrong(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -103,7 +101,6 @@ static void test_parse_names_what_is_wrong(void **state)
 
 static void test_parse_cuts_a_long_text(void **state)
 {
-    (void)state;
     char text[5000];
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
@@ -125,7 +122,6 @@ static baton_sim_options_t valid_options(void)
 
 static void test_options_in_range_are_taken(void **state)
 {
-    (void)state;
     baton_sim_options_t options = valid_options();
     assert_int_equal(baton__sim_check_options(&options), BATON_OK);
     options.ranks = BATON__SIM_RANKS_MOST;
@@ -143,7 +139,6 @@ static void test_options_in_range_are_taken(void **state)
 
 static void test_options_out_of_range_are_named(void **state)
 {
-    (void)state;
     baton_sim_options_t options;
 #define REFUSED(option, value, text)                                           \
     options = valid_options();                                                 \
@@ -192,7 +187,6 @@ static void test_options_out_of_range_are_named(void **state)
 
 static void test_link_is_by_host(void **state)
 {
-    (void)state;
     baton_sim_options_t options = valid_options();
     options.link = (baton_sim_link_t){10, 2};
     options.host_link = (baton_sim_link_t){1, 0.5};
@@ -215,13 +209,11 @@ static baton_sim_link_t line(void *arg, int from, int to)
 
 static baton_sim_link_t broken(void *arg, int from, int to)
 {
-    (void)arg;
     return (baton_sim_link_t){from == 0 ? NAN : INFINITY, to};
 }
 
 static void test_link_is_what_the_topology_says(void **state)
 {
-    (void)state;
     double hop_us = 0.5;
     baton_sim_options_t options = valid_options();
     options.host_ranks = 4; /* without effect */

@@ -142,14 +142,12 @@ static void solo_apart(bool cost_only)
 
 static void test_sim_partial_solo(void **state)
 {
-    (void)state;
     solo_together(false);
     solo_apart(false);
 }
 
 static void test_sim_partial_solo_cost_only(void **state)
 {
-    (void)state;
     solo_together(true);
     solo_apart(true);
 }
@@ -184,13 +182,11 @@ static void majority_apart(bool cost_only)
 
 static void test_sim_partial_majority(void **state)
 {
-    (void)state;
     majority_apart(false);
 }
 
 static void test_sim_partial_majority_cost_only(void **state)
 {
-    (void)state;
     majority_apart(true);
 }
 
@@ -210,13 +206,11 @@ static void full(bool cost_only)
 
 static void test_sim_partial_full(void **state)
 {
-    (void)state;
     full(false);
 }
 
 static void test_sim_partial_full_cost_only(void **state)
 {
-    (void)state;
     full(true);
 }
 
@@ -253,7 +247,6 @@ static void max_of(bool cost_only, baton_sim_totals_t *totals_out)
 
 static void test_sim_partial_costs_the_same_without_payload(void **state)
 {
-    (void)state;
     baton_sim_totals_t with, without;
     max_of(false, &with);
     max_of(true, &without);
@@ -263,7 +256,6 @@ static void test_sim_partial_costs_the_same_without_payload(void **state)
 /* Vectors of a TiB, which are neither allocated nor read. */
 static void test_sim_partial_vectors_have_no_memory(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = options_of(true);
     baton_partial_options_t partial = {.size = sizeof partial,
                                        .mode = BATON_SOLO,
@@ -306,7 +298,6 @@ static void test_sim_partial_vectors_have_no_memory(void **state)
 /* target = source, unless the epoch is to fail. */
 static baton_status_t fail_once(void *arg, baton_call_t *call)
 {
-    (void)arg;
     static bool failed;
     bool fails = !failed && baton_call_epoch(call) == 2;
     failed |= fails;
@@ -322,7 +313,6 @@ static void copy_or_fail(baton_schedule_t *s, const baton_allreduce_t *args)
 /* A rank that is alone has no messages: its failed epochs retire. */
 static void test_sim_partial_of_one_rank_keeps_what_failed(void **state)
 {
-    (void)state;
     const baton_sim_options_t model = support_sim_options(1);
     baton_sim_t *sim = support_sim_open(&model);
     const baton_partial_options_t options = {.size = sizeof options,

@@ -99,7 +99,6 @@ static void send_all(const baton_sim_options_t *options, bool receive_first)
 
 static void test_sim_payload_of_any_size(void **state)
 {
-    (void)state;
     for (int variant = 0; variant < 16; variant++) {
         baton_sim_options_t options = support_sim_options(2);
         if ((variant & 1) != 0) {
@@ -116,7 +115,6 @@ static void test_sim_payload_of_any_size(void **state)
    receive gets the k-th message. */
 static void test_sim_payload_of_one_tag_stays_in_order(void **state)
 {
-    (void)state;
     enum { EPOCHS = 40 };
     baton_sim_options_t options = support_sim_options(2);
     options.lag = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 0, 1000};
@@ -194,13 +192,11 @@ static void run_chain(bool cost_only)
 
 static void test_sim_payload_of_nodes(void **state)
 {
-    (void)state;
     run_chain(false);
 }
 
 static void test_sim_payload_is_not_touched_when_cost_only(void **state)
 {
-    (void)state;
     run_chain(true);
     baton_sim_options_t options = support_sim_options(2);
     options.cost_only = true;
@@ -250,7 +246,6 @@ static void activate(const baton_sim_options_t *options)
 
 static void test_sim_payload_of_activation(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     activate(&options);
     options.cost_only = true;
@@ -261,7 +256,6 @@ static void test_sim_payload_of_activation(void **state)
 
 static void test_sim_create_refuses_bad_options(void **state)
 {
-    (void)state;
     baton_sim_t *sim = NULL;
     support_expect(baton_sim_create(NULL, &sim), BATON_ERR_INVALID);
     for (int bad = 0; bad < 4; bad++) {

@@ -11,7 +11,6 @@
 /* Rank 0 sends 8 bytes to rank 1, which adds them to its own. */
 static void build_sum(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     baton_view_t view = support_scratch(s, 8);
     if (baton_schedule_rank(s) == 0) {
         (void)baton_add_nop(s);
@@ -40,7 +39,6 @@ static void expect_event(const baton_sim_event_t *event,
 
 static void test_sim_trace_tells_all(void **state)
 {
-    (void)state;
     static support_trace_t trace;
     baton_sim_options_t options = support_sim_options(2);
     options.overhead_us = 1;
@@ -78,7 +76,6 @@ static void test_sim_trace_tells_all(void **state)
    messages lag. Transfers are traced while they hold the ports. */
 static void test_sim_trace_tells_transfers_without_lag(void **state)
 {
-    (void)state;
     static support_trace_t trace;
     baton_sim_options_t options = support_sim_options(3);
     options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 100, 0};
@@ -93,7 +90,6 @@ static void test_sim_trace_tells_transfers_without_lag(void **state)
 
 static baton_status_t refuse(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 1 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
@@ -101,7 +97,6 @@ static baton_status_t refuse(void *arg, baton_call_t *call)
  * none. */
 static void test_sim_trace_tells_each_epoch_once(void **state)
 {
-    (void)state;
     static support_trace_t trace;
     const baton_sim_options_t options = support_sim_options(1);
     baton_sim_t *sim = support_sim_open(&options);
@@ -157,7 +152,6 @@ enum { BYTES = 12000 };
 
 static void build_ring(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     baton_view_t view = support_scratch(s, BYTES);
     const baton_allreduce_t args = {.size = sizeof args,
                                     .source = view,
@@ -216,7 +210,6 @@ static void expect_hash(uint64_t actual, uint64_t expected)
    of the model changes this number. */
 static void test_sim_trace_is_the_same_everywhere(void **state)
 {
-    (void)state;
     const uint64_t golden = UINT64_C(0xbe54174acd97a95d);
     expect_hash(trace_hash(1, false), golden);
     expect_hash(trace_hash(1, false), golden);

@@ -10,14 +10,12 @@ static support_cluster_t *ranks;
 
 static int open_ranks(void **state)
 {
-    (void)state;
     ranks = support_cluster_manual(RANKS);
     return 0;
 }
 
 static int close_ranks(void **state)
 {
-    (void)state;
     support_cluster_close(ranks);
     return 0;
 }
@@ -97,7 +95,6 @@ static void run_epoch(race_t *race, uint64_t sends)
 
 static void test_stragglers_in_time_count(void **state)
 {
-    (void)state;
     race_t race;
     open_race(&race);
     for (uint64_t epoch = 1; epoch <= 5; epoch++) {
@@ -110,7 +107,6 @@ static void test_stragglers_in_time_count(void **state)
 
 static void test_stragglers_never_count_for_a_later_epoch(void **state)
 {
-    (void)state;
     for (uint64_t lag = 1; lag <= 4; lag++) {
         race_t race;
         open_race(&race);
@@ -128,7 +124,6 @@ static void test_stragglers_never_count_for_a_later_epoch(void **state)
 
 static void test_stragglers_at_random_find_their_epoch(void **state)
 {
-    (void)state;
     race_t race;
     support_random_t random = support_random(support_seed(), 3);
     open_race(&race);

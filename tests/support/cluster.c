@@ -68,7 +68,6 @@ static support_cluster_t *clusters[SUPPORT_LARGEST + 1];
 
 int support_clusters_open(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         clusters[support_sizes[i]] = support_cluster_manual(support_sizes[i]);
     }
@@ -77,7 +76,6 @@ int support_clusters_open(void **state)
 
 int support_clusters_close(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         support_cluster_close(clusters[support_sizes[i]]);
     }
@@ -150,22 +148,17 @@ void support_run(baton_schedule_t *schedule)
 
 baton_status_t support_count(void *arg, baton_call_t *call)
 {
-    (void)call;
     ++*(uint64_t *)arg;
     return BATON_OK;
 }
 
 baton_status_t support_succeed(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_OK;
 }
 
 baton_status_t support_skip(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_SKIP;
 }
 

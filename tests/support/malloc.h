@@ -41,7 +41,6 @@ int __sanitizer_install_malloc_and_free_hooks(
 
 static void on_malloc(const volatile void *block, size_t bytes)
 {
-    (void)bytes;
     (void)malloc_count((void *)(uintptr_t)block);
 }
 

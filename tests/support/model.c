@@ -8,14 +8,12 @@ model_snapshot_t model_snapshot;
 
 int model_open(void **state)
 {
-    (void)state;
     self = support_cluster_manual(1);
     return 0;
 }
 
 int model_close(void **state)
 {
-    (void)state;
     support_cluster_close(self);
     return 0;
 }
@@ -24,8 +22,6 @@ int model_close(void **state)
 
 static baton_status_t never_called(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_ERR_STATE;
 }
 

@@ -5,7 +5,6 @@
 static void xor_reduce(void *arg, void *target, const void *left,
                        const void *right, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
     unsigned char *to = target;
     const unsigned char *a = left, *b = right;
     for (size_t i = 0; i < count * baton_dtype_size(dtype); i++) {

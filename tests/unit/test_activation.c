@@ -26,7 +26,6 @@ static baton_status_t count_begin(void *arg, baton_call_t *call)
 static baton_status_t count_message(void *arg, baton_call_t *call)
 {
     tally_t *tally = arg;
-    (void)call;
     tally->messages++;
     return BATON_OK;
 }
@@ -123,7 +122,6 @@ static uint64_t finish_epoch(tree_t *tree, const bool *started)
 /* Each rank initiates an epoch in turn. */
 static void test_activation_one_initiator_sends_p_minus_1(void **state)
 {
-    (void)state;
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
         open_tree(&tree, size, false);
@@ -141,7 +139,6 @@ static void test_activation_one_initiator_sends_p_minus_1(void **state)
 
 static void test_activation_all_initiate_at_once(void **state)
 {
-    (void)state;
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
         open_tree(&tree, size, true);
@@ -161,7 +158,6 @@ static void test_activation_all_initiate_at_once(void **state)
    trees of some reach others before they start. */
 static void test_activation_random_initiators(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 0);
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
@@ -191,7 +187,6 @@ static void test_activation_random_initiators(void **state)
 /* One rank runs far ahead. All its epochs run on all ranks, in order. */
 static void test_activation_ranks_catch_up_in_turn(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 9; size++) {
         tree_t tree;
         open_tree(&tree, size, false);
@@ -213,7 +208,6 @@ static void test_activation_ranks_catch_up_in_turn(void **state)
    epochs also retire on ranks that do not start them. */
 static void test_activation_may_be_enclosed(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(5);
     tally_t tallies[5] = {{0}};
     baton_schedule_t **s = support_schedules_create(ranks, "enclosed");
@@ -246,7 +240,6 @@ static void test_activation_may_be_enclosed(void **state)
 /* If the epoch waits for no enclosed node, exit is behind entry. */
 static void test_enclose_of_optional_nodes_alone(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(1);
     tally_t tally = {0};
     baton_schedule_t **s = support_schedules_create(ranks, "optional");

@@ -169,26 +169,22 @@ static void check_counts(baton_allreduce_fn build, size_t chunk_bytes)
 
 static void test_recursive_doubling_any_ranks_any_count(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_recursive_doubling, 0);
 }
 
 static void test_binomial_any_ranks_any_count(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_binomial, 0);
 }
 
 static void test_ring_any_ranks_any_count(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_ring, 0);
 }
 
 /* Chunks of one element, and of three bytes, which is less than an element. */
 static void test_ring_any_ranks_any_count_in_chunks(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_ring, 4);
     check_counts(baton_allreduce_ring, 3);
 }
@@ -216,19 +212,16 @@ static void check_types(baton_allreduce_fn build, size_t chunk_bytes)
 
 static void test_recursive_doubling_any_type_any_op(void **state)
 {
-    (void)state;
     check_types(baton_allreduce_recursive_doubling, 0);
 }
 
 static void test_binomial_any_type_any_op(void **state)
 {
-    (void)state;
     check_types(baton_allreduce_binomial, 0);
 }
 
 static void test_ring_any_type_any_op(void **state)
 {
-    (void)state;
     check_types(baton_allreduce_ring, 64);
 }
 
@@ -256,19 +249,16 @@ static void check_identity(baton_allreduce_fn build)
 
 static void test_recursive_doubling_floats_identical_on_all_ranks(void **state)
 {
-    (void)state;
     check_identity(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_floats_identical_on_all_ranks(void **state)
 {
-    (void)state;
     check_identity(baton_allreduce_binomial);
 }
 
 static void test_ring_floats_identical_on_all_ranks(void **state)
 {
-    (void)state;
     check_identity(baton_allreduce_ring);
 }
 
@@ -290,20 +280,17 @@ static void check_long_vector(baton_allreduce_fn build)
 
 static void test_recursive_doubling_long_vector_reuses_slots(void **state)
 {
-    (void)state;
     check_long_vector(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_long_vector_reuses_slots(void **state)
 {
-    (void)state;
     check_long_vector(baton_allreduce_binomial);
 }
 
 /* Many more columns than lanes, and blocks that end in the middle of one. */
 static void test_ring_long_vector_runs_in_many_columns(void **state)
 {
-    (void)state;
     static const size_t chunks[] = {64, 1000, 4096, 0};
     for (int size = 2; size <= 7; size++) {
         for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++) {
@@ -337,8 +324,6 @@ static matrix_t times(matrix_t a, matrix_t b)
 static void multiply(void *arg, void *target, const void *left,
                      const void *right, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
-    (void)dtype;
     for (size_t i = 0; i < count; i++) {
         ((matrix_t *)target)[i] =
             times(((const matrix_t *)left)[i], ((const matrix_t *)right)[i]);
@@ -394,19 +379,16 @@ static void check_order(baton_allreduce_fn build)
 
 static void test_recursive_doubling_reduces_in_order_of_ranks(void **state)
 {
-    (void)state;
     check_order(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_reduces_in_order_of_ranks(void **state)
 {
-    (void)state;
     check_order(baton_allreduce_binomial);
 }
 
 static void test_ring_refuses_what_does_not_commute(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(3);
     baton_schedule_t **schedules = support_schedules_create(ranks, "ring");
     matrix_t data[4];
@@ -425,7 +407,6 @@ static void test_ring_refuses_what_does_not_commute(void **state)
 /* Commit would fail if a node wrote the input. */
 static void test_allreduce_source_may_be_an_input(void **state)
 {
-    (void)state;
     static const baton_allreduce_fn builders[] = {
         baton_allreduce_recursive_doubling, baton_allreduce_binomial,
         baton_allreduce_ring};

@@ -26,7 +26,6 @@ typedef struct worker {
 static baton_status_t begin(void *arg, baton_call_t *call, baton_async_t async)
 {
     worker_t *worker = arg;
-    (void)call;
     worker->async = async;
     if (worker->completes &&
         baton_async_complete(async, worker->status) != BATON_OK) {
@@ -56,7 +55,6 @@ static const baton_async_ops_t polled = {
 static baton_status_t count(void *arg, baton_call_t *call)
 {
     worker_t *worker = arg;
-    (void)call;
     worker->behind++;
     return BATON_OK;
 }
@@ -99,7 +97,6 @@ static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
 
 static void test_async_ends_in_its_start(void **state)
 {
-    (void)state;
     const worker_t done = {.start = BATON_DONE};
     const worker_t skips = {.start = BATON_SKIP};
     const worker_t fails = {.start = BATON_ERR_LIMIT};
@@ -110,7 +107,6 @@ static void test_async_ends_in_its_start(void **state)
 
 static void test_async_completes_before_its_start_returns(void **state)
 {
-    (void)state;
     const worker_t ok = {.completes = true};
     const worker_t skips = {.completes = true, .status = BATON_SKIP};
     const worker_t fails = {.completes = true, .status = BATON_ERR_SYSTEM};
@@ -121,7 +117,6 @@ static void test_async_completes_before_its_start_returns(void **state)
 
 static void test_async_is_asked_until_it_is_done(void **state)
 {
-    (void)state;
     const worker_t soon = {.polls_left = 0};
     const worker_t later = {.polls_left = 20};
     const worker_t fails = {.polls_left = 3, .status = BATON_ERR_SYSTEM};
@@ -143,7 +138,6 @@ static void complete_there(void *arg)
 
 static void test_async_is_completed_by_another_thread(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -165,7 +159,6 @@ static void test_async_is_completed_by_another_thread(void **state)
 
 static void test_async_completes_once(void **state)
 {
-    (void)state;
     support_cluster_t *cluster = support_cluster_manual(1);
     worker_t worker = {.start = BATON_OK};
     open_worker(&worker, cluster, &notifies);
@@ -189,7 +182,6 @@ static void test_async_completes_once(void **state)
    memory. The node's status is ignored. */
 static void test_async_is_waited_for_after_a_cancel(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -223,7 +215,6 @@ static void test_async_is_waited_for_after_a_cancel(void **state)
 
 static void test_async_needs_a_start(void **state)
 {
-    (void)state;
     static const baton_async_ops_t nothing = {.poll = look};
     support_cluster_t *ranks = support_cluster_manual(1);
     baton_schedule_t *s = support_schedule(ranks->groups[0], "async");
@@ -242,7 +233,6 @@ static void test_async_needs_a_start(void **state)
 /* A completion that comes an epoch late must not complete the next one. */
 static void test_async_of_an_earlier_epoch_is_refused(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);

@@ -31,7 +31,6 @@ static void keep_message(void *arg, baton_log_level_t level,
 /* Each test begins without any BATON_* variable and without a handler. */
 static int clean(void **state)
 {
-    (void)state;
     baton_variable_t variable;
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
         unsetenv(variable.name);
@@ -46,7 +45,6 @@ static int clean(void **state)
 
 static void test_alloc_gives_aligned_zeros(void **state)
 {
-    (void)state;
     for (size_t bytes = 0; bytes < 300; bytes += 7) {
         unsigned char *memory = baton__alloc(bytes, 1);
         assert_non_null(memory);
@@ -62,7 +60,6 @@ static void test_alloc_gives_aligned_zeros(void **state)
 
 static void test_alloc_refuses_overflow(void **state)
 {
-    (void)state;
     assert_null(baton__alloc(SIZE_MAX, 2));
     assert_null(baton__alloc(SIZE_MAX / 8 + 1, 8));
     assert_null(baton__alloc(1, SIZE_MAX));
@@ -71,7 +68,6 @@ static void test_alloc_refuses_overflow(void **state)
 
 static void test_alloc_fails_the_nth_alone(void **state)
 {
-    (void)state;
     for (int nth = 1; nth <= 3; nth++) {
         baton__alloc_fail_nth(nth);
         for (int i = 1; i <= 5; i++) {
@@ -89,7 +85,6 @@ static void test_alloc_fails_the_nth_alone(void **state)
 
 static void test_alloc_counts(void **state)
 {
-    (void)state;
     int64_t before = baton__alloc_count();
     void *memory = baton__alloc(3, 4);
     char *text = baton__copy_string("four");
@@ -101,7 +96,6 @@ static void test_alloc_counts(void **state)
 
 static void test_alloc_grow_keeps_content(void **state)
 {
-    (void)state;
     int *array = baton__grow(NULL, 0, 2, sizeof *array);
     assert_non_null(array);
     array[0] = 7;
@@ -121,7 +115,6 @@ static void test_alloc_grow_keeps_content(void **state)
 
 static void test_error_every_status_has_name_and_text(void **state)
 {
-    (void)state;
 #define CHECK_STATUS(name, value, text)                                        \
     assert_string_equal(baton_status_name(name), #name);                       \
     assert_string_equal(baton_status_text(name), text);
@@ -133,7 +126,6 @@ static void test_error_every_status_has_name_and_text(void **state)
 
 static void test_error_sets_message_and_returns_status(void **state)
 {
-    (void)state;
     assert_int_equal(baton__error(BATON_ERR_LIMIT, "tag %d of %s", 5, "x"),
                      BATON_ERR_LIMIT);
     assert_string_equal(baton_error_message(), "tag 5 of x");
@@ -141,7 +133,6 @@ static void test_error_sets_message_and_returns_status(void **state)
 
 static void test_error_may_wrap_its_own_message(void **state)
 {
-    (void)state;
     (void)baton__error(BATON_ERR_LIMIT, "inner");
     (void)baton__error(BATON_ERR_LIMIT, "outer: %s", baton_error_message());
     assert_string_equal(baton_error_message(), "outer: inner");
@@ -151,7 +142,6 @@ static void test_error_may_wrap_its_own_message(void **state)
 
 static void test_error_cuts_long_messages(void **state)
 {
-    (void)state;
     char long_text[3000];
     memset(long_text, 'a', sizeof long_text);
     long_text[sizeof long_text - 1] = '\0';
@@ -169,7 +159,6 @@ static void test_error_cuts_long_messages(void **state)
 
 static void test_error_text_stops_when_full(void **state)
 {
-    (void)state;
     char data[12] = "";
     baton__text_t text = {data, sizeof data, 0};
     baton__text_add(&text, "%s", "12345");
@@ -189,14 +178,12 @@ static void test_error_text_stops_when_full(void **state)
 
 static void *fail_in_thread(void *arg)
 {
-    (void)arg;
     (void)baton__error(BATON_ERR_LIMIT, "the thread's");
     return NULL;
 }
 
 static void test_error_messages_are_per_thread(void **state)
 {
-    (void)state;
     (void)baton__error(BATON_ERR_LIMIT, "mine");
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
@@ -206,7 +193,6 @@ static void test_error_messages_are_per_thread(void **state)
 
 static void test_error_is_logged_once(void **state)
 {
-    (void)state;
     record_t record = {0};
     baton_log_set(keep_message, &record);
     (void)baton__error(BATON_ERR_LIMIT, "oops");

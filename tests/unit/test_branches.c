@@ -13,7 +13,6 @@
 
 static baton_status_t skip_odd(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 1 ? BATON_SKIP : BATON_OK;
 }
 
@@ -25,7 +24,6 @@ static baton_status_t skip_odd(void *arg, baton_call_t *call)
        nop --------/                                                         */
 static void test_skip_leaves_the_branch_out(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -68,7 +66,6 @@ typedef struct ways {
 
 static baton_status_t skip_even(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 0 ? BATON_SKIP : BATON_OK;
 }
 
@@ -112,7 +109,6 @@ static const size_t branch_bytes[] = {8, 1 << 16};
    own epoch. */
 static void test_skipped_send_leaves_nothing_owing(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i / 2]);
@@ -151,7 +147,6 @@ static void test_skipped_send_leaves_nothing_owing(void **state)
        even: skip --------------------+                                      */
 static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i / 2]);
@@ -270,7 +265,6 @@ static void expect_own_messages(const quorum_t *quorum, uint64_t epoch)
 
 static void test_stragglers_are_charged_to_their_own_epoch(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 1);
     for (int variant = 0; variant < SUPPORT_VARIANTS; variant++) {
         support_cluster_t *cluster =
@@ -306,7 +300,6 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
 /* Rank 0 activates; rank 1 never starts. */
 static void test_limit_holds_external_epochs_back(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     uint64_t calls[2] = {0, 0};
@@ -345,7 +338,6 @@ static void test_limit_holds_external_epochs_back(void **state)
 
 static void test_limit_of_zero_is_a_limit(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     for (int rank = 0; rank < 2; rank++) {
@@ -552,13 +544,11 @@ static void run_branches(int variant, uint64_t epochs)
 
 static void test_branches_at_random_with_threads(void **state)
 {
-    (void)state;
     run_branches(2, EPOCHS);
 }
 
 static void test_branches_at_random_on_one_engine(void **state)
 {
-    (void)state;
     run_branches(0, EPOCHS / 5);
     run_branches(1, EPOCHS / 5);
 }

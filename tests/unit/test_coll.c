@@ -40,7 +40,6 @@ static void check_broadcast(support_cluster_t *ranks, int root, size_t bytes)
 
 static void test_broadcast_any_ranks_any_root(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         for (int root = 0; root < support_sizes[i]; root++) {
             check_broadcast(support_cluster_of(support_sizes[i]), root, 0);
@@ -55,7 +54,6 @@ static void test_broadcast_any_ranks_any_root(void **state)
 /* In every epoch the last rank to begin holds up all others. */
 static void test_barrier_waits_for_the_last_rank(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
         int size = ranks->size;
@@ -124,7 +122,6 @@ static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
 
 static void test_builders_share_a_schedule(void **state)
 {
-    (void)state;
     static const size_t counts[] = {0, 1, 50};
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         for (size_t c = 0; c < 3; c++) {
@@ -203,7 +200,6 @@ static void check_wrong_use(baton_allreduce_fn build, const wrong_use_t *wrong)
 
 static void test_allreduce_wrong_arguments_fail_commit(void **state)
 {
-    (void)state;
     static const baton_op_t hollow = {.name = "hollow"};
     size_t right = sizeof(baton_allreduce_t);
     const wrong_use_t wrongs[] = {
@@ -231,7 +227,6 @@ static void test_allreduce_wrong_arguments_fail_commit(void **state)
 
 static void test_allreduce_without_arguments_fails_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule =
         support_schedule(support_cluster_of(1)->groups[0], "wrong");
     baton_allreduce_ring(schedule, NULL);
@@ -243,7 +238,6 @@ static void test_allreduce_without_arguments_fails_commit(void **state)
 /* Views that end where the other begins do not overlap. */
 static void test_allreduce_adjacent_views_are_apart(void **state)
 {
-    (void)state;
     char memory[64];
     baton_schedule_t *schedule =
         support_schedule(support_cluster_of(1)->groups[0], "beside");
@@ -261,7 +255,6 @@ static void test_allreduce_adjacent_views_are_apart(void **state)
 
 static void test_broadcast_wrong_root_fails_commit(void **state)
 {
-    (void)state;
     static const int roots[] = {-1, 4, INT32_MAX};
     for (size_t i = 0; i < 3; i++) {
         char memory[8], text[32];

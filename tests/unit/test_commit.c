@@ -13,7 +13,6 @@
 
 static void test_commit_refuses_need_above_edges(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_nop(s);
     baton_node_t b = baton_add_nop(s);
@@ -27,7 +26,6 @@ static void test_commit_refuses_need_above_edges(void **state)
 
 static void test_commit_refuses_any_without_edges(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_set_need(s, baton_add_nop(s), BATON_NEED_ANY);
     refused(s, BATON_ERR_UNREACHABLE,
@@ -36,7 +34,6 @@ static void test_commit_refuses_any_without_edges(void **state)
 
 static void test_commit_counts_doubled_edges_once(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_nop(s);
     baton_node_t c = baton_add_nop(s);
@@ -50,7 +47,6 @@ static void test_commit_counts_doubled_edges_once(void **state)
 /* nop ===> call <-- recv: two of two, so the nop alone is not enough. */
 static void test_commit_doubled_edges_satisfy_once(void **state)
 {
-    (void)state;
     uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin_named("doubled");
     baton_node_t nop = baton_add_nop(s);
@@ -77,7 +73,6 @@ static void test_commit_doubled_edges_satisfy_once(void **state)
 
 static void test_commit_refuses_edge_into_entry(void **state)
 {
-    (void)state;
     for (int armed = 0; armed < 2; armed++) {
         baton_schedule_t *s = refusal_begin();
         baton_node_t nop = baton_add_nop(s);
@@ -93,7 +88,6 @@ static void test_commit_refuses_edge_into_entry(void **state)
 
 static void test_commit_refuses_device_memory(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_buffer_t device = baton_buffer_scratch(s, 8, BATON_MEMORY_DEVICE);
     (void)baton_add_nop(s);
@@ -103,7 +97,6 @@ static void test_commit_refuses_device_memory(void **state)
 
 static void test_commit_refuses_to_write_inputs(void **state)
 {
-    (void)state;
     static const char *const names[] = {"recv#0 writes buffer 1, which was",
                                         "copy#0 writes buffer 1, which was",
                                         "reduce#0 writes buffer 1, which was"};
@@ -154,7 +147,6 @@ static void refuse_ring(uint32_t length, const char *text)
 
 static void test_commit_prints_the_whole_cycle(void **state)
 {
-    (void)state;
     refuse_ring(1, "nop#2 -> ");
     refuse_ring(2, "nop#2 -> nop#3 -> ");
     refuse_ring(5, "nop#2 -> nop#3 -> nop#4 -> nop#5 -> nop#6 -> ");
@@ -164,7 +156,6 @@ static void test_commit_prints_the_whole_cycle(void **state)
    but a ring has no order. */
 static void test_commit_refuses_cycle_that_any_would_break(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_nop(s);
     baton_node_t b = baton_add_nop(s);
@@ -180,7 +171,6 @@ static void test_commit_refuses_cycle_that_any_would_break(void **state)
 
 static void test_commit_works_once_the_hazard_is_ordered(void **state)
 {
-    (void)state;
     uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_copy(s, refusal_part(0, 4), refusal_part(8, 4));
@@ -200,7 +190,6 @@ static void test_commit_works_once_the_hazard_is_ordered(void **state)
 
 static void test_commit_works_once_the_need_can_be_met(void **state)
 {
-    (void)state;
     uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin();
     baton_node_t call = baton_add_call(s, support_count, &calls);
@@ -216,7 +205,6 @@ static void test_commit_works_once_the_need_can_be_met(void **state)
 
 static void test_commit_takes_an_empty_schedule(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     support_ok(baton_schedule_commit(s));
     support_run(s);
@@ -282,7 +270,6 @@ static void close_tight(tight_t *tight)
 
 static void test_commit_refuses_message_over_int_max(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, INT_MAX);
     baton_schedule_t *s;
@@ -298,7 +285,6 @@ static void test_commit_refuses_message_over_int_max(void **state)
 
 static void test_commit_takes_messages_of_the_largest_size(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, REFUSAL_BYTES);
     baton_schedule_t *s = support_schedule(tight.groups[0], "wrong");
@@ -348,7 +334,6 @@ static void expect_reserved(int64_t sends_to_1, int64_t receives_from_1,
 
 static void test_commit_reserves_what_messages_need(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, 64);
     baton_schedule_t *s = build(&tight, 0);
@@ -363,7 +348,6 @@ static void test_commit_reserves_what_messages_need(void **state)
    The same schedule commits and runs when there is room. */
 static void test_commit_takes_no_room_when_it_fails(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, 64);
     baton_schedule_t *s[RANKS];

@@ -31,7 +31,6 @@ static void keep_message(void *arg, baton_log_level_t level,
 /* Each test begins without any BATON_* variable and without a handler. */
 static int clean(void **state)
 {
-    (void)state;
     baton_variable_t variable;
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
         unsetenv(variable.name);
@@ -71,7 +70,6 @@ static void capture_log(baton_log_level_t level, const char *message, char *out,
 
 static void test_log_is_silent_by_default(void **state)
 {
-    (void)state;
     char out[256];
     capture_log(BATON_LOG_ERROR, "hear me", out, sizeof out);
     assert_string_equal(out, "");
@@ -79,7 +77,6 @@ static void test_log_is_silent_by_default(void **state)
 
 static void test_log_goes_to_stderr_when_asked(void **state)
 {
-    (void)state;
     char out[256];
     setenv("BATON_LOG", "info", 1);
     baton__config_forget();
@@ -91,7 +88,6 @@ static void test_log_goes_to_stderr_when_asked(void **state)
 
 static void test_log_handler_gets_warn_by_default(void **state)
 {
-    (void)state;
     record_t record = {0};
     baton_log_set(keep_message, &record);
     assert_true(baton__log_wants(BATON_LOG_WARN));
@@ -105,7 +101,6 @@ static void test_log_handler_gets_warn_by_default(void **state)
 
 static void test_log_level_holds_for_handler(void **state)
 {
-    (void)state;
     record_t record = {0};
     baton_log_set(keep_message, &record);
     setenv("BATON_LOG", "trace", 1);
@@ -122,7 +117,6 @@ static void test_log_level_holds_for_handler(void **state)
 
 static void test_config_has_defaults(void **state)
 {
-    (void)state;
     assert_int_equal(baton__config_load(), BATON_OK);
     assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 32);
     assert_string_equal(baton__config_text(BATON__CONFIG_PLACEMENT), "none");
@@ -133,7 +127,6 @@ static void test_config_has_defaults(void **state)
 
 static void test_config_reads_values(void **state)
 {
-    (void)state;
     setenv("BATON_SPIN", "0", 1);
     setenv("BATON_STALL_MS", "86400000", 1);
     setenv("BATON_PROGRESS", "manual", 1);
@@ -152,7 +145,6 @@ static void test_config_reads_values(void **state)
 
 static void test_config_names_wrong_numbers(void **state)
 {
-    (void)state;
     static const char *const wrong[] = {
         "-1", "1000001", "12x", "x", "1.5", "99999999999999999999999"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -170,7 +162,6 @@ static void test_config_names_wrong_numbers(void **state)
 
 static void test_config_names_wrong_words(void **state)
 {
-    (void)state;
     static const char *const wrong[] = {"avx", "avx2 avx512", "avx5122", "2"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("BATON_ISA", wrong[i], 1);
@@ -183,7 +174,6 @@ static void test_config_names_wrong_words(void **state)
 
 static void test_config_refuses_long_texts(void **state)
 {
-    (void)state;
     char text[500];
     memset(text, 'p', sizeof text);
     text[sizeof text - 1] = '\0';
@@ -196,7 +186,6 @@ static void test_config_refuses_long_texts(void **state)
 
 static void test_config_warns_with_nearest_name(void **state)
 {
-    (void)state;
     record_t record = {0};
     baton_log_set(keep_message, &record);
     setenv("BATON_SPNI", "1", 1);
@@ -212,7 +201,6 @@ static void test_config_warns_with_nearest_name(void **state)
 
 static void test_config_survives_long_unknown_names(void **state)
 {
-    (void)state;
     char name[200] = "BATON_";
     memset(name + 6, 'X', sizeof name - 7);
     record_t record = {0};
@@ -232,7 +220,6 @@ static void *load_in_thread(void *arg)
 
 static void test_config_loads_from_many_threads(void **state)
 {
-    (void)state;
     setenv("BATON_SPIN", "77", 1);
     baton__config_forget();
     pthread_t threads[8];
@@ -249,7 +236,6 @@ static void test_config_loads_from_many_threads(void **state)
 
 static void test_config_lists_variables(void **state)
 {
-    (void)state;
     setenv("BATON_SLEEP_US", "20", 1);
     baton__config_forget();
     baton_variable_t variable;
@@ -272,7 +258,6 @@ static void test_config_lists_variables(void **state)
 
 static void test_version_is_that_of_the_header(void **state)
 {
-    (void)state;
     char expected[32];
     snprintf(expected, sizeof expected, "%d.%d.%d", BATON_VERSION_MAJOR,
              BATON_VERSION_MINOR, BATON_VERSION_PATCH);

@@ -56,7 +56,6 @@ static const void *take(baton__contribution_t *c, uint64_t epoch, bool expected)
 
 static void test_contribution_is_taken_whole_and_once(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     baton_partial_result_t result;
     int64_t data[COUNT];
@@ -88,7 +87,6 @@ static void test_contribution_is_taken_whole_and_once(void **state)
 /* The first contribution after a take replaces what the slot held before. */
 static void test_contribution_slots_come_back_clean(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     open_contribution(&c, 2, BATON_MAX);
     for (int64_t epoch = 1; epoch <= 20; epoch++) {
@@ -129,7 +127,6 @@ static void slow_sum(void *arg, void *target, const void *left,
 
 static void zero(void *arg, void *target, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
     BATON_SUM->identity(NULL, target, count, dtype);
 }
 
@@ -141,7 +138,6 @@ static void add_slowly(void *arg)
 
 static void test_contribution_in_the_making_is_not_taken(void **state)
 {
-    (void)state;
     latch_t latch;
     atomic_init(&latch.inside, false);
     atomic_init(&latch.released, false);
@@ -173,7 +169,6 @@ static void test_contribution_in_the_making_is_not_taken(void **state)
 
 static void test_contribution_history_keeps_the_last(void **state)
 {
-    (void)state;
     for (uint32_t history = 1; history <= 5; history++) {
         baton__contribution_t c;
         baton_partial_result_t result;
@@ -202,7 +197,6 @@ static void test_contribution_history_keeps_the_last(void **state)
    events runs out of slots. */
 static void test_contribution_pinned_result_stays(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 3);
     for (uint32_t history = 1; history <= 4; history++) {
         baton__contribution_t c;
@@ -243,7 +237,6 @@ static void test_contribution_pinned_result_stays(void **state)
    staleness in epoch 2 does not depend on when the rank asks. */
 static void test_contribution_staleness_of_epochs_without_it(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     baton_partial_result_t result;
     open_contribution(&c, 4, BATON_SUM);
@@ -284,8 +277,6 @@ static void second_of(void *arg, void *target, const void *left,
     int64_t *out = target;
     const int64_t *first = left;
     const int64_t *second = right;
-    (void)arg;
-    (void)dtype;
     for (size_t i = 0; i < count; i++) {
         out[i] = 10 * first[i] + second[i];
     }
@@ -293,7 +284,6 @@ static void second_of(void *arg, void *target, const void *left,
 
 static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
 {
-    (void)state;
     const baton_op_t op = {
         .name = "digits", .reduce = second_of, .identity = zero};
     for (int since = 0; since < 2; since++) {
@@ -325,7 +315,6 @@ static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
    contributions, so that none counts twice. */
 static void test_contribution_of_a_peers_result_is_spent(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     int64_t data[COUNT];
     open_contribution(&c, 2, BATON_SUM);
@@ -340,7 +329,6 @@ static void test_contribution_of_a_peers_result_is_spent(void **state)
 /* Repeated failures lose no slot. */
 static void test_contribution_recovers_without_losing_slots(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 4);
     baton__contribution_t c;
     baton_partial_result_t result;

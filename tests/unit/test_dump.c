@@ -130,7 +130,6 @@ static const char one_of_each_dot[] =
 
 static void test_dot_is_the_same_before_and_after_the_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = one_of_each();
     assert_string_equal(dot_of(schedule), one_of_each_dot);
     support_ok(baton_schedule_commit(schedule));
@@ -141,7 +140,6 @@ static void test_dot_is_the_same_before_and_after_the_commit(void **state)
 /* A dump also shows a graph whose commit fails. */
 static void test_dot_draws_what_commit_refuses(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("round");
     baton_node_t a = baton_add_nop(schedule);
     baton_node_t b = baton_add_nop(schedule);
@@ -167,7 +165,6 @@ static void test_dot_draws_what_commit_refuses(void **state)
 /* Names of a schedule and a reduction that are longer than the text buffer. */
 static void test_dot_takes_long_names(void **state)
 {
-    (void)state;
     char name[1001];
     memset(name, 'x', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
@@ -186,7 +183,6 @@ static void test_dot_takes_long_names(void **state)
    at 1.6 ns each. */
 static void test_goal_text(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t *s = support_schedule(ranks->groups[1], "goal");
     baton_view_t a = support_scratch(s, 16);
@@ -230,7 +226,6 @@ static void test_goal_text(void **state)
 
 static void test_goal_of_nothing_is_one_operation(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("nothing");
     support_ok(baton_schedule_commit(schedule));
     begin_text("", 0);
@@ -243,7 +238,6 @@ static void test_goal_of_nothing_is_one_operation(void **state)
 
 static void test_goal_needs_a_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("early");
     refuses_goal(schedule, 1.0, BATON_ERR_STATE, "\"early\": commit it first");
     support_ok(baton_schedule_destroy(schedule));
@@ -251,7 +245,6 @@ static void test_goal_needs_a_commit(void **state)
 
 static void test_goal_refuses_need_of_some(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("any");
     baton_node_t a = baton_add_nop(schedule);
     baton_node_t b = baton_add_nop(schedule);
@@ -267,7 +260,6 @@ static void test_goal_refuses_need_of_some(void **state)
 
 static void test_goal_refuses_activations(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("armed");
     (void)baton_add_nop(schedule);
     (void)baton_add_armed_recv(schedule, 1);
@@ -284,7 +276,6 @@ static void test_goal_refuses_activations(void **state)
 
 static void test_dump_refuses_wrong_arguments(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("wrong");
     support_ok(baton_schedule_commit(schedule));
     refuses_goal(schedule, -1.0, BATON_ERR_INVALID, "gamma_ns is -1");
@@ -300,7 +291,6 @@ static void test_dump_refuses_wrong_arguments(void **state)
 
 static void test_dump_without_memory_writes_nothing(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("poor");
     support_ok(baton_schedule_commit(schedule));
     for (int64_t nth = 1; nth <= 2; nth++) {

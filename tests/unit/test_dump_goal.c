@@ -15,7 +15,6 @@ static size_t used;
 
 static void collect(void *arg, const char *piece)
 {
-    (void)arg;
     size_t length = strlen(piece);
     assert_true(used + length < sizeof(text));
     memcpy(text + used, piece, length + 1);
@@ -193,7 +192,6 @@ static void build(baton_schedule_t *schedule, int builder, size_t count)
 
 static void test_goal_of_builders_runs(void **state)
 {
-    (void)state;
     static const size_t counts[] = {0, 1, 4, 23};
     support_cluster_t *ranks = support_cluster_of(RANKS);
     for (int builder = 0; builder < 5; builder++) {

@@ -49,7 +49,6 @@ static baton_schedule_t *open_local(support_cluster_t *cluster,
 
 static void test_cancel_without_an_epoch_is_refused(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -70,7 +69,6 @@ static void test_cancel_without_an_epoch_is_refused(void **state)
 
 static void test_cancel_ends_a_local_epoch(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -92,7 +90,6 @@ static void test_cancel_ends_a_local_epoch(void **state)
 /* A late cancel does not affect the next epoch. */
 static void test_cancel_is_for_one_epoch(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -144,7 +141,6 @@ static void expect_told(support_pair_t *pair, const char *text)
 
 static void test_cancel_fails_a_schedule_with_messages(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -174,7 +170,6 @@ static void wait_there(void *arg)
 
 static void test_cancel_wakes_who_waits(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -198,7 +193,6 @@ static void test_cancel_wakes_who_waits(void **state)
    the peer that would have sent it gets the cause. */
 static void test_destroy_cancels_after_its_timeout(void **state)
 {
-    (void)state;
     static const char *const timeouts[] = {"0", "10"};
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
         set_timeout(timeouts[i % 2]);
@@ -230,7 +224,6 @@ static void destroy_there(void *arg)
 
 static void test_destroy_waits_for_a_running_epoch(void **state)
 {
-    (void)state;
     set_timeout("60000");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -268,7 +261,6 @@ static baton_status_t begin_invited(void *arg, baton_call_t *call,
                                     baton_async_t async)
 {
     invited_t *invited = arg;
-    (void)call;
     invited->async = async;
     atomic_store(&invited->begun, true);
     return BATON_OK;
@@ -285,7 +277,6 @@ static void destroy_invited(void *arg)
 
 static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
 {
-    (void)state;
     set_timeout("60000");
     for (int i = 0; i < 20 * SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -334,7 +325,6 @@ static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
 /* A local epoch that hangs, a failed one, one never started. */
 static void test_destroy_in_any_state(void **state)
 {
-    (void)state;
     set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -359,7 +349,6 @@ static void test_destroy_in_any_state(void **state)
 /* An armed schedule whose epoch a peer began, and one that was never used. */
 static void test_destroy_of_armed_schedules(void **state)
 {
-    (void)state;
     set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int starts = 0; starts < 3; starts++) {
@@ -409,7 +398,6 @@ static void open_long(support_cluster_t *cluster, baton_schedule_t **s,
    owns the memory again, and what it writes there does not arrive. */
 static void test_destroy_takes_a_send_back(void **state)
 {
-    (void)state;
     set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -442,7 +430,6 @@ static void test_destroy_takes_a_send_back(void **state)
    progress. It returns an error, and other schedules work. */
 static void test_destroy_tells_of_a_message_that_moves(void **state)
 {
-    (void)state;
     const support_variant_t apart = {"manual engines", BATON_PROGRESS_MANUAL,
                                      true};
     support_cluster_t *cluster = support_cluster_open(2, &apart);

@@ -22,7 +22,6 @@ static void sleep_briefly(void)
 
 static void test_engine_opens_with_defaults(void **state)
 {
-    (void)state;
     baton_engine_t *engine = NULL;
     support_ok(baton_engine_open(NULL, &engine));
     assert_true(engine->threaded);
@@ -33,7 +32,6 @@ static void test_engine_opens_with_defaults(void **state)
 
 static void test_engine_wrong_options_are_refused(void **state)
 {
-    (void)state;
     baton_engine_t *untouched = (baton_engine_t *)&untouched;
     baton_engine_t *engine = untouched;
     static const size_t sizes[] = {0, 1, sizeof(baton_engine_options_t) + 8};
@@ -51,7 +49,6 @@ static void test_engine_wrong_options_are_refused(void **state)
 
 static void test_engine_wrong_variable_is_refused(void **state)
 {
-    (void)state;
     baton_engine_t *engine = NULL;
     setenv("BATON_STALL_MS", "-3", 1);
     baton__config_forget();
@@ -64,7 +61,6 @@ static void test_engine_wrong_variable_is_refused(void **state)
 
 static void test_engine_variable_chooses_the_mode(void **state)
 {
-    (void)state;
     baton_engine_t *engine;
     setenv("BATON_PROGRESS", "manual", 1);
     baton__config_forget();
@@ -83,7 +79,6 @@ static void test_engine_variable_chooses_the_mode(void **state)
 
 static void test_engine_wrong_placement_is_refused(void **state)
 {
-    (void)state;
     static const char *const placements[] = {
         "",        "nowhere",     "core",           "core:",
         "core:-1", "core:x",      "core:0 ",        "core:1000",
@@ -106,7 +101,6 @@ static void test_engine_wrong_placement_is_refused(void **state)
 
 static void test_engine_placement_binds_the_thread(void **state)
 {
-    (void)state;
     static const char *const placements[] = {"none", "core:0", "pu:0",
                                              "machine:0"};
     for (size_t i = 0; i < 4; i++) {
@@ -129,7 +123,6 @@ static void test_engine_placement_binds_the_thread(void **state)
 
 static void test_engine_close_with_a_group_is_busy(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -141,7 +134,6 @@ static void test_engine_close_with_a_group_is_busy(void **state)
 
 static void test_group_destroy_with_a_schedule_is_busy(void **state)
 {
-    (void)state;
     for (int committed = 0; committed < 2; committed++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
@@ -166,7 +158,6 @@ static void test_group_destroy_with_a_schedule_is_busy(void **state)
 
 static void test_group_wrong_ranks_are_refused(void **state)
 {
-    (void)state;
     support_cluster_t *cluster = support_cluster_manual(2);
     baton_group_t *group = NULL;
     static const int ranks[] = {-1, 0, 1, 2};
@@ -207,7 +198,6 @@ static void expect_rest(void)
 /* An engine with an armed schedule sleeps, also between external epochs. */
 static void test_engine_with_an_armed_schedule_rests(void **state)
 {
-    (void)state;
     baton_transport_t transport = baton__inproc_transport;
     transport.poll = counting_poll;
     baton_inproc_t *inproc;
@@ -261,7 +251,6 @@ enum { FAST_MATH = 0x8000 | 0x0040 | 0x4000 };
 static baton_status_t halve(void *arg, baton_call_t *call)
 {
     volatile float *value = arg;
-    (void)call;
     *value = *value / 2;
     return BATON_OK;
 }
@@ -270,7 +259,6 @@ static baton_status_t halve(void *arg, baton_call_t *call)
    epochs that it drives. */
 static void test_driving_threads_float_mode_changes_no_result(void **state)
 {
-    (void)state;
     const float tiny = 0x1p-140f; /* subnormal */
     const float more = 0x1p-24f;
     float operands[2] = {tiny, 1};

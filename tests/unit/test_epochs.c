@@ -16,7 +16,6 @@
 
 static void test_epoch_runs_once_a_start(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -47,7 +46,6 @@ static void test_epoch_runs_once_a_start(void **state)
 
 static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 {
-    (void)state;
     support_cluster_t *cluster =
         support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
     baton_schedule_t *s;
@@ -68,7 +66,6 @@ static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 
 static void test_epoch_started_twice_is_busy(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -98,7 +95,6 @@ static void test_epoch_started_twice_is_busy(void **state)
 
 static baton_status_t fail_even(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 0 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
@@ -106,7 +102,6 @@ static baton_status_t fail_even(void *arg, baton_call_t *call)
    which it activates on rank 1, too, where it fails. */
 static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -150,7 +145,6 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 
 static void test_rebind_between_epochs(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -202,7 +196,6 @@ static void test_rebind_between_epochs(void **state)
 static void test_epochs_restart_without_allocation(void **state)
 {
     enum { RESTARTS = SUPPORT_REPEAT(100000) };
-    (void)state;
     support_cluster_t *cluster = support_cluster_manual(2);
     uint64_t calls = 0;
     baton_schedule_t *s;
@@ -238,8 +231,6 @@ typedef struct observer {
 
 static baton_status_t fail_always(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_ERR_LIMIT;
 }
 
@@ -257,7 +248,6 @@ static void observe(void *arg)
 
 static void test_wait_of_many_never_misses_a_failure(void **state)
 {
-    (void)state;
     enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -301,7 +291,6 @@ typedef struct waiter {
 
 static void test_epochs_of_several_schedules_end_in_any_order(void **state)
 {
-    (void)state;
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     static const int waits[PAIRS] = {2, 4, 0, 3, 1};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -341,7 +330,6 @@ typedef struct link {
 static baton_status_t start_next(void *arg, baton_call_t *call)
 {
     link_t *link = arg;
-    (void)call;
     link->calls++;
     link->status = link->next != NULL ? baton_schedule_start(link->next) : 0;
     return link->status;
@@ -350,7 +338,6 @@ static baton_status_t start_next(void *arg, baton_call_t *call)
 /* A chain of schedules, each started by a call node of the one before. */
 static void test_call_node_starts_another_schedule(void **state)
 {
-    (void)state;
     enum { LINKS = 40 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -387,7 +374,6 @@ typedef struct crossing {
 static baton_status_t cross(void *arg, baton_call_t *call)
 {
     crossing_t *crossing = arg;
-    (void)call;
     baton_status_t status = baton_schedule_start(crossing->other);
     return status == BATON_OK
                ? baton_buffer_rebind(crossing->own, crossing->buffer,
@@ -399,7 +385,6 @@ static baton_status_t cross(void *arg, baton_call_t *call)
    which a rebind requires. */
 static void test_call_node_starts_a_schedule_of_another_engine(void **state)
 {
-    (void)state;
     static const support_variant_t variants[] = {
         {"", BATON_PROGRESS_MANUAL, true}, {"", BATON_PROGRESS_THREAD, true}};
     for (int i = 0; i < 2; i++) {
@@ -465,7 +450,6 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
 
 static void test_call_node_is_refused_what_would_wait(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -511,7 +495,6 @@ static void wait_there(void *arg)
 /* A thread waits for each schedule. The messages come in another order. */
 static void test_epochs_are_waited_for_by_several_threads(void **state)
 {
-    (void)state;
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -549,7 +532,6 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
  */
 static void test_epoch_ends_while_the_application_is_away(void **state)
 {
-    (void)state;
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);

@@ -28,7 +28,6 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 /* trap --> behind. Without messages it can be started again. */
 static void test_call_error_fails_one_epoch(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -62,7 +61,6 @@ static void test_call_error_fails_one_epoch(void **state)
 /* A call that returns an invalid status fails. */
 static void test_call_with_a_stray_value_fails(void **state)
 {
-    (void)state;
     support_cluster_t *cluster = support_cluster_manual(1);
     static const int values[] = {2, 3, 1000, -99};
     for (size_t i = 0; i < 4; i++) {
@@ -82,7 +80,6 @@ static void test_call_with_a_stray_value_fails(void **state)
 /* An epoch fails repeatedly while other threads read its failure. */
 static void test_call_errors_in_a_row(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -119,7 +116,6 @@ static void wait_there(void *arg)
 /* recv --> trap: with messages the schedule stays failed. */
 static void test_call_error_wakes_all_who_wait(void **state)
 {
-    (void)state;
     enum { WAITERS = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -239,7 +235,6 @@ static void expect_mismatch(const support_variant_t *variant, size_t sent,
 
 static void test_messages_of_unequal_sizes_fail_both_ranks(void **state)
 {
-    (void)state;
     static const size_t sizes[][2] = {{8, 16},         {16, 8},     {0, 8},
                                       {8, 0},          {100000, 8}, {8, 100000},
                                       {100001, 100000}};
@@ -254,7 +249,6 @@ static void test_messages_of_unequal_sizes_fail_both_ranks(void **state)
    error, and all schedules can be destroyed. */
 static void test_send_that_fails_is_the_waiters_error(void **state)
 {
-    (void)state;
     for (int64_t k = 1; k <= 4; k++) {
         support_cluster_t *ranks = support_cluster_manual(4);
         baton_schedule_t **s = support_schedules_create(ranks, "refused");
@@ -296,7 +290,6 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
    also while it uses another schedule. */
 static void test_failure_is_told_to_who_commits_later(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);

@@ -58,7 +58,6 @@ static void close_exchanges(exchange_t exchanges[RANKS])
    before or after that of "good", "good" works; so does the next attempt. */
 static void test_failed_commit_disturbs_no_other_schedule(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(RANKS, &support_variants[i / 2]);
@@ -152,7 +151,6 @@ static void run_crossed(support_worker_t *worker)
 
 static void test_other_order_of_commits_swaps_no_data(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 10; round++) {
             support_cluster_t *cluster =
@@ -169,7 +167,6 @@ static void test_other_order_of_commits_swaps_no_data(void **state)
    messages of another schedule. */
 static void test_unmatched_receive_takes_no_other_message(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(RANKS, &support_variants[i]);
@@ -232,7 +229,6 @@ static void build_different(baton_schedule_t *s, const difference_t *how)
 /* Both ranks fail with a message that names both; other schedules go on. */
 static void test_mismatch_fails_both_and_names_them(void **state)
 {
-    (void)state;
     enum { KINDS = sizeof differences / sizeof differences[0] };
     for (int i = 0; i < SUPPORT_VARIANTS * KINDS; i++) {
         support_cluster_t *cluster =
@@ -279,7 +275,6 @@ static void test_mismatch_fails_both_and_names_them(void **state)
    the first ones are destroyed. */
 static void test_attempts_of_a_name_belong_together(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(RANKS, &support_variants[i]);
@@ -313,7 +308,6 @@ static void test_attempts_of_a_name_belong_together(void **state)
    for. Rank 1 gets an error. */
 static void test_peer_of_one_never_committed_is_told(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(RANKS, &support_variants[i]);

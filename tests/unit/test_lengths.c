@@ -114,7 +114,6 @@ static void run_echo(echo_t *echo)
 
 static void test_length_is_each_epochs_own(void **state)
 {
-    (void)state;
     static echo_t echo;
     support_random_t random = support_random(support_seed(), 5);
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -150,7 +149,6 @@ static void test_length_is_each_epochs_own(void **state)
 
 static void test_length_above_the_view_is_refused(void **state)
 {
-    (void)state;
     static echo_t echo;
     support_cluster_t *cluster = support_cluster_manual(2);
     open_echo(&echo, cluster);
@@ -167,7 +165,6 @@ static void test_length_above_the_view_is_refused(void **state)
 
 static void test_length_of_broken_elements_fails_the_epoch(void **state)
 {
-    (void)state;
     static echo_t echo;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -190,7 +187,6 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
 /* A message that is longer than the view of its receive. */
 static void test_length_of_a_message_above_the_view_fails(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(2, &support_variants[i]);
@@ -231,7 +227,6 @@ static void expect_refused(baton_schedule_t *s, baton_status_t status,
 
 static void test_length_is_checked_by_commit(void **state)
 {
-    (void)state;
     uint64_t numbers[4] = {0};
     support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t *s = support_schedule(ranks->groups[0], "unordered");

@@ -26,7 +26,6 @@ static void open_engine(void)
 
 static void test_memory_of_an_engine(void **state)
 {
-    (void)state;
     progress = BATON_PROGRESS_MANUAL;
     try_each(open_engine);
     progress = BATON_PROGRESS_THREAD;
@@ -76,7 +75,6 @@ static void create_group_of_one(void)
 
 static void test_memory_of_groups(void **state)
 {
-    (void)state;
     try_each(create_inproc);
     try_each(create_group);
     try_each(create_group_of_one);
@@ -103,7 +101,6 @@ static baton_allreduce_t reduction_of(baton_buffer_t data)
 
 static void build_barrier(baton_schedule_t *schedule, baton_buffer_t data)
 {
-    (void)data;
     baton_barrier_dissemination(schedule);
 }
 
@@ -219,7 +216,6 @@ static void make_schedules(void)
 
 static void test_memory_of_each_builder(void **state)
 {
-    (void)state;
     static const builder_t all[] = {build_barrier, build_broadcast,
                                     build_recursive_doubling, build_ring,
                                     build_everything};
@@ -241,7 +237,6 @@ static void make_verified(void)
 
 static void test_memory_of_a_verified_commit(void **state)
 {
-    (void)state;
     builder = build_everything;
     try_each(make_verified);
 }
@@ -282,7 +277,6 @@ static void make_partials(void)
 
 static void test_memory_of_a_partial(void **state)
 {
-    (void)state;
     partial_options = (baton_partial_options_t){.size = sizeof partial_options,
                                                 .keep = BATON_KEEP_ALL,
                                                 .count = COUNT,
@@ -350,7 +344,6 @@ static void unite_all(void)
 
 static void test_memory_of_a_proof(void **state)
 {
-    (void)state;
     try_each(create_and_fill);
     try_each(unite_all);
 }

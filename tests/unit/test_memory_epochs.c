@@ -34,7 +34,6 @@ static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
 
 static void test_memory_counts_what_malloc_gives(void **state)
 {
-    (void)state;
     int64_t asked = malloc_asked;
     int64_t live = malloc_live;
     void *volatile block = malloc(10);
@@ -89,7 +88,6 @@ static void run_cluster(void *arg)
 
 static void test_memory_stays_over_epochs_of_a_schedule(void **state)
 {
-    (void)state;
     static float data[RANKS][COUNT];
     cluster_epochs_t epochs = {.ranks = support_cluster_manual(RANKS)};
     epochs.schedules = support_schedules_create(epochs.ranks, "quiet");
@@ -126,7 +124,6 @@ static void warm_up_thread(baton_engine_t *engine)
 
 static void test_memory_stays_with_a_progress_thread(void **state)
 {
-    (void)state;
     baton_engine_t *engine;
     baton_group_t *group;
     baton_schedule_t *s;
@@ -193,14 +190,12 @@ static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
 
 static void test_memory_stays_over_solo_epochs(void **state)
 {
-    (void)state;
     stay_over_epochs(BATON_SOLO, BATON_KEEP_LATEST);
     stay_over_epochs(BATON_SOLO, BATON_KEEP_ALL);
 }
 
 static void test_memory_stays_over_majority_epochs(void **state)
 {
-    (void)state;
     stay_over_epochs(BATON_MAJORITY, BATON_KEEP_ALL);
 }
 

@@ -122,7 +122,6 @@ static void expect_failure(spoil_fn spoil, const char *words)
 
 static void test_ledger_passes_right_results(void **state)
 {
-    (void)state;
     world_t world;
     run_world(&world, NULL);
     for (int rank = 0; rank < RANKS; rank++) {
@@ -133,7 +132,6 @@ static void test_ledger_passes_right_results(void **state)
 
 static void test_ledger_counts_active_processes(void **state)
 {
-    (void)state;
     static const uint32_t expected[ITERATIONS] = {2, 2, 3, 3};
     world_t world;
     run_world(&world, NULL);
@@ -146,19 +144,16 @@ static void test_ledger_counts_active_processes(void **state)
 
 static void tear(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)outcome;
     data[3]++;
 }
 
 static void test_ledger_names_a_torn_element(void **state)
 {
-    (void)state;
     expect_failure(tear, "element 3 ");
 }
 
 static void swap(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)outcome;
     uint64_t first = data[0];
     data[0] = data[4];
     data[4] = first;
@@ -166,7 +161,6 @@ static void swap(skew_outcome_t *outcome, uint64_t *data)
 
 static void test_ledger_finds_misplaced_elements(void **state)
 {
-    (void)state;
     expect_failure(swap, "misplaced");
 }
 
@@ -174,7 +168,6 @@ static void test_ledger_finds_misplaced_elements(void **state)
    can find the error. */
 static void drop(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)outcome;
     uint64_t lost[COUNT];
     line_fill(line_of(SALT, 0, 3), lost, COUNT);
     for (size_t j = 0; j < COUNT; j++) {
@@ -184,49 +177,41 @@ static void drop(skew_outcome_t *outcome, uint64_t *data)
 
 static void test_ledger_finds_a_lost_contribution(void **state)
 {
-    (void)state;
     expect_failure(drop, "element 0 of the sum");
 }
 
 static void repeat(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)outcome;
     fill_sum(data, 2);
 }
 
 static void test_ledger_finds_an_old_result(void **state)
 {
-    (void)state;
     expect_failure(repeat, "element 0 of the sum");
 }
 
 static void lie_included(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)data;
     outcome->included = false;
 }
 
 static void lie_active(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)data;
     outcome->active = 1;
 }
 
 static void lie_staleness(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)data;
     outcome->staleness = 7;
 }
 
 static void lie_epoch(skew_outcome_t *outcome, uint64_t *data)
 {
-    (void)data;
     outcome->epoch = 2;
 }
 
 static void test_ledger_finds_wrong_flags(void **state)
 {
-    (void)state;
     expect_failure(lie_included, "included is 0");
     expect_failure(lie_active, "active is 1");
     expect_failure(lie_staleness, "staleness is 7");
@@ -235,7 +220,6 @@ static void test_ledger_finds_wrong_flags(void **state)
 
 static void test_ledger_finds_a_wrong_pending_sum(void **state)
 {
-    (void)state;
     world_t world;
     open_world(&world);
     uint64_t data[COUNT];

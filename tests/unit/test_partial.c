@@ -231,26 +231,22 @@ static void run_mode(baton_partial_mode_t mode)
 
 static void test_partial_solo_gives_what_was_there(void **state)
 {
-    (void)state;
     run_mode(BATON_SOLO);
 }
 
 static void test_partial_majority_waits_for_the_drawn(void **state)
 {
-    (void)state;
     run_mode(BATON_MAJORITY);
 }
 
 static void test_partial_full_waits_for_all(void **state)
 {
-    (void)state;
     run_mode(BATON_FULL);
 }
 
 /* Types that can't count this many ranks, and types that just can. */
 static void test_partial_counts_more_ranks_than_i8_can(void **state)
 {
-    (void)state;
     static const int sizes[] = {127, 130};
     for (size_t i = 0; i < 2; i++) {
         support_cluster_t *ranks = support_cluster_manual(sizes[i]);
@@ -329,7 +325,6 @@ static void contribute_and_start(baton_partial_t *partial, int64_t value)
    it starts it sees every epoch in order. */
 static void test_keep_all_holds_the_others(void **state)
 {
-    (void)state;
     for (uint32_t history = 0; history <= 6; history++) {
         support_cluster_t *ranks = support_cluster_of(3);
         baton_partial_t *p[3];
@@ -369,7 +364,6 @@ static void test_keep_all_holds_the_others(void **state)
 
 static void test_keep_latest_gives_the_latest(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(3);
     baton_partial_t *p[3];
     baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
@@ -403,7 +397,6 @@ static void test_keep_latest_gives_the_latest(void **state)
 /* A result neither moves nor changes until the rank's next wait. */
 static void test_result_stays_until_the_next_wait(void **state)
 {
-    (void)state;
     for (int keep = 0; keep < 2; keep++) {
         support_cluster_t *ranks = support_cluster_of(2);
         baton_partial_t *p[2] = {NULL, NULL};
@@ -431,7 +424,6 @@ static void test_result_stays_until_the_next_wait(void **state)
    two blocks. */
 static void test_majority_bounds_the_staleness(void **state)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < 5; i++) {
         support_cluster_t *ranks = support_cluster_of(sizes[i]);
@@ -478,7 +470,6 @@ static void expect_refused(const baton_partial_options_t *options,
 
 static void test_partial_wrong_options_are_refused(void **state)
 {
-    (void)state;
     const baton_partial_options_t right = solo_of_one(BATON_KEEP_ALL, 0);
     const baton_op_t nameless = {.name = "half", .reduce = BATON_SUM->reduce};
     const baton_op_t empty = {.name = "empty", .identity = BATON_SUM->identity};
@@ -514,7 +505,6 @@ static void test_partial_wrong_options_are_refused(void **state)
 
 static void test_partial_wrong_use_is_refused(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(1);
     for (int keep = 0; keep < 2; keep++) {
         baton_partial_options_t options = solo_of_one((baton_keep_t)keep, 0);
@@ -543,7 +533,6 @@ static void test_partial_wrong_use_is_refused(void **state)
 
 static void test_partial_start_while_one_runs_is_busy(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(2);
     baton_partial_t *p[2] = {NULL, NULL};
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);

@@ -59,25 +59,21 @@ static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
 
 static void test_partial_threads_solo_conserves(void **state)
 {
-    (void)state;
     conserve_sizes(BATON_SOLO, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_majority_conserves(void **state)
 {
-    (void)state;
     conserve_sizes(BATON_MAJORITY, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_full_conserves(void **state)
 {
-    (void)state;
     conserve_sizes(BATON_FULL, SUPPORT_REPEAT(200));
 }
 
 static void test_partial_threads_share_an_engine(void **state)
 {
-    (void)state;
     for (int variant = 0; variant < 2; variant++) {
         for (int mode = 0; mode < 3; mode++) {
             conserve(&support_variants[variant], (baton_partial_mode_t)mode,

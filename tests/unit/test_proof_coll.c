@@ -70,19 +70,16 @@ static void prove_any_size(baton_allreduce_fn build)
 
 static void test_recursive_doubling_has_each_rank_once(void **state)
 {
-    (void)state;
     prove_any_size(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_has_each_rank_once(void **state)
 {
-    (void)state;
     prove_any_size(baton_allreduce_binomial);
 }
 
 static void test_ring_has_each_rank_once(void **state)
 {
-    (void)state;
     prove_any_size(baton_allreduce_ring);
 }
 
@@ -115,7 +112,6 @@ static void prove_broadcast(int size, int root, size_t count)
 
 static void test_broadcast_has_the_root_alone(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SIZES; i++) {
         for (int root = 0; root < sizes[i]; root++) {
             prove_broadcast(sizes[i], root, 0);
@@ -244,7 +240,6 @@ static const char *verdict(fault_t fault, int checked)
 
 static void test_wrong_schedules_are_caught(void **state)
 {
-    (void)state;
     assert_string_equal(verdict(NO_FAULT, 0), "right");
     assert_string_equal(verdict(NO_FAULT, 3), "right");
     assert_string_equal(verdict(REDUCED_TWICE, 3),

@@ -108,7 +108,6 @@ static void prove_partial(int size, baton_partial_mode_t mode,
 
 static void test_partial_has_exactly_what_was_included(void **state)
 {
-    (void)state;
     static const baton_allreduce_fn inners[] = {
         NULL, baton_allreduce_recursive_doubling, baton_allreduce_ring};
     for (int size = 1; size <= LARGEST; size++) {

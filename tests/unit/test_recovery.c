@@ -109,7 +109,6 @@ static void run_ring(support_worker_t *worker)
 
 static void test_memory_is_the_callers_after_a_failure(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), ROUNDS};
         support_cluster_t *cluster =
@@ -144,7 +143,6 @@ struct stages {
 static baton_status_t fail_if_told(void *arg, baton_call_t *call)
 {
     const stage_t *stage = arg;
-    (void)call;
     return stage->stages->failing_stage == stage->number ? stage->stages->status
                                                          : BATON_OK;
 }
@@ -275,7 +273,6 @@ static void run_recoveries(support_worker_t *worker)
 
 static void test_recovery_after_each_of_many_failures(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), i == 2 ? FAILURES : FAILURES / 10};
         support_cluster_t *cluster =
@@ -290,7 +287,6 @@ static void test_recovery_after_each_of_many_failures(void **state)
 /* The others wait for a rank that recovers late. */
 static void test_recovery_names_who_has_not_come(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     support_expect(baton_group_recover(ranks->groups[0], 0), BATON_ERR_TIMEOUT);
     assert_non_null(strstr(baton_error_message(), "rank 1 has not come"));
@@ -302,7 +298,6 @@ static void test_recovery_names_who_has_not_come(void **state)
 /* A schedule whose peer has destroyed its own stays failed; others work. */
 static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     uint64_t numbers[2][2] = {{7, 0}, {0, 0}};
     baton_schedule_t *s[2][2];
@@ -347,7 +342,6 @@ static void keep(void *arg, uint64_t epoch)
 /* All ranks learn the last epoch that any of them has completed. */
 static void test_recovery_tells_the_last_completed_epoch(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(3);
     keeper_t keepers[3] = {{0, 0}};
     uint64_t numbers[3] = {0};
@@ -406,7 +400,6 @@ static void recover_there(void *arg)
    error, however late it looks. */
 static void test_recovery_leaves_no_waiter_behind(void **state)
 {
-    (void)state;
     const support_variant_t *threads = &support_variants[SUPPORT_VARIANTS - 1];
     support_cluster_t *cluster = support_cluster_open(2, threads);
     baton_schedule_t *s[2];

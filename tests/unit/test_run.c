@@ -94,20 +94,17 @@ static void explore_size(uint32_t count, int kind_count, uint64_t epochs)
 
 static void test_run_agrees_in_all_orders_of_two_nodes(void **state)
 {
-    (void)state;
     explore_size(1, LONG_LIST, 5);
     explore_size(2, LONG_LIST, 3);
 }
 
 static void test_run_agrees_in_all_orders_of_three_nodes(void **state)
 {
-    (void)state;
     explore_size(3, LONG_LIST, 2);
 }
 
 static void test_run_agrees_in_all_orders_of_four_nodes(void **state)
 {
-    (void)state;
     explore_size(4, SHORT_LIST, 1);
 }
 
@@ -173,7 +170,6 @@ static bool walk(support_random_t *random)
 
 static void test_run_agrees_in_random_orders_of_larger_graphs(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 2);
     uint64_t epochs = 0;
     for (int i = 0; i < 3000; i++) {

@@ -132,13 +132,11 @@ static void run_all(baton_allreduce_fn build, uint64_t epochs)
 
 static void test_threads_allreduce_recursive_doubling(void **state)
 {
-    (void)state;
     run_all(baton_allreduce_recursive_doubling, SUPPORT_REPEAT(1000));
 }
 
 static void test_threads_allreduce_ring(void **state)
 {
-    (void)state;
     run_all(baton_allreduce_ring, SUPPORT_REPEAT(300));
 }
 
@@ -180,7 +178,6 @@ static void run_lane(void *arg)
 
 static void test_threads_share_a_group(void **state)
 {
-    (void)state;
     enum { LANES = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -232,7 +229,6 @@ static void open_and_close(void *arg)
 
 static void test_threads_open_engines(void **state)
 {
-    (void)state;
     enum { THREADS = 3 };
     support_thread_t *threads[THREADS];
     baton_status_t status[THREADS] = {BATON_OK, BATON_OK, BATON_OK};

@@ -39,7 +39,6 @@ static const char *const awaited[] = {
 
 static void test_timeout_names_what_is_awaited(void **state)
 {
-    (void)state;
     static const int timeouts[] = {0, 1, 20, 0};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
@@ -75,14 +74,11 @@ static void test_timeout_names_what_is_awaited(void **state)
 /* Nothing is in flight, but a required node can never fire. */
 static baton_status_t refuse(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_SKIP;
 }
 
 static void test_branch_not_taken_fails_without_a_timeout(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster =
             support_cluster_open(1, &support_variants[i]);
@@ -113,7 +109,6 @@ typedef struct gate {
 static baton_status_t pass_gate(void *arg, baton_call_t *call)
 {
     gate_t *gate = arg;
-    (void)call;
     atomic_store(&gate->inside, true);
     while (!atomic_load(&gate->released)) {
         sched_yield();
@@ -126,7 +121,6 @@ static baton_status_t pass_gate(void *arg, baton_call_t *call)
    this schedule or of another one. */
 static void test_timeout_beside_a_long_call(void **state)
 {
-    (void)state;
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 20; round++) {
             support_cluster_t *cluster =
@@ -167,7 +161,6 @@ static void test_timeout_beside_a_long_call(void **state)
    to the thread. */
 static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
 {
-    (void)state;
     const support_variant_t apart = {"", BATON_PROGRESS_THREAD, true};
     for (int round = 0; round < 20; round++) {
         support_cluster_t *cluster = support_cluster_open(2, &apart);
@@ -232,7 +225,6 @@ static int warnings(journal_t *journal)
    when no thread waits, and never comes for an epoch that makes progress. */
 static void test_stall_is_reported_to_the_log(void **state)
 {
-    (void)state;
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     baton_log_set(note, &journal);
     for (int threaded = 0; threaded < 2; threaded++) {

@@ -92,7 +92,6 @@ static void build_ring(void *arg, baton_schedule_t *s)
 
 static void test_verify_finds_a_cycle(void **state)
 {
-    (void)state;
     refuse(3, build_ring, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -106,7 +105,6 @@ static void test_verify_finds_a_cycle(void **state)
 
 static void test_verify_of_one_rank(void **state)
 {
-    (void)state;
     refuse(1, build_ring, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -117,7 +115,6 @@ static void test_verify_of_one_rank(void **state)
 /* The graphs take more than one block of the exchange. */
 static void test_verify_of_many_nodes(void **state)
 {
-    (void)state;
     int nops = 3000;
     refuse(2, build_ring, &nops, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
@@ -130,7 +127,6 @@ static void test_verify_of_many_nodes(void **state)
 
 static void test_verify_tells_what_relies_on_buffers(void **state)
 {
-    (void)state;
     refuse(2, stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -145,9 +141,6 @@ static void test_verify_tells_what_relies_on_buffers(void **state)
 static baton_status_t begin_nothing(void *arg, baton_call_t *call,
                                     baton_async_t async)
 {
-    (void)arg;
-    (void)call;
-    (void)async;
     return BATON_DONE;
 }
 
@@ -156,7 +149,6 @@ static const baton_async_ops_t nothing = {.start = begin_nothing};
 /* Nodes that the verification does not execute keep their names. */
 static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int peer = 1 - baton_schedule_rank(s);
     baton_view_t view = support_scratch(s, 8);
     baton_view_t other = support_scratch(s, 8);
@@ -175,7 +167,6 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
 
 static void test_verify_knows_all_kinds(void **state)
 {
-    (void)state;
     refuse(2, build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -200,7 +191,6 @@ static void build_sends(void *arg, baton_schedule_t *s)
 
 static void test_verify_finds_a_send_without_receive(void **state)
 {
-    (void)state;
     int sends = 3;
     refuse(3, build_sends, &sends, BATON_ERR_MISMATCH,
            "commit of \"x\" failed on all ranks: send#1 of rank 0 has no "
@@ -209,7 +199,6 @@ static void test_verify_finds_a_send_without_receive(void **state)
 
 static void test_verify_finds_a_receive_without_send(void **state)
 {
-    (void)state;
     int sends = 0;
     refuse(3, build_sends, &sends, BATON_ERR_MISMATCH,
            "commit of \"x\" failed on all ranks: recv#0 of rank 1 has no send "
@@ -218,7 +207,6 @@ static void test_verify_finds_a_receive_without_send(void **state)
 
 static void build_unarmed(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     if (baton_schedule_rank(s) == 0) {
         baton_node_t start = baton_add_on_start(s);
         baton_before(s, start, baton_add_activate(s, 1));
@@ -227,7 +215,6 @@ static void build_unarmed(void *arg, baton_schedule_t *s)
 
 static void test_verify_counts_activations(void **state)
 {
-    (void)state;
     refuse(2, build_unarmed, NULL, BATON_ERR_MISMATCH,
            "commit of \"x\" failed on all ranks: activate#1 of rank 0 has no "
            "armed receive on rank 1, which has 0 from there");
@@ -245,7 +232,6 @@ static void build_loop(void *arg, baton_schedule_t *s)
 
 static void test_verify_tells_of_the_lowest_ranks_error(void **state)
 {
-    (void)state;
     int failing_rank = 1;
     refuse(3, build_loop, &failing_rank, BATON_ERR_CYCLE,
            "commit of \"x\" failed on all ranks: rank 1: dependency cycle\n"
@@ -254,7 +240,6 @@ static void test_verify_tells_of_the_lowest_ranks_error(void **state)
 
 static void build_wrong_peer(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     if (baton_schedule_rank(s) == 2) {
         (void)stuck_send(s, 3);
     }
@@ -262,7 +247,6 @@ static void build_wrong_peer(void *arg, baton_schedule_t *s)
 
 static void test_verify_tells_of_what_an_adder_met(void **state)
 {
-    (void)state;
     refuse(3, build_wrong_peer, NULL, BATON_ERR_INVALID,
            "commit of \"x\" failed on all ranks: rank 2: send#0: peer 3 is not "
            "in 0..2");
@@ -274,7 +258,6 @@ static void test_verify_tells_of_what_an_adder_met(void **state)
    take. */
 static void build_stragglers(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int size = baton_schedule_size(s);
     int rank = baton_schedule_rank(s);
     baton_node_t any = baton_add_nop(s);
@@ -318,7 +301,6 @@ static void run_once(int ranks, support_worker_fn run, void *arg)
 
 static void test_verify_takes_what_is_optional(void **state)
 {
-    (void)state;
     trial_t trial = {.build = build_stragglers};
     for (int ranks = 1; ranks <= 5; ranks++) {
         run_once(ranks, run_accepted, &trial);
@@ -330,8 +312,6 @@ static void test_verify_takes_what_is_optional(void **state)
 static baton_status_t complete_at_once(void *arg, baton_call_t *call,
                                        baton_async_t async)
 {
-    (void)arg;
-    (void)call;
     return baton_async_complete(async, BATON_OK);
 }
 
@@ -339,7 +319,6 @@ static const baton_async_ops_t completes_at_once = {.start = complete_at_once};
 
 static void build_all_kinds(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int size = baton_schedule_size(s);
     int rank = baton_schedule_rank(s);
     baton_buffer_t memory =
@@ -371,7 +350,6 @@ static void build_all_kinds(void *arg, baton_schedule_t *s)
 
 static void test_verify_takes_all_kinds(void **state)
 {
-    (void)state;
     trial_t trial = {.build = build_all_kinds};
     for (int ranks = 1; ranks <= 3; ranks++) {
         run_once(ranks, run_accepted, &trial);
@@ -409,7 +387,6 @@ static void run_mending(support_worker_t *worker)
 
 static void test_verify_takes_a_mended_graph(void **state)
 {
-    (void)state;
     run_once(3, run_mending, NULL);
 }
 
@@ -437,7 +414,6 @@ static void run_disorder(support_worker_t *worker)
 
 static void test_verify_tells_of_another_order(void **state)
 {
-    (void)state;
     run_once(2, run_disorder, NULL);
 }
 
@@ -459,7 +435,6 @@ static void run_commit(support_worker_t *worker)
    without waiting, and the same commit succeeds later. */
 static void test_verify_without_memory_on_one_rank(void **state)
 {
-    (void)state;
     bool failed = true;
     for (int64_t nth = 1; failed; nth++) {
         commits_t commits = {0};
