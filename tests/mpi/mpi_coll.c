@@ -1,9 +1,8 @@
 /* Every builder over MPI, at any number of ranks: exact on integers, the same
    bits on all ranks for floats. Rank 0 prints one line; the exit code is the
    result. */
+#include "support/mpi.h"
 #include "support/values.h"
-#include <baton/baton.h>
-#include <baton/mpi.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,33 +16,19 @@ static int rank, size;
 static baton_group_t *group;
 static uint64_t seed;
 
-static void die(const char *what)
-{
-    fprintf(stderr, "mpi_coll: rank %d of %d: %s (BATON_SEED=%" PRIu64 ")\n",
-            rank, size, what, seed);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static void must(baton_status_t status)
-{
-    if (status != BATON_OK) {
-        die(baton_error_message());
-    }
-}
-
 static void *memory_of(size_t bytes)
 {
     void *memory = malloc(bytes + 1);
     if (memory == NULL) {
-        die("out of memory");
+        support_mpi_die("out of memory");
     }
     return memory;
 }
 
 static void run_epoch(baton_schedule_t *schedule)
 {
-    must(baton_schedule_start(schedule));
-    must(baton_schedule_wait(schedule, WAIT_MS));
+    support_mpi_expect(baton_schedule_start(schedule), BATON_OK);
+    support_mpi_expect(baton_schedule_wait(schedule, WAIT_MS), BATON_OK);
 }
 
 typedef struct allreduce_case {
@@ -101,7 +86,7 @@ static void check(const void *actual, const void *expected,
              what, support_op(test->op)->name, test->count,
              baton_dtype_name(test->dtype), test->in_place ? ", in place" : "",
              test->chunk_bytes);
-    die(text);
+    support_mpi_die(text);
 }
 
 static void run_case(const allreduce_case_t *test)
@@ -112,7 +97,8 @@ static void run_case(const allreduce_case_t *test)
     void *target = memory_of(bytes), *source = memory_of(bytes);
 
     baton_schedule_t *schedule;
-    must(baton_schedule_create(group, test->name, &schedule));
+    support_mpi_expect(baton_schedule_create(group, test->name, &schedule),
+                       BATON_OK);
     baton_allreduce_t args = {
         .size = sizeof(args),
         .target = baton_view(
@@ -129,7 +115,7 @@ static void run_case(const allreduce_case_t *test)
             0, bytes);
     }
     test->build(schedule, &args);
-    must(baton_schedule_commit(schedule));
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
     for (int epoch = 1; epoch <= EPOCHS; epoch++, stream++) {
         fill(input, test, rank, stream);
         memset(target, 0xa5, bytes);
@@ -209,13 +195,14 @@ static int check_broadcast(void)
             size_t bytes = sizes[i];
             unsigned char *data = memory_of(bytes);
             baton_schedule_t *schedule;
-            must(baton_schedule_create(group, "broadcast", &schedule));
+            support_mpi_expect(
+                baton_schedule_create(group, "broadcast", &schedule), BATON_OK);
             baton_broadcast_binomial(
                 schedule, root,
                 baton_view(
                     baton_buffer_bind(schedule, data, bytes, BATON_MEMORY_HOST),
                     0, bytes));
-            must(baton_schedule_commit(schedule));
+            support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
             for (size_t epoch = 1; epoch <= EPOCHS; epoch++) {
                 for (size_t j = 0; j < bytes; j++) {
                     data[j] = (unsigned char)(rank == root ? j * 7 + epoch : 0);
@@ -223,7 +210,7 @@ static int check_broadcast(void)
                 run_epoch(schedule);
                 for (size_t j = 0; j < bytes; j++) {
                     if (data[j] != (unsigned char)(j * 7 + epoch)) {
-                        die("broadcast: wrong data");
+                        support_mpi_die("broadcast: wrong data");
                     }
                 }
             }
@@ -244,7 +231,8 @@ static int check_many(void)
     unsigned char *out = memory_of((size_t)MANY * LARGEST);
     unsigned char *in = memory_of((size_t)MANY * LARGEST);
     baton_schedule_t *schedule;
-    must(baton_schedule_create(group, "many", &schedule));
+    support_mpi_expect(baton_schedule_create(group, "many", &schedule),
+                       BATON_OK);
     baton_buffer_t from = baton_buffer_bind(
         schedule, out, (size_t)MANY * LARGEST, BATON_MEMORY_HOST);
     baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST,
@@ -256,7 +244,7 @@ static int check_many(void)
         baton_add_recv(schedule, (rank + size - 1) % size,
                        baton_view(to, i * LARGEST, bytes));
     }
-    must(baton_schedule_commit(schedule));
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
     for (int epoch = 0; epoch < MANY_EPOCHS; epoch++) {
         int before = (rank + size - 1) % size;
         for (size_t i = 0; i < MANY; i++) {
@@ -271,7 +259,7 @@ static int check_many(void)
             unsigned char expected = (unsigned char)((int)i + epoch + before);
             for (size_t j = 0; j < SIZES[i % SIZE_COUNT]; j++) {
                 if (in[i * LARGEST + j] != expected) {
-                    die("many: wrong data");
+                    support_mpi_die("many: wrong data");
                 }
             }
         }
@@ -295,9 +283,10 @@ static double now(void)
 static int check_barrier(void)
 {
     baton_schedule_t *schedule;
-    must(baton_schedule_create(group, "barrier", &schedule));
+    support_mpi_expect(baton_schedule_create(group, "barrier", &schedule),
+                       BATON_OK);
     baton_barrier_dissemination(schedule);
-    must(baton_schedule_commit(schedule));
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
     for (int last = 0; last < size; last++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double begun = 0.0;
@@ -311,7 +300,7 @@ static int check_barrier(void)
         double through = now();
         MPI_Bcast(&begun, 1, MPI_DOUBLE, last, MPI_COMM_WORLD);
         if (through < begun) {
-            die("barrier: through before the last rank had begun");
+            support_mpi_die("barrier: through before the last rank had begun");
         }
     }
     (void)!baton_schedule_destroy(schedule);
@@ -328,8 +317,9 @@ int main(int argc, char **argv)
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
 
     baton_engine_t *engine;
-    must(baton_engine_open(NULL, &engine));
-    must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
+    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+                       BATON_OK);
     double began = MPI_Wtime();
     int cases = check_allreduce(baton_allreduce_recursive_doubling,
                                 "recursive doubling");
@@ -343,8 +333,8 @@ int main(int argc, char **argv)
         printf("mpi_coll: %d ranks, %d cases, all right, %.1f s\n", size, cases,
                MPI_Wtime() - began);
     }
-    must(baton_group_destroy(group));
-    must(baton_engine_close(engine));
+    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    support_mpi_expect(baton_engine_close(engine), BATON_OK);
     MPI_Finalize();
     return 0;
 }

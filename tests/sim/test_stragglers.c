@@ -4,21 +4,7 @@
 #include "support/cmocka.h"
 #include "support/random.h"
 
-enum { RANKS = 3, PATIENCE_MS = 10000 };
-
-static support_cluster_t *ranks;
-
-static int open_ranks(void **state)
-{
-    ranks = support_cluster_manual(RANKS);
-    return 0;
-}
-
-static int close_ranks(void **state)
-{
-    support_cluster_close(ranks);
-    return 0;
-}
+enum { RANKS = 3 };
 
 /* Rank 0: straggler <- rank 1 --> copy --> note     (optional)
            gate <- rank 2                            (holds the epoch open)
@@ -44,7 +30,8 @@ static void open_race(race_t *race)
 {
     *race = (race_t){.sent = 0};
     for (int rank = 0; rank < 3; rank++) {
-        race->schedules[rank] = support_schedule(ranks->groups[rank], "race");
+        race->schedules[rank] =
+            support_schedule(support_cluster_of(RANKS)->groups[rank], "race");
     }
     baton_schedule_t *s = race->schedules[0];
     baton_view_t scratch = support_scratch(s, 8);
@@ -88,9 +75,9 @@ static void run_epoch(race_t *race, uint64_t sends)
     for (uint64_t i = 0; i < sends; i++) {
         run_rank(race, 1);
     }
-    support_drain(ranks);
+    support_drain(support_cluster_of(RANKS));
     run_rank(race, 2);
-    support_ok(baton_schedule_wait(race->schedules[0], PATIENCE_MS));
+    support_ok(baton_schedule_wait(race->schedules[0], SUPPORT_WAIT_MS));
 }
 
 static void test_stragglers_in_time_count(void **state)
@@ -146,5 +133,6 @@ int main(void)
         cmocka_unit_test(test_stragglers_never_count_for_a_later_epoch),
         cmocka_unit_test(test_stragglers_at_random_find_their_epoch),
     };
-    return cmocka_run_group_tests(tests, open_ranks, close_ranks);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -25,8 +25,7 @@ static baton_status_t skip_odd(void *arg, baton_call_t *call)
 static void test_skip_leaves_the_branch_out(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_schedule_t *s;
         uint64_t branches = 0, joins = 0;
         s = support_schedule(cluster->groups[0], "skip");
@@ -110,8 +109,7 @@ static const size_t branch_bytes[] = {8, 1 << 16};
 static void test_skipped_send_leaves_nothing_owing(void **state)
 {
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i / 2]);
+        support_cluster_t *cluster = support_cluster_open(2, i / 2);
         size_t bytes = branch_bytes[i % 2];
         ways_t ways = {.sent = calloc(1, bytes),
                        .got = {calloc(1, bytes), calloc(1, bytes)}};
@@ -148,8 +146,7 @@ static void test_skipped_send_leaves_nothing_owing(void **state)
 static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
 {
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i / 2]);
+        support_cluster_t *cluster = support_cluster_open(2, i / 2);
         size_t bytes = branch_bytes[i % 2];
         uint64_t *sent = calloc(1, bytes);
         uint64_t *got = calloc(1, bytes);
@@ -267,8 +264,7 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
 {
     support_random_t random = support_random(support_seed(), 1);
     for (int variant = 0; variant < SUPPORT_VARIANTS; variant++) {
-        support_cluster_t *cluster =
-            support_cluster_open(SENDERS + 1, &support_variants[variant]);
+        support_cluster_t *cluster = support_cluster_open(SENDERS + 1, variant);
         quorum_t quorum;
         open_quorum(&quorum, cluster);
         for (uint64_t epoch = 1; epoch <= SUPPORT_REPEAT(2000); epoch++) {
@@ -536,8 +532,7 @@ static void run_worker(support_worker_t *worker)
 static void run_branches(int variant, uint64_t epochs)
 {
     seed = support_seed();
-    support_cluster_t *cluster =
-        support_cluster_open(BRANCH_RANKS, &support_variants[variant]);
+    support_cluster_t *cluster = support_cluster_open(BRANCH_RANKS, variant);
     support_cluster_run(cluster, run_worker, &epochs);
     support_cluster_close(cluster);
 }

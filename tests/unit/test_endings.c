@@ -50,8 +50,7 @@ static baton_schedule_t *open_local(support_cluster_t *cluster,
 static void test_cancel_without_an_epoch_is_refused(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         support_pair_open(&pair, cluster, "idle");
         support_expect(baton_schedule_cancel(pair.schedules[0]),
@@ -70,8 +69,7 @@ static void test_cancel_without_an_epoch_is_refused(void **state)
 static void test_cancel_ends_a_local_epoch(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_async_t begun;
         baton_schedule_t *s = open_local(cluster, &begun);
         for (uint64_t epoch = 1; epoch <= 1000; epoch += 2) {
@@ -91,8 +89,7 @@ static void test_cancel_ends_a_local_epoch(void **state)
 static void test_cancel_is_for_one_epoch(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_schedule_t *s = support_schedule(cluster->groups[0], "race");
         (void)baton_add_nop(s);
         support_ok(baton_schedule_commit(s));
@@ -142,8 +139,7 @@ static void expect_told(support_pair_t *pair, const char *text)
 static void test_cancel_fails_a_schedule_with_messages(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         support_pair_open(&pair, cluster, "given up");
         support_ok(baton_schedule_start(pair.schedules[0]));
@@ -171,8 +167,7 @@ static void wait_there(void *arg)
 static void test_cancel_wakes_who_waits(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         for (int round = 0; round < 50; round++) {
             support_pair_t pair;
             support_pair_open(&pair, cluster, "waited for");
@@ -196,8 +191,7 @@ static void test_destroy_cancels_after_its_timeout(void **state)
     static const char *const timeouts[] = {"0", "10"};
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
         set_timeout(timeouts[i % 2]);
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i / 2]);
+        support_cluster_t *cluster = support_cluster_open(2, i / 2);
         support_pair_t pair;
         support_pair_open(&pair, cluster, "abandoned");
         support_ok(baton_schedule_start(pair.schedules[0]));
@@ -226,8 +220,7 @@ static void test_destroy_waits_for_a_running_epoch(void **state)
 {
     set_timeout("60000");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         for (uint64_t round = 1; round <= 50; round++) {
             support_pair_t pair;
             support_pair_open(&pair, cluster, "in time");
@@ -279,8 +272,7 @@ static void test_destroy_waits_for_an_epoch_that_a_peer_began(void **state)
 {
     set_timeout("60000");
     for (int i = 0; i < 20 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i / 20]);
+        support_cluster_t *cluster = support_cluster_open(2, i / 20);
         invited_t invited = {.status = BATON_ERR_FAILED};
         baton_schedule_t *s[2];
         uint64_t numbers[2] = {0, 23};
@@ -327,8 +319,7 @@ static void test_destroy_in_any_state(void **state)
 {
     set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_async_t begun;
         support_ok(baton_schedule_destroy(open_local(cluster, &begun)));
         baton_schedule_t *s = open_local(cluster, &begun);
@@ -352,8 +343,7 @@ static void test_destroy_of_armed_schedules(void **state)
     set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int starts = 0; starts < 3; starts++) {
-            support_cluster_t *cluster =
-                support_cluster_open(3, &support_variants[i]);
+            support_cluster_t *cluster = support_cluster_open(3, i);
             baton_schedule_t *s[3];
             for (int rank = 0; rank < 3; rank++) {
                 s[rank] = support_schedule(cluster->groups[rank], "armed");
@@ -400,8 +390,7 @@ static void test_destroy_takes_a_send_back(void **state)
 {
     set_timeout("5");
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *s[2];
         char *memory = calloc(2, LONG);
         assert_non_null(memory);
@@ -430,9 +419,7 @@ static void test_destroy_takes_a_send_back(void **state)
    progress. It returns an error, and other schedules work. */
 static void test_destroy_tells_of_a_message_that_moves(void **state)
 {
-    const support_variant_t apart = {"manual engines", BATON_PROGRESS_MANUAL,
-                                     true};
-    support_cluster_t *cluster = support_cluster_open(2, &apart);
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_MANUAL);
     support_pair_t pair;
     baton_schedule_t *s[2];
     char *memory = calloc(2, LONG);

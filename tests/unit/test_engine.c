@@ -124,8 +124,7 @@ static void test_engine_placement_binds_the_thread(void **state)
 static void test_engine_close_with_a_group_is_busy(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_expect(baton_engine_close(cluster->engines[0]), BATON_ERR_BUSY);
         support_says("of 2, inproc");
         support_cluster_close(cluster); /* nothing had happened */
@@ -136,7 +135,7 @@ static void test_group_destroy_with_a_schedule_is_busy(void **state)
 {
     for (int committed = 0; committed < 2; committed++) {
         support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
+            support_cluster_open(1, SUPPORT_ONE_THREAD);
         baton_schedule_t *schedule =
             support_schedule(cluster->groups[0], "left over");
         (void)baton_add_nop(schedule);

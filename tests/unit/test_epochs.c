@@ -17,8 +17,7 @@
 static void test_epoch_runs_once_a_start(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         uint64_t calls = 0;
         bool done = false;
         baton_schedule_t *s = support_schedule(cluster->groups[0], "count");
@@ -46,8 +45,7 @@ static void test_epoch_runs_once_a_start(void **state)
 
 static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 {
-    support_cluster_t *cluster =
-        support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
+    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_ONE_THREAD);
     baton_schedule_t *s;
     bool done;
     s = support_schedule(cluster->groups[0], "raw");
@@ -67,8 +65,7 @@ static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 static void test_epoch_started_twice_is_busy(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         bool done = true;
         support_pair_open(&pair, cluster, "twice");
@@ -103,8 +100,7 @@ static baton_status_t fail_even(void *arg, baton_call_t *call)
 static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *s[2];
         baton_failure_t failure;
         bool done = false;
@@ -146,8 +142,7 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 static void test_rebind_between_epochs(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *receiver;
         support_pair_t pair = {{NULL, NULL}, 0, 0};
         uint64_t places[4] = {0};
@@ -250,8 +245,7 @@ static void test_wait_of_many_never_misses_a_failure(void **state)
 {
     enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_schedule_t *s;
         atomic_bool over = false;
         observer_t observers[OBSERVERS];
@@ -294,8 +288,7 @@ static void test_epochs_of_several_schedules_end_in_any_order(void **state)
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     static const int waits[PAIRS] = {2, 4, 0, 3, 1};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pairs[PAIRS];
         for (int p = 0; p < PAIRS; p++) {
             support_pair_open(&pairs[p], cluster, "several");
@@ -340,8 +333,7 @@ static void test_call_node_starts_another_schedule(void **state)
 {
     enum { LINKS = 40 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         link_t links[LINKS] = {{0}};
         baton_schedule_t *schedules[LINKS];
         for (int l = LINKS - 1; l >= 0; l--) {
@@ -385,10 +377,9 @@ static baton_status_t cross(void *arg, baton_call_t *call)
    which a rebind requires. */
 static void test_call_node_starts_a_schedule_of_another_engine(void **state)
 {
-    static const support_variant_t variants[] = {
-        {"", BATON_PROGRESS_MANUAL, true}, {"", BATON_PROGRESS_THREAD, true}};
+    static const int variants[] = {SUPPORT_OWN_MANUAL, SUPPORT_OWN_ENGINES};
     for (int i = 0; i < 2; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, &variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, variants[i]);
         char from[8] = "crossed", to[8] = "";
         uint64_t calls = 0;
         crossing_t crossing = {.memory = from};
@@ -451,8 +442,7 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
 static void test_call_node_is_refused_what_would_wait(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         builder_t builder = {.group = cluster->groups[0]};
         support_pair_open(&pair, cluster, "other");
@@ -497,8 +487,7 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
 {
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pairs[PAIRS];
         for (int p = 0; p < PAIRS; p++) {
             support_pair_open(&pairs[p], cluster, "several");
@@ -533,8 +522,7 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
 static void test_epoch_ends_while_the_application_is_away(void **state)
 {
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         support_pair_open(&pair, cluster, "away");
         for (uint64_t epoch = 1; epoch <= 100; epoch++) {

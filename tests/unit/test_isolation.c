@@ -59,8 +59,7 @@ static void close_exchanges(exchange_t exchanges[RANKS])
 static void test_failed_commit_disturbs_no_other_schedule(void **state)
 {
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i / 2]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i / 2);
         bool before = i % 2 == 0;
         exchange_t good[RANKS] = {{0}};
         exchange_t again[RANKS] = {{0}};
@@ -153,8 +152,7 @@ static void test_other_order_of_commits_swaps_no_data(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 10; round++) {
-            support_cluster_t *cluster =
-                support_cluster_open(RANKS, &support_variants[i]);
+            support_cluster_t *cluster = support_cluster_open(RANKS, i);
             support_cluster_run(cluster, run_crossed, NULL);
             support_cluster_close(cluster);
         }
@@ -168,8 +166,7 @@ static void test_other_order_of_commits_swaps_no_data(void **state)
 static void test_unmatched_receive_takes_no_other_message(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         exchange_t good[RANKS] = {{0}};
         baton_schedule_t *lonely;
         uint64_t place = 5;
@@ -231,8 +228,7 @@ static void test_mismatch_fails_both_and_names_them(void **state)
 {
     enum { KINDS = sizeof differences / sizeof differences[0] };
     for (int i = 0; i < SUPPORT_VARIANTS * KINDS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i / KINDS]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i / KINDS);
         exchange_t good[RANKS] = {{0}};
         baton_schedule_t *s[RANKS] = {NULL};
         for (int rank = 0; rank < RANKS; rank++) {
@@ -276,8 +272,7 @@ static void test_mismatch_fails_both_and_names_them(void **state)
 static void test_attempts_of_a_name_belong_together(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         exchange_t first[RANKS] = {{0}};
         exchange_t second[RANKS] = {{0}};
         support_ok(open_exchange(&first[0], cluster->groups[0], "again"));
@@ -309,8 +304,7 @@ static void test_attempts_of_a_name_belong_together(void **state)
 static void test_peer_of_one_never_committed_is_told(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         exchange_t exchange = {0};
         baton_schedule_t *never = support_schedule(cluster->groups[0], "never");
         support_ok(open_exchange(&exchange, cluster->groups[1], "never"));

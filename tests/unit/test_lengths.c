@@ -117,8 +117,7 @@ static void test_length_is_each_epochs_own(void **state)
     static echo_t echo;
     support_random_t random = support_random(support_seed(), 5);
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         open_echo(&echo, cluster);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
             uint64_t sample = support_random_below(&random, 4);
@@ -167,8 +166,7 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
 {
     static echo_t echo;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         open_echo(&echo, cluster);
         echo.wanted = 12;
         support_ok(baton_schedule_start(echo.schedules[0]));
@@ -188,8 +186,7 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
 static void test_length_of_a_message_above_the_view_fails(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *s[2];
         uint64_t numbers[3] = {1, 2, 3};
         for (int rank = 0; rank < 2; rank++) {

@@ -111,8 +111,7 @@ static void test_memory_is_the_callers_after_a_failure(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), ROUNDS};
-        support_cluster_t *cluster =
-            support_cluster_open(RING, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RING, i);
         support_cluster_run(cluster, run_ring, &trial);
         support_cluster_close(cluster);
     }
@@ -275,8 +274,7 @@ static void test_recovery_after_each_of_many_failures(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), i == 2 ? FAILURES : FAILURES / 10};
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         support_cluster_run(cluster, run_recoveries, &trial);
         support_cluster_close(cluster);
     }
@@ -400,8 +398,7 @@ static void recover_there(void *arg)
    error, however late it looks. */
 static void test_recovery_leaves_no_waiter_behind(void **state)
 {
-    const support_variant_t *threads = &support_variants[SUPPORT_VARIANTS - 1];
-    support_cluster_t *cluster = support_cluster_open(2, threads);
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
     baton_schedule_t *s[2];
     for (int rank = 0; rank < 2; rank++) {
         s[rank] = support_schedule(cluster->groups[rank], "barrier");

@@ -122,8 +122,7 @@ static void run_all(baton_allreduce_fn build, uint64_t epochs)
         for (size_t s = 0; s < SIZES; s++) {
             work = (work_t){
                 .build = build, .seed = support_seed(), .epochs = epochs};
-            support_cluster_t *cluster =
-                support_cluster_open(sizes[s], &support_variants[i]);
+            support_cluster_t *cluster = support_cluster_open(sizes[s], i);
             support_cluster_run(cluster, run_worker, &work);
             support_cluster_close(cluster);
         }
@@ -180,8 +179,7 @@ static void test_threads_share_a_group(void **state)
 {
     enum { LANES = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         pair_run_t runs[LANES];
         support_thread_t *threads[LANES];
         for (int l = 0; l < LANES; l++) {

@@ -41,8 +41,7 @@ static void test_timeout_names_what_is_awaited(void **state)
 {
     static const int timeouts[] = {0, 1, 20, 0};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *schedules[2];
         char memory[2][BYTES] = {{0}};
         open_waiting(cluster, schedules, memory);
@@ -80,8 +79,7 @@ static baton_status_t refuse(void *arg, baton_call_t *call)
 static void test_branch_not_taken_fails_without_a_timeout(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_schedule_t *s = support_schedule(cluster->groups[0], "branch");
         baton_node_t call = baton_add_call(s, refuse, NULL);
         baton_before(s, call, baton_add_nop(s));
@@ -123,8 +121,7 @@ static void test_timeout_beside_a_long_call(void **state)
 {
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 20; round++) {
-            support_cluster_t *cluster =
-                support_cluster_open(2, &support_variants[i]);
+            support_cluster_t *cluster = support_cluster_open(2, i);
             baton_schedule_t *waiting[2];
             char memory[2][BYTES] = {{0}};
             baton_schedule_t *s;
@@ -161,9 +158,9 @@ static void test_timeout_beside_a_long_call(void **state)
    to the thread. */
 static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
 {
-    const support_variant_t apart = {"", BATON_PROGRESS_THREAD, true};
     for (int round = 0; round < 20; round++) {
-        support_cluster_t *cluster = support_cluster_open(2, &apart);
+        support_cluster_t *cluster =
+            support_cluster_open(2, SUPPORT_OWN_ENGINES);
         baton_schedule_t *s[2];
         gate_t gate = {false, false};
         for (int rank = 0; rank < 2; rank++) {

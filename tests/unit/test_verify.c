@@ -67,8 +67,7 @@ static void refuse(int ranks, baton_sim_build_fn build, void *arg,
 {
     trial_t trial = {build, arg, status, text};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(ranks, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(ranks, i);
         support_cluster_run(cluster, run_refusal, &trial);
         support_cluster_close(cluster);
     }
@@ -294,7 +293,7 @@ static void run_accepted(support_worker_t *worker)
 static void run_once(int ranks, support_worker_fn run, void *arg)
 {
     support_cluster_t *cluster =
-        support_cluster_open(ranks, &support_variants[SUPPORT_OWN_ENGINES]);
+        support_cluster_open(ranks, SUPPORT_OWN_ENGINES);
     support_cluster_run(cluster, run, arg);
     support_cluster_close(cluster);
 }
@@ -439,7 +438,7 @@ static void test_verify_without_memory_on_one_rank(void **state)
     for (int64_t nth = 1; failed; nth++) {
         commits_t commits = {0};
         support_cluster_t *cluster =
-            support_cluster_open(3, &support_variants[SUPPORT_OWN_ENGINES]);
+            support_cluster_open(3, SUPPORT_OWN_ENGINES);
         for (int rank = 0; rank < 3; rank++) {
             commits.schedules[rank] =
                 support_schedule(cluster->groups[rank], "x");
