@@ -64,7 +64,7 @@ static void loop(baton_schedule_t *schedule, uint64_t *data)
             char name[32];
             snprintf(name, sizeof(name), "error.%d", rank);
             touch(name, baton_error_message());
-            for (;;) { /* mpirun would end the others, too */
+            for (;;) { /* an exit would make mpirun end the others, too */
                 (void)pause();
             }
         }

@@ -1,8 +1,8 @@
 /* Every builder over MPI, at any number of ranks: exact on integers, the same
-   bits on all ranks for floats. Rank 0 prints one line; the exit code tells. */
+   bits on all ranks for floats. Rank 0 prints one line; the exit code is the
+   result. */
+#include "support/mpi.h"
 #include "support/values.h"
-#include <baton/baton.h>
-#include <baton/mpi.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,33 +16,19 @@ static int rank, size;
 static baton_group_t *group;
 static uint64_t seed;
 
-static void die(const char *what)
-{
-    fprintf(stderr, "mpi_coll: rank %d of %d: %s (BATON_SEED=%" PRIu64 ")\n",
-            rank, size, what, seed);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static void must(baton_status_t status)
-{
-    if (status != BATON_OK) {
-        die(baton_error_message());
-    }
-}
-
 static void *memory_of(size_t bytes)
 {
     void *memory = malloc(bytes + 1);
     if (memory == NULL) {
-        die("out of memory");
+        support_mpi_die("out of memory");
     }
     return memory;
 }
 
 static void run_epoch(baton_schedule_t *schedule)
 {
-    must(baton_schedule_start(schedule));
-    must(baton_schedule_wait(schedule, WAIT_MS));
+    support_mpi_expect(baton_schedule_start(schedule), BATON_OK);
+    support_mpi_expect(baton_schedule_wait(schedule, WAIT_MS), BATON_OK);
 }
 
 typedef struct allreduce_case {
@@ -70,7 +56,7 @@ static void fill(void *input, const allreduce_case_t *test, int of,
     }
 }
 
-/* What all ranks must have: by the oracle, or what rank 0 has. */
+/* The expected result: the oracle's, or rank 0's. */
 static void expect(void *expected, void *scratch, const allreduce_case_t *test,
                    const void *target, uint64_t stream)
 {
@@ -100,7 +86,7 @@ static void check(const void *actual, const void *expected,
              what, support_op(test->op)->name, test->count,
              baton_dtype_name(test->dtype), test->in_place ? ", in place" : "",
              test->chunk_bytes);
-    die(text);
+    support_mpi_die(text);
 }
 
 static void run_case(const allreduce_case_t *test)
@@ -111,11 +97,13 @@ static void run_case(const allreduce_case_t *test)
     void *target = memory_of(bytes), *source = memory_of(bytes);
 
     baton_schedule_t *schedule;
-    must(baton_schedule_create(group, test->name, &schedule));
+    support_mpi_expect(baton_schedule_create(group, test->name, &schedule),
+                       BATON_OK);
     baton_allreduce_t args = {
         .size = sizeof(args),
-        .target =
-            baton_view(baton_buffer_bind(schedule, target, bytes), 0, bytes),
+        .target = baton_view(
+            baton_buffer_bind(schedule, target, bytes), 0,
+            bytes),
         .dtype = test->dtype,
         .op = support_op(test->op),
         .chunk_bytes = test->chunk_bytes,
@@ -123,10 +111,11 @@ static void run_case(const allreduce_case_t *test)
     args.source = args.target;
     if (!test->in_place) {
         args.source = baton_view(
-            baton_buffer_bind_input(schedule, source, bytes), 0, bytes);
+            baton_buffer_bind_input(schedule, source, bytes),
+            0, bytes);
     }
     test->build(schedule, &args);
-    must(baton_schedule_commit(schedule));
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
     for (int epoch = 1; epoch <= EPOCHS; epoch++, stream++) {
         fill(input, test, rank, stream);
         memset(target, 0xa5, bytes);
@@ -206,11 +195,14 @@ static int check_broadcast(void)
             size_t bytes = sizes[i];
             unsigned char *data = memory_of(bytes);
             baton_schedule_t *schedule;
-            must(baton_schedule_create(group, "broadcast", &schedule));
+            support_mpi_expect(
+                baton_schedule_create(group, "broadcast", &schedule), BATON_OK);
             baton_broadcast_binomial(
                 schedule, root,
-                baton_view(baton_buffer_bind(schedule, data, bytes), 0, bytes));
-            must(baton_schedule_commit(schedule));
+                baton_view(
+                    baton_buffer_bind(schedule, data, bytes),
+                    0, bytes));
+            support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
             for (size_t epoch = 1; epoch <= EPOCHS; epoch++) {
                 for (size_t j = 0; j < bytes; j++) {
                     data[j] = (unsigned char)(rank == root ? j * 7 + epoch : 0);
@@ -218,7 +210,7 @@ static int check_broadcast(void)
                 run_epoch(schedule);
                 for (size_t j = 0; j < bytes; j++) {
                     if (data[j] != (unsigned char)(j * 7 + epoch)) {
-                        die("broadcast: wrong data");
+                        support_mpi_die("broadcast: wrong data");
                     }
                 }
             }
@@ -229,8 +221,8 @@ static int check_broadcast(void)
     return cases;
 }
 
-/* More messages at once than MPI takes in one go, by each way that there is, to
-   a rank that waits or comes later. */
+/* More messages at once than MPI tests in one call, by each protocol, to a rank
+   that waits or comes later. */
 static int check_many(void)
 {
     static const size_t SIZES[] = {8, 300, 0, 33, 5000, 8, 69568, 70000};
@@ -239,9 +231,10 @@ static int check_many(void)
     unsigned char *out = memory_of((size_t)MANY * LARGEST);
     unsigned char *in = memory_of((size_t)MANY * LARGEST);
     baton_schedule_t *schedule;
-    must(baton_schedule_create(group, "many", &schedule));
-    baton_buffer_t from =
-        baton_buffer_bind(schedule, out, (size_t)MANY * LARGEST);
+    support_mpi_expect(baton_schedule_create(group, "many", &schedule),
+                       BATON_OK);
+    baton_buffer_t from = baton_buffer_bind(
+        schedule, out, (size_t)MANY * LARGEST);
     baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST);
     for (size_t i = 0; i < MANY; i++) {
         size_t bytes = SIZES[i % SIZE_COUNT];
@@ -250,7 +243,7 @@ static int check_many(void)
         baton_add_recv(schedule, (rank + size - 1) % size,
                        baton_view(to, i * LARGEST, bytes));
     }
-    must(baton_schedule_commit(schedule));
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
     for (int epoch = 0; epoch < MANY_EPOCHS; epoch++) {
         int before = (rank + size - 1) % size;
         for (size_t i = 0; i < MANY; i++) {
@@ -265,7 +258,7 @@ static int check_many(void)
             unsigned char expected = (unsigned char)((int)i + epoch + before);
             for (size_t j = 0; j < SIZES[i % SIZE_COUNT]; j++) {
                 if (in[i * LARGEST + j] != expected) {
-                    die("many: wrong data");
+                    support_mpi_die("many: wrong data");
                 }
             }
         }
@@ -284,14 +277,15 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* In turn each rank comes last: nobody is through before it has begun. Ranks of
-   one host only have a clock in common. */
+/* Each rank comes last in turn, and no barrier ends before that rank has begun.
+   Only ranks of one host share a clock. */
 static int check_barrier(void)
 {
     baton_schedule_t *schedule;
-    must(baton_schedule_create(group, "barrier", &schedule));
+    support_mpi_expect(baton_schedule_create(group, "barrier", &schedule),
+                       BATON_OK);
     baton_barrier_dissemination(schedule);
-    must(baton_schedule_commit(schedule));
+    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
     for (int last = 0; last < size; last++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double begun = 0.0;
@@ -305,7 +299,7 @@ static int check_barrier(void)
         double through = now();
         MPI_Bcast(&begun, 1, MPI_DOUBLE, last, MPI_COMM_WORLD);
         if (through < begun) {
-            die("barrier: through before the last rank had begun");
+            support_mpi_die("barrier: through before the last rank had begun");
         }
     }
     (void)!baton_schedule_destroy(schedule);
@@ -322,8 +316,9 @@ int main(int argc, char **argv)
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
 
     baton_engine_t *engine;
-    must(baton_engine_open(NULL, &engine));
-    must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
+    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+                       BATON_OK);
     double began = MPI_Wtime();
     int cases = check_allreduce(baton_allreduce_recursive_doubling,
                                 "recursive doubling");
@@ -337,8 +332,8 @@ int main(int argc, char **argv)
         printf("mpi_coll: %d ranks, %d cases, all right, %.1f s\n", size, cases,
                MPI_Wtime() - began);
     }
-    must(baton_group_destroy(group));
-    must(baton_engine_close(engine));
+    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    support_mpi_expect(baton_engine_close(engine), BATON_OK);
     MPI_Finalize();
     return 0;
 }

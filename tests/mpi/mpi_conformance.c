@@ -1,5 +1,5 @@
-/* The conformance suite over MPI, and how its groups refuse what can't be one.
-   Each process is a rank; one that fails ends all. */
+/* The conformance suite over MPI, and the errors of groups that can't be
+   created. Each process is a rank; one that fails aborts all. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/conformance.h"
@@ -50,7 +50,6 @@ static void run_case(void **state)
 /* Ranks in another order than the world's, two groups at once. */
 static void run_in_halves(void **state)
 {
-    (void)state;
     int world_rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm half;
@@ -66,7 +65,6 @@ static void run_in_halves(void **state)
 
 static void an_error_of_one_rank_is_all_ranks(void **state)
 {
-    (void)state;
     int size;
     int rank;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -83,7 +81,6 @@ static void an_error_of_one_rank_is_all_ranks(void **state)
 /* The n-th allocation fails on the last rank, until none does. */
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     int size;
     int rank;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -104,7 +101,6 @@ static void every_allocation_may_fail(void **state)
 
 static void intercommunicators_are_refused(void **state)
 {
-    (void)state;
     int size;
     int rank;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -143,7 +139,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     self.yield = yield;
-    /* One rank's report is enough, and one seed for all. */
+    /* One rank reports, and all use its seed. */
     if (rank != 0 && !freopen("/dev/null", "w", stdout)) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

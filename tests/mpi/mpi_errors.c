@@ -1,5 +1,6 @@
-/* What bad input gets over MPI: schedules that disagree, with BATON_VERIFY=1
-   and without, and messages too long for MPI. The exit code tells. */
+/* Errors of wrong input over MPI: schedules that do not match, with
+   BATON_VERIFY=1 and without, and messages too long for MPI. The exit code is
+   the result. */
 #include "base/config.h"
 #include "support/mpi.h"
 #include <fcntl.h>
@@ -51,7 +52,7 @@ static baton_schedule_t *disagree(const char *name, const size_t *sends,
             (void)baton_add_send(s, 1, view);
         } else {
             (void)baton_add_recv(s, 0, view);
-            break; /* one: they would write the same memory */
+            break; /* one receive: two would write the same memory */
         }
     }
     return s;
@@ -93,8 +94,8 @@ static void test_verify_names_both_ends(void)
     support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
 }
 
-/* Everybody waits for the rank before; every third one through nops. The same
-   is heard everywhere. */
+/* Every rank waits for the previous one, every third one through nops. All
+   ranks get the same message. */
 static void test_verify_finds_a_deadlock(void)
 {
     char all[1024], mine[1024];
@@ -119,14 +120,15 @@ static void test_verify_finds_a_deadlock(void)
         memcpy(all, mine, sizeof(all));
         MPI_Bcast(all, (int)sizeof(all), MPI_CHAR, 0, MPI_COMM_WORLD);
         if (strcmp(all, mine) != 0) {
-            support_mpi_die("not what rank 0 heard");
+            support_mpi_die("not the message of rank 0");
         }
         support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
         support_mpi_healthy(group);
     }
 }
 
-/* A rank's own error is heard by all; and they can all mend it. */
+/* All ranks get one rank's error, and the commit succeeds once it is corrected.
+ */
 static void test_verify_tells_of_a_local_error(void)
 {
     int failing_rank = size - 1;
@@ -157,8 +159,8 @@ static void test_verify_tells_of_a_local_error(void)
     support_mpi_healthy(group);
 }
 
-/* Without verification both ends find out as they hear of each other's
-   schedule, before anything is sent. */
+/* Without verification both ends find the mismatch when they introduce their
+   schedules, before a message is sent. */
 static void test_mismatch_is_an_error_on_both(void)
 {
     static const size_t cases[][2][2] = {

@@ -4,7 +4,7 @@
      (none)                        before MPI_Init and after MPI_Finalize
      single, funneled, serialized  MPI initialised at this level
 
-   The exit code tells. */
+   The exit code is the result. */
 #include "support/mpi.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,10 @@
-/* The conservation law of partial all-reduces over MPI, with ranks that sleep
-   at random: exact. Rank 0 prints one line; the exit code tells. */
+/* The conservation law of partial all-reduces over MPI, checked exactly, with
+   ranks that sleep at random. Rank 0 prints one line; the exit code is the
+   result. */
 #include "support/conserve.h"
+#include "support/mpi.h"
 #include "support/random.h"
 #include "support/sanitized.h"
-#include <baton/mpi.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,21 +12,7 @@
 static int rank, size;
 static uint64_t seed;
 
-static void die(const char *what)
-{
-    fprintf(stderr, "mpi_partial: rank %d of %d: %s (BATON_SEED=%" PRIu64 ")\n",
-            rank, size, what, seed);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static void must(baton_status_t status)
-{
-    if (status != BATON_OK) {
-        die(baton_error_message());
-    }
-}
-
-/* More ranks than processors: the more, the slower an epoch. */
+/* With more ranks than processors epochs get slower. */
 static uint64_t steps_of(baton_partial_mode_t mode)
 {
     uint64_t steps = size <= 4 ? 3000 : size <= 8 ? 1500 : 600;
@@ -38,13 +25,13 @@ static uint64_t conserve(baton_group_t *group,
     conserve_totals_t mine, all[CONSERVE_RANKS];
     const char *what = conserve_run(group, options, &mine);
     if (what != NULL) {
-        die(what);
+        support_mpi_die(what);
     }
     MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all, sizeof(mine), MPI_BYTE,
                   MPI_COMM_WORLD);
     what = conserve_compare(all, size);
     if (what != NULL) {
-        die(what);
+        support_mpi_die(what);
     }
     return options->steps;
 }
@@ -61,8 +48,9 @@ int main(int argc, char **argv)
 
     baton_engine_t *engine;
     baton_group_t *group;
-    must(baton_engine_open(NULL, &engine));
-    must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
+    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+                       BATON_OK);
     double began = MPI_Wtime();
     uint64_t epochs = 0;
     for (int mode = 0; mode < 3; mode++) {
@@ -89,8 +77,8 @@ int main(int argc, char **argv)
         printf("mpi_partial: %d ranks, %d epochs, nothing lost, %.1f s\n", size,
                (int)epochs, MPI_Wtime() - began);
     }
-    must(baton_group_destroy(group));
-    must(baton_engine_close(engine));
+    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    support_mpi_expect(baton_engine_close(engine), BATON_OK);
     MPI_Finalize();
     return 0;
 }

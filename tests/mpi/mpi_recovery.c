@@ -1,8 +1,8 @@
-/* Failures over MPI, and messages that nobody waits for: 1,000 epochs fail on
-   random ranks at random places and are recovered, and no contribution is lost
-   or counted twice; 10,000 epochs skip sends and leave optional receives behind
-   at random, and no message meets an epoch that is not its own. BATON_SEED
-   repeats a run; the exit code tells. */
+/* Failures over MPI, and optional messages. 1,000 epochs fail on random ranks
+   at random places and are recovered, and no contribution is lost or counted
+   twice. 10,000 epochs skip sends and overtake optional receives at random, and
+   no message meets an epoch that is not its own. BATON_SEED repeats a run; the
+   exit code is the result. */
 #include "base/alloc.h"
 #include "support/mpi.h"
 #include "support/random.h"
@@ -27,9 +27,9 @@ static baton_group_t *group;
 
 /* ---- epochs that fail ------------------------------------------------- */
 
-/* What happens in a round; the same on all ranks. */
+/* The plan of a round, which is the same on all ranks. */
 typedef struct plan {
-    int failing_rank; /* -1: nobody fails */
+    int failing_rank; /* -1: none fails */
     uint64_t epoch;
     bool late; /* behind the inner all-reduce, not before it */
     int steps;
@@ -38,7 +38,8 @@ typedef struct plan {
 
 static plan_t plan;
 
-/* A peer may begin the next round's epochs before this rank draws the plan. */
+/* A peer may begin the next round's epochs before this rank has sampled the
+ * plan. */
 static pthread_mutex_t plan_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static baton_status_t fail(uint64_t epoch, bool late)
@@ -74,7 +75,7 @@ static void build(baton_schedule_t *schedule, const baton_allreduce_t *args)
 
 typedef struct account {
     baton_partial_t *partial;
-    uint64_t given[COUNT];   /* by this rank */
+    uint64_t contributed[COUNT]; /* by this rank */
     uint64_t results[COUNT]; /* of all epochs, on the rank that saw the most */
 } account_t;
 
@@ -100,13 +101,13 @@ static void contribute(account_t *account, support_random_t *random)
     uint64_t data[COUNT];
     for (int i = 0; i < COUNT; i++) {
         data[i] = support_random_below(random, 1000000);
-        account->given[i] += data[i];
+        account->contributed[i] += data[i];
     }
     support_mpi_expect(baton_partial_contribute(account->partial, data),
                        BATON_OK);
 }
 
-/* Steps until one fails; the number of results, whose sum is in `sum`. */
+/* Steps until one fails. Adds the results to `sum` and returns their number. */
 static uint64_t run_steps(account_t *account, support_random_t *random,
                           uint64_t *sum)
 {
@@ -148,7 +149,7 @@ static void add_results(account_t *account, uint64_t seen, uint64_t *sum)
     }
 }
 
-/* All that was given is in a result, or pending. */
+/* All that was contributed is in a result, or pending. */
 static void check_account(account_t *account)
 {
     uint64_t mine[COUNT];
@@ -157,7 +158,7 @@ static void check_account(account_t *account)
     support_mpi_expect(baton_partial_pending(account->partial, mine, &any),
                        BATON_OK);
     for (int i = 0; i < COUNT; i++) {
-        mine[i] = account->given[i] - mine[i];
+        mine[i] = account->contributed[i] - mine[i];
     }
     MPI_Allreduce(mine, all, COUNT, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     if (memcmp(all, account->results, sizeof(all)) != 0) {
@@ -317,9 +318,9 @@ static baton_status_t read_letter(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Every rank may write to each other one; who gets a letter reads it. With
-   `together` a barrier holds the epochs of all ranks together, behind the
-   writing; else they drift. */
+/* Every rank may send a message to each other one. With `together` a barrier
+   behind the sends keeps the epochs of all ranks together; otherwise they drift
+   apart. */
 static baton_schedule_t *create_letters(world_t *world, bool together)
 {
     baton_schedule_t *schedule = NULL;

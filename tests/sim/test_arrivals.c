@@ -1,84 +1,66 @@
-/* Armed receives and activates: what a run makes of a message of an epoch, and
-   of the origin that it names. */
+/* Armed receives and activates: how a run handles a message of an epoch and the
+   origin in it. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
 enum { RANKS = 7, NODES = 16 };
 
-static support_cluster_t *ranks;
-
-static int open_ranks(void **state)
-{
-    (void)state;
-    ranks = support_cluster_manual(RANKS);
-    return 0;
-}
-
-static int close_ranks(void **state)
-{
-    (void)state;
-    support_cluster_close(ranks);
-    return 0;
-}
-
 /* ---- a run that is driven by hand -------------------------------------- */
 
-/* A run of a committed schedule's plan, with memory of its own: the schedule
-   knows nothing of it. */
-typedef struct puppet {
+/* A run of a committed schedule's plan, with memory of its own. */
+typedef struct driven_run {
     baton_schedule_t *schedule;
     baton__run_t run;
     uint32_t left[NODES];
     uint32_t ready[NODES];
     uint8_t state[NODES];
     baton__activation_t activations[NODES];
-} puppet_t;
+} driven_run_t;
 
 static baton_schedule_t *create(int rank)
 {
-    baton_schedule_t *schedule =
-        support_schedule(ranks->groups[rank], "arrivals");
-    return schedule;
+    return support_schedule(support_cluster_of(RANKS)->groups[rank],
+                            "arrivals");
 }
 
-static void take_strings(puppet_t *puppet, baton_schedule_t *schedule)
+static void take_strings(driven_run_t *driven, baton_schedule_t *schedule)
 {
     support_ok(baton_schedule_commit(schedule));
-    *puppet = (puppet_t){.schedule = schedule, .run = schedule->run};
-    puppet->run.left = puppet->left;
-    puppet->run.ready = puppet->ready;
-    puppet->run.state = puppet->state;
-    puppet->run.activations = puppet->activations;
+    *driven = (driven_run_t){.schedule = schedule, .run = schedule->run};
+    driven->run.left = driven->left;
+    driven->run.ready = driven->ready;
+    driven->run.state = driven->state;
+    driven->run.activations = driven->activations;
 }
 
-static int64_t origin_of(puppet_t *puppet, baton_node_t node)
+static int64_t origin_of(driven_run_t *driven, baton_node_t node)
 {
-    return puppet->activations[puppet->schedule->ops[node.index].message.slot]
+    return driven->activations[driven->schedule->ops[node.index].message.slot]
         .origin;
 }
 
-static baton__turn_t turn_of(puppet_t *puppet, baton_node_t armed,
+static baton__turn_t turn_of(driven_run_t *driven, baton_node_t armed,
                              uint64_t epoch)
 {
-    return baton__run_turn_of(&puppet->run, armed.index, epoch);
+    return baton__run_turn_of(&driven->run, armed.index, epoch);
 }
 
 /* An armed receive gets the running epoch's message. */
-static void arrive(puppet_t *puppet, baton_node_t armed, int origin)
+static void arrive(driven_run_t *driven, baton_node_t armed, int origin)
 {
-    assert_int_equal(turn_of(puppet, armed, puppet->run.epoch),
+    assert_int_equal(turn_of(driven, armed, driven->run.epoch),
                      BATON__TURN_NOW);
-    baton__run_activate(&puppet->run, armed.index,
+    baton__run_activate(&driven->run, armed.index,
                         (baton__activation_t){.origin = origin});
 }
 
-/* Pops what is ready, completing nothing: a mask of nodes. */
-static uint32_t pop_all(puppet_t *puppet)
+/* Pops all ready nodes without completing them. Returns a mask. */
+static uint32_t pop_all(driven_run_t *driven)
 {
     uint32_t mask = 0;
-    while (baton__run_has_ready(&puppet->run)) {
-        uint32_t node = baton__run_pop(&puppet->run);
+    while (baton__run_has_ready(&driven->run)) {
+        uint32_t node = baton__run_pop(&driven->run);
         assert_int_equal(mask >> node & 1, 0);
         mask |= 1u << node;
     }
@@ -88,80 +70,75 @@ static uint32_t pop_all(puppet_t *puppet)
 /* ---- what a message is to an armed receive ----------------------------- */
 
 /* Rank 1: armed#0 from rank 0. The run is idle after epoch 2. */
-static baton_node_t open_armed(puppet_t *puppet)
+static baton_node_t open_armed(driven_run_t *driven)
 {
     baton_schedule_t *s = create(1);
     baton_node_t armed = baton_add_armed_recv(s, 0);
-    take_strings(puppet, s);
-    puppet->run.epoch = 2;
+    take_strings(driven, s);
+    driven->run.epoch = 2;
     return armed;
 }
 
 static void test_arrivals_for_retired_epochs_are_dropped(void **state)
 {
-    (void)state;
-    puppet_t puppet;
-    baton_node_t armed = open_armed(&puppet);
+    driven_run_t driven;
+    baton_node_t armed = open_armed(&driven);
     for (uint64_t epoch = 0; epoch <= 2; epoch++) {
-        assert_int_equal(turn_of(&puppet, armed, epoch), BATON__TURN_PAST);
+        assert_int_equal(turn_of(&driven, armed, epoch), BATON__TURN_PAST);
     }
-    baton__run_begin(&puppet.run);
-    assert_int_equal(turn_of(&puppet, armed, 2), BATON__TURN_PAST);
-    baton__run_retire(&puppet.run);
-    assert_int_equal(turn_of(&puppet, armed, 3), BATON__TURN_PAST);
-    support_ok(baton_schedule_destroy(puppet.schedule));
+    baton__run_begin(&driven.run);
+    assert_int_equal(turn_of(&driven, armed, 2), BATON__TURN_PAST);
+    baton__run_retire(&driven.run);
+    assert_int_equal(turn_of(&driven, armed, 3), BATON__TURN_PAST);
+    support_ok(baton_schedule_destroy(driven.schedule));
 }
 
 static void test_arrivals_for_the_running_epoch_count_now(void **state)
 {
-    (void)state;
-    puppet_t puppet;
-    baton_node_t armed = open_armed(&puppet);
-    baton__run_begin(&puppet.run);
-    assert_int_equal(turn_of(&puppet, armed, 3), BATON__TURN_NOW);
-    support_ok(baton_schedule_destroy(puppet.schedule));
+    driven_run_t driven;
+    baton_node_t armed = open_armed(&driven);
+    baton__run_begin(&driven.run);
+    assert_int_equal(turn_of(&driven, armed, 3), BATON__TURN_NOW);
+    support_ok(baton_schedule_destroy(driven.schedule));
 }
 
 static void test_arrivals_for_later_epochs_are_kept(void **state)
 {
-    (void)state;
-    puppet_t puppet;
-    baton_node_t armed = open_armed(&puppet);
-    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_LATER);
-    baton__run_begin(&puppet.run);
-    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_LATER);
-    baton__run_retire(&puppet.run);
-    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_LATER);
-    baton__run_begin(&puppet.run);
-    assert_int_equal(turn_of(&puppet, armed, 4), BATON__TURN_NOW);
-    support_ok(baton_schedule_destroy(puppet.schedule));
+    driven_run_t driven;
+    baton_node_t armed = open_armed(&driven);
+    assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_LATER);
+    baton__run_begin(&driven.run);
+    assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_LATER);
+    baton__run_retire(&driven.run);
+    assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_LATER);
+    baton__run_begin(&driven.run);
+    assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_NOW);
+    support_ok(baton_schedule_destroy(driven.schedule));
 }
 
 static void test_arrivals_are_not_waited_for(void **state)
 {
-    (void)state;
-    puppet_t puppet;
-    (void)open_armed(&puppet);
-    baton__run_begin(&puppet.run);
-    assert_true(baton__run_is_through(&puppet.run));
-    support_ok(baton_schedule_destroy(puppet.schedule));
+    driven_run_t driven;
+    (void)open_armed(&driven);
+    baton__run_begin(&driven.run);
+    assert_true(baton__run_is_through(&driven.run));
+    support_ok(baton_schedule_destroy(driven.schedule));
 }
 
-/* armed#0 --> nop#1, which the epoch waits for: while an activation may come it
-   can get further. */
+/* armed#0 --> nop#1, which the epoch requires. As long as an activation may
+   come the epoch is not stuck. */
 static void test_arrivals_may_still_come(void **state)
 {
-    (void)state;
-    puppet_t puppet;
+    driven_run_t driven;
     baton_schedule_t *s = create(1);
     baton_node_t armed = baton_add_armed_recv(s, 0);
     baton_before(s, armed, baton_add_nop(s));
-    take_strings(&puppet, s);
-    baton__run_begin(&puppet.run);
-    assert_false(baton__run_is_stuck(&puppet.run));
-    arrive(&puppet, armed, 0);
-    assert_int_equal(pop_all(&puppet), 1u << 1);
-    assert_false(baton__run_is_through(&puppet.run));
+    take_strings(&driven, s);
+    baton__run_begin(&driven.run);
+    assert_false(baton__run_is_stuck(&driven.run));
+    arrive(&driven, armed, 0);
+    assert_int_equal(pop_all(&driven), 1u << 1);
+    assert_false(baton__run_is_through(&driven.run));
     support_ok(baton_schedule_destroy(s));
 }
 
@@ -170,8 +147,7 @@ static void test_arrivals_may_still_come(void **state)
 /* armed#0, armed#1 --> any --> nop: the second arrival has no effect. */
 static void test_arrivals_fire_a_node_once(void **state)
 {
-    (void)state;
-    puppet_t puppet;
+    driven_run_t driven;
     baton_schedule_t *s = create(1);
     baton_node_t one = baton_add_armed_recv(s, 0);
     baton_node_t two = baton_add_armed_recv(s, 2);
@@ -179,18 +155,18 @@ static void test_arrivals_fire_a_node_once(void **state)
     baton_before(s, one, nop);
     baton_before(s, two, nop);
     baton_set_need(s, nop, BATON_NEED_ANY);
-    take_strings(&puppet, s);
+    take_strings(&driven, s);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        baton__run_begin(&puppet.run);
-        assert_int_equal(pop_all(&puppet), 0);
-        arrive(&puppet, two, 2);
-        assert_int_equal(pop_all(&puppet), 1u << nop.index);
-        arrive(&puppet, one, 0);
-        assert_int_equal(pop_all(&puppet), 0);
-        assert_false(baton__run_is_through(&puppet.run));
-        baton__run_complete(&puppet.run, nop.index);
-        assert_true(baton__run_is_through(&puppet.run));
-        baton__run_retire(&puppet.run);
+        baton__run_begin(&driven.run);
+        assert_int_equal(pop_all(&driven), 0);
+        arrive(&driven, two, 2);
+        assert_int_equal(pop_all(&driven), 1u << nop.index);
+        arrive(&driven, one, 0);
+        assert_int_equal(pop_all(&driven), 0);
+        assert_false(baton__run_is_through(&driven.run));
+        baton__run_complete(&driven.run, nop.index);
+        assert_true(baton__run_is_through(&driven.run));
+        baton__run_retire(&driven.run);
     }
     support_ok(baton_schedule_destroy(s));
 }
@@ -199,38 +175,36 @@ static void test_arrivals_fire_a_node_once(void **state)
    only those farther from the origin than rank 3 go out. */
 static void test_arrivals_go_on_away_from_their_origin(void **state)
 {
-    (void)state;
-    puppet_t puppet;
+    driven_run_t driven;
     baton_schedule_t *s = create(3);
     baton_node_t armed = baton_add_armed_recv(s, 0);
     for (int peer = 0; peer < RANKS; peer++) {
         baton_before(s, armed, baton_add_activate(s, peer));
     }
-    take_strings(&puppet, s);
+    take_strings(&driven, s);
     for (int origin = 0; origin < RANKS; origin++) {
         uint32_t expected = 0;
-        baton__run_begin(&puppet.run);
-        arrive(&puppet, armed, origin);
+        baton__run_begin(&driven.run);
+        arrive(&driven, armed, origin);
         for (int peer = 0; peer < RANKS; peer++) {
             int mine = (3 - origin + RANKS) % RANKS;
             int theirs = (peer - origin + RANKS) % RANKS;
             baton_node_t activate = {(uint32_t)peer + 1};
             expected |= theirs > mine ? 1u << activate.index : 0;
-            assert_int_equal(origin_of(&puppet, activate),
+            assert_int_equal(origin_of(&driven, activate),
                              theirs > mine ? origin : 3);
         }
-        assert_int_equal(pop_all(&puppet), expected);
-        baton__run_retire(&puppet.run);
+        assert_int_equal(pop_all(&driven), expected);
+        baton__run_retire(&driven.run);
     }
     support_ok(baton_schedule_destroy(s));
 }
 
-/* on_start#0 and armed#1 --> any --> activate#2: the origin is of the one that
-   came first. */
+/* on_start#0 and armed#1 --> any --> activate#2: the first to fire sets the
+   origin. */
 static void test_arrivals_after_the_start_keep_its_origin(void **state)
 {
-    (void)state;
-    puppet_t puppet;
+    driven_run_t driven;
     baton_schedule_t *s = create(1);
     baton_node_t start = baton_add_on_start(s);
     baton_node_t armed = baton_add_armed_recv(s, 0);
@@ -238,15 +212,15 @@ static void test_arrivals_after_the_start_keep_its_origin(void **state)
     baton_before(s, start, activate);
     baton_before(s, armed, activate);
     baton_set_need(s, activate, BATON_NEED_ANY);
-    take_strings(&puppet, s);
-    baton__run_begin(&puppet.run);
-    baton__run_started(&puppet.run);
-    baton__run_started(&puppet.run);
-    assert_int_equal(pop_all(&puppet), 1u << start.index);
-    baton__run_complete(&puppet.run, start.index);
-    arrive(&puppet, armed, 0);
-    assert_int_equal(pop_all(&puppet), 1u << activate.index);
-    assert_int_equal(origin_of(&puppet, activate), 1);
+    take_strings(&driven, s);
+    baton__run_begin(&driven.run);
+    baton__run_started(&driven.run);
+    baton__run_started(&driven.run);
+    assert_int_equal(pop_all(&driven), 1u << start.index);
+    baton__run_complete(&driven.run, start.index);
+    arrive(&driven, armed, 0);
+    assert_int_equal(pop_all(&driven), 1u << activate.index);
+    assert_int_equal(origin_of(&driven, activate), 1);
     support_ok(baton_schedule_destroy(s));
 }
 
@@ -262,5 +236,6 @@ int main(void)
         cmocka_unit_test(test_arrivals_go_on_away_from_their_origin),
         cmocka_unit_test(test_arrivals_after_the_start_keep_its_origin),
     };
-    return cmocka_run_group_tests(tests, open_ranks, close_ranks);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

@@ -8,7 +8,6 @@
 
 static void test_sim_start_lets_no_time_pass(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_words_start(&words);
@@ -20,7 +19,6 @@ static void test_sim_start_lets_no_time_pass(void **state)
 
 static void test_sim_run_goes_to_the_end(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_words_start(&words);
@@ -36,7 +34,6 @@ static void test_sim_run_goes_to_the_end(void **state)
 
 static void test_sim_run_stops_at_a_time_and_goes_on(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_words_start(&words);
@@ -53,7 +50,6 @@ static void test_sim_run_stops_at_a_time_and_goes_on(void **state)
 
 static void test_sim_wait_goes_no_further_than_its_epoch(void **state)
 {
-    (void)state;
     support_words_t first, second;
     support_words_open(&first);
     support_words_add(&second, first.sim, "second");
@@ -71,7 +67,6 @@ static void test_sim_wait_goes_no_further_than_its_epoch(void **state)
 
 static void test_sim_timeouts_are_virtual(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.link.alpha_us = 1e9; /* a quarter of an hour */
     support_words_t words;
@@ -90,7 +85,6 @@ static void test_sim_timeouts_are_virtual(void **state)
 
 static void test_sim_test_lets_time_pass(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_words_start(&words);
@@ -105,7 +99,6 @@ static void test_sim_test_lets_time_pass(void **state)
 
 static void test_sim_wait_goes_on_after_a_deadlock(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_ok(baton_schedule_start(words.recv));
@@ -134,7 +127,6 @@ static baton_sim_t *working_sim(int ranks)
 
 static void test_sim_epoch_ends_when_its_work_does(void **state)
 {
-    (void)state;
     uint32_t data[2] = {1, 2};
     baton_sim_t *sim = working_sim(1);
     baton_schedule_t *s = support_sim_schedule(sim, 0, "work");
@@ -156,7 +148,6 @@ static void test_sim_epoch_ends_when_its_work_does(void **state)
 
 static void test_sim_epochs_follow_each_other(void **state)
 {
-    (void)state;
     uint32_t data[2] = {0};
     baton_sim_t *sim = working_sim(1);
     support_ok(baton_sim_build(sim, "work", add_sum, data));
@@ -171,7 +162,6 @@ static void test_sim_epochs_follow_each_other(void **state)
 
 static void add_nothing(void *arg, baton_schedule_t *schedule)
 {
-    (void)arg;
     (void)baton_add_nop(schedule);
 }
 
@@ -179,7 +169,6 @@ static void add_nothing(void *arg, baton_schedule_t *schedule)
 
 static void test_sim_schedules_share_the_ports(void **state)
 {
-    (void)state;
     enum { PAIRS = 5 };
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
@@ -202,7 +191,6 @@ static void test_sim_schedules_share_the_ports(void **state)
 
 static void test_sim_epoch_counts_from_its_first_start(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.skew = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 50, 0};
     const support_message_t message = {0, 1, SUPPORT_WORD};
@@ -214,7 +202,6 @@ static void test_sim_epoch_counts_from_its_first_start(void **state)
 
 static void test_sim_skew_makes_ranks_late(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(8);
     options.skew = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 100, 200};
     support_trace_t trace;
@@ -232,7 +219,6 @@ static void test_sim_skew_makes_ranks_late(void **state)
 
 static void test_sim_totals_count(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
@@ -249,7 +235,6 @@ static void test_sim_totals_count(void **state)
 
 static void test_sim_one_built_schedule_a_simulator(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
     double us = -1;
@@ -281,7 +266,6 @@ static void add_words(void *arg, baton_schedule_t *schedule)
 
 static void test_sim_build_again_after_an_error(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
     bool wrong = true;

@@ -1,6 +1,6 @@
-/* What the simulator says of ranks that wait for one that has not started or is
-   at its limit, and what ranks say that depend on one that has failed, is dead
-   or has destroyed its schedule; word for word. */
+/* The exact messages about ranks that wait for one that has not started or is
+   at its limit, and of ranks that depend on one that has failed, is dead or has
+   destroyed its schedule. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
@@ -19,7 +19,6 @@ static baton_status_t start_but_last(baton_sim_t *sim, int ranks, int epochs)
 
 static void test_deadlock_for_a_rank_that_has_not_started(void **state)
 {
-    (void)state;
     double us;
     baton_sim_t *sim = stuck_open(3, 0);
     support_ok(baton_sim_build(sim, "x", stuck_chain, NULL));
@@ -30,16 +29,15 @@ static void test_deadlock_for_a_rank_that_has_not_started(void **state)
                "recv#1\n"
                "    rank 1: recv#1 waits for send#0 of rank 2\n"
                "    rank 2 has not started epoch 2");
-    /* Who was missing comes after all. */
+    /* The missing rank starts after all. */
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 2)));
     support_ok(baton_sim_run(sim, -1.0));
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Of wait the same is heard as of run. */
+/* wait returns the same error as run. */
 static void test_deadlock_is_told_by_wait(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(2, 0);
     support_ok(baton_sim_build(sim, "x", stuck_chain, NULL));
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 0)));
@@ -51,10 +49,10 @@ static void test_deadlock_is_told_by_wait(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Rank 1 begins when it is activated, but the send wants its start. */
+/* Rank 1's epoch begins when it is activated, but its send requires its start.
+ */
 static void build_half_started(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     baton_node_t start = baton_add_on_start(s);
     if (baton_schedule_rank(s) == 0) {
         baton_before(s, start, baton_add_activate(s, 1));
@@ -67,7 +65,6 @@ static void build_half_started(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_for_a_rank_that_was_only_activated(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(2, 0);
     support_ok(baton_sim_build(sim, "x", build_half_started, NULL));
     stuck_says(
@@ -99,7 +96,6 @@ static void build_activated(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_for_a_rank_that_was_not_activated(void **state)
 {
-    (void)state;
     bool activates = false;
     baton_sim_t *sim = stuck_open(2, 0);
     support_ok(baton_sim_build(sim, "x", build_activated, &activates));
@@ -112,7 +108,6 @@ static void test_deadlock_for_a_rank_that_was_not_activated(void **state)
 
 static void test_deadlock_for_a_rank_at_its_limit(void **state)
 {
-    (void)state;
     bool activates = true;
     baton_sim_t *sim = stuck_open(2, 0);
     support_ok(baton_sim_build(sim, "x", build_activated, &activates));
@@ -127,7 +122,6 @@ static void test_deadlock_for_a_rank_at_its_limit(void **state)
 /* Rank 1 sends to rank 0 and waits for rank 2. */
 static void build_behind(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     switch (baton_schedule_rank(s)) {
     case 0:
         (void)stuck_recv(s, 1);
@@ -144,7 +138,6 @@ static void build_behind(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_for_a_rank_in_an_earlier_epoch(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(3, 0);
     support_ok(baton_sim_build(sim, "x", build_behind, NULL));
     stuck_says(start_but_last(sim, 3, 1), BATON_ERR_DEADLOCK,
@@ -161,11 +154,10 @@ static void test_deadlock_for_a_rank_in_an_earlier_epoch(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Nobody waits for ever: each rank that the dead one's failure reaches learns
-   of it, with the words of the one that met it. */
+/* Every rank that the dead one's failure reaches gets the message of the rank
+   that met it. */
 static void test_a_rank_that_is_dead_fails_those_that_need_it(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(4, 0);
     support_ok(baton_sim_build(sim, "x", stuck_chain, NULL));
     support_ok(baton_sim_kill(sim, 2));
@@ -181,7 +173,6 @@ static void test_a_rank_that_is_dead_fails_those_that_need_it(void **state)
 
 static void test_a_rank_that_has_failed_fails_those_that_need_it(void **state)
 {
-    (void)state;
     double us;
     const char *text = "\"x\" epoch 1 failed at send#0 on rank 1: send of 8 "
                        "bytes to rank 0, tag 0: the sim transport refused it: "
@@ -203,7 +194,6 @@ static void test_a_rank_that_has_failed_fails_those_that_need_it(void **state)
 
 static void test_a_schedule_that_is_gone_fails_who_begins_one(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(2, 0);
     baton_schedule_t *s[2];
     for (int rank = 0; rank < 2; rank++) {
@@ -244,8 +234,6 @@ static baton_schedule_t *commit_chain(baton_sim_t *sim, int rank,
 
 static baton_status_t fails(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_ERR_LIMIT;
 }
 
@@ -254,10 +242,9 @@ static void fail_behind(baton_schedule_t *s)
     baton_before(s, baton_add_call(s, fails, NULL), (baton_node_t){0});
 }
 
-/* When it failed there was nobody to be told. */
+/* When it failed no peer had committed. */
 static void test_a_failure_is_told_to_who_commits_later(void **state)
 {
-    (void)state;
     baton_sim_t *sim = open_introduced(2);
     baton_schedule_t *one = commit_chain(sim, 1, fail_behind);
     support_ok(baton_schedule_start(one));
@@ -278,7 +265,6 @@ static void test_a_failure_is_told_to_who_commits_later(void **state)
 static void
 test_a_send_to_a_rank_that_died_before_its_commit_fails(void **state)
 {
-    (void)state;
     baton_sim_t *sim = open_introduced(2);
     support_ok(baton_sim_kill(sim, 0));
     support_ok(baton_sim_run(sim, -1.0));

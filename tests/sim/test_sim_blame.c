@@ -1,5 +1,4 @@
-/* What the simulator says of ranks that wait for a node that does not fire,
-   word for word. */
+/* The exact messages about ranks that wait for a node that does not fire. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
@@ -12,7 +11,7 @@ static void chain_is_stuck(int ranks, stuck_last_fn last, const char *text)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* The last rank finds out by itself that its epoch can't end; so all fail. */
+/* The last rank finds that its epoch can't end, and so all fail. */
 static void all_fail(int ranks, baton_sim_build_fn build, void *arg,
                      const char *text)
 {
@@ -34,7 +33,6 @@ static void behind_skipped_call(baton_schedule_t *s)
 
 static void test_unreachable_names_the_call_that_skipped(void **state)
 {
-    (void)state;
     stuck_last_fn last = behind_skipped_call;
     all_fail(3, stuck_chain, &last,
              "\"x\" epoch 1 can't end on rank 2: send#0 will not fire: call#1 "
@@ -54,15 +52,13 @@ static void behind_or_node(baton_schedule_t *s)
 
 static void test_unreachable_behind_an_or_that_nothing_satisfies(void **state)
 {
-    (void)state;
     stuck_last_fn last = behind_or_node;
     all_fail(2, stuck_chain, &last,
              "\"x\" epoch 1 can't end on rank 1: send#0 will not fire: call#2 "
              "skipped (is what lies behind it optional?)");
 }
 
-/* The same beside a receive that waits: as long as there is one, the rank can't
-   tell. */
+/* The same with a pending receive, because of which the rank can't know. */
 static void behind_or_node_and_receive(baton_schedule_t *s)
 {
     behind_or_node(s);
@@ -74,7 +70,6 @@ static void behind_or_node_and_receive(baton_schedule_t *s)
 
 static void test_deadlock_behind_an_or_that_nothing_satisfies(void **state)
 {
-    (void)state;
     chain_is_stuck(2, behind_or_node_and_receive,
                    "\"x\" epoch 1 can't end on rank 0:\n"
                    "    rank 0: recv#0 waits for send#0 of rank 1\n"
@@ -93,7 +88,6 @@ static void behind_own_message(baton_schedule_t *s)
 
 static void test_deadlock_behind_a_message_to_itself(void **state)
 {
-    (void)state;
     chain_is_stuck(2, behind_own_message,
                    "\"x\" epoch 1 can't end on rank 0:\n"
                    "    rank 0: recv#0 waits for send#0 of rank 1, which is "
@@ -112,7 +106,6 @@ static void behind_armed(baton_schedule_t *s)
 
 static void test_deadlock_behind_an_armed_receive(void **state)
 {
-    (void)state;
     chain_is_stuck(2, behind_armed,
                    "\"x\" epoch 1 can't end on rank 0:\n"
                    "    rank 0: recv#0 waits for send#0 of rank 1\n"
@@ -122,7 +115,6 @@ static void test_deadlock_behind_an_armed_receive(void **state)
 
 static void skip_required(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     baton_node_t nop = baton_add_nop(s);
     baton_before(s, baton_add_call(s, support_skip, NULL), nop);
     baton_before(s, nop, baton_add_nop(s));
@@ -130,7 +122,6 @@ static void skip_required(void *arg, baton_schedule_t *s)
 
 static void test_unreachable_behind_its_own_call(void **state)
 {
-    (void)state;
     all_fail(1, skip_required, NULL,
              "\"x\" epoch 1 can't end on rank 0: nop#0 will not fire: call#1 "
              "skipped (is what lies behind it optional?)");
@@ -139,7 +130,6 @@ static void test_unreachable_behind_its_own_call(void **state)
 /* An optional send behind a call that skips: its rank's epoch ends. */
 static void build_optional(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     if (baton_schedule_rank(s) == 0) {
         (void)stuck_recv(s, 1);
     } else {
@@ -151,7 +141,6 @@ static void build_optional(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_for_a_rank_whose_epoch_has_ended(void **state)
 {
-    (void)state;
     stuck_build(2, 0, build_optional,
                 "\"x\" epoch 1 can't end on rank 0:\n"
                 "    rank 0: recv#0 waits for send#0 of rank 1\n"

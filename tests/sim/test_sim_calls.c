@@ -1,4 +1,4 @@
-/* What applications do at a virtual time, and what they may not do there. */
+/* Calls that applications make at a virtual time, and calls that fail there. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -37,7 +37,6 @@ static void take_note(void *arg)
 
 static void test_sim_calls_in_order(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(1);
     diary_t diary = {.sim = support_sim_open(&options)};
     note_t notes[] = {{&diary, 'd', NULL, 0},
@@ -58,7 +57,6 @@ static void test_sim_calls_in_order(void **state)
 
 static void test_sim_calls_may_ask_for_calls(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(1);
     diary_t diary = {.sim = support_sim_open(&options)};
     note_t third = {&diary, '3', NULL, 0};
@@ -78,7 +76,6 @@ static void test_sim_calls_may_ask_for_calls(void **state)
 
 static void test_sim_calls_at_once_what_has_passed(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(1);
     diary_t diary = {.sim = support_sim_open(&options)};
     note_t early = {&diary, 'e', NULL, 0};
@@ -97,7 +94,6 @@ static void test_sim_calls_at_once_what_has_passed(void **state)
 
 static void test_sim_calls_need_a_time(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(1);
     baton_sim_t *sim = support_sim_open(&options);
     support_expect(baton_sim_at(sim, (double)NAN, take_note, NULL),
@@ -116,7 +112,6 @@ static void start_it(void *arg)
 
 static void test_sim_calls_start_epochs(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_ok(baton_sim_at(words.sim, 10, start_it, words.send));
@@ -153,13 +148,11 @@ static void wait_for_what_has_ended(void *arg)
 
 static void add_nothing(void *arg, baton_schedule_t *schedule)
 {
-    (void)arg;
     (void)baton_add_nop(schedule);
 }
 
 static void test_sim_calls_let_no_time_pass(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_ok(baton_sim_build(words.sim, "built", add_nothing, NULL));

@@ -17,7 +17,6 @@ static void expect_at(const support_trace_t *trace, baton_sim_what_t what,
 
 static void test_sim_cost_of_a_message(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 16, 17, 1000000};
     const baton_sim_options_t options = support_sim_options(2);
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -32,7 +31,6 @@ static void test_sim_cost_of_a_message(void **state)
 
 static void test_sim_cost_of_a_message_to_itself(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(1);
     const support_message_t message = {0, 0, 5};
     support_trace_t trace;
@@ -44,7 +42,6 @@ static const support_message_t out_of_one[] = {{0, 1, 8}, {0, 2, 3}},
 
 static void test_sim_cost_sender_sends_one_at_a_time(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(3);
     support_trace_t trace;
     support_us(support_sim_traffic(&options, out_of_one, 2, &trace), 15);
@@ -53,11 +50,10 @@ static void test_sim_cost_sender_sends_one_at_a_time(void **state)
     expect_at(&trace, BATON_SIM_RECV, 2, 0, 10, 15);
 }
 
-/* The second sender's port is free again before the receiver's is: what it has
-   sent waits there. */
+/* The second sender's port is free before the receiver's, where its message
+ * waits. */
 static void test_sim_cost_receiver_takes_one_at_a_time(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(3);
     support_trace_t trace;
     support_us(support_sim_traffic(&options, into_one, 2, &trace), 15);
@@ -69,7 +65,6 @@ static void test_sim_cost_receiver_takes_one_at_a_time(void **state)
 
 static void test_sim_cost_multi_ported(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(3);
     options.multi_ported = true;
     support_trace_t trace;
@@ -82,7 +77,6 @@ static void test_sim_cost_multi_ported(void **state)
 /* Sending and receiving have a port each. */
 static void test_sim_cost_both_ways_at_once(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     const support_message_t list[] = {{0, 1, 8}, {1, 0, 8}};
     support_trace_t trace;
@@ -94,7 +88,6 @@ static void test_sim_cost_both_ways_at_once(void **state)
 /* Ranks 0 to 3 and 4 to 5 share hosts. */
 static void test_sim_cost_within_a_host(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(6);
     options.host_ranks = 4;
     options.host_link = (baton_sim_link_t){.alpha_us = 1, .beta_ns = 500};
@@ -110,7 +103,8 @@ static void test_sim_cost_within_a_host(void **state)
     }
 }
 
-/* As far as the ranks are apart; its beta, which is below 0, counts as 0. */
+/* A link whose alpha is the distance of the ranks; a negative beta counts as 0.
+ */
 static baton_sim_link_t line(void *arg, int from, int to)
 {
     double hop_us = *(const double *)arg;
@@ -119,7 +113,6 @@ static baton_sim_link_t line(void *arg, int from, int to)
 
 static void test_sim_cost_by_topology(void **state)
 {
-    (void)state;
     double hop_us = 3;
     baton_sim_options_t options = support_sim_options(5);
     options.host_ranks = 5; /* not asked */
@@ -136,7 +129,6 @@ static void test_sim_cost_by_topology(void **state)
 
 static void test_sim_cost_of_overhead(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(3);
     options.overhead_us = 4;
     support_trace_t trace;
@@ -153,10 +145,9 @@ static void test_sim_cost_of_overhead(void **state)
                4 + 10 + 5 + 4);
 }
 
-/* Messages that come together are taken in one after the other. */
+/* Messages that arrive together are received one after the other. */
 static void test_sim_cost_of_overhead_adds_up(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(4);
     options.multi_ported = true;
     options.overhead_us = 4;
@@ -171,7 +162,6 @@ static void test_sim_cost_of_overhead_adds_up(void **state)
        rank 2 --3--> */
 static void build_relay(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int rank = baton_schedule_rank(s);
     baton_view_t large = support_scratch(s, 8);
     baton_view_t small = support_scratch(s, 3);
@@ -206,23 +196,22 @@ static double relay_us(const baton_sim_options_t *options,
 
 static void test_sim_cost_of_a_reduction(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(3);
     options.gamma_ns = 2000;
     support_trace_t trace;
-    /* In: 10 us, behind it the small one, 5 us more; 16 us of sums. */
+    /* 10 us for the first message, 5 us more for the small one; 16 us of sums.
+     */
     support_us(relay_us(&options, &trace), 10 + 16 + 10);
     expect_at(&trace, BATON_SIM_REDUCE, 0, 0, 10, 26);
     expect_at(&trace, BATON_SIM_RECV, 0, 1, 10, 15);
     expect_at(&trace, BATON_SIM_SEND, 0, 0, 26, 36);
-    /* Without payload no byte is reduced, and all takes as long. */
+    /* Without payload no byte is reduced, but times are the same. */
     options.cost_only = true;
     support_us(relay_us(&options, &trace), 10 + 16 + 10);
 }
 
 static void test_sim_cost_of_work_is_divided_by_speed(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(3);
     options.gamma_ns = 2000;
     options.overhead_us = 1;
@@ -243,7 +232,6 @@ typedef struct notes {
 static baton_status_t note_time(void *arg, baton_call_t *call)
 {
     notes_t *notes = arg;
-    (void)call;
     notes->times[notes->count++] = baton_sim_now_us(notes->sim);
     return BATON_OK;
 }
@@ -252,7 +240,6 @@ static baton_status_t note_time(void *arg, baton_call_t *call)
    sees it when it is done; calls and nops take no time. */
 static void test_sim_cost_busy_rank_sees_messages_later(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.gamma_ns = 1000;
     baton_sim_t *sim = support_sim_open(&options);
@@ -287,7 +274,6 @@ static void test_sim_cost_busy_rank_sees_messages_later(void **state)
 
 static void test_sim_cost_of_lag_holds_no_port(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(3);
     options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 50, 0};
     support_trace_t trace;
@@ -306,7 +292,6 @@ static void start_it(void *arg)
  */
 static void test_sim_cost_sync_bytes_hold_the_sender(void **state)
 {
-    (void)state;
     for (int shorter = 0; shorter < 2; shorter++) {
         baton_sim_options_t options = support_sim_options(2);
         options.sync_bytes = SUPPORT_WORD + (size_t)shorter;

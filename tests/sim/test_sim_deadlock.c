@@ -1,11 +1,10 @@
-/* What the simulator says of ranks that wait in a cycle, word for word. */
+/* The exact messages about ranks that wait in a cycle. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
-/* Everybody receives from the left before it sends to the right. */
+/* Every rank receives from the left before it sends to the right. */
 static void build_ring(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int rank = baton_schedule_rank(s);
     int size = baton_schedule_size(s);
     baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
@@ -14,7 +13,6 @@ static void build_ring(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_of_a_rank_with_itself(void **state)
 {
-    (void)state;
     stuck_build(
         1, 0, build_ring,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"
@@ -24,7 +22,6 @@ static void test_deadlock_of_a_rank_with_itself(void **state)
 
 static void test_deadlock_of_two(void **state)
 {
-    (void)state;
     stuck_build(
         2, 0, build_ring,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"
@@ -36,7 +33,6 @@ static void test_deadlock_of_two(void **state)
 
 static void test_deadlock_of_many_shows_some(void **state)
 {
-    (void)state;
     stuck_build(
         1000, 0, build_ring,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"
@@ -60,7 +56,6 @@ static void test_deadlock_of_many_shows_some(void **state)
 /* Rank 0 waits for rank 1; rank 1 and 2 for each other. */
 static void build_tail(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int rank = baton_schedule_rank(s);
     if (rank == 0) {
         (void)stuck_recv(s, 1);
@@ -77,7 +72,6 @@ static void build_tail(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_leaves_out_who_is_not_in_the_cycle(void **state)
 {
-    (void)state;
     stuck_build(
         3, 0, build_tail,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"
@@ -89,7 +83,6 @@ static void test_deadlock_leaves_out_who_is_not_in_the_cycle(void **state)
 
 static void test_deadlock_of_sends_head_to_head(void **state)
 {
-    (void)state;
     stuck_build(
         2, STUCK_BYTES, stuck_head_to_head,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"
@@ -104,7 +97,7 @@ static void test_deadlock_of_sends_head_to_head(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* An optional send holds up its epoch too, once it is posted. */
+/* An optional send, once posted, holds up its epoch, too. */
 static void build_optional_send(void *arg, baton_schedule_t *s)
 {
     stuck_head_to_head(arg, s);
@@ -114,7 +107,6 @@ static void build_optional_send(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_of_optional_sends(void **state)
 {
-    (void)state;
     stuck_build(
         2, STUCK_BYTES, build_optional_send,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"
@@ -128,7 +120,6 @@ static void test_deadlock_of_optional_sends(void **state)
  */
 static void build_choice(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int rank = baton_schedule_rank(s);
     if (rank != 0) {
         baton_node_t recv = stuck_recv(s, 0);
@@ -145,7 +136,6 @@ static void build_choice(void *arg, baton_schedule_t *s)
 
 static void test_deadlock_behind_a_choice(void **state)
 {
-    (void)state;
     stuck_build(
         3, 0, build_choice,
         "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle\n"

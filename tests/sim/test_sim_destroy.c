@@ -1,5 +1,5 @@
-/* Schedules that are destroyed, in every state of theirs and of their messages,
-   and simulators. */
+/* Schedules that are destroyed in every state of theirs and of their messages,
+   and simulators that are destroyed. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -24,7 +24,7 @@ static void open_twin(twin_t *twin, const baton_sim_options_t *options)
     twin->recv = support_sim_schedule(twin->sim, 1, "twin");
     for (int i = 0; i < 2; i++) {
         size_t bytes = i == 0 ? LONG : SHORT;
-        /* Read as a time it would be the end of the world. */
+        /* read as a time this would never come */
         memset(twin->out[i], 0x7e, bytes);
         (void)baton_add_send(twin->send, 1,
                              support_view(twin->send, twin->out[i], bytes));
@@ -45,8 +45,8 @@ static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
     return same == bytes;
 }
 
-/* At `at_us` the sender goes, and its memory is used for something else; the
-   receiver starts at `recv_us`. */
+/* At `at_us` the sender is destroyed and its memory overwritten. The receiver
+   starts at `recv_us`. */
 static void open_without_sender(twin_t *twin,
                                 const baton_sim_options_t *options,
                                 double at_us, double recv_us)
@@ -73,8 +73,8 @@ static void close_receiver(const twin_t *twin)
     support_ok(baton_sim_destroy(twin->sim));
 }
 
-/* Its epoch has ended, as its sends are eager: the messages come as if it were
-   there. Another epoch of the receiver learns what has become of it. */
+/* Its sends are eager, so its epoch has ended and the messages arrive. A later
+   epoch of the receiver fails. */
 static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
                                         double at_us, double recv_us,
                                         double ended_us)
@@ -94,7 +94,6 @@ static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
 
 static void test_sim_destroy_lets_messages_go_on(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.eager_bytes = LONG + 1;
     for (int lags = 0; lags < 2; lags++) {
@@ -108,8 +107,8 @@ static void test_sim_destroy_lets_messages_go_on(void **state)
     }
 }
 
-/* Its epoch runs: so does the receiver's fail, and says why. What has come
-   until then is whole, and nothing of the memory as it is later. */
+/* Its epoch runs, so the receiver's epoch fails with the cause. Messages
+   received before that are whole and hold nothing that was written later. */
 static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
                                      double at_us, double recv_us)
 {
@@ -132,7 +131,6 @@ static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
 
 static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     for (int lags = 0; lags < 2; lags++) {
         options.lag =
@@ -144,11 +142,10 @@ static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
     }
 }
 
-/* Its start is in the mailbox, and its sends are not made yet: no payload
-   moves, and the receiver is told. */
+/* Its start is in the mailbox and its sends are not issued. No payload moves,
+   and the receiver's epoch fails. */
 static void test_sim_destroy_takes_back_a_start(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     static support_trace_t trace;
     twin_t twin;
@@ -167,12 +164,12 @@ static void test_sim_destroy_takes_back_a_start(void **state)
     close_receiver(&twin);
 }
 
-/* The receiver goes: before its messages move, while one does, when it has
-   come. Its memory is left alone from then on. Of messages that need nobody
-   the sender's epoch has ended before it learns of that; its next has not. */
+/* The receiver is destroyed before its messages move, while one moves, or
+   after. Its memory is not written from then on. With eager messages the
+   sender's epoch has ended before it learns of that, and its next epoch fails.
+ */
 static void test_sim_destroy_of_a_receiver(void **state)
 {
-    (void)state;
     static const double times_us[] = {0, 1, 101, 105};
     const baton_sim_options_t options = support_sim_options(2);
     for (size_t i = 0; i < sizeof times_us / sizeof times_us[0]; i++) {
@@ -201,7 +198,6 @@ static void test_sim_destroy_of_a_receiver(void **state)
 /* A send that waits for its receive to take it. */
 static void test_sim_destroy_of_a_held_sender(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.sync_bytes = 1;
     sender_goes_in_its_epoch(&options, 119, 120);
@@ -218,10 +214,9 @@ static void test_sim_destroy_of_a_held_sender(void **state)
     close_receiver(&twin);
 }
 
-/* Both go, and the simulator with messages in flight. */
+/* Both are destroyed, and the simulator with messages in flight. */
 static void test_sim_destroy_of_all_at_any_time(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     for (int us = 0; us < 125; us += 3) {
         twin_t twin;
@@ -241,10 +236,9 @@ static void test_sim_destroy_of_all_at_any_time(void **state)
     }
 }
 
-/* Its message has come, but its rank is at work and has not seen it. */
+/* Its message has arrived, but its rank is busy and has not seen it. */
 static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.gamma_ns = 1000;
     support_words_t words;
@@ -308,10 +302,9 @@ static void start_one_destroy_another(void *arg)
     support_words_remove(pass->words);
 }
 
-/* The rank's other schedules have their turn, and only then. */
+/* The rank's other schedules run, but not earlier. */
 static void test_sim_destroy_in_a_call(void **state)
 {
-    (void)state;
     support_words_t words;
     rebinder_t rebinder;
     pass_t pass = {&words, &rebinder};
@@ -331,7 +324,6 @@ static void test_sim_destroy_in_a_call(void **state)
 
 static void test_sim_destroy_on_a_dead_rank(void **state)
 {
-    (void)state;
     support_words_t words;
     rebinder_t rebinder;
     support_words_open(&words);
@@ -352,13 +344,11 @@ static void test_sim_destroy_on_a_dead_rank(void **state)
 
 static void add_nothing(void *arg, baton_schedule_t *schedule)
 {
-    (void)arg;
     (void)baton_add_nop(schedule);
 }
 
 static void test_sim_destroy_names_what_is_left(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
     support_ok(baton_sim_build(sim, "built", add_nothing, NULL));
@@ -379,7 +369,6 @@ static void test_sim_destroy_names_what_is_left(void **state)
 
 static void test_sim_destroy_keeps_its_groups(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
     support_expect(baton_group_destroy(baton_sim_group(sim, 1)),
@@ -390,13 +379,11 @@ static void test_sim_destroy_keeps_its_groups(void **state)
 
 static void never(void *arg)
 {
-    (void)arg;
     fail_msg("called after the end");
 }
 
 static void test_sim_destroy_forgets_calls(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(1);
     baton_sim_t *sim = support_sim_open(&options);
     for (int i = 0; i < 1000; i++) {

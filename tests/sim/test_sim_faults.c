@@ -1,4 +1,4 @@
-/* What is done to ranks: slow ones, late messages, deaths, sends that fail. */
+/* Faults: slow ranks, late messages, deaths, sends that fail. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -28,7 +28,6 @@ static const support_message_t word[] = {{0, 1, SUPPORT_WORD}};
 
 static void test_sim_set_lag_makes_messages_late(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = traffic(&options, word, 1);
     support_us(epoch_us(sim), SUPPORT_WORD_US);
@@ -42,7 +41,6 @@ static void test_sim_set_lag_makes_messages_late(void **state)
 
 static void test_sim_set_lag_checks_it(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     const baton_distribution_t bad[] = {
         {BATON_DISTRIBUTION_CONSTANT, -1, 0},
@@ -62,7 +60,6 @@ static void test_sim_set_lag_checks_it(void **state)
 
 static void test_sim_set_speed_divides_work(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.overhead_us = 4;
     baton_sim_t *sim = traffic(&options, word, 1);
@@ -79,7 +76,6 @@ static void test_sim_set_speed_divides_work(void **state)
 
 static void test_sim_set_speed_checks_it(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     const double bad[] = {0, -1, 1e-10, 2e15, (double)INFINITY, (double)NAN};
     baton_sim_t *sim = support_sim_open(&options);
@@ -94,7 +90,6 @@ static void test_sim_set_speed_checks_it(void **state)
 /* As slow as the options allow, too. */
 static void test_sim_speed_of_options_is_what_it_says(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.overhead_us = 1;
     options.speed =
@@ -106,7 +101,6 @@ static void test_sim_speed_of_options_is_what_it_says(void **state)
 
 static void test_sim_faults_check_the_rank(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(3);
     const int bad[] = {-1, 3, 1 << 30};
     baton_sim_t *sim = traffic(&options, word, 1);
@@ -126,7 +120,6 @@ static void test_sim_faults_check_the_rank(void **state)
 
 static void test_sim_fail_send_fails_the_kth(void **state)
 {
-    (void)state;
     support_words_t words;
     support_words_open(&words);
     support_ok(baton_sim_fail_send(words.sim, 0, 3));
@@ -139,7 +132,7 @@ static void test_sim_fail_send_fails_the_kth(void **state)
     support_says("epoch 3");
     support_says("send#0");
     support_expect(baton_schedule_start(words.send), BATON_ERR_FAILED);
-    /* The receiver is told, in the sender's words. */
+    /* The receiver gets the sender's message. */
     support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_TRANSPORT);
     support_says("\"words\" epoch 3 failed at send#0 on rank 0");
     support_expect(baton_schedule_start(words.recv), BATON_ERR_FAILED);
@@ -148,7 +141,6 @@ static void test_sim_fail_send_fails_the_kth(void **state)
 
 static void test_sim_fail_send_is_taken_back(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = traffic(&options, word, 1);
     support_ok(baton_sim_fail_send(sim, 0, 1));
@@ -165,7 +157,6 @@ static const support_message_t ends[] = {{0, 1, 8}, {2, 0, 8}, {0, 2, 8}};
 
 static void test_sim_kill_ends_what_waits_for_the_dead(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(3);
     baton_sim_t *sim = traffic(&options, ends, 3);
     double us = -1;
@@ -185,10 +176,10 @@ static void kill_one(void *arg)
     support_ok(baton_sim_kill(arg, 1));
 }
 
-/* What is on its way when its sender dies arrives; to the dead, it fails. */
+/* A message in flight arrives after its sender's death, but fails after its
+   receiver's. */
 static void test_sim_kill_while_a_message_moves(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(2);
     for (int from = 0; from < 2; from++) {
         const support_message_t message = {from, 1 - from, SUPPORT_WORD};
@@ -205,7 +196,6 @@ static void test_sim_kill_while_a_message_moves(void **state)
 /* The second message has not left its sender when that dies. */
 static void test_sim_kill_keeps_what_is_queued(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(3);
     const support_message_t list[] = {{1, 0, 4}, {1, 2, 4}};
     baton_sim_t *sim = traffic(&options, list, 2);
@@ -218,10 +208,9 @@ static void test_sim_kill_keeps_what_is_queued(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* A send that waits for its receive to be posted is told of the death. */
+/* A send that waits for its receive fails when the receiver dies. */
 static void test_sim_kill_ends_a_held_send(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     options.sync_bytes = 1;
     support_words_t words;
@@ -234,10 +223,9 @@ static void test_sim_kill_ends_a_held_send(void **state)
     support_words_close(&words);
 }
 
-/* Those that don't need the dead rank have further epochs. */
+/* Ranks that don't need the dead one run further epochs. */
 static void test_sim_kill_lets_the_others_go_on(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = support_sim_options(3);
     const support_message_t list[] = {{0, 2, SUPPORT_WORD}};
     baton_sim_t *sim = traffic(&options, list, 1);

@@ -18,7 +18,6 @@ typedef struct given {
 
 static void build_barrier(void *arg, baton_schedule_t *schedule)
 {
-    (void)arg;
     baton_barrier_dissemination(schedule);
 }
 
@@ -90,7 +89,6 @@ enum { GAMMA_COUNT = sizeof gammas_ns / sizeof gammas_ns[0] };
 
 static void test_barrier_dissemination(void **state)
 {
-    (void)state;
     given_t given = {0};
     for (size_t i = 0; i < SIZE_COUNT; i++) {
         expect(sizes[i], 0, build_barrier, &given,
@@ -100,7 +98,6 @@ static void test_barrier_dissemination(void **state)
 
 static void test_broadcast_binomial(void **state)
 {
-    (void)state;
     given_t given = {.bytes = 100000};
     for (size_t i = 0; i < SIZE_COUNT; i++) {
         expect(sizes[i], 0, build_broadcast, &given,
@@ -120,7 +117,6 @@ static void expect_allreduce(given_t *given,
 
 static void test_allreduce_recursive_doubling(void **state)
 {
-    (void)state;
     given_t small = {8, baton_allreduce_recursive_doubling};
     given_t large = {800000, baton_allreduce_recursive_doubling};
     expect_allreduce(&small, sim_formula_allreduce_recursive_doubling);
@@ -129,7 +125,6 @@ static void test_allreduce_recursive_doubling(void **state)
 
 static void test_allreduce_binomial(void **state)
 {
-    (void)state;
     given_t small = {8, baton_allreduce_binomial};
     given_t large = {800000, baton_allreduce_binomial};
     expect_allreduce(&small, sim_formula_allreduce_binomial);
@@ -139,7 +134,6 @@ static void test_allreduce_binomial(void **state)
 /* Equal blocks, of a chunk each. A ring of 1024 would be 2 million messages. */
 static void test_allreduce_ring(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SIZE_COUNT; i++) {
         given_t given = {(size_t)sizes[i] * 1024, baton_allreduce_ring};
         for (size_t j = 0; j < GAMMA_COUNT && sizes[i] < 1000; j++) {

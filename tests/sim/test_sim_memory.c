@@ -17,8 +17,8 @@ static const baton_sim_options_t *options_of(bool cost_only)
     return &options;
 }
 
-/* Three sends before their receives are posted: kept, and of a port's own
-   memory too little. */
+/* Three sends before their receives are posted are more than a port has memory
+   for. */
 static const support_message_t list[] = {{0, 1, 100}, {0, 1, 8}, {2, 1, 64},
                                          {2, 1, 8},   {1, 0, 0}, {1, 2, 9}};
 static support_messages_t messages = {list, sizeof list / sizeof list[0]};
@@ -118,33 +118,28 @@ static void at(void)
 
 static void test_sim_memory_of_create(void **state)
 {
-    (void)state;
     try_each(create);
 }
 
 static void test_sim_memory_of_build(void **state)
 {
-    (void)state;
     try_each(build);
 }
 
 static void test_sim_memory_of_an_epoch(void **state)
 {
-    (void)state;
     try_each(epoch);
     try_each(start_each);
 }
 
 static void test_sim_memory_of_calls(void **state)
 {
-    (void)state;
     try_each(at);
 }
 
-/* A sender goes, and what it has sent can't be kept. */
+/* A sender is destroyed, and its messages can't be kept. */
 static void test_sim_memory_of_a_kept_message(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     const support_message_t large[] = {{0, 1, 1000}};
     support_messages_t one = {large, 1};
@@ -156,7 +151,7 @@ static void test_sim_memory_of_a_kept_message(void **state)
     support_expect(baton_sim_run(sim, -1), BATON_ERR_NO_MEMORY);
     support_says("no memory");
     baton__alloc_fail_nth(0);
-    /* A receiver is not told that all is well. */
+    /* The receiver gets an error. */
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 1)));
     support_expect(baton_schedule_wait(baton_sim_schedule(sim, 1), -1),
                    BATON_ERR_NO_MEMORY);
@@ -169,13 +164,11 @@ static void add_tebibyte(void *arg, baton_schedule_t *schedule)
 {
     size_t bytes = (size_t)1 << 40;
     baton_view_t view = support_scratch(schedule, bytes);
-    (void)arg;
     (void)baton_add_reduce(schedule, BATON_U8, BATON_SUM, view, view, view);
 }
 
 static void test_sim_memory_is_asked_for_before(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(64);
     baton_sim_t *sim = support_sim_open(&options);
     int64_t allocations = baton__alloc_count();
@@ -198,7 +191,6 @@ static void test_sim_memory_is_asked_for_before(void **state)
 
 static void test_sim_memory_error_has_sizes(void **state)
 {
-    (void)state;
     support_ok(baton__sim_check_memory(1024, "a little", "take it"));
     support_expect(baton__sim_check_memory(0x1p60, "all of it", "take less"),
                    BATON_ERR_NO_MEMORY);

@@ -1,5 +1,4 @@
-/* What the simulator says of sends and receives that don't meet, word for
-   word. */
+/* The exact messages about sends and receives that do not match. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
@@ -58,7 +57,6 @@ static void send_3(baton_schedule_t *s)
 
 static void recv_0(baton_schedule_t *s)
 {
-    (void)s;
 }
 
 static void recv_1(baton_schedule_t *s)
@@ -78,7 +76,6 @@ static void recv_last_2(baton_schedule_t *s)
 
 static void test_mismatch_of_sizes(void **state)
 {
-    (void)state;
     differ(send_16, recv_1,
            "\"x\": send#1 of rank 0 has 16 bytes and its receiver, recv#1 of "
            "rank 1, 8");
@@ -86,7 +83,6 @@ static void test_mismatch_of_sizes(void **state)
 
 static void test_mismatch_of_sizes_and_numbers(void **state)
 {
-    (void)state;
     differ(send_3, recv_last_2,
            "\"x\": send#1 of rank 0 has 8 bytes and its receiver, recv#1 of "
            "rank 1, 16; 3 sends are to meet 2 receives");
@@ -94,7 +90,6 @@ static void test_mismatch_of_sizes_and_numbers(void **state)
 
 static void test_mismatch_of_a_send_that_nobody_receives(void **state)
 {
-    (void)state;
     differ(send_3, recv_2,
            "\"x\": send#3 of rank 0 has no receive on rank 1, which has 2 from "
            "there");
@@ -105,7 +100,6 @@ static void test_mismatch_of_a_send_that_nobody_receives(void **state)
 
 static void test_mismatch_of_a_receive_that_nobody_sends(void **state)
 {
-    (void)state;
     differ(send_1, recv_2,
            "\"x\": recv#2 of rank 1 has no send on rank 0, which has 1 to "
            "there");
@@ -113,7 +107,7 @@ static void test_mismatch_of_a_receive_that_nobody_sends(void **state)
 
 /* ---- activations ------------------------------------------------------- */
 
-/* Of 16 bytes, as a header is. */
+/* 16 bytes, like a header. */
 static void activate_and_send(baton_schedule_t *s)
 {
     (void)baton_add_activate(s, 1);
@@ -149,7 +143,6 @@ static void arm_and_recv_twice(baton_schedule_t *s)
 
 static void test_mismatch_keeps_activations_apart(void **state)
 {
-    (void)state;
     differ(send_16, arm,
            "\"x\": send#1 of rank 0 has no receive on rank 1, which has 0 from "
            "there");
@@ -180,7 +173,6 @@ static baton_schedule_t *commit(baton_sim_t *sim, int rank, const char *name,
 
 static void test_mismatch_of_a_schedule_that_one_rank_lacks(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(2, 0);
     baton_schedule_t *a = commit(sim, 0, "a", send_1);
     baton_schedule_t *b = commit(sim, 1, "a", recv_1);
@@ -199,7 +191,6 @@ static void test_mismatch_of_a_schedule_that_one_rank_lacks(void **state)
 
 static void test_schedules_meet_by_name_in_any_order(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(2, 0);
     baton_schedule_t *s[] = {
         commit(sim, 0, "a", send_1),
@@ -218,10 +209,9 @@ static void test_schedules_meet_by_name_in_any_order(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* One that only one rank ever had is in nobody's way, but its name counts. */
+/* A schedule that only one rank has does no harm, but its name counts. */
 static void test_mismatch_of_attempts(void **state)
 {
-    (void)state;
     baton_sim_t *sim = stuck_open(2, 0);
     support_ok(baton_schedule_destroy(commit(sim, 0, "a", send_1)));
     baton_schedule_t *b = commit(sim, 0, "b", send_1);

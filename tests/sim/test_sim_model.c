@@ -1,4 +1,4 @@
-/* What a user tells the simulator: distributions as text, options, links. */
+/* The simulator's input: distributions as text, options, links. */
 #include "sim/distribution.h"
 #include "sim/model.h"
 #include "support/cmocka.h"
@@ -17,7 +17,6 @@ static void says(const char *text)
 
 static void test_parse_reads_every_form(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         baton_distribution_t expected;
@@ -45,7 +44,6 @@ static void test_parse_reads_every_form(void **state)
 
 static void test_parse_names_what_is_wrong(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -104,7 +102,6 @@ static void test_parse_names_what_is_wrong(void **state)
 
 static void test_parse_cuts_a_long_text(void **state)
 {
-    (void)state;
     char text[5000];
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
@@ -126,7 +123,6 @@ static baton_sim_options_t valid_options(void)
 
 static void test_options_in_range_are_taken(void **state)
 {
-    (void)state;
     baton_sim_options_t options = valid_options();
     assert_int_equal(baton__sim_check_options(&options), BATON_OK);
     options.ranks = BATON__SIM_RANKS_MOST;
@@ -144,7 +140,6 @@ static void test_options_in_range_are_taken(void **state)
 
 static void test_options_out_of_range_are_named(void **state)
 {
-    (void)state;
     baton_sim_options_t options;
 #define REFUSED(option, value, text)                                           \
     options = valid_options();                                                 \
@@ -153,6 +148,7 @@ static void test_options_out_of_range_are_named(void **state)
     says("simulator options: " text)
 #define DISTRIBUTION(kind, a, b) ((baton_distribution_t){kind, a, b})
 
+    REFUSED(size, 8, "size is 8, expected ");
     REFUSED(ranks, 0, "ranks is 0; allowed: 1 to 16777216");
     REFUSED(ranks, -1, "ranks is -1; allowed: 1 to 16777216");
     REFUSED(ranks, 16777217, "ranks is 16777217; allowed: 1 to 16777216");
@@ -184,13 +180,14 @@ static void test_options_out_of_range_are_named(void **state)
             "speed: constant:1e-10 may be as low as 1e-10; allowed");
 #undef DISTRIBUTION
 #undef REFUSED
+    assert_int_equal(baton__sim_check_options(NULL), BATON_ERR_INVALID);
+    says("simulator options: size is 0, expected ");
 }
 
 /* ---- links ------------------------------------------------------------- */
 
 static void test_link_is_by_host(void **state)
 {
-    (void)state;
     baton_sim_options_t options = valid_options();
     options.link = (baton_sim_link_t){10, 2};
     options.host_link = (baton_sim_link_t){1, 0.5};
@@ -213,13 +210,11 @@ static baton_sim_link_t line(void *arg, int from, int to)
 
 static baton_sim_link_t broken(void *arg, int from, int to)
 {
-    (void)arg;
     return (baton_sim_link_t){from == 0 ? NAN : INFINITY, to};
 }
 
 static void test_link_is_what_the_topology_says(void **state)
 {
-    (void)state;
     double hop_us = 0.5;
     baton_sim_options_t options = valid_options();
     options.host_ranks = 4; /* without effect */

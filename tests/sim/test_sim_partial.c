@@ -1,5 +1,5 @@
-/* Partial collectives in the simulator: who takes part in which epoch, with
-   payload and without. */
+/* Partial collectives in the simulator: which ranks take part in which epoch,
+   with payload and without. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -8,7 +8,7 @@
 
 enum { RANKS = 4, COUNT = 5 };
 
-/* Each message takes 1 us: an epoch some of them. */
+/* A message takes 1 us. */
 static baton_sim_options_t options_of(bool cost_only)
 {
     baton_sim_options_t options = support_sim_options(RANKS);
@@ -71,7 +71,7 @@ static void begin_step(void *arg)
     support_ok(baton_partial_start(partial));
 }
 
-/* Ranks start `apart_us` one after the other, and look when all is over. */
+/* Ranks start `apart_us` after each other and wait when all is over. */
 static void run_step(world_t *world, double apart_us, step_t steps[RANKS])
 {
     double now_us = baton_sim_now_us(world->sim);
@@ -105,7 +105,7 @@ static void expect_seen(const step_t *step, uint64_t epoch, bool included,
 
 /* ---- solo --------------------------------------------------------------- */
 
-/* All at once: everybody's first contribution is in the first epoch. */
+/* All at once: every rank's first contribution is in the first epoch. */
 static void solo_together(bool cost_only)
 {
     world_t world;
@@ -142,21 +142,19 @@ static void solo_apart(bool cost_only)
 
 static void test_sim_partial_solo(void **state)
 {
-    (void)state;
     solo_together(false);
     solo_apart(false);
 }
 
 static void test_sim_partial_solo_cost_only(void **state)
 {
-    (void)state;
     solo_together(true);
     solo_apart(true);
 }
 
 /* ---- majority ----------------------------------------------------------- */
 
-/* The epoch begins with the elected rank's start: who came before is in it. */
+/* The epoch begins with the elected rank's start and includes earlier ranks. */
 static void majority_apart(bool cost_only)
 {
     world_t world;
@@ -184,13 +182,11 @@ static void majority_apart(bool cost_only)
 
 static void test_sim_partial_majority(void **state)
 {
-    (void)state;
     majority_apart(false);
 }
 
 static void test_sim_partial_majority_cost_only(void **state)
 {
-    (void)state;
     majority_apart(true);
 }
 
@@ -210,19 +206,17 @@ static void full(bool cost_only)
 
 static void test_sim_partial_full(void **state)
 {
-    (void)state;
     full(false);
 }
 
 static void test_sim_partial_full_cost_only(void **state)
 {
-    (void)state;
     full(true);
 }
 
 /* ---- cost-only ---------------------------------------------------------- */
 
-/* A maximum's count of active ranks does not ride in the vector. */
+/* With a maximum the count of active ranks is reduced by itself. */
 static void max_of(bool cost_only, baton_sim_totals_t *totals_out)
 {
     const baton_sim_options_t options = options_of(cost_only);
@@ -253,17 +247,15 @@ static void max_of(bool cost_only, baton_sim_totals_t *totals_out)
 
 static void test_sim_partial_costs_the_same_without_payload(void **state)
 {
-    (void)state;
     baton_sim_totals_t with, without;
     max_of(false, &with);
     max_of(true, &without);
     assert_memory_equal(&with, &without, sizeof with);
 }
 
-/* Vectors of a TiB: nothing allocates or touches them. */
+/* Vectors of a TiB, which are neither allocated nor read. */
 static void test_sim_partial_vectors_have_no_memory(void **state)
 {
-    (void)state;
     const baton_sim_options_t options = options_of(true);
     baton_partial_options_t partial = {.size = sizeof partial,
                                        .mode = BATON_SOLO,
@@ -306,7 +298,6 @@ static void test_sim_partial_vectors_have_no_memory(void **state)
 /* target = source, unless the epoch is to fail. */
 static baton_status_t fail_once(void *arg, baton_call_t *call)
 {
-    (void)arg;
     static bool failed;
     bool fails = !failed && baton_call_epoch(call) == 2;
     failed |= fails;
@@ -322,7 +313,6 @@ static void copy_or_fail(baton_schedule_t *s, const baton_allreduce_t *args)
 /* A rank that is alone has no messages: its failed epochs retire. */
 static void test_sim_partial_of_one_rank_keeps_what_failed(void **state)
 {
-    (void)state;
     const baton_sim_options_t model = support_sim_options(1);
     baton_sim_t *sim = support_sim_open(&model);
     const baton_partial_options_t options = {.size = sizeof options,

@@ -1,5 +1,5 @@
-/* Bytes go where they belong: messages, copies, reductions, call nodes,
-   activations; and nowhere in a cost-only simulation. */
+/* The payload of messages, copies, reductions, call nodes and activations; and
+   none in a cost-only simulation. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -30,9 +30,8 @@ static void expect_filled(const unsigned char *data, size_t bytes,
     }
 }
 
-/* Sends of one rank to another, one a schedule, so that tags and starts are
-   their own; the sender's memory is overwritten when it has been told that its
-   message is sent. */
+/* Sends of one rank to another, each in a schedule of its own. The sender's
+   memory is overwritten when the send has completed. */
 typedef struct parcel {
     baton_schedule_t *send, *recv;
     unsigned char *out, *in;
@@ -100,7 +99,6 @@ static void send_all(const baton_sim_options_t *options, bool receive_first)
 
 static void test_sim_payload_of_any_size(void **state)
 {
-    (void)state;
     for (int variant = 0; variant < 16; variant++) {
         baton_sim_options_t options = support_sim_options(2);
         if ((variant & 1) != 0) {
@@ -113,11 +111,10 @@ static void test_sim_payload_of_any_size(void **state)
     }
 }
 
-/* Messages of one tag, an epoch each, whose lags overtake each other: the k-th
-   is the k-th. */
+/* Messages of one tag, one an epoch, whose lags overtake each other: the k-th
+   receive gets the k-th message. */
 static void test_sim_payload_of_one_tag_stays_in_order(void **state)
 {
-    (void)state;
     enum { EPOCHS = 40 };
     baton_sim_options_t options = support_sim_options(2);
     options.lag = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 0, 1000};
@@ -195,13 +192,11 @@ static void run_chain(bool cost_only)
 
 static void test_sim_payload_of_nodes(void **state)
 {
-    (void)state;
     run_chain(false);
 }
 
 static void test_sim_payload_is_not_touched_when_cost_only(void **state)
 {
-    (void)state;
     run_chain(true);
     baton_sim_options_t options = support_sim_options(2);
     options.cost_only = true;
@@ -240,7 +235,7 @@ static void activate(const baton_sim_options_t *options)
         assert_int_equal(in, options->cost_only ? 0 : 77);
         in = 0;
     }
-    /* A header is 16 bytes: 2 + 16 us there, 6 back. */
+    /* A header is 16 bytes: 2 + 16 us there, 6 us back. */
     support_us(baton_schedule_ended_us(first), EPOCHS * (18 + SUPPORT_WORD_US));
     support_ok(baton_schedule_start(second)); /* has run already */
     support_ok(baton_schedule_wait(second, 0));
@@ -251,7 +246,6 @@ static void activate(const baton_sim_options_t *options)
 
 static void test_sim_payload_of_activation(void **state)
 {
-    (void)state;
     baton_sim_options_t options = support_sim_options(2);
     activate(&options);
     options.cost_only = true;
@@ -262,7 +256,6 @@ static void test_sim_payload_of_activation(void **state)
 
 static void test_sim_create_refuses_bad_options(void **state)
 {
-    (void)state;
     baton_sim_t *sim = NULL;
     support_expect(baton_sim_create(NULL, &sim), BATON_ERR_INVALID);
     for (int bad = 0; bad < 4; bad++) {

@@ -108,7 +108,7 @@ static void pair_drain(pair_t *pair)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* How far ahead of now: the traffic of each kind of simulation. */
+/* Distributions of how far ahead events are, as in different simulations. */
 static double ahead(support_random_t *random, uint64_t traffic)
 {
     static const double far[] = {0,   DBL_TRUE_MIN, DBL_MIN, 1e-300,
@@ -130,7 +130,6 @@ static double ahead(support_random_t *random, uint64_t traffic)
 
 static void test_queue_random_traffic_keeps_order(void **state)
 {
-    (void)state;
     uint64_t seed = support_seed();
     for (uint64_t traffic = 0; traffic < 40; traffic++) {
         support_random_t random = support_random(seed, traffic);
@@ -153,7 +152,6 @@ static void test_queue_random_traffic_keeps_order(void **state)
 
 static void test_queue_orders_extremes(void **state)
 {
-    (void)state;
     static const double times[] = {
         INFINITY,         DBL_MAX, 1,    0,   DBL_MIN, DBL_TRUE_MIN, -0.0,
         2 * DBL_TRUE_MIN, 1,       1e18, 0.5, 0,       DBL_MAX,      INFINITY};
@@ -167,7 +165,6 @@ static void test_queue_orders_extremes(void **state)
 
 static void test_queue_equal_times_come_in_turn(void **state)
 {
-    (void)state;
     baton__sim_queue_t queue = {0};
     enum { COUNT = 1000 };
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -191,10 +188,9 @@ static void test_queue_equal_times_come_in_turn(void **state)
     baton__sim_queue_fini(&queue);
 }
 
-/* What happens now goes behind all that happens now. */
+/* An event for now goes behind all others for now. */
 static void test_queue_push_at_the_current_time(void **state)
 {
-    (void)state;
     pair_t *pair = pair_create();
     for (int i = 0; i < 100; i++) {
         pair_push(pair, 3);
@@ -209,10 +205,9 @@ static void test_queue_push_at_the_current_time(void **state)
     pair_destroy(pair);
 }
 
-/* Whoever looks how late the next event is, and then adds an earlier one. */
+/* After a peek at the next event an earlier one is added. */
 static void test_queue_push_before_a_peeked_time(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 100);
     pair_t *pair = pair_create();
     for (int i = 0; i < 4000; i++) {
@@ -230,10 +225,9 @@ static void test_queue_push_before_a_peeked_time(void **state)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Each push is refused memory first: it has failed, or had enough. */
+/* Each push is tried without memory first. It fails, or has enough. */
 static void test_queue_failed_allocation_loses_nothing(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 200);
     pair_t *pair = pair_create();
     int failures = 0;
@@ -273,7 +267,6 @@ static double any_time(support_random_t *random)
 /* All buckets have entries, and the chunks hold no more of them. */
 static void test_queue_full_one_needs_no_memory_to_move(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 300);
     pair_t *pair = pair_create();
     do {
@@ -293,7 +286,6 @@ static void test_queue_full_one_needs_no_memory_to_move(void **state)
    no more than it took at first, whatever bucket its entries are in. */
 static void test_queue_allocates_for_its_count_alone(void **state)
 {
-    (void)state;
     baton__sim_queue_t queue = {0};
     enum { COUNT = 20000 };
     for (uint32_t i = 0; i < COUNT; i++) {

@@ -1,4 +1,4 @@
-/* What the simulator samples. */
+/* The simulator's samples. */
 #include "base/random.h"
 #include "sim/distribution.h"
 #include "support/cmocka.h"
@@ -19,12 +19,11 @@ static double sample(const baton_distribution_t *distribution, uint64_t k)
     return baton__distribution_sample(distribution, baton__random(SEED, 0, k));
 }
 
-/* Of so many samples the mean lies within 5 of its standard errors, what is
-   below the median too, and the deviation within 3 %: 5 times the error of the
-   one with the heaviest tail, the Pareto's. */
+/* The mean of this many samples lies within 5 standard errors, and so does the
+   share below the median. The deviation lies within 3 %, which is 5 standard
+   errors of the Pareto distribution, the one with the heaviest tail. */
 static void test_draw_has_its_moments(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         double mean, deviation, median;
@@ -55,7 +54,6 @@ static void test_draw_has_its_moments(void **state)
 /* One, two and three deviations away, on each side. */
 static void test_draw_normal_has_its_tails(void **state)
 {
-    (void)state;
     static const double share[3] = {0.15865525, 0.02275013, 0.00134990};
     const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 100, 1};
     double above[3] = {0}, below[3] = {0};
@@ -82,7 +80,6 @@ static void assert_near(double actual, double expected)
 /* The C library's functions, which differ in the last bits alone. */
 static void test_draw_agrees_with_the_formulas(void **state)
 {
-    (void)state;
     const baton_distribution_t uniform = {BATON_DISTRIBUTION_UNIFORM, 0, 1};
     const baton_distribution_t exponential = {BATON_DISTRIBUTION_EXPONENTIAL, 3,
                                               0};
@@ -90,7 +87,7 @@ static void test_draw_agrees_with_the_formulas(void **state)
     const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 1000, 1};
     const baton_distribution_t lognormal = {BATON_DISTRIBUTION_LOGNORMAL, 3, 3};
     for (uint64_t k = 0; k < SAMPLES; k++) {
-        /* Both ends too: few bits, or few that are not set. */
+        /* Also numbers with few bits set, or few bits not set. */
         uint64_t random = baton__random(SEED, 0, k) >> (k % 4 * 15);
         random = k % 8 < 4 ? random : ~random;
         double u = baton__distribution_sample(&uniform, random);
@@ -106,10 +103,9 @@ static void test_draw_agrees_with_the_formulas(void **state)
     }
 }
 
-/* On any machine: these are the bits. */
+/* These are the bits on any machine. */
 static void test_draw_is_the_same_everywhere(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         double samples[2];
@@ -135,7 +131,6 @@ static void test_draw_is_the_same_everywhere(void **state)
 
 static void test_draw_is_never_out_of_range(void **state)
 {
-    (void)state;
     static const char *const texts[] = {"0",
                                         "1e15",
                                         "uniform:0:0",
@@ -163,7 +158,6 @@ static void test_draw_is_never_out_of_range(void **state)
 
 static void test_draw_is_zero(void **state)
 {
-    (void)state;
     static const char *const zero[] = {"0",           "-0",
                                        "uniform:0:0", "exponential:0",
                                        "normal:-1:0", "lognormal:0:2",

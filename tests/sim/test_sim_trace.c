@@ -1,4 +1,4 @@
-/* What a trace tells, and that the same seed tells the same, bit for bit. */
+/* The events of a trace. The same seed gives the same trace, bit for bit. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -11,7 +11,6 @@
 /* Rank 0 sends 8 bytes to rank 1, which adds them to its own. */
 static void build_sum(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     baton_view_t view = support_scratch(s, 8);
     if (baton_schedule_rank(s) == 0) {
         (void)baton_add_nop(s);
@@ -40,7 +39,6 @@ static void expect_event(const baton_sim_event_t *event,
 
 static void test_sim_trace_tells_all(void **state)
 {
-    (void)state;
     static support_trace_t trace;
     baton_sim_options_t options = support_sim_options(2);
     options.overhead_us = 1;
@@ -74,11 +72,10 @@ static void test_sim_trace_tells_all(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* The receiver's port is taken when the second message's transfer begins, and
-   both are late: transfers are told where the ports are held. */
+/* The receiver's port is busy when the second transfer begins, and both
+   messages lag. Transfers are traced while they hold the ports. */
 static void test_sim_trace_tells_transfers_without_lag(void **state)
 {
-    (void)state;
     static support_trace_t trace;
     baton_sim_options_t options = support_sim_options(3);
     options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 100, 0};
@@ -93,15 +90,13 @@ static void test_sim_trace_tells_transfers_without_lag(void **state)
 
 static baton_status_t refuse(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 1 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
-/* A failed epoch, too, has one end; what is destroyed between epochs has none.
- */
+/* A failed epoch has one end, too; a schedule destroyed between epochs has
+ * none. */
 static void test_sim_trace_tells_each_epoch_once(void **state)
 {
-    (void)state;
     static support_trace_t trace;
     const baton_sim_options_t options = support_sim_options(1);
     baton_sim_t *sim = support_sim_open(&options);
@@ -157,7 +152,6 @@ enum { BYTES = 12000 };
 
 static void build_ring(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     baton_view_t view = support_scratch(s, BYTES);
     const baton_allreduce_t args = {.size = sizeof args,
                                     .source = view,
@@ -168,7 +162,7 @@ static void build_ring(void *arg, baton_schedule_t *s)
     baton_allreduce_ring(s, &args);
 }
 
-/* All that is random, all that costs, and a fault. */
+/* All random options, all costs, and a fault. */
 static uint64_t trace_hash(uint64_t seed, bool cost_only)
 {
     baton_sim_options_t options = BATON_SIM_OPTIONS;
@@ -212,11 +206,10 @@ static void expect_hash(uint64_t actual, uint64_t expected)
     }
 }
 
-/* On every machine, by every compiler at every level. Who changes what a run
-   is changes the number. */
+/* Equal on every machine, for every compiler and optimisation level. A change
+   of the model changes this number. */
 static void test_sim_trace_is_the_same_everywhere(void **state)
 {
-    (void)state;
     const uint64_t golden = UINT64_C(0xbe54174acd97a95d);
     expect_hash(trace_hash(1, false), golden);
     expect_hash(trace_hash(1, false), golden);

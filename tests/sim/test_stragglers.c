@@ -1,26 +1,10 @@
-/* Optional receives that their epoch may overtake: a message is charged to the
-   epoch that it was sent in, or dropped. */
+/* Optional receives, which their epoch may overtake: a message belongs to the
+   epoch that it was sent in, or is dropped. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
 
-enum { RANKS = 3, PATIENCE_MS = 10000 };
-
-static support_cluster_t *ranks;
-
-static int open_ranks(void **state)
-{
-    (void)state;
-    ranks = support_cluster_manual(RANKS);
-    return 0;
-}
-
-static int close_ranks(void **state)
-{
-    (void)state;
-    support_cluster_close(ranks);
-    return 0;
-}
+enum { RANKS = 3 };
 
 /* Rank 0: straggler <- rank 1 --> copy --> note     (optional)
            gate <- rank 2                            (holds the epoch open)
@@ -46,7 +30,8 @@ static void open_race(race_t *race)
 {
     *race = (race_t){.sent = 0};
     for (int rank = 0; rank < 3; rank++) {
-        race->schedules[rank] = support_schedule(ranks->groups[rank], "race");
+        race->schedules[rank] =
+            support_schedule(support_cluster_of(RANKS)->groups[rank], "race");
     }
     baton_schedule_t *s = race->schedules[0];
     baton_view_t scratch = support_scratch(s, 8);
@@ -90,14 +75,13 @@ static void run_epoch(race_t *race, uint64_t sends)
     for (uint64_t i = 0; i < sends; i++) {
         run_rank(race, 1);
     }
-    support_drain(ranks);
+    support_drain(support_cluster_of(RANKS));
     run_rank(race, 2);
-    support_ok(baton_schedule_wait(race->schedules[0], PATIENCE_MS));
+    support_ok(baton_schedule_wait(race->schedules[0], SUPPORT_WAIT_MS));
 }
 
 static void test_stragglers_in_time_count(void **state)
 {
-    (void)state;
     race_t race;
     open_race(&race);
     for (uint64_t epoch = 1; epoch <= 5; epoch++) {
@@ -110,7 +94,6 @@ static void test_stragglers_in_time_count(void **state)
 
 static void test_stragglers_never_count_for_a_later_epoch(void **state)
 {
-    (void)state;
     for (uint64_t lag = 1; lag <= 4; lag++) {
         race_t race;
         open_race(&race);
@@ -128,7 +111,6 @@ static void test_stragglers_never_count_for_a_later_epoch(void **state)
 
 static void test_stragglers_at_random_find_their_epoch(void **state)
 {
-    (void)state;
     race_t race;
     support_random_t random = support_random(support_seed(), 3);
     open_race(&race);
@@ -151,5 +133,6 @@ int main(void)
         cmocka_unit_test(test_stragglers_never_count_for_a_later_epoch),
         cmocka_unit_test(test_stragglers_at_random_find_their_epoch),
     };
-    return cmocka_run_group_tests(tests, open_ranks, close_ranks);
+    return cmocka_run_group_tests(tests, support_clusters_open,
+                                  support_clusters_close);
 }

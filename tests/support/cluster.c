@@ -8,27 +8,27 @@
 
 enum { QUIET_STEPS = 64 };
 
-const support_variant_t support_variants[SUPPORT_VARIANTS] = {
-    [SUPPORT_MANUAL] = {"one manual engine", BATON_PROGRESS_MANUAL, false},
-    [SUPPORT_ONE_THREAD] = {"one engine with a thread", BATON_PROGRESS_THREAD,
-                            false},
-    [SUPPORT_OWN_ENGINES] = {"engines with threads", BATON_PROGRESS_THREAD,
-                             true},
+const char *const support_variant_names[SUPPORT_VARIANTS] = {
+    [SUPPORT_MANUAL] = "one manual engine",
+    [SUPPORT_ONE_THREAD] = "one engine with a thread",
+    [SUPPORT_OWN_ENGINES] = "engines with threads",
 };
 
-support_cluster_t *support_cluster_open(int size,
-                                        const support_variant_t *variant)
+support_cluster_t *support_cluster_open(int size, int variant)
 {
     support_cluster_t *cluster = calloc(1, sizeof(*cluster));
     assert_non_null(cluster);
     cluster->size = size;
-    cluster->engine_count = variant->own_engines ? size : 1;
+    cluster->engine_count = variant >= SUPPORT_OWN_ENGINES ? size : 1;
     cluster->engines = calloc((size_t)size, sizeof(baton_engine_t *));
     cluster->groups = calloc((size_t)size, sizeof(baton_group_t *));
     assert_non_null(cluster->engines);
     assert_non_null(cluster->groups);
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    options.progress = variant->progress;
+    options.progress =
+        variant == SUPPORT_MANUAL || variant == SUPPORT_OWN_MANUAL
+            ? BATON_PROGRESS_MANUAL
+            : BATON_PROGRESS_THREAD;
     support_ok(baton_inproc_create(size, &cluster->inproc));
     for (int rank = 0; rank < size; rank++) {
         if (rank < cluster->engine_count) {
@@ -45,7 +45,7 @@ support_cluster_t *support_cluster_open(int size,
 
 support_cluster_t *support_cluster_manual(int size)
 {
-    return support_cluster_open(size, &support_variants[SUPPORT_MANUAL]);
+    return support_cluster_open(size, SUPPORT_MANUAL);
 }
 
 void support_cluster_close(support_cluster_t *cluster)
@@ -68,7 +68,6 @@ static support_cluster_t *clusters[SUPPORT_LARGEST + 1];
 
 int support_clusters_open(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         clusters[support_sizes[i]] = support_cluster_manual(support_sizes[i]);
     }
@@ -77,7 +76,6 @@ int support_clusters_open(void **state)
 
 int support_clusters_close(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         support_cluster_close(clusters[support_sizes[i]]);
     }
@@ -147,22 +145,17 @@ void support_run(baton_schedule_t *schedule)
 
 baton_status_t support_count(void *arg, baton_call_t *call)
 {
-    (void)call;
     ++*(uint64_t *)arg;
     return BATON_OK;
 }
 
 baton_status_t support_succeed(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_OK;
 }
 
 baton_status_t support_skip(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_SKIP;
 }
 

@@ -21,21 +21,16 @@ typedef struct support_cluster {
 } support_cluster_t;
 
 /* How a cluster makes progress; most tests run with each variant. */
-typedef struct support_variant {
-    const char *name;
-    baton_progress_t progress;
-    bool own_engines;
-} support_variant_t;
 enum {
     SUPPORT_MANUAL,      /* one manual engine */
     SUPPORT_ONE_THREAD,  /* one engine with a progress thread */
     SUPPORT_OWN_ENGINES, /* an engine with a thread for each rank */
-    SUPPORT_VARIANTS
+    SUPPORT_VARIANTS,
+    SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS /* a manual engine for each rank */
 };
-extern const support_variant_t support_variants[SUPPORT_VARIANTS];
+extern const char *const support_variant_names[SUPPORT_VARIANTS];
 
-support_cluster_t *support_cluster_open(int size,
-                                        const support_variant_t *variant);
+support_cluster_t *support_cluster_open(int size, int variant);
 support_cluster_t *support_cluster_manual(int size);
 void support_cluster_close(support_cluster_t *cluster);
 

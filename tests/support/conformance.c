@@ -1,5 +1,5 @@
-/* The conformance suite's own means; the cases are in
-   conformance_messages.c and _states.c. */
+/* Helpers of the conformance suite; its cases are in conformance_messages.c and
+   conformance_states.c. */
 #include "support/conformance.h"
 
 #include <inttypes.h>
@@ -67,7 +67,7 @@ bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
     return status == BATON_DONE;
 }
 
-/* The first message of this peer and tag among those that wait; NULL. */
+/* The first arrived message of this peer and tag, or NULL. */
 static baton_message_t *find_arrived(conformance_rank_t *self, int peer,
                                      uint32_t tag)
 {
@@ -122,7 +122,7 @@ bool conformance_withdraw(conformance_rank_t *self, uint32_t node)
 
 /* ---- polling ------------------------------------------------------------ */
 
-/* The receive that was posted first for this message; CONFORMANCE_NODES. */
+/* The first posted receive of this message, or CONFORMANCE_NODES. */
 static uint32_t find_receive(const conformance_rank_t *self,
                              const baton_message_t *message)
 {
@@ -156,7 +156,7 @@ static void arrive(conformance_rank_t *self, baton_message_t *message)
     *link = message;
 }
 
-/* Three at a time, so that the rest has to wait for the next poll. */
+/* Three events at a time, so that others wait for the next poll. */
 void conformance_poll(conformance_rank_t *self)
 {
     baton_event_t events[3];
@@ -285,7 +285,6 @@ uint32_t conformance_key_of(int source, uint32_t number)
     return (uint32_t)source * 100003u + number;
 }
 
-/* The end of a receive whose message has its size and content. */
 void conformance_expect_message(conformance_rank_t *self, uint32_t node,
                                 const void *data, size_t bytes, uint32_t key)
 {

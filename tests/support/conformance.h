@@ -19,7 +19,7 @@ typedef struct conformance_result {
     size_t bytes;
 } conformance_result_t;
 
-/* A receive that waits for its message. */
+/* A posted receive. */
 typedef struct conformance_receive {
     bool waits;
     int peer;
@@ -34,23 +34,24 @@ typedef struct conformance_rank {
     void *endpoint;
     int rank;
     int size;
-    /* Lets the other ranks run; false: give up, another rank has failed. */
+    /* Lets the other ranks run. Returns false when another rank has failed. */
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
-    /* What a simulation does, on request: allocates while messages are in
-       flight; ends short sends, too, only when they are accepted. */
+    /* Set for simulated networks: one that allocates while messages are in
+       flight, and one that completes short sends only when they are accepted.
+     */
     bool allocates;
     bool synchronous;
-    /* Between hosts a rank rings whether or not its peer is armed. */
+    /* Set between hosts, where a sender wakes a peer that is not armed, too. */
     bool rings;
 
-    char failure[256]; /* the first failed expectation; "": none */
+    char failure[256]; /* the first failed expectation, or "" */
     conformance_result_t results[CONFORMANCE_NODES];
     conformance_receive_t receives[CONFORMANCE_NODES];
     uint32_t serial;
     int posted;               /* sends and receives that have not ended */
-    baton_message_t *arrived; /* and not taken, oldest first */
+    baton_message_t *arrived; /* messages not taken yet, oldest first */
 } conformance_rank_t;
 
 #define CONFORMANCE_LIST(X)                                                    \
@@ -93,19 +94,20 @@ typedef struct conformance_case {
 
 extern const conformance_case_t conformance_cases[CONFORMANCE_CASES];
 
-/* Runs one case as one of its ranks. Asserts nothing: read self->failure. */
+/* Runs one case as one of its ranks. Failures are left in self->failure. */
 void conformance_run(const conformance_case_t *test, conformance_rank_t *self);
 
 /* ---- for cases -------------------------------------------------------- */
 
-/* Notes a failure, and goes on: all waiting ends then. */
+/* Records a failure and goes on. Every wait of the suite ends then. */
 #define EXPECT(self, condition)                                                \
     conformance_expect(self, condition, #condition, __func__, __LINE__)
 void conformance_expect(conformance_rank_t *self, bool condition,
                         const char *text, const char *function, int line);
 
-/* `node` is the message's number in this case, each used once before
-   conformance_forget(). send: whether it was over at once. */
+/* `node` is the message's number in this case, used once until
+   conformance_forget(). conformance_send returns true when the send completed
+   at once. */
 bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
                       uint32_t tag, const void *data, size_t bytes);
 void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
@@ -113,27 +115,28 @@ void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
 bool conformance_withdraw(conformance_rank_t *self, uint32_t node);
 void conformance_forget(conformance_rank_t *self);
 
-/* Polls until a message with this tag has arrived, and takes it from the list;
-   NULL when the case has failed. */
+/* Polls until a message with this tag has arrived, and takes it from the list.
+   Returns NULL when the case has failed. */
 baton_message_t *conformance_take(conformance_rank_t *self, int peer,
                                   uint32_t tag);
 
-/* Accepts a taken message as `node`'s. */
+/* Accepts a taken message into `data`, as message number `node`. */
 void conformance_accept(conformance_rank_t *self, uint32_t node,
                         baton_message_t *message, void *data);
 
-/* Polls until the message is done; all of them. */
+/* Polls until the message has completed; until all have. */
 conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
 void conformance_wait_all(conformance_rank_t *self);
 void conformance_poll(conformance_rank_t *self);
 
-/* Polls, and lets others run; false when the case has failed. */
+/* Polls and lets other ranks run. Returns false when the case has failed. */
 bool conformance_go_on(conformance_rank_t *self);
 
-/* No rank leaves before all have come; `root` is the one that counts. */
+/* A barrier over all ranks, by way of `root`. */
 void conformance_sync(conformance_rank_t *self, int root);
 
-/* Bytes that say which message they are, and whether they still do. */
+/* Fills memory with bytes that depend on `key`, and checks that it holds them.
+ */
 void conformance_fill(void *data, size_t bytes, uint32_t key);
 bool conformance_holds(const void *data, size_t bytes, uint32_t key);
 
@@ -142,7 +145,7 @@ int conformance_next_of(const conformance_rank_t *self);
 int conformance_previous_of(const conformance_rank_t *self);
 uint32_t conformance_key_of(int source, uint32_t number);
 
-/* The end of a receive whose message has this size and content; of a send. */
+/* Waits for a receive and checks its size and content; waits for a send. */
 void conformance_expect_message(conformance_rank_t *self, uint32_t node,
                                 const void *data, size_t bytes, uint32_t key);
 void conformance_expect_sent(conformance_rank_t *self, uint32_t node);

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Around the limits of each way that a transport sends messages. */
+/* Sizes around the limits of each protocol of the transports. */
 static const size_t SIZES[] = {0,    1,    31,    47,    256,   257,     961,
                                4032, 4033, 65537, 69568, 69569, 1u << 20};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0], LARGEST = 1 << 20 };
 
-/* Every size around the ring of ranks; alone: to itself. */
+/* Messages of every size around the ring of ranks. A single rank sends to
+ * itself.
+ */
 static void every_size(conformance_rank_t *self, bool receive_first)
 {
     unsigned char *out = malloc(LARGEST);
@@ -49,7 +51,7 @@ void conformance_sizes_send_first(conformance_rank_t *self)
     every_size(self, false);
 }
 
-/* Between ranks 2k and 2k + 1, the answer is what came. */
+/* Ranks 2k and 2k + 1 answer with the message that came. */
 void conformance_ping_pong(conformance_rank_t *self)
 {
     int peer = self->rank ^ 1;
@@ -124,7 +126,7 @@ void conformance_order_within_tag(conformance_rank_t *self)
                          conformance_key_of(self->rank, i));
         conformance_send(self, i, conformance_next_of(self), 3,
                          out + i * ORDERED_BYTES, bytes);
-        if (i % 2 == 1) { /* half of them meet a receive, half wait for it */
+        if (i % 2 == 1) { /* half of them find a receive posted */
             conformance_recv(self, ORDERED + i / 2,
                              conformance_previous_of(self), 3,
                              in + i / 2 * ORDERED_BYTES);
@@ -145,7 +147,7 @@ void conformance_order_within_tag(conformance_rank_t *self)
     free(in);
 }
 
-/* A message finds the receive of its tag, whatever order both are posted in. */
+/* A message finds the receive of its tag in whatever order both are posted. */
 void conformance_tags_in_any_order(conformance_rank_t *self)
 {
     enum { TAGS = 101, BYTES = 300 };

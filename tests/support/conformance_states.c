@@ -1,5 +1,7 @@
-/* The cases of the conformance suite about the states of a message and of a
-   rank: kept, dropped, withdrawn, short; notices, sleep, room; and a storm. */
+/* The cases of the conformance suite about states: messages that are kept,
+   dropped, withdrawn or short; notices, sleep, reservations; and random
+   traffic.
+ */
 #include "support/conformance.h"
 
 #include "support/random.h"
@@ -82,8 +84,8 @@ static void drop_arrived(conformance_rank_t *self, uint32_t first,
     }
 }
 
-/* A send that nobody has accepted can be taken back: its memory is free at
-   once, and whoever accepts it later learns that. */
+/* A send that is not accepted yet can be withdrawn. Its memory is free at once,
+   and a receiver that accepts it later gets BATON_ERR_CANCELLED. */
 void conformance_withdraw_before_accept(conformance_rank_t *self)
 {
     enum { BYTES = 300000, ROUNDS = 20, TAG = 100 };
@@ -107,7 +109,8 @@ void conformance_withdraw_before_accept(conformance_rank_t *self)
         conformance_send(self, 3, conformance_next_of(self), 3, out, 64);
         conformance_recv(self, 4, conformance_previous_of(self), 3, in);
         conformance_wait(self, 4);
-        /* What the previous rank has withdrawn has vanished, or is refused. */
+        /* A withdrawn message of the previous rank has vanished, or is refused.
+         */
         for (baton_message_t **link = &self->arrived; *link != NULL;) {
             baton_message_t *message = *link;
             if (message->header.tag != TAG + i) {
@@ -135,8 +138,8 @@ void conformance_withdraw_before_accept(conformance_rank_t *self)
     free(in);
 }
 
-/* Whoever wins, the sender or the receiver: the message ends once for each, and
-   what the receiver got is whole. */
+/* A withdrawal races with the receiver. Whichever wins, the message completes
+   once at each end, and a received message is whole. */
 void conformance_withdraw_races(conformance_rank_t *self)
 {
     enum { ROUNDS = 60, BYTES = 80000, TAG = 100 };
@@ -158,7 +161,7 @@ void conformance_withdraw_races(conformance_rank_t *self)
         }
         memset(out, 0xee, bytes);
         conformance_sync(self, 0);
-        if (self->receives[0].waits) { /* it has vanished, or comes late */
+        if (self->receives[0].waits) { /* it vanished, or comes later */
             self->receives[0].waits = false;
             self->posted--;
         } else {
@@ -178,7 +181,7 @@ void conformance_withdraw_races(conformance_rank_t *self)
     free(in);
 }
 
-/* Nobody accepts before every rank's send is over. */
+/* No rank accepts before every rank's send has completed. */
 void conformance_short_needs_no_receiver(conformance_rank_t *self)
 {
     enum { BYTES = BATON_NOTICE_BYTES };
@@ -203,7 +206,7 @@ void conformance_short_needs_no_receiver(conformance_rank_t *self)
                                conformance_key_of(self->rank, 0));
 }
 
-/* Notices need no reservation; when there is no room for one there is later. */
+/* Notices need no reservation. One that finds no room finds some later. */
 void conformance_notices(conformance_rank_t *self)
 {
     enum { COUNT = 1500 };
@@ -259,8 +262,8 @@ static bool readable(const conformance_rank_t *self)
     return any;
 }
 
-/* Arms, after what there is was polled; false: it can't be woken, or not yet.
- */
+/* Polls all events and arms. Returns false when the rank can't be woken, or not
+   yet. */
 static bool arm(conformance_rank_t *self)
 {
     uint32_t us = 0;
@@ -274,8 +277,8 @@ static bool arm(conformance_rank_t *self)
     return us == BATON_SLEEP_FOREVER;
 }
 
-/* One rank arms, tells another, and is woken by its answer; disarmed it is not.
-   The messages of all others go to the other alone meanwhile. */
+/* One rank arms, sends to another, and is woken by the answer, but not once it
+   is disarmed. All other ranks send to that other rank meanwhile. */
 static void sleep_and_wake(conformance_rank_t *self, int sleeper, int waker)
 {
     const baton_transport_t *port = self->transport;
@@ -324,7 +327,7 @@ void conformance_wakes_when_armed(conformance_rank_t *self)
     }
 }
 
-/* Messages in flight survive that their room grows. */
+/* Reservations grow while messages are in flight. */
 void conformance_reserve_while_in_flight(conformance_rank_t *self)
 {
     enum { COUNT = 200, BYTES = 2000, MORE = 20000 };
@@ -366,8 +369,9 @@ void conformance_reserve_while_in_flight(conformance_rank_t *self)
     free(in);
 }
 
-/* Each rank sends to each a list that both draw from the seed; a rank posts its
-   sends and receives in an order of its own, in order within a tag. */
+/* Each rank sends each other rank a list of messages that both compute from the
+   seed. A rank posts its sends and receives in random order, but in order
+   within a tag. */
 typedef struct traffic {
     int peer;
     bool receive;

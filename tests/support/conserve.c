@@ -13,7 +13,7 @@ typedef struct record {
     uint64_t values[WIDTH];
 } record_t;
 
-/* What the application saw in a step. */
+/* The result that the application got in a step. */
 typedef struct observation {
     uint64_t epoch, staleness;
     uint32_t active;
@@ -24,7 +24,7 @@ typedef struct run {
     const conserve_options_t *options;
     baton_partial_t *partial;
     int rank, size;
-    uint64_t copied[WIDTH + 1]; /* the last element: the count that rides */
+    uint64_t copied[WIDTH + 1]; /* the last element counts active ranks */
     record_t *records;          /* by epoch, from 1 */
     uint64_t recorded;
     observation_t *observations; /* by step, from 1 */
@@ -32,8 +32,8 @@ typedef struct run {
     bool any;
 } run_t;
 
-/* The builder has no argument of its own: the recording one finds its run by
-   rank, and the inner builder here. */
+/* The runs of this process, by rank: a builder of inner all-reduces has no
+   argument. */
 static run_t *runs[CONSERVE_RANKS];
 static _Thread_local char message[300];
 
@@ -54,7 +54,7 @@ static uint64_t value_of(const conserve_options_t *options, int rank,
     return support_random_next(&random);
 }
 
-/* Of eight steps one is without a contribution. */
+/* One step in eight has no contribution. */
 static bool contributes(const conserve_options_t *options, int rank,
                         uint64_t step)
 {
@@ -68,7 +68,7 @@ static baton_status_t record(void *arg, baton_call_t *call)
     uint64_t epoch = baton_call_epoch(call);
     run_t *run = arg;
     if (epoch != run->recorded + 1 || epoch > run->options->steps) {
-        return BATON_ERR_STATE; /* an epoch was skipped, or made up */
+        return BATON_ERR_STATE; /* an epoch was skipped, or ran twice */
     }
     run->recorded = epoch;
     memcpy(run->records[epoch].values, run->copied, sizeof(record_t));
@@ -90,7 +90,7 @@ static void record_inner(baton_schedule_t *s, const baton_allreduce_t *args)
     baton_enclose_end(s, inside, entry, copy);
 }
 
-/* ---- playing ---------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------ */
 
 static void sleep_sometimes(support_random_t *random, uint64_t longest_us)
 {
@@ -139,14 +139,13 @@ static baton_status_t step(run_t *run, uint64_t number,
 
 /* ---- checking --------------------------------------------------------- */
 
-/* Contributions are taken in order: a rank's that are in the epochs up to one
-   are its first. Walks them, epoch by epoch. */
+/* A position in a rank's contributions, which epochs take in order. */
 typedef struct cursor {
     uint64_t taken; /* contributions */
     uint64_t step;  /* of the last one */
 } cursor_t;
 
-/* Moves on by `count` contributions; adds their values. */
+/* Moves on by `count` contributions, and returns the sum of their values. */
 static uint64_t take(const conserve_options_t *options, int rank,
                      cursor_t *cursor, uint64_t count, uint64_t *first_step)
 {
@@ -164,7 +163,7 @@ static uint64_t take(const conserve_options_t *options, int rank,
     return sum;
 }
 
-/* What the application was told in the steps that saw this epoch. */
+/* Checks the results of the steps that saw this epoch. */
 static const char *check_observations(const run_t *run, uint64_t epoch,
                                       uint64_t first_step, uint64_t last_step,
                                       uint32_t active)
@@ -174,8 +173,8 @@ static const char *check_observations(const run_t *run, uint64_t epoch,
         if (observation->epoch != epoch) {
             continue;
         }
-        /* By steps: one without a contribution, between two that were taken,
-           counts as in it. */
+        /* A step without a contribution, between two that were taken, counts as
+           included. */
         bool included = first_step != 0 && first_step <= s && s <= last_step;
         if (observation->included != included &&
             contributes(run->options, run->rank, s)) {

@@ -1,11 +1,11 @@
 /* The conservation law of partial all-reduces, checked exactly: every
    contribution is in the result of one epoch, or still pending.
 
-   Elements are u64, and sums wrap: element 0 has the sum of the contributions'
-   values, which only a rank and a step have; element 1 + r how many of rank r's
-   there are. So a result tells exactly what is in it. It is recorded in every
-   epoch, seen by the application or not, by a call node behind the inner
-   all-reduce. For ranks that are threads, and for ranks that are processes. */
+   Elements are u64, and sums wrap. Element 0 is the sum of the contributions'
+   values, which are unique to a rank and a step; element 1 + r counts rank r's
+   contributions. So a result tells which contributions it consists of. A call
+   node behind the inner all-reduce records the result of every epoch, whether
+   or not the application sees it. Ranks may be threads or processes. */
 #ifndef TESTS_SUPPORT_CONSERVE_H
 #define TESTS_SUPPORT_CONSERVE_H
 
@@ -22,22 +22,22 @@ typedef struct conserve_options {
     uint64_t sleep_us; /* longest; a quarter of the steps sleep */
 } conserve_options_t;
 
-/* What a rank brings to the comparison with the others. */
+/* A rank's totals, which conserve_compare adds up. */
 typedef struct conserve_totals {
     uint64_t contributed; /* sum of the values */
     uint64_t pending;     /* likewise */
-    uint64_t results;     /* likewise; the same on all ranks */
-    uint64_t hash;        /* of all bytes of all results; the same */
+    uint64_t results;     /* likewise; equal on all ranks */
+    uint64_t hash;        /* of all results; equal on all ranks */
 } conserve_totals_t;
 
 /* Runs one rank through all steps, and checks included, active, staleness and
-   what each result consists of. NULL when all is right, else a sentence, valid
-   until this thread's next call. One run at a time in a process. */
+   what each result consists of. Returns NULL, or a message that is
+   valid until this thread's next call. One run at a time in a process. */
 const char *conserve_run(baton_group_t *group,
                          const conserve_options_t *options,
                          conserve_totals_t *out);
 
-/* Of the ranks' totals: NULL when nothing was lost. */
+/* Returns NULL when the totals of all ranks agree and add up, or a message. */
 const char *conserve_compare(const conserve_totals_t *totals, int ranks);
 
 #endif

@@ -1,6 +1,6 @@
-/* Counts what the whole process asks the C library for, also under the
-   sanitizers; the thread sanitizer hides aligned_alloc. Defines malloc and its
-   kin: for one file of a program only. */
+/* Counts the allocations of the whole process, also under the sanitizers (but
+   the thread sanitizer hides aligned_alloc). It defines malloc and the like, so
+   one file of a program may include it. */
 #ifndef TESTS_SUPPORT_MALLOC_H
 #define TESTS_SUPPORT_MALLOC_H
 
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Blocks so far, and of them those that were not freed. */
+/* Blocks allocated so far, and blocks that are not freed. */
 static _Atomic int64_t malloc_asked;
 static _Atomic int64_t malloc_live;
 
@@ -41,7 +41,6 @@ int __sanitizer_install_malloc_and_free_hooks(
 
 static void on_malloc(const volatile void *block, size_t bytes)
 {
-    (void)bytes;
     (void)malloc_count((void *)(uintptr_t)block);
 }
 
@@ -52,7 +51,7 @@ static void malloc_watch(void)
 
 #else
 
-/* What glibc's own are called underneath. */
+/* The names of glibc's own functions. */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *block, size_t bytes);

@@ -8,14 +8,12 @@ model_snapshot_t model_snapshot;
 
 int model_open(void **state)
 {
-    (void)state;
     self = support_cluster_manual(1);
     return 0;
 }
 
 int model_close(void **state)
 {
-    (void)state;
     support_cluster_close(self);
     return 0;
 }
@@ -24,8 +22,6 @@ int model_close(void **state)
 
 static baton_status_t never_called(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_ERR_STATE;
 }
 
@@ -112,7 +108,7 @@ static bool model_is_through(void)
     return true;
 }
 
-/* Which nodes an epoch fires when it may end: the least fixed point. */
+/* The nodes that an epoch fires: the least fixed point. */
 static uint32_t least_fixed_point(void)
 {
     uint32_t fired = 0;
@@ -194,8 +190,7 @@ void model_complete(uint32_t node)
     fire_what_can();
 }
 
-/* Nothing moves: what has fired is what should, and if that is not enough for
-   the epoch, it never ends. */
+/* If the nodes that fired are not all that the epoch requires, it is stuck. */
 void model_expect_quiescent(void)
 {
     uint32_t fired = 0;

@@ -1,6 +1,6 @@
-/* A sequential model of a run: for small graphs, what must be ready after each
-   move, said from scratch. The moves are what progress/ does with a run, one at
-   a time: pop a ready node and issue it, or complete a message. */
+/* A sequential model of a run. For small graphs it computes from scratch which
+   nodes must be ready after each move. The moves are those of progress/: pop a
+   ready node and issue it, or complete a message. */
 #ifndef TESTS_SUPPORT_MODEL_H
 #define TESTS_SUPPORT_MODEL_H
 
@@ -16,7 +16,7 @@ typedef enum model_action {
     MODEL_ACTIONS
 } model_action_t;
 
-/* What is built. Edges go up in the ids. */
+/* A graph. Edges lead from lower to higher ids. */
 typedef struct model_graph {
     uint32_t count;
     uint32_t preds[MODEL_NODES]; /* a mask */
@@ -33,7 +33,7 @@ typedef enum model_status {
     SKIPPED
 } model_status_t;
 
-/* A run, its memory, and what the model thinks of it: copied as a whole. */
+/* A run, its memory and the model's state, which are copied as a whole. */
 typedef struct model_snapshot {
     baton__run_t run;
     uint32_t left[MODEL_NODES];
@@ -49,23 +49,25 @@ extern model_snapshot_t model_snapshot;
 int model_open(void **state);
 int model_close(void **state);
 
-/* A committed schedule of the graph; the world before its first epoch. */
+/* Commits a schedule of the graph; resets the run and the model. */
 baton_schedule_t *model_build(void);
 void model_reset(const baton_schedule_t *schedule);
 
 uint32_t model_count_bits(uint32_t mask);
 
-/* The moves, each with what the model makes of it. */
+/* The moves, made by the run and by the model. */
 void model_begin(void);
 void model_retire(void);
 void model_pop(void);
 bool model_can_complete(uint32_t node);
 void model_complete(uint32_t node);
 
-/* Fails unless run and model agree on what is ready, and whether the epoch is
-   through. expect_quiescent: nothing can move any more; unless exactly those
-   nodes have fired that an epoch fires. */
+/* Fails unless run and model agree on which nodes are ready and whether the
+   epoch is over. */
 void model_compare(void);
+
+/* For a run in which no move is left: fails unless exactly those nodes have
+   fired that an epoch fires. */
 void model_expect_quiescent(void);
 
 #endif

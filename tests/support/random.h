@@ -1,19 +1,18 @@
-/* Random numbers of tests: one seed a run, printed, so that a run can be
-   repeated with BATON_SEED. */
+/* Random numbers of tests. A run prints its seed, and BATON_SEED repeats it. */
 #ifndef TESTS_SUPPORT_RANDOM_H
 #define TESTS_SUPPORT_RANDOM_H
 
 #include <stdint.h>
 
-/* BATON_SEED when it is set, else one from the clock; prints it the first
-   time. */
+/* BATON_SEED when it is set, otherwise a seed from the clock. Prints it the
+   first time. */
 uint64_t support_seed(void);
 
 typedef struct support_random {
     uint64_t state;
 } support_random_t;
 
-/* A generator of its own for each `stream` of one seed. */
+/* The generator of one `stream` of a seed. */
 support_random_t support_random(uint64_t seed, uint64_t stream);
 
 uint64_t support_random_next(support_random_t *random);

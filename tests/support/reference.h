@@ -1,5 +1,5 @@
-/* What one element of a reduction must be, for any bits: written from the text
-   of types.h, slowly, and sharing nothing with the kernels. */
+/* A reference for the reduction of one element of any bits, written from
+   types.h and independent of the kernels. */
 #ifndef TESTS_SUPPORT_REFERENCE_H
 #define TESTS_SUPPORT_REFERENCE_H
 
@@ -14,19 +14,17 @@ uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
 bool reference_is_float(baton_dtype_t dtype);
 bool reference_is_nan(baton_dtype_t dtype, uint64_t bits);
 
-/* The value of a float type's bits: exact. */
+/* The exact value of a float type's bits. */
 double reference_value(baton_dtype_t dtype, uint64_t bits);
 
-/* f16 or bf16: the bits nearest to a value, ties to even. */
+/* The f16 or bf16 that is nearest to a value, ties to even. */
 uint64_t reference_half(baton_dtype_t dtype, double value);
 
 uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype);
 void reference_store(void *data, size_t index, baton_dtype_t dtype,
                      uint64_t bits);
 
-/* The which-th of a type's zeros, ones, extremes, infinities, NaNs; which
- * wraps.
- */
+/* One of a type's zeros, ones, extremes, infinities and NaNs; `which` wraps. */
 #define REFERENCE_SPECIALS ((size_t)20)
 uint64_t reference_special(baton_dtype_t dtype, uint64_t which);
 

@@ -10,14 +10,12 @@ const baton_node_t refusal_foreign = {9};
 
 int refusal_open(void **state)
 {
-    (void)state;
     ranks = support_cluster_manual(RANKS);
     return 0;
 }
 
 int refusal_close(void **state)
 {
-    (void)state;
     support_cluster_close(ranks);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Schedules that are to be refused: rank 0 of 3 inproc ranks, one bound buffer
-   of 16 bytes, named "wrong". */
+/* Schedules whose commit must fail. They are named "wrong", have one bound
+   buffer of 16 bytes, and belong to rank 0 of 3. */
 #ifndef TESTS_SUPPORT_REFUSAL_H
 #define TESTS_SUPPORT_REFUSAL_H
 
@@ -12,8 +12,8 @@ support_cluster_t *refusal_ranks(void);
 
 #define REFUSAL_BYTES 16
 
-/* The schedule, or one of a name of its own, which other ranks can meet; a part
-   of its buffer; a node that it does not have. */
+/* Such a schedule, or one of another name, of which other ranks have theirs; a
+   part of its buffer; a node that it does not have. */
 baton_schedule_t *refusal_begin(void);
 baton_schedule_t *refusal_begin_named(const char *name);
 baton_view_t refusal_part(size_t offset, size_t bytes);
@@ -22,8 +22,8 @@ extern const baton_node_t refusal_foreign;
 /* The memory behind the buffer. */
 extern float refusal_memory[REFUSAL_BYTES / sizeof(float)];
 
-/* Commit refuses, naming the schedule and saying `text`. refused: and it is
-   destroyed. */
+/* Expects that commit fails with a message that names the schedule and contains
+   `text`. refused() destroys the schedule, too. */
 void refuses(baton_schedule_t *schedule, baton_status_t status,
              const char *text);
 void refused(baton_schedule_t *schedule, baton_status_t status,

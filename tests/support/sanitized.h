@@ -1,5 +1,5 @@
-/* Whether a sanitizer is built in. Sanitizers make a test five to twenty times
-   slower, and find in few repetitions what they find at all. */
+/* Whether a sanitizer is built in. It makes a test five to twenty times slower,
+   so tests repeat less. */
 #ifndef TESTS_SUPPORT_SANITIZED_H
 #define TESTS_SUPPORT_SANITIZED_H
 

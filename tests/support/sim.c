@@ -83,7 +83,8 @@ double support_sim_traffic(const baton_sim_options_t *options,
     baton_sim_trace(sim, support_trace, trace);
     support_ok(baton_sim_epoch(sim, &us));
     for (size_t i = 0; i < trace->count; i++) {
-        trace->events[i].schedule = NULL; /* it goes with the simulator */
+        trace->events[i].schedule =
+            NULL; /* the schedule is destroyed with the simulator */
     }
     support_ok(baton_sim_destroy(sim));
     return us;

@@ -1,5 +1,5 @@
-/* Small simulations: messages of which each rank has its own, and what their
-   trace says. Failures are cmocka's: for the main thread. */
+/* Small simulations of given messages, and their traces. Failures are cmocka's.
+ */
 #ifndef TESTS_SUPPORT_SIM_H
 #define TESTS_SUPPORT_SIM_H
 
@@ -13,7 +13,8 @@
     support_us_at((actual), (expected), __FILE__, __LINE__)
 void support_us_at(double actual, double expected, const char *file, int line);
 
-/* `ranks` ranks, 2 us a message, 1 us a byte: times are whole numbers. */
+/* Options with 2 us a message and 1 us a byte, so that times are whole numbers.
+ */
 baton_sim_options_t support_sim_options(int ranks);
 
 baton_sim_t *support_sim_open(const baton_sim_options_t *options);
@@ -22,7 +23,7 @@ baton_sim_t *support_sim_open(const baton_sim_options_t *options);
 baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
                                        const char *name);
 
-/* A message: the k-th of a list is the sender's k-th send among its own. */
+/* A message. Each rank sends its messages in the order of the list. */
 typedef struct support_message {
     int from, to;
     size_t bytes;
@@ -33,11 +34,11 @@ typedef struct support_messages {
     size_t count;
 } support_messages_t;
 
-/* For baton_sim_build: sends and receives of one support_messages_t, none
-   behind another. */
+/* For baton_sim_build: the sends and receives of a support_messages_t, without
+   edges. */
 void support_sim_messages(void *arg, baton_schedule_t *schedule);
 
-/* What a trace has told. */
+/* The events of a trace. */
 enum { SUPPORT_EVENTS = 256 };
 typedef struct support_trace {
     baton_sim_event_t events[SUPPORT_EVENTS];
@@ -45,19 +46,19 @@ typedef struct support_trace {
 } support_trace_t;
 void support_trace(void *arg, const baton_sim_event_t *event);
 
-/* The k-th event of this kind at this rank, counted from 0; fails when there is
-   none. */
+/* The k-th event of this kind at this rank, counted from 0. Fails the test when
+   there is none. */
 const baton_sim_event_t *support_event(const support_trace_t *trace,
                                        baton_sim_what_t what, int rank,
                                        size_t k);
 
-/* One epoch of these messages in a simulation of its own: its time, and its
-   trace. */
+/* Simulates one epoch of these messages. Returns its time and fills its trace.
+ */
 double support_sim_traffic(const baton_sim_options_t *options,
                            const support_message_t *list, size_t count,
                            support_trace_t *trace);
 
-/* Rank 0 sends a word, 7, to rank 1: SUPPORT_WORD_US. */
+/* Rank 0 sends a word, 7, to rank 1, which takes SUPPORT_WORD_US. */
 enum { SUPPORT_WORD = 4 };
 #define SUPPORT_WORD_US 6.0
 typedef struct support_words {
@@ -66,13 +67,13 @@ typedef struct support_words {
     uint32_t out, in;
 } support_words_t;
 
-/* In a simulator, of which there may be others; start: both ranks' epochs. */
+/* Several may share a simulator. start begins an epoch of both ranks. */
 void support_words_add(support_words_t *words, baton_sim_t *sim,
                        const char *name);
 void support_words_start(const support_words_t *words);
 void support_words_remove(const support_words_t *words);
 
-/* In one of its own. */
+/* The same with a simulator of its own. */
 void support_words_open(support_words_t *words);
 void support_words_close(const support_words_t *words);
 

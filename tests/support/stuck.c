@@ -68,7 +68,6 @@ void stuck_chain(void *arg, baton_schedule_t *schedule)
 
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule)
 {
-    (void)arg;
     int peer = 1 - baton_schedule_rank(schedule);
     baton_node_t send = stuck_send(schedule, peer);
     baton_before(schedule, send, stuck_recv(schedule, peer));
@@ -76,14 +75,12 @@ void stuck_head_to_head(void *arg, baton_schedule_t *schedule)
 
 int stuck_verify_on(void **state)
 {
-    (void)state;
     baton__config_forget();
     return setenv("BATON_VERIFY", "1", 1);
 }
 
 int stuck_verify_off(void **state)
 {
-    (void)state;
     baton__config_forget();
     return unsetenv("BATON_VERIFY");
 }

@@ -1,5 +1,5 @@
-/* Trials: a call is tried with its n-th allocation failing, for each n. For one
-   file of a program only. */
+/* Runs a call with its n-th allocation failing, for each n. One file of a
+   program may include this. */
 #ifndef TESTS_SUPPORT_TRIAL_H
 #define TESTS_SUPPORT_TRIAL_H
 
@@ -9,10 +9,10 @@
 #include "support/malloc.h"
 #include <string.h>
 
-static int64_t nth;     /* 0: none fails */
+static int64_t nth;     /* 0 if none fails */
 static int64_t counted; /* allocations under trial in this attempt */
 
-/* Around what is under trial. */
+/* Called before and after the calls under trial. */
 static void trial_begin(void)
 {
     counted = -baton__alloc_count();
@@ -31,8 +31,8 @@ static void trial_end(baton_status_t status)
     }
 }
 
-/* `attempt` calls trial_begin, what is under trial, and trial_end; then it goes
-   on to show that all works, and frees everything. */
+/* `attempt` calls trial_begin, the functions under trial, and trial_end; then
+   it shows that all works, and frees everything. */
 static void try_each(void (*attempt)(void))
 {
     nth = 0;

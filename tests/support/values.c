@@ -5,7 +5,6 @@
 static void xor_reduce(void *arg, void *target, const void *left,
                        const void *right, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
     unsigned char *to = target;
     const unsigned char *a = left, *b = right;
     for (size_t i = 0; i < count * baton_dtype_size(dtype); i++) {
@@ -91,7 +90,7 @@ static void store(void *data, size_t i, baton_dtype_t dtype, int64_t value)
     } else if (dtype == BATON_F64) {
         memcpy(to, &wide, size);
     } else {
-        memcpy(to, &value, size); /* the low bytes come first on x86 and arm */
+        memcpy(to, &value, size); /* little-endian */
     }
 }
 

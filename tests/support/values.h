@@ -1,5 +1,5 @@
-/* Vectors of any element type, and what their reduction must be: an oracle that
-   shares no code with the library's kernels. */
+/* Vectors of any element type, and an oracle of their reduction that shares no
+   code with the library's kernels. */
 #ifndef TESTS_SUPPORT_VALUES_H
 #define TESTS_SUPPORT_VALUES_H
 
@@ -7,8 +7,7 @@
 #include <baton/types.h>
 #include <stdbool.h>
 
-/* The reductions of the tests: the library's, and one of a user's (exclusive or
-   of the bits). */
+/* The reductions of the library, and one of a user (exclusive or). */
 typedef enum support_op {
     SUPPORT_SUM,
     SUPPORT_PROD,
@@ -28,7 +27,7 @@ bool support_is_float(baton_dtype_t dtype);
 void support_fill_exact(void *data, size_t count, baton_dtype_t dtype,
                         support_op_t op, int rank, support_random_t *random);
 
-/* Any bits at all: also NaNs with payloads, infinities, subnormals. */
+/* Any bits, among them NaNs with payloads, infinities and subnormals. */
 void support_fill_bits(void *data, size_t bytes, support_random_t *random);
 
 /* target = target (op) right, exactly, for values of support_fill_exact. */

@@ -7,8 +7,8 @@
 
 #define LARGEST 40
 
-/* What happened on one rank: how often begin fired, in which epoch last, and
-   how many messages it sent. */
+/* One rank's counts: how often begin fired, in which epoch last, and how many
+   messages the rank sent. */
 typedef struct tally {
     uint64_t begins;
     uint64_t epoch;
@@ -26,7 +26,6 @@ static baton_status_t count_begin(void *arg, baton_call_t *call)
 static baton_status_t count_message(void *arg, baton_call_t *call)
 {
     tally_t *tally = arg;
-    (void)call;
     tally->messages++;
     return BATON_OK;
 }
@@ -94,8 +93,8 @@ static void start(tree_t *tree, int rank)
     support_ok(baton_schedule_start(tree->schedules[rank]));
 }
 
-/* After an epoch: it began once everywhere. Then the ranks that were late start
-   it too, which has no effect any more. Returns its messages. */
+/* Checks that an epoch began once on every rank. Late ranks then start it, too,
+   which has no effect. Returns the number of its messages. */
 static uint64_t finish_epoch(tree_t *tree, const bool *started)
 {
     uint64_t before = messages_of(tree);
@@ -120,10 +119,9 @@ static uint64_t finish_epoch(tree_t *tree, const bool *started)
     return after;
 }
 
-/* Each rank in turn is the one that initiates an epoch. */
+/* Each rank initiates an epoch in turn. */
 static void test_activation_one_initiator_sends_p_minus_1(void **state)
 {
-    (void)state;
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
         open_tree(&tree, size, false);
@@ -141,7 +139,6 @@ static void test_activation_one_initiator_sends_p_minus_1(void **state)
 
 static void test_activation_all_initiate_at_once(void **state)
 {
-    (void)state;
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
         open_tree(&tree, size, true);
@@ -157,11 +154,10 @@ static void test_activation_all_initiate_at_once(void **state)
     }
 }
 
-/* Several initiators in random order, with some progress in between: some are
-   reached by another one's tree before they start. */
+/* Several ranks initiate in random order, with some progress in between. The
+   trees of some reach others before they start. */
 static void test_activation_random_initiators(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 0);
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
@@ -188,10 +184,9 @@ static void test_activation_random_initiators(void **state)
     }
 }
 
-/* One rank runs far ahead: its epochs run in turn on all, none is lost. */
+/* One rank runs far ahead. All its epochs run on all ranks, in order. */
 static void test_activation_ranks_catch_up_in_turn(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 9; size++) {
         tree_t tree;
         open_tree(&tree, size, false);
@@ -209,11 +204,10 @@ static void test_activation_ranks_catch_up_in_turn(void **state)
     }
 }
 
-/* exit waits for begin, but for no activate, armed receive or on_start: ranks
-   that do not start themselves retire, too. */
+/* exit waits for begin, but not for activates, armed receives or on_start, so
+   epochs also retire on ranks that do not start them. */
 static void test_activation_may_be_enclosed(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(5);
     tally_t tallies[5] = {{0}};
     baton_schedule_t **s = support_schedules_create(ranks, "enclosed");
@@ -243,10 +237,9 @@ static void test_activation_may_be_enclosed(void **state)
     support_cluster_close(ranks);
 }
 
-/* Where the epoch waits for nothing inside, exit comes behind entry. */
+/* If the epoch waits for no enclosed node, exit is behind entry. */
 static void test_enclose_of_optional_nodes_alone(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(1);
     tally_t tally = {0};
     baton_schedule_t **s = support_schedules_create(ranks, "optional");

@@ -1,5 +1,5 @@
-/* Memory that is bound more than once: to commit, to builders and to rebind it
-   is what it is by address. */
+/* Memory that is bound more than once: commit, builders and rebind compare
+   addresses, not buffers. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -45,7 +45,6 @@ static void expect_refused(bench_t *bench, baton_status_t status,
 
 static void test_hazard_between_buffers_of_the_same_memory(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     baton_view_t from = half(&b, b.other);
@@ -59,7 +58,6 @@ static void test_hazard_between_buffers_of_the_same_memory(void **state)
 
 static void test_hazard_between_buffers_that_overlap_in_part(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     baton_view_t from = half(&b, b.other);
@@ -68,10 +66,9 @@ static void test_hazard_between_buffers_that_overlap_in_part(void **state)
     expect_refused(&b, BATON_ERR_HAZARD, "bytes 0 to 4 of buffer 2");
 }
 
-/* The first and the last overlap with the one between them, not each other. */
+/* The first and the last overlap the one between them, but not each other. */
 static void test_buffers_of_a_chain_are_compared_by_bytes(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     baton_view_t from = half(&b, b.other);
@@ -89,7 +86,6 @@ static void test_buffers_of_a_chain_are_compared_by_bytes(void **state)
 
 static void test_node_that_reads_what_it_writes_shifted(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     baton_view_t target = half(&b, b.memory);
@@ -102,7 +98,6 @@ static void test_node_that_reads_what_it_writes_shifted(void **state)
 
 static void test_readers_may_share_memory(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     baton_view_t sum = half(&b, b.other);
@@ -124,7 +119,6 @@ static void test_readers_may_share_memory(void **state)
 /* Source and target are two buffers of the same memory: in place. */
 static void test_allreduce_in_place_by_address(void **state)
 {
-    (void)state;
     static const baton_allreduce_fn builders[] = {
         baton_allreduce_recursive_doubling, baton_allreduce_binomial,
         baton_allreduce_ring};
@@ -159,7 +153,6 @@ static void test_allreduce_in_place_by_address(void **state)
 
 static void test_allreduce_overlap_in_part_by_address(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     const baton_allreduce_t args = {.size = sizeof args,
@@ -173,7 +166,6 @@ static void test_allreduce_overlap_in_part_by_address(void **state)
 
 static void test_view_address(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     baton_view_t view = half(&b, b.memory + 2);
@@ -188,7 +180,7 @@ static void test_view_address(void **state)
 
 /* ---- rebind ------------------------------------------------------------ */
 
-/* left and right are one place at commit, and both are copied into. */
+/* left and right are the same memory at commit, and both are copied into. */
 static void begin_twice_bound(bench_t *b, baton_buffer_t *left,
                               baton_buffer_t *right, float *second)
 {
@@ -205,7 +197,6 @@ static void begin_twice_bound(bench_t *b, baton_buffer_t *left,
 
 static void test_rebind_together_of_what_shared_memory(void **state)
 {
-    (void)state;
     bench_t b;
     baton_buffer_t left;
     baton_buffer_t right;
@@ -224,7 +215,6 @@ static void test_rebind_together_of_what_shared_memory(void **state)
 
 static void test_rebind_to_memory_of_another_buffer(void **state)
 {
-    (void)state;
     bench_t b;
     baton_buffer_t left;
     baton_buffer_t right;
@@ -243,7 +233,7 @@ static void test_rebind_to_memory_of_another_buffer(void **state)
     end(&b);
 }
 
-/* From a call node it is told at once. */
+/* A rebind in a call node fails at once. */
 typedef struct rebinder {
     baton_schedule_t *s;
     baton_buffer_t buffer;
@@ -254,14 +244,12 @@ typedef struct rebinder {
 static baton_status_t rebind(void *arg, baton_call_t *call)
 {
     rebinder_t *self = arg;
-    (void)call;
     self->status = baton_buffer_rebind(self->s, self->buffer, self->to);
     return BATON_OK;
 }
 
 static void test_rebind_in_a_call_is_checked_at_once(void **state)
 {
-    (void)state;
     bench_t b;
     begin(&b);
     baton_view_t from = half(&b, b.other);

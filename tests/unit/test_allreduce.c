@@ -1,4 +1,4 @@
-/* The all-reduces, on the loop transport: P ranks in one thread. */
+/* The all-reduces, on the inproc transport: P ranks in one thread. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/values.h"
@@ -17,11 +17,11 @@ typedef struct allreduce_case {
     size_t count;
     size_t chunk_bytes;
     bool in_place;
-    bool any_bits; /* values that no oracle knows: ranks must agree */
+    bool any_bits; /* no oracle for these values: ranks must agree */
 } allreduce_case_t;
 
 /* A rank's memory: a vector between guards, at an alignment that differs from
-   rank to rank, since that must not show in the result. */
+   rank to rank, which must not change the result. */
 typedef struct allreduce_rank {
     unsigned char *memory;
     size_t total; /* bytes of memory */
@@ -169,26 +169,22 @@ static void check_counts(baton_allreduce_fn build, size_t chunk_bytes)
 
 static void test_recursive_doubling_any_ranks_any_count(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_recursive_doubling, 0);
 }
 
 static void test_binomial_any_ranks_any_count(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_binomial, 0);
 }
 
 static void test_ring_any_ranks_any_count(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_ring, 0);
 }
 
-/* Chunks of one element, and of three bytes, which is less than one. */
+/* Chunks of one element, and of three bytes, which is less than an element. */
 static void test_ring_any_ranks_any_count_in_chunks(void **state)
 {
-    (void)state;
     check_counts(baton_allreduce_ring, 4);
     check_counts(baton_allreduce_ring, 3);
 }
@@ -216,23 +212,21 @@ static void check_types(baton_allreduce_fn build, size_t chunk_bytes)
 
 static void test_recursive_doubling_any_type_any_op(void **state)
 {
-    (void)state;
     check_types(baton_allreduce_recursive_doubling, 0);
 }
 
 static void test_binomial_any_type_any_op(void **state)
 {
-    (void)state;
     check_types(baton_allreduce_binomial, 0);
 }
 
 static void test_ring_any_type_any_op(void **state)
 {
-    (void)state;
     check_types(baton_allreduce_ring, 64);
 }
 
-/* NaNs with payloads, infinities, rounding: no oracle, all ranks alike. */
+/* NaNs with payloads, infinities, rounding: all ranks must agree bit for bit.
+ */
 static void check_identity(baton_allreduce_fn build)
 {
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
@@ -255,23 +249,20 @@ static void check_identity(baton_allreduce_fn build)
 
 static void test_recursive_doubling_floats_identical_on_all_ranks(void **state)
 {
-    (void)state;
     check_identity(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_floats_identical_on_all_ranks(void **state)
 {
-    (void)state;
     check_identity(baton_allreduce_binomial);
 }
 
 static void test_ring_floats_identical_on_all_ranks(void **state)
 {
-    (void)state;
     check_identity(baton_allreduce_ring);
 }
 
-/* More than 64 KiB: receives take turns in a few slots. */
+/* Beyond 64 KiB receives reuse a few slots. */
 static void check_long_vector(baton_allreduce_fn build)
 {
     static const int sizes[] = {2, 8, 15, 17};
@@ -289,20 +280,17 @@ static void check_long_vector(baton_allreduce_fn build)
 
 static void test_recursive_doubling_long_vector_reuses_slots(void **state)
 {
-    (void)state;
     check_long_vector(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_long_vector_reuses_slots(void **state)
 {
-    (void)state;
     check_long_vector(baton_allreduce_binomial);
 }
 
 /* Many more columns than lanes, and blocks that end in the middle of one. */
 static void test_ring_long_vector_runs_in_many_columns(void **state)
 {
-    (void)state;
     static const size_t chunks[] = {64, 1000, 4096, 0};
     for (int size = 2; size <= 7; size++) {
         for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++) {
@@ -336,8 +324,6 @@ static matrix_t times(matrix_t a, matrix_t b)
 static void multiply(void *arg, void *target, const void *left,
                      const void *right, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
-    (void)dtype;
     for (size_t i = 0; i < count; i++) {
         ((matrix_t *)target)[i] =
             times(((const matrix_t *)left)[i], ((const matrix_t *)right)[i]);
@@ -393,19 +379,16 @@ static void check_order(baton_allreduce_fn build)
 
 static void test_recursive_doubling_reduces_in_order_of_ranks(void **state)
 {
-    (void)state;
     check_order(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_reduces_in_order_of_ranks(void **state)
 {
-    (void)state;
     check_order(baton_allreduce_binomial);
 }
 
 static void test_ring_refuses_what_does_not_commute(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(3);
     baton_schedule_t **schedules = support_schedules_create(ranks, "ring");
     matrix_t data[4];
@@ -421,10 +404,9 @@ static void test_ring_refuses_what_does_not_commute(void **state)
     support_schedules_destroy(ranks, schedules);
 }
 
-/* A source that no node may write: commit would refuse. */
+/* Commit would fail if a node wrote the input. */
 static void test_allreduce_source_may_be_an_input(void **state)
 {
-    (void)state;
     static const baton_allreduce_fn builders[] = {
         baton_allreduce_recursive_doubling, baton_allreduce_binomial,
         baton_allreduce_ring};

@@ -8,44 +8,43 @@
 #include <sched.h>
 #include <string.h>
 
-/* One node, and how it behaves; behind it a call that counts.
+/* An async node with its behaviour, and a call behind it that counts:
 
        async --> count (optional)                                            */
-typedef struct worker {
+typedef struct operation {
     baton_schedule_t *schedule;
     baton_status_t start;  /* what its start returns */
     bool completes;        /* in its start, */
-    baton_status_t status; /* with this; what poll returns in the end */
+    baton_status_t status; /* the status of its completion */
     int polls_left;
     baton_async_t async;
     atomic_bool begun;
     atomic_int cancels;
     uint64_t behind;
-} worker_t;
+} operation_t;
 
 static baton_status_t begin(void *arg, baton_call_t *call, baton_async_t async)
 {
-    worker_t *worker = arg;
-    (void)call;
-    worker->async = async;
-    if (worker->completes &&
-        baton_async_complete(async, worker->status) != BATON_OK) {
+    operation_t *operation = arg;
+    operation->async = async;
+    if (operation->completes &&
+        baton_async_complete(async, operation->status) != BATON_OK) {
         return BATON_ERR_STATE;
     }
-    atomic_store(&worker->begun, true);
-    return worker->start;
+    atomic_store(&operation->begun, true);
+    return operation->start;
 }
 
 static baton_status_t look(void *arg)
 {
-    worker_t *worker = arg;
-    return worker->polls_left-- > 0 ? BATON_AGAIN : worker->status;
+    operation_t *operation = arg;
+    return operation->polls_left-- > 0 ? BATON_AGAIN : operation->status;
 }
 
 static void note_cancel(void *arg)
 {
-    worker_t *worker = arg;
-    atomic_fetch_add(&worker->cancels, 1);
+    operation_t *operation = arg;
+    atomic_fetch_add(&operation->cancels, 1);
 }
 
 static const baton_async_ops_t notifies = {.start = begin,
@@ -55,54 +54,52 @@ static const baton_async_ops_t polled = {
 
 static baton_status_t count(void *arg, baton_call_t *call)
 {
-    worker_t *worker = arg;
-    (void)call;
-    worker->behind++;
+    operation_t *operation = arg;
+    operation->behind++;
     return BATON_OK;
 }
 
-static void open_worker(worker_t *worker, support_cluster_t *cluster,
-                        const baton_async_ops_t *ops)
+static void open_operation(operation_t *operation, support_cluster_t *cluster,
+                           const baton_async_ops_t *ops)
 {
     baton_schedule_t *s = support_schedule(cluster->groups[0], "async");
-    baton_node_t behind = baton_add_call(s, count, worker);
+    baton_node_t behind = baton_add_call(s, count, operation);
     baton_set_optional(s, behind);
-    baton_before(s, baton_add_async(s, ops, worker), behind);
+    baton_before(s, baton_add_async(s, ops, operation), behind);
     support_ok(baton_schedule_commit(s));
-    worker->schedule = s;
+    operation->schedule = s;
 }
 
-/* Three epochs that end by themselves. */
-static void expect_ends(const worker_t *how, const baton_async_ops_t *ops,
+/* Runs three epochs, which end without the test's help. */
+static void expect_ends(const operation_t *how, const baton_async_ops_t *ops,
                         baton_status_t wanted, uint64_t behind)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
-        worker_t worker = {.start = how->start,
-                           .completes = how->completes,
-                           .status = how->status};
-        open_worker(&worker, cluster, ops);
+        support_cluster_t *cluster = support_cluster_open(1, i);
+        operation_t operation = {.start = how->start,
+                                 .completes = how->completes,
+                                 .status = how->status};
+        open_operation(&operation, cluster, ops);
         for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-            worker.polls_left = how->polls_left;
-            support_ok(baton_schedule_start(worker.schedule));
+            operation.polls_left = how->polls_left;
+            support_ok(baton_schedule_start(operation.schedule));
             support_expect(
-                baton_schedule_wait(worker.schedule, SUPPORT_WAIT_MS), wanted);
-            assert_int_equal(worker.behind, epoch * behind);
-            assert_int_equal(baton_schedule_epoch(worker.schedule), epoch);
+                baton_schedule_wait(operation.schedule, SUPPORT_WAIT_MS),
+                wanted);
+            assert_int_equal(operation.behind, epoch * behind);
+            assert_int_equal(baton_schedule_epoch(operation.schedule), epoch);
         }
-        assert_int_equal(worker.cancels, 0);
-        support_ok(baton_schedule_destroy(worker.schedule));
+        assert_int_equal(operation.cancels, 0);
+        support_ok(baton_schedule_destroy(operation.schedule));
         support_cluster_close(cluster);
     }
 }
 
 static void test_async_ends_in_its_start(void **state)
 {
-    (void)state;
-    const worker_t done = {.start = BATON_DONE};
-    const worker_t skips = {.start = BATON_SKIP};
-    const worker_t fails = {.start = BATON_ERR_LIMIT};
+    const operation_t done = {.start = BATON_DONE};
+    const operation_t skips = {.start = BATON_SKIP};
+    const operation_t fails = {.start = BATON_ERR_LIMIT};
     expect_ends(&done, &notifies, BATON_OK, 1);
     expect_ends(&skips, &notifies, BATON_OK, 0);
     expect_ends(&fails, &notifies, BATON_ERR_LIMIT, 0);
@@ -110,10 +107,9 @@ static void test_async_ends_in_its_start(void **state)
 
 static void test_async_completes_before_its_start_returns(void **state)
 {
-    (void)state;
-    const worker_t ok = {.completes = true};
-    const worker_t skips = {.completes = true, .status = BATON_SKIP};
-    const worker_t fails = {.completes = true, .status = BATON_ERR_SYSTEM};
+    const operation_t ok = {.completes = true};
+    const operation_t skips = {.completes = true, .status = BATON_SKIP};
+    const operation_t fails = {.completes = true, .status = BATON_ERR_SYSTEM};
     expect_ends(&ok, &notifies, BATON_OK, 1);
     expect_ends(&skips, &notifies, BATON_OK, 0);
     expect_ends(&fails, &notifies, BATON_ERR_SYSTEM, 0);
@@ -121,10 +117,9 @@ static void test_async_completes_before_its_start_returns(void **state)
 
 static void test_async_is_asked_until_it_is_done(void **state)
 {
-    (void)state;
-    const worker_t soon = {.polls_left = 0};
-    const worker_t later = {.polls_left = 20};
-    const worker_t fails = {.polls_left = 3, .status = BATON_ERR_SYSTEM};
+    const operation_t soon = {.polls_left = 0};
+    const operation_t later = {.polls_left = 20};
+    const operation_t fails = {.polls_left = 3, .status = BATON_ERR_SYSTEM};
     expect_ends(&soon, &polled, BATON_OK, 1);
     expect_ends(&later, &polled, BATON_OK, 1);
     expect_ends(&fails, &polled, BATON_ERR_SYSTEM, 0);
@@ -134,99 +129,91 @@ static void test_async_is_asked_until_it_is_done(void **state)
 
 static void complete_there(void *arg)
 {
-    worker_t *worker = arg;
-    while (!atomic_load(&worker->begun)) {
+    operation_t *operation = arg;
+    while (!atomic_load(&operation->begun)) {
         sched_yield();
     }
-    worker->status = baton_async_complete(worker->async, BATON_OK);
+    operation->status = baton_async_complete(operation->async, BATON_OK);
 }
 
 static void test_async_is_completed_by_another_thread(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
-        worker_t worker = {.start = BATON_OK};
-        open_worker(&worker, cluster, &notifies);
+        support_cluster_t *cluster = support_cluster_open(1, i);
+        operation_t operation = {.start = BATON_OK};
+        open_operation(&operation, cluster, &notifies);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
-            atomic_store(&worker.begun, false);
+            atomic_store(&operation.begun, false);
             support_thread_t *thread =
-                support_thread_start(complete_there, &worker);
-            support_run(worker.schedule);
+                support_thread_start(complete_there, &operation);
+            support_run(operation.schedule);
             support_thread_join(thread);
-            support_ok(worker.status);
-            assert_int_equal(worker.behind, epoch);
+            support_ok(operation.status);
+            assert_int_equal(operation.behind, epoch);
         }
-        support_ok(baton_schedule_destroy(worker.schedule));
+        support_ok(baton_schedule_destroy(operation.schedule));
         support_cluster_close(cluster);
     }
 }
 
 static void test_async_completes_once(void **state)
 {
-    (void)state;
     support_cluster_t *cluster = support_cluster_manual(1);
-    worker_t worker = {.start = BATON_OK};
-    open_worker(&worker, cluster, &notifies);
-    support_ok(baton_schedule_start(worker.schedule));
-    support_expect(baton_schedule_wait(worker.schedule, 0), BATON_ERR_TIMEOUT);
+    operation_t operation = {.start = BATON_OK};
+    open_operation(&operation, cluster, &notifies);
+    support_ok(baton_schedule_start(operation.schedule));
+    support_expect(baton_schedule_wait(operation.schedule, 0),
+                   BATON_ERR_TIMEOUT);
     support_says("async#1, which was begun; behind it: call#0");
-    support_ok(baton_async_complete(worker.async, BATON_OK));
-    support_expect(baton_async_complete(worker.async, BATON_ERR_LIMIT),
+    support_ok(baton_async_complete(operation.async, BATON_OK));
+    support_expect(baton_async_complete(operation.async, BATON_ERR_LIMIT),
                    BATON_ERR_STATE);
     support_says("the node has completed already");
-    support_ok(baton_schedule_wait(worker.schedule, SUPPORT_WAIT_MS));
-    support_expect(baton_async_complete(worker.async, BATON_OK),
+    support_ok(baton_schedule_wait(operation.schedule, SUPPORT_WAIT_MS));
+    support_expect(baton_async_complete(operation.async, BATON_OK),
                    BATON_ERR_STATE);
-    support_ok(baton_schedule_destroy(worker.schedule));
+    support_ok(baton_schedule_destroy(operation.schedule));
     support_cluster_close(cluster);
 }
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* A cancelled epoch has not ended before its node has: what that was begun on
-   may still be in use. Its status does not count any more. */
+/* A cancelled epoch ends when its node does, whose operation may still use
+   memory. The node's status is ignored. */
 static void test_async_is_waited_for_after_a_cancel(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
-        worker_t worker = {.start = BATON_OK};
-        open_worker(&worker, cluster, &notifies);
+        support_cluster_t *cluster = support_cluster_open(1, i);
+        operation_t operation = {.start = BATON_OK};
+        open_operation(&operation, cluster, &notifies);
         for (int epoch = 1; epoch <= 3; epoch++) {
-            atomic_store(&worker.begun, false);
-            support_ok(baton_schedule_start(worker.schedule));
-            while (!atomic_load(&worker.begun)) {
-                (void)baton_engine_step(cluster->engines[0]);
-            }
-            support_expect(baton_schedule_wait(worker.schedule, 1),
+            atomic_store(&operation.begun, false);
+            support_ok(baton_schedule_start(operation.schedule));
+            support_expect(baton_schedule_wait(operation.schedule, 1),
                            BATON_ERR_TIMEOUT);
-            while (!atomic_load(&worker.begun)) { /* a thread may be late */
+            while (!atomic_load(&operation.begun)) { /* a thread may be late */
                 (void)baton_engine_step(cluster->engines[0]);
             }
-            support_ok(baton_schedule_cancel(worker.schedule));
-            support_expect(baton_schedule_wait(worker.schedule, 1),
+            support_ok(baton_schedule_cancel(operation.schedule));
+            support_expect(baton_schedule_wait(operation.schedule, 1),
                            BATON_ERR_TIMEOUT);
-            while (atomic_load(&worker.cancels) < epoch) {
+            while (atomic_load(&operation.cancels) < epoch) {
                 (void)baton_engine_step(cluster->engines[0]);
             }
-            support_ok(baton_async_complete(worker.async, BATON_ERR_SYSTEM));
+            support_ok(baton_async_complete(operation.async, BATON_ERR_SYSTEM));
             support_expect(
-                baton_schedule_wait(worker.schedule, SUPPORT_WAIT_MS),
+                baton_schedule_wait(operation.schedule, SUPPORT_WAIT_MS),
                 BATON_ERR_CANCELLED);
-            assert_int_equal(worker.cancels, epoch);
+            assert_int_equal(operation.cancels, epoch);
         }
-        assert_int_equal(worker.behind, 0);
-        support_ok(baton_schedule_destroy(worker.schedule));
+        assert_int_equal(operation.behind, 0);
+        support_ok(baton_schedule_destroy(operation.schedule));
         support_cluster_close(cluster);
     }
 }
 
 static void test_async_needs_a_start(void **state)
 {
-    (void)state;
     static const baton_async_ops_t nothing = {.poll = look};
     support_cluster_t *ranks = support_cluster_manual(1);
     baton_schedule_t *s = support_schedule(ranks->groups[0], "async");
@@ -242,28 +229,26 @@ static void test_async_needs_a_start(void **state)
     support_cluster_close(ranks);
 }
 
-/* A completion that comes an epoch late: that of another epoch is not its. */
+/* A completion that comes an epoch late must not complete the next one. */
 static void test_async_of_an_earlier_epoch_is_refused(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
-        worker_t worker = {.start = BATON_OK, .polls_left = 0};
+        support_cluster_t *cluster = support_cluster_open(1, i);
+        operation_t operation = {.start = BATON_OK, .polls_left = 0};
         baton_schedule_t *s = support_schedule(cluster->groups[0], "late");
-        (void)baton_add_async(s, &polled, &worker);
+        (void)baton_add_async(s, &polled, &operation);
         support_ok(baton_schedule_commit(s));
         support_run(s);
-        const baton_async_t late = worker.async;
-        worker.polls_left = INT_MAX;
-        atomic_store(&worker.begun, false);
+        const baton_async_t late = operation.async;
+        operation.polls_left = INT_MAX;
+        atomic_store(&operation.begun, false);
         support_ok(baton_schedule_start(s));
-        while (!atomic_load(&worker.begun)) {
+        while (!atomic_load(&operation.begun)) {
             (void)baton_engine_step(cluster->engines[0]);
         }
         support_expect(baton_async_complete(late, BATON_OK), BATON_ERR_STATE);
         support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
-        support_ok(baton_async_complete(worker.async, BATON_OK));
+        support_ok(baton_async_complete(operation.async, BATON_OK));
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
         support_ok(baton_schedule_destroy(s));
         support_cluster_close(cluster);

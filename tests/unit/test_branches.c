@@ -13,22 +13,19 @@
 
 static baton_status_t skip_odd(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 1 ? BATON_SKIP : BATON_OK;
 }
 
-/* A skip takes one branch away, and what has another way still fires:
+/* A skipped branch does not fire, but a node with another input does:
 
        skip_odd --> branch (optional)
            |
-           +------> join (any) --> last
+           +------> join (any)
        nop --------/                                                         */
 static void test_skip_leaves_the_branch_out(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_schedule_t *s;
         uint64_t branches = 0, joins = 0;
         s = support_schedule(cluster->groups[0], "skip");
@@ -68,7 +65,6 @@ typedef struct ways {
 
 static baton_status_t skip_even(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 0 ? BATON_SKIP : BATON_OK;
 }
 
@@ -108,14 +104,12 @@ static void build_ways(ways_t *ways, support_cluster_t *cluster, size_t bytes)
 /* Short messages are copied by the transport, long ones are not. */
 static const size_t branch_bytes[] = {8, 1 << 16};
 
-/* A send that a branch left out leaves nothing behind: the messages of later
-   epochs arrive in theirs. */
+/* A skipped send has no effect on later epochs: their messages arrive in their
+   own epoch. */
 static void test_skipped_send_leaves_nothing_owing(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i / 2]);
+        support_cluster_t *cluster = support_cluster_open(2, i / 2);
         size_t bytes = branch_bytes[i % 2];
         ways_t ways = {.sent = calloc(1, bytes),
                        .got = {calloc(1, bytes), calloc(1, bytes)}};
@@ -151,10 +145,8 @@ static void test_skipped_send_leaves_nothing_owing(void **state)
        even: skip --------------------+                                      */
 static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i / 2]);
+        support_cluster_t *cluster = support_cluster_open(2, i / 2);
         size_t bytes = branch_bytes[i % 2];
         uint64_t *sent = calloc(1, bytes);
         uint64_t *got = calloc(1, bytes);
@@ -182,7 +174,8 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
             *sent = epoch;
             support_ok(baton_schedule_start(s[1]));
-            if (epoch % 3 == 0) { /* it may be there before rank 0 begins */
+            if (epoch % 3 ==
+                0) { /* the message may arrive before rank 0 begins */
                 bool done;
                 support_ok(baton_schedule_test(s[1], &done));
             }
@@ -250,7 +243,7 @@ static void send_up_to(quorum_t *quorum, int sender, uint64_t epoch)
     }
 }
 
-/* The k-th message of a sender is epoch k's, however late it comes. */
+/* The k-th message of a sender belongs to epoch k, however late it comes. */
 static void expect_own_messages(const quorum_t *quorum, uint64_t epoch)
 {
     int count = 0;
@@ -267,11 +260,9 @@ static void expect_own_messages(const quorum_t *quorum, uint64_t epoch)
 
 static void test_stragglers_are_charged_to_their_own_epoch(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 1);
     for (int variant = 0; variant < SUPPORT_VARIANTS; variant++) {
-        support_cluster_t *cluster =
-            support_cluster_open(SENDERS + 1, &support_variants[variant]);
+        support_cluster_t *cluster = support_cluster_open(SENDERS + 1, variant);
         quorum_t quorum;
         open_quorum(&quorum, cluster);
         for (uint64_t epoch = 1; epoch <= SUPPORT_REPEAT(2000); epoch++) {
@@ -282,7 +273,7 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
                 int sender = (first + i) % SENDERS;
                 uint64_t some =
                     quorum.sent[sender] + support_random_below(&random, 3);
-                /* Two are on time, the others late or even early. */
+                /* Two messages are on time, the others late or early. */
                 send_up_to(&quorum, sender,
                            i < QUORUM ? epoch
                                       : (some < epoch + 3 ? some : epoch + 3));
@@ -303,7 +294,6 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
 /* Rank 0 activates; rank 1 never starts. */
 static void test_limit_holds_external_epochs_back(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     uint64_t calls[2] = {0, 0};
@@ -328,7 +318,8 @@ static void test_limit_holds_external_epochs_back(void **state)
     baton_schedule_limit(s[1], 2); /* never lowered */
     support_drain(ranks);
     for (int epoch = 1; epoch <= 4; epoch++) {
-        support_run(s[1]); /* 1 to 3 have been; the 4th its own start begins */
+        support_run(
+            s[1]); /* epochs 1 to 3 have run; its own start begins the 4th */
     }
     assert_int_equal(calls[1], 4);
     assert_int_equal(baton_schedule_epoch(s[1]), 4);
@@ -341,7 +332,6 @@ static void test_limit_holds_external_epochs_back(void **state)
 
 static void test_limit_of_zero_is_a_limit(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     for (int rank = 0; rank < 2; rank++) {
@@ -366,7 +356,7 @@ static uint64_t seed;
 /* ---- branches at random: decisions
  * --------------------------------------------------- */
 
-/* What happens between two ranks in an epoch; both know. */
+/* A decision about two ranks and an epoch, which both compute. */
 static uint64_t sample(uint64_t epoch, int from, int to, uint64_t question)
 {
     support_random_t random = support_random(
@@ -374,7 +364,8 @@ static uint64_t sample(uint64_t epoch, int from, int to, uint64_t question)
     return support_random_next(&random);
 }
 
-/* Whether they exchange; whether one of them sends the other a word besides. */
+/* Whether two ranks exchange vectors, and whether one sends the other a word.
+ */
 static bool exchanges(uint64_t epoch, int one, int other)
 {
     return sample(epoch, one < other ? one : other, one < other ? other : one,
@@ -539,21 +530,18 @@ static void run_worker(support_worker_t *worker)
 static void run_branches(int variant, uint64_t epochs)
 {
     seed = support_seed();
-    support_cluster_t *cluster =
-        support_cluster_open(BRANCH_RANKS, &support_variants[variant]);
+    support_cluster_t *cluster = support_cluster_open(BRANCH_RANKS, variant);
     support_cluster_run(cluster, run_worker, &epochs);
     support_cluster_close(cluster);
 }
 
 static void test_branches_at_random_with_threads(void **state)
 {
-    (void)state;
     run_branches(2, EPOCHS);
 }
 
 static void test_branches_at_random_on_one_engine(void **state)
 {
-    (void)state;
     run_branches(0, EPOCHS / 5);
     run_branches(1, EPOCHS / 5);
 }

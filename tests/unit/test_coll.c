@@ -1,6 +1,5 @@
-/* Broadcast, barrier, and what all builders have in common: they share a
-   schedule, and refuse wrong arguments. On the loop transport: P ranks in one
-   thread. */
+/* Broadcast, barrier, and properties of all builders: several share a schedule,
+   and wrong arguments are refused. On the inproc transport, in one thread. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include <stdio.h>
@@ -41,7 +40,6 @@ static void check_broadcast(support_cluster_t *ranks, int root, size_t bytes)
 
 static void test_broadcast_any_ranks_any_root(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         for (int root = 0; root < support_sizes[i]; root++) {
             check_broadcast(support_cluster_of(support_sizes[i]), root, 0);
@@ -53,10 +51,9 @@ static void test_broadcast_any_ranks_any_root(void **state)
 
 /* ---- barrier ----------------------------------------------------------- */
 
-/* Whoever is the last to begin holds up all, in every epoch. */
+/* In every epoch the last rank to begin holds up all others. */
 static void test_barrier_waits_for_the_last_rank(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
         int size = ranks->size;
@@ -125,7 +122,6 @@ static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
 
 static void test_builders_share_a_schedule(void **state)
 {
-    (void)state;
     static const size_t counts[] = {0, 1, 50};
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         for (size_t c = 0; c < 3; c++) {
@@ -160,7 +156,7 @@ static void test_builders_share_a_schedule(void **state)
 /* ---- wrong use --------------------------------------------------------- */
 
 typedef struct wrong_use {
-    const char *actual; /* two things that the message must say */
+    const char *actual; /* two texts that the message must contain */
     const char *allowed;
     size_t struct_size;
     baton_dtype_t dtype;
@@ -203,7 +199,6 @@ static void check_wrong_use(baton_allreduce_fn build, const wrong_use_t *wrong)
 
 static void test_allreduce_wrong_arguments_fail_commit(void **state)
 {
-    (void)state;
     static const baton_op_t hollow = {.name = "hollow"};
     size_t right = sizeof(baton_allreduce_t);
     const wrong_use_t wrongs[] = {
@@ -231,7 +226,6 @@ static void test_allreduce_wrong_arguments_fail_commit(void **state)
 
 static void test_allreduce_without_arguments_fails_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule =
         support_schedule(support_cluster_of(1)->groups[0], "wrong");
     baton_allreduce_ring(schedule, NULL);
@@ -243,7 +237,6 @@ static void test_allreduce_without_arguments_fails_commit(void **state)
 /* Views that end where the other begins do not overlap. */
 static void test_allreduce_adjacent_views_are_apart(void **state)
 {
-    (void)state;
     char memory[64];
     baton_schedule_t *schedule =
         support_schedule(support_cluster_of(1)->groups[0], "beside");
@@ -260,7 +253,6 @@ static void test_allreduce_adjacent_views_are_apart(void **state)
 
 static void test_broadcast_wrong_root_fails_commit(void **state)
 {
-    (void)state;
     static const int roots[] = {-1, 4, INT32_MAX};
     for (size_t i = 0; i < 3; i++) {
         char memory[8], text[32];

@@ -13,7 +13,6 @@
 
 static void test_commit_refuses_need_above_edges(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_nop(s);
     baton_node_t b = baton_add_nop(s);
@@ -27,7 +26,6 @@ static void test_commit_refuses_need_above_edges(void **state)
 
 static void test_commit_refuses_any_without_edges(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_set_need(s, baton_add_nop(s), BATON_NEED_ANY);
     refused(s, BATON_ERR_UNREACHABLE,
@@ -36,7 +34,6 @@ static void test_commit_refuses_any_without_edges(void **state)
 
 static void test_commit_counts_doubled_edges_once(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_nop(s);
     baton_node_t c = baton_add_nop(s);
@@ -50,7 +47,6 @@ static void test_commit_counts_doubled_edges_once(void **state)
 /* nop ===> call <-- recv: two of two, so the nop alone is not enough. */
 static void test_commit_doubled_edges_satisfy_once(void **state)
 {
-    (void)state;
     uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin_named("doubled");
     baton_node_t nop = baton_add_nop(s);
@@ -77,7 +73,6 @@ static void test_commit_doubled_edges_satisfy_once(void **state)
 
 static void test_commit_refuses_edge_into_entry(void **state)
 {
-    (void)state;
     for (int armed = 0; armed < 2; armed++) {
         baton_schedule_t *s = refusal_begin();
         baton_node_t nop = baton_add_nop(s);
@@ -93,7 +88,6 @@ static void test_commit_refuses_edge_into_entry(void **state)
 
 static void test_commit_refuses_device_memory(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_buffer_t device = baton_buffer_scratch(s, 8);
     baton_buffer_set_memory(s, device, BATON_MEMORY_DEVICE);
@@ -104,7 +98,6 @@ static void test_commit_refuses_device_memory(void **state)
 
 static void test_commit_refuses_to_write_inputs(void **state)
 {
-    (void)state;
     static const char *const names[] = {"recv#0 writes buffer 1, which was",
                                         "copy#0 writes buffer 1, which was",
                                         "reduce#0 writes buffer 1, which was"};
@@ -155,17 +148,15 @@ static void refuse_ring(uint32_t length, const char *text)
 
 static void test_commit_prints_the_whole_cycle(void **state)
 {
-    (void)state;
     refuse_ring(1, "nop#2 -> ");
     refuse_ring(2, "nop#2 -> nop#3 -> ");
     refuse_ring(5, "nop#2 -> nop#3 -> nop#4 -> nop#5 -> nop#6 -> ");
 }
 
-/* ANY does not help: the node in front of the ring is enough to fire, but a
-   ring has no order. */
+/* BATON_NEED_ANY does not help: the node in front of the ring would suffice,
+   but a ring has no order. */
 static void test_commit_refuses_cycle_that_any_would_break(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_nop(s);
     baton_node_t b = baton_add_nop(s);
@@ -181,7 +172,6 @@ static void test_commit_refuses_cycle_that_any_would_break(void **state)
 
 static void test_commit_works_once_the_hazard_is_ordered(void **state)
 {
-    (void)state;
     uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_copy(s, refusal_part(0, 4), refusal_part(8, 4));
@@ -201,7 +191,6 @@ static void test_commit_works_once_the_hazard_is_ordered(void **state)
 
 static void test_commit_works_once_the_need_can_be_met(void **state)
 {
-    (void)state;
     uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin();
     baton_node_t call = baton_add_call(s, support_count, &calls);
@@ -217,7 +206,6 @@ static void test_commit_works_once_the_need_can_be_met(void **state)
 
 static void test_commit_takes_an_empty_schedule(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     support_ok(baton_schedule_commit(s));
     support_run(s);
@@ -232,7 +220,7 @@ static void test_commit_takes_an_empty_schedule(void **state)
 enum { RANKS = 3, PATIENCE_MS = 10000 };
 
 static int64_t reserved[RANKS][2]; /* by peer: sends, receives; of rank 0 */
-static int full_peer;              /* that there is no room for; -1: none */
+static int full_peer;              /* the peer without room, or -1 */
 static void *first_endpoint;
 
 static baton_status_t tight_reserve(void *endpoint, int peer, int64_t sends,
@@ -283,7 +271,6 @@ static void close_tight(tight_t *tight)
 
 static void test_commit_refuses_message_over_int_max(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, INT_MAX);
     baton_schedule_t *s;
@@ -299,7 +286,6 @@ static void test_commit_refuses_message_over_int_max(void **state)
 
 static void test_commit_takes_messages_of_the_largest_size(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, REFUSAL_BYTES);
     baton_schedule_t *s = support_schedule(tight.groups[0], "wrong");
@@ -348,7 +334,6 @@ static void expect_reserved(int64_t sends_to_1, int64_t receives_from_1,
 
 static void test_commit_reserves_what_messages_need(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, 64);
     baton_schedule_t *s = build(&tight, 0);
@@ -359,11 +344,10 @@ static void test_commit_reserves_what_messages_need(void **state)
     close_tight(&tight);
 }
 
-/* The second peer has no room: what the first one gave is given back, and the
-   same schedule commits and runs when there is room. */
+/* The second peer has no room, so the reservation with the first one is undone.
+   The same schedule commits and runs when there is room. */
 static void test_commit_takes_no_room_when_it_fails(void **state)
 {
-    (void)state;
     tight_t tight;
     open_tight(&tight, 64);
     baton_schedule_t *s[RANKS];

@@ -17,13 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What ranks run over: one of the two is NULL. */
+/* The transport of a run; one of the two is NULL. */
 typedef struct medium {
     baton_inproc_t *inproc;
     baton__sim_net_t *net;
 } medium_t;
 
-/* What the ranks of a run share. */
+/* The state that the ranks of a run share. */
 typedef struct session {
     const conformance_case_t *test;
     bool turns;
@@ -31,20 +31,20 @@ typedef struct session {
     medium_t medium;
     atomic_bool failed; /* relaxed: it only ends loops */
     pthread_mutex_t mutex;
-    pthread_cond_t *turned; /* of each rank: its turn has come */
+    pthread_cond_t *turned; /* by rank: signalled when its turn comes */
     int turn;
     bool *gone;
 } session_t;
 
-/* What a case runs over: inproc, where there are no options. */
+/* A transport and its options; NULL options mean inproc. */
 typedef struct setting {
     const char *name;
     bool turns;
     const baton_sim_options_t *options;
 } setting_t;
 
-/* Alone; with messages that overtake each other, by much and by little; with
-   senders that wait for their receivers; with all ports open; with all. */
+/* Networks: simple; with messages that overtake each other; with senders that
+   wait for their receivers; multi-ported; and with all of these. */
 static const baton_sim_options_t plain = {.link = {.alpha_us = 1}};
 static const baton_sim_options_t lagging = {
     .link = {.alpha_us = 1, .beta_ns = 1},
@@ -77,7 +77,7 @@ typedef struct run {
 
 /* ---- media -------------------------------------------------------------- */
 
-static baton_sim_options_t sim_options; /* a net's; one runs at a time */
+static baton_sim_options_t sim_options; /* of the network that runs */
 
 static void open_medium(medium_t *medium, const setting_t *setting, int size)
 {
@@ -121,8 +121,8 @@ static void close_medium(const medium_t *medium)
     }
 }
 
-/* The events of the next time happen. Ranks poll by themselves: nobody asks who
-   is due. */
+/* Advances to the time of the next events. Ranks poll by themselves, so the
+   list of ranks that are due is discarded. */
 static void let_time_pass(baton__sim_net_t *net)
 {
     double at_us, next_us;
@@ -249,7 +249,7 @@ static void run_case(const run_t *run, int size)
     assert_false(failed);
 }
 
-/* The simulated network has no threads, so fewer sizes tell all. */
+/* Simulated networks run without threads and take fewer sizes. */
 static void run_sizes(void **state)
 {
     static const int sizes[] = {2, 5, 1, 3, 8};

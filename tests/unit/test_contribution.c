@@ -1,5 +1,5 @@
-/* The slots of a partial collective and who owns them: what an epoch takes, and
-   what stays where it is. */
+/* The slots of a partial collective and their owners: which contributions an
+   epoch takes, and which results stay in place. */
 #include "coll/contribution.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -31,7 +31,7 @@ static void add(baton__contribution_t *c, int64_t value, uint64_t step)
         data[i] = value * (i + 1);
     }
     baton__contribution_add(c, data, step);
-    memset(data, 0x77, sizeof(data)); /* it is the caller's again */
+    memset(data, 0x77, sizeof(data)); /* the caller owns it again */
 }
 
 static void expect_vector(const void *vector, int64_t value)
@@ -42,7 +42,7 @@ static void expect_vector(const void *vector, int64_t value)
     }
 }
 
-/* What an epoch of one rank takes, and makes its result of. */
+/* Takes the pending contribution and publishes it as the result of an epoch. */
 static const void *take(baton__contribution_t *c, uint64_t epoch, bool expected)
 {
     char *source;
@@ -56,7 +56,6 @@ static const void *take(baton__contribution_t *c, uint64_t epoch, bool expected)
 
 static void test_contribution_is_taken_whole_and_once(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     baton_partial_result_t result;
     int64_t data[COUNT];
@@ -88,7 +87,6 @@ static void test_contribution_is_taken_whole_and_once(void **state)
 /* The first contribution after a take replaces what the slot held before. */
 static void test_contribution_slots_come_back_clean(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     open_contribution(&c, 2, BATON_MAX);
     for (int64_t epoch = 1; epoch <= 20; epoch++) {
@@ -114,8 +112,8 @@ typedef struct latch {
     atomic_bool inside, released;
 } latch_t;
 
-/* A sum that takes its time: the application is in the middle of contributing
-   until it is released. */
+/* A reduction that blocks until it is released: the application is in the
+   middle of contributing. */
 static void slow_sum(void *arg, void *target, const void *left,
                      const void *right, size_t count, baton_dtype_t dtype)
 {
@@ -129,7 +127,6 @@ static void slow_sum(void *arg, void *target, const void *left,
 
 static void zero(void *arg, void *target, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
     BATON_SUM->identity(NULL, target, count, dtype);
 }
 
@@ -141,7 +138,6 @@ static void add_slowly(void *arg)
 
 static void test_contribution_in_the_making_is_not_taken(void **state)
 {
-    (void)state;
     latch_t latch;
     atomic_init(&latch.inside, false);
     atomic_init(&latch.released, false);
@@ -173,7 +169,6 @@ static void test_contribution_in_the_making_is_not_taken(void **state)
 
 static void test_contribution_history_keeps_the_last(void **state)
 {
-    (void)state;
     for (uint32_t history = 1; history <= 5; history++) {
         baton__contribution_t c;
         baton_partial_result_t result;
@@ -198,11 +193,10 @@ static void test_contribution_history_keeps_the_last(void **state)
     }
 }
 
-/* A pinned result stays as it is however far the epochs go on, and no order of
+/* A pinned result does not change however many epochs follow, and no order of
    events runs out of slots. */
 static void test_contribution_pinned_result_stays(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 3);
     for (uint32_t history = 1; history <= 4; history++) {
         baton__contribution_t c;
@@ -239,11 +233,10 @@ static void test_contribution_pinned_result_stays(void **state)
     }
 }
 
-/* A rank contributes for step 1 when epochs 1 to 3 have run without it. How old
-   that was in epoch 2 does not depend on when it is asked. */
+/* A rank contributes for step 1 after epochs 1 to 3 have run without it. The
+   staleness in epoch 2 does not depend on when the rank asks. */
 static void test_contribution_staleness_of_epochs_without_it(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     baton_partial_result_t result;
     open_contribution(&c, 4, BATON_SUM);
@@ -276,16 +269,14 @@ static void test_contribution_staleness_of_epochs_without_it(void **state)
 
 /* ---- recovery --------------------------------------------------------- */
 
-/* An epoch that no rank has completed gives back what it took; in the order of
-   steps, before what has come since. */
+/* An epoch that no rank has completed gives its contributions back, in the
+   order of steps, before later ones. */
 static void second_of(void *arg, void *target, const void *left,
                       const void *right, size_t count, baton_dtype_t dtype)
 {
     int64_t *out = target;
     const int64_t *first = left;
     const int64_t *second = right;
-    (void)arg;
-    (void)dtype;
     for (size_t i = 0; i < count; i++) {
         out[i] = 10 * first[i] + second[i];
     }
@@ -293,7 +284,6 @@ static void second_of(void *arg, void *target, const void *left,
 
 static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
 {
-    (void)state;
     const baton_op_t op = {
         .name = "digits", .reduce = second_of, .identity = zero};
     for (int since = 0; since < 2; since++) {
@@ -321,11 +311,10 @@ static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
     }
 }
 
-/* An epoch that failed here, and that another rank has completed, has what it
-   took: nothing is added twice. */
+/* An epoch that failed here but completed on another rank keeps its
+   contributions, so that none counts twice. */
 static void test_contribution_of_a_peers_result_is_spent(void **state)
 {
-    (void)state;
     baton__contribution_t c;
     int64_t data[COUNT];
     open_contribution(&c, 2, BATON_SUM);
@@ -337,10 +326,9 @@ static void test_contribution_of_a_peers_result_is_spent(void **state)
     baton__contribution_fini(&c);
 }
 
-/* However often, no slot is lost. */
+/* Repeated failures lose no slot. */
 static void test_contribution_recovers_without_losing_slots(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 4);
     baton__contribution_t c;
     baton_partial_result_t result;

@@ -9,7 +9,6 @@
 
 static void test_half_conversions_are_exact(void **state)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
         uint16_t half = (uint16_t)bits;
         double f16 = reference_value(BATON_F16, bits);
@@ -37,7 +36,6 @@ static void check_rounding(float value)
 /* Just below, at and just above the middle between two neighbours, and any. */
 static void test_half_conversions_round_to_even(void **state)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
         uint32_t bf16 = bits << 16;
         uint32_t f16 = baton__bits_of_f32(baton__f32_of_f16((uint16_t)bits));
@@ -55,7 +53,6 @@ static void test_half_conversions_round_to_even(void **state)
 
 static void test_dtype_has_size_and_name(void **state)
 {
-    (void)state;
 #define CHECK_DTYPE(NAME, name, bytes)                                         \
     assert_int_equal(baton_dtype_size(BATON_##NAME), bytes);                   \
     assert_string_equal(baton_dtype_name(BATON_##NAME), #name);

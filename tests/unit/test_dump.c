@@ -1,4 +1,4 @@
-/* Schedules as text: what small ones look like, and what is refused. */
+/* Schedules as text: the dumps of small ones, and the errors. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/refusal.h"
@@ -30,7 +30,7 @@ static const char *dot_of(const baton_schedule_t *schedule)
     return text;
 }
 
-/* Appends, so that the blocks of all ranks make a file. */
+/* Appends, so that the blocks of all ranks form a file. */
 static void add_goal(const baton_schedule_t *schedule, double gamma_ns)
 {
     support_ok(baton_schedule_goal(schedule, gamma_ns, collect, text));
@@ -61,7 +61,8 @@ static baton_schedule_t *begin(const char *name)
     return schedule;
 }
 
-/* Every kind of node; an optional one; needs; an edge that was added twice. */
+/* Every kind of node, an optional one, needs, and an edge that was added twice.
+ */
 static baton_schedule_t *one_of_each(void)
 {
     static baton_op_t nameless, quoted = {.name = "a\"b"};
@@ -129,7 +130,6 @@ static const char one_of_each_dot[] =
 
 static void test_dot_is_the_same_before_and_after_the_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = one_of_each();
     assert_string_equal(dot_of(schedule), one_of_each_dot);
     support_ok(baton_schedule_commit(schedule));
@@ -137,10 +137,9 @@ static void test_dot_is_the_same_before_and_after_the_commit(void **state)
     support_ok(baton_schedule_destroy(schedule));
 }
 
-/* To look at a graph that commit refuses is what it is for. */
+/* A dump also shows a graph whose commit fails. */
 static void test_dot_draws_what_commit_refuses(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("round");
     baton_node_t a = baton_add_nop(schedule);
     baton_node_t b = baton_add_nop(schedule);
@@ -163,10 +162,9 @@ static void test_dot_draws_what_commit_refuses(void **state)
     support_ok(baton_schedule_destroy(schedule));
 }
 
-/* Names longer than a piece of text, in schedule and reduction. */
+/* Names of a schedule and a reduction that are longer than the text buffer. */
 static void test_dot_takes_long_names(void **state)
 {
-    (void)state;
     char name[1001];
     memset(name, 'x', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
@@ -185,7 +183,6 @@ static void test_dot_takes_long_names(void **state)
    at 1.6 ns each. */
 static void test_goal_text(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t *s = support_schedule(ranks->groups[1], "goal");
     baton_view_t a = support_scratch(s, 16);
@@ -229,7 +226,6 @@ static void test_goal_text(void **state)
 
 static void test_goal_of_nothing_is_one_operation(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("nothing");
     support_ok(baton_schedule_commit(schedule));
     begin_text("", 0);
@@ -242,7 +238,6 @@ static void test_goal_of_nothing_is_one_operation(void **state)
 
 static void test_goal_needs_a_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("early");
     refuses_goal(schedule, 1.0, BATON_ERR_STATE, "\"early\": commit it first");
     support_ok(baton_schedule_destroy(schedule));
@@ -250,7 +245,6 @@ static void test_goal_needs_a_commit(void **state)
 
 static void test_goal_refuses_need_of_some(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("any");
     baton_node_t a = baton_add_nop(schedule);
     baton_node_t b = baton_add_nop(schedule);
@@ -266,7 +260,6 @@ static void test_goal_refuses_need_of_some(void **state)
 
 static void test_goal_refuses_activations(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("armed");
     (void)baton_add_nop(schedule);
     (void)baton_add_armed_recv(schedule, 1);
@@ -283,7 +276,6 @@ static void test_goal_refuses_activations(void **state)
 
 static void test_dump_refuses_wrong_arguments(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("wrong");
     support_ok(baton_schedule_commit(schedule));
     refuses_goal(schedule, -1.0, BATON_ERR_INVALID, "gamma_ns is -1");
@@ -299,7 +291,6 @@ static void test_dump_refuses_wrong_arguments(void **state)
 
 static void test_dump_without_memory_writes_nothing(void **state)
 {
-    (void)state;
     baton_schedule_t *schedule = begin("poor");
     support_ok(baton_schedule_commit(schedule));
     for (int64_t nth = 1; nth <= 2; nth++) {

@@ -15,7 +15,6 @@ static size_t used;
 
 static void collect(void *arg, const char *piece)
 {
-    (void)arg;
     size_t length = strlen(piece);
     assert_true(used + length < sizeof(text));
     memcpy(text + used, piece, length + 1);
@@ -34,7 +33,7 @@ typedef struct operation {
 static struct {
     operation_t operations[RANKS][MOST_OPERATIONS];
     unsigned counts[RANKS];
-    unsigned edges[MOST_EDGES][3]; /* rank, label, the one that it requires */
+    unsigned edges[MOST_EDGES][3]; /* rank, label, required label */
     unsigned edge_count;
 } file;
 
@@ -95,7 +94,7 @@ static void read_file(void)
 
 /* ---- what it means ----------------------------------------------------- */
 
-/* Each send has one receive of the same size, and no receive is left. */
+/* Each send has one receive of the same size, and each receive has a send. */
 static void match_messages(void)
 {
     for (int rank = 0; rank < RANKS; rank++) {
@@ -145,7 +144,7 @@ static bool may_run(unsigned rank, unsigned label)
     return sent;
 }
 
-/* Nothing is left that waits for ever. */
+/* Every operation is executed. */
 static void run_file(void)
 {
     unsigned left = 0;
@@ -193,7 +192,6 @@ static void build(baton_schedule_t *schedule, int builder, size_t count)
 
 static void test_goal_of_builders_runs(void **state)
 {
-    (void)state;
     static const size_t counts[] = {0, 1, 4, 23};
     support_cluster_t *ranks = support_cluster_of(RANKS);
     for (int builder = 0; builder < 5; builder++) {

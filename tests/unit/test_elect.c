@@ -1,4 +1,4 @@
-/* Who may begin an epoch of a majority all-reduce. */
+/* The rank that may begin an epoch of a majority all-reduce. */
 #include "support/cmocka.h"
 #include <baton/partial.h>
 
@@ -7,7 +7,6 @@
 
 static void test_draw_is_a_permutation_of_each_block(void **state)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 3, 5, 8, 17, 32, 100};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         int size = sizes[i], changes = 0;
@@ -38,7 +37,6 @@ static void test_draw_is_a_permutation_of_each_block(void **state)
 /* Every rank is the first of a block about as often. */
 static void test_draw_has_no_favourite(void **state)
 {
-    (void)state;
     enum { SIZE = 8, BLOCKS = 4000 };
     int first[SIZE] = {0};
     for (uint64_t block = 0; block < BLOCKS; block++) {

@@ -16,10 +16,8 @@
 
 static void test_epoch_runs_once_a_start(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         uint64_t calls = 0;
         bool done = false;
         baton_schedule_t *s = support_schedule(cluster->groups[0], "count");
@@ -47,9 +45,7 @@ static void test_epoch_runs_once_a_start(void **state)
 
 static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 {
-    (void)state;
-    support_cluster_t *cluster =
-        support_cluster_open(1, &support_variants[SUPPORT_ONE_THREAD]);
+    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_ONE_THREAD);
     baton_schedule_t *s;
     bool done;
     s = support_schedule(cluster->groups[0], "raw");
@@ -68,10 +64,8 @@ static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
 
 static void test_epoch_started_twice_is_busy(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         bool done = true;
         support_pair_open(&pair, cluster, "twice");
@@ -98,18 +92,15 @@ static void test_epoch_started_twice_is_busy(void **state)
 
 static baton_status_t fail_even(void *arg, baton_call_t *call)
 {
-    (void)arg;
     return baton_call_epoch(call) % 2 == 0 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
-/* Rank 1 starts epoch 1 and looks the other way; rank 0 goes on to epoch 2,
-   which it begins on rank 1, too, and which fails there. */
+/* Rank 1 starts epoch 1 and does not wait for it. Rank 0 goes on to epoch 2,
+   which it activates on rank 1, too, where it fails. */
 static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *s[2];
         baton_failure_t failure;
         bool done = false;
@@ -150,10 +141,8 @@ static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
 
 static void test_rebind_between_epochs(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *receiver;
         support_pair_t pair = {{NULL, NULL}, 0, 0};
         uint64_t places[4] = {0};
@@ -200,7 +189,6 @@ static void test_rebind_between_epochs(void **state)
 static void test_epochs_restart_without_allocation(void **state)
 {
     enum { RESTARTS = SUPPORT_REPEAT(100000) };
-    (void)state;
     support_cluster_t *cluster = support_cluster_manual(2);
     uint64_t calls = 0;
     baton_schedule_t *s;
@@ -226,8 +214,8 @@ static void test_epochs_restart_without_allocation(void **state)
     support_cluster_close(cluster);
 }
 
-/* Every epoch fails, so no thread that waits for one is told that it went well,
-   however late it looks. */
+/* Every epoch fails, so a wait never returns BATON_OK, however late it comes.
+ */
 typedef struct observer {
     baton_schedule_t *schedule;
     atomic_bool *over;
@@ -236,8 +224,6 @@ typedef struct observer {
 
 static baton_status_t fail_always(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_ERR_LIMIT;
 }
 
@@ -247,7 +233,7 @@ static void observe(void *arg)
     while (!atomic_load(observer->over)) {
         baton_status_t status =
             baton_schedule_wait(observer->schedule, SUPPORT_WAIT_MS);
-        /* FAILED: it looked so late that nobody knows any more. */
+        /* BATON_ERR_FAILED: the status of its epoch was overwritten */
         observer->wrong +=
             status != BATON_ERR_LIMIT && status != BATON_ERR_FAILED;
     }
@@ -255,11 +241,9 @@ static void observe(void *arg)
 
 static void test_wait_of_many_never_misses_a_failure(void **state)
 {
-    (void)state;
     enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_schedule_t *s;
         atomic_bool over = false;
         observer_t observers[OBSERVERS];
@@ -299,12 +283,10 @@ typedef struct waiter {
 
 static void test_epochs_of_several_schedules_end_in_any_order(void **state)
 {
-    (void)state;
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     static const int waits[PAIRS] = {2, 4, 0, 3, 1};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pairs[PAIRS];
         for (int p = 0; p < PAIRS; p++) {
             support_pair_open(&pairs[p], cluster, "several");
@@ -339,7 +321,6 @@ typedef struct link {
 static baton_status_t start_next(void *arg, baton_call_t *call)
 {
     link_t *link = arg;
-    (void)call;
     link->calls++;
     link->status = link->next != NULL ? baton_schedule_start(link->next) : 0;
     return link->status;
@@ -348,11 +329,9 @@ static baton_status_t start_next(void *arg, baton_call_t *call)
 /* A chain of schedules, each started by a call node of the one before. */
 static void test_call_node_starts_another_schedule(void **state)
 {
-    (void)state;
     enum { LINKS = 40 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         link_t links[LINKS] = {{0}};
         baton_schedule_t *schedules[LINKS];
         for (int l = LINKS - 1; l >= 0; l--) {
@@ -385,7 +364,6 @@ typedef struct crossing {
 static baton_status_t cross(void *arg, baton_call_t *call)
 {
     crossing_t *crossing = arg;
-    (void)call;
     baton_status_t status = baton_schedule_start(crossing->other);
     return status == BATON_OK
                ? baton_buffer_rebind(crossing->own, crossing->buffer,
@@ -393,15 +371,13 @@ static baton_status_t cross(void *arg, baton_call_t *call)
                : status;
 }
 
-/* It drives the other engine for a moment, and is the first one's driver still:
-   a rebind needs that. */
+/* While it drives the other engine it is still the driver of the first one,
+   which a rebind requires. */
 static void test_call_node_starts_a_schedule_of_another_engine(void **state)
 {
-    (void)state;
-    static const support_variant_t variants[] = {
-        {"", BATON_PROGRESS_MANUAL, true}, {"", BATON_PROGRESS_THREAD, true}};
+    static const int variants[] = {SUPPORT_OWN_MANUAL, SUPPORT_OWN_ENGINES};
     for (int i = 0; i < 2; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, &variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, variants[i]);
         char from[8] = "crossed", to[8] = "";
         uint64_t calls = 0;
         crossing_t crossing = {.memory = from};
@@ -426,8 +402,9 @@ static void test_call_node_starts_a_schedule_of_another_engine(void **state)
     }
 }
 
-/* What a call node tries with its own engine: to make and start schedules is
-   allowed; what would have to wait is refused at once, and changes nothing. */
+/* Calls that a call node makes on its own engine. Creating and starting
+   schedules is allowed; calls that would have to wait fail at once and change
+   nothing. */
 typedef struct builder {
     baton_group_t *group;
     baton_schedule_t *own, *other, *made;
@@ -449,7 +426,8 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
     snprintf(name, sizeof name, "unmade %d", (int)baton_call_epoch(call));
     baton_schedule_t *unmade = NULL;
     builder->unmade = baton_schedule_create(builder->group, name, &unmade);
-    if (builder->unmade == BATON_OK) { /* not committed: it may go */
+    if (builder->unmade ==
+        BATON_OK) { /* it is not committed, so destroy is allowed */
         builder->unmade = baton_schedule_destroy(unmade);
     }
     builder->started = baton_schedule_start(builder->other);
@@ -460,10 +438,8 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
 
 static void test_call_node_is_refused_what_would_wait(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         builder_t builder = {.group = cluster->groups[0]};
         support_pair_open(&pair, cluster, "other");
@@ -503,14 +479,12 @@ static void wait_there(void *arg)
     waiter->epoch = baton_schedule_epoch(waiter->schedule);
 }
 
-/* A thread waits for each; the messages come in another order. */
+/* A thread waits for each schedule. The messages come in another order. */
 static void test_epochs_are_waited_for_by_several_threads(void **state)
 {
-    (void)state;
     static const int sends[PAIRS] = {3, 1, 4, 0, 2};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pairs[PAIRS];
         for (int p = 0; p < PAIRS; p++) {
             support_pair_open(&pairs[p], cluster, "several");
@@ -540,13 +514,12 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
     }
 }
 
-/* Rank 1 computes nothing and never calls: engines with threads only. */
+/* The application calls neither test nor wait, so progress threads are needed.
+ */
 static void test_epoch_ends_while_the_application_is_away(void **state)
 {
-    (void)state;
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t pair;
         support_pair_open(&pair, cluster, "away");
         for (uint64_t epoch = 1; epoch <= 100; epoch++) {

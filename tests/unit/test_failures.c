@@ -1,5 +1,5 @@
 /* Epochs that fail: call nodes, messages of the wrong size, sends that the
-   transport refuses. The error comes once, to all who wait, with a sentence. */
+   transport refuses. Every waiter gets the error, with a message. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -28,10 +28,8 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 /* trap --> behind. Without messages it can be started again. */
 static void test_call_error_fails_one_epoch(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         trap_t trap = {2, BATON_ERR_LIMIT, 0};
         uint64_t behind = 0;
         bool done;
@@ -59,10 +57,9 @@ static void test_call_error_fails_one_epoch(void **state)
     }
 }
 
-/* A value that is no status must not be taken for another outcome. */
+/* A call that returns an invalid status fails. */
 static void test_call_with_a_stray_value_fails(void **state)
 {
-    (void)state;
     support_cluster_t *cluster = support_cluster_manual(1);
     static const int values[] = {2, 3, 1000, -99};
     for (size_t i = 0; i < 4; i++) {
@@ -79,13 +76,11 @@ static void test_call_with_a_stray_value_fails(void **state)
     support_cluster_close(cluster);
 }
 
-/* Fails again and again, under threads that may see the failure half done. */
+/* An epoch fails repeatedly while other threads read its failure. */
 static void test_call_errors_in_a_row(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         trap_t trap = {0, BATON_ERR_LIMIT, 0};
         baton_schedule_t *s = support_schedule(cluster->groups[0], "row");
         (void)baton_add_call(s, spring, &trap);
@@ -119,11 +114,9 @@ static void wait_there(void *arg)
 /* recv --> trap: with messages the schedule stays failed. */
 static void test_call_error_wakes_all_who_wait(void **state)
 {
-    (void)state;
     enum { WAITERS = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         trap_t trap = {1, BATON_ERR_UNSUPPORTED, 0};
         support_pair_t pair;
         support_pair_open(&pair, cluster, "beside");
@@ -157,7 +150,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
         support_says("start of \"doomed\": it has failed: ");
         support_says("call#1");
 
-        /* Its neighbours are well. */
+        /* Other schedules of the engine work. */
         support_ok(baton_schedule_start(pair.schedules[0]));
         support_pair_send(&pair, 5);
         support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
@@ -171,7 +164,8 @@ static void test_call_error_wakes_all_who_wait(void **state)
 
 /* ---- messages --------------------------------------------------------- */
 
-/* Fails at once, or as it begins: who commits last knows it first. */
+/* The start fails, or the epoch does: the rank that commits last knows it
+ * first. */
 static void expect_disagreement(baton_schedule_t *schedule)
 {
     baton_failure_t failure;
@@ -190,10 +184,9 @@ static void expect_disagreement(baton_schedule_t *schedule)
     assert_non_null(strstr(failure.message, "on rank 1"));
 }
 
-/* Rank 1 sends `sent` bytes, and rank 0 expects others. Both hear of it,
-   nothing is written, and a recovery does not mend it. */
-static void expect_mismatch(const support_variant_t *variant, size_t sent,
-                            size_t expected)
+/* Rank 1 sends `sent` bytes, and rank 0 expects another number. Both fail,
+   nothing is written, and a recovery does not help. */
+static void expect_mismatch(int variant, size_t sent, size_t expected)
 {
     support_cluster_t *cluster = support_cluster_open(2, variant);
     size_t larger = sent > expected ? sent : expected;
@@ -238,22 +231,20 @@ static void expect_mismatch(const support_variant_t *variant, size_t sent,
 
 static void test_messages_of_unequal_sizes_fail_both_ranks(void **state)
 {
-    (void)state;
     static const size_t sizes[][2] = {{8, 16},         {16, 8},     {0, 8},
                                       {8, 0},          {100000, 8}, {8, 100000},
                                       {100001, 100000}};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-            expect_mismatch(&support_variants[i], sizes[s][0], sizes[s][1]);
+            expect_mismatch(i, sizes[s][0], sizes[s][1]);
         }
     }
 }
 
-/* A collective on 4 ranks, of which rank 1's k-th send fails: the error comes
-   on rank 1, and the others can be destroyed. */
+/* A collective on 4 ranks in which rank 1's k-th send fails. Rank 1 gets the
+   error, and all schedules can be destroyed. */
 static void test_send_that_fails_is_the_waiters_error(void **state)
 {
-    (void)state;
     for (int64_t k = 1; k <= 4; k++) {
         support_cluster_t *ranks = support_cluster_manual(4);
         baton_schedule_t **s = support_schedules_create(ranks, "refused");
@@ -264,7 +255,7 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
         baton__inproc_fail_send(ranks->groups[1]->endpoint, k);
         baton_status_t status = BATON_OK;
         for (int64_t epoch = 1; epoch <= (k + 1) / 2; epoch++) {
-            support_ok(status); /* the earlier epochs are well */
+            support_ok(status); /* earlier epochs succeed */
             for (int rank = 0; rank < 4; rank++) {
                 support_ok(baton_schedule_start(s[rank]));
             }
@@ -291,14 +282,12 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
     }
 }
 
-/* A rank that commits after its peer's epoch has failed hears of that, also
-   when it is busy with another schedule meanwhile. */
+/* A rank that commits after its peer's epoch has failed learns of the failure,
+   also while it uses another schedule. */
 static void test_failure_is_told_to_who_commits_later(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         support_pair_t beside;
         baton_schedule_t *s[2];
         uint64_t numbers[2] = {3, 4};
@@ -322,7 +311,7 @@ static void test_failure_is_told_to_who_commits_later(void **state)
         }
         support_ok(baton_schedule_commit(s[1]));
         baton_status_t status = baton_schedule_start(s[1]);
-        if (status == BATON_OK) { /* it may have heard already */
+        if (status == BATON_OK) { /* it may have learnt of it already */
             status = baton_schedule_wait(s[1], 10000);
             assert_int_equal(status, BATON_ERR_CANCELLED);
         }

@@ -34,7 +34,6 @@ static void accepted(baton_schedule_t *s)
 
 static void test_hazard_two_writers(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)writes(s, 0, 8);
     (void)baton_add_recv(s, 1, refusal_part(0, 8));
@@ -45,7 +44,6 @@ static void test_hazard_two_writers(void **state)
 
 static void test_hazard_reader_and_writer(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_send(s, 1, refusal_part(0, 8));
     (void)writes(s, 0, 8);
@@ -56,7 +54,6 @@ static void test_hazard_reader_and_writer(void **state)
 
 static void test_hazard_writer_and_reader(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)writes(s, 0, 8);
     (void)baton_add_send(s, 1, refusal_part(0, 8));
@@ -67,7 +64,6 @@ static void test_hazard_writer_and_reader(void **state)
 
 static void test_hazard_names_the_bytes_that_overlap(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)writes(s, 0, 9);
     (void)writes(s, 8, 8);
@@ -76,7 +72,6 @@ static void test_hazard_names_the_bytes_that_overlap(void **state)
 
 static void test_hazard_not_between_neighbours(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)writes(s, 0, 8);
     (void)writes(s, 8, 4);
@@ -86,7 +81,6 @@ static void test_hazard_not_between_neighbours(void **state)
 
 static void test_hazard_not_between_readers(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)reads(s, 0, 8);
     (void)reads(s, 4, 8);
@@ -96,7 +90,6 @@ static void test_hazard_not_between_readers(void **state)
 
 static void test_hazard_not_of_empty_views(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)writes(s, 0, 16);
     (void)writes(s, 4, 0);
@@ -106,7 +99,6 @@ static void test_hazard_not_of_empty_views(void **state)
 
 static void test_hazard_not_with_itself(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_reduce(s, BATON_F32, BATON_SUM, refusal_part(0, 8),
                            refusal_part(0, 8), refusal_part(8, 8));
@@ -117,7 +109,6 @@ static void test_hazard_not_with_itself(void **state)
 
 static void test_hazard_not_along_a_path(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t last = writes(s, 0, 8);
     baton_node_t first = writes(s, 0, 8);
@@ -127,10 +118,10 @@ static void test_hazard_not_along_a_path(void **state)
     accepted(s);
 }
 
-/* Two readers, one of them in front of the writer: the other one counts too. */
+/* Two readers, of which one is in front of the writer. The other is a hazard.
+ */
 static void test_hazard_of_each_reader(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t one = reads(s, 0, 8);
     (void)reads(s, 0, 8);
@@ -138,8 +129,8 @@ static void test_hazard_of_each_reader(void **state)
     refused(s, BATON_ERR_HAZARD, "copy#1 and copy#2 are in no order");
 }
 
-/* The writer in front of n nodes, all but `bare` of them behind it; `need` of
-   them suffice for another writer. */
+/* A writer, n nodes of which all but `bare` are behind it, and another writer
+   for which `need` of the n suffice. */
 static baton_schedule_t *add_join(uint32_t n, uint32_t bare, uint32_t need)
 {
     baton_schedule_t *s = refusal_begin();
@@ -158,18 +149,16 @@ static baton_schedule_t *add_join(uint32_t n, uint32_t bare, uint32_t need)
 
 static void test_hazard_of_any_with_one_way_round(void **state)
 {
-    (void)state;
     refused(add_join(2, 1, BATON_NEED_ANY), BATON_ERR_HAZARD,
             "copy#0 and copy#1 are in no order");
     accepted(add_join(2, 0, BATON_NEED_ANY));
     accepted(add_join(2, 1, BATON_NEED_ALL));
 }
 
-/* need k of n: the writers are in order as long as fewer than k of the n can be
-   done without the first. */
+/* The writers are in order as long as fewer than k of the n can complete
+   without the first. */
 static void test_hazard_of_k_of_n_is_exact(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 6; n++) {
         for (uint32_t need = 1; need <= n; need++) {
             for (uint32_t bare = 0; bare <= n; bare++) {
@@ -202,8 +191,8 @@ typedef struct graph {
     int range_count[NODES];
 } graph_t;
 
-/* Not in the library's terms: v needs u if v does not fire in a world where u
-   never ends. */
+/* By brute force: v needs u if v does not fire in a run in which u never
+   completes. */
 static bool needs(const graph_t *graph, uint32_t v, uint32_t u)
 {
     bool fired[NODES] = {false};
@@ -249,7 +238,8 @@ static bool hazardous(const graph_t *graph, uint32_t u, uint32_t v)
            !needs(graph, u, v);
 }
 
-/* A view of `bytes`; of a node's target and another one: the same, or apart. */
+/* A random view of `bytes`. A node's views equal its target or do not overlap
+ * it. */
 static baton_view_t draw_view(graph_t *graph, uint32_t node,
                               support_random_t *random, size_t bytes,
                               bool write)
@@ -298,7 +288,7 @@ static void draw_node(graph_t *graph, baton_schedule_t *s,
 static void draw_edges(graph_t *graph, baton_schedule_t *s,
                        support_random_t *random)
 {
-    uint32_t rank[NODES]; /* edges go up in it, not in the ids */
+    uint32_t rank[NODES]; /* edges go up in rank, not in the ids */
     uint64_t density = 1 + support_random_below(random, 7);
     for (uint32_t i = 0; i < graph->count; i++) {
         uint32_t at = (uint32_t)support_random_below(random, i + 1);
@@ -357,7 +347,6 @@ static bool any_hazard(const graph_t *graph)
 
 static void test_hazard_found_as_by_brute_force(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 1);
     int found = 0;
     for (int i = 0; i < GRAPHS; i++) {

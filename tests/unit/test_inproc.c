@@ -1,6 +1,5 @@
-/* The inproc transport alone: its medium, its limits, its errors. What every
-   transport does is in test_conformance.c. All ranks are turns of one thread
-   here. */
+/* The inproc transport's own limits and errors. test_conformance.c tests what
+   all transports have in common. All ranks take turns in one thread. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "transport/inproc/rank.h"
@@ -77,7 +76,6 @@ static bool is_quiet(pair_t *pair, int rank)
 
 static void test_inproc_create_refuses_bad_arguments(void **state)
 {
-    (void)state;
     baton_inproc_t *medium = NULL;
     assert_int_equal(baton_inproc_create(0, &medium), BATON_ERR_INVALID);
     assert_int_equal(baton_inproc_create(2, NULL), BATON_ERR_INVALID);
@@ -87,7 +85,6 @@ static void test_inproc_create_refuses_bad_arguments(void **state)
 
 static void test_inproc_join_refuses_bad_ranks(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(1);
     const baton_transport_t *port;
     void *end;
@@ -106,7 +103,6 @@ static void test_inproc_join_refuses_bad_ranks(void **state)
 
 static void test_inproc_rank_is_free_again_after_close(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(1);
     pair.port->close(pair.ends[1]);
     assert_int_equal(
@@ -117,7 +113,6 @@ static void test_inproc_rank_is_free_again_after_close(void **state)
 
 static void test_inproc_destroy_keeps_what_is_in_use(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(1);
     pair.port->close(pair.ends[0]);
     assert_int_equal(baton_inproc_destroy(pair.medium), BATON_ERR_BUSY);
@@ -130,7 +125,6 @@ static void test_inproc_destroy_keeps_what_is_in_use(void **state)
 
 static void test_inproc_sending_beyond_the_reserve_is_an_error(void **state)
 {
-    (void)state;
     static unsigned char out[BYTES];
     pair_t pair = open_pair(1);
     baton_status_t status = BATON_OK;
@@ -148,7 +142,6 @@ static void test_inproc_sending_beyond_the_reserve_is_an_error(void **state)
 
 static void test_inproc_peer_out_of_range_is_an_error(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(2);
     static const int peers[] = {-1, RANKS};
     for (int i = 0; i < 2; i++) {
@@ -162,11 +155,10 @@ static void test_inproc_peer_out_of_range_is_an_error(void **state)
     close_pair(&pair);
 }
 
-/* A receiver that is behind holds so many short messages; more go by reference,
-   and notices have to wait. */
+/* A slow receiver holds a limited number of short messages. More are sent by
+   reference, and notices have to wait. */
 static void test_inproc_copies_are_bounded(void **state)
 {
-    (void)state;
     enum { SENDS = 3 * BATON__INPROC_COPIES_MOST };
     pair_t pair = open_pair(SENDS);
     uint32_t copied = 0;
@@ -194,7 +186,6 @@ static void test_inproc_copies_are_bounded(void **state)
 
 static void test_inproc_a_large_send_waits_for_its_receiver(void **state)
 {
-    (void)state;
     static unsigned char out[BYTES];
     static unsigned char in[BYTES];
     pair_t pair = open_pair(2);
@@ -217,10 +208,10 @@ static void test_inproc_a_large_send_waits_for_its_receiver(void **state)
     close_pair(&pair);
 }
 
-/* A slice in each poll; meanwhile nobody sleeps, and the send goes on. */
+/* Each poll copies a slice. Meanwhile neither rank sleeps, and the send
+ * continues. */
 static void test_inproc_a_long_copy_is_made_in_slices(void **state)
 {
-    (void)state;
     unsigned char *out = malloc(LONG);
     unsigned char *in = calloc(1, LONG);
     assert_non_null(out);
@@ -252,7 +243,6 @@ static void test_inproc_a_long_copy_is_made_in_slices(void **state)
 
 static void test_inproc_a_short_message_outlives_its_sender(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(2);
     unsigned char byte = 9;
     assert_int_equal(post(&pair, 0, &byte, 1), BATON_DONE);
@@ -267,10 +257,9 @@ static void test_inproc_a_short_message_outlives_its_sender(void **state)
     assert_int_equal(baton_inproc_destroy(pair.medium), BATON_OK);
 }
 
-/* To a rank that leaves, and to one that has left. */
+/* Sends to a rank that leaves, and to one that has left. */
 static void test_inproc_sends_to_who_is_gone_end(void **state)
 {
-    (void)state;
     static unsigned char out[BYTES];
     pair_t pair = open_pair(2);
     assert_int_equal(post(&pair, 0, out, BYTES), BATON_OK);
@@ -285,7 +274,6 @@ static void test_inproc_sends_to_who_is_gone_end(void **state)
 
 static void test_inproc_send_fails_when_a_test_says_so(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(4);
     baton__inproc_fail_send(pair.ends[0], 2);
     for (uint32_t i = 1; i <= 3; i++) {
@@ -309,7 +297,6 @@ static bool rings(pair_t *pair, int rank)
 
 static void test_inproc_bell_rings_once_when_armed(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(4);
     uint32_t us = 0;
     assert_int_equal(pair.port->descriptor(pair.ends[1], 1), -1);
@@ -326,7 +313,6 @@ static void test_inproc_bell_rings_once_when_armed(void **state)
 
 static void test_inproc_bell_does_not_ring_when_disarmed(void **state)
 {
-    (void)state;
     pair_t pair = open_pair(4);
     uint32_t us;
     assert_true(pair.port->arm(pair.ends[1], &us));
@@ -342,7 +328,6 @@ static void test_inproc_bell_does_not_ring_when_disarmed(void **state)
 /* A sender that waits for the end of a large send is woken by it. */
 static void test_inproc_bell_rings_when_a_send_ends(void **state)
 {
-    (void)state;
     static unsigned char out[BYTES];
     static unsigned char in[BYTES];
     uint32_t us;
@@ -363,7 +348,6 @@ static void test_inproc_bell_rings_when_a_send_ends(void **state)
 /* The n-th allocation fails, until none does. */
 static void test_inproc_every_allocation_may_fail(void **state)
 {
-    (void)state;
     bool made = false;
     for (int64_t nth = 1; !made && nth < 100; nth++) {
         baton_inproc_t *medium = NULL;

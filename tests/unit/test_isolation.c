@@ -1,5 +1,5 @@
-/* Schedules of the same ranks are independent of each other: each takes its own
-   messages alone, whatever becomes of the others, in whatever order ranks make
+/* Schedules of the same ranks are independent: each takes only its own
+   messages, whatever happens to the others, and in whatever order ranks create
    them. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -10,7 +10,7 @@
 
 enum { RANKS = 2, EPOCHS = 200 };
 
-/* One rank's number to the other, and the other's here. */
+/* Two ranks exchange their numbers. */
 typedef struct exchange {
     baton_schedule_t *schedule;
     uint64_t sent, got;
@@ -58,10 +58,8 @@ static void close_exchanges(exchange_t exchanges[RANKS])
    before or after that of "good", "good" works; so does the next attempt. */
 static void test_failed_commit_disturbs_no_other_schedule(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i / 2]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i / 2);
         bool before = i % 2 == 0;
         exchange_t good[RANKS] = {{0}};
         exchange_t again[RANKS] = {{0}};
@@ -152,11 +150,9 @@ static void run_crossed(support_worker_t *worker)
 
 static void test_other_order_of_commits_swaps_no_data(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 10; round++) {
-            support_cluster_t *cluster =
-                support_cluster_open(RANKS, &support_variants[i]);
+            support_cluster_t *cluster = support_cluster_open(RANKS, i);
             support_cluster_run(cluster, run_crossed, NULL);
             support_cluster_close(cluster);
         }
@@ -165,14 +161,12 @@ static void test_other_order_of_commits_swaps_no_data(void **state)
 
 /* ---- an unmatched receive ---------------------------------------------- */
 
-/* Rank 0 waits in "lonely", which rank 1 never makes; the messages of another
-   schedule are not for it. */
+/* Rank 0 waits in "lonely", which rank 1 never creates. It must not take the
+   messages of another schedule. */
 static void test_unmatched_receive_takes_no_other_message(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         exchange_t good[RANKS] = {{0}};
         baton_schedule_t *lonely;
         uint64_t place = 5;
@@ -203,7 +197,7 @@ static void test_unmatched_receive_takes_no_other_message(void **state)
 
 /* ---- schedules that differ --------------------------------------------- */
 
-/* What rank 0 sends, and rank 1 receives: how many messages, and how long. */
+/* The number and size of rank 0's sends and of rank 1's receives. */
 typedef struct difference {
     int sends, receives;
     size_t send_bytes, receive_bytes;
@@ -224,19 +218,17 @@ static void build_different(baton_schedule_t *s, const difference_t *how)
                    : baton_add_recv(s, 0,
                                     support_scratch(s, how->receive_bytes)));
     }
-    if (count == 0) { /* they have to do with each other all the same */
+    if (count == 0) { /* they exchange messages all the same */
         (void)baton_add_send(s, 0, support_view(s, memory[1], 8));
     }
 }
 
-/* Both ranks fail, naming both; others go on. */
+/* Both ranks fail with a message that names both; other schedules go on. */
 static void test_mismatch_fails_both_and_names_them(void **state)
 {
-    (void)state;
     enum { KINDS = sizeof differences / sizeof differences[0] };
     for (int i = 0; i < SUPPORT_VARIANTS * KINDS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i / KINDS]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i / KINDS);
         exchange_t good[RANKS] = {{0}};
         baton_schedule_t *s[RANKS] = {NULL};
         for (int rank = 0; rank < RANKS; rank++) {
@@ -249,7 +241,8 @@ static void test_mismatch_fails_both_and_names_them(void **state)
         for (int rank = 0; rank < RANKS; rank++) {
             baton_failure_t failure;
             baton_status_t status = BATON_OK;
-            while (status == BATON_OK) { /* until it has heard of the other */
+            while (status ==
+                   BATON_OK) { /* until it has learnt of the other's failure */
                 status = baton_schedule_start(s[rank]);
                 status = status == BATON_OK
                              ? baton_schedule_wait(s[rank], SUPPORT_WAIT_MS)
@@ -274,14 +267,12 @@ static void test_mismatch_fails_both_and_names_them(void **state)
     }
 }
 
-/* The second schedule of a name belongs to the other rank's second, also when
-   the first ones are gone by then. */
+/* The second schedule of a name matches the other rank's second one, also when
+   the first ones are destroyed. */
 static void test_attempts_of_a_name_belong_together(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         exchange_t first[RANKS] = {{0}};
         exchange_t second[RANKS] = {{0}};
         support_ok(open_exchange(&first[0], cluster->groups[0], "again"));
@@ -308,14 +299,12 @@ static void test_attempts_of_a_name_belong_together(void **state)
     }
 }
 
-/* Rank 0 destroys a schedule that rank 1 has committed and waits for, and that
-   it has never committed itself: rank 1 is told. */
+/* Rank 0 destroys a schedule that it has not committed, but that rank 1 waits
+   for. Rank 1 gets an error. */
 static void test_peer_of_one_never_committed_is_told(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         exchange_t exchange = {0};
         baton_schedule_t *never = support_schedule(cluster->groups[0], "never");
         support_ok(open_exchange(&exchange, cluster->groups[1], "never"));

@@ -26,7 +26,6 @@ static void open_engine(void)
 
 static void test_memory_of_an_engine(void **state)
 {
-    (void)state;
     progress = BATON_PROGRESS_MANUAL;
     try_each(open_engine);
     progress = BATON_PROGRESS_THREAD;
@@ -76,7 +75,6 @@ static void create_group_of_one(void)
 
 static void test_memory_of_groups(void **state)
 {
-    (void)state;
     try_each(create_inproc);
     try_each(create_group);
     try_each(create_group_of_one);
@@ -84,7 +82,7 @@ static void test_memory_of_groups(void **state)
 
 /* ---- schedules --------------------------------------------------------- */
 
-/* What builds; `data` is the rank's vector, COUNT floats. */
+/* A builder. `data` is the rank's vector of COUNT floats. */
 typedef void (*builder_t)(baton_schedule_t *schedule, baton_buffer_t data);
 
 static builder_t builder;
@@ -103,7 +101,6 @@ static baton_allreduce_t reduction_of(baton_buffer_t data)
 
 static void build_barrier(baton_schedule_t *schedule, baton_buffer_t data)
 {
-    (void)data;
     baton_barrier_dissemination(schedule);
 }
 
@@ -154,7 +151,8 @@ static void build(baton_schedule_t *schedule, int rank)
             baton_buffer_bind(schedule, vectors[rank], sizeof vectors[rank]));
 }
 
-/* A name that all ranks use: another where rank 0 has given one up. */
+/* The name that all ranks use. It changes when rank 0 has destroyed its
+ * schedule. */
 static const char *name;
 
 static baton_schedule_t *make(baton_group_t *group, int rank)
@@ -165,8 +163,8 @@ static baton_schedule_t *make(baton_group_t *group, int rank)
     return s;
 }
 
-/* Rank 0's schedule, under trial; a second time when it failed: commit by
-   itself, if the graph is whole. */
+/* Builds rank 0's schedule under trial. If that failed it is committed again,
+   or built again if the graph is incomplete. */
 static baton_schedule_t *make_first(baton_group_t *group)
 {
     baton_schedule_t *s = NULL;
@@ -216,7 +214,6 @@ static void make_schedules(void)
 
 static void test_memory_of_each_builder(void **state)
 {
-    (void)state;
     static const builder_t all[] = {build_barrier, build_broadcast,
                                     build_recursive_doubling, build_ring,
                                     build_everything};
@@ -226,7 +223,7 @@ static void test_memory_of_each_builder(void **state)
     }
 }
 
-/* A rank of its own verifies with itself. */
+/* A single rank verifies with itself. */
 static void make_verified(void)
 {
     support_cluster_t *ranks = support_cluster_manual(1);
@@ -238,7 +235,6 @@ static void make_verified(void)
 
 static void test_memory_of_a_verified_commit(void **state)
 {
-    (void)state;
     builder = build_everything;
     try_each(make_verified);
 }
@@ -279,7 +275,6 @@ static void make_partials(void)
 
 static void test_memory_of_a_partial(void **state)
 {
-    (void)state;
     partial_options = (baton_partial_options_t){.size = sizeof partial_options,
                                                 .keep = BATON_KEEP_ALL,
                                                 .count = COUNT,
@@ -297,7 +292,7 @@ static void test_memory_of_a_partial(void **state)
 
 /* ---- proofs --------------------------------------------------------- */
 
-/* More sets and more values than there is room for at first. */
+/* More sets and more values than the initial capacity. */
 enum { PROOF_RANKS = 20, FEW = 3, MANY = 50 };
 
 static void create_and_fill(void)
@@ -322,7 +317,7 @@ static void create_and_fill(void)
     assert_int_equal(baton_proof_destroy(poor), BATON_OK);
 }
 
-/* A union that has no memory is a flaw, and check returns it. */
+/* A union that gets no memory is recorded, and check returns the error. */
 static void unite_all(void)
 {
     baton_proof_t *poor;
@@ -347,7 +342,6 @@ static void unite_all(void)
 
 static void test_memory_of_a_proof(void **state)
 {
-    (void)state;
     try_each(create_and_fill);
     try_each(unite_all);
 }

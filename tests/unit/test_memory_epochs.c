@@ -1,5 +1,5 @@
-/* While epochs run nothing is allocated: neither through lib/base/alloc.h nor
-   behind its back. */
+/* While epochs run nothing is allocated, neither by lib/base/alloc.h nor by
+ * malloc. */
 #include "base/alloc.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
@@ -17,7 +17,7 @@ enum {
     PATIENCE_MS = 60000
 };
 
-/* Runs `epoch` so often, the first ones apart. */
+/* Runs `epoch` this often after a warm-up. */
 static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
 {
     for (int i = 0; i < WARM_UP; i++) {
@@ -34,7 +34,6 @@ static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
 
 static void test_memory_counts_what_malloc_gives(void **state)
 {
-    (void)state;
     int64_t asked = malloc_asked;
     int64_t live = malloc_live;
     void *volatile block = malloc(10);
@@ -89,7 +88,6 @@ static void run_cluster(void *arg)
 
 static void test_memory_stays_over_epochs_of_a_schedule(void **state)
 {
-    (void)state;
     static float data[RANKS][COUNT];
     cluster_epochs_t epochs = {.ranks = support_cluster_manual(RANKS)};
     epochs.schedules = support_schedules_create(epochs.ranks, "quiet");
@@ -111,9 +109,8 @@ static void run_alone(void *arg)
     support_run(arg);
 }
 
-/* The thread goes through its loop some times: what libevent and the C library
-   allocate for a new thread is no epoch's. Only the thread says how it waits.
- */
+/* Lets the progress thread go through its loop a few times, since libevent and
+   the C library allocate for a new thread. Only the thread sets wait_mode. */
 static void warm_up_thread(baton_engine_t *engine)
 {
     for (int turn = 0; turn < 8; turn++) {
@@ -127,7 +124,6 @@ static void warm_up_thread(baton_engine_t *engine)
 
 static void test_memory_stays_with_a_progress_thread(void **state)
 {
-    (void)state;
     baton_engine_t *engine;
     baton_group_t *group;
     baton_schedule_t *s;
@@ -155,7 +151,7 @@ typedef struct partials {
     float data[COUNT];
 } partials_t;
 
-/* A step of each rank; who comes first is random. */
+/* A step of each rank, in random order. */
 static void run_partials(void *arg)
 {
     partials_t *group = arg;
@@ -194,14 +190,12 @@ static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
 
 static void test_memory_stays_over_solo_epochs(void **state)
 {
-    (void)state;
     stay_over_epochs(BATON_SOLO, BATON_KEEP_LATEST);
     stay_over_epochs(BATON_SOLO, BATON_KEEP_ALL);
 }
 
 static void test_memory_stays_over_majority_epochs(void **state)
 {
-    (void)state;
     stay_over_epochs(BATON_MAJORITY, BATON_KEEP_ALL);
 }
 

@@ -55,7 +55,8 @@ static void contribute(model_t *model, int rank, uint64_t step)
     }
 }
 
-/* What the epoch must give: of all that is pending now, in rank order. */
+/* The expected result: the reduction of all pending contributions, in rank
+ * order. */
 static uint32_t expect(const model_t *model, char *result)
 {
     const baton_partial_options_t *options = &model->options;
@@ -82,7 +83,7 @@ static bool equal(const model_t *model, const void *a, const void *b)
     return memcmp(a, b, bytes) == 0;
 }
 
-/* The one whose start begins the epoch; who starts before it waits in vain. */
+/* The rank whose start begins the epoch. A start of another rank does not. */
 static int starter(const model_t *model, uint64_t epoch)
 {
     if (model->options.mode == BATON_MAJORITY) {
@@ -92,8 +93,8 @@ static int starter(const model_t *model, uint64_t epoch)
     return (int)(epoch % (uint64_t)model->ranks->size);
 }
 
-/* Some contribute, the epoch begins and runs to its end, the others contribute
-   and start too late. */
+/* Some ranks contribute, the epoch runs to its end, and the other ranks
+   contribute and start too late. */
 static void run_epoch(model_t *model, uint64_t epoch)
 {
     int size = model->ranks->size;
@@ -130,7 +131,8 @@ static void run_epoch(model_t *model, uint64_t epoch)
             taken_step[rank] != 0 && model->last_step[rank] == epoch;
         model->first_step[rank] = 0;
         if (!in_time[rank]) {
-            /* Who has started this step contributes for the next one. */
+            /* A rank that has started this step contributes for the next one.
+             */
             contribute(model, rank, started[rank] ? epoch + 1 : epoch);
         }
     }
@@ -140,7 +142,7 @@ static void run_epoch(model_t *model, uint64_t epoch)
         if (!started[rank]) {
             support_ok(baton_partial_start(model->partials[rank]));
         }
-        /* It was executed: nobody has to wait any more. */
+        /* The epoch has run, so no rank has to wait. */
         support_ok(baton_partial_test(model->partials[rank], &done));
         if (!done) {
             describe(model, epoch, "is not done");
@@ -229,26 +231,22 @@ static void run_mode(baton_partial_mode_t mode)
 
 static void test_partial_solo_gives_what_was_there(void **state)
 {
-    (void)state;
     run_mode(BATON_SOLO);
 }
 
 static void test_partial_majority_waits_for_the_drawn(void **state)
 {
-    (void)state;
     run_mode(BATON_MAJORITY);
 }
 
 static void test_partial_full_waits_for_all(void **state)
 {
-    (void)state;
     run_mode(BATON_FULL);
 }
 
-/* Types that can't count so many ranks, and those that just can. */
+/* Types that can't count this many ranks, and types that just can. */
 static void test_partial_counts_more_ranks_than_i8_can(void **state)
 {
-    (void)state;
     static const int sizes[] = {127, 130};
     for (size_t i = 0; i < 2; i++) {
         support_cluster_t *ranks = support_cluster_manual(sizes[i]);
@@ -323,11 +321,10 @@ static void contribute_and_start(baton_partial_t *partial, int64_t value)
 
 /* ---- slow ranks ------------------------------------------------------- */
 
-/* Rank 2 does nothing: the others come W epochs ahead and no further, and it
-   sees every epoch in order when it comes. */
+/* While rank 2 does nothing the others run W epochs ahead and no further. When
+   it starts it sees every epoch in order. */
 static void test_keep_all_holds_the_others(void **state)
 {
-    (void)state;
     for (uint32_t history = 0; history <= 6; history++) {
         support_cluster_t *ranks = support_cluster_of(3);
         baton_partial_t *p[3];
@@ -367,7 +364,6 @@ static void test_keep_all_holds_the_others(void **state)
 
 static void test_keep_latest_gives_the_latest(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(3);
     baton_partial_t *p[3];
     baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
@@ -398,10 +394,9 @@ static void test_keep_latest_gives_the_latest(void **state)
     close_partials(ranks, p);
 }
 
-/* A result stays what and where it is until the rank's next wait. */
+/* A result neither moves nor changes until the rank's next wait. */
 static void test_result_stays_until_the_next_wait(void **state)
 {
-    (void)state;
     for (int keep = 0; keep < 2; keep++) {
         support_cluster_t *ranks = support_cluster_of(2);
         baton_partial_t *p[2] = {NULL, NULL};
@@ -425,11 +420,10 @@ static void test_result_stays_until_the_next_wait(void **state)
 
 /* ---- staleness -------------------------------------------------------- */
 
-/* Everybody is late, except who is elected: yet no contribution gets as old as
+/* All ranks but the elected one are late, yet no contribution gets as old as
    two blocks. */
 static void test_majority_bounds_the_staleness(void **state)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < 5; i++) {
         support_cluster_t *ranks = support_cluster_of(sizes[i]);
@@ -476,7 +470,6 @@ static void expect_refused(const baton_partial_options_t *options,
 
 static void test_partial_wrong_options_are_refused(void **state)
 {
-    (void)state;
     const baton_partial_options_t right = solo_of_one(BATON_KEEP_ALL, 0);
     const baton_op_t nameless = {.name = "half", .reduce = BATON_SUM->reduce};
     const baton_op_t empty = {.name = "empty", .identity = BATON_SUM->identity};
@@ -512,7 +505,6 @@ static void test_partial_wrong_options_are_refused(void **state)
 
 static void test_partial_wrong_use_is_refused(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(1);
     for (int keep = 0; keep < 2; keep++) {
         baton_partial_options_t options = solo_of_one((baton_keep_t)keep, 0);
@@ -529,7 +521,8 @@ static void test_partial_wrong_use_is_refused(void **state)
         assert_true(flag);
         contribute_and_start(p, 3);
         support_ok(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen));
-        /* Once a step with KEEP_ALL; with LATEST it looks again. */
+        /* KEEP_ALL allows one wait a step; LATEST returns the latest result
+         * again. */
         support_expect(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen),
                        keep == BATON_KEEP_ALL ? BATON_ERR_STATE : BATON_OK);
         assert_int_equal(value_of(&seen), 3);
@@ -540,7 +533,6 @@ static void test_partial_wrong_use_is_refused(void **state)
 
 static void test_partial_start_while_one_runs_is_busy(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_of(2);
     baton_partial_t *p[2] = {NULL, NULL};
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);

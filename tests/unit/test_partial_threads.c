@@ -1,5 +1,5 @@
-/* Partial all-reduces among threads that sleep at random: nothing is lost,
-   nothing is counted twice. */
+/* Partial all-reduces among threads that sleep at random: no contribution is
+   lost or counted twice. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/conserve.h"
@@ -22,8 +22,7 @@ static void run_worker(support_worker_t *worker)
     (void)support_worker_check(worker, what == NULL, "%s", what);
 }
 
-static void conserve(const support_variant_t *variant,
-                     baton_partial_mode_t mode, baton_keep_t keep,
+static void conserve(int variant, baton_partial_mode_t mode, baton_keep_t keep,
                      baton_allreduce_fn inner, int size, uint64_t steps)
 {
     trial_t trial = {.options = {.mode = mode,
@@ -37,19 +36,19 @@ static void conserve(const support_variant_t *variant,
     support_cluster_close(cluster);
     const char *what = conserve_compare(trial.totals, size);
     if (what != NULL) {
-        fail_msg("%s, %d ranks, mode %d, keep %d: %s", variant->name, size,
-                 (int)mode, (int)keep, what);
+        fail_msg("%s, %d ranks, mode %d, keep %d: %s",
+                 support_variant_names[variant], size, (int)mode, (int)keep,
+                 what);
     }
 }
 
-/* An engine each: as processes have. */
+/* Each rank has an engine, like a process. */
 static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         for (int keep = 0; keep < 2; keep++) {
-            conserve(&support_variants[SUPPORT_OWN_ENGINES], mode,
-                     (baton_keep_t)keep,
+            conserve(SUPPORT_OWN_ENGINES, mode, (baton_keep_t)keep,
                      i % 2 == 0 ? baton_allreduce_recursive_doubling
                                 : baton_allreduce_ring,
                      sizes[i], sizes[i] == 5 ? 3 * steps : steps);
@@ -59,28 +58,24 @@ static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
 
 static void test_partial_threads_solo_conserves(void **state)
 {
-    (void)state;
     conserve_sizes(BATON_SOLO, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_majority_conserves(void **state)
 {
-    (void)state;
     conserve_sizes(BATON_MAJORITY, SUPPORT_REPEAT(500));
 }
 
 static void test_partial_threads_full_conserves(void **state)
 {
-    (void)state;
     conserve_sizes(BATON_FULL, SUPPORT_REPEAT(200));
 }
 
 static void test_partial_threads_share_an_engine(void **state)
 {
-    (void)state;
     for (int variant = 0; variant < 2; variant++) {
         for (int mode = 0; mode < 3; mode++) {
-            conserve(&support_variants[variant], (baton_partial_mode_t)mode,
+            conserve(variant, (baton_partial_mode_t)mode,
                      mode == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL,
                      baton_allreduce_recursive_doubling, 4,
                      SUPPORT_REPEAT(300));

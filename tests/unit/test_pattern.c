@@ -7,7 +7,6 @@
 
 static void test_rank_shift_wraps_both_ways(void **state)
 {
-    (void)state;
     assert_int_equal(baton__rank_shift(0, 1, 5), 1);
     assert_int_equal(baton__rank_shift(4, 1, 5), 0);
     assert_int_equal(baton__rank_shift(0, -1, 5), 4);
@@ -21,7 +20,6 @@ static void test_rank_shift_wraps_both_ways(void **state)
 
 static void test_log2_ceil_covers_every_rank(void **state)
 {
-    (void)state;
     assert_int_equal(baton__log2_ceil(1), 0);
     assert_int_equal(baton__log2_ceil(2), 1);
     assert_int_equal(baton__log2_ceil(INT32_MAX), 31);
@@ -34,7 +32,6 @@ static void test_log2_ceil_covers_every_rank(void **state)
 
 static void test_block_example_of_its_comment(void **state)
 {
-    (void)state;
     static const size_t counts[] = {3, 3, 3, 2};
     for (size_t i = 0; i < 4; i++) {
         baton__block_t block = baton__block_of(11, 4, i);
@@ -45,7 +42,6 @@ static void test_block_example_of_its_comment(void **state)
 
 static void test_block_parts_tile_the_vector(void **state)
 {
-    (void)state;
     for (size_t count = 0; count < 70; count++) {
         for (size_t parts = 1; parts < 40; parts++) {
             size_t next = 0;
@@ -66,7 +62,6 @@ static void test_block_parts_tile_the_vector(void **state)
 
 static void test_fold_core_is_largest_power_of_two(void **state)
 {
-    (void)state;
     for (int size = 1; size < 1100; size++) {
         baton__fold_t fold = baton__fold_of(0, size);
         assert_int_equal(fold.core & (fold.core - 1), 0);
@@ -77,7 +72,6 @@ static void test_fold_core_is_largest_power_of_two(void **state)
 
 static void test_fold_ids_are_ranks_in_order(void **state)
 {
-    (void)state;
     for (int size = 1; size < 130; size++) {
         int id = 0;
         for (int rank = 0; rank < size; rank++) {
@@ -94,7 +88,6 @@ static void test_fold_ids_are_ranks_in_order(void **state)
 
 static void test_fold_pairs_are_mutual(void **state)
 {
-    (void)state;
     for (int size = 1; size < 130; size++) {
         for (int rank = 0; rank < size; rank++) {
             baton__fold_t fold = baton__fold_of(rank, size);

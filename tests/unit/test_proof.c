@@ -1,4 +1,4 @@
-/* Contributor sets by themselves: what unions give, what check says. */
+/* Contributor sets: their unions, and the errors of their check. */
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -12,14 +12,12 @@ static baton_proof_t *proof;
 
 static int open_proof(void **state)
 {
-    (void)state;
     support_ok(baton_proof_create(RANKS, &proof));
     return 0;
 }
 
 static int close_proof(void **state)
 {
-    (void)state;
     assert_int_equal(baton_proof_destroy(proof), BATON_OK);
     return 0;
 }
@@ -80,7 +78,6 @@ static void lies(vector_t vector, const bool *contributors, const char *says)
 
 static void test_union_of_all_ranks_holds_in_any_order(void **state)
 {
-    (void)state;
     vector_t up = of_all();
     vector_t down = of_rank(4);
     for (int rank = 3; rank >= 0; rank--) {
@@ -89,14 +86,13 @@ static void test_union_of_all_ranks_holds_in_any_order(void **state)
     vector_t pairs = unite(unite(of_rank(3), of_rank(0)),
                            unite(of_rank(2), unite(of_rank(4), of_rank(1))));
     holds(up, NULL);
-    /* Equal sets are equal words: results can be compared as any others. */
+    /* Equal sets are equal words, so that results can be compared. */
     assert_memory_equal(&up, &down, sizeof(up));
     assert_memory_equal(&up, &pairs, sizeof(up));
 }
 
 static void test_union_into_an_operand(void **state)
 {
-    (void)state;
     const baton_op_t *op = baton_proof_op(proof);
     vector_t a = of_rank(0);
     vector_t b = of_rank(1);
@@ -111,7 +107,6 @@ static void test_union_into_an_operand(void **state)
 
 static void test_union_at_any_address(void **state)
 {
-    (void)state;
     const baton_op_t *op = baton_proof_op(proof);
     char memory[3 * sizeof(vector_t) + 3];
     char *left = memory + 1;
@@ -128,7 +123,6 @@ static void test_union_at_any_address(void **state)
 
 static void test_empty_set_is_neutral(void **state)
 {
-    (void)state;
     static const bool nobody[RANKS] = {false};
     vector_t one = of_rank(2);
     vector_t left = unite(empty(), one);
@@ -140,7 +134,6 @@ static void test_empty_set_is_neutral(void **state)
 
 static void test_subsets_by_contributors(void **state)
 {
-    (void)state;
     for (unsigned set = 0; set < 1u << RANKS; set++) {
         bool contributors[RANKS];
         vector_t vector = empty();
@@ -162,7 +155,6 @@ static void test_subsets_by_contributors(void **state)
 /* Parts of a vector, by `first`. */
 static void test_elements_have_their_places(void **state)
 {
-    (void)state;
     vector_t parts;
     support_ok(baton_proof_fill(proof, 0, 100, 2, parts.elements));
     support_ok(baton_proof_fill(proof, 0, 102, 2, parts.elements + 2));
@@ -179,7 +171,6 @@ static void test_elements_have_their_places(void **state)
 /* Sets of more than a word, with the last rank in a word of its own. */
 static void test_many_ranks(void **state)
 {
-    (void)state;
     static const int sizes[] = {1, 63, 64, 65, 128, 129};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         baton_proof_t *many;
@@ -207,10 +198,9 @@ static void test_many_ranks(void **state)
     }
 }
 
-/* What was there before costs nothing. */
+/* A union that exists already takes no memory. */
 static void test_known_sets_need_no_memory(void **state)
 {
-    (void)state;
     (void)of_all();
     int64_t before = baton__alloc_count();
     for (int i = 0; i < 100; i++) {
@@ -223,7 +213,6 @@ static void test_known_sets_need_no_memory(void **state)
 
 static void test_a_rank_that_is_there_twice(void **state)
 {
-    (void)state;
     vector_t some = unite(of_rank(1), of_rank(3));
     lies(unite(some, of_rank(3)), NULL, "proof: element 0 has rank 3 twice");
     vector_t all = of_all();
@@ -233,7 +222,6 @@ static void test_a_rank_that_is_there_twice(void **state)
 
 static void test_elements_that_were_mixed(void **state)
 {
-    (void)state;
     vector_t shifted;
     support_ok(baton_proof_fill(proof, 1, 7, COUNT, shifted.elements));
     lies(unite(of_rank(0), shifted), NULL,
@@ -242,7 +230,6 @@ static void test_elements_that_were_mixed(void **state)
 
 static void test_the_first_flaw_stays(void **state)
 {
-    (void)state;
     vector_t twice = unite(of_rank(1), of_rank(1));
     vector_t mixed;
     support_ok(baton_proof_fill(proof, 1, 7, COUNT, mixed.elements));
@@ -259,7 +246,6 @@ static void test_the_first_flaw_stays(void **state)
 
 static void test_memory_that_nobody_wrote(void **state)
 {
-    (void)state;
     static const uint32_t garbage[] = {1,          2,          3,         100,
                                        0xa5a5a5a5, 0x3f800000, UINT32_MAX};
     (void)of_all(); /* many values, and still none of these is one */
@@ -283,7 +269,6 @@ static void test_memory_that_nobody_wrote(void **state)
 
 static void test_another_type_is_refused_by_check(void **state)
 {
-    (void)state;
     const baton_op_t *op = baton_proof_op(proof);
     double a[COUNT] = {1}, b[COUNT] = {1};
     vector_t all = of_all();
@@ -297,7 +282,6 @@ static void test_another_type_is_refused_by_check(void **state)
 
 static void test_proof_refuses_wrong_arguments(void **state)
 {
-    (void)state;
     baton_proof_t *none = NULL;
     vector_t vector = empty();
     support_expect(baton_proof_create(0, &none), BATON_ERR_INVALID);

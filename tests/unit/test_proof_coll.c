@@ -1,5 +1,5 @@
-/* The builders, proven by contributor sets; schedules that are wrong, and what
-   the proof says of them. On the inproc transport: P ranks in one thread. */
+/* The builders, proven by contributor sets, and the errors that the proof finds
+   in wrong schedules. On the inproc transport, in one thread. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -69,19 +69,16 @@ static void prove_any_size(baton_allreduce_fn build)
 
 static void test_recursive_doubling_has_each_rank_once(void **state)
 {
-    (void)state;
     prove_any_size(baton_allreduce_recursive_doubling);
 }
 
 static void test_binomial_has_each_rank_once(void **state)
 {
-    (void)state;
     prove_any_size(baton_allreduce_binomial);
 }
 
 static void test_ring_has_each_rank_once(void **state)
 {
-    (void)state;
     prove_any_size(baton_allreduce_ring);
 }
 
@@ -114,7 +111,6 @@ static void prove_broadcast(int size, int root, size_t count)
 
 static void test_broadcast_has_the_root_alone(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < SIZES; i++) {
         for (int root = 0; root < sizes[i]; root++) {
             prove_broadcast(sizes[i], root, 0);
@@ -144,7 +140,7 @@ typedef enum fault {
     UNWRITTEN      /* rank 0 adds, for rank 3, memory that nobody wrote */
 } fault_t;
 
-/* All elements one place further, the last one to the front. */
+/* Rotates the elements by one place. */
 static void copy_shifted(baton_schedule_t *s, baton_node_t after,
                          baton_view_t target, baton_view_t source)
 {
@@ -215,7 +211,7 @@ static void build_wrong(baton_schedule_t *s, fault_t fault, int rank)
     }
 }
 
-/* What the proof says of a rank's result; valid until the next call. */
+/* The proof's message about a rank's result, valid until the next call. */
 static const char *verdict(fault_t fault, int checked)
 {
     static char says[200];
@@ -241,7 +237,6 @@ static const char *verdict(fault_t fault, int checked)
 
 static void test_wrong_schedules_are_caught(void **state)
 {
-    (void)state;
     assert_string_equal(verdict(NO_FAULT, 0), "right");
     assert_string_equal(verdict(NO_FAULT, 3), "right");
     assert_string_equal(verdict(REDUCED_TWICE, 3),

@@ -1,5 +1,5 @@
 /* Partial all-reduces, proven by contributor sets: a result has exactly the
-   contributions that its epoch took, and each is in one. */
+   contributions that its epoch took, and each is in one result. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -10,8 +10,8 @@ enum { LARGEST = 8, STEPS = 12, ELEMENTS = 5, PATIENCE_MS = 60000 };
 
 static baton_proof_t *proof;
 
-/* Each contribution is a rank of the proof: contribution `step * size + rank`.
-   So a result tells of which steps it is, and nothing may come twice. */
+/* Each contribution is a rank of the proof, number `step * size + rank`. So a
+   result tells its steps, and a contribution that counts twice is found. */
 typedef struct model {
     support_cluster_t *ranks;
     baton_partial_mode_t mode;
@@ -28,8 +28,8 @@ static void contribute(model_t *model, int step, int rank)
     model->pending[which] = true;
 }
 
-/* Some contribute, the epoch runs: begun by one rank, or by all together; then
-   the others contribute, which is for a later epoch. */
+/* Some ranks contribute and the epoch runs, started by one rank or by all. Then
+   the others contribute for a later epoch. */
 static void run_step(model_t *model, int step, support_random_t *random)
 {
     int size = model->ranks->size;
@@ -64,7 +64,7 @@ static void run_step(model_t *model, int step, support_random_t *random)
     }
 }
 
-/* What no epoch took is still there, each rank's own. */
+/* Each rank's own contributions that no epoch took are pending. */
 static void check_pending(const model_t *model)
 {
     int size = model->ranks->size;
@@ -108,7 +108,6 @@ static void prove_partial(int size, baton_partial_mode_t mode,
 
 static void test_partial_has_exactly_what_was_included(void **state)
 {
-    (void)state;
     static const baton_allreduce_fn inners[] = {
         NULL, baton_allreduce_recursive_doubling, baton_allreduce_ring};
     for (int size = 1; size <= LARGEST; size++) {

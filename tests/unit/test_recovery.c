@@ -1,5 +1,5 @@
-/* What failures leave behind: memory that is the caller's, and groups that work
-   again once they are recovered. */
+/* After failures: the caller owns its memory again, and groups work again once
+   they are recovered. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -37,8 +37,8 @@ static bool holds(const unsigned char *memory, int value)
     return true;
 }
 
-/* One of the ranks gives up, sooner or later: whatever came of the epoch, its
-   memory is overwritten as soon as wait has returned. */
+/* One of the ranks cancels, sooner or later. However the epoch ends, the rank
+   overwrites its memory as soon as wait has returned. */
 static void run_given_up(support_worker_t *worker, baton_schedule_t *s,
                          unsigned char *out, unsigned char *in, uint64_t round,
                          const trial_t *trial)
@@ -60,7 +60,8 @@ static void run_given_up(support_worker_t *worker, baton_schedule_t *s,
             worker, status == BATON_OK || status == BATON_ERR_STATE,
             "cancel: %s", baton_error_message());
     }
-    if (status != BATON_ERR_FAILED) { /* else it has heard before its start */
+    if (status !=
+        BATON_ERR_FAILED) { /* otherwise it has learnt of it before its start */
         status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
     }
     memset(out, 0xee, BYTES);
@@ -108,11 +109,9 @@ static void run_ring(support_worker_t *worker)
 
 static void test_memory_is_the_callers_after_a_failure(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), ROUNDS};
-        support_cluster_t *cluster =
-            support_cluster_open(RING, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RING, i);
         support_cluster_run(cluster, run_ring, &trial);
         support_cluster_close(cluster);
     }
@@ -143,7 +142,6 @@ struct stages {
 static baton_status_t fail_if_told(void *arg, baton_call_t *call)
 {
     const stage_t *stage = arg;
-    (void)call;
     return stage->stages->failing_stage == stage->number ? stage->stages->status
                                                          : BATON_OK;
 }
@@ -197,8 +195,8 @@ static bool is_right(const stages_t *stages, uint64_t round)
     return true;
 }
 
-/* A rank's call fails: so do the other ranks' epochs, with its status, unless
-   they had ended before. */
+/* A rank's call fails, and so do the other ranks' epochs, with its status,
+   unless they have ended. */
 static void run_failing(support_worker_t *worker, baton_schedule_t *s,
                         stages_t *stages, int victim, int stage)
 {
@@ -274,11 +272,9 @@ static void run_recoveries(support_worker_t *worker)
 
 static void test_recovery_after_each_of_many_failures(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         trial_t trial = {support_seed(), i == 2 ? FAILURES : FAILURES / 10};
-        support_cluster_t *cluster =
-            support_cluster_open(RANKS, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(RANKS, i);
         support_cluster_run(cluster, run_recoveries, &trial);
         support_cluster_close(cluster);
     }
@@ -286,10 +282,9 @@ static void test_recovery_after_each_of_many_failures(void **state)
 
 /* ---- what is told ------------------------------------------------------ */
 
-/* The others wait for a rank that does not come; then it comes. */
+/* The others wait for a rank that recovers late. */
 static void test_recovery_names_who_has_not_come(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     support_expect(baton_group_recover(ranks->groups[0], 0), BATON_ERR_TIMEOUT);
     assert_non_null(strstr(baton_error_message(), "rank 1 has not come"));
@@ -298,11 +293,9 @@ static void test_recovery_names_who_has_not_come(void **state)
     support_cluster_close(ranks);
 }
 
-/* A schedule of which a peer has none any more stays failed; the others work.
- */
+/* A schedule whose peer has destroyed its own stays failed; others work. */
 static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(2);
     uint64_t numbers[2][2] = {{7, 0}, {0, 0}};
     baton_schedule_t *s[2][2];
@@ -344,10 +337,9 @@ static void keep(void *arg, uint64_t epoch)
     keeper->epoch = epoch;
 }
 
-/* All ranks hear of the last epoch that any of them has completed. */
+/* All ranks learn the last epoch that any of them has completed. */
 static void test_recovery_tells_the_last_completed_epoch(void **state)
 {
-    (void)state;
     support_cluster_t *ranks = support_cluster_manual(3);
     keeper_t keepers[3] = {{0, 0}};
     uint64_t numbers[3] = {0};
@@ -402,13 +394,11 @@ static void recover_there(void *arg)
     (void)!baton_group_recover(arg, SUPPORT_WAIT_MS);
 }
 
-/* An epoch that a recovery cancels under a thread that waits for it: the thread
-   is told, however late it looks. */
+/* A recovery cancels an epoch while a thread waits for it. The thread gets the
+   error, however late it looks. */
 static void test_recovery_leaves_no_waiter_behind(void **state)
 {
-    (void)state;
-    const support_variant_t *threads = &support_variants[SUPPORT_VARIANTS - 1];
-    support_cluster_t *cluster = support_cluster_open(2, threads);
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
     baton_schedule_t *s[2];
     for (int rank = 0; rank < 2; rank++) {
         s[rank] = support_schedule(cluster->groups[rank], "barrier");
@@ -427,7 +417,7 @@ static void test_recovery_leaves_no_waiter_behind(void **state)
         support_ok(baton_group_recover(cluster->groups[0], SUPPORT_WAIT_MS));
         support_thread_join(peer);
         support_thread_join(waiter);
-        if (round % 2 == 0) { /* else it may have come after the recovery */
+        if (round % 2 == 0) { /* otherwise it may wait after the recovery */
             assert_int_equal(waiting.status, BATON_ERR_CANCELLED);
         }
     }

@@ -45,7 +45,7 @@ typedef struct trial {
     size_t shift; /* bytes that the vectors are off alignment */
 } trial_t;
 
-/* The payload of the sum or product of two NaNs is the only open thing. */
+/* Only the payload of the sum or product of two NaNs is unspecified. */
 static bool is_right(const trial_t *trial, uint64_t left, uint64_t right,
                      uint64_t actual)
 {
@@ -171,7 +171,6 @@ static void visit_counts(trial_t trial)
 
 static void test_reduce_matches_reference_for_all_counts(void **state)
 {
-    (void)state;
     for_each(visit_counts);
 }
 
@@ -185,7 +184,7 @@ static void visit_specials(trial_t trial)
     }
     trial.count = REFERENCE_SPECIALS * REFERENCE_SPECIALS;
     check(&trial, left_data, right_data);
-    /* Once more one by one: not by the vectors but by the rest of the loop. */
+    /* Repeats it one by one, which takes the scalar rest of the loop. */
     size_t size = baton_dtype_size(trial.dtype);
     for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
         trial.count = 1;
@@ -195,7 +194,6 @@ static void visit_specials(trial_t trial)
 
 static void test_reduce_matches_reference_for_special_values(void **state)
 {
-    (void)state;
     for_each(visit_specials);
 }
 
@@ -221,12 +219,11 @@ static void visit_halves(trial_t trial)
 
 static void test_reduce_matches_reference_for_every_half(void **state)
 {
-    (void)state;
     for_each(visit_halves);
 }
 
-/* More than the reference asks for: also which of two NaNs wins is the same
-   with all instruction sets, unless both are NaNs. */
+/* Beyond the reference: all instruction sets give the same bits, unless both
+   operands are NaNs. */
 static void visit_same_bits(trial_t trial)
 {
     support_random_t random =
@@ -255,13 +252,11 @@ static void visit_same_bits(trial_t trial)
 
 static void test_reduce_gives_same_bits_on_all_isas(void **state)
 {
-    (void)state;
     for_each(visit_same_bits);
 }
 
 static void test_op_reduces_by_type(void **state)
 {
-    (void)state;
     const float left[3] = {1.5f, -2.0f, 4.0f}, right[3] = {2.0f, 3.0f, -1.0f};
     const float expected[BATON__OP_COUNT][3] = {{3.5f, 1.0f, 3.0f},
                                                 {3.0f, -6.0f, -4.0f},
@@ -284,7 +279,6 @@ static bool is_same_value(baton_dtype_t dtype, uint64_t a, uint64_t b)
 
 static void test_op_identity_is_neutral(void **state)
 {
-    (void)state;
     for (size_t kind = 0; kind < BATON__OP_COUNT; kind++) {
         for (int d = 0; d < BATON_DTYPE_COUNT; d++) {
             baton_dtype_t dtype = (baton_dtype_t)d;
@@ -305,7 +299,6 @@ static void test_op_identity_is_neutral(void **state)
 
 static void test_kernels_follow_baton_isa(void **state)
 {
-    (void)state;
     static const char *const names[] = {"baseline", "avx2", "avx512"};
     const char *best = NULL;
     for (int isa = 0; isa < BATON__ISA_COUNT; isa++) {

@@ -8,7 +8,7 @@ static uint64_t ends; /* of all orders so far */
 
 /* ---- all orders -------------------------------------------------------- */
 
-/* Every way on from here, up to the end of epoch `epochs`. */
+/* Explores every order of moves from here to the end of epoch `epochs`. */
 static void explore(uint64_t epochs)
 {
     model_snapshot_t here = model_snapshot;
@@ -50,7 +50,7 @@ static void explore_graph(uint64_t epochs)
     (void)!baton_schedule_destroy(s);
 }
 
-/* What nodes are made of: the first SHORT_LIST of these, or all. */
+/* Kinds of nodes; some tests use only the first SHORT_LIST. */
 enum { SHORT_LIST = 5, LONG_LIST = 8 };
 static const struct kind {
     model_action_t action;
@@ -94,20 +94,17 @@ static void explore_size(uint32_t count, int kind_count, uint64_t epochs)
 
 static void test_run_agrees_in_all_orders_of_two_nodes(void **state)
 {
-    (void)state;
     explore_size(1, LONG_LIST, 5);
     explore_size(2, LONG_LIST, 3);
 }
 
 static void test_run_agrees_in_all_orders_of_three_nodes(void **state)
 {
-    (void)state;
     explore_size(3, LONG_LIST, 2);
 }
 
 static void test_run_agrees_in_all_orders_of_four_nodes(void **state)
 {
-    (void)state;
     explore_size(4, SHORT_LIST, 1);
 }
 
@@ -128,7 +125,8 @@ static void draw_graph(support_random_t *random)
     }
 }
 
-/* Lands one message of those that are due, or none; whether there was one. */
+/* Completes a random message in flight, if there is one. Returns whether it
+ * did. */
 static bool land_any(support_random_t *random)
 {
     uint32_t due[MODEL_NODES];
@@ -144,7 +142,7 @@ static bool land_any(support_random_t *random)
     return count > 0;
 }
 
-/* One way through an epoch; false when it can't end. */
+/* Runs an epoch in a random order. Returns false when it can't end. */
 static bool walk(support_random_t *random)
 {
     uint64_t patience = support_random_below(random, 8);
@@ -172,7 +170,6 @@ static bool walk(support_random_t *random)
 
 static void test_run_agrees_in_random_orders_of_larger_graphs(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 2);
     uint64_t epochs = 0;
     for (int i = 0; i < 3000; i++) {

@@ -1,5 +1,5 @@
-/* What adders, and calls out of turn, are refused for, with the node's name and
-   its numbers. What commit checks of a graph: test_commit.c. */
+/* Errors of adders and of calls in the wrong state, with the node's name and
+   numbers. test_commit.c has the errors of commit. */
 #include "support/cmocka.h"
 #include "support/refusal.h"
 #include <limits.h>
@@ -8,7 +8,6 @@
 
 static void test_schedule_refuses_unknown_buffer(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_nop(s);
     (void)baton_add_send(s, 1, baton_view((baton_buffer_t){7}, 0, 4));
@@ -17,7 +16,6 @@ static void test_schedule_refuses_unknown_buffer(void **state)
 
 static void test_schedule_refuses_view_past_end(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_recv(s, 1, refusal_part(8, 16));
     refused(s, BATON_ERR_INVALID,
@@ -26,7 +24,6 @@ static void test_schedule_refuses_view_past_end(void **state)
 
 static void test_schedule_refuses_empty_view_past_end(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_copy(s, refusal_part(17, 0), refusal_part(0, 0));
     refused(s, BATON_ERR_INVALID,
@@ -35,7 +32,6 @@ static void test_schedule_refuses_empty_view_past_end(void **state)
 
 static void test_schedule_refuses_view_whose_end_overflows(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_send(s, 1, refusal_part(4, SIZE_MAX));
     refused(s, BATON_ERR_INVALID,
@@ -45,7 +41,6 @@ static void test_schedule_refuses_view_whose_end_overflows(void **state)
 
 static void test_schedule_refuses_copy_of_unequal_views(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_copy(s, refusal_part(0, 8), refusal_part(8, 4));
     refused(s, BATON_ERR_INVALID, "copy#0: its views have 8 and 4 bytes");
@@ -53,7 +48,6 @@ static void test_schedule_refuses_copy_of_unequal_views(void **state)
 
 static void test_schedule_refuses_reduce_of_unequal_views(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_reduce(s, BATON_F32, BATON_SUM, refusal_part(0, 8),
                            refusal_part(0, 8), refusal_part(8, 4));
@@ -63,7 +57,6 @@ static void test_schedule_refuses_reduce_of_unequal_views(void **state)
 static void
 test_schedule_refuses_views_that_overlap_in_refusal_part(void **state)
 {
-    (void)state;
     baton_schedule_t *copy = refusal_begin();
     (void)baton_add_copy(copy, refusal_part(0, 12), refusal_part(4, 12));
     refused(copy, BATON_ERR_INVALID,
@@ -77,7 +70,6 @@ test_schedule_refuses_views_that_overlap_in_refusal_part(void **state)
 
 static void test_schedule_takes_views_that_are_one(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     refusal_memory[0] = 1;
     refusal_memory[1] = 2;
@@ -98,7 +90,6 @@ static void test_schedule_takes_views_that_are_one(void **state)
 
 static void test_schedule_refuses_peer_out_of_range(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_send(s, -1, refusal_part(0, 4));
     refused(s, BATON_ERR_INVALID, "send#0: peer -1 is not in 0..2");
@@ -116,7 +107,6 @@ static void test_schedule_refuses_peer_out_of_range(void **state)
 
 static void test_schedule_refuses_what_is_no_type(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_reduce(s, (baton_dtype_t)99, BATON_SUM, refusal_part(0, 4),
                            refusal_part(0, 4), refusal_part(4, 4));
@@ -125,7 +115,6 @@ static void test_schedule_refuses_what_is_no_type(void **state)
 
 static void test_schedule_refuses_broken_elements(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_reduce(s, BATON_F32, BATON_SUM, refusal_part(0, 6),
                            refusal_part(0, 6), refusal_part(8, 6));
@@ -135,7 +124,6 @@ static void test_schedule_refuses_broken_elements(void **state)
 
 static void test_schedule_refuses_reduce_without_reduction(void **state)
 {
-    (void)state;
     static const baton_op_t hollow = {.name = "hollow"};
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_reduce(s, BATON_F32, NULL, refusal_part(0, 4),
@@ -149,7 +137,6 @@ static void test_schedule_refuses_reduce_without_reduction(void **state)
 
 static void test_schedule_refuses_call_without_function(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     (void)baton_add_call(s, NULL, NULL);
     refused(s, BATON_ERR_INVALID, "call#0: it has no function");
@@ -157,7 +144,6 @@ static void test_schedule_refuses_call_without_function(void **state)
 
 static void test_schedule_refuses_unknown_nodes(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_before(s, baton_add_nop(s), refusal_foreign);
     refused(s, BATON_ERR_INVALID, "before names node 9, of 1");
@@ -178,7 +164,6 @@ static void test_schedule_refuses_unknown_nodes(void **state)
 
 static void test_schedule_first_error_sticks(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_node_t bad = baton_add_send(s, 5, refusal_part(0, 4));
     baton_before(s, bad, baton_add_nop(s));
@@ -190,7 +175,6 @@ static void test_schedule_first_error_sticks(void **state)
 
 static void test_schedule_builders_error_sticks(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_schedule_fail(s, BATON_ERR_LIMIT, "ring of %d", 7);
     (void)baton_add_send(s, 5, refusal_part(0, 4));
@@ -201,7 +185,6 @@ static void test_schedule_builders_error_sticks(void **state)
 
 static void test_schedule_refuses_to_be_nobodys(void **state)
 {
-    (void)state;
     baton_schedule_t *s;
     support_expect(baton_schedule_create(NULL, "x", &s), BATON_ERR_INVALID);
     support_says("baton_schedule_create: group is NULL");
@@ -212,7 +195,6 @@ static void test_schedule_refuses_to_be_nobodys(void **state)
 
 static void test_schedule_refuses_to_run_before_commit(void **state)
 {
-    (void)state;
     bool done;
     baton_schedule_t *s = refusal_begin();
     support_expect(baton_schedule_start(s), BATON_ERR_STATE);
@@ -228,7 +210,6 @@ static void test_schedule_refuses_to_run_before_commit(void **state)
 
 static void test_schedule_refuses_second_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     uint64_t calls = 0;
     (void)baton_add_call(s, support_count, &calls);
@@ -242,7 +223,6 @@ static void test_schedule_refuses_second_commit(void **state)
 
 static void test_schedule_refuses_to_rebind_what_is_not_bound(void **state)
 {
-    (void)state;
     baton_schedule_t *s = refusal_begin();
     baton_buffer_t scratch = baton_buffer_scratch(s, 8);
     support_expect(baton_buffer_rebind(s, scratch, refusal_memory),

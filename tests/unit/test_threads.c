@@ -1,5 +1,5 @@
-/* P ranks as P threads, over engines of their own and one that they share:
-   collectives for thousands of epochs. */
+/* P ranks as P threads, on engines of their own and on a shared one:
+   collectives over many epochs. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -58,8 +58,9 @@ static bool check(support_worker_t *worker, const work_t *work, uint64_t epoch)
     return true;
 }
 
-/* The same bits on all ranks: compared one epoch later, when they are surely
-   written. Who ended epoch e knows that all have begun it: they ended e - 1. */
+/* Compares the bits of two ranks one epoch later, when they are written: a rank
+   that has ended epoch e knows that all have begun it, and so have ended e - 1.
+ */
 static bool compare(support_worker_t *worker, const work_t *work,
                     uint64_t epoch)
 {
@@ -72,9 +73,8 @@ static bool compare(support_worker_t *worker, const work_t *work,
 }
 
 /* The target of each epoch is bound before it starts. A rank compares the
-   vectors of e after its epoch e + 1 and before its e + 2. Nobody ends e + 2
-   before that, and with three vectors e + 3 is the first to write them again.
- */
+   vectors of e between its epochs e + 1 and e + 2. No rank ends e + 2 before
+   that, and with three vectors e + 3 is the first epoch to write them again. */
 static void run_worker(support_worker_t *worker)
 {
     work_t *work = worker->arg;
@@ -121,8 +121,7 @@ static void run_all(baton_allreduce_fn build, uint64_t epochs)
         for (size_t s = 0; s < SIZES; s++) {
             work = (work_t){
                 .build = build, .seed = support_seed(), .epochs = epochs};
-            support_cluster_t *cluster =
-                support_cluster_open(sizes[s], &support_variants[i]);
+            support_cluster_t *cluster = support_cluster_open(sizes[s], i);
             support_cluster_run(cluster, run_worker, &work);
             support_cluster_close(cluster);
         }
@@ -131,13 +130,11 @@ static void run_all(baton_allreduce_fn build, uint64_t epochs)
 
 static void test_threads_allreduce_recursive_doubling(void **state)
 {
-    (void)state;
     run_all(baton_allreduce_recursive_doubling, SUPPORT_REPEAT(1000));
 }
 
 static void test_threads_allreduce_ring(void **state)
 {
-    (void)state;
     run_all(baton_allreduce_ring, SUPPORT_REPEAT(300));
 }
 
@@ -179,11 +176,9 @@ static void run_lane(void *arg)
 
 static void test_threads_share_a_group(void **state)
 {
-    (void)state;
     enum { LANES = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         pair_run_t runs[LANES];
         support_thread_t *threads[LANES];
         for (int l = 0; l < LANES; l++) {
@@ -216,7 +211,7 @@ static void test_threads_share_a_group(void **state)
     }
 }
 
-/* Engines come and go beside each other. */
+/* Threads open and close engines at the same time. */
 static void open_and_close(void *arg)
 {
     baton_status_t *status = arg;
@@ -231,7 +226,6 @@ static void open_and_close(void *arg)
 
 static void test_threads_open_engines(void **state)
 {
-    (void)state;
     enum { THREADS = 3 };
     support_thread_t *threads[THREADS];
     baton_status_t status[THREADS] = {BATON_OK, BATON_OK, BATON_OK};

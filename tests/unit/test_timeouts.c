@@ -1,4 +1,4 @@
-/* What a hang is told by: the timeout of a wait, and the stall report. */
+/* Reports of a hang: the timeout of a wait, and the stall report. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -39,11 +39,9 @@ static const char *const awaited[] = {
 
 static void test_timeout_names_what_is_awaited(void **state)
 {
-    (void)state;
     static const int timeouts[] = {0, 1, 20, 0};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(2, i);
         baton_schedule_t *schedules[2];
         char memory[2][BYTES] = {{0}};
         open_waiting(cluster, schedules, memory);
@@ -72,20 +70,16 @@ static void test_timeout_names_what_is_awaited(void **state)
     }
 }
 
-/* Nothing moves, but a required node has not fired and never will. */
+/* Nothing is in flight, but a required node can never fire. */
 static baton_status_t refuse(void *arg, baton_call_t *call)
 {
-    (void)arg;
-    (void)call;
     return BATON_SKIP;
 }
 
 static void test_branch_not_taken_fails_without_a_timeout(void **state)
 {
-    (void)state;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(1, i);
         baton_schedule_t *s = support_schedule(cluster->groups[0], "branch");
         baton_node_t call = baton_add_call(s, refuse, NULL);
         baton_before(s, call, baton_add_nop(s));
@@ -105,7 +99,7 @@ static void test_branch_not_taken_fails_without_a_timeout(void **state)
     }
 }
 
-/* A call that stays inside until it is released. */
+/* A call that blocks until it is released. */
 typedef struct gate {
     atomic_bool inside, released;
 } gate_t;
@@ -113,7 +107,6 @@ typedef struct gate {
 static baton_status_t pass_gate(void *arg, baton_call_t *call)
 {
     gate_t *gate = arg;
-    (void)call;
     atomic_store(&gate->inside, true);
     while (!atomic_load(&gate->released)) {
         sched_yield();
@@ -122,15 +115,13 @@ static baton_status_t pass_gate(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* With a thread a wait gives up in time, also while the engine is busy with a
-   call: of the schedule that is waited for, or of another one. */
+/* With a progress thread a wait times out also while the engine runs a call of
+   this schedule or of another one. */
 static void test_timeout_beside_a_long_call(void **state)
 {
-    (void)state;
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 20; round++) {
-            support_cluster_t *cluster =
-                support_cluster_open(2, &support_variants[i]);
+            support_cluster_t *cluster = support_cluster_open(2, i);
             baton_schedule_t *waiting[2];
             char memory[2][BYTES] = {{0}};
             baton_schedule_t *s;
@@ -163,14 +154,13 @@ static void test_timeout_beside_a_long_call(void **state)
     }
 }
 
-/* The waiter itself takes the message in front of the call, and leaves the call
+/* The waiter itself takes the message in front of the call and leaves the call
    to the thread. */
 static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
 {
-    (void)state;
-    const support_variant_t apart = {"", BATON_PROGRESS_THREAD, true};
     for (int round = 0; round < 20; round++) {
-        support_cluster_t *cluster = support_cluster_open(2, &apart);
+        support_cluster_t *cluster =
+            support_cluster_open(2, SUPPORT_OWN_ENGINES);
         baton_schedule_t *s[2];
         gate_t gate = {false, false};
         for (int rank = 0; rank < 2; rank++) {
@@ -228,11 +218,10 @@ static int warnings(journal_t *journal)
     return count;
 }
 
-/* Comes again and again while the stall lasts, with a thread also when nobody
-   waits; and not at all for one that moves. */
+/* The report is repeated while the stall lasts, with a progress thread also
+   when no thread waits, and never comes for an epoch that makes progress. */
 static void test_stall_is_reported_to_the_log(void **state)
 {
-    (void)state;
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     baton_log_set(note, &journal);
     for (int threaded = 0; threaded < 2; threaded++) {

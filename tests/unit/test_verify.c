@@ -16,7 +16,7 @@ typedef struct trial {
     const char *text;
 } trial_t;
 
-/* The group works: a sum over all. */
+/* Checks that the group works, by a sum over all ranks. */
 static void check_health(support_worker_t *worker)
 {
     int32_t sum = 1;
@@ -48,7 +48,7 @@ static void run_refusal(support_worker_t *worker)
         (void)support_worker_ok(worker,
                                 baton_schedule_create(worker->group, "x", &s));
         trial->build(trial->arg, s);
-        /* The second commit of the same graph is refused as the first. */
+        /* The second commit of the same graph fails like the first. */
         for (int commits = 0; commits < 2; commits++) {
             baton_status_t status = baton_schedule_commit(s);
             (void)support_worker_check(
@@ -67,8 +67,7 @@ static void refuse(int ranks, baton_sim_build_fn build, void *arg,
 {
     trial_t trial = {build, arg, status, text};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster =
-            support_cluster_open(ranks, &support_variants[i]);
+        support_cluster_t *cluster = support_cluster_open(ranks, i);
         support_cluster_run(cluster, run_refusal, &trial);
         support_cluster_close(cluster);
     }
@@ -76,8 +75,8 @@ static void refuse(int ranks, baton_sim_build_fn build, void *arg,
 
 /* ---- deadlocks --------------------------------------------------------- */
 
-/* Everybody receives from the left before it sends to the right. Before that,
-   `arg` nops in a row. */
+/* Every rank receives from the left before it sends to the right, and has `arg`
+   nops in a row besides. */
 static void build_ring(void *arg, baton_schedule_t *s)
 {
     int rank = baton_schedule_rank(s);
@@ -92,7 +91,6 @@ static void build_ring(void *arg, baton_schedule_t *s)
 
 static void test_verify_finds_a_cycle(void **state)
 {
-    (void)state;
     refuse(3, build_ring, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -106,7 +104,6 @@ static void test_verify_finds_a_cycle(void **state)
 
 static void test_verify_of_one_rank(void **state)
 {
-    (void)state;
     refuse(1, build_ring, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -114,10 +111,9 @@ static void test_verify_of_one_rank(void **state)
            "recv#0");
 }
 
-/* More than one block of the exchange. */
+/* The graphs take more than one block of the exchange. */
 static void test_verify_of_many_nodes(void **state)
 {
-    (void)state;
     int nops = 3000;
     refuse(2, build_ring, &nops, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
@@ -130,7 +126,6 @@ static void test_verify_of_many_nodes(void **state)
 
 static void test_verify_tells_what_relies_on_buffers(void **state)
 {
-    (void)state;
     refuse(2, stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -145,18 +140,14 @@ static void test_verify_tells_what_relies_on_buffers(void **state)
 static baton_status_t begin_nothing(void *arg, baton_call_t *call,
                                     baton_async_t async)
 {
-    (void)arg;
-    (void)call;
-    (void)async;
     return BATON_DONE;
 }
 
 static const baton_async_ops_t nothing = {.start = begin_nothing};
 
-/* Node kinds that do nothing there keep their names. */
+/* Nodes that the verification does not execute keep their names. */
 static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int peer = 1 - baton_schedule_rank(s);
     baton_view_t view = support_scratch(s, 8);
     baton_view_t other = support_scratch(s, 8);
@@ -175,7 +166,6 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
 
 static void test_verify_knows_all_kinds(void **state)
 {
-    (void)state;
     refuse(2, build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
            "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
            "ranks wait in a cycle\n"
@@ -200,7 +190,6 @@ static void build_sends(void *arg, baton_schedule_t *s)
 
 static void test_verify_finds_a_send_without_receive(void **state)
 {
-    (void)state;
     int sends = 3;
     refuse(3, build_sends, &sends, BATON_ERR_MISMATCH,
            "commit of \"x\" failed on all ranks: send#1 of rank 0 has no "
@@ -209,7 +198,6 @@ static void test_verify_finds_a_send_without_receive(void **state)
 
 static void test_verify_finds_a_receive_without_send(void **state)
 {
-    (void)state;
     int sends = 0;
     refuse(3, build_sends, &sends, BATON_ERR_MISMATCH,
            "commit of \"x\" failed on all ranks: recv#0 of rank 1 has no send "
@@ -218,7 +206,6 @@ static void test_verify_finds_a_receive_without_send(void **state)
 
 static void build_unarmed(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     if (baton_schedule_rank(s) == 0) {
         baton_node_t start = baton_add_on_start(s);
         baton_before(s, start, baton_add_activate(s, 1));
@@ -227,7 +214,6 @@ static void build_unarmed(void *arg, baton_schedule_t *s)
 
 static void test_verify_counts_activations(void **state)
 {
-    (void)state;
     refuse(2, build_unarmed, NULL, BATON_ERR_MISMATCH,
            "commit of \"x\" failed on all ranks: activate#1 of rank 0 has no "
            "armed receive on rank 1, which has 0 from there");
@@ -245,7 +231,6 @@ static void build_loop(void *arg, baton_schedule_t *s)
 
 static void test_verify_tells_of_the_lowest_ranks_error(void **state)
 {
-    (void)state;
     int failing_rank = 1;
     refuse(3, build_loop, &failing_rank, BATON_ERR_CYCLE,
            "commit of \"x\" failed on all ranks: rank 1: dependency cycle\n"
@@ -254,7 +239,6 @@ static void test_verify_tells_of_the_lowest_ranks_error(void **state)
 
 static void build_wrong_peer(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     if (baton_schedule_rank(s) == 2) {
         (void)stuck_send(s, 3);
     }
@@ -262,7 +246,6 @@ static void build_wrong_peer(void *arg, baton_schedule_t *s)
 
 static void test_verify_tells_of_what_an_adder_met(void **state)
 {
-    (void)state;
     refuse(3, build_wrong_peer, NULL, BATON_ERR_INVALID,
            "commit of \"x\" failed on all ranks: rank 2: send#0: peer 3 is not "
            "in 0..2");
@@ -270,11 +253,10 @@ static void test_verify_tells_of_what_an_adder_met(void **state)
 
 /* ---- schedules that pass -------------------------------------------- */
 
-/* What has to pass: stragglers of a 1-of-n, a message to itself, and a branch
-   that a call may not take. */
+/* Stragglers of a 1-of-n, a message to itself, and a branch that a call may not
+   take. */
 static void build_stragglers(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int size = baton_schedule_size(s);
     int rank = baton_schedule_rank(s);
     baton_node_t any = baton_add_nop(s);
@@ -311,27 +293,24 @@ static void run_accepted(support_worker_t *worker)
 static void run_once(int ranks, support_worker_fn run, void *arg)
 {
     support_cluster_t *cluster =
-        support_cluster_open(ranks, &support_variants[SUPPORT_OWN_ENGINES]);
+        support_cluster_open(ranks, SUPPORT_OWN_ENGINES);
     support_cluster_run(cluster, run, arg);
     support_cluster_close(cluster);
 }
 
 static void test_verify_takes_what_is_optional(void **state)
 {
-    (void)state;
     trial_t trial = {.build = build_stragglers};
     for (int ranks = 1; ranks <= 5; ranks++) {
         run_once(ranks, run_accepted, &trial);
     }
 }
 
-/* Each rank passes a message on round the ring, through a node of each kind
-   that computes; lengths are those of what comes. */
+/* Each rank forwards a message around the ring through a node of each kind.
+   Lengths are those of the messages that come. */
 static baton_status_t complete_at_once(void *arg, baton_call_t *call,
                                        baton_async_t async)
 {
-    (void)arg;
-    (void)call;
     return baton_async_complete(async, BATON_OK);
 }
 
@@ -339,7 +318,6 @@ static const baton_async_ops_t completes_at_once = {.start = complete_at_once};
 
 static void build_all_kinds(void *arg, baton_schedule_t *s)
 {
-    (void)arg;
     int size = baton_schedule_size(s);
     int rank = baton_schedule_rank(s);
     baton_buffer_t memory = baton_buffer_scratch(s, 4 * STUCK_BYTES);
@@ -364,20 +342,19 @@ static void build_all_kinds(void *arg, baton_schedule_t *s)
     for (size_t i = 1; i < 6; i++) {
         baton_before(s, nodes[i - 1], nodes[i]);
     }
-    /* Not behind the send: in the ring those wait for each other. */
+    /* Not behind the send: around the ring that would be a deadlock. */
     baton_before(s, nodes[2], nodes[6]);
 }
 
 static void test_verify_takes_all_kinds(void **state)
 {
-    (void)state;
     trial_t trial = {.build = build_all_kinds};
     for (int ranks = 1; ranks <= 3; ranks++) {
         run_once(ranks, run_accepted, &trial);
     }
 }
 
-/* A graph that was refused is mended, committed and run. */
+/* A graph whose commit failed is completed, committed and run. */
 static void run_mending(support_worker_t *worker)
 {
     baton_schedule_t *s;
@@ -393,7 +370,7 @@ static void run_mending(support_worker_t *worker)
     if (support_worker_ok(worker, baton_schedule_commit(s))) {
         (void)support_worker_run(worker, s);
     }
-    /* The group knows only this one, not what verifies. */
+    /* The group counts only this schedule, not those of the verification. */
     if (support_worker_check(
             worker, baton_group_destroy(worker->group) == BATON_ERR_BUSY,
             "a group with a schedule was destroyed")) {
@@ -408,11 +385,10 @@ static void run_mending(support_worker_t *worker)
 
 static void test_verify_takes_a_mended_graph(void **state)
 {
-    (void)state;
     run_once(3, run_mending, NULL);
 }
 
-/* Ranks that commit in another order hear of it. */
+/* Ranks that commit in different orders get an error. */
 static void run_disorder(support_worker_t *worker)
 {
     baton_schedule_t *s;
@@ -436,7 +412,6 @@ static void run_disorder(support_worker_t *worker)
 
 static void test_verify_tells_of_another_order(void **state)
 {
-    (void)state;
     run_once(2, run_disorder, NULL);
 }
 
@@ -454,16 +429,15 @@ static void run_commit(support_worker_t *worker)
         baton_schedule_commit(commits->schedules[worker->rank]);
 }
 
-/* Whichever rank it is whose allocation fails, and wherever: nobody commits,
-   nobody waits, and the same commit succeeds later. */
+/* Whichever allocation of whichever rank fails, commit fails on all ranks
+   without waiting, and the same commit succeeds later. */
 static void test_verify_without_memory_on_one_rank(void **state)
 {
-    (void)state;
     bool failed = true;
     for (int64_t nth = 1; failed; nth++) {
         commits_t commits = {0};
         support_cluster_t *cluster =
-            support_cluster_open(3, &support_variants[SUPPORT_OWN_ENGINES]);
+            support_cluster_open(3, SUPPORT_OWN_ENGINES);
         for (int rank = 0; rank < 3; rank++) {
             commits.schedules[rank] =
                 support_schedule(cluster->groups[rank], "x");

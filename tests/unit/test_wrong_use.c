@@ -1,5 +1,5 @@
-/* What is called with nothing, or out of turn, says so at once: schedule.h and
-   engine.h. */
+/* Calls with NULL or in the wrong state fail at once: schedule.h and engine.h.
+ */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
@@ -10,14 +10,12 @@ static support_cluster_t *ranks;
 
 static int open_ranks(void **state)
 {
-    (void)state;
     ranks = support_cluster_manual(2);
     return 0;
 }
 
 static int close_ranks(void **state)
 {
-    (void)state;
     support_cluster_close(ranks);
     return 0;
 }
@@ -25,9 +23,6 @@ static int close_ranks(void **state)
 static baton_status_t complete(void *arg, baton_call_t *call,
                                baton_async_t async)
 {
-    (void)arg;
-    (void)call;
-    (void)async;
     return BATON_DONE;
 }
 
@@ -35,8 +30,6 @@ static const baton_async_ops_t completes = {.start = complete};
 
 static void forget(void *arg, uint64_t epoch)
 {
-    (void)arg;
-    (void)epoch;
 }
 
 /* ---- what builds ------------------------------------------------------- */
@@ -176,7 +169,6 @@ enum { ADDERS = sizeof adders / sizeof adders[0] };
 
 static void test_adders_refuse_no_schedule(void **state)
 {
-    (void)state;
     for (int i = 0; i < ADDERS; i++) {
         adders[i].add(NULL);
         support_says(adders[i].name);
@@ -187,11 +179,9 @@ static void test_adders_refuse_no_schedule(void **state)
     assert_int_equal(baton_add_nop(NULL).index, UINT32_MAX);
 }
 
-/* The schedule is as it was committed, and what was tried is told by its next
-   start. */
+/* The schedule is as it was committed, and its next start returns the error. */
 static void test_adders_refuse_a_committed_schedule(void **state)
 {
-    (void)state;
     for (int i = 0; i < ADDERS; i++) {
         baton_schedule_t *s = support_schedule(ranks->groups[0], "full");
         (void)baton_buffer_bind(s, memory, 8);
@@ -219,7 +209,6 @@ static void expect_says(baton_status_t status, baton_status_t wanted,
 
 static void test_calls_refuse_nothing(void **state)
 {
-    (void)state;
     baton_schedule_t *s = NULL;
     baton_failure_t failure;
     bool done;
@@ -272,7 +261,6 @@ static void test_calls_refuse_nothing(void **state)
 
 static void test_calls_refuse_no_epoch(void **state)
 {
-    (void)state;
     assert_int_equal(baton_call_epoch(NULL), 0);
     support_says("baton_call_epoch: call is NULL");
     assert_null(baton_call_address(NULL, whole));
@@ -291,7 +279,6 @@ static void test_calls_refuse_no_epoch(void **state)
 
 static void test_calls_refuse_a_schedule_without_commit(void **state)
 {
-    (void)state;
     baton_schedule_t *s;
     baton_failure_t failure;
     bool done = false;
@@ -309,7 +296,6 @@ static void test_calls_refuse_a_schedule_without_commit(void **state)
 
 static void test_calls_refuse_a_schedule_at_rest(void **state)
 {
-    (void)state;
     baton_schedule_t *s;
     baton_failure_t failure;
     s = support_schedule(ranks->groups[0], "rest");
