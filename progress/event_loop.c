@@ -3,12 +3,12 @@
    each time, a second kick of ours is one atomic exchange. The timer is a
    descriptor of our own, too: libevent sets its precise one anew in each wait,
    also in those without a timer; ours stays as it is while it ends the wait
-   about when it should. */
+   about in time. */
 #include "progress/event_loop.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -31,9 +31,9 @@ struct baton__watch {
 
 struct baton__loop {
     struct event_base *base;
-    struct event *bell;
+    struct event *kick;
     struct event *timer;
-    int bell_fd;
+    int kick_fd;
     int timer_fd;
     uint64_t due_ns;        /* when the timer ends, UINT64_MAX: it is not set */
     baton__wakeup_t wakeup; /* of this wait */
@@ -47,7 +47,7 @@ static void use_threads(void)
     (void)evthread_use_pthreads();
 }
 
-static void on_bell(evutil_socket_t fd, short what, void *arg)
+static void on_kick(evutil_socket_t fd, short what, void *arg)
 {
     baton__event_loop_t *loop = arg;
     uint64_t count;
@@ -99,25 +99,25 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
     }
     loop->due_ns = UINT64_MAX;
-    loop->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->timer_fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (loop->bell_fd < 0 || loop->timer_fd < 0) {
+    if (loop->kick_fd < 0 || loop->timer_fd < 0) {
         baton_status_t status = baton__error(
             BATON_ERR_SYSTEM, "%s failed: %s",
-            loop->bell_fd < 0 ? "eventfd" : "timerfd_create", strerror(errno));
+            loop->kick_fd < 0 ? "eventfd" : "timerfd_create", strerror(errno));
         baton__event_loop_close(loop);
         return status;
     }
     loop->base = make_base();
     if (loop->base != NULL) {
-        loop->bell = event_new(loop->base, loop->bell_fd, EV_READ | EV_PERSIST,
-                               on_bell, loop);
+        loop->kick = event_new(loop->base, loop->kick_fd, EV_READ | EV_PERSIST,
+                               on_kick, loop);
         loop->timer = event_new(loop->base, loop->timer_fd,
                                 EV_READ | EV_PERSIST, on_timer, loop);
     }
-    if (loop->bell == NULL || loop->timer == NULL ||
-        event_add(loop->bell, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
+    if (loop->kick == NULL || loop->timer == NULL ||
+        event_add(loop->kick, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
         baton__event_loop_close(loop);
         return baton__error(BATON_ERR_SYSTEM,
                             "libevent could not make an event loop");
@@ -131,8 +131,8 @@ void baton__event_loop_close(baton__event_loop_t *loop)
     if (loop == NULL) {
         return;
     }
-    if (loop->bell != NULL) {
-        event_free(loop->bell);
+    if (loop->kick != NULL) {
+        event_free(loop->kick);
     }
     if (loop->timer != NULL) {
         event_free(loop->timer);
@@ -140,8 +140,8 @@ void baton__event_loop_close(baton__event_loop_t *loop)
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
-    if (loop->bell_fd >= 0) {
-        (void)close(loop->bell_fd);
+    if (loop->kick_fd >= 0) {
+        (void)close(loop->kick_fd);
     }
     if (loop->timer_fd >= 0) {
         (void)close(loop->timer_fd);
@@ -159,8 +159,6 @@ static void program(const baton__event_loop_t *loop, uint64_t due_ns)
     (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* To end the wait in `us`, or up to a quarter of that sooner. A timer that is
-   due already has ended in vain, or ends this wait at once. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();
@@ -188,10 +186,10 @@ baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop)
 
 void baton__event_loop_kick(baton__event_loop_t *loop)
 {
-    /* Pairs with the store in on_bell. */
+    /* Pairs with the store in on_kick. */
     if (!atomic_exchange_explicit(&loop->kicked, true, memory_order_seq_cst)) {
         uint64_t one = 1;
-        (void)!write(loop->bell_fd, &one, sizeof one);
+        (void)!write(loop->kick_fd, &one, sizeof one);
     }
 }
 
