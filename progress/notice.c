@@ -94,11 +94,11 @@ static void take_content(baton_group_t *group, baton_message_t *message,
                          void *content, size_t bytes)
 {
     char memory[BATON_NOTICE_BYTES] = {0};
-    const baton_token_t nobody = {NULL, 0};
+    const baton_token_t no_token = {NULL, 0};
     if (message->bytes > sizeof memory) {
         group->transport->drop(group->endpoint, message);
     } else {
-        (void)group->transport->accept(group->endpoint, message, nobody,
+        (void)group->transport->accept(group->endpoint, message, no_token,
                                        memory);
     }
     memcpy(content, memory, bytes);

@@ -112,7 +112,7 @@ static void number(baton__mpi_t *mpi, const host_t *host)
     MPI_Group_free(&here);
 }
 
-/* False: the ranks of the host share nothing but MPI. */
+/* Opens what the ranks of the host share; false if that is only MPI. */
 static bool share(baton__mpi_t *mpi, const host_t *host)
 {
     bool wanted = baton__config_number(BATON__CONFIG_SHM) != 0;

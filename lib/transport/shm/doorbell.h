@@ -21,7 +21,7 @@ typedef struct baton__peer_state {
     /* Written before the processes meet in open, constant from then on. */
     uint32_t process;
     uint64_t nonce;
-    uint64_t network; /* inode of its network namespace; 0: unknown */
+    uint64_t network; /* inode of its network namespace; 0 if unknown */
 } baton__peer_state_t;
 static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
 

@@ -7,7 +7,7 @@
      receiver clears the buffer when it has read it. So such a send is complete
      as it is posted.
    - An offer guards a long message, which the receiver copies out of the
-     sender's memory: whoever changes it from offered has the message, the
+     sender's memory: the side that changes it from offered has the message, the
      receiver to copy it, or the sender to take it back.
    - Credits: how many records one process may send to another without an
      answer.
