@@ -1,4 +1,4 @@
-/* How schedules come into an engine, and go. */
+/* How schedules are created, committed, rebound and destroyed. */
 #include "progress/engine.h"
 #include "progress/epoch.h"
 #include "progress/epochs.h"
@@ -87,8 +87,9 @@ const char *baton_schedule_name(const baton_schedule_t *schedule)
 
 /* ---- commit ----------------------------------------------------------- */
 
-/* Room in the transport for the messages with one peer after the other, up to
-   the first that has none; or back again. Returns for how many peers. */
+/* Reserves room in the transport for the messages with one peer after the
+   other, up to the first for which there is none; or (sign -1) returns it.
+   Returns for how many peers. */
 static uint32_t reserve(baton_schedule_t *schedule, uint32_t peers, int sign,
                         baton_status_t *status)
 {
@@ -112,7 +113,7 @@ static void give_back(baton_schedule_t *schedule, uint32_t peers)
     (void)reserve(schedule, peers, -1, &status);
 }
 
-/* Makes the plan, and takes what the schedule needs of its group: a place in
+/* Makes the plan, and reserves what the schedule needs of its group: a place in
    its table, and room for messages. */
 static baton_status_t prepare(baton_schedule_t *schedule,
                               const baton__order_t *order)
@@ -155,7 +156,8 @@ static baton_status_t prepare(baton_schedule_t *schedule,
     return status;
 }
 
-/* After the commit the edges live on as successors, and needs count edges. */
+/* After the commit the plan has the edges as successors, and needs are numbers
+   of edges. */
 static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 {
     for (uint32_t i = 0; i < schedule->count; i++) {
@@ -207,8 +209,8 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     }
     bool prepared = status == BATON_OK;
     if (verify) {
-        /* Also with an error of its own: the others must hear of it. And behind
-           all that can fail here for lack of memory. */
+        /* Also with an error of this rank's own, of which the others must
+           learn; and after everything that can fail here for lack of memory. */
         status = engine_of(schedule)->verification->verify(
             schedule->group->verifier, schedule, status);
     }
@@ -240,7 +242,7 @@ baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
 
 /* ---- destroy ---------------------------------------------------------- */
 
-/* No epoch runs here, or is due. */
+/* True if no epoch runs here, or is due. */
 static bool is_idle(const void *arg)
 {
     const baton_schedule_t *schedule = arg;
@@ -258,7 +260,7 @@ static bool is_waited_for(const baton_schedule_t *schedule)
                                 memory_order_acquire) > 0;
 }
 
-/* Ends what runs, and tells the peers. The driver's. */
+/* Fails a running epoch, and tells the peers. The driver's. */
 static void stop(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
@@ -280,8 +282,9 @@ static void stop(baton_schedule_t *schedule)
     }
 }
 
-/* Steps, as the driver, until nothing of the schedule moves, its peers are told
-   and no thread waits for it; false when it is later than `deadline_ns`. */
+/* Steps, as the driver, until nothing of the schedule is in motion, its peers
+   are told and no thread waits for it; false if that takes until `deadline_ns`.
+ */
 static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
@@ -294,7 +297,7 @@ static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
                 return false;
             }
             if (late && !is_waited_for(schedule)) {
-                return true; /* peers that take no notices are not told */
+                return true; /* a peer that takes no notices is not told */
             }
             (void)sched_yield();
         }
@@ -302,12 +305,12 @@ static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
     return true;
 }
 
-/* It did not end in time: who waits for it has to go, and what still moves is
-   its last user. */
+/* It did not end in time: waiting threads have to leave, and what is in motion
+   frees it. */
 static void abandon(baton_schedule_t *schedule)
 {
-    /* Pairs with the load in baton_async_complete: that sees this, or is waited
-       for here. */
+    /* Pairs with the load in baton_async_complete: either that sees this, or
+       this waits for it. */
     atomic_store_explicit(&schedule->shared.orphaned, true,
                           memory_order_seq_cst);
     baton__epoch_abandon(schedule->group->stepper, schedule);
@@ -316,8 +319,8 @@ static void abandon(baton_schedule_t *schedule)
     }
 }
 
-/* Takes a committed schedule from the driver: false if something of it moves
-   still. */
+/* Takes a committed schedule from the driver; false if something of it is still
+   in motion. */
 static bool detach(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
@@ -325,7 +328,7 @@ static bool detach(baton_schedule_t *schedule)
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
     uint64_t deadline_ns = baton__clock_ns() + (uint64_t)patience_ms * 1000000u;
     if (engine->driver->forget == NULL) {
-        /* The rest is for what has to end once the epoch is cancelled. */
+        /* The rest of the time is for what ends after the cancel. */
         int64_t wait_ms = patience_ms - patience_ms / 8;
         (void)engine->driver->wait(
             engine, is_idle, schedule, NULL,
@@ -349,7 +352,7 @@ static bool detach(baton_schedule_t *schedule)
     return gone;
 }
 
-/* A peer that has committed it waits in vain. */
+/* Tells peers that have committed it that this rank never will. */
 static void retract(baton_schedule_t *schedule)
 {
     uint64_t patience_ms =
@@ -376,7 +379,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
                             "destroy of \"%s\": a call node can't destroy",
                             schedule->name);
     }
-    /* Where all goes well the thread's last error is still the caller's. */
+    /* A success leaves the thread's error message as it is. */
     char before[BATON__MESSAGE_BYTES];
     (void)snprintf(before, sizeof before, "%s", baton_error_message());
     bool committed = schedule->committed;
@@ -411,7 +414,7 @@ static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
     }
 }
 
-/* In a call node: it has to be right at once. */
+/* Rebinds in a call node, where aliases are checked at once. */
 static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
                                     void *memory)
 {
@@ -441,7 +444,9 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                 : "scratch, which the schedule owns");
     }
     baton_engine_t *engine = engine_of(schedule);
-    /* First the driver: an external epoch may run before commit returns. */
+    /* Before `committed` is read: an external epoch may run before commit
+     * returns.
+     */
     if (baton__engine_is_inside(engine)) {
         return rebind_inside(schedule, buffer.index, memory);
     }
@@ -450,7 +455,7 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
         return BATON_OK;
     }
     engine->driver->enter(engine);
-    /* A failed epoch, too, until nothing of it moves. */
+    /* A failed epoch runs until nothing of it is in motion. */
     bool runs = schedule->run.phase == BATON__RUN_RUNNING ||
                 schedule->run.phase == BATON__RUN_DRAINING;
     if (!runs) {

@@ -1,6 +1,7 @@
-/* Who drives an engine, and who sleeps; see engine.h. From top to bottom: the
-   driver lock, how a driver leaves, how an application thread waits, the
-   progress thread, the functions of the driver's table, opening and closing. */
+/* Which thread drives an engine, and how others sleep; see engine.h. From top
+   to bottom: the driver lock, how a driver leaves, how an application thread
+   waits, the progress thread, the functions of the driver's table, opening and
+   closing. */
 #include "progress/engine.h"
 
 #include "base/alloc.h"
@@ -177,7 +178,7 @@ static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
 {
     const baton__stepper_t *stepper = &engine->stepper;
     if (why == BATON__LEAVE_SOON) {
-        /* The thread that looks now sees this, or that nobody drives. Pairs
+        /* A thread that looks now sees this, or that no thread drives. Pairs
            with the exchange in take_return_expected(). */
         atomic_store_explicit(&engine->return_expected, true,
                               memory_order_seq_cst);

@@ -28,10 +28,11 @@
        NONE     it looks, or is about to
        SHORT    it looks by itself, within BATON__SHORT_US
        BACKOFF  it looks by itself, within BATON__SHORT_MAX_US
-       LONG     it sleeps until a kick, or a message to an armed endpoint
+       LONG     it sleeps until a kick, a message to an armed endpoint, or a
+                timer that may be long
 
-   The thread moves from one to the other, but for one change that the driver
-   makes (*):
+   The thread itself makes all changes but that from LONG to SHORT, which the
+   driver makes:
 
        from        when                                          to
        NONE        another thread drives, and is expected        SHORT, then
@@ -44,10 +45,16 @@
        LONG        a driver leaves, and is expected back         SHORT
        any sleep   kick, message or timer                        NONE
 
-   The thread itself makes all changes but that from LONG to SHORT, which the
-   driver makes.
+   What a driver that leaves does about it:
 
-   What the parties tell each other meanwhile:
+       it is expected back                           LONG becomes SHORT
+       schedules are runnable, or something is       a kick
+       awaited that no descriptor tells of
+       armed transports need a look now and then     a kick if an epoch waits,
+                                                     or in BACKOFF and LONG
+       nothing of these                              nothing: messages wake it
+
+   The flags and counts by which threads tell each other:
 
        armed           the driver has armed the transports: what happens to
                        them makes a descriptor readable. The lock's.
@@ -68,9 +75,9 @@ typedef enum baton__wait_mode {
     BATON__WAIT_LONG
 } baton__wait_mode_t;
 
-/* An application that was expected back and stays away costs an epoch the first
-   of these, once; and up to the second after it came back at once for at least
-   as long. A look costs 10 to 20 us where the processors are busy. */
+/* If an application was expected back and stays away an epoch waits for the
+   first of these; and for up to the second after the application came back at
+   once for at least as long. A look costs 10 to 20 us on busy processors. */
 enum { BATON__SHORT_US = 100, BATON__SHORT_MAX_US = 400 };
 
 typedef struct baton__driver baton__driver_t;
@@ -78,8 +85,7 @@ typedef struct baton__driver baton__driver_t;
 struct baton_engine {
     baton__stepper_t stepper;
     const baton__driver_t *driver;
-    const baton__verification_t
-        *verification; /* or NULL: nothing is verified */
+    const baton__verification_t *verification; /* may be NULL */
     baton__event_loop_t *event_loop;
     bool threaded;
     pthread_t thread;

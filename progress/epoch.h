@@ -1,18 +1,19 @@
 /* The life of an epoch on one rank: how it begins, issues its nodes, takes what
-   arrives, ends or fails. The state is lib/sched/run.h's; this connects it to
-   transports and to who waits. All of it is the driver's. */
+   arrives, retires or fails. The state is lib/sched/run.h's; this connects it
+   to transports and to the threads that wait. All functions are the driver's.
+ */
 #ifndef BATON_PROGRESS_EPOCH_H
 #define BATON_PROGRESS_EPOCH_H
 
 #include "progress/stepper.h"
 
-/* Begins the next epoch when it is due: the application has started it, or a
-   peer activates it. Lets a running one know of the application's start. */
+/* Begins the next epoch if the application has started it, or a peer activates
+   it. A running one learns of the application's start. */
 void baton__epoch_begin_if_due(baton__stepper_t *stepper,
                                baton_schedule_t *schedule);
 
-/* A turn: issues up to `nodes` nodes that are ready, and ends an epoch that is
-   through. */
+/* A turn: issues up to `nodes` ready nodes, and retires the epoch if it is
+   complete. */
 void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t nodes);
 
@@ -20,22 +21,22 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
 void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
                           baton_message_t *message);
 
-/* A send has ended, or a message is where it belongs. */
+/* A send has ended, or an accepted message is in its target. */
 void baton__epoch_complete_transfer(baton__stepper_t *stepper,
                                     const baton_event_t *event);
 
-/* Async nodes: those that were completed elsewhere; those that have to be
-   asked, true if one has completed. */
+/* Completes async nodes: those that other threads have completed; and those
+   whose poll function says so, true if there was one. */
 void baton__epoch_collect_asyncs(baton__stepper_t *stepper,
                                  baton_schedule_t *schedule);
 bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
                               baton_schedule_t *schedule);
 
-/* A peer has committed the schedule: what was held back for it goes out. */
+/* A peer has committed the schedule: issues the sends that were held back. */
 void baton__epoch_introduce(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, int peer);
 
-/* Nothing comes from this peer any more: epochs that need it fail. */
+/* A peer is lost: epochs that need it fail. */
 void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
                             int peer, baton_status_t status,
                             const char *detail);
@@ -43,12 +44,12 @@ void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
 /* ---- failure ---------------------------------------------------------- */
 
 /* Fails the running epoch, or the schedule between epochs; peers are told.
-   `message` is the sentence that who waits gets. */
+   `message` is what waiting threads get. */
 void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message);
 
-/* The same for a cause on this rank, in the epoch that runs, or would come
-   next; the sentence is this thread's error message. */
+/* The same for a cause on this rank, in the epoch that runs or would be next;
+   with this thread's error message. */
 void baton__epoch_fail_here(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, baton_status_t status);
 
@@ -59,22 +60,22 @@ void baton__epoch_fail_from(baton__stepper_t *stepper,
                             const baton__failure_t *failure,
                             const char *message);
 
-/* The schedule is destroyed, though something of it moves still: who waits is
-   told that it has failed, and it is freed when that has ended. */
+/* The schedule is destroyed while something of it is in motion: waiting threads
+   get its failure, and it is freed when that has ended. */
 void baton__epoch_abandon(baton__stepper_t *stepper,
                           baton_schedule_t *schedule);
 
-/* How the schedule failed, and the sentence that says so; any thread. */
+/* How the schedule failed, and the message that says so. Any thread. */
 baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
                                       char *sentence_out, size_t bytes);
 
-/* It is being recovered: a thread that still waits for an epoch finds another
-   generation, and what came of the epoch by past_outcome. */
+/* The schedule is recovered: forgets its failure. A thread that still waits for
+   an epoch sees another generation, and gets the outcome from past_outcome. */
 void baton__epoch_forget_failure(baton_schedule_t *schedule);
 baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
                                          uint64_t epoch);
 
-/* Drops what came for later epochs. */
+/* Drops messages that came for later epochs. */
 void baton__epoch_drop_early(baton_schedule_t *schedule);
 
 #endif

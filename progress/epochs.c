@@ -9,9 +9,10 @@
 #include <stdio.h>
 
 enum {
-    SOON_NS = 20000,      /* a wait that comes sooner after its start */
-    QUICK_NS = 100000,    /* a start that comes sooner after the last */
-    DESCRIBE_NS = 2000000 /* how long a timeout tries to find out more */
+    SOON_NS = 20000,   /* a wait comes soon within this after its start */
+    QUICK_NS = 100000, /* a start is quick within this after the last one */
+    DESCRIBE_NS =
+        2000000 /* for how long a timeout tries to describe the wait */
 };
 
 static uint64_t requested(const baton_schedule_t *schedule)
@@ -27,14 +28,16 @@ bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch)
         epoch) {
         return true;
     }
-    /* Else a failed epoch retires, too, and another may follow. */
+    /* A failed epoch that need not be recovered retires, and another may
+     * follow.
+     */
     uint64_t failed =
         atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
     return baton__schedule_stays_failed(schedule) && failed != 0 &&
            failed <= epoch;
 }
 
-/* Of an epoch after which another failed. */
+/* The outcome of an epoch after which another failed. */
 static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
                                       uint64_t epoch)
 {
@@ -125,7 +128,7 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch)
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_acquire);
     if (retired >= epoch) {
-        return BATON_OK; /* it was run without this rank, whatever came then */
+        return BATON_OK; /* it was run without this rank's start */
     }
     if (failed != 0 && retired < failed) {
         char memory[BATON__SENTENCE_BYTES];
@@ -151,7 +154,8 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch)
                : BATON_OK;
 }
 
-/* Where the last wait came right after its start this one is expected to. */
+/* Whether the application is expected back at once: if its last wait came soon
+   after its start. */
 static baton__leave_t expect(baton_schedule_t *schedule)
 {
     uint64_t now = baton__clock_ns();
@@ -184,7 +188,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     atomic_store_explicit(&schedule->shared.requested, epoch,
                           memory_order_release);
     if (baton_schedule_epoch(schedule) >= epoch) {
-        return BATON_OK; /* the others have run it already */
+        return BATON_OK; /* peers have begun it, and it has retired */
     }
     engine_of(schedule)->driver->start(schedule, expect(schedule));
     return BATON_OK;
@@ -221,8 +225,8 @@ static bool has_ended(const void *arg)
            generation(awaited->schedule) != awaited->generation;
 }
 
-/* The generation is looked at last: a recovery counts it up before it changes
-   anything else that an outcome comes from. */
+/* The generation is read last: a recovery increments it before it changes
+   anything else that the outcome depends on. */
 static baton_status_t outcome_of(const awaited_t *awaited)
 {
     baton_status_t status =
@@ -257,8 +261,8 @@ baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
     return status;
 }
 
-/* Says what is waited for, unless the driver is in a call for so long that the
-   caller would be late. */
+/* Describes what is awaited, unless the driver is busy for so long that the
+   caller would return late. */
 static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
 {
     char memory[BATON__MESSAGE_BYTES];
@@ -286,7 +290,8 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
     return baton__error_forward(BATON_ERR_TIMEOUT, memory);
 }
 
-/* How the waiter will leave when the epoch has ended. */
+/* Notes how soon a wait follows its start. Returns how the waiter will leave
+   when the epoch has ended. */
 static baton__leave_t note_wait(baton_schedule_t *schedule)
 {
     uint64_t started_ns = atomic_load_explicit(&schedule->shared.started_ns,
@@ -330,7 +335,7 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     status = status == BATON_OK            ? outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
-    /* Pairs with the load in destroy: after this the schedule may be gone. */
+    /* Pairs with the load in destroy: after this the schedule may be freed. */
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
                               memory_order_release);
     return status;
@@ -390,11 +395,11 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     uint64_t begun = baton__async_state(async.turn, BATON__ASYNC_BEGUN);
     uint64_t done = baton__async_state(async.turn, BATON__ASYNC_DONE + code);
     baton_schedule_t *schedule = record->owner;
-    /* Until the count goes down again destroy does not free it. */
+    /* Destroy does not free the schedule while this count is not 0. */
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_seq_cst);
     /* Pairs with the loads of the state in epoch.c: what was written before is
-       seen by who takes the status. */
+       seen by the driver that takes the status. */
     bool completed = atomic_compare_exchange_strong_explicit(
         &record->state, &begun, done, memory_order_acq_rel,
         memory_order_relaxed);

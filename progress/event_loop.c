@@ -3,7 +3,7 @@
    each time, a second kick of ours is one atomic exchange. The timer is a
    descriptor of our own, too: libevent sets its precise one anew in each wait,
    also in those without a timer; ours stays as it is while it ends the wait
-   about when it should. */
+   about in time. */
 #include "progress/event_loop.h"
 
 #include "base/alloc.h"
@@ -32,11 +32,11 @@ struct baton__watch {
 
 struct baton__loop {
     struct event_base *base;
-    struct event *bell;
+    struct event *kick;
     struct event *timer;
-    int bell_fd;
+    int kick_fd;
     int timer_fd;
-    int epoll_fd;    /* the bell and what is watched, for an outer loop */
+    int epoll_fd;    /* kicks and watched descriptors, for an outer loop */
     uint64_t due_ns; /* when the timer ends, UINT64_MAX: it is not set */
     baton__wakeup_t wakeup; /* of this wait */
     _Atomic bool kicked;
@@ -49,7 +49,7 @@ static void use_threads(void)
     (void)evthread_use_pthreads();
 }
 
-static void on_bell(evutil_socket_t fd, short what, void *arg)
+static void on_kick(evutil_socket_t fd, short what, void *arg)
 {
     baton__event_loop_t *loop = arg;
     uint64_t count;
@@ -107,15 +107,15 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
     }
     loop->due_ns = UINT64_MAX;
-    loop->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->timer_fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (loop->bell_fd < 0 || loop->timer_fd < 0 ||
-        !show_outside(loop, loop->bell_fd)) {
+    if (loop->kick_fd < 0 || loop->timer_fd < 0 ||
+        !show_outside(loop, loop->kick_fd)) {
         baton_status_t status =
             baton__error(BATON_ERR_SYSTEM, "%s failed: %s",
-                         loop->bell_fd < 0    ? "eventfd"
+                         loop->kick_fd < 0    ? "eventfd"
                          : loop->timer_fd < 0 ? "timerfd_create"
                                               : "epoll",
                          strerror(errno));
@@ -124,13 +124,13 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
     }
     loop->base = make_base();
     if (loop->base != NULL) {
-        loop->bell = event_new(loop->base, loop->bell_fd, EV_READ | EV_PERSIST,
-                               on_bell, loop);
+        loop->kick = event_new(loop->base, loop->kick_fd, EV_READ | EV_PERSIST,
+                               on_kick, loop);
         loop->timer = event_new(loop->base, loop->timer_fd,
                                 EV_READ | EV_PERSIST, on_timer, loop);
     }
-    if (loop->bell == NULL || loop->timer == NULL ||
-        event_add(loop->bell, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
+    if (loop->kick == NULL || loop->timer == NULL ||
+        event_add(loop->kick, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
         baton__event_loop_close(loop);
         return baton__error(BATON_ERR_SYSTEM,
                             "libevent could not make an event loop");
@@ -144,8 +144,8 @@ void baton__event_loop_close(baton__event_loop_t *loop)
     if (loop == NULL) {
         return;
     }
-    if (loop->bell != NULL) {
-        event_free(loop->bell);
+    if (loop->kick != NULL) {
+        event_free(loop->kick);
     }
     if (loop->timer != NULL) {
         event_free(loop->timer);
@@ -153,8 +153,8 @@ void baton__event_loop_close(baton__event_loop_t *loop)
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
-    if (loop->bell_fd >= 0) {
-        (void)close(loop->bell_fd);
+    if (loop->kick_fd >= 0) {
+        (void)close(loop->kick_fd);
     }
     if (loop->timer_fd >= 0) {
         (void)close(loop->timer_fd);
@@ -175,8 +175,6 @@ static void program(const baton__event_loop_t *loop, uint64_t due_ns)
     (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* To end the wait in `us`, or up to a quarter of that sooner. A timer that is
-   due already has ended in vain, or ends this wait at once. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();
@@ -214,10 +212,10 @@ void baton__event_loop_drain(baton__event_loop_t *loop)
 
 void baton__event_loop_kick(baton__event_loop_t *loop)
 {
-    /* Pairs with the store in on_bell. */
+    /* Pairs with the store in on_kick. */
     if (!atomic_exchange_explicit(&loop->kicked, true, memory_order_seq_cst)) {
         uint64_t one = 1;
-        (void)!write(loop->bell_fd, &one, sizeof one);
+        (void)!write(loop->kick_fd, &one, sizeof one);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Where the engine sleeps: an event loop over the mailbox's bell, the
-   transports' descriptors and a timer. The only home of libevent. */
+/* Where the engine sleeps: an event loop over kicks, the transports'
+   descriptors and a timer. The only home of libevent. */
 #ifndef BATON_PROGRESS_LOOP_H
 #define BATON_PROGRESS_LOOP_H
 
@@ -8,7 +8,7 @@
 typedef struct baton__loop baton__event_loop_t;
 typedef struct baton__watch baton__watch_t; /* a descriptor in the loop */
 
-/* What has ended a wait; of several the last. */
+/* What has ended a wait; if several things have, the last of these. */
 typedef enum baton__wakeup {
     BATON__WAKEUP_TIMER,
     BATON__WAKEUP_KICK,
@@ -18,12 +18,12 @@ typedef enum baton__wakeup {
 baton_status_t baton__event_loop_open(baton__event_loop_t **out);
 void baton__event_loop_close(baton__event_loop_t *loop);
 
-/* Sleeps until a kick, a readable descriptor, or the timer. One thread at a
-   time. */
+/* Sleeps until a kick, a readable descriptor, or the timer. Only one thread at
+   a time may wait. */
 baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop);
 
-/* Sets the timer of that thread's next wait: in `us` microseconds or up to a
-   quarter less (BATON_SLEEP_FOREVER: never). */
+/* Makes that thread's next wait end in `us` microseconds, or up to a quarter
+   sooner; BATON_SLEEP_FOREVER means never. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
 
 /* Ends the present or the next wait in `us` microseconds, unless that thread
@@ -39,7 +39,7 @@ void baton__event_loop_drain(baton__event_loop_t *loop);
 void baton__event_loop_kick(baton__event_loop_t *loop);
 
 /* Watches the endpoint's descriptors, and drains them when they become
-   readable; *out is NULL when the transport has none. Any thread, also while
+   readable; *out is NULL if the transport has none. Any thread, also while
    another waits. */
 baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
                                        const baton_transport_t *transport,

@@ -1,4 +1,4 @@
-/* How groups come into an engine, and go, and are recovered. */
+/* How groups are created, destroyed and recovered. */
 #include "progress/engine.h"
 #include "progress/epoch.h"
 #include "progress/epochs.h"
@@ -9,13 +9,13 @@
 #include "base/error.h"
 #include "base/options.h"
 
-/* A group's object carries its watch behind it: the group itself belongs to
-   lib/transport, which knows no loop. */
-typedef struct seat {
+/* A group with its watch: the group itself belongs to lib/transport, which
+   knows no event loop. */
+typedef struct watched_group {
     baton_group_t group;
     baton__watch_t *watch;
     baton_transport_t transport; /* a copy */
-} seat_t;
+} watched_group_t;
 
 static void link_group(baton_group_t *group)
 {
@@ -30,7 +30,7 @@ static void link_group(baton_group_t *group)
     }
     engine->driver->leave(engine);
     baton__event_loop_kick(
-        engine->event_loop); /* from now on its waits have an end */
+        engine->event_loop); /* from now on its sleeps are bounded */
 }
 
 static void unlink_group(baton_group_t *group)
@@ -57,10 +57,10 @@ static void drop_all(const baton_group_t *group, baton_message_t **list)
     }
 }
 
-static void free_seat(seat_t *seat)
+static void free_group(watched_group_t *watched)
 {
-    baton__group_fini(&seat->group);
-    baton__free(seat);
+    baton__group_fini(&watched->group);
+    baton__free(watched);
 }
 
 static baton_status_t read_transport(const baton_transport_t *given,
@@ -98,44 +98,44 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                             "group: rank %d of %d ranks is no rank", rank,
                             size);
     }
-    seat_t *seat = baton__alloc(1, sizeof *seat);
-    if (seat == NULL) {
+    watched_group_t *watched = baton__alloc(1, sizeof *watched);
+    if (watched == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    baton_status_t status = read_transport(transport, &seat->transport);
+    baton_status_t status = read_transport(transport, &watched->transport);
     if (status != BATON_OK) {
-        baton__free(seat);
+        baton__free(watched);
         return status;
     }
-    seat->group = (baton_group_t){.engine = engine,
-                                  .stepper = &engine->stepper,
-                                  .kinds = baton__kinds,
-                                  .transport = &seat->transport,
-                                  .endpoint = endpoint,
-                                  .introduces = true,
-                                  .stranger_peer = -1,
-                                  .rank = rank,
-                                  .size = size};
-    status = baton__event_loop_watch(engine->event_loop, &seat->transport,
-                                     endpoint, &seat->watch);
+    watched->group = (baton_group_t){.engine = engine,
+                                     .stepper = &engine->stepper,
+                                     .kinds = baton__kinds,
+                                     .transport = &watched->transport,
+                                     .endpoint = endpoint,
+                                     .introduces = true,
+                                     .unknown_peer = -1,
+                                     .rank = rank,
+                                     .size = size};
+    status = baton__event_loop_watch(engine->event_loop, &watched->transport,
+                                     endpoint, &watched->watch);
     if (status != BATON_OK) {
-        free_seat(seat);
+        free_group(watched);
         return status;
     }
-    link_group(&seat->group);
+    link_group(&watched->group);
     if (engine->verification != NULL &&
-        (seat->transport.verify ||
+        (watched->transport.verify ||
          baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
-        status =
-            engine->verification->create(&seat->group, &seat->group.verifier);
+        status = engine->verification->create(&watched->group,
+                                              &watched->group.verifier);
     }
     if (status != BATON_OK) {
-        unlink_group(&seat->group);
-        baton__event_loop_unwatch(seat->watch);
-        free_seat(seat);
+        unlink_group(&watched->group);
+        baton__event_loop_unwatch(watched->watch);
+        free_group(watched);
         return status;
     }
-    *out = &seat->group;
+    *out = &watched->group;
     return BATON_OK;
 }
 
@@ -181,22 +181,22 @@ baton_status_t baton_group_destroy(baton_group_t *group)
                             "destroy it",
                             group->rank, group->size, group->transport->name);
     }
-    seat_t *seat = (seat_t *)group;
+    watched_group_t *watched = (watched_group_t *)group;
     baton_status_t status = check_empty(group);
     if (status == BATON_OK && group->verifier != NULL) {
         group->engine->verification->destroy(group->verifier);
         group->verifier = NULL;
-        status = check_empty(group); /* one may be stuck in a send */
+        status = check_empty(group); /* one of its own may still exist */
     }
     if (status != BATON_OK) {
         return status;
     }
     unlink_group(group);
-    baton__event_loop_unwatch(seat->watch);
+    baton__event_loop_unwatch(watched->watch);
     drop_all(group, &group->held);
     drop_all(group, &group->refused);
     group->transport->close(group->endpoint);
-    free_seat(seat);
+    free_group(watched);
     return BATON_OK;
 }
 
@@ -241,8 +241,8 @@ static bool is_recovered(const void *arg)
            0;
 }
 
-/* A schedule that could not be recovered; NULL. The driver's. (One that was may
-   have failed again already, where a peer returned sooner.) */
+/* A schedule that could not be recovered, or NULL. The driver's. (One that was
+   recovered may have failed again, if a peer returned sooner.) */
 static const baton_schedule_t *find_failed(const baton_group_t *group)
 {
     const baton_schedule_t *s =
@@ -278,7 +278,7 @@ static baton_status_t recovered(baton_group_t *group)
     return status;
 }
 
-/* Why it takes so long. */
+/* Says which rank the recovery waits for. */
 static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
 {
     baton_engine_t *engine = group->engine;

@@ -6,10 +6,10 @@
 #include <sched.h>
 
 enum {
-    SLOW_YIELD_NS = 2500000, /* such a yield gave a slice away */
-    ALONE_YIELD_NS = 1500,   /* within this nobody else ran */
-    CROWDED_YIELDS = 16,     /* yields in which somebody did, before a sleep */
-    SLOW_POLLS = 400,        /* polls that then sleep instead */
+    SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away */
+    ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
+    CROWDED_YIELDS = 16,     /* yields in which one did, before a sleep */
+    SLOW_POLLS = 400,        /* that do not yield, after a slow yield */
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is this part of the time waited */
 };

@@ -1,14 +1,15 @@
-/* What a driver does when stepping moves nothing: poll again, yield, sleep.
+/* What a driver does when a step moves nothing: it polls again, yields, or
+   sleeps.
 
    A yield beside a thread that computes costs a whole time slice, a sleep gets
    wake-up preemption. So yields are timed: after one that took too long the
-   driver sleeps for a while. And after one in which anybody else ran, polls
-   without a pause are left out, as they are where there are more ranks than
-   processors: they keep the very rank from running that is waited for.
+   driver sleeps for a while. After one in which another thread ran, or if there
+   are more ranks than processors, it does not poll without a pause: that would
+   keep the very rank from running that is awaited.
 
-   Where something is waited for that can't wake the driver, it looks now and
-   then: after an eighth of the time waited so far. So waiting costs at most
-   that much more, and long waits cost next to no processor time. */
+   While something is awaited that can't wake the driver, it polls after sleeps
+   of an eighth of the time waited so far. So a wait lasts at most that much
+   longer, and a long one costs next to no processor time. */
 #ifndef BATON_PROGRESS_IDLE_H
 #define BATON_PROGRESS_IDLE_H
 
@@ -18,14 +19,14 @@
 #include <stdint.h>
 
 typedef struct baton__idle {
-    uint32_t spins;     /* limits: of polls without a pause */
-    uint64_t yield_ns;  /* of the time spent yielding */
+    uint32_t spins;     /* most polls without a pause */
+    uint64_t yield_ns;  /* most time spent yielding */
     uint32_t polls;     /* since something moved */
-    uint32_t given_way; /* yields since then, where others run or may */
+    uint32_t given_way; /* yields since then in which others may have run */
     uint32_t slow_left; /* polls for which not to yield */
     bool scarce;        /* there are more ranks than processors */
-    bool crowded;       /* that, or somebody else ran in the last yield */
-    uint64_t since_ns;  /* since when nothing has moved; 0: not looked */
+    bool crowded;       /* that, or another thread ran in the last yield */
+    uint64_t since_ns;  /* since when nothing has moved; 0 if not known yet */
     uint64_t now_ns;    /* the last look at the clock */
 } baton__idle_t;
 
@@ -35,8 +36,8 @@ typedef enum baton__pause {
     BATON__PAUSE_SLEEP
 } baton__pause_t;
 
-/* Reads the limits from the configuration. `alone`: the process has one
-   processor, where a spin only keeps others from running. */
+/* Reads the limits from the configuration. `alone`: the process has only one
+   processor, where spinning keeps others from running. */
 void baton__idle_init(baton__idle_t *idle, bool alone);
 
 /* There are more ranks than processors. */
@@ -50,16 +51,16 @@ static inline void baton__idle_reset(baton__idle_t *idle)
     idle->since_ns = 0;
 }
 
-/* Nothing moved: what to do now. `waited`: an epoch waits for something, so a
-   pause should be short. */
+/* Nothing moved: returns what to do now. `waited`: an epoch waits for
+   something, so the pause should be short. */
 baton__pause_t baton__idle_next(baton__idle_t *idle, bool waited);
 
-/* Yields, and remembers a slow one. yielded: the second half alone, for who
-   gives the state to others while it yields. */
+/* Yields, and notes how long that took. yielded: only notes it, for a caller
+   that releases this state while it yields. */
 void baton__idle_yield(baton__idle_t *idle);
 void baton__idle_yielded(baton__idle_t *idle);
 
-/* How long to sleep where what is waited for can't wake this rank. */
+/* For how long to sleep if what is awaited can't wake this rank. */
 uint32_t baton__idle_sleep_us(const baton__idle_t *idle);
 
 #endif

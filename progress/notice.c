@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what they carry -------------------------------------------------- */
+/* ---- contents -------------------------------------------------- */
 
 /* The messages that a schedule has with one peer, seen from one side. */
 typedef struct summary {
     uint32_t sends, receives;
     uint32_t activates, armed;
     uint64_t send_sizes, receive_sizes;       /* hashes, by tag and size */
-    uint32_t varying_sends, varying_receives; /* lengths known in the epoch */
+    uint32_t varying_sends, varying_receives; /* lengths set in the epoch */
 } summary_t;
 
 enum { NAME_BYTES = 192 };
@@ -88,17 +88,17 @@ static hello_t hello_of(const baton_schedule_t *schedule, int peer)
     return hello;
 }
 
-/* Takes the content out of a notice, which is the transport's again then; what
-   is missing is 0. */
+/* Copies the content of a notice, which is then the transport's again; what is
+   missing is 0. */
 static void take_content(baton_group_t *group, baton_message_t *message,
                          void *content, size_t bytes)
 {
     char memory[BATON_NOTICE_BYTES] = {0};
-    const baton_token_t nobody = {NULL, 0};
+    const baton_token_t no_token = {NULL, 0};
     if (message->bytes > sizeof memory) {
         group->transport->drop(group->endpoint, message);
     } else {
-        (void)group->transport->accept(group->endpoint, message, nobody,
+        (void)group->transport->accept(group->endpoint, message, no_token,
                                        memory);
     }
     memcpy(content, memory, bytes);
@@ -139,7 +139,7 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer)
                                     sizeof failure);
 }
 
-/* A schedule that is no more: what `header` told of it. */
+/* Tells a peer that the schedule of its message was destroyed here. */
 static baton_status_t send_refusal(const baton_group_t *group,
                                    const baton_header_t *header, int peer)
 {
@@ -155,7 +155,7 @@ static baton_status_t send_refusal(const baton_group_t *group,
                                     sizeof failure);
 }
 
-/* Until one finds no room. */
+/* Sends refusals until there is no room. */
 static bool send_refusals(baton__stepper_t *stepper, baton_group_t *group)
 {
     bool moved = false;
@@ -171,8 +171,8 @@ static bool send_refusals(baton__stepper_t *stepper, baton_group_t *group)
     return moved;
 }
 
-/* Sends one peer what it is to be told; false: there is no room. An error other
-   than that is the peer's end, which the transport tells. */
+/* Sends one peer what it is to be told; false if there is no room. Any other
+   error means that the peer is lost, which the transport reports. */
 static bool tell(baton_schedule_t *schedule, uint32_t index)
 {
     uint8_t *due = &schedule->notices.due[index];
@@ -291,8 +291,8 @@ static baton_schedule_t *find_uncommitted(const baton__stepper_t *stepper,
     return s;
 }
 
-/* A peer has committed a schedule that this rank has not: it is told should
-   that never be. (Without memory to remember it, it is not.) */
+/* A peer has committed a schedule that this rank has not: it is told if this
+   rank never will. (Without memory to remember it, it is not.) */
 static void remember(baton_schedule_t *schedule, int peer)
 {
     uint32_t count = schedule->notices.early_count;
@@ -367,10 +367,9 @@ static void fail_disagreement(baton__stepper_t *stepper,
     baton__epoch_fail(stepper, schedule, &failure, memory);
 }
 
-/* The peer has come to a recovery that this rank has not been called to: it
-   takes and sends nothing of the present epochs any more. Where it knew the
-   schedule before, it has told of a failure, too; else this is how to hear of
-   it. */
+/* The peer has joined a recovery that was not called on this rank yet: it takes
+   and sends nothing of the present epochs any more. If it knew the schedule
+   before, it has sent a failure, too; else this rank learns of it here. */
 static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
                         int peer)
 {
@@ -395,16 +394,16 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         if (uncommitted != NULL) {
             remember(uncommitted, peer);
         } else if (baton__group_has_made(group, header.schedule)) {
-            baton__notice_refuse(group, message); /* the peer waits in vain */
+            baton__notice_refuse(group, message);
             return;
         }
     }
     take_content(group, message, &hello, sizeof hello);
     hello.name[NAME_BYTES - 1] = '\0';
     if (schedule == NULL) {
-        group->stranger_peer = peer;
-        (void)snprintf(group->stranger, sizeof group->stranger, "%.*s",
-                       (int)sizeof group->stranger - 1, hello.name);
+        group->unknown_peer = peer;
+        (void)snprintf(group->unknown_name, sizeof group->unknown_name, "%.*s",
+                       (int)sizeof group->unknown_name - 1, hello.name);
         return;
     }
     const summary_t ours = summarise(schedule, peer);
@@ -414,14 +413,14 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     }
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index == schedule->plan.peer_count) {
-        (void)send_failure(schedule, peer); /* of which it is not told else */
+        (void)send_failure(schedule, peer); /* it is not one of its peers */
         return;
     }
     if ((int16_t)(header.incarnation - group->incarnation) > 0) {
         fail_behind(stepper, schedule, peer);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
-        /* A failure that it was told of before it had committed is lost. */
+        /* A failure that it was sent before it had committed was lost. */
         bool failed = schedule->failing_from != 0 &&
                       schedule->run.phase != BATON__RUN_RECOVERING;
         uint8_t failure = failed ? BATON__TELL_FAILURE : 0;

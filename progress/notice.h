@@ -1,4 +1,4 @@
-/* What ranks tell each other about a schedule, beside its messages:
+/* What ranks tell each other about a schedule, besides its messages:
 
    hello    to each peer, when the schedule was committed: its name, and how
    many messages of which sizes it has with that peer. A rank that does not know
@@ -7,9 +7,9 @@
    both have committed, in whatever order. Before, nothing is sent to a peer;
    and if the two do not agree on their messages the schedule fails on both.
    failure  to each peer, when an epoch fails: the first cause, and the rank
-   that met it. The peer's fails then, too, and it tells its own peers. Also
-   when the schedule is destroyed or its group recovered, for peers that would
-   go on; and when a peer says hello later.
+   that met it. The peer's epoch fails then, too, and it tells its own peers. A
+   failure is also sent when the schedule is destroyed or its group recovered,
+   for peers that would go on; and to a peer that says hello later.
 
    A notice that a transport has no room for is sent in a later step. */
 #ifndef BATON_PROGRESS_NOTICE_H
@@ -17,30 +17,31 @@
 
 #include "progress/stepper.h"
 
-/* After the commit: says hello, or knows that the peers have committed. */
+/* After the commit: says hello, unless the peers are known to have committed.
+ */
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
-/* Before the schedule is destroyed: tells the peers, unless they know of a
-   failure already. */
+/* Before the schedule is destroyed: tells the peers, unless it has failed, of
+   which they know. */
 void baton__notice_destroy(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
 
 /* Before a schedule is destroyed that was never committed: tells the peers that
-   have. False: not all yet, there is no room. */
+   have committed it. False if there was not room for all. */
 bool baton__notice_retract(baton_schedule_t *schedule);
 
-/* Sends what is due; true if anything went out. */
+/* Sends the notices that are due; true if one was sent. */
 bool baton__notice_send(baton__stepper_t *stepper);
 
 /* A notice has arrived. */
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
                            baton_message_t *message);
 
-/* This rank has the message's schedule no more: its sender is told, and then
-   the message is dropped. */
+/* The message's schedule was destroyed here: its sender is told, and then the
+   message is dropped. */
 void baton__notice_refuse(baton_group_t *group, baton_message_t *message);
 
-/* Takes the schedule from those with notices to send. */
+/* Removes the schedule from those with notices to send. */
 void baton__notice_forget(baton__stepper_t *stepper,
                           baton_schedule_t *schedule);
 

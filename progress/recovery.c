@@ -17,7 +17,7 @@ static uint32_t count_rounds(const baton_group_t *group)
 
 /* ---- rounds ----------------------------------------------------------- */
 
-/* The first round that has not been heard; count: all were. */
+/* The first round that was not heard; `count` if all were. */
 static uint32_t first_unheard(const baton__rounds_t *rounds, uint32_t count)
 {
     uint32_t round = 0;
@@ -27,8 +27,8 @@ static uint32_t first_unheard(const baton__rounds_t *rounds, uint32_t count)
     return round;
 }
 
-/* Sends the rounds that may be sent; true if one went out. `identity` 0: the
-   group's own. */
+/* Sends the rounds that may be sent; true if one was sent. The group's own
+   rounds have the identity 0. */
 static bool send_rounds(const baton_group_t *group, uint64_t identity,
                         baton__rounds_t *rounds)
 {
@@ -59,7 +59,7 @@ static bool are_over(const baton_group_t *group, const baton__rounds_t *rounds)
     return rounds->sent == count && first_unheard(rounds, count) == count;
 }
 
-/* One thing less to be found out. */
+/* A dissemination is over: the group's, or a schedule's. */
 static void end_part(baton__stepper_t *stepper, baton_group_t *group)
 {
     stepper->recovering--;
@@ -89,7 +89,7 @@ static baton__rounds_t *rounds_of(baton_schedule_t *schedule)
     return &schedule->rounds[schedule->group->incarnation & 1];
 }
 
-/* As after the commit. */
+/* Makes the schedule as it was after the commit. */
 static void reset(baton_schedule_t *schedule)
 {
     baton__epoch_forget_failure(schedule); /* first */
@@ -107,7 +107,7 @@ static void reset(baton_schedule_t *schedule)
     baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
 }
 
-/* This rank comes with a schedule, of which nothing moves. */
+/* This rank joins with a schedule of which nothing is in motion. */
 static void come(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     uint64_t retired =
@@ -125,7 +125,7 @@ static void come(baton__stepper_t *stepper, baton_schedule_t *schedule)
     }
 }
 
-/* Goes on with a schedule whose ranks have something to find out. */
+/* Advances a schedule whose ranks disseminate their highest epoch. */
 static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
@@ -175,8 +175,8 @@ void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
     }
 }
 
-/* Peers told of schedules before this rank came, some of which it had not
-   committed: by now it has, or won't. */
+/* Takes messages of peers that came sooner, about schedules that this rank had
+   not committed: by now it has, or will not. */
 static void take_held(baton_group_t *group)
 {
     while (group->held != NULL) {
@@ -186,8 +186,8 @@ static void take_held(baton_group_t *group)
     }
 }
 
-/* Comes, once nothing moves: from here on this rank is in the next incarnation.
- */
+/* Joins once nothing is in motion: from here on this rank is in the next
+   incarnation. */
 static bool come_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
 {
     for (const baton_schedule_t *s = stepper->schedules; s != NULL;
@@ -269,7 +269,7 @@ void baton__recovery_receive(baton_group_t *group, baton_message_t *message)
     if (header.schedule != 0) {
         baton_schedule_t *schedule = baton__group_find(group, header.schedule);
         if (schedule == NULL && header.incarnation != group->incarnation) {
-            message->next = group->held; /* it may be committed yet */
+            message->next = group->held; /* it may still be committed */
             group->held = message;
             return;
         }
@@ -280,7 +280,7 @@ void baton__recovery_receive(baton_group_t *group, baton_message_t *message)
         rounds = schedule->rounds;
     }
     group->transport->drop(group->endpoint, message);
-    /* A peer is ahead by one at most: it waits for this rank to come. */
+    /* A peer is ahead by one at most, since it waits for this rank. */
     rounds += header.incarnation & 1;
     rounds->seen |= UINT32_C(1) << (header.tag & 31);
     if (header.epoch > rounds->highest) {

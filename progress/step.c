@@ -7,7 +7,8 @@
 #include "progress/notice.h"
 #include "progress/recovery.h"
 
-/* Nodes of one schedule that are issued before others get their turn. */
+/* Nodes of one schedule that are issued before other schedules get their turn.
+ */
 enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
 
 /* ---- mail ------------------------------------------------------------- */
@@ -29,14 +30,13 @@ void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
 
 static void open_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    /* From here on it can be mailed again; what was asked for before is read
-       after this. */
+    /* From here on it can be mailed again; requests are read after this. */
     (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
                                    memory_order_seq_cst);
     bool abandoned = schedule->turn.abandoned;
     baton__epoch_collect_asyncs(stepper, schedule);
     if (abandoned) {
-        return; /* and perhaps freed */
+        return; /* it may be freed */
     }
     baton__epoch_begin_if_due(stepper, schedule);
     uint64_t cancelled = atomic_exchange_explicit(&schedule->shared.cancel, 0,
@@ -79,8 +79,8 @@ static bool take_mail(baton__stepper_t *stepper)
 
 /* ---- turns ------------------------------------------------------------ */
 
-/* A turn for each schedule that is runnable now, as far as the step's bytes go;
-   who becomes so again waits for the next step. */
+/* Gives a turn to each schedule that is runnable now, as far as the step's
+   bytes go. One that becomes runnable again waits for the next step. */
 static bool take_turns(baton__stepper_t *stepper)
 {
     const baton_schedule_t *last = stepper->runnable_tail;
@@ -159,8 +159,8 @@ static bool poll_groups(baton__stepper_t *stepper)
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = group->next) {
-        /* Also one without schedules: its peers have room for so many notices
-           that it has not taken. */
+        /* Also a group without schedules: it has to take the notices of its
+           peers, who can have only so many in flight. */
         size_t count =
             group->transport->poll(group->endpoint, events, EVENTS_A_POLL);
         for (size_t i = 0; i < count; i++) {
@@ -204,7 +204,7 @@ void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__float_mode_leave(mode);
 }
 
-/* ---- coming and going ------------------------------------------------- */
+/* ---- adding and removing schedules ------------------------------------- */
 
 static void link_to(baton_schedule_t **list, baton_schedule_t *schedule)
 {
@@ -242,7 +242,7 @@ void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule)
     baton__notice_hello(stepper, schedule);
 }
 
-/* Takes a schedule from the mailbox, and from those that have a turn. */
+/* Removes a schedule from the mailbox, and from the runnable ones. */
 static void forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton_schedule_t *each = stepper->runnable_head;
@@ -256,7 +256,7 @@ static void forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
         }
         each = next;
     }
-    /* Others may push meanwhile: take all, and put back the rest. */
+    /* Other threads may push meanwhile: take all, and put back the rest. */
     baton_schedule_t *mail =
         atomic_exchange_explicit(&stepper->mail, NULL, memory_order_acquire);
     while (mail != NULL) {

@@ -1,5 +1,5 @@
-/* One iteration of progress: what the engine's driver repeats, and what any
-   other driver of schedules calls.
+/* One iteration of progress, which drivers repeat: the engine's, and that of a
+   simulated engine.
 
        drain the mailbox -> turns: issue ready nodes -> notices -> poll
              ^                                                      |
@@ -12,7 +12,8 @@
 
 #include "progress/stepper.h"
 
-/* Steps once. True when anything happened. */
+/* Steps once, computing and copying about `bytes` at most. True if anything
+   happened. */
 bool baton__step(baton__stepper_t *stepper, size_t bytes);
 
 /* The part of a step that a start does itself: takes the mail, and issues up to
@@ -20,26 +21,25 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes);
 void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t nodes, size_t bytes);
 
-/* Puts a schedule in the mailbox: it is due to start, to be cancelled, its
-   limit was raised, or an async node has completed. Any thread; a schedule is
-   in it once at most, so it never fills. */
+/* Puts a schedule in the mailbox, because it was started or cancelled, its
+   limit was raised, or an async node has completed. Any thread. A schedule is
+   in it at most once, so it never fills. */
 void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
 static inline bool baton__step_has_mail(baton__stepper_t *stepper)
 {
-    /* Pairs with the push in baton__step_mail: see baton__engine_leave. */
+    /* Pairs with the push in baton__step_mail: see stop_driving(), engine.c. */
     return atomic_load_explicit(&stepper->mail, memory_order_seq_cst) != NULL;
 }
 
-/* Whether the caller should step again at once, though nothing happens outside:
-   there are turns to be had. */
+/* True if the caller should step again at once: a schedule is runnable. */
 static inline bool baton__step_is_due(const baton__stepper_t *stepper)
 {
     return stepper->runnable_head != NULL;
 }
 
-/* Takes in a schedule when it is created, and as committed; takes it out: not
-   while anything of it moves. */
+/* Adds a schedule that was created, and marks it as committed; removes it,
+   which must not be while anything of it is in motion. */
 void baton__step_attach(baton__stepper_t *stepper, baton_schedule_t *schedule);
 void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule);
 void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule);

@@ -13,30 +13,31 @@ typedef struct baton__stepper {
     baton_group_t *groups;
     baton_schedule_t *runnable_head; /* get a turn in the next step */
     baton_schedule_t *runnable_tail;
-    baton_schedule_t *schedules;   /* committed */
-    baton_schedule_t *uncommitted; /* and not yet */
+    baton_schedule_t *schedules;   /* that are committed */
+    baton_schedule_t *uncommitted; /* and that are not */
     baton_schedule_t *notices;     /* with notices to send */
-    uint32_t refusals;             /* notices of schedules that are no more */
+    uint32_t refusals;             /* notices of destroyed schedules */
     uint32_t waited;     /* nodes that running epochs wait for: in motion, or
                             receives without their message */
-    uint32_t polled;     /* async nodes that have to be asked */
+    uint32_t polled;     /* async nodes with a poll function */
     uint32_t running;    /* epochs that have begun and not ended */
     uint32_t draining;   /* failed schedules with nodes in motion */
     uint32_t recovering; /* schedules */
-    size_t bytes_left;   /* computing and copying that this step may still do */
-    size_t slice_bytes;  /* of one node, at a time */
-    bool leaves_calls;   /* calls that may take long are another driver's */
-    bool left_calls;     /* there was one */
+    size_t bytes_left;   /* that this step may still compute and copy */
+    size_t slice_bytes;  /* of one node at a time */
+    bool leaves_calls;   /* leaves calls that may take long to another driver */
+    bool left_calls;     /* and has done so in this step */
     _Atomic(baton_schedule_t *) mail; /* newest first */
-    /* Simulated: whether the rank is at work until later. Its epochs end then.
-       NULL: computing takes the time that it takes. */
+    /* Optional: true while the simulated processor is busy; the rank's epochs
+       retire when it is free. */
     bool (*is_busy)(const baton_schedule_t *schedule);
-    /* An epoch has begun; it has ended, or a group is recovered: wake who
-       waits. NULL: nobody cares. */
+    /* Optional: an epoch has begun; an epoch has ended, or a group is
+       recovered, and waiting threads are to be woken. */
     void (*on_begin)(baton_schedule_t *schedule);
     void (*on_end)(baton_schedule_t *schedule);
     void (*on_recovered)(baton_group_t *group);
-    /* In ns, to find out which calls are quick; NULL: all are. */
+    /* Optional: the time, to find out which calls are quick. Without it all
+       are. */
     uint64_t (*clock_ns)(void);
 } baton__stepper_t;
 
@@ -57,7 +58,7 @@ static inline void baton__stepper_add_runnable(baton__stepper_t *stepper,
     stepper->runnable_tail = schedule;
 }
 
-/* What a peer of a schedule is to be told: bits. */
+/* Bits: what a peer of a schedule is to be told. */
 enum {
     BATON__TELL_HELLO = 1,   /* this rank has committed the schedule */
     BATON__TELL_WELCOME = 2, /* and has heard that the peer has */

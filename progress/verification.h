@@ -1,5 +1,5 @@
-/* What BATON_VERIFY=1 adds to a commit, as seen from below: lib/sim implements
-   it, and lib/api gives it to the engines that it opens. */
+/* What BATON_VERIFY=1 adds to a commit: lib/sim implements this table, and
+   lib/api passes it to the engines that it opens. */
 #ifndef BATON_PROGRESS_VERIFICATION_H
 #define BATON_PROGRESS_VERIFICATION_H
 
@@ -8,18 +8,19 @@
 typedef struct baton__verifier baton__verifier_t; /* a group's */
 
 typedef struct baton__verification {
-    /* Makes a group's verifier, and frees it. Both are local. */
+    /* Make a group's verifier, and free it. Both are local. */
     baton_status_t (*create)(baton_group_t *group, baton__verifier_t **out);
     void (*destroy)(baton__verifier_t *verifier);
 
-    /* The schedules of its own that a verifier has in its group; whether this
-       is one of them. */
+    /* The number of schedules that a verifier itself has in its group; and
+       whether this is one of them. */
     uint32_t schedules;
     bool (*owns)(const baton__verifier_t *verifier,
                  const baton_schedule_t *schedule);
 
-    /* The commit of a schedule that this rank's own checks gave `local`:
-       collective, also with an error. BATON_OK: all ranks may go on. */
+    /* Verifies the commit of a schedule; `local` is the status of this rank's
+       own checks. Collective, also with an error. BATON_OK if all ranks may
+       commit. */
     baton_status_t (*verify)(baton__verifier_t *verifier,
                              const baton_schedule_t *schedule,
                              baton_status_t local);

@@ -24,9 +24,9 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
     if (state == BATON__NODE_HELD) {
         baton__text_add(text, "; rank %d has not committed \"%s\"",
                         (int)op->peer, schedule->name);
-        if (group->stranger_peer == op->peer) {
+        if (group->unknown_peer == op->peer) {
             baton__text_add(text, ", but \"%s\", which is not committed here",
-                            group->stranger);
+                            group->unknown_name);
         }
     } else if (state == BATON__NODE_MOVING && !baton__op_sends(op)) {
         baton__text_add(text, "; it has arrived, its data moves");

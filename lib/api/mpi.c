@@ -17,7 +17,7 @@ static baton_status_t check_engine(const baton_engine_t *engine,
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
     if (!initialized || finalized) {
-        return BATON_OK; /* baton__mpi_open refuses that */
+        return BATON_OK; /* baton__mpi_open reports that */
     }
     int level = MPI_THREAD_SINGLE;
     MPI_Query_thread(&level);

@@ -1,4 +1,4 @@
-/* The library's only way to memory. */
+/* Allocation; see alloc.h. */
 #include "base/alloc.h"
 
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 /* A cache line, and the widest vector. */
 #define ALIGNMENT ((size_t)64)
 
-/* Counters alone, so relaxed: they order no other memory. */
+/* These are only counters: they order no other memory, so relaxed is enough. */
 static _Atomic int64_t allocations;
 static _Atomic int64_t until_failure; /* off when it is not positive */
 
@@ -34,8 +34,8 @@ void *baton__alloc(size_t count, size_t size)
         return NULL;
     }
     size_t bytes = count * size;
-    /* aligned_alloc wants a multiple of the alignment; 0 bytes become some, so
-       that the pointer is one that can be told from a failure. */
+    /* aligned_alloc needs a multiple of the alignment; 0 bytes become some, so
+       that the pointer is not NULL. */
     size_t rounded = (bytes / ALIGNMENT + 1) * ALIGNMENT;
     if (bytes != 0 && bytes % ALIGNMENT == 0) {
         rounded = bytes;

@@ -9,8 +9,8 @@
 #define FIRST_ROOM 16
 #define MOST       ((uint32_t)1 << 31) /* records: numbers have 32 bits */
 
-/* Where the record is, or would be: at most half of the slots are used, so the
-   search ends. */
+/* The slot where the record is or would be: at most half of the slots are used,
+   so the search ends. */
 static uint32_t *slot_of(const baton__intern_t *intern, const uint64_t *record)
 {
     size_t mask = 2 * (size_t)intern->room - 1;

@@ -1,5 +1,5 @@
-/* Random bits as a function of what they are for: no state, so the order in
-   which they are asked for does not matter. */
+/* Random bits as a function of their purpose: there is no state, so the order
+   of calls does not matter. */
 #ifndef BATON_BASE_RANDOM_H
 #define BATON_BASE_RANDOM_H
 
@@ -14,7 +14,7 @@ static inline uint64_t baton__mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* 64 bits for the k-th draw of `stream` (a rank, a purpose) under a seed. */
+/* The k-th 64 bits of `stream` (a rank, a purpose) under a seed. */
 static inline uint64_t baton__random(uint64_t seed, uint64_t stream, uint64_t k)
 {
     const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);

@@ -187,7 +187,7 @@ static void init_rank(baton_sim_t *sim, int rank)
         .engine = &sim->engine,
         .stepper = &self->stepper,
         .borrowed = true,
-        .stranger_peer = -1,
+        .unknown_peer = -1,
         .kinds = sim->kinds,
         .cost_only = sim->options.cost_only,
         .introduces = sim->options.introductions,

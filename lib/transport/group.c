@@ -52,7 +52,8 @@ uint64_t baton__identity(const char *name, uint32_t attempt)
     return hash_of(name) << ATTEMPT_BITS | (attempt & ATTEMPT_MASK);
 }
 
-/* Its place in the table, or where it would be; NULL: there is no table. */
+/* The place of a hash in the table, or where it would be; NULL without a table.
+ */
 static baton__name_t *name_place(const baton_group_t *group, uint64_t hash)
 {
     uint32_t mask = group->name_capacity - 1;
@@ -181,7 +182,7 @@ void baton__group_remove(baton_group_t *group, uint64_t identity)
     }
     group->table[at].identity = 0;
     group->table_count--;
-    /* Those that had to go past this place are put again. */
+    /* Entries that were displaced past this place are put again. */
     for (at = (at + 1) & mask; group->table[at].identity != 0;
          at = (at + 1) & mask) {
         baton__place_t place = group->table[at];

@@ -101,9 +101,8 @@ static void run_case(const allreduce_case_t *test)
                        BATON_OK);
     baton_allreduce_t args = {
         .size = sizeof(args),
-        .target = baton_view(
-            baton_buffer_bind(schedule, target, bytes), 0,
-            bytes),
+        .target =
+            baton_view(baton_buffer_bind(schedule, target, bytes), 0, bytes),
         .dtype = test->dtype,
         .op = support_op(test->op),
         .chunk_bytes = test->chunk_bytes,
@@ -111,8 +110,7 @@ static void run_case(const allreduce_case_t *test)
     args.source = args.target;
     if (!test->in_place) {
         args.source = baton_view(
-            baton_buffer_bind_input(schedule, source, bytes),
-            0, bytes);
+            baton_buffer_bind_input(schedule, source, bytes), 0, bytes);
     }
     test->build(schedule, &args);
     support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
@@ -199,9 +197,7 @@ static int check_broadcast(void)
                 baton_schedule_create(group, "broadcast", &schedule), BATON_OK);
             baton_broadcast_binomial(
                 schedule, root,
-                baton_view(
-                    baton_buffer_bind(schedule, data, bytes),
-                    0, bytes));
+                baton_view(baton_buffer_bind(schedule, data, bytes), 0, bytes));
             support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
             for (size_t epoch = 1; epoch <= EPOCHS; epoch++) {
                 for (size_t j = 0; j < bytes; j++) {
@@ -233,8 +229,8 @@ static int check_many(void)
     baton_schedule_t *schedule;
     support_mpi_expect(baton_schedule_create(group, "many", &schedule),
                        BATON_OK);
-    baton_buffer_t from = baton_buffer_bind(
-        schedule, out, (size_t)MANY * LARGEST);
+    baton_buffer_t from =
+        baton_buffer_bind(schedule, out, (size_t)MANY * LARGEST);
     baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST);
     for (size_t i = 0; i < MANY; i++) {
         size_t bytes = SIZES[i % SIZE_COUNT];

@@ -148,7 +148,6 @@ static void test_options_out_of_range_are_named(void **state)
     says("simulator options: " text)
 #define DISTRIBUTION(kind, a, b) ((baton_distribution_t){kind, a, b})
 
-    REFUSED(size, 8, "size is 8, expected ");
     REFUSED(ranks, 0, "ranks is 0; allowed: 1 to 16777216");
     REFUSED(ranks, -1, "ranks is -1; allowed: 1 to 16777216");
     REFUSED(ranks, 16777217, "ranks is 16777217; allowed: 1 to 16777216");
@@ -180,8 +179,6 @@ static void test_options_out_of_range_are_named(void **state)
             "speed: constant:1e-10 may be as low as 1e-10; allowed");
 #undef DISTRIBUTION
 #undef REFUSED
-    assert_int_equal(baton__sim_check_options(NULL), BATON_ERR_INVALID);
-    says("simulator options: size is 0, expected ");
 }
 
 /* ---- links ------------------------------------------------------------- */

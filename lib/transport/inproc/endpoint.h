@@ -11,12 +11,12 @@ baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
 
-/* The number of ranks; and: the endpoint's close() destroys the medium too. */
+/* The number of ranks. own_medium: close() destroys the medium, too. */
 int baton__inproc_size(const baton_inproc_t *medium);
 void baton__inproc_own_medium(void *endpoint);
 
-/* Tests: the k-th send from now fails with BATON_ERR_TRANSPORT, counted from 1;
-   0 switches it off. Called by the endpoint's driver. */
+/* For tests: makes the k-th send from now fail with BATON_ERR_TRANSPORT,
+   counted from 1; 0 makes none fail. The driver's. */
 void baton__inproc_fail_send(void *endpoint, int64_t k);
 
 #endif

@@ -5,7 +5,7 @@
    has a copy, and the send is over. Of a longer one it refers to the sender's
    memory: the receiver copies from there when it accepts the message, and puts
    the record on the sender's list of ended sends. Until then the sender can
-   withdraw it: whoever changes the record's state from POSTED has it.
+   withdraw it: the side that changes the record's state from POSTED has it.
 
    A long copy is made in slices, one in each poll of the receiver.
 
@@ -15,8 +15,8 @@
    Slabs live until the medium is destroyed: a copy may outlive its sender's
    endpoint.
 
-   Locks. A rank's mutex guards its two lists and its bell. No thread ever holds
-   two of them, so there is no order to keep. */
+   Locks. A rank's mutex guards its two lists and its event_fd. No thread ever
+   holds two of them, so there is no order to keep. */
 #include "transport/inproc/rank.h"
 
 #include "base/error.h"
@@ -65,10 +65,9 @@ static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
                               memory_order_release);
         if (rank->armed && rank != actor) {
             rank->armed = false;
-            /* It can only fail when the counter is full: it is readable then.
-             */
+            /* It can only fail when the counter is full, and readable then. */
             uint64_t one = 1;
-            ssize_t written = write(rank->bell, &one, sizeof one);
+            ssize_t written = write(rank->event_fd, &one, sizeof one);
             (void)written;
         }
     }
@@ -128,7 +127,7 @@ static void deliver(rank_t *self, record_t *record, int peer,
     if (put(target, &target->inbox, record, self)) {
         return;
     }
-    if (has_copy(record)) { /* nobody will want it */
+    if (has_copy(record)) { /* the receiver has left */
         baton__inproc_give(record);
     } else if (take(record)) {
         end_send(record, self);
@@ -197,7 +196,7 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
                                                       : BATON_AGAIN;
 }
 
-/* Looks at every record: withdrawing is for the end of things. */
+/* Looks at every record: only failures and cancels withdraw. */
 static bool inproc_withdraw(void *endpoint, baton_token_t token)
 {
     rank_t *self = endpoint;
@@ -302,7 +301,7 @@ static size_t take_events(rank_t *self, baton_event_t *out, size_t max)
     return count;
 }
 
-/* Without the mutex when there is nothing: polling is what idle ranks do. */
+/* Does not take the mutex when there is nothing, as for an idle rank. */
 static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     rank_t *self = endpoint;
@@ -342,13 +341,13 @@ static baton_status_t inproc_reserve(void *endpoint, int peer, int64_t sends,
 
 static int inproc_descriptor(void *endpoint, int k)
 {
-    return k == 0 ? ((rank_t *)endpoint)->bell : -1;
+    return k == 0 ? ((rank_t *)endpoint)->event_fd : -1;
 }
 
 static void inproc_drain(void *endpoint)
 {
     uint64_t rings;
-    ssize_t got = read(((rank_t *)endpoint)->bell, &rings, sizeof rings);
+    ssize_t got = read(((rank_t *)endpoint)->event_fd, &rings, sizeof rings);
     (void)got; /* EAGAIN: it was not readable */
 }
 
@@ -382,7 +381,7 @@ static void inproc_close(void *endpoint)
     rank_t *self = endpoint;
     baton_inproc_t *medium = self->medium;
     pthread_mutex_lock(&self->mutex);
-    close(self->bell);
+    close(self->event_fd);
     self->armed = false;
     self->joined = false;
     self->left = true;

@@ -72,8 +72,8 @@ baton_status_t baton_inproc_destroy(baton_inproc_t *medium)
 
 static baton_status_t join(rank_t *rank)
 {
-    int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (bell < 0) {
+    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_fd < 0) {
         return baton__error(BATON_ERR_SYSTEM, "inproc: eventfd: %s",
                             strerror(errno));
     }
@@ -82,18 +82,18 @@ static baton_status_t join(rank_t *rank)
     if (!taken) {
         rank->joined = true;
         rank->left = false;
-        rank->bell = bell;
+        rank->event_fd = event_fd;
     }
     pthread_mutex_unlock(&rank->mutex);
     if (taken) {
-        close(bell);
+        close(event_fd);
         return baton__error(BATON_ERR_INVALID,
                             "inproc: rank %d of %d has joined already",
                             rank->index, rank->medium->size);
     }
     rank->reserved = 0;
     rank->fail_send = 0;
-    /* Notices need some before anything is reserved. */
+    /* Notices need records before anything is reserved. */
     baton_status_t status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
     if (status != BATON_OK) {
         baton__inproc_transport.close(rank);

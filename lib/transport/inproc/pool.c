@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* Takes one of `free`; what receivers gave back fills it first. */
+/* Takes a free record; an empty list is refilled with what came back. */
 static baton__inproc_record_t *take(baton__inproc_record_t **free_ones,
                                     _Atomic(baton__inproc_record_t *) *back)
 {
@@ -28,7 +28,7 @@ baton__inproc_record_t *baton__inproc_take_copy(baton__inproc_rank_t *rank)
     return take(&rank->copies, &rank->copies_back);
 }
 
-/* From any thread. Nobody pops single ones, so a stale head does no harm. */
+/* Any thread. Records are popped all at once, so a stale head does no harm. */
 void baton__inproc_give(baton__inproc_record_t *record)
 {
     baton__inproc_rank_t *rank = record->owner;

@@ -1,5 +1,5 @@
-/* A rank of the inproc transport: what waits at it to be polled, and its pools
-   of records. The design note is in inproc.c. */
+/* A rank of the inproc transport: what it is about to poll, and its pools of
+   records. The design note is in inproc.c. */
 #ifndef BATON_TRANSPORT_INPROC_RANK_H
 #define BATON_TRANSPORT_INPROC_RANK_H
 
@@ -61,16 +61,16 @@ struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__inproc_list_t inbox; /* messages to this rank */
     baton__inproc_list_t ended; /* this rank's sends */
-    /* How many are in both lists: stored with release under the mutex; the
+    /* The length of both lists: stored with release under the mutex; the
        acquire load of poll and arm outside of it is the pair. */
     _Atomic size_t waiting;
     /* Records that receivers gave back: pushed with release, taken whole with
        acquire. */
     _Atomic(baton__inproc_record_t *) copies_back, records_back;
-    int bell;
+    int event_fd;
     bool armed;
     bool joined;
-    bool left; /* was joined: what is sent to it goes nowhere */
+    bool left; /* it was joined: what is sent to it is dropped */
 
     /* The driver's alone. */
     bool owns_medium;
@@ -92,7 +92,7 @@ struct baton_inproc {
 
 extern const baton_transport_t baton__inproc_transport;
 
-/* The pools; the driver's. NULL when all are in use. */
+/* Take a record from a pool, NULL if all are in use. The driver's. */
 baton__inproc_record_t *baton__inproc_take_record(baton__inproc_rank_t *rank);
 baton__inproc_record_t *baton__inproc_take_copy(baton__inproc_rank_t *rank);
 
@@ -102,7 +102,7 @@ void baton__inproc_give(baton__inproc_record_t *record);
 /* Makes room for so many sends in flight. */
 baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends);
 
-/* Frees the records of a rank that nobody uses any more. */
+/* Frees the records of a rank; they must not be in use any more. */
 void baton__inproc_free(baton__inproc_rank_t *rank);
 
 #endif

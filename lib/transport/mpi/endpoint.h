@@ -131,7 +131,7 @@ typedef struct baton__account {
 } baton__account_t;
 
 typedef struct baton__peer {
-    int near;           /* its number among the near ones; -1: it is far */
+    int near;           /* its number among the near ranks; -1 if far */
     uint32_t ring_head; /* this rank's copy; see ring.h */
     bool contacted;     /* something was reserved */
     bool listed;        /* among those with an outbox */

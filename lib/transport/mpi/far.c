@@ -450,11 +450,11 @@ static baton__link_t *link_of(void *arg, int peer)
     return &mpi->peers[peer].link;
 }
 
-static void on_link_event(void *arg, int peer, baton__link_news_t news,
+static void on_link_event(void *arg, int peer, baton__link_event_t on_event,
                           const char *detail)
 {
     baton__mpi_t *mpi = arg;
-    if (news == BATON__LINK_LOST) {
+    if (on_event == BATON__LINK_LOST) {
         baton__mpi_lose(mpi, &mpi->peers[peer], detail);
         return;
     }

@@ -1,8 +1,8 @@
 /* Links; see links.h.
 
-   The lower rank of two connects. What it sends first says who it is, and that
-   it belongs to the group. All descriptors are in one epoll, edge-triggered: so
-   any thread can take what happened off it, and the driver looks later. */
+   The lower rank of two connects, and sends its rank and the group's nonce
+   first. All descriptors are in one edge-triggered epoll: so any thread can
+   drain it, and the driver looks at the links later. */
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What a connection begins with. */
+/* The first bytes of a connection. */
 typedef struct greeting {
     uint64_t nonce;
     uint32_t from, to;
@@ -27,7 +27,7 @@ typedef struct greeting {
 static const char RING = 'r';
 static const char FAREWELL = 'f';
 
-enum { LISTENER = -1, STRANGER = -2 };
+enum { LISTENER = -1, PENDING = -2 };
 
 /* ---- addresses -------------------------------------------------------- */
 
@@ -56,7 +56,7 @@ static const unsigned char *bytes_in(const struct sockaddr *address)
                      ->sin6_addr;
 }
 
-/* Whether others can reach this interface by this address. */
+/* True if others can reach this interface by this address. */
 static bool serves(const struct ifaddrs *at, bool loopback)
 {
     if (at->ifa_addr == NULL || at->ifa_netmask == NULL ||
@@ -109,8 +109,8 @@ static bool same_network(const baton__link_address_t *a,
     return true;
 }
 
-/* The peer's address in a network that this rank is in, too; else its first.
-   NULL: it has none. */
+/* The peer's address in a network of this rank; else its first; NULL if it has
+   none. */
 static const baton__link_address_t *
 choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
 {
@@ -152,7 +152,7 @@ static bool listen_on(baton__links_t *links, baton__link_place_t *place)
     if (links->listener < 0) {
         return false;
     }
-    if (six) { /* and for IPv4, too */
+    if (six) { /* accept IPv4, too */
         (void)setsockopt(links->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off,
                          sizeof off);
     }
@@ -172,8 +172,8 @@ void baton__links_open(baton__links_t *links, int rank, int size, bool alone,
     links->rank = rank;
     links->size = size;
     links->timeout_ms = (int)timeout_ms;
-    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
-        links->strangers[i] = -1;
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        links->pending[i] = -1;
     }
     *place_out = (baton__link_place_t){0};
     find_addresses(place_out, false);
@@ -195,10 +195,10 @@ void baton__links_close(baton__links_t *links)
     if (links->listener >= 0) {
         (void)close(links->listener);
     }
-    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
-        if (links->strangers[i] >= 0) {
-            (void)close(links->strangers[i]);
-            links->strangers[i] = -1;
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        if (links->pending[i] >= 0) {
+            (void)close(links->pending[i]);
+            links->pending[i] = -1;
         }
     }
     if (links->epoll >= 0) {
@@ -219,8 +219,8 @@ static void set_option(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/* A byte is worth a packet of its own; and a host that has not answered for the
-   timeout is gone. */
+/* Sends each byte at once; and detects a host that has not answered for the
+   timeout. */
 static void set_options(const baton__links_t *links, int fd)
 {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -255,7 +255,7 @@ static socklen_t socket_address(const baton__link_address_t *address,
 
 static void end(baton__link_t *link)
 {
-    (void)close(link->fd); /* and leaves the epoll */
+    (void)close(link->fd); /* which also removes it from the epoll */
     link->fd = -1;
     link->state = BATON__LINK_ENDED;
 }
@@ -291,14 +291,14 @@ void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link)
 void baton__links_ring(baton__link_t *link)
 {
     if (link->state == BATON__LINK_OPEN) {
-        /* EAGAIN: it has not read those before. Errors show when it is read. */
+        /* After EAGAIN the peer has unread rings. Errors show in a read. */
         (void)!send(link->fd, &RING, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
 }
 
 /* ---- what happens ----------------------------------------------------- */
 
-/* The connection is there, or is not to be. */
+/* The connection is established, or has failed. */
 static void finish_connecting(const baton__links_t *links, int peer,
                               baton__link_t *link)
 {
@@ -321,11 +321,11 @@ static void finish_connecting(const baton__links_t *links, int peer,
     }
 }
 
-/* Somebody has connected, and will say who it is. */
-static void meet_strangers(baton__links_t *links)
+/* Accepts connections, which will identify themselves. */
+static void accept_connections(baton__links_t *links)
 {
-    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
-        if (links->strangers[i] >= 0) {
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        if (links->pending[i] >= 0) {
             continue;
         }
         int fd =
@@ -333,17 +333,17 @@ static void meet_strangers(baton__links_t *links)
         if (fd < 0) {
             return;
         }
-        if (!watch(links, fd, STRANGER)) {
+        if (!watch(links, fd, PENDING)) {
             (void)close(fd);
             continue;
         }
         set_options(links, fd);
-        links->strangers[i] = fd;
+        links->pending[i] = fd;
     }
 }
 
-/* Whom this is from; -1: nobody of this group. */
-static int recognise(const baton__links_t *links, const greeting_t *greeting)
+/* The rank that a greeting is from; -1 if it is not of this group. */
+static int sender_of(const baton__links_t *links, const greeting_t *greeting)
 {
     return greeting->nonce == links->nonce &&
                    greeting->to == (uint32_t)links->rank &&
@@ -352,14 +352,15 @@ static int recognise(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* True if that made room for others. */
-static bool greet_strangers(baton__links_t *links, baton__link_of_fn link_of,
-                            baton__link_news_fn news, void *arg)
+/* Reads greetings. True if that made room for more connections. */
+static bool identify_connections(baton__links_t *links,
+                                 baton__link_of_fn link_of,
+                                 baton__link_event_fn on_event, void *arg)
 {
     bool room = false;
-    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
         greeting_t greeting;
-        int fd = links->strangers[i];
+        int fd = links->pending[i];
         if (fd < 0) {
             continue;
         }
@@ -367,9 +368,9 @@ static bool greet_strangers(baton__links_t *links, baton__link_of_fn link_of,
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
             continue;
         }
-        links->strangers[i] = -1;
+        links->pending[i] = -1;
         room = true;
-        int peer = got == sizeof greeting ? recognise(links, &greeting) : -1;
+        int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
         baton__link_t *link = peer >= 0 ? link_of(arg, peer) : NULL;
         if (link == NULL || link->state != BATON__LINK_NONE ||
             !watch(links, fd, peer)) {
@@ -379,13 +380,14 @@ static bool greet_strangers(baton__links_t *links, baton__link_of_fn link_of,
         link->fd = fd;
         link->state = BATON__LINK_OPEN;
         baton__links_ring(link); /* for what was sent before */
-        news(arg, peer, BATON__LINK_RANG, NULL);
+        on_event(arg, peer, BATON__LINK_RANG, NULL);
     }
     return room;
 }
 
-/* Reads what has come: *rang_out if anything has; the error that the link has
-   ended with, -1: none, it goes on; 0: the peer's end. */
+/* Reads what has come, and sets *rang_out if anything has. Returns the error
+   that the link has ended with; 0 if the peer has closed it, -1 if it is still
+   open. */
 static int read_all(baton__link_t *link, bool *rang_out)
 {
     char bytes[256];
@@ -419,7 +421,7 @@ void baton__links_leave(baton__link_t *link)
 }
 
 static void look_at(const baton__links_t *links, int peer, baton__link_t *link,
-                    baton__link_news_fn news, void *arg)
+                    baton__link_event_fn on_event, void *arg)
 {
     bool rang = false;
     if (link->state == BATON__LINK_CONNECTING) {
@@ -430,7 +432,7 @@ static void look_at(const baton__links_t *links, int peer, baton__link_t *link,
     }
     int error = read_all(link, &rang);
     if (rang) {
-        news(arg, peer, BATON__LINK_RANG, NULL);
+        on_event(arg, peer, BATON__LINK_RANG, NULL);
     }
     if (error < 0) {
         return;
@@ -438,16 +440,16 @@ static void look_at(const baton__links_t *links, int peer, baton__link_t *link,
     end(link);
     if (error == 0 || error == ECONNRESET || error == EPIPE) {
         if (!link->farewell) {
-            news(arg, peer, BATON__LINK_LOST, "its process has ended");
+            on_event(arg, peer, BATON__LINK_LOST, "its process has ended");
         }
     } else {
-        news(arg, peer, BATON__LINK_LOST,
-             "its host has not answered for BATON_PEER_TIMEOUT_MS");
+        on_event(arg, peer, BATON__LINK_LOST,
+                 "its host has not answered for BATON_PEER_TIMEOUT_MS");
     }
 }
 
 void baton__links_poll(baton__links_t *links, baton__link_of_fn link_of,
-                       baton__link_news_fn news, void *arg)
+                       baton__link_event_fn on_event, void *arg)
 {
     if (links->listener < 0 ||
         !atomic_load_explicit(&links->rang, memory_order_relaxed) ||
@@ -455,14 +457,14 @@ void baton__links_poll(baton__links_t *links, baton__link_of_fn link_of,
         return;
     }
     do {
-        meet_strangers(links);
-    } while (greet_strangers(links, link_of, news, arg));
+        accept_connections(links);
+    } while (identify_connections(links, link_of, on_event, arg));
     for (int peer = 0; peer < links->size; peer++) {
         if (atomic_load_explicit(&links->touched[peer], memory_order_relaxed) !=
                 0 &&
             atomic_exchange_explicit(&links->touched[peer], 0,
                                      memory_order_acquire) != 0) {
-            look_at(links, peer, link_of(arg, peer), news, arg);
+            look_at(links, peer, link_of(arg, peer), on_event, arg);
         }
     }
 }

@@ -2,13 +2,13 @@
    that have messages with each other, over which one wakes the other, and by
    which it notices that the other is gone. The messages themselves go over MPI.
 
-   A rank that waits for another host sleeps on its links. Who sends it
-   something over MPI then rings: writes a byte. Where there is no link, or not
-   yet, the rank looks now and then instead.
+   A rank that waits for another host sleeps on its links. A peer that sends it
+   something over MPI then rings: it writes a byte. While there is no link the
+   rank polls now and then instead.
 
-   A link also tells that the peer's process has ended, by its end; and that its
-   host does not answer any more, by TCP's own keepalive: so a peer that is busy
-   for long, or stopped in a debugger, is not lost. */
+   The end of a link tells that the peer's process has ended; TCP's keepalive
+   tells that its host does not answer any more. So a peer that is busy for
+   long, or stopped in a debugger, is not lost. */
 #ifndef BATON_TRANSPORT_MPI_LINKS_H
 #define BATON_TRANSPORT_MPI_LINKS_H
 
@@ -29,72 +29,74 @@ typedef enum baton__link_state {
 typedef struct baton__link {
     int fd;
     baton__link_state_t state;
-    bool farewell; /* the peer has said that it leaves */
+    bool farewell; /* the peer has announced that it closes */
 } baton__link_t;
 
 enum {
     BATON__LINK_ADDRESSES = 4, /* of a rank, at most */
-    BATON__LINK_STRANGERS = 16 /* that have not said who they are, at a time */
+    BATON__LINK_PENDING = 16   /* connections not identified yet */
 };
 
 typedef struct baton__link_address {
-    uint16_t family; /* AF_INET, AF_INET6; 0: there is none */
+    uint16_t family; /* AF_INET, AF_INET6; 0 if there is no address */
     uint16_t prefix; /* bits of the network's part */
     unsigned char bytes[16];
 } baton__link_address_t;
 
-/* How a rank can be reached; ranks exchange these when they meet. */
+/* Where a rank can be reached; ranks exchange these when a group is made. */
 typedef struct baton__link_place {
-    uint16_t port; /* in network order; 0: not at all */
+    uint16_t port; /* in network order; 0 if it can't be reached */
     baton__link_address_t addresses[BATON__LINK_ADDRESSES];
 } baton__link_place_t;
 
 typedef struct baton__links {
-    int listener; /* -1: there are no links */
+    int listener; /* -1 if there are no links */
     int epoll;
     int rank;
     int size;
     uint64_t nonce; /* of the group */
-    int timeout_ms; /* 0: for ever */
+    int timeout_ms; /* 0 for none */
     baton__link_place_t *places;
-    int strangers[BATON__LINK_STRANGERS];
+    int pending[BATON__LINK_PENDING];
     /* Set by drain, from any thread; the release store of `rang` comes last,
        and pairs with the exchange in poll. */
     _Atomic uint8_t *touched; /* of each rank */
     _Atomic bool rang;
 } baton__links_t;
 
-/* What has become of a link. */
-typedef enum baton__link_news {
+/* What has happened to a link. */
+typedef enum baton__link_event {
     BATON__LINK_RANG,
     BATON__LINK_LOST /* see `detail` */
-} baton__link_news_t;
+} baton__link_event_t;
 
-/* Opens this rank's end, and says where it is: without a network, or memory, it
-   is nowhere. `alone`: all ranks are on one host, which need no network. */
+/* Opens this rank's end, and stores where it is; without a network, or memory,
+   it can't be reached. `alone`: all ranks are on one host, and may use the
+   loopback interface. */
 void baton__links_open(baton__links_t *links, int rank, int size, bool alone,
                        baton__link_place_t *place_out);
 void baton__links_close(baton__links_t *links);
 
-/* Connects to `peer`, or waits until that does: so that there is one link
-   between two ranks. `link` stays where it is. */
+/* Connects to `peer`, or leaves that to the peer: the lower rank of two
+   connects. `link` must stay valid. */
 void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link);
 
 /* Wakes the peer, if there is a link. */
 void baton__links_ring(baton__link_t *link);
 
-/* Says farewell and ends the link. */
+/* Announces that this rank closes, and ends the link. */
 void baton__links_leave(baton__link_t *link);
 
-/* Looks at links on which something has happened: calls `news` with each. */
-typedef void (*baton__link_news_fn)(void *arg, int peer,
-                                    baton__link_news_t news,
-                                    const char *detail);
+/* Calls `on_event` for each link on which something has happened.
+ */
+typedef void (*baton__link_event_fn)(void *arg, int peer,
+                                     baton__link_event_t on_event,
+                                     const char *detail);
 typedef baton__link_t *(*baton__link_of_fn)(void *arg, int peer);
 void baton__links_poll(baton__links_t *links, baton__link_of_fn link_of,
-                       baton__link_news_fn news, void *arg);
+                       baton__link_event_fn on_event, void *arg);
 
-/* The epoll descriptor becomes readable when there is something to poll; any
+/* Takes what has made the epoll descriptor readable, for the next poll. Any
    thread. */
 void baton__links_drain(baton__links_t *links);
 

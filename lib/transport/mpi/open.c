@@ -89,7 +89,7 @@ static bool open_host(baton__mpi_t *mpi, const host_t *host)
 static bool reach_all(const baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->host.count; i++) {
-        if (!baton__bell_reaches(&mpi->host.bell, i)) {
+        if (!baton__doorbell_reaches(&mpi->host.doorbell, i)) {
             return false;
         }
     }
@@ -112,7 +112,7 @@ static void number(baton__mpi_t *mpi, const host_t *host)
     MPI_Group_free(&here);
 }
 
-/* False: the ranks of the host share nothing but MPI. */
+/* Opens what the ranks of the host share; false if that is only MPI. */
 static bool share(baton__mpi_t *mpi, const host_t *host)
 {
     bool wanted = baton__config_number(BATON__CONFIG_SHM) != 0;
@@ -434,8 +434,8 @@ static void init_far(baton__far_t *far)
         far->arrivals[i] = MPI_REQUEST_NULL;
         far->departures[i] = MPI_REQUEST_NULL;
     }
-    for (int i = 0; i < BATON__LINK_STRANGERS; i++) {
-        far->links.strangers[i] = -1;
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        far->links.pending[i] = -1;
     }
     far->links.listener = -1;
     far->links.epoll = -1;

@@ -87,7 +87,7 @@ static void tell_lost(baton__mpi_t *mpi, baton__events_t *events)
             !baton__mpi_end_pulled(mpi, peer, events) ||
             !baton__far_end(mpi, peer, events) ||
             baton__events_are_full(events)) {
-            return; /* the rest in the next poll */
+            return; /* the next poll goes on */
         }
         baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_LOST,
                                                   .status = BATON_ERR_TRANSPORT,
@@ -123,7 +123,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
 int baton__mpi_descriptor(void *endpoint, int k)
 {
     const baton__mpi_t *mpi = endpoint;
-    return k == 0   ? mpi->host.bell.socket
+    return k == 0   ? mpi->host.doorbell.socket
            : k == 1 ? mpi->far.links.epoll /* or -1 */
                     : -1;
 }
@@ -131,7 +131,7 @@ int baton__mpi_descriptor(void *endpoint, int k)
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    baton__bell_drain(&mpi->host.bell);
+    baton__doorbell_drain(&mpi->host.doorbell);
     baton__links_drain(&mpi->far.links);
 }
 
@@ -169,7 +169,7 @@ bool baton__mpi_arm(void *endpoint, uint32_t *sleep_us_out)
 {
     baton__mpi_t *mpi = endpoint;
     bool look = mpi->far.peers > 0;
-    baton__bell_arm(&mpi->host.bell);
+    baton__doorbell_arm(&mpi->host.doorbell);
     if (mpi->copying.head != NULL || mpi->untold > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
             NULL ||
@@ -178,7 +178,7 @@ bool baton__mpi_arm(void *endpoint, uint32_t *sleep_us_out)
         return false;
     }
     uint32_t us = far_sleep_us(mpi);
-    if (mpi->listed != NULL || mpi->far.owes) { /* no one tells of room */
+    if (mpi->listed != NULL || mpi->far.owes) { /* nothing tells of room */
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;
     }
@@ -189,5 +189,5 @@ bool baton__mpi_arm(void *endpoint, uint32_t *sleep_us_out)
 void baton__mpi_disarm(void *endpoint)
 {
     const baton__mpi_t *mpi = endpoint;
-    baton__bell_disarm(&mpi->host.bell);
+    baton__doorbell_disarm(&mpi->host.doorbell);
 }

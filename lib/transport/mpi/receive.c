@@ -1,17 +1,17 @@
-/* Receiving over MPI groups: what a packet brings, where its data go, and what
-   its sender hears of it. */
+/* Receiving in MPI groups: what arrives in a packet, where its data go, and how
+   its sender is answered. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/error.h"
 
 #include <string.h>
 
-/* The states of an offer: see send.c. Taken, it has to be answered. */
+/* The states of an offer, see send.c. One that was taken has to be answered. */
 enum { OFFER_MADE = 1, OFFER_TAKEN };
 
 /* ---- arrival ---------------------------------------------------------- */
 
-/* Where the data can be read already. */
+/* The data, if they can be read already; else NULL. */
 static const void *data_of(const baton__mpi_t *mpi,
                            const baton__record_t *record)
 {
@@ -82,7 +82,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     return true;
 }
 
-/* ---- what the sender hears -------------------------------------------- */
+/* ---- answers -------------------------------------------- */
 
 static void add(_Atomic uint32_t *counter)
 {
@@ -125,7 +125,7 @@ void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record)
 
 /* ---- offers ----------------------------------------------------------- */
 
-/* Takes an offer: false when its sender has taken it back. */
+/* Takes an offer; false if its sender has taken it back. */
 static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
 {
     uint32_t made = record->generation << 2 | OFFER_MADE;
@@ -179,9 +179,9 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
     return status == BATON_OK ? BATON_DONE : status;
 }
 
-/* ---- what comes as an MPI message ------------------------------------- */
+/* ---- data in MPI messages ------------------------------------- */
 
-/* Pulls the next messages, as many as may be in motion. */
+/* Pulls the next messages, as many as may be in motion at a time. */
 static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     while (peer->pulling < BATON__MPI_PULLS && peer->pulled.head != NULL) {

@@ -1,5 +1,5 @@
-/* Sending over MPI groups: how a message is announced, what waits for room, and
-   what its receiver answers. */
+/* Sending in MPI groups: how a message is announced, how it waits for room, and
+   how its receiver answers. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -39,14 +39,14 @@ static bool has_credit(const baton__mpi_t *mpi, baton__peer_t *peer,
 /* ---- announcing ------------------------------------------------------- */
 
 typedef enum outcome {
-    NO_ROOM,  /* it stays where it is */
-    ENDED,    /* the memory is free */
-    ANNOUNCED /* it ends later */
+    NO_ROOM,  /* it is to be queued, or stays so */
+    ENDED,    /* it is complete */
+    ANNOUNCED /* it completes later */
 } outcome_t;
 
-/* Whether the peer should answer some of what was announced to it first: that
+/* True if the peer should first answer some of what was announced to it: that
    keeps what is in flight in caches and buffers. It may need a later message
-   before it does; so this is no limit, but a matter of time. */
+   before it answers, so this only delays sends. */
 static bool is_behind(baton__peer_t *peer)
 {
     if (peer->announced < BATON__MPI_ANNOUNCED) {
@@ -79,7 +79,7 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
     }
     baton__ring_commit(record, bytes);
     if (peer->near != mpi->host.index &&
-        !baton__bell_ring(&mpi->host.bell, peer->near)) {
+        !baton__doorbell_ring(&mpi->host.doorbell, peer->near)) {
         baton__mpi_lose(mpi, peer, "its process has ended");
     }
     return true;
@@ -108,7 +108,7 @@ static outcome_t send_short(baton__mpi_t *mpi, baton__peer_t *peer,
     return credited ? ENDED : ANNOUNCED;
 }
 
-/* The number of a buffer with the data, or -1 when none is free. */
+/* Copies the data into a free buffer and returns its number, or -1. */
 static int fill_buffer(const baton__mpi_t *mpi, const void *data, size_t bytes)
 {
     const baton__host_t *host = &mpi->host;
@@ -147,7 +147,7 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
 {
     uint64_t address = (uint64_t)(uintptr_t)send->data;
     packet->kind = BATON__PACKET_OFFER;
-    /* Read by who has got the packet, and so after this. */
+    /* The receiver of the packet reads this, and so after this store. */
     atomic_store_explicit(
         baton__host_offer(&mpi->host, mpi->host.index, send->id),
         offer_word(send, OFFER_MADE), memory_order_relaxed);
@@ -274,7 +274,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
     }
 }
 
-/* Sends what is first in the outbox: false, there is no room for it. */
+/* Sends the first entry of the outbox; false if there is no room for it. */
 static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer,
                         baton__events_t *events)
 {
@@ -407,7 +407,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
     return BATON_DONE;
 }
 
-/* A send that was announced: whether its data have not begun to move. */
+/* Takes back an announced send; false if its data are being read already. */
 static bool take_back(const baton__mpi_t *mpi, const baton__send_t *send)
 {
     uint32_t made = offer_word(send, OFFER_MADE);
@@ -417,7 +417,7 @@ static bool take_back(const baton__mpi_t *mpi, const baton__send_t *send)
                OFFER_NONE, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Looks at every send: withdrawing is for the end of things. */
+/* Looks at every send: only failures and cancels withdraw. */
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 {
     baton__mpi_t *mpi = endpoint;
@@ -441,7 +441,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
     return false;
 }
 
-/* ---- what comes back -------------------------------------------------- */
+/* ---- completion -------------------------------------------------- */
 
 void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
                          baton_status_t status, const char *detail,
@@ -454,7 +454,7 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
     baton__mpi_give_send(mpi, send);
 }
 
-/* The send that a peer means; NULL when it was withdrawn. */
+/* The send that a peer answers; NULL if it was withdrawn. */
 static baton__send_t *find(const baton__mpi_t *mpi,
                            const baton__packet_t *packet)
 {
@@ -504,7 +504,7 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,
                             events);
     }
-    while (peer->outbox != NULL) { /* answers */
+    while (peer->outbox != NULL) { /* only answers are left */
         baton__record_t *record = (baton__record_t *)peer->outbox;
         peer->outbox = peer->outbox->next;
         if (record->answer == BATON__PACKET_FIN) {

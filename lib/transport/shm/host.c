@@ -9,8 +9,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What buffers may take of /dev/shm, where others need room, too: so much, and
-   so large a part of what is left. */
+/* Buffers may take at most so much of /dev/shm, and so large a part of what is
+   left of it: others need room there, too. */
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_PART  8
 
@@ -24,8 +24,8 @@ int baton__host_afford(int count, int wanted)
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* `count` elements of `size` bytes at the next page; with no memory there, only
-   counts them. */
+/* The address of `count` elements of `size` bytes at the next page. Without
+   memory it only counts the bytes. */
 static void *carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -37,7 +37,8 @@ static size_t lay_out(baton__host_t *host, char *memory)
 {
     size_t count = (size_t)host->count;
     size_t used = 0;
-    host->bell.lines = carve(memory, &used, count, sizeof(baton__bell_line_t));
+    host->doorbell.states =
+        carve(memory, &used, count, sizeof(baton__peer_state_t));
     host->probes = carve(memory, &used, count, sizeof *host->probes);
     host->credits = carve(memory, &used, count * count, sizeof *host->credits);
     host->offers =
@@ -63,8 +64,10 @@ static baton_status_t map_alone(baton__host_t *host)
 baton_status_t baton__host_open(baton__host_t *host, const char *name,
                                 int count, int index, int buffers, bool create)
 {
-    *host = (baton__host_t){
-        .count = count, .index = index, .buffers = buffers, .bell.socket = -1};
+    *host = (baton__host_t){.count = count,
+                            .index = index,
+                            .buffers = buffers,
+                            .doorbell.socket = -1};
     host->bytes = lay_out(host, NULL);
     baton_status_t status =
         count == 1 ? map_alone(host)
@@ -73,12 +76,13 @@ baton_status_t baton__host_open(baton__host_t *host, const char *name,
         return status;
     }
     (void)lay_out(host, host->memory);
-    status = baton__bell_open(&host->bell, host->bell.lines, index);
+    status =
+        baton__doorbell_open(&host->doorbell, host->doorbell.states, index);
     if (status != BATON_OK) {
         baton__host_close(host);
         return status;
     }
-    host->probe = host->bell.lines[index].nonce;
+    host->probe = host->doorbell.states[index].nonce;
     host->probes[index] = (uint64_t)(uintptr_t)&host->probe;
     return BATON_OK;
 }
@@ -88,8 +92,8 @@ void baton__host_close(baton__host_t *host)
     if (host->memory == NULL) {
         return;
     }
-    baton__bell_disarm(&host->bell);
-    baton__bell_close(&host->bell);
+    baton__doorbell_disarm(&host->doorbell);
+    baton__doorbell_close(&host->doorbell);
     baton__share_unmap(host->memory, host->bytes);
     host->memory = NULL;
 }
@@ -101,11 +105,11 @@ static ssize_t read_once(const baton__host_t *host, int index, void *target,
 {
     struct iovec local = {target, bytes};
     struct iovec remote = {(void *)(uintptr_t)address, bytes};
-    return process_vm_readv((pid_t)host->bell.lines[index].process, &local, 1,
-                            &remote, 1, 0);
+    return process_vm_readv((pid_t)host->doorbell.states[index].process, &local,
+                            1, &remote, 1, 0);
 }
 
-/* The processes may have other numbers for each other, too, in containers. */
+/* In containers a process may also be known by different numbers. */
 bool baton__host_probe(const baton__host_t *host)
 {
     bool all = true;
@@ -114,7 +118,7 @@ bool baton__host_probe(const baton__host_t *host)
         all = i == host->index ||
               (read_once(host, i, &value, host->probes[i], sizeof value) ==
                    (ssize_t)sizeof value &&
-               value == host->bell.lines[i].nonce);
+               value == host->doorbell.states[i].nonce);
     }
     return all;
 }
@@ -133,7 +137,7 @@ baton_status_t baton__host_read(const baton__host_t *host, int index,
             return baton__error(BATON_ERR_TRANSPORT,
                                 "process_vm_readv of %zu bytes of process %u: "
                                 "%s",
-                                bytes, host->bell.lines[index].process,
+                                bytes, host->doorbell.states[index].process,
                                 got < 0 ? strerror(errno) : "nothing was read");
         }
         at += got;

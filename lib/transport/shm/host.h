@@ -1,33 +1,34 @@
-/* What the processes of one host share for messages between them: of each its
-   line, its ring, its buffers, its offers; between each two, credits.
+/* What the processes of one host share for messages between them: each has its
+   state, ring, buffers and offers; each two have credits.
 
    - A record in a process's ring announces a message; a short one's data are in
      it.
-   - Buffers hold messages of medium size: the sender copies one in, and who has
-     read it clears the buffer. So such a send is over as it is posted.
+   - Buffers hold messages of medium size: the sender copies one in, and the
+     receiver clears the buffer when it has read it. So such a send is complete
+     as it is posted.
    - An offer guards a long message, which the receiver copies out of the
-     sender's memory: whoever changes it from offered has the message, the
+     sender's memory: the side that changes it from offered has the message, the
      receiver to copy it, or the sender to take it back.
-   - Credits: how many records one process may send to another that it need not
-     hear of again.
+   - Credits: how many records one process may send to another without an
+     answer.
 
-   All of it is of one piece of shared memory. */
+   All of it is one piece of shared memory. */
 #ifndef BATON_TRANSPORT_SHM_HOST_H
 #define BATON_TRANSPORT_SHM_HOST_H
 
-#include "transport/shm/bell.h"
+#include "transport/shm/doorbell.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/share.h"
 
 enum {
     BATON__HOST_BUFFERS = 8, /* of a process, at most */
-    /* Of a message: 64 KiB, and room for what rides with them. */
+    /* Of a message: 64 KiB, and what a collective adds to them. */
     BATON__HOST_BUFFER_BYTES = 68 * 1024 - 64,
     BATON__HOST_OFFERS = 8192 /* of a process */
 };
 
 typedef struct baton__host_buffer {
-    /* Set by its owner alone; cleared with release by who read it last. */
+    /* Set by its owner alone; cleared with release by its reader. */
     _Alignas(64) _Atomic uint32_t full;
     _Alignas(64) char data[BATON__HOST_BUFFER_BYTES];
 } baton__host_buffer_t;
@@ -44,10 +45,10 @@ typedef struct baton__host {
     int count;      /* processes */
     int index;      /* of this one */
     int buffers;    /* of each */
-    uint64_t probe; /* what others read here to find out whether they can */
+    uint64_t probe; /* others try to read this */
     void *memory;
     size_t bytes;
-    baton__bell_t bell;
+    baton__doorbell_t doorbell;
     /* Into the shared memory. */
     uint64_t *probes; /* of each process: where its probe is */
     baton__credit_t *credits;
@@ -56,21 +57,21 @@ typedef struct baton__host {
     baton__host_buffer_t *buffer_memory;
 } baton__host_t;
 
-/* How many buffers each of `count` processes may have: `wanted`, fewer where
-   there is little room in /dev/shm, and 0 where there is none. */
+/* The number of buffers for each of `count` processes: `wanted`, or fewer if
+   there is little room in /dev/shm. */
 int baton__host_afford(int count, int wanted);
 
-/* Opens the part of process `index` of `count`, in the steps of share.h; one
-   process alone shares nothing, and needs no name. BATON_ERR_SYSTEM. */
+/* Opens the part of process `index` of `count`, in the steps of share.h. A
+   single process shares nothing, and needs no name. BATON_ERR_SYSTEM. */
 baton_status_t baton__host_open(baton__host_t *host, const char *name,
                                 int count, int index, int buffers, bool create);
 void baton__host_close(baton__host_t *host);
 
-/* After all have opened: tries to read the probe of every other process. False:
-   this host does not let it. */
+/* Tries to read the probe of every other process; false if this host does not
+   let it. Call it after all have opened. */
 bool baton__host_probe(const baton__host_t *host);
 
-/* What process `index` has. */
+/* What belongs to process `index`. */
 static inline baton__ring_t *baton__host_ring(const baton__host_t *host,
                                               int index)
 {

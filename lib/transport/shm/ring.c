@@ -1,8 +1,8 @@
 /* The ring between processes; see ring.h. */
 #include "transport/shm/ring.h"
 
-/* What a record's first word says: how many cells it has, and whether they are
-   only there to be passed over. */
+/* A record's first word is its number of cells; with this bit they are to be
+   skipped. */
 #define SKIPPED (UINT32_C(1) << 31)
 
 static baton__cell_t *cell_at(baton__ring_t *ring, uint32_t at)

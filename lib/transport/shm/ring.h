@@ -31,21 +31,22 @@ typedef union baton__cell {
 /* Only lock-free atomics work between processes. */
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "atomics between processes");
 
-/* In shared memory; zeros are an empty one. Both count cells, and wrap. */
+/* In shared memory; zeros are an empty ring. Both count cells, and wrap.
+ */
 typedef struct baton__ring {
     _Alignas(BATON__CELL_BYTES) _Atomic uint32_t tail; /* producers' */
     _Alignas(BATON__CELL_BYTES) _Atomic uint32_t head; /* the consumer's */
     baton__cell_t cells[BATON__RING_CELLS];
 } baton__ring_t;
 
-/* Claims room for a record of `bytes`, the ring's word among them; NULL when
-   there is none. `head` is this producer's own copy, at first 0. */
+/* Claims room for a record of `bytes`, the ring's word among them; NULL if
+   there is none. `head` is this producer's own copy, initially 0. */
 void *baton__ring_claim(baton__ring_t *ring, size_t bytes, uint32_t *head);
 
-/* The record is complete. */
+/* Makes the record visible to the consumer: it is complete. */
 void baton__ring_commit(void *record, size_t bytes);
 
-/* The oldest record, or NULL; takes it out. */
+/* The oldest record, or NULL; and takes it out. */
 void *baton__ring_front(baton__ring_t *ring);
 void baton__ring_pop(baton__ring_t *ring);
 

@@ -1,5 +1,5 @@
-/* Memory that the ranks of one host share. Whoever shares it lets the ranks
-   agree on the name and waits for all between the steps:
+/* Memory that the ranks of one host share. The caller makes the ranks agree on
+   the name, and waits for all of them between the steps:
 
        one rank:   name, map(create)
        the others: map                after the first has returned
@@ -15,18 +15,18 @@
 
 #define BATON__SHARE_NAME_BYTES 48
 
-/* A name that nothing else on this host has. */
+/* Stores a name that nothing else on this host has. */
 void baton__share_name(char name[BATON__SHARE_NAME_BYTES]);
 
-/* Maps `bytes` of zeros, the same memory wherever the name is the same.
-   BATON_ERR_SYSTEM. */
+/* Maps `bytes` of zeros; the same name gives the same memory. BATON_ERR_SYSTEM.
+ */
 baton_status_t baton__share_map(const char *name, size_t bytes, bool create,
                                 void **out);
 
-/* How many bytes can be shared yet. */
+/* How many bytes can still be shared. */
 size_t baton__share_room(void);
 
-/* Takes the name away; the memory stays until all have unmapped it. */
+/* Removes the name; the memory stays until all have unmapped it. */
 void baton__share_unlink(const char *name);
 
 void baton__share_unmap(void *memory, size_t bytes);

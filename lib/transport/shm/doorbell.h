@@ -1,0 +1,56 @@
+/* Doorbells between processes of one host: a process that waits sleeps on a
+   descriptor, and a peer that has put something into its ring wakes it.
+
+   Each process has its state in shared memory: whether it is armed, and the
+   name of its socket. A peer that finds it armed disarms it and sends it a
+   datagram: so one sleep costs one peer one system call, and a process that is
+   not armed costs its peers one load. */
+#ifndef BATON_TRANSPORT_SHM_DOORBELL_H
+#define BATON_TRANSPORT_SHM_DOORBELL_H
+
+#include <assert.h>
+#include <baton/status.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* In shared memory. Peers read it whenever they send; it is written only when a
+   process arms or disarms. */
+typedef struct baton__peer_state {
+    _Alignas(64) _Atomic uint32_t armed;
+    /* Written before the processes meet in open, constant from then on. */
+    uint32_t process;
+    uint64_t nonce;
+    uint64_t network; /* inode of its network namespace; 0 if unknown */
+} baton__peer_state_t;
+static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
+
+typedef struct baton__doorbell {
+    baton__peer_state_t *states;
+    int index; /* of this process's own */
+    int socket;
+} baton__doorbell_t;
+
+/* Opens the socket of process `index`. BATON_ERR_SYSTEM. */
+baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
+                                    baton__peer_state_t *states, int index);
+void baton__doorbell_close(baton__doorbell_t *doorbell);
+
+/* True if this process and process `index` can ring each other, which they
+   can't from different network namespaces, such as those of two containers.
+   Call it after all have opened. */
+bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index);
+
+/* Wakes process `index` if it is armed. Call it after something was put into
+   its ring. False if that process is gone. */
+bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index);
+
+/* From arm to disarm the first ring makes the socket readable. The caller polls
+   once more between arm and its sleep. */
+void baton__doorbell_arm(const baton__doorbell_t *doorbell);
+void baton__doorbell_disarm(const baton__doorbell_t *doorbell);
+
+/* Takes one ring from the socket. Any thread. */
+void baton__doorbell_drain(const baton__doorbell_t *doorbell);
+
+#endif
