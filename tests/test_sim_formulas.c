@@ -3,6 +3,7 @@
 #include "../microbench/sim_formula.c"
 
 #include <baton/baton.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

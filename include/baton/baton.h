@@ -4,7 +4,8 @@
      types.h      element types, reductions, kinds of memory
      schedule.h   build a DAG of nodes for this rank; commit it
      engine.h     run it: start, test, wait; groups of ranks; progress
-     coll.h       builders: barrier, broadcast, all-reduce, activation
+     coll.h       builders: every dense collective, by algorithm; activation
+     tuning.h     what each costs, and which one is taken by default
      partial.h    solo, majority and full all-reduce over any inner builder
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
@@ -27,6 +28,7 @@
 #include <baton/sim.h>
 #include <baton/status.h>
 #include <baton/transport.h>
+#include <baton/tuning.h>
 #include <baton/types.h>
 
 #ifdef __cplusplus

@@ -144,12 +144,11 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* How many single-letter edits lead from a to b; both shorter than NAME_BYTES.
-   (Levenshtein, one row of the matrix.) */
-static size_t edit_distance(const char *a, const char *b)
+/* (Levenshtein, one row of the matrix.) */
+size_t baton__edit_distance(const char *a, const char *b)
 {
     size_t row[NAME_BYTES];
-    size_t b_length = strlen(b);
+    size_t b_length = smaller(strlen(b), NAME_BYTES - 1);
     for (size_t j = 0; j <= b_length; j++) {
         row[j] = j;
     }
@@ -170,7 +169,7 @@ static const char *nearest_name(const char *name)
     const char *nearest = table[0].name;
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < BATON__CONFIG_COUNT; i++) {
-        size_t distance = edit_distance(name, table[i].name);
+        size_t distance = baton__edit_distance(name, table[i].name);
         if (distance < least) {
             least = distance;
             nearest = table[i].name;

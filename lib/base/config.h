@@ -4,6 +4,7 @@
 #define BATON_BASE_CONFIG_H
 
 #include <baton/status.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Every variable, by its name without BATON_:
@@ -64,6 +65,10 @@ baton_status_t baton__config_load(void);
    the words allowed, -1 when there is none (LOG). */
 int64_t baton__config_number(baton__config_id_t id);
 const char *baton__config_text(baton__config_id_t id);
+
+/* How many single-letter edits lead from a to b, of which the first 47 letters
+   count: to find the name that was meant. */
+size_t baton__edit_distance(const char *a, const char *b);
 
 /* Tests: the next use reads the environment again. Not while another thread
    uses the library. */

@@ -34,6 +34,7 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
             baton__blocks_copy(flow, target, source, rank + give, keep - give);
             source = target;
         }
+        baton__flow_next_round(flow);
         have = keep;
     }
 }
@@ -62,6 +63,7 @@ void baton__circulant_allgather(baton__flow_t *flow,
                            blocks, rank, more);
         baton__blocks_recv(flow, baton__rank_shift(rank, have, size), blocks,
                            rank + have, more);
+        baton__flow_next_round(flow);
         have = next;
     }
 }

@@ -210,11 +210,19 @@ static int rank_of(const baton__flow_t *flow, int peer)
     return flow->ranks == NULL ? peer : flow->ranks[peer];
 }
 
+void baton__flow_next_round(baton__flow_t *flow)
+{
+    flow->round = flow->last_recv;
+}
+
 void baton__flow_send(baton__flow_t *flow, int peer, baton_view_t source)
 {
     if (source.bytes > 0 && !flow->failed) {
         baton_node_t node =
             baton_add_send(flow->schedule, rank_of(flow, peer), source);
+        if (flow->round > 0) {
+            before(flow, flow->round - 1, node);
+        }
         note_read(flow, node, source);
     }
 }
@@ -224,6 +232,7 @@ void baton__flow_recv(baton__flow_t *flow, int peer, baton_view_t target)
     if (target.bytes > 0 && !flow->failed) {
         baton_node_t node =
             baton_add_recv(flow->schedule, rank_of(flow, peer), target);
+        flow->last_recv = node.index + 1;
         note_write(flow, node, target);
     }
 }

@@ -44,7 +44,9 @@ typedef struct baton__flow {
     size_t span_count, span_room;
     baton__reader_t *readers;
     size_t reader_count, reader_room;
-    bool failed; /* out of memory, which the schedule knows */
+    uint32_t last_recv; /* node + 1; 0: none yet */
+    uint32_t round;     /* sends come behind this node; + 1 */
+    bool failed;        /* out of memory, which the schedule knows */
 } baton__flow_t;
 
 /* A flow over all ranks of the schedule's group; dtype and op are those of its
@@ -57,6 +59,11 @@ void baton__flow_close(baton__flow_t *flow);
 /* From here on peers are these ranks, which include this one, at `rank`. */
 void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank,
                       int size);
+
+/* From here on sends come behind the last receive so far, too: for algorithms
+   in rounds, in which a message that could go earlier would take a port from
+   one that others wait for. */
+void baton__flow_next_round(baton__flow_t *flow);
 
 void baton__flow_send(baton__flow_t *flow, int peer, baton_view_t source);
 void baton__flow_recv(baton__flow_t *flow, int peer, baton_view_t target);
