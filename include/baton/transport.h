@@ -156,6 +156,9 @@ typedef struct baton_transport {
        in gives way sooner. */
     int host_ranks;
     int host_processors;
+    /* How many hosts the group's ranks are on, the same on all; 0: not known,
+       which counts as one. */
+    int hosts;
     /* Commits are verified, as with BATON_VERIFY=1: the ranks have agreed. */
     bool verify;
 } baton_transport_t;
