@@ -1,5 +1,6 @@
 /* baton-info: what this Baton is, where it runs, what is configured. */
 #include "cli.h"
+#include "info_calibrate.h"
 #include <baton/baton.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -15,21 +16,59 @@
 
 static const char doc[] =
     "Prints Baton's version, how it was built, what it uses of this processor, "
-    "its transports, and the BATON_* variables with their values.";
+    "its transports, and the BATON_* variables with their values. Or which "
+    "algorithm a collective takes; or, under mpirun, measures what messages "
+    "and reductions cost.";
 
-enum { KEY_JSON = 256 };
+enum { KEY_JSON = 256, KEY_CHOICES, KEY_HOSTS, KEY_CALIBRATE };
 
 static const struct argp_option options[] = {
-    {"json", KEY_JSON, NULL, 0, "Print JSON", 0}, CLI_COMMON_OPTIONS, {0}};
+    {"json", KEY_JSON, NULL, 0, "Print JSON", 0},
+    {"choices", KEY_CHOICES, "RANKS", 0,
+     "Print up to which size which algorithm is taken", 0},
+    {"hosts", KEY_HOSTS, "HOSTS", 0, "With --choices: ranks are on so many", 0},
+    {"calibrate", KEY_CALIBRATE, "FILE", 0,
+     "Measure costs and write them to FILE, for BATON_CALIBRATION", 0},
+    CLI_COMMON_OPTIONS,
+    {0}};
+
+typedef struct request {
+    bool json;
+    int ranks; /* of --choices; 0: not asked for */
+    int hosts;
+    const char *calibrate;
+} request_t;
+
+static error_t parse_number(struct argp_state *state, const char *option,
+                            const char *text, int *out)
+{
+    char *end = NULL;
+    long number = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || number < 1 || number > 1 << 24) {
+        return cli_bad(state, option, text,
+                       "is not a whole number from 1 to 16777216");
+    }
+    *out = (int)number;
+    return 0;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    bool *json = state->input;
-    if (key != KEY_JSON) {
+    request_t *request = state->input;
+    switch (key) {
+    case KEY_JSON:
+        request->json = true;
+        return 0;
+    case KEY_CHOICES:
+        return parse_number(state, "--choices", arg, &request->ranks);
+    case KEY_HOSTS:
+        return parse_number(state, "--hosts", arg, &request->hosts);
+    case KEY_CALIBRATE:
+        request->calibrate = arg;
+        return 0;
+    default:
         return cli_default(key, arg, state);
     }
-    *json = true;
-    return 0;
 }
 
 /* ---- facts ------------------------------------------------------------ */
@@ -166,16 +205,37 @@ static void print_json(void)
     (void)printf("\n  ]\n}\n");
 }
 
+/* ---- choices ---------------------------------------------------------- */
+
+static int print_choices(const request_t *request)
+{
+    static char text[32768];
+    size_t length = 0;
+    if (baton_choices_text(request->ranks, request->hosts, text, sizeof(text),
+                           &length) != BATON_OK) {
+        (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
+        return EXIT_FAILURE;
+    }
+    (void)fputs(text, stdout);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     static const struct argp parser = {options, parse_option, NULL, doc,
                                        NULL,    NULL,         NULL};
-    bool json = false;
-    cli_verdict_t verdict = cli_parse(&parser, argc, argv, true, &json);
+    request_t request = {.hosts = 1};
+    cli_verdict_t verdict = cli_parse(&parser, argc, argv, true, &request);
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    if (json) {
+    if (request.calibrate != NULL) {
+        return info_calibrate(request.calibrate);
+    }
+    if (request.ranks > 0) {
+        return print_choices(&request);
+    }
+    if (request.json) {
         print_json();
     } else {
         print_text();

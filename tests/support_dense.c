@@ -9,6 +9,12 @@
         .ordered = (ordered_), .equal_alone = (equal_)                         \
     }
 
+#define CHOICE(kind_, member, name_, ordered_)                                 \
+    {                                                                          \
+        .kind = DENSE_##kind_, .name = #name_, .build.member = baton_##name_,  \
+        .ordered = (ordered_), .chooses = true                                 \
+    }
+
 /* The binomial broadcast takes no struct. */
 static void broadcast_binomial(baton_schedule_t *schedule,
                                const baton_broadcast_t *args)
@@ -47,6 +53,16 @@ const dense_builder_t dense_builders[] = {
     ROW(ALLTOALL, alltoall, alltoall_bruck, false, true),
     ROW(SCAN, scan, scan_recursive_doubling, true, false),
     ROW(EXSCAN, scan, exscan_recursive_doubling, true, false),
+    CHOICE(BROADCAST, broadcast, broadcast, false),
+    CHOICE(REDUCE, reduce, reduce, true),
+    CHOICE(ALLREDUCE, allreduce, allreduce, true),
+    CHOICE(REDUCE_SCATTER, reduce_scatter, reduce_scatter, false),
+    CHOICE(ALLGATHER, allgather, allgather, false),
+    CHOICE(SCATTER, rooted, scatter, false),
+    CHOICE(GATHER, rooted, gather, false),
+    CHOICE(ALLTOALL, alltoall, alltoall, false),
+    CHOICE(SCAN, scan, scan, true),
+    CHOICE(EXSCAN, scan, exscan, true),
 };
 
 const size_t dense_builder_count =

@@ -35,6 +35,7 @@ typedef struct dense_builder {
     } build;
     bool ordered;     /* reduces in the order of ranks */
     bool equal_alone; /* takes no counts per rank */
+    bool chooses;     /* calls one of the others */
 } dense_builder_t;
 
 extern const dense_builder_t dense_builders[];

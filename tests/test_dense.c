@@ -247,7 +247,8 @@ static void test_builders_without_order_refuse_them(void **state)
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     for (size_t i = 0; i < dense_builder_count; i++) {
         const dense_builder_t *builder = &dense_builders[i];
-        if (builder->ordered || !dense_reduces(builder->kind)) {
+        if (builder->ordered || builder->chooses ||
+            !dense_reduces(builder->kind)) {
             continue;
         }
         baton_schedule_t *schedule = NULL;

@@ -29,6 +29,7 @@ typedef struct baton_broadcast {
     baton_view_t data;
     size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
                            default */
+    const char *algorithm; /* of baton_broadcast (tuning.h) alone */
 } baton_broadcast_t;
 
 /* Linear pipeline: blocks of chunk_bytes (default 64 KiB) go down the chain
@@ -62,7 +63,8 @@ typedef struct baton_reduce {
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes; /* as above */
+    size_t chunk_bytes;    /* as above */
+    const char *algorithm; /* of baton_reduce (tuning.h) alone */
 } baton_reduce_t;
 
 /* Binomial tree, ceil(log2 P) rounds. A reduction that is not commutative goes
@@ -99,6 +101,7 @@ typedef struct baton_allreduce {
     size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
                            default */
     void *arg;          /* for builders of your own; others ignore it */
+    const char *algorithm; /* of baton_allreduce (tuning.h) alone */
 } baton_allreduce_t;
 
 /* Any all-reduce: what the partial collectives take as their inner one. */
@@ -184,7 +187,8 @@ typedef struct baton_reduce_scatter {
     const size_t *counts; /* by rank, the same on all; read while it is built */
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes; /* as above */
+    size_t chunk_bytes;    /* as above */
+    const char *algorithm; /* of baton_reduce_scatter (tuning.h) alone */
 } baton_reduce_scatter_t;
 
 /* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). For
@@ -212,6 +216,7 @@ typedef struct baton_allgather {
     const size_t *block_bytes; /* by rank, the same on all; read while it is
                                   built */
     size_t chunk_bytes;        /* as above */
+    const char *algorithm;     /* of baton_allgather (tuning.h) alone */
 } baton_allgather_t;
 
 /* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). */
@@ -260,6 +265,7 @@ typedef struct baton_alltoall {
     baton_view_t target;
     const size_t *send_bytes; /* by peer; read while it is built */
     const size_t *recv_bytes;
+    const char *algorithm; /* of baton_alltoall (tuning.h) alone */
 } baton_alltoall_t;
 
 /* Pairwise: P - 1 messages of a block, the k-th to rank + k. */

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define PREFIX     "BATON_"
-#define TEXT_BYTES 128 /* of a value */
+#define TEXT_BYTES 256 /* of a value */
 #define NAME_BYTES 48  /* of an unknown name, as far as it is compared */
 
 typedef enum kind { KIND_NUMBER, KIND_TEXT, KIND_WORD } kind_t;

@@ -37,6 +37,15 @@
            "How long destroy waits for a running epoch before it cancels it")  \
     NUMBER(VERIFY, 0, 0, 1, "",                                                \
            "1: commit refuses, on all ranks, what can't meet or end on them")  \
+    TEXT(CALIBRATION, "",                                                      \
+         "File of costs that baton-info --calibrate wrote; none: estimates")   \
+    TEXT(BROADCAST, "", "Algorithm of baton_broadcast; none: the cheapest")    \
+    TEXT(REDUCE, "", "Algorithm of baton_reduce; none: the cheapest")          \
+    TEXT(ALLREDUCE, "", "Algorithm of baton_allreduce; none: the cheapest")    \
+    TEXT(REDUCE_SCATTER, "",                                                   \
+         "Algorithm of baton_reduce_scatter; none: the cheapest")              \
+    TEXT(ALLGATHER, "", "Algorithm of baton_allgather; none: the cheapest")    \
+    TEXT(ALLTOALL, "", "Algorithm of baton_alltoall; none: the cheapest")      \
     WORD(LOG, "", "none error warn info debug trace",                          \
          "Log level; without a handler, log to standard error")                \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \
