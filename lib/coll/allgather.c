@@ -16,7 +16,8 @@ typedef struct gather {
 static bool begin(baton_schedule_t *schedule, const char *builder,
                   const baton_allgather_t *args, gather_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args)) {
+    if (!baton__check_args(schedule, builder, args, sizeof *args,
+                           "baton_allgather_t")) {
         return false;
     }
     int rank = baton_schedule_rank(schedule);

@@ -11,7 +11,8 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
 static bool check(baton_schedule_t *schedule, const char *builder,
                   const baton_allreduce_t *args)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args)) {
+    if (!baton__check_args(schedule, builder, args, sizeof *args,
+                           "baton_allreduce_t")) {
         return false;
     }
     size_t element = baton__check_op(schedule, builder, args->op, args->dtype);

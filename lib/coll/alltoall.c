@@ -54,7 +54,8 @@ static bool check_in_place(baton_schedule_t *schedule, const char *builder,
 static bool begin(baton_schedule_t *schedule, const char *builder,
                   const baton_alltoall_t *args, exchange_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args)) {
+    if (!baton__check_args(schedule, builder, args, sizeof *args,
+                           "baton_alltoall_t")) {
         return false;
     }
     int size = baton_schedule_size(schedule);
@@ -161,7 +162,8 @@ void baton_alltoall_bruck(baton_schedule_t *schedule,
 {
     static const char name[] = "all-to-all by Bruck";
     exchange_t exchange;
-    if (!baton__check_args(schedule, name, args, sizeof *args)) {
+    if (!baton__check_args(schedule, name, args, sizeof *args,
+                           "baton_alltoall_t")) {
         return;
     }
     if (args->send_bytes != NULL || args->recv_bytes != NULL) {

@@ -14,7 +14,8 @@
 bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_broadcast_t *args)
 {
-    return baton__check_args(schedule, builder, args, sizeof *args) &&
+    return baton__check_args(schedule, builder, args, sizeof *args,
+                             "baton_broadcast_t") &&
            baton__check_root(schedule, builder, args->root) &&
            args->data.bytes > 0 && baton_schedule_size(schedule) > 1;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 bool baton__check_args(baton_schedule_t *schedule, const char *builder,
-                       const void *args, size_t expected)
+                       const void *args, size_t expected, const char *type)
 {
     if (args == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
@@ -15,9 +15,8 @@ bool baton__check_args(baton_schedule_t *schedule, const char *builder,
     memcpy(&size, args, sizeof size);
     if (size != expected) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: args.size is %zu, must be %zu: the size of "
-                            "its struct",
-                            builder, size, expected);
+                            "%s: args.size is %zu, must be %zu: sizeof(%s)",
+                            builder, size, expected, type);
     }
     return size == expected;
 }

@@ -6,9 +6,10 @@
 
 #include <baton/coll.h>
 
-/* `args` is there and its size, its first member, is `expected`. */
+/* `args` is there and its size, its first member, is `expected`: that of
+   `type`. */
 bool baton__check_args(baton_schedule_t *schedule, const char *builder,
-                       const void *args, size_t expected);
+                       const void *args, size_t expected, const char *type);
 bool baton__check_root(baton_schedule_t *schedule, const char *builder,
                        int root);
 

@@ -10,6 +10,7 @@
 
 #include <baton/tuning.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -78,19 +79,21 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *costs)
                             "calibration: costs.size is %zu, must be %zu",
                             costs == NULL ? 0 : costs->size, sizeof *costs);
     }
-    FILE *file = fopen(path, "we");
-    if (file == NULL) {
-        return system_error("open", path);
-    }
-    int written = fprintf(
-        file,
+    char text[4 * LINE_BYTES];
+    int length = snprintf(
+        text, sizeof text,
         HEADER "%d\n" MACHINE "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
                "gamma %.9g\n",
         (int)FORM, baton_machine_name(), costs->inside.alpha_us,
         costs->inside.beta_ns, costs->between.alpha_us, costs->between.beta_ns,
         costs->gamma_ns);
-    bool closed = fclose(file) == 0;
-    return written > 0 && closed ? BATON_OK : system_error("write", path);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file < 0) {
+        return system_error("open", path);
+    }
+    bool written = write(file, text, (size_t)length) == length;
+    bool closed = close(file) == 0;
+    return written && closed ? BATON_OK : system_error("write", path);
 }
 
 static baton_status_t wrong_line(const char *path, int number,

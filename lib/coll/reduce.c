@@ -5,7 +5,8 @@
 static bool check(baton_schedule_t *schedule, const char *builder,
                   const baton_reduce_t *args, baton__reduce_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args) ||
+    if (!baton__check_args(schedule, builder, args, sizeof *args,
+                           "baton_reduce_t") ||
         !baton__check_root(schedule, builder, args->root)) {
         return false;
     }

@@ -22,7 +22,8 @@ typedef struct scatter {
 static bool check(baton_schedule_t *schedule, const char *builder,
                   const baton_reduce_scatter_t *args, scatter_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args)) {
+    if (!baton__check_args(schedule, builder, args, sizeof *args,
+                           "baton_reduce_scatter_t")) {
         return false;
     }
     out->element = baton__check_op(schedule, builder, args->op, args->dtype);

@@ -32,7 +32,8 @@ enum { LONG_SLOTS = 3 };
 static bool begin(baton_schedule_t *schedule, const char *builder,
                   const baton_scan_t *args, bool inclusive, scan_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args)) {
+    if (!baton__check_args(schedule, builder, args, sizeof *args,
+                           "baton_scan_t")) {
         return false;
     }
     size_t element = baton__check_op(schedule, builder, args->op, args->dtype);

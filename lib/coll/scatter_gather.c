@@ -107,7 +107,8 @@ void baton_scatter_binomial(baton_schedule_t *schedule,
 {
     static const char name[] = "scatter by binomial tree";
     rooted_t rooted;
-    if (!baton__check_args(schedule, name, args, sizeof *args) ||
+    if (!baton__check_args(schedule, name, args, sizeof *args,
+                           "baton_rooted_t") ||
         !baton__check_root(schedule, name, args->root)) {
         return;
     }
@@ -127,7 +128,8 @@ void baton_gather_binomial(baton_schedule_t *schedule,
 {
     static const char name[] = "gather by binomial tree";
     rooted_t rooted;
-    if (!baton__check_args(schedule, name, args, sizeof *args) ||
+    if (!baton__check_args(schedule, name, args, sizeof *args,
+                           "baton_rooted_t") ||
         !baton__check_root(schedule, name, args->root)) {
         return;
     }
