@@ -8,6 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* What the pipelines take by default; coll.h says so. */
+#define SEGMENT_BYTES 65536.0
+
 typedef struct run run_t;
 
 /* What a builder takes and what comes out of it. */
@@ -29,13 +32,18 @@ struct run {
 
 /* ---- builders --------------------------------------------------------- */
 
-const char *const sim_allreduce_names[] = {"recursive_doubling", "binomial",
-                                           "ring", NULL};
+const char *const sim_allreduce_names[] = {
+    "recursive_doubling", "binomial",        "ring",        "rabenseifner",
+    "circulant",          "linear_pipeline", "double_tree", NULL};
 const sim_allreduce_t sim_allreduces[] = {
     {baton_allreduce_recursive_doubling,
      sim_formula_allreduce_recursive_doubling},
     {baton_allreduce_binomial, sim_formula_allreduce_binomial},
     {baton_allreduce_ring, sim_formula_allreduce_ring},
+    {baton_allreduce_rabenseifner, sim_formula_allreduce_rabenseifner},
+    {baton_allreduce_circulant, sim_formula_allreduce_circulant},
+    {baton_allreduce_linear_pipeline, sim_formula_allreduce_linear_pipeline},
+    {baton_allreduce_double_tree, sim_formula_allreduce_double_tree},
 };
 
 static void build_allreduce(const run_t *run, baton_schedule_t *schedule,
@@ -93,6 +101,8 @@ bool sim_formula_of(const sim_options_t *options, int ranks, double bytes,
         .alpha_us = model->link.alpha_us,
         .beta_us = model->link.beta_ns / 1e3,
         .gamma_us = model->gamma_ns / 1e3,
+        .segment_bytes = options->chunk_bytes > 0 ? (double)options->chunk_bytes
+                                                  : SEGMENT_BYTES,
     };
     return model->host_ranks <= 1;
 }

@@ -16,7 +16,15 @@ extern const char *const sim_allreduce_names[];
 extern const sim_allreduce_t sim_allreduces[];
 
 /* In the order of both arrays. */
-enum { SIM_RECURSIVE_DOUBLING, SIM_BINOMIAL, SIM_RING };
+enum {
+    SIM_RECURSIVE_DOUBLING,
+    SIM_BINOMIAL,
+    SIM_RING,
+    SIM_RABENSEIFNER,
+    SIM_CIRCULANT,
+    SIM_LINEAR_PIPELINE,
+    SIM_DOUBLE_TREE
+};
 
 /* Simulate the case; false after saying what failed. */
 bool sim_run_allreduce(const sim_case_t *c, sim_watch_t *watch,

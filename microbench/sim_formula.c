@@ -1,5 +1,6 @@
 #include "sim_formula.h"
 #include <baton/baton.h>
+#include <math.h>
 
 /* The library's own form, in which a block is one chunk; a name that it does
    not know costs nothing. */
@@ -12,6 +13,7 @@ static double cost_us(baton_collective_t collective, const char *name,
         .alpha_us = f->alpha_us,
         .beta_us = f->beta_us,
         .gamma_us = f->gamma_us,
+        .segment_bytes = f->segment_bytes,
     };
     baton_algorithm_t algorithm;
     return baton_algorithm_find(collective, name, &algorithm) == BATON_OK
@@ -42,4 +44,27 @@ double sim_formula_allreduce_binomial(const sim_formula_t *f)
 double sim_formula_allreduce_recursive_doubling(const sim_formula_t *f)
 {
     return cost_us(BATON_COLLECTIVE_ALLREDUCE, "recursive_doubling", f);
+}
+
+double sim_formula_allreduce_circulant(const sim_formula_t *f)
+{
+    return cost_us(BATON_COLLECTIVE_ALLREDUCE, "circulant", f);
+}
+
+double sim_formula_allreduce_rabenseifner(const sim_formula_t *f)
+{
+    return (f->ranks & (f->ranks - 1)) == 0
+               ? cost_us(BATON_COLLECTIVE_ALLREDUCE, "rabenseifner", f)
+               : NAN;
+}
+
+double sim_formula_allreduce_linear_pipeline(const sim_formula_t *f)
+{
+    return cost_us(BATON_COLLECTIVE_ALLREDUCE, "linear_pipeline", f);
+}
+
+double sim_formula_allreduce_double_tree(const sim_formula_t *f)
+{
+    (void)f;
+    return NAN;
 }

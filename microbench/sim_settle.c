@@ -185,8 +185,11 @@ static bool has_variant(const sim_options_t *opts, size_t variant)
 static error_t settle_algorithm(struct argp_state *state,
                                 const sim_options_t *opts)
 {
-    if (opts->chunk_bytes != 0 && !has_variant(opts, SIM_RING)) {
-        return needs(state, "--chunk-bytes", "ring in --algorithm");
+    if (opts->chunk_bytes != 0 && !has_variant(opts, SIM_RING) &&
+        !has_variant(opts, SIM_LINEAR_PIPELINE) &&
+        !has_variant(opts, SIM_DOUBLE_TREE)) {
+        return needs(state, "--chunk-bytes",
+                     "ring, linear_pipeline or double_tree in --algorithm");
     }
     uint64_t least = opts->ranks;
     if (opts->axis == SIM_AXIS_RANKS) {
