@@ -36,45 +36,60 @@ static int host_number(const baton_hosts_t *hosts, int rank)
     return hosts->host != NULL ? hosts->host[rank] : rank / hosts->host_ranks;
 }
 
-/* Goes through the ranks in order. `seen[h]` counts those of host h so far,
-   `numbers[h]` is what the caller calls it. */
-static bool find_place(const baton_hosts_t *hosts, int rank, int size,
-                       int *seen, int *numbers, place_t *place)
+/* What is counted while a place is looked for, by index of a host. */
+typedef struct count {
+    int *numbers; /* the caller's name of the host */
+    int *seen;    /* its ranks so far */
+} count_t;
+
+/* The index of a rank's host; hosts are numbered as they are first seen. */
+static int host_index(const baton_hosts_t *hosts, int rank, place_t *place,
+                      const count_t *count)
+{
+    int number = host_number(hosts, rank);
+    int host = 0;
+    while (host < place->hosts && count->numbers[host] != number) {
+        host++;
+    }
+    if (host == place->hosts) {
+        count->numbers[place->hosts++] = number;
+    }
+    return host;
+}
+
+/* The hosts, how many ranks each has, and where `rank` is among them. */
+static void count_hosts(const baton_hosts_t *hosts, int rank, int size,
+                        const count_t *count, place_t *place)
 {
     for (int other = 0; other < size; other++) {
-        int number = host_number(hosts, other);
-        int host = 0;
-        while (host < place->hosts && numbers[host] != number) {
-            host++;
-        }
-        if (host == place->hosts) {
-            numbers[place->hosts++] = number;
-        }
+        int host = host_index(hosts, other, place, count);
         if (other == rank) {
             place->host = host;
-            place->index = seen[host];
+            place->index = count->seen[host];
         }
-        seen[host]++;
+        count->seen[host]++;
     }
-    place->blocks = seen[0];
-    for (int host = 1; host < place->hosts; host++) {
-        place->blocks = seen[host] < place->blocks ? seen[host] : place->blocks;
+    place->blocks = size;
+    for (int host = 0; host < place->hosts; host++) {
+        int ranks = count->seen[host];
+        place->blocks = ranks < place->blocks ? ranks : place->blocks;
     }
-    memset(seen, 0, (size_t)size * sizeof(int));
+}
+
+/* The ranks of this rank's host, and those with its index on each. */
+static void find_neighbours(const baton_hosts_t *hosts, int size,
+                            const count_t *count, place_t *place)
+{
+    memset(count->seen, 0, (size_t)size * sizeof(int));
     for (int other = 0; other < size; other++) {
-        int number = host_number(hosts, other);
-        int host = 0;
-        while (numbers[host] != number) {
-            host++;
-        }
+        int host = host_index(hosts, other, place, count);
         if (host == place->host) {
             place->mates[place->mate_count++] = other;
         }
-        if (seen[host]++ == place->index) {
+        if (count->seen[host]++ == place->index) {
             place->peers[host] = other;
         }
     }
-    return place->index < place->blocks;
 }
 
 /* Offsets of B blocks, and of an empty one for each rank of the host beyond. */
@@ -99,8 +114,7 @@ static size_t *cut_for(baton_schedule_t *schedule, size_t count, size_t element,
 }
 
 static void add_phases(baton__flow_t *flow, const place_t *place,
-                       bool has_block, const baton_allreduce_t *args,
-                       bool in_place)
+                       const baton_allreduce_t *args, bool in_place)
 {
     size_t element = baton_op_element_bytes(args->op, args->dtype);
     size_t *at =
@@ -117,7 +131,7 @@ static void add_phases(baton__flow_t *flow, const place_t *place,
     }
     baton__circulant_reduce_scatter(flow, &sums, in_place ? &sums : &own);
     baton_view_t block = baton__blocks_view(&sums, place->index, 1);
-    if (has_block && place->hosts > 1 && block.bytes > 0) {
+    if (place->index < place->blocks && place->hosts > 1 && block.bytes > 0) {
         baton__flow_team(flow, place->peers, place->host, place->hosts);
         baton__rabenseifner(flow, block, block, element);
     }
@@ -166,10 +180,10 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
         return;
     }
     place_t place = {.mates = memory, .peers = memory + size};
-    bool has_block = find_place(args->arg, flow.rank, flow.size,
-                                memory + 2 * size, memory + 3 * size, &place);
-    add_phases(&flow, &place, has_block, args,
-               baton__allreduce_in_place(schedule, args));
+    count_t count = {memory + 2 * size, memory + 3 * size};
+    count_hosts(args->arg, flow.rank, flow.size, &count, &place);
+    find_neighbours(args->arg, flow.size, &count, &place);
+    add_phases(&flow, &place, args, baton__allreduce_in_place(schedule, args));
     baton__flow_close(&flow);
     baton__free(memory);
 }

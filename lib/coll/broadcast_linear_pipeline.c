@@ -1,6 +1,5 @@
 #include "coll/blocks.h"
 #include "coll/broadcast.h"
-#include "coll/check.h"
 
 /* Segments go down the chain root, root + 1, ... (mod P). A rank sends one on
    while it receives the next:
@@ -11,15 +10,6 @@
        :
 
    The root only sends, the last rank only receives. */
-bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_broadcast_t *args)
-{
-    return baton__check_args(schedule, builder, args, sizeof *args,
-                             "baton_broadcast_t") &&
-           baton__check_root(schedule, builder, args->root) &&
-           args->data.bytes > 0 && baton_schedule_size(schedule) > 1;
-}
-
 void baton_broadcast_linear_pipeline(baton_schedule_t *schedule,
                                      const baton_broadcast_t *args)
 {
