@@ -75,6 +75,15 @@ int baton_schedule_rank(const baton_schedule_t *schedule)
     return is_schedule(schedule, __func__) ? schedule->group->rank : -1;
 }
 
+int baton_schedule_hosts(const baton_schedule_t *schedule)
+{
+    if (!is_schedule(schedule, __func__)) {
+        return -1;
+    }
+    int hosts = schedule->group->transport->hosts;
+    return hosts > 0 ? hosts : 1;
+}
+
 int baton_schedule_size(const baton_schedule_t *schedule)
 {
     return is_schedule(schedule, __func__) ? schedule->group->size : -1;

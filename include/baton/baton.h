@@ -5,7 +5,8 @@
      engine.h     what runs schedules: its progress thread, or manual progress
      group.h      P ranks that can send each other messages; recovery
      schedule.h   build a DAG of nodes for this rank, commit it, run it
-     coll.h       builders: barrier, broadcast, all-reduce, activation
+     coll.h       builders: every dense collective, by algorithm; activation
+     tuning.h     the costs of algorithms, and the choice between them
      partial.h    solo, majority and full all-reduce over any inner builder
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
@@ -29,6 +30,7 @@
 #include <baton/sim.h>
 #include <baton/status.h>
 #include <baton/transport.h>
+#include <baton/tuning.h>
 #include <baton/types.h>
 
 #ifdef __cplusplus

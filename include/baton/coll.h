@@ -22,6 +22,71 @@ void baton_barrier_dissemination(baton_schedule_t *schedule);
 void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
                               baton_view_t data);
 
+/* What the other broadcasts work on: `data` of `root` goes to all ranks. */
+typedef struct baton_broadcast {
+    size_t size; /* of this struct */
+    int root;
+    baton_view_t data;
+    size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
+                           default */
+    const char *algorithm; /* of baton_broadcast (tuning.h) alone */
+} baton_broadcast_t;
+
+/* Linear pipeline: blocks of chunk_bytes (default 64 KiB) go down the chain
+   root, root + 1, ... (mod P), each passed on while the next one comes:
+   P - 2 + n / b steps, whatever P, for long data. (Papers: linear-pipeline.) */
+void baton_broadcast_linear_pipeline(baton_schedule_t *schedule,
+                                     const baton_broadcast_t *args);
+
+/* Binomial scatter of P blocks, then their all-gather round a ring:
+   ceil(log2 P) + P - 1 messages of 2(P-1)/P of the data. (Van de Geijn 1994;
+   papers: linear-pipeline, "BE".) */
+void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
+                                       const baton_broadcast_t *args);
+
+/* Double binary tree: each half of the data goes down a tree of its own in
+   segments of chunk_bytes (default 64 KiB). An inner rank of one tree is a leaf
+   of the other, so all ports are busy. (Sanders, Speck, Traff 2009.) */
+void baton_broadcast_double_tree(baton_schedule_t *schedule,
+                                 const baton_broadcast_t *args);
+
+/* ---- reduce ------------------------------------------------------------ */
+
+/* `target` of `root` gets the elementwise reduction of all ranks' `source`. On
+   other ranks it is ignored, and may be {0}. In place, at the root: source and
+   target are the same memory, by view or by address. Otherwise they must not
+   overlap. Source is not written. */
+typedef struct baton_reduce {
+    size_t size; /* of this struct */
+    int root;
+    baton_view_t source;
+    baton_view_t target;
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    size_t chunk_bytes;    /* as above */
+    const char *algorithm; /* of baton_reduce (tuning.h) alone */
+} baton_reduce_t;
+
+/* Binomial tree, ceil(log2 P) rounds. A reduction that is not commutative goes
+   up the tree of rank 0, which sends the result to the root. */
+void baton_reduce_binomial(baton_schedule_t *schedule,
+                           const baton_reduce_t *args);
+
+/* Linear pipeline: partial sums of blocks of chunk_bytes (default 64 KiB) go up
+   a chain that ends at the root; a block is received while the one before is
+   reduced and the one before that is sent. A reduction that is not commutative
+   needs root 0 or P - 1. (Papers: linear-pipeline.) */
+void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
+                                  const baton_reduce_t *args);
+
+/* Reduce-scatter on the circulant graph, then a binomial gather of the P
+   blocks: 2 ceil(log2 P) rounds, 2(P-1)/P of the vector. For commutative
+   reductions. (Papers: linear-pipeline, "BE".) */
+void baton_reduce_scatter_gather(baton_schedule_t *schedule,
+                                 const baton_reduce_t *args);
+
+/* ---- all-reduce -------------------------------------------------------- */
+
 /* What an all-reduce works on. `target` gets the elementwise reduction of all
    ranks' `source`, bit-identical on every rank; both have the same number of
    bytes, a multiple of the element's. In place: source and target are the same
@@ -36,6 +101,7 @@ typedef struct baton_allreduce {
     size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
                            default */
     void *arg;          /* for builders of your own; others ignore it */
+    const char *algorithm; /* of baton_allreduce (tuning.h) alone */
 } baton_allreduce_t;
 
 #define BATON_ALLREDUCE BATON_INITIALIZER(baton_allreduce_t)
@@ -65,6 +131,175 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
    ring-allreduce.) */
 void baton_allreduce_ring(baton_schedule_t *schedule,
                           const baton_allreduce_t *args);
+
+/* Rabenseifner: reduce-scatter by recursive halving, all-gather by recursive
+   doubling, of blocks that differ by at most one element: 2 log2 P rounds,
+   2(P-1)/P of the vector. Folded as recursive doubling is when P is not a power
+   of two. Keeps the order of ranks. (Rabenseifner 2004; Thakur et al. 2005.) */
+void baton_allreduce_rabenseifner(baton_schedule_t *schedule,
+                                  const baton_allreduce_t *args);
+
+/* Linear pipeline, reduce and broadcast overlapped: partial sums of blocks of
+   chunk_bytes (default 64 KiB) go from rank 0 to rank P - 1, which sends the
+   sums on to rank 0, so that the pipe is filled once. Keeps the order of ranks.
+   (Papers: linear-pipeline.) */
+void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
+                                     const baton_allreduce_t *args);
+
+/* Reduce-scatter and all-gather on the circulant graph of the skips
+   ceil(P/2), ceil(P/4), ..., 1: 2 ceil(log2 P) rounds and 2(P-1)/P of the
+   vector for any P, without a fold. For commutative reductions. (Traff 2023,
+   "Optimal, non-pipelined reduce-scatter and allreduce algorithms".) */
+void baton_allreduce_circulant(baton_schedule_t *schedule,
+                               const baton_allreduce_t *args);
+
+/* Double binary tree: each half of the vector is reduced up a tree of its own
+   and broadcast down again, in segments of chunk_bytes (default 64 KiB). Keeps
+   the order of ranks. (Sanders, Speck, Traff 2009.) */
+void baton_allreduce_double_tree(baton_schedule_t *schedule,
+                                 const baton_allreduce_t *args);
+
+/* Where the ranks are, for the hierarchical all-reduce: the same on all ranks,
+   and read while it is built only. */
+typedef struct baton_hosts {
+    size_t size;     /* of this struct */
+    const int *host; /* of each rank: any numbers; NULL: see host_ranks */
+    int host_ranks;  /* without `host`: hosts of so many ranks in rank order,
+                        the last one with the rest */
+} baton_hosts_t;
+
+/* Hierarchical: reduce-scatter inside each host, an all-reduce of each block
+   between the hosts, all-gather inside each host. args->arg points to a
+   baton_hosts_t. The vector is cut in as many blocks as the smallest host has
+   ranks, so that hosts may differ; between hosts it is Rabenseifner's, inside
+   them the circulant graph's. For commutative reductions. */
+void baton_allreduce_hierarchical(baton_schedule_t *schedule,
+                                  const baton_allreduce_t *args);
+
+/* ---- reduce-scatter, all-gather ---------------------------------------- */
+
+/* Block r of the reduction of all ranks' `source` goes to `target` of rank r.
+   Blocks are counts[r] elements, in rank order; counts NULL: they differ by at
+   most one element, the larger ones first. In place: target is this rank's
+   block of the source, whose other blocks are then overwritten. */
+typedef struct baton_reduce_scatter {
+    size_t size; /* of this struct */
+    baton_view_t source;
+    baton_view_t target;
+    const size_t *counts; /* by rank, the same on all; read while it is built */
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    size_t chunk_bytes;    /* as above */
+    const char *algorithm; /* of baton_reduce_scatter (tuning.h) alone */
+} baton_reduce_scatter_t;
+
+/* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). For
+   commutative reductions. */
+void baton_reduce_scatter_ring(baton_schedule_t *schedule,
+                               const baton_reduce_scatter_t *args);
+
+/* Recursive halving, folded when P is not a power of two. For commutative
+   reductions. */
+void baton_reduce_scatter_recursive_halving(baton_schedule_t *schedule,
+                                            const baton_reduce_scatter_t *args);
+
+/* Circulant graph: ceil(log2 P) rounds and (P-1)/P of the vector for any P. For
+   commutative reductions. (Traff 2023.) */
+void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
+                                    const baton_reduce_scatter_t *args);
+
+/* `source` of rank r goes to block r of `target` on all ranks. Blocks are
+   block_bytes[r] bytes, in rank order; NULL: P equal ones. In place: source is
+   this rank's block of the target. */
+typedef struct baton_allgather {
+    size_t size; /* of this struct */
+    baton_view_t source;
+    baton_view_t target;
+    const size_t *block_bytes; /* by rank, the same on all; read while it is
+                                  built */
+    size_t chunk_bytes;        /* as above */
+    const char *algorithm;     /* of baton_allgather (tuning.h) alone */
+} baton_allgather_t;
+
+/* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). */
+void baton_allgather_ring(baton_schedule_t *schedule,
+                          const baton_allgather_t *args);
+
+/* Recursive doubling, folded when P is not a power of two. */
+void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
+                                        const baton_allgather_t *args);
+
+/* Bruck: ceil(log2 P) rounds for any P. (Bruck et al. 1997.) */
+void baton_allgather_bruck(baton_schedule_t *schedule,
+                           const baton_allgather_t *args);
+
+/* ---- scatter, gather --------------------------------------------------- */
+
+/* Scatter: block r of `source` of the root goes to `target` of rank r; on other
+   ranks source is ignored, and may be {0}. Gather: `source` of rank r goes to
+   block r of `target` of the root; on other ranks target is ignored. Blocks as
+   of an all-gather. In place, at the root: the smaller view is the root's block
+   of the larger one. */
+typedef struct baton_rooted {
+    size_t size; /* of this struct */
+    int root;
+    baton_view_t source;
+    baton_view_t target;
+    const size_t *block_bytes; /* as above */
+} baton_rooted_t;
+
+/* Binomial trees: ceil(log2 P) rounds, (P-1)/P of the vector at the root. Inner
+   ranks of the tree have scratch for the blocks behind them. */
+void baton_scatter_binomial(baton_schedule_t *schedule,
+                            const baton_rooted_t *args);
+void baton_gather_binomial(baton_schedule_t *schedule,
+                           const baton_rooted_t *args);
+
+/* ---- all-to-all -------------------------------------------------------- */
+
+/* Block q of this rank's `source` goes to block r of rank q's `target`, where r
+   is this rank. send_bytes[q] and recv_bytes[q] are the blocks' bytes, in rank
+   order; both NULL: all blocks are equal. In place: source and target are the
+   same memory; then what goes to a rank is as long as what comes from it. */
+typedef struct baton_alltoall {
+    size_t size; /* of this struct */
+    baton_view_t source;
+    baton_view_t target;
+    const size_t *send_bytes; /* by peer; read while it is built */
+    const size_t *recv_bytes;
+    const char *algorithm; /* of baton_alltoall (tuning.h) alone */
+} baton_alltoall_t;
+
+/* Pairwise: P - 1 messages of a block, the k-th to rank + k. */
+void baton_alltoall_pairwise(baton_schedule_t *schedule,
+                             const baton_alltoall_t *args);
+
+/* Bruck: ceil(log2 P) messages of about half of all blocks. For short, equal
+   blocks. (Bruck et al. 1997.) */
+void baton_alltoall_bruck(baton_schedule_t *schedule,
+                          const baton_alltoall_t *args);
+
+/* ---- prefix reductions ------------------------------------------------- */
+
+/* `target` of rank r gets the reduction of the sources of ranks 0 to r (scan),
+   0 to r - 1 (exscan; rank 0's target is not written), in rank order. In place:
+   source and target are the same memory. */
+typedef struct baton_scan {
+    size_t size; /* of this struct */
+    baton_view_t source;
+    baton_view_t target;
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+} baton_scan_t;
+
+/* ceil(log2 P) rounds of the whole vector, each from 2^k ranks before. (Hillis,
+   Steele 1986.) */
+void baton_scan_recursive_doubling(baton_schedule_t *schedule,
+                                   const baton_scan_t *args);
+void baton_exscan_recursive_doubling(baton_schedule_t *schedule,
+                                     const baton_scan_t *args);
+
+/* ---- activation -------------------------------------------------------- */
 
 /* Activation tree for any P: `begin` fires on this rank as soon as any rank's
    `initiate` node fired in this epoch (directly, or through the tree), exactly

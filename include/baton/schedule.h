@@ -105,7 +105,8 @@ BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
 int baton_schedule_rank(const baton_schedule_t *schedule);
-int baton_schedule_size(const baton_schedule_t *schedule); /* ranks, P */
+int baton_schedule_size(const baton_schedule_t *schedule);  /* ranks, P */
+int baton_schedule_hosts(const baton_schedule_t *schedule); /* they are on */
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
 /* For builders: makes `status`, with a message, the error that commit will

@@ -161,6 +161,9 @@ typedef struct baton_transport {
        sooner. */
     int host_ranks;
     int host_processors;
+    /* The number of hosts that the group's ranks are on, the same on all; 0
+       when unknown, which counts as one. */
+    int hosts;
     /* Commits are verified, as with BATON_VERIFY=1; all ranks have agreed. */
     bool verify;
 } baton_transport_t;

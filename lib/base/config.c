@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define PREFIX     BATON__CONFIG_PREFIX
-#define TEXT_BYTES 128 /* of a value */
+#define TEXT_BYTES 256 /* of a value */
 
 typedef enum kind { KIND_NUMBER, KIND_TEXT, KIND_WORD } kind_t;
 

@@ -4,6 +4,7 @@
 
 #include <baton/status.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define BATON__CONFIG_PREFIX "BATON_"
@@ -41,6 +42,15 @@
     NUMBER(VERIFY, 0, 0, 1, "",                                                \
            "1: commit fails on all ranks if sends and receives do not match "  \
            "or would deadlock")                                                \
+    TEXT(CALIBRATION, "",                                                      \
+         "File of costs that baton-info --calibrate wrote; none: estimates")   \
+    TEXT(BROADCAST, "", "Algorithm of baton_broadcast; none: the cheapest")    \
+    TEXT(REDUCE, "", "Algorithm of baton_reduce; none: the cheapest")          \
+    TEXT(ALLREDUCE, "", "Algorithm of baton_allreduce; none: the cheapest")    \
+    TEXT(REDUCE_SCATTER, "",                                                   \
+         "Algorithm of baton_reduce_scatter; none: the cheapest")              \
+    TEXT(ALLGATHER, "", "Algorithm of baton_allgather; none: the cheapest")    \
+    TEXT(ALLTOALL, "", "Algorithm of baton_alltoall; none: the cheapest")      \
     WORD(LOG, "", "none error warn info debug trace",                          \
          "Log level; without a handler, log to standard error")                \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \

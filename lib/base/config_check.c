@@ -4,37 +4,12 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #include <baton/baton.h>
 #include <string.h>
 
-#define NAME_BYTES 48 /* of an unknown name, as far as it is compared */
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* How many single-letter edits lead from a to b; both shorter than NAME_BYTES.
-   (Levenshtein, one row of the matrix.) */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t row[NAME_BYTES];
-    size_t b_length = strlen(b);
-    for (size_t j = 0; j <= b_length; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[b_length];
-}
+enum { NAME_BYTES = 48 }; /* of an unknown name, as far as it is compared */
 
 /* The known variable whose name is nearest; *distance_out is 0 if it is this
    one. */
@@ -44,7 +19,7 @@ static const char *nearest_name(const char *name, size_t *distance_out)
     size_t least = SIZE_MAX;
     baton_variable_t variable;
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
-        size_t distance = edit_distance(name, variable.name);
+        size_t distance = baton__edit_distance(name, variable.name);
         if (distance < least) {
             least = distance;
             nearest = variable.name;
@@ -64,7 +39,8 @@ static void warn_about_unknown(void)
             continue;
         }
         char name[NAME_BYTES];
-        size_t length = smaller(strcspn(*at, "="), sizeof name - 1);
+        size_t length = strcspn(*at, "=");
+        length = length < sizeof name ? length : sizeof name - 1;
         memcpy(name, *at, length);
         name[length] = '\0';
         size_t distance;

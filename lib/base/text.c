@@ -37,3 +37,30 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
     baton__text_add_list(text, format, values);
     va_end(values);
 }
+
+enum { NAME_BYTES = 48 };
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* (Levenshtein, one row of the matrix.) */
+size_t baton__edit_distance(const char *a, const char *b)
+{
+    size_t row[NAME_BYTES];
+    size_t b_length = smaller(strlen(b), NAME_BYTES - 1);
+    for (size_t j = 0; j <= b_length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[b_length];
+}

@@ -24,4 +24,8 @@ void baton__text_add_list(baton__text_t *text, const char *format,
 /* Replaces the last characters of a message that was cut by "...". */
 void baton__text_mark_cut(char *data, size_t size);
 
+/* The number of single-letter edits from a to b, of which the first 47 letters
+   count: the smallest finds the name that was meant. */
+size_t baton__edit_distance(const char *a, const char *b);
+
 #endif

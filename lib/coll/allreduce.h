@@ -4,6 +4,12 @@
 
 #include <baton/coll.h>
 
+/* Those that keep the order of ranks, for messages of those that don't. */
+#define BATON__ORDERED_ALLREDUCES                                              \
+    "recursive doubling, the binomial tree, rabenseifner, the linear "         \
+    "pipeline "                                                                \
+    "or the double tree"
+
 /* Checks the arguments; what is wrong with them is the schedule's error, in
    which `builder` is named and nothing is added. Does what needs no algorithm:
    nothing for an empty vector, a copy for one rank. True: the rest is to do. */

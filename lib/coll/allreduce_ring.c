@@ -1,5 +1,6 @@
 #include "allreduce.h"
-#include "pattern.h"
+#include "blocks.h"
+#include "check.h"
 
 /* The vector is cut in P blocks, a block in chunks; the chunks of one index of
    all blocks are a column. A column goes round the ring by itself, in 2(P - 1)
@@ -43,9 +44,6 @@
    chunks overlap with nothing there and each message costs 2 us: of 64 KiB to 4
    MiB this was the best from 1 to 64 MiB, on 2 and on 4 ranks. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
-
-/* The most that is asked for, below any transport's largest message. */
-#define MOST_CHUNK_BYTES ((size_t)1 << 30)
 
 /* A node that may not be there: empty chunks have none. */
 typedef struct maybe {
@@ -203,19 +201,6 @@ static void add_column(ring_t *ring, size_t index)
     }
 }
 
-/* How many chunks the largest block is cut in. */
-static size_t columns_of(size_t block, size_t element, size_t chunk_bytes)
-{
-    if (chunk_bytes == 0) {
-        chunk_bytes = CHUNK_BYTES;
-    }
-    if (chunk_bytes > MOST_CHUNK_BYTES) {
-        chunk_bytes = MOST_CHUNK_BYTES;
-    }
-    size_t chunk = chunk_bytes < element ? 1 : chunk_bytes / element;
-    return (block - 1) / chunk + 1;
-}
-
 /* Slots begin on cache lines of their own. */
 static void add_slots(ring_t *ring, size_t chunk)
 {
@@ -236,12 +221,8 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
     if (!baton__allreduce_begin(schedule, "all-reduce by ring", args)) {
         return;
     }
-    if (!args->op->commutative) {
-        baton_schedule_fail(schedule, BATON_ERR_UNSUPPORTED,
-                            "all-reduce by ring: reduction \"%s\" is not "
-                            "commutative; use recursive doubling or the "
-                            "binomial tree",
-                            args->op->name != NULL ? args->op->name : "?");
+    if (!baton__check_commutative(schedule, "all-reduce by ring", args->op,
+                                  BATON__ORDERED_ALLREDUCES)) {
         return;
     }
     size_t element = baton_op_element_bytes(args->op, args->dtype);
@@ -256,7 +237,8 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
     };
     size_t size = (size_t)ring.size;
     size_t block = baton__block_of(ring.count, size, 0).count;
-    ring.columns = columns_of(block, element, args->chunk_bytes);
+    ring.columns =
+        baton__segment_count(block, element, args->chunk_bytes, CHUNK_BYTES);
     if (ring.in_place) {
         add_slots(&ring, baton__block_of(block, ring.columns, 0).count);
     }

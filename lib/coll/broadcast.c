@@ -1,5 +1,15 @@
+#include "broadcast.h"
+#include "check.h"
 #include "pattern.h"
-#include <baton/coll.h>
+
+bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
+                            const baton_broadcast_t *args)
+{
+    return baton__check_args(schedule, builder, args, sizeof *args,
+                             "baton_broadcast_t") &&
+           baton__check_root(schedule, builder, args->root) &&
+           args->data.bytes > 0 && baton_schedule_size(schedule) > 1;
+}
 
 /* Binomial tree. Ranks are counted from the root: id = rank - root (mod P). The
    parent of an id is the id without its lowest bit; its children are the id

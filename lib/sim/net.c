@@ -530,6 +530,8 @@ baton_status_t baton__sim_net_init(baton__sim_net_t *net,
         .has_lag = !baton__distribution_is_zero(&options->lag),
     };
     net->transport.unordered = net->has_lag || options->multi_ported;
+    int host_ranks = options->host_ranks > 1 ? options->host_ranks : 1;
+    net->transport.hosts = (options->ranks - 1) / host_ranks + 1;
     if (net->ports == NULL || net->due == NULL || net->pumps == NULL) {
         return BATON_ERR_NO_MEMORY;
     }

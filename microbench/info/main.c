@@ -1,5 +1,6 @@
 /* baton-info: what this Baton is, where it runs, what is configured. */
 #include "common/cli.h"
+#include "info/calibrate.h"
 #include <baton/baton.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -15,10 +16,26 @@
 
 static const char doc[] =
     "Prints Baton's version, how it was built, what it uses of this processor, "
-    "its transports, and the BATON_* variables with their values.";
+    "its transports, and the BATON_* variables with their values. Or which "
+    "algorithm a collective takes; or, under mpirun, measures what messages "
+    "and reductions cost.";
+
+typedef struct request {
+    bool json;
+    uint64_t ranks; /* of --choices; 0: not asked for */
+    uint64_t hosts;
+    const char *calibrate;
+} request_t;
 
 static const cli_option_t options[] = {
-    {CLI_ANY, "json", 0, 0, CLI_FLAG, NULL, "Print JSON"},
+    {CLI_ANY, "json", 0, offsetof(request_t, json), CLI_FLAG, NULL,
+     "Print JSON"},
+    {CLI_ANY, "choices", 0, offsetof(request_t, ranks), CLI_COUNT(1, 1 << 24),
+     NULL, "Print which algorithm is chosen up to which size on so many ranks"},
+    {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_COUNT(1, 1 << 24),
+     "1", "With --choices: the hosts that the ranks are on"},
+    {CLI_ANY, "calibrate", 0, offsetof(request_t, calibrate), CLI_FILE, NULL,
+     "Measure costs, and write them to a file for BATON_CALIBRATION"},
 };
 
 /* ---- system ----------------------------------------------------------- */
@@ -155,20 +172,41 @@ static void print_json(void)
     (void)printf("\n  ]\n}\n");
 }
 
+/* ---- choices ---------------------------------------------------------- */
+
+static int print_choices(const request_t *request)
+{
+    static char text[32768];
+    size_t length = 0;
+    if (baton_choices_text((int)request->ranks, (int)request->hosts, text,
+                           sizeof(text), &length) != BATON_OK) {
+        (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
+        return EXIT_FAILURE;
+    }
+    (void)fputs(text, stdout);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     static const cli_program_t program = {
         .doc = doc,
         .options = options,
-        .option_count = 1,
+        .option_count = sizeof options / sizeof options[0],
         .command = CLI_ANY,
     };
-    bool json = false;
-    cli_verdict_t verdict = cli_parse(&program, argc, argv, true, &json);
+    request_t request = {.hosts = 1};
+    cli_verdict_t verdict = cli_parse(&program, argc, argv, true, &request);
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    if (json) {
+    if (request.calibrate != NULL) {
+        return info_calibrate(request.calibrate);
+    }
+    if (request.ranks > 0) {
+        return print_choices(&request);
+    }
+    if (request.json) {
         print_json();
     } else {
         print_text();

@@ -7,6 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* What the pipelines take by default; coll.h says so. */
+#define SEGMENT_BYTES 65536.0
+
 typedef struct run run_t;
 
 /* A kind of collective. */
@@ -33,6 +36,14 @@ const sim_allreduce_t sim_allreduces[] = {
                                 sim_formula_allreduce_recursive_doubling},
     [SIM_BINOMIAL] = {baton_allreduce_binomial, sim_formula_allreduce_binomial},
     [SIM_RING] = {baton_allreduce_ring, sim_formula_allreduce_ring},
+    [SIM_RABENSEIFNER] = {baton_allreduce_rabenseifner,
+                          sim_formula_allreduce_rabenseifner},
+    [SIM_CIRCULANT] = {baton_allreduce_circulant,
+                       sim_formula_allreduce_circulant},
+    [SIM_LINEAR_PIPELINE] = {baton_allreduce_linear_pipeline,
+                             sim_formula_allreduce_linear_pipeline},
+    [SIM_DOUBLE_TREE] = {baton_allreduce_double_tree,
+                         sim_formula_allreduce_double_tree},
 };
 
 static void build_allreduce(const run_t *run, baton_schedule_t *schedule,
@@ -90,6 +101,8 @@ bool sim_formula_of(const sim_options_t *options, int ranks, double bytes,
         .alpha_us = model->link.alpha_us,
         .beta_us = model->link.beta_ns / 1e3,
         .gamma_us = model->gamma_ns / 1e3,
+        .segment_bytes = options->chunk_bytes > 0 ? (double)options->chunk_bytes
+                                                  : SEGMENT_BYTES,
     };
     return model->host_ranks <= 1;
 }

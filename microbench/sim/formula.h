@@ -8,8 +8,9 @@ typedef struct sim_formula {
     int ranks;
     double bytes;
     double alpha_us;
-    double beta_us;  /* a byte */
-    double gamma_us; /* a byte */
+    double beta_us;       /* a byte */
+    double gamma_us;      /* a byte */
+    double segment_bytes; /* of pipelines */
 } sim_formula_t;
 
 double sim_formula_barrier_dissemination(const sim_formula_t *f);
@@ -19,5 +20,15 @@ double sim_formula_allreduce_binomial(const sim_formula_t *f);
 
 /* For equal blocks of one chunk each. */
 double sim_formula_allreduce_ring(const sim_formula_t *f);
+double sim_formula_allreduce_circulant(const sim_formula_t *f);
+
+/* For equal blocks; NaN where the number of ranks is no power of two. */
+double sim_formula_allreduce_rabenseifner(const sim_formula_t *f);
+
+/* For equal segments that are reduced no more slowly than they come. */
+double sim_formula_allreduce_linear_pipeline(const sim_formula_t *f);
+
+/* NaN: it has none. */
+double sim_formula_allreduce_double_tree(const sim_formula_t *f);
 
 #endif

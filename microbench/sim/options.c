@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const sim_allreduce_names[] = {"recursive_doubling", "binomial",
-                                           "ring", NULL};
+const char *const sim_allreduce_names[] = {
+    "recursive_doubling", "binomial",        "ring",        "rabenseifner",
+    "circulant",          "linear_pipeline", "double_tree", NULL};
 const char *const sim_partial_names[] = {"full", "solo", "majority", NULL};
 
 /* ---- the table ---------------------------------------------------------- */
@@ -40,7 +41,7 @@ static const cli_option_t table[] = {
      "Bytes that each rank contributes"},
     {SIM_ALLREDUCE, "chunk-bytes", 0, AT(chunk_bytes),
      CLI_SIZE(8, 8, MAX_BYTES), NULL,
-     "ring: size of a pipelined chunk; by default the library chooses"},
+     "Size of a pipelined chunk; by default the library chooses"},
     {SIM_BROADCAST, "root", 0, AT(root), CLI_COUNT(0, MAX_RANKS - 1), "0",
      "Rank that has the data"},
     {WITH_SKEW, "epochs", 'e', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
@@ -250,8 +251,12 @@ static bool has_variant(const sim_options_t *opts, size_t variant)
 static error_t resolve_algorithm(const cli_parser_t *parser,
                                  const sim_options_t *opts)
 {
-    if (opts->chunk_bytes != 0 && !has_variant(opts, SIM_RING)) {
-        return cli_refuse(parser, "--chunk-bytes: needs ring in --algorithm");
+    if (opts->chunk_bytes != 0 && !has_variant(opts, SIM_RING) &&
+        !has_variant(opts, SIM_LINEAR_PIPELINE) &&
+        !has_variant(opts, SIM_DOUBLE_TREE)) {
+        return cli_refuse(parser,
+                          "--chunk-bytes: needs ring, linear_pipeline or "
+                          "double_tree in --algorithm");
     }
     uint64_t least = opts->ranks;
     if (opts->axis == SIM_AXIS_RANKS) {

@@ -20,7 +20,15 @@ enum {
 };
 
 /* The all-reduces, and their names, which NULL ends. */
-enum { SIM_RECURSIVE_DOUBLING, SIM_BINOMIAL, SIM_RING };
+enum {
+    SIM_RECURSIVE_DOUBLING,
+    SIM_BINOMIAL,
+    SIM_RING,
+    SIM_RABENSEIFNER,
+    SIM_CIRCULANT,
+    SIM_LINEAR_PIPELINE,
+    SIM_DOUBLE_TREE
+};
 extern const char *const sim_allreduce_names[];
 
 /* The modes of a partial all-reduce, and their names. The first one is full,

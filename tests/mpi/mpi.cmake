@@ -4,6 +4,7 @@ set(mpi_recovery_ranks 1 2 3 4 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)
 set(mpi_cable_ranks 4)
+set(mpi_dense_ranks 1 2 3 5 8)
 file(GLOB sources CONFIGURE_DEPENDS mpi/mpi_*.c)
 foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
@@ -17,6 +18,10 @@ foreach(name mpi_coll mpi_partial)
     set(${name}_verified_env BATON_VERIFY=1)
     mpi_entries(${name}_verified ${name} mpi)
 endforeach()
+
+set(mpi_dense_verified_ranks 3)
+set(mpi_dense_verified_env BATON_VERIFY=1)
+mpi_entries(mpi_dense_verified mpi_dense mpi)
 
 # Where ranks of a host share less: no buffers, no reading of each other's
 # memory, neither, or nothing; and with the smallest window.
@@ -32,7 +37,7 @@ foreach(lack buffers cma rings shm window)
         mpi_entries(${name}_no_${lack} ${name} mpi)
     endforeach()
 endforeach()
-foreach(name mpi_partial mpi_recovery mpi_errors)
+foreach(name mpi_dense mpi_partial mpi_recovery mpi_errors)
     set(${name}_no_shm_ranks 3 4)
     set(${name}_no_shm_env ${shm_env})
     mpi_entries(${name}_no_shm ${name} mpi)
@@ -49,8 +54,8 @@ function(hosts_entry name)
     set_tests_properties(${name} PROPERTIES
         RUN_SERIAL ON SKIP_RETURN_CODE 125)
 endfunction()
-foreach(name mpi_conformance mpi_coll mpi_partial mpi_errors mpi_levels
-             mpi_recovery)
+foreach(name mpi_conformance mpi_coll mpi_dense mpi_partial mpi_errors
+             mpi_levels mpi_recovery)
     foreach(count 2 3)
         foreach(ranks ${hosts_ranks_${count}})
             hosts_entry(${name}.hosts${count}.np${ranks} ${hosts} ${count}
@@ -84,3 +89,11 @@ add_test(NAME mpi_kill
             ${mpi_run} -np 4)
 describe_test(mpi_kill mpi_kill mpi)
 set_tests_properties(mpi_kill PROPERTIES RUN_SERIAL ON)
+
+if(BATON_BUILD_MICROBENCH)
+    add_test(NAME info_command
+        COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/info_command.sh
+                $<TARGET_FILE:baton-info> ${mpi_run})
+    describe_test(info_command info_command mpi)
+    set_tests_properties(info_command PROPERTIES RUN_SERIAL ON)
+endif()

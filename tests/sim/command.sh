@@ -57,7 +57,8 @@ SCRIPT
 
 # ---- commands ----------------------------------------------------------------
 
-for algorithm in recursive_doubling binomial ring; do
+for algorithm in recursive_doubling binomial ring rabenseifner circulant \
+    linear_pipeline; do
     prints "$algorithm .* (0\.0e\+00|-?[0-9.]+e-1[0-9]) " allreduce --ranks 8 \
         --algorithm $algorithm --gamma-ns 0.1
 done
@@ -80,7 +81,7 @@ prints 'majority .* 16\.50 +[0-9.]+ +16\.5 ' skew --ranks 32 --iterations 32 \
 
 runs allreduce --sweep ranks=2..16 --csv a.csv --json a.json
 json a.json
-[ "$(wc -l <a.csv)" -eq 13 ] || complain "a.csv has not 13 lines"
+[ "$(wc -l <a.csv)" -eq 29 ] || complain "a.csv has not 29 lines"
 runs skew --ranks 4 --iterations 4 --json b.json
 json b.json
 runs allreduce --algorithm ring --ranks 4 --dot c.dot --dot-rank 3 --goal c.goal

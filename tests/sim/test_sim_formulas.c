@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 
 #include <baton/baton.h>
+#include <math.h>
 #include <stddef.h>
 
 #define ALPHA_US 1.5

@@ -241,6 +241,14 @@ static void agree_on_settings(baton__mpi_t *mpi)
     mpi->transport.verify = any != 0;
 }
 
+static void count_hosts(baton__mpi_t *mpi, const host_t *host)
+{
+    int leads = host->index == 0;
+    int hosts = leads;
+    (void)MPI_Allreduce(&leads, &hosts, 1, MPI_INT, MPI_SUM, mpi->comm);
+    mpi->transport.hosts = hosts;
+}
+
 /* Finds the ranks of this host, and opens what they share. */
 static baton_status_t meet(baton__mpi_t *mpi)
 {
@@ -259,6 +267,7 @@ static baton_status_t meet(baton__mpi_t *mpi)
     if (status == BATON_OK) {
         count_far(mpi);
         agree_on_settings(mpi);
+        count_hosts(mpi, &host);
         status = exchange_places(mpi, &host);
     }
     (void)MPI_Comm_free(&host.comm);

@@ -1,0 +1,167 @@
+/* Which algorithm: the table of all dense builders with what they cost, and one
+   name for each collective that takes the cheapest.
+
+   The model: a message of n bytes takes alpha + n beta, a reduced byte gamma;
+   a rank sends one message at a time and receives one. Links inside a host and
+   between hosts have an alpha and beta of their own. What is compiled in are
+   rough figures; `mpirun ... baton-info --calibrate FILE` measures, and
+   BATON_CALIBRATION=FILE has them read.
+
+   A choice is made when a builder is called, from what is the same on all
+   ranks: sizes, number of ranks and of hosts, costs, variables. So variables
+   and the calibration file must be the same on all ranks; where they are not,
+   ranks build different schedules, which their first messages tell
+   (BATON_ERR_MISMATCH). Builders called by their own names never choose. */
+#ifndef BATON_TUNING_H
+#define BATON_TUNING_H
+
+#include <baton/coll.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Every collective: enumerator, name. */
+#define BATON_COLLECTIVE_LIST(X)                                               \
+    X(BROADCAST, "broadcast")                                                  \
+    X(REDUCE, "reduce")                                                        \
+    X(ALLREDUCE, "allreduce")                                                  \
+    X(REDUCE_SCATTER, "reduce_scatter")                                        \
+    X(ALLGATHER, "allgather")                                                  \
+    X(SCATTER, "scatter")                                                      \
+    X(GATHER, "gather")                                                        \
+    X(ALLTOALL, "alltoall")                                                    \
+    X(SCAN, "scan")                                                            \
+    X(EXSCAN, "exscan")                                                        \
+    X(BARRIER, "barrier")
+
+typedef enum baton_collective {
+#define BATON_COLLECTIVE_ENUM(NAME, name) BATON_COLLECTIVE_##NAME,
+    BATON_COLLECTIVE_LIST(BATON_COLLECTIVE_ENUM)
+#undef BATON_COLLECTIVE_ENUM
+        BATON_COLLECTIVE_COUNT
+} baton_collective_t;
+
+/* "allreduce"; "?" for a value that is none. */
+const char *baton_collective_name(baton_collective_t collective);
+
+/* ---- what an algorithm costs ------------------------------------------- */
+
+/* A case of the model. `bytes`: of the whole vector; where data is gathered,
+   scattered or exchanged, of all blocks of a rank together. */
+typedef struct baton_cost_case {
+    int ranks;
+    double bytes;
+    double alpha_us;      /* a message */
+    double beta_us;       /* a byte */
+    double gamma_us;      /* a reduced byte */
+    double segment_bytes; /* of those that work in segments */
+} baton_cost_case_t;
+
+/* A builder: static strings. */
+typedef struct baton_algorithm {
+    baton_collective_t collective;
+    const char *name;    /* as BATON_ALLREDUCE=name and messages have it */
+    const char *formula; /* log: rounded up; n bytes, p ranks, b a segment */
+    double (*cost_us)(const baton_cost_case_t *of);
+    bool ordered;      /* takes reductions that are not commutative */
+    bool segmented;    /* has a segment size to choose */
+    bool equal_blocks; /* takes no sizes per rank */
+} baton_algorithm_t;
+
+/* The i-th of the table; false past its end. By name: BATON_ERR_INVALID lists
+   the collective's algorithms and the nearest name. */
+bool baton_algorithm_get(size_t i, baton_algorithm_t *out);
+BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
+                                                  const char *name,
+                                                  baton_algorithm_t *out);
+
+/* ---- costs of this machine --------------------------------------------- */
+
+typedef struct baton_link_cost {
+    double alpha_us; /* a message */
+    double beta_ns;  /* a byte */
+} baton_link_cost_t;
+
+typedef struct baton_costs {
+    size_t size;               /* of this struct */
+    baton_link_cost_t inside;  /* a host */
+    baton_link_cost_t between; /* hosts */
+    double gamma_ns;           /* a reduced byte */
+} baton_costs_t;
+
+/* The costs in force: of the file that BATON_CALIBRATION names, else those
+   compiled in. BATON_ERR_INVALID, _UNSUPPORTED, _SYSTEM: see read. */
+BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
+
+/* Writes a file of costs, which names this machine and the version of its form;
+   reads one. BATON_ERR_SYSTEM: the file can't be opened or written.
+   BATON_ERR_INVALID names the line that is wrong, and what it must be.
+   BATON_ERR_UNSUPPORTED: it is of another version, or of another machine, which
+   is named beside this one. Nothing is stored then. */
+BATON_CHECKED baton_status_t baton_costs_write(const char *path,
+                                               const baton_costs_t *costs);
+BATON_CHECKED baton_status_t baton_costs_read(const char *path,
+                                              baton_costs_t *out);
+
+/* What a calibration is of: the processor's name and how many there are. */
+const char *baton_machine_name(void);
+
+/* ---- the choice -------------------------------------------------------- */
+
+/* What a choice depends on. */
+typedef struct baton_choice_case {
+    size_t size; /* of this struct */
+    baton_collective_t collective;
+    int ranks;
+    int hosts;    /* that they are on; 0: 1 */
+    size_t bytes; /* as of baton_cost_case_t */
+    bool ordered; /* the reduction is not commutative */
+    bool uneven;  /* sizes are given per rank */
+    /* By name; NULL: what the collective's variable says (BATON_ALLREDUCE and
+       so on), else the cheapest. */
+    const char *algorithm;
+} baton_choice_case_t;
+
+typedef struct baton_choice {
+    baton_algorithm_t algorithm;
+    size_t segment_bytes; /* of those that work in segments; else 0 */
+    double cost_us;       /* that is expected */
+} baton_choice_t;
+
+/* BATON_ERR_INVALID: no such algorithm, as of find. BATON_ERR_UNSUPPORTED: it
+   can't do this; names those that can. Errors of baton_costs_get. */
+BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
+                                          baton_choice_t *out);
+
+/* The whole table for so many ranks on so many hosts as text: for each
+   collective, up to which size which algorithm is taken, with segments of how
+   many bytes. Stores at most `room` bytes with the final zero, and returns in
+   *length_out how long the text is. Errors of baton_choose. */
+BATON_CHECKED baton_status_t baton_choices_text(int ranks, int hosts,
+                                                char *text, size_t room,
+                                                size_t *length_out);
+
+/* ---- collectives by one name ------------------------------------------- */
+
+/* Builders that choose; otherwise as any in coll.h. args->algorithm names one;
+   a chunk_bytes of 0 is what the choice says. What can't be chosen is the
+   schedule's error. baton_allreduce may be the inner one of a partial
+   collective. */
+void baton_barrier(baton_schedule_t *schedule);
+void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args);
+void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args);
+void baton_allreduce(baton_schedule_t *schedule, const baton_allreduce_t *args);
+void baton_reduce_scatter(baton_schedule_t *schedule,
+                          const baton_reduce_scatter_t *args);
+void baton_allgather(baton_schedule_t *schedule, const baton_allgather_t *args);
+void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args);
+void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args);
+void baton_alltoall(baton_schedule_t *schedule, const baton_alltoall_t *args);
+void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args);
+void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

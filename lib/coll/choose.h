@@ -1,0 +1,13 @@
+/* From the table of algorithms to a builder. */
+#ifndef BATON_COLL_CHOOSE_H
+#define BATON_COLL_CHOOSE_H
+
+#include <baton/tuning.h>
+
+/* Calls a builder of the table with its struct. */
+typedef void (*baton__build_fn)(baton_schedule_t *schedule, const void *args);
+
+/* The builder of an algorithm that is in the table. */
+baton__build_fn baton__algorithm_builder(const baton_algorithm_t *algorithm);
+
+#endif

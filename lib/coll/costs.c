@@ -1,0 +1,226 @@
+/* The costs of this machine: estimates, or a calibration file.
+
+       baton-calibration 1
+       machine AMD EPYC 7B13, 2 processors
+       inside 2.1 0.09          alpha in us, beta in ns a byte
+       between 12.5 0.8
+       gamma 0.05               ns a byte                                   */
+#include "base/config.h"
+#include "base/error.h"
+
+#include <baton/tuning.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HEADER     "baton-calibration "
+#define MACHINE    "machine "
+#define LINE_BYTES 256
+#define PATH_BYTES 1024
+enum { FORM = 1 };
+
+/* Shared memory on one host; 10 Gbit/s between hosts. */
+static const baton_costs_t estimates = {
+    .size = sizeof(baton_costs_t),
+    .inside = {.alpha_us = 2, .beta_ns = 0.1},
+    .between = {.alpha_us = 20, .beta_ns = 0.8},
+    .gamma_ns = 0.05,
+};
+
+/* ---- the machine ------------------------------------------------------- */
+
+static char machine[LINE_BYTES];
+
+static void find_machine(void)
+{
+    char line[LINE_BYTES];
+    char model[160] = "unknown processor";
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            (void)snprintf(model, sizeof model, "%.150s",
+                           colon[1] == ' ' ? colon + 2 : colon + 1);
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    (void)snprintf(machine, sizeof machine, "%s, %ld processors", model,
+                   sysconf(_SC_NPROCESSORS_CONF));
+}
+
+const char *baton_machine_name(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, find_machine);
+    return machine;
+}
+
+/* ---- files ------------------------------------------------------------- */
+
+static baton_status_t system_error(const char *doing, const char *path)
+{
+    return baton__error(BATON_ERR_SYSTEM, "calibration: can't %s \"%s\": %s",
+                        doing, path, strerror(errno));
+}
+
+baton_status_t baton_costs_write(const char *path, const baton_costs_t *costs)
+{
+    if (costs == NULL || costs->size != sizeof *costs) {
+        return baton__error(BATON_ERR_INVALID,
+                            "calibration: costs.size is %zu, must be %zu",
+                            costs == NULL ? 0 : costs->size, sizeof *costs);
+    }
+    char text[4 * LINE_BYTES];
+    int length = snprintf(
+        text, sizeof text,
+        HEADER "%d\n" MACHINE "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
+               "gamma %.9g\n",
+        (int)FORM, baton_machine_name(), costs->inside.alpha_us,
+        costs->inside.beta_ns, costs->between.alpha_us, costs->between.beta_ns,
+        costs->gamma_ns);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file < 0) {
+        return system_error("open", path);
+    }
+    bool written = write(file, text, (size_t)length) == length;
+    bool closed = close(file) == 0;
+    return written && closed ? BATON_OK : system_error("write", path);
+}
+
+static baton_status_t wrong_line(const char *path, int number,
+                                 const char *expected)
+{
+    return baton__error(BATON_ERR_INVALID,
+                        "calibration: line %d of \"%s\" must be %s", number,
+                        path, expected);
+}
+
+/* One line without its end; false when there is none. */
+static bool next_line(FILE *file, char *line)
+{
+    if (fgets(line, LINE_BYTES, file) == NULL) {
+        return false;
+    }
+    line[strcspn(line, "\n")] = '\0';
+    return true;
+}
+
+/* Reads "name a b", or "name a" where b_out is NULL. */
+static bool parse(const char *line, const char *name, double *a_out,
+                  double *b_out)
+{
+    size_t length = strlen(name);
+    if (strncmp(line, name, length) != 0 || line[length] != ' ') {
+        return false;
+    }
+    char *end = NULL;
+    *a_out = strtod(line + length, &end);
+    bool right = end != line + length && isfinite(*a_out) && *a_out >= 0;
+    if (right && b_out != NULL) {
+        const char *second = end;
+        *b_out = strtod(second, &end);
+        right = end != second && isfinite(*b_out) && *b_out >= 0;
+    }
+    return right && *end == '\0';
+}
+
+static baton_status_t read_head(FILE *file, const char *path)
+{
+    char line[LINE_BYTES];
+    if (!next_line(file, line) || strncmp(line, HEADER, strlen(HEADER)) != 0) {
+        return wrong_line(path, 1, "\"" HEADER "1\"");
+    }
+    if (strcmp(line + strlen(HEADER), "1") != 0) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "calibration: \"%s\" is of version %.20s, this "
+                            "Baton reads version %d; calibrate again",
+                            path, line + strlen(HEADER), (int)FORM);
+    }
+    if (!next_line(file, line) ||
+        strncmp(line, MACHINE, strlen(MACHINE)) != 0) {
+        return wrong_line(path, 2, "\"machine NAME\"");
+    }
+    if (strcmp(line + strlen(MACHINE), baton_machine_name()) != 0) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "calibration: \"%s\" is of another machine, "
+                            "\"%s\"; this one is \"%s\": calibrate again",
+                            path, line + strlen(MACHINE), baton_machine_name());
+    }
+    return BATON_OK;
+}
+
+static baton_status_t read_costs(FILE *file, const char *path,
+                                 baton_costs_t *out)
+{
+    char line[LINE_BYTES];
+    if (!next_line(file, line) ||
+        !parse(line, "inside", &out->inside.alpha_us, &out->inside.beta_ns)) {
+        return wrong_line(path, 3, "\"inside ALPHA_US BETA_NS\"");
+    }
+    if (!next_line(file, line) ||
+        !parse(line, "between", &out->between.alpha_us,
+               &out->between.beta_ns)) {
+        return wrong_line(path, 4, "\"between ALPHA_US BETA_NS\"");
+    }
+    if (!next_line(file, line) || !parse(line, "gamma", &out->gamma_ns, NULL)) {
+        return wrong_line(path, 5, "\"gamma NS\"");
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return system_error("open", path);
+    }
+    baton_costs_t costs = {.size = sizeof costs};
+    baton_status_t status = read_head(file, path);
+    if (status == BATON_OK) {
+        status = read_costs(file, path, &costs);
+    }
+    (void)fclose(file);
+    if (status == BATON_OK) {
+        *out = costs;
+    }
+    return status;
+}
+
+/* ---- in force ---------------------------------------------------------- */
+
+/* The file that was read last, and its costs; under the lock. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char known_path[PATH_BYTES];
+static baton_costs_t known;
+
+baton_status_t baton_costs_get(baton_costs_t *out)
+{
+    const char *path = baton__config_text(BATON__CONFIG_CALIBRATION);
+    if (path[0] == '\0') {
+        *out = estimates;
+        return BATON_OK;
+    }
+    baton_status_t status = BATON_OK;
+    pthread_mutex_lock(&lock);
+    if (strcmp(path, known_path) != 0) {
+        status = baton_costs_read(path, &known);
+        known_path[0] = '\0';
+        if (status == BATON_OK) {
+            (void)snprintf(known_path, sizeof known_path, "%s", path);
+        }
+    }
+    if (status == BATON_OK) {
+        *out = known;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}

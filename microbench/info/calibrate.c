@@ -1,0 +1,165 @@
+#include "info/calibrate.h"
+
+#include "common/harness.h"
+
+#include <baton/mpi.h>
+#include <baton/tuning.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A short message for alpha, a long one for beta; a vector that fits in cache,
+   as a segment does, for gamma. */
+enum { SHORT_BYTES = 8, LONG_BYTES = 1 << 20, REDUCED_BYTES = 256 * 1024 };
+enum { WARM_UP = 20, REPEATS = 200 };
+
+/* Times epochs of a schedule; the median. Ranks that have no part in it have
+   none of the time either. */
+static double median_us(baton_schedule_t *schedule)
+{
+    double times[REPEATS];
+    for (int i = -WARM_UP; i < REPEATS; i++) {
+        double began = clock_now_us();
+        harness_require(baton_schedule_start(schedule), "start");
+        harness_require(baton_schedule_wait(schedule, -1), "wait");
+        if (i >= 0) {
+            times[i] = clock_now_us() - began;
+        }
+    }
+    return stats_median(times, REPEATS);
+}
+
+static baton_schedule_t *new_schedule(const harness_t *harness,
+                                      const char *name)
+{
+    baton_schedule_t *schedule = NULL;
+    harness_require(baton_schedule_create(harness->group, name, &schedule),
+                    "create a schedule");
+    return schedule;
+}
+
+static double run_and_destroy(const harness_t *harness,
+                              baton_schedule_t *schedule)
+{
+    harness_require(baton_schedule_commit(schedule), "commit");
+    harness_barrier(harness);
+    double us = median_us(schedule);
+    harness_barrier(harness);
+    harness_require(baton_schedule_destroy(schedule), "destroy");
+    return us;
+}
+
+/* Rank 0 sends, `peer` sends back; half of the round trip, on rank 0. */
+static double message_us(const harness_t *harness, int peer, size_t bytes)
+{
+    baton_schedule_t *schedule = new_schedule(harness, "calibrate/message");
+    char *memory = harness_alloc(bytes, 2);
+    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 2 * bytes);
+    baton_view_t out = baton_view(buffer, 0, bytes);
+    baton_view_t in = baton_view(buffer, bytes, bytes);
+    if (harness->rank == 0) {
+        (void)baton_add_send(schedule, peer, out);
+        (void)baton_add_recv(schedule, peer, in);
+    } else if (harness->rank == peer) {
+        baton_node_t came = baton_add_recv(schedule, 0, in);
+        baton_before(schedule, came, baton_add_send(schedule, 0, in));
+    }
+    double us = run_and_destroy(harness, schedule) / 2;
+    free(memory);
+    return us;
+}
+
+static double reduction_us(const harness_t *harness)
+{
+    baton_schedule_t *schedule = new_schedule(harness, "calibrate/reduce");
+    float *memory = harness_alloc(REDUCED_BYTES, 2);
+    baton_buffer_t buffer =
+        baton_buffer_bind(schedule, memory, (size_t)2 * REDUCED_BYTES);
+    baton_view_t left = baton_view(buffer, 0, REDUCED_BYTES);
+    baton_view_t right = baton_view(buffer, REDUCED_BYTES, REDUCED_BYTES);
+    (void)baton_add_reduce(schedule, BATON_F32, BATON_SUM, left, left, right);
+    double us = run_and_destroy(harness, schedule);
+    free(memory);
+    return us;
+}
+
+static baton_link_cost_t link_cost(const harness_t *harness, int peer)
+{
+    double small = message_us(harness, peer, SHORT_BYTES);
+    double large = message_us(harness, peer, LONG_BYTES);
+    double slope = (large - small) / (LONG_BYTES - SHORT_BYTES);
+    return (baton_link_cost_t){.alpha_us = small,
+                               .beta_ns = slope > 0 ? slope * 1e3 : 0};
+}
+
+/* The first rank that is on rank 0's host, and the first that is not; -1 where
+   there is none. The same on all ranks. */
+static void find_peers(int size, int rank, int *inside_out, int *between_out)
+{
+    MPI_Comm host;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank,
+                        MPI_INFO_NULL, &host);
+    int first = rank;
+    MPI_Bcast(&first, 1, MPI_INT, 0, host);
+    int *firsts = harness_alloc((size_t)size, sizeof(int));
+    MPI_Allgather(&first, 1, MPI_INT, firsts, 1, MPI_INT, MPI_COMM_WORLD);
+    *inside_out = *between_out = -1;
+    for (int other = size - 1; other > 0; other--) {
+        *(firsts[other] == 0 ? inside_out : between_out) = other;
+    }
+    free(firsts);
+    MPI_Comm_free(&host);
+}
+
+static void print_link(const char *name, const baton_link_cost_t *link,
+                       int peer)
+{
+    (void)printf("%-8s alpha %9.3f us, beta %7.4f ns a byte%s\n", name,
+                 link->alpha_us, link->beta_ns,
+                 peer < 0 ? " (not measured: there are no such ranks)" : "");
+}
+
+static int write_costs(const char *path, const baton_costs_t *costs, int inside,
+                       int between)
+{
+    (void)printf("machine  %s\n", baton_machine_name());
+    print_link("inside", &costs->inside, inside);
+    print_link("between", &costs->between, between);
+    (void)printf("gamma    %.4f ns a byte\n", costs->gamma_ns);
+    if (baton_costs_write(path, costs) != BATON_OK) {
+        (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
+        return EXIT_FAILURE;
+    }
+    (void)printf("written to %s: set BATON_CALIBRATION=%s on all ranks\n", path,
+                 path);
+    return EXIT_SUCCESS;
+}
+
+int info_calibrate(const char *path)
+{
+    int level, inside, between;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    harness_t harness;
+    harness_open(&harness);
+    int status = EXIT_FAILURE;
+    if (harness.size < 2) {
+        (void)fprintf(stderr, "baton-info: --calibrate: there is 1 rank, must "
+                              "be 2 or more: run it under mpirun\n");
+    } else {
+        baton_costs_t costs;
+        harness_require(baton_costs_get(&costs), "get the costs in force");
+        find_peers(harness.size, harness.rank, &inside, &between);
+        if (inside >= 0) {
+            costs.inside = link_cost(&harness, inside);
+        }
+        if (between >= 0) {
+            costs.between = link_cost(&harness, between);
+        }
+        costs.gamma_ns = reduction_us(&harness) / REDUCED_BYTES * 1e3;
+        status = harness.rank == 0 ? write_costs(path, &costs, inside, between)
+                                   : EXIT_SUCCESS;
+        MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    harness_close(&harness);
+    MPI_Finalize();
+    return status;
+}

@@ -1,0 +1,54 @@
+#!/bin/sh
+# baton-info as a user has it: the table of choices, a calibration that is read
+# back, its refusals.
+#
+#   info_command.sh BATON_INFO MPIRUN...
+set -u
+info=$1
+shift
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail=0
+
+complain() {
+    echo "info_command: $1"
+    cat out err
+    fail=1
+}
+
+# says PATTERN COMMAND...: succeeds, and a line of what it prints matches.
+says() {
+    pattern=$1
+    shift
+    "$@" >out 2>err || complain "failed: $*"
+    grep -Eq -- "$pattern" out || complain "no line like '$pattern': $*"
+}
+
+# refuses PATTERN COMMAND...: fails, and a line of its complaint matches.
+refuses() {
+    pattern=$1
+    shift
+    "$@" >out 2>err && complain "succeeded: $*"
+    grep -Eq -- "$pattern" err || complain "no complaint like '$pattern': $*"
+}
+
+says '^allreduce$' "$info" --choices 8
+says 'up to +[0-9]+ bytes +recursive_doubling$' "$info" --choices 8 --hosts 2
+says 'any size +dissemination$' "$info" --choices 1
+refuses '--choices' "$info" --choices 0
+refuses 'there is 1 rank, must be 2 or more' "$info" --calibrate costs
+
+says '^inside +alpha +[0-9.]+ us' "$@" -np 3 "$info" --calibrate costs
+grep -q '^baton-calibration 1$' costs || complain "no calibration file"
+says '^allreduce$' env BATON_CALIBRATION=costs "$info" --choices 8
+
+sed 's/^machine .*/machine PDP-11/' costs >other
+refuses 'of another machine, "PDP-11"' \
+    env BATON_CALIBRATION=other "$info" --choices 8
+sed '1s/1/7/' costs >other
+refuses 'of version 7' env BATON_CALIBRATION=other "$info" --choices 8
+refuses 'no algorithm of allreduce is called "rang".*nearest is ring' \
+    env BATON_ALLREDUCE=rang "$info" --choices 8
+says 'any size +ring$' env BATON_ALLREDUCE=ring "$info" --choices 8
+exit $fail

@@ -1,0 +1,140 @@
+/* Every dense builder over MPI, at any number of ranks: every element type, odd
+   counts, in place and not; to the last bit. Rank 0 prints one line; the exit
+   code tells. */
+#include "support/dense_data.h"
+
+#include <baton/mpi.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EPOCHS = 2, WAIT_MS = 100000 };
+
+static int rank, size;
+static baton_group_t *group;
+static uint64_t seed;
+static uint64_t stream;
+
+static void die(const dense_case_t *c, const char *what)
+{
+    fprintf(stderr, "mpi_dense: rank %d: %s: %s (BATON_SEED=%" PRIu64 ")\n",
+            rank, c != NULL ? dense_text(c) : "", what, seed);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void must(const dense_case_t *c, baton_status_t status)
+{
+    if (status != BATON_OK) {
+        die(c, baton_error_message());
+    }
+}
+
+static int run_case(const dense_case_t *c, support_op_t op)
+{
+    size_t room = dense_room(c, rank) * c->element + 1;
+    void *source = calloc(1, room);
+    void *target = calloc(1, room);
+    if (source == NULL || target == NULL) {
+        die(c, "out of memory");
+    }
+    baton_schedule_t *schedule = NULL;
+    must(c, baton_schedule_create(group, c->builder->name, &schedule));
+    dense_build(c, schedule, source, target);
+    must(c, baton_schedule_commit(schedule));
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        dense_data_t data = {c, op, seed, stream++};
+        dense_fill(&data, rank, dense_input(c, rank, source, target));
+        must(c, baton_schedule_start(schedule));
+        must(c, baton_schedule_wait(schedule, WAIT_MS));
+        if (!dense_is_right(&data, rank,
+                            dense_output(c, rank, source, target))) {
+            die(c, "wrong result");
+        }
+        if (dense_keeps_source(c, rank) &&
+            !dense_is_untouched(&data, rank, source)) {
+            die(c, "source was written");
+        }
+    }
+    must(c, baton_schedule_destroy(schedule));
+    free(source);
+    free(target);
+    return 1;
+}
+
+/* Empty, short, indivisible, and beyond what goes in one packet. */
+static int check_counts(const dense_builder_t *builder, baton_hosts_t *hosts)
+{
+    static const size_t counts[] = {0, 1, 7, 1009, 30011};
+    int cases = 0;
+    dense_case_t c = {.builder = builder,
+                      .size = size,
+                      .root = size / 2,
+                      .dtype = BATON_I32,
+                      .element = 4,
+                      .op = BATON_SUM,
+                      .arg = hosts};
+    for (int i = 0; i < 5; i++) {
+        c.count = counts[i];
+        c.chunk_bytes = i < 4 ? 0 : 16384;
+        c.varied = dense_has_blocks(builder->kind) && !builder->equal_alone &&
+                   i % 2 == 1;
+        if (builder->kind == DENSE_ALLTOALL || c.varied) {
+            c.count = counts[i] / 8;
+        }
+        for (int in_place = 0; in_place < 2; in_place++) {
+            c.in_place = in_place != 0;
+            cases += run_case(&c, SUPPORT_SUM);
+        }
+    }
+    return cases;
+}
+
+static int check_types(const dense_builder_t *builder, baton_hosts_t *hosts)
+{
+    int cases = 0;
+    dense_case_t c = {.builder = builder,
+                      .size = size,
+                      .root = size - 1,
+                      .count = 149,
+                      .chunk_bytes = 256,
+                      .arg = hosts};
+    for (int type = 0; type < (int)BATON_DTYPE_COUNT; type++) {
+        support_op_t op = (support_op_t)(type % (int)SUPPORT_OP_COUNT);
+        c.dtype = (baton_dtype_t)type;
+        c.element = baton_dtype_size(c.dtype);
+        c.op = support_op(op);
+        c.in_place = type % 2 == 0;
+        cases += run_case(&c, op);
+    }
+    return cases;
+}
+
+int main(int argc, char **argv)
+{
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    seed = rank == 0 ? support_seed() : 0;
+    MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+
+    baton_engine_t *engine;
+    must(NULL, baton_engine_open(NULL, &engine));
+    must(NULL, baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    double began = MPI_Wtime();
+    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
+    int cases = 0;
+    for (size_t i = 0; i < dense_builder_count; i++) {
+        cases += check_counts(&dense_builders[i], &hosts);
+        cases += check_types(&dense_builders[i], &hosts);
+    }
+    if (rank == 0) {
+        printf("mpi_dense: %d ranks, %d cases, all right, %.1f s\n", size,
+               cases, MPI_Wtime() - began);
+    }
+    must(NULL, baton_group_destroy(group));
+    must(NULL, baton_engine_close(engine));
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,204 @@
+/* What each builder takes in the simulator is its formula, to 1e-9, wherever
+   cost.c calls it exact; elsewhere it is an estimate to choose by. */
+#include "support/cluster.h"
+#include "support/dense.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ALPHA_US 1.5
+#define BETA_NS  0.08
+#define BOUND    1e-9
+
+/* What an estimate may be off by: the time over the formula. */
+#define LEAST 0.4
+#define MOST  1.25
+
+enum { SEGMENT = 1000, SEGMENTS = 24, BLOCK = 4096 };
+
+static void build(void *arg, baton_schedule_t *schedule)
+{
+    dense_build(arg, schedule, NULL, NULL);
+}
+
+static double simulate(dense_case_t *c, double gamma_ns)
+{
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    options.ranks = c->size;
+    options.cost_only = true;
+    options.link.alpha_us = ALPHA_US;
+    options.link.beta_ns = BETA_NS;
+    options.gamma_ns = gamma_ns;
+    baton_sim_t *sim = NULL;
+    double us = -1;
+    support_ok(baton_sim_create(&options, &sim));
+    support_ok(baton_sim_build(sim, "dense", build, c));
+    support_ok(baton_sim_epoch(sim, &us));
+    support_ok(baton_sim_destroy(sim));
+    return us;
+}
+
+/* Where a formula is exact. */
+typedef enum exact {
+    ALWAYS,
+    POWERS, /* of two ranks */
+    FREE,   /* where reductions cost nothing */
+    NEVER
+} exact_t;
+
+static bool is_exact(exact_t exact, int ranks, double gamma_ns)
+{
+    bool power = (ranks & (ranks - 1)) == 0;
+    return exact == ALWAYS || (exact == POWERS && power) ||
+           (exact == FREE && gamma_ns <= 0);
+}
+
+static void expect(const baton_algorithm_t *algorithm, exact_t exact,
+                   dense_case_t *c, double gamma_ns)
+{
+    size_t elements = dense_has_blocks(c->builder->kind) &&
+                              c->builder->kind != DENSE_REDUCE_SCATTER
+                          ? c->count * (size_t)c->size
+                          : c->count;
+    const baton_cost_case_t of = {
+        .ranks = c->size,
+        .bytes = (double)(elements * c->element),
+        .alpha_us = ALPHA_US,
+        .beta_us = BETA_NS / 1e3,
+        .gamma_us = gamma_ns / 1e3,
+        .segment_bytes = (double)c->chunk_bytes,
+    };
+    double expected = algorithm->cost_us(&of);
+    double us = simulate(c, gamma_ns);
+    bool right = is_exact(exact, c->size, gamma_ns)
+                     ? fabs(us - expected) <= BOUND * expected
+                     : us >= LEAST * expected && us <= MOST * expected;
+    if (!right) {
+        fail_msg("%s, %d ranks, gamma %g ns: %.9f us, expected %s%.9f",
+                 c->builder->name, c->size, gamma_ns, us,
+                 is_exact(exact, c->size, gamma_ns) ? "" : "about ", expected);
+    }
+}
+
+static const int sizes[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  11,
+                            12, 13, 16, 17, 23, 31, 32, 33, 64, 100};
+
+/* Reductions that cost nothing, and less than a transfer of as much. */
+static const double gammas_ns[] = {0, 0.02, 0.07};
+
+static void expect_all(const char *name, exact_t exact)
+{
+    const dense_builder_t *builder = dense_builder(name);
+    baton_algorithm_t algorithm;
+    bool found = false;
+    for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
+        char full[80];
+        const char *collective = baton_collective_name(algorithm.collective);
+        (void)snprintf(full, sizeof full, "%s_%s", collective, algorithm.name);
+        if (strcmp(full, name) == 0) {
+            found = true;
+            break;
+        }
+    }
+    assert_true(found);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t p = (size_t)sizes[i];
+        dense_case_t c = {.builder = builder,
+                          .size = sizes[i],
+                          .element = 8,
+                          .dtype = BATON_F64,
+                          .op = BATON_SUM,
+                          .count = BLOCK * p};
+        if (dense_has_blocks(builder->kind) &&
+            builder->kind != DENSE_REDUCE_SCATTER) {
+            c.count = BLOCK;
+        }
+        if (algorithm.segmented) {
+            c.chunk_bytes = SEGMENT * c.element;
+            c.count = (size_t)SEGMENT * SEGMENTS;
+        }
+        for (size_t j = 0; j < sizeof gammas_ns / sizeof gammas_ns[0]; j++) {
+            expect(&algorithm, exact, &c, gammas_ns[j]);
+        }
+    }
+}
+
+#define TEST(name, exact)                                                      \
+    static void test_##name(void **state)                                      \
+    {                                                                          \
+        (void)state;                                                           \
+        expect_all(#name, exact);                                              \
+    }
+#define LIST(X)                                                                \
+    X(broadcast_binomial, ALWAYS)                                              \
+    X(broadcast_linear_pipeline, ALWAYS)                                       \
+    X(broadcast_scatter_allgather, ALWAYS)                                     \
+    X(broadcast_double_tree, NEVER)                                            \
+    X(reduce_binomial, ALWAYS)                                                 \
+    X(reduce_linear_pipeline, ALWAYS)                                          \
+    X(reduce_scatter_gather, ALWAYS)                                           \
+    X(allreduce_recursive_doubling, ALWAYS)                                    \
+    X(allreduce_binomial, ALWAYS)                                              \
+    X(allreduce_ring, ALWAYS)                                                  \
+    X(allreduce_rabenseifner, POWERS)                                          \
+    X(allreduce_linear_pipeline, ALWAYS)                                       \
+    X(allreduce_circulant, ALWAYS)                                             \
+    X(allreduce_double_tree, NEVER)                                            \
+    X(reduce_scatter_ring, ALWAYS)                                             \
+    X(reduce_scatter_recursive_halving, POWERS)                                \
+    X(reduce_scatter_circulant, ALWAYS)                                        \
+    X(allgather_ring, ALWAYS)                                                  \
+    X(allgather_recursive_doubling, POWERS)                                    \
+    X(allgather_bruck, ALWAYS)                                                 \
+    X(scatter_binomial, ALWAYS)                                                \
+    X(gather_binomial, ALWAYS)                                                 \
+    X(alltoall_pairwise, ALWAYS)                                               \
+    X(alltoall_bruck, ALWAYS)                                                  \
+    X(scan_recursive_doubling, FREE)                                           \
+    X(exscan_recursive_doubling, FREE)
+LIST(TEST)
+
+/* 4 blocks on 3 ranks, 1 us each: the paper's figure 2c has 9 steps, and reduce
+   and broadcast in turn take 10. */
+static void test_the_linear_pipeline_is_filled_once(void **state)
+{
+    (void)state;
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    options.ranks = 3;
+    options.link.alpha_us = 1;
+    const char *names[] = {"reduce_linear_pipeline",
+                           "broadcast_linear_pipeline",
+                           "allreduce_linear_pipeline"};
+    double steps[3];
+    for (size_t i = 0; i < 3; i++) {
+        dense_case_t c = {.builder = dense_builder(names[i]),
+                          .size = 3,
+                          .root = 2,
+                          .count = 4,
+                          .element = 4,
+                          .chunk_bytes = 4,
+                          .dtype = BATON_F32,
+                          .op = BATON_SUM};
+        baton_sim_t *sim = NULL;
+        support_ok(baton_sim_create(&options, &sim));
+        support_ok(baton_sim_build(sim, "steps", build, &c));
+        support_ok(baton_sim_epoch(sim, &steps[i]));
+        support_ok(baton_sim_destroy(sim));
+    }
+    assert_true(steps[0] + steps[1] == 10);
+    assert_true(steps[2] == 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define UNIT(name, exact) cmocka_unit_test(test_##name),
+        LIST(UNIT) cmocka_unit_test(test_the_linear_pipeline_is_filled_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,91 @@
+/* Every dense builder, and for any of them its buffers, and whose data must be
+   where in its result: one description for proofs, real data and times, on any
+   transport. */
+#ifndef TESTS_SUPPORT_DENSE_H
+#define TESTS_SUPPORT_DENSE_H
+
+#include <baton/baton.h>
+
+typedef enum dense_kind {
+    DENSE_BROADCAST,
+    DENSE_REDUCE,
+    DENSE_ALLREDUCE,
+    DENSE_REDUCE_SCATTER,
+    DENSE_ALLGATHER,
+    DENSE_SCATTER,
+    DENSE_GATHER,
+    DENSE_ALLTOALL,
+    DENSE_SCAN,
+    DENSE_EXSCAN
+} dense_kind_t;
+
+typedef struct dense_builder {
+    dense_kind_t kind;
+    const char *name;
+    union {
+        void (*broadcast)(baton_schedule_t *, const baton_broadcast_t *);
+        void (*reduce)(baton_schedule_t *, const baton_reduce_t *);
+        baton_allreduce_fn allreduce;
+        void (*reduce_scatter)(baton_schedule_t *,
+                               const baton_reduce_scatter_t *);
+        void (*allgather)(baton_schedule_t *, const baton_allgather_t *);
+        void (*rooted)(baton_schedule_t *, const baton_rooted_t *);
+        void (*alltoall)(baton_schedule_t *, const baton_alltoall_t *);
+        void (*scan)(baton_schedule_t *, const baton_scan_t *);
+    } build;
+    bool ordered;     /* reduces in the order of ranks */
+    bool equal_alone; /* takes no counts per rank */
+    bool chooses;     /* calls one of the others */
+} dense_builder_t;
+
+extern const dense_builder_t dense_builders[];
+extern const size_t dense_builder_count;
+const dense_builder_t *dense_builder(const char *name);
+
+/* One call. `count`: elements of a vector; of a rank's block where data is
+   scattered or gathered. `varied`: blocks differ, some are empty. */
+typedef struct dense_case {
+    const dense_builder_t *builder;
+    int size;
+    int root;
+    size_t count;
+    size_t element; /* bytes */
+    bool varied;
+    bool in_place;
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    size_t chunk_bytes;
+    void *arg;
+} dense_case_t;
+
+/* Elements of a rank's source and target; 0 where it has none. */
+size_t dense_source_count(const dense_case_t *c, int rank);
+size_t dense_target_count(const dense_case_t *c, int rank);
+
+/* Room that a rank's memory must have, in elements: either. */
+size_t dense_room(const dense_case_t *c, int rank);
+
+bool dense_has_roots(dense_kind_t kind);
+bool dense_has_blocks(dense_kind_t kind);
+bool dense_reduces(dense_kind_t kind);
+
+/* Adds the builder's nodes for the schedule's rank. `source` and `target` are
+   its memory (NULL: scratch), of dense_room elements each. */
+void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
+                 void *source, void *target);
+
+/* Where the source's data is put before an epoch, where the result is after
+   it, and whether the source is left as it was. */
+void *dense_input(const dense_case_t *c, int rank, void *source, void *target);
+void *dense_output(const dense_case_t *c, int rank, void *source, void *target);
+bool dense_keeps_source(const dense_case_t *c, int rank);
+
+/* Calls fn for each piece of a rank's result: `count` elements at `at` of the
+   target must be the reduction of elements `first`... of the sources of ranks
+   low to high. */
+typedef void (*dense_piece_fn)(void *arg, int low, int high, size_t first,
+                               size_t count, size_t at);
+void dense_pieces(const dense_case_t *c, int rank, dense_piece_fn fn,
+                  void *arg);
+
+#endif

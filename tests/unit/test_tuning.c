@@ -1,0 +1,363 @@
+/* The choice of algorithms, its table, and calibration files. */
+#include "base/config.h"
+#include "support/cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void says(const char *text)
+{
+    if (strstr(baton_error_message(), text) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", baton_error_message(), text);
+    }
+}
+
+static void set_variable(const char *name, const char *value)
+{
+    if (value != NULL) {
+        assert_int_equal(setenv(name, value, 1), 0);
+    } else {
+        assert_int_equal(unsetenv(name), 0);
+    }
+    baton__config_forget();
+}
+
+static baton_choice_case_t case_of(baton_collective_t collective, int ranks,
+                                   size_t bytes)
+{
+    return (baton_choice_case_t){.size = sizeof(baton_choice_case_t),
+                                 .collective = collective,
+                                 .ranks = ranks,
+                                 .bytes = bytes};
+}
+
+/* ---- the table --------------------------------------------------------- */
+
+static void test_every_collective_has_an_algorithm(void **state)
+{
+    (void)state;
+    int counts[BATON_COLLECTIVE_COUNT] = {0};
+    baton_algorithm_t algorithm;
+    for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
+        baton_algorithm_t found;
+        counts[algorithm.collective]++;
+        support_ok(
+            baton_algorithm_find(algorithm.collective, algorithm.name, &found));
+        assert_string_equal(found.formula, algorithm.formula);
+    }
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
+        assert_true(counts[i] > 0);
+        assert_string_not_equal(baton_collective_name((baton_collective_t)i),
+                                "?");
+    }
+    assert_string_equal(baton_collective_name(BATON_COLLECTIVE_COUNT), "?");
+}
+
+static void test_an_unknown_name_lists_those_that_there_are(void **state)
+{
+    (void)state;
+    baton_algorithm_t algorithm;
+    support_expect(
+        baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE, "rin", &algorithm),
+        BATON_ERR_INVALID);
+    says("no algorithm of allreduce is called \"rin\"; there are: "
+         "recursive_doubling binomial rabenseifner circulant ring");
+    says("the nearest is ring");
+}
+
+/* ---- the choice -------------------------------------------------------- */
+
+static void test_the_choice_is_the_cheapest(void **state)
+{
+    (void)state;
+    baton_costs_t costs;
+    support_ok(baton_costs_get(&costs));
+    for (int ranks = 1; ranks <= 40; ranks++) {
+        for (size_t bytes = 1; bytes < (size_t)1 << 28; bytes *= 7) {
+            baton_choice_case_t of =
+                case_of(BATON_COLLECTIVE_ALLREDUCE, ranks, bytes);
+            baton_choice_t choice;
+            support_ok(baton_choose(&of, &choice));
+            baton_algorithm_t other;
+            for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
+                baton_cost_case_t cost = {.ranks = ranks,
+                                          .bytes = (double)bytes,
+                                          .alpha_us = costs.inside.alpha_us,
+                                          .beta_us = costs.inside.beta_ns / 1e3,
+                                          .gamma_us = costs.gamma_ns / 1e3,
+                                          .segment_bytes = 65536};
+                assert_true(other.collective != BATON_COLLECTIVE_ALLREDUCE ||
+                            choice.cost_us <= other.cost_us(&cost));
+            }
+        }
+    }
+}
+
+static void test_short_and_long_vectors_differ(void **state)
+{
+    (void)state;
+    baton_choice_t small, large;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 16, 8);
+    support_ok(baton_choose(&of, &small));
+    assert_string_equal(small.algorithm.name, "recursive_doubling");
+    of.bytes = (size_t)1 << 24;
+    support_ok(baton_choose(&of, &large));
+    assert_string_not_equal(large.algorithm.name, "recursive_doubling");
+}
+
+static void test_hosts_cost_more(void **state)
+{
+    (void)state;
+    baton_choice_t inside, between;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_BROADCAST, 8, 4096);
+    support_ok(baton_choose(&of, &inside));
+    of.hosts = 2;
+    support_ok(baton_choose(&of, &between));
+    assert_true(between.cost_us > inside.cost_us);
+}
+
+static void test_a_name_overrides_the_variable_and_that_the_costs(void **state)
+{
+    (void)state;
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 8, 8);
+    set_variable("BATON_ALLREDUCE", "ring");
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "ring");
+    of.algorithm = "linear_pipeline";
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "linear_pipeline");
+    assert_true(choice.segment_bytes > 0);
+    of.algorithm = NULL;
+    set_variable("BATON_ALLREDUCE", "recursive_dubling");
+    support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+    says("the nearest is recursive_doubling");
+    set_variable("BATON_ALLREDUCE", NULL);
+}
+
+static void test_what_an_algorithm_cannot_do_names_those_that_can(void **state)
+{
+    (void)state;
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 8, 1 << 20);
+    of.ordered = true;
+    support_ok(baton_choose(&of, &choice));
+    assert_true(choice.algorithm.ordered);
+    of.algorithm = "ring";
+    support_expect(baton_choose(&of, &choice), BATON_ERR_UNSUPPORTED);
+    says("allreduce by ring can't do a reduction that is not commutative; "
+         "these can: recursive_doubling binomial rabenseifner linear_pipeline "
+         "double_tree");
+    of = case_of(BATON_COLLECTIVE_ALLTOALL, 8, 8);
+    of.uneven = true;
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "pairwise");
+    of.algorithm = "bruck";
+    support_expect(baton_choose(&of, &choice), BATON_ERR_UNSUPPORTED);
+    says("alltoall by bruck can't do blocks of different sizes; these can: "
+         "pairwise");
+}
+
+static void test_wrong_cases_are_refused(void **state)
+{
+    (void)state;
+    baton_choice_t choice;
+    support_expect(baton_choose(NULL, &choice), BATON_ERR_INVALID);
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_SCAN, 0, 8);
+    support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+    says("ranks is 0; allowed: 1 or more");
+    of = case_of(BATON_COLLECTIVE_COUNT, 2, 8);
+    support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+    says("collective is 11; allowed: 0 to 10");
+}
+
+static void test_a_wrong_variable_is_the_schedules_error(void **state)
+{
+    (void)state;
+    baton_schedule_t *schedule = NULL;
+    support_ok(baton_schedule_create(support_cluster_of(3)->groups[1], "choice",
+                                     &schedule));
+    baton_view_t data = baton_view(baton_buffer_scratch(schedule, 64), 0, 64);
+    baton_broadcast_t args = {.size = sizeof args, .data = data};
+    set_variable("BATON_BROADCAST", "tree");
+    baton_broadcast(schedule, &args);
+    set_variable("BATON_BROADCAST", NULL);
+    support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
+    says("no algorithm of broadcast is called \"tree\"");
+    support_ok(baton_schedule_destroy(schedule));
+}
+
+/* As where a variable is set on some ranks only: no rank waits for ever. */
+static void test_ranks_that_choose_differently_are_told(void **state)
+{
+    (void)state;
+    enum { RANKS = 3 };
+    support_cluster_t *ranks = support_cluster_of(RANKS);
+    baton_schedule_t **schedules = support_schedules_create(ranks, "differ");
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_view_t data =
+            baton_view(baton_buffer_scratch(schedules[rank], 96), 0, 96);
+        baton_allreduce_t args = {.size = sizeof args,
+                                  .source = data,
+                                  .target = data,
+                                  .dtype = BATON_F32,
+                                  .op = BATON_SUM,
+                                  .algorithm = rank == 0 ? "ring" : "binomial"};
+        baton_allreduce(schedules[rank], &args);
+    }
+    support_schedules_commit(ranks, schedules);
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_status_t status = baton_schedule_start(schedules[rank]);
+        assert_true(status == BATON_OK || status == BATON_ERR_MISMATCH ||
+                    status == BATON_ERR_FAILED);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_expect(baton_schedule_wait(schedules[rank], 20000),
+                       BATON_ERR_MISMATCH);
+    }
+    support_schedules_destroy(ranks, schedules);
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_status_t status = baton_group_recover(ranks->groups[rank], 0);
+        assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
+    }
+}
+
+static void test_the_table_as_text(void **state)
+{
+    (void)state;
+    char text[8192];
+    char part[20];
+    size_t length = 0;
+    size_t again = 0;
+    support_ok(baton_choices_text(12, 1, text, sizeof text, &length));
+    assert_int_equal(length, strlen(text));
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
+        assert_non_null(
+            strstr(text, baton_collective_name((baton_collective_t)i)));
+    }
+    assert_non_null(strstr(text, "recursive_doubling\n"));
+    support_ok(baton_choices_text(12, 1, part, sizeof part, &again));
+    assert_int_equal(again, length);
+    assert_int_equal(strlen(part), sizeof part - 1);
+    assert_memory_equal(part, text, sizeof part - 1);
+}
+
+/* ---- calibration files ------------------------------------------------- */
+
+static char path[64];
+
+static const baton_costs_t measured = {.size = sizeof(baton_costs_t),
+                                       .inside = {3.5, 0.125},
+                                       .between = {40, 1.25},
+                                       .gamma_ns = 0.0625};
+
+static void write_text(const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int open_path(void **state)
+{
+    (void)snprintf(path, sizeof path, "/tmp/baton_tuning_%ld", (long)getpid());
+    return support_clusters_open(state);
+}
+
+static int close_path(void **state)
+{
+    (void)remove(path);
+    return support_clusters_close(state);
+}
+
+static void test_costs_are_read_as_they_were_written(void **state)
+{
+    (void)state;
+    baton_costs_t costs;
+    support_ok(baton_costs_write(path, &measured));
+    support_ok(baton_costs_read(path, &costs));
+    assert_true(costs.inside.alpha_us == 3.5 && costs.inside.beta_ns == 0.125);
+    assert_true(costs.between.alpha_us == 40 && costs.between.beta_ns == 1.25);
+    assert_true(costs.gamma_ns == 0.0625);
+}
+
+static void test_the_variable_names_the_file_in_force(void **state)
+{
+    (void)state;
+    baton_costs_t costs, estimates;
+    support_ok(baton_costs_get(&estimates));
+    support_ok(baton_costs_write(path, &measured));
+    set_variable("BATON_CALIBRATION", path);
+    support_ok(baton_costs_get(&costs));
+    assert_true(costs.inside.alpha_us == 3.5);
+    set_variable("BATON_CALIBRATION", "/nonexistent/file");
+    support_expect(baton_costs_get(&costs), BATON_ERR_SYSTEM);
+    says("can't open \"/nonexistent/file\"");
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_SCAN, 2, 8);
+    support_expect(baton_choose(&of, &choice), BATON_ERR_SYSTEM);
+    set_variable("BATON_CALIBRATION", NULL);
+    support_ok(baton_costs_get(&costs));
+    assert_true(costs.inside.alpha_us == estimates.inside.alpha_us);
+}
+
+static void refuses(const char *text, baton_status_t status, const char *why)
+{
+    baton_costs_t costs = measured;
+    write_text(text);
+    support_expect(baton_costs_read(path, &costs), status);
+    says(why);
+    assert_memory_equal(&costs, &measured, sizeof costs);
+}
+
+static void test_files_of_others_are_refused(void **state)
+{
+    (void)state;
+    char text[600];
+    refuses("", BATON_ERR_INVALID, "line 1 of");
+    refuses("baton-calibration 2\n", BATON_ERR_UNSUPPORTED,
+            "is of version 2, this Baton reads version 1");
+    refuses("baton-calibration 1\nmachine PDP-11\n", BATON_ERR_UNSUPPORTED,
+            "is of another machine, \"PDP-11\"; this one is \"");
+    (void)snprintf(text, sizeof text,
+                   "baton-calibration 1\nmachine %s\ninside 1 -2\n",
+                   baton_machine_name());
+    refuses(text, BATON_ERR_INVALID, "line 3 of");
+    (void)snprintf(text, sizeof text,
+                   "baton-calibration 1\nmachine %s\ninside 1 2\nbetween 1\n",
+                   baton_machine_name());
+    refuses(text, BATON_ERR_INVALID, "line 4 of");
+    (void)snprintf(text, sizeof text,
+                   "baton-calibration 1\nmachine %s\ninside 1 2\n"
+                   "between 1 2\ngamma nan\n",
+                   baton_machine_name());
+    refuses(text, BATON_ERR_INVALID, "line 5 of");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_collective_has_an_algorithm),
+        cmocka_unit_test(test_an_unknown_name_lists_those_that_there_are),
+        cmocka_unit_test(test_the_choice_is_the_cheapest),
+        cmocka_unit_test(test_short_and_long_vectors_differ),
+        cmocka_unit_test(test_hosts_cost_more),
+        cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
+        cmocka_unit_test(test_what_an_algorithm_cannot_do_names_those_that_can),
+        cmocka_unit_test(test_wrong_cases_are_refused),
+        cmocka_unit_test(test_a_wrong_variable_is_the_schedules_error),
+        cmocka_unit_test(test_the_table_as_text),
+        cmocka_unit_test(test_ranks_that_choose_differently_are_told),
+        cmocka_unit_test(test_costs_are_read_as_they_were_written),
+        cmocka_unit_test(test_the_variable_names_the_file_in_force),
+        cmocka_unit_test(test_files_of_others_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_path, close_path);
+}
