@@ -248,6 +248,11 @@ void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
 
 uint64_t baton_call_epoch(const baton_call_t *call);
 
+/* Says why the function is about to return `status`, an error: the sentence
+   becomes part of the epoch's, on all ranks. Returns `status`. */
+baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
+                               const char *format, ...) BATON_PRINTF(3, 4);
+
 /* Where a view lies, in scratch, too; NULL in a group without payload (sim.h),
    for memory that is not bound, or a view that is not in its buffer. */
 void *baton_call_address(const baton_call_t *call, baton_view_t view);
