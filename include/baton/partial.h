@@ -49,30 +49,56 @@ extern "C" {
 
 typedef struct baton_partial baton_partial_t;
 
-/* Who may begin an epoch. */
+/* When an epoch begins. Expected active ranks: where ranks arrive one after
+   another, in random order, and each contributes before it starts. */
 typedef enum baton_partial_mode {
-    BATON_SOLO,     /* any rank: the first to start */
-    BATON_MAJORITY, /* the rank drawn for the epoch, so that (P+1)/2 ranks are
-                       active on average */
-    BATON_FULL      /* all together: synchronous */
+    BATON_SOLO,     /* at the first start of any rank; 1 active */
+    BATON_MAJORITY, /* at the start of the one rank elected for the epoch;
+                       (P + 1) / 2 active on average, 1 at least */
+    BATON_FULL,     /* on each rank at its own start: synchronous */
+    BATON_QUORUM,   /* as soon as q ranks have started it: q active, exactly;
+                       counted along a tree whose root is rank e mod P in epoch
+                       e, by less than 2 P messages, and then P - 1 more */
+    BATON_CANDIDATES_ANY, /* at the first start of m ranks elected for the
+                             epoch; (P + 1) / (m + 1) active on average */
+    BATON_CANDIDATES_ALL  /* when all m ranks elected for the epoch have started
+                             it; m (P + 1) / (m + 1) active on average */
 } baton_partial_mode_t;
+
+/* A mode with its number of ranks. QUORUM(1) is SOLO, QUORUM(P) is FULL, and
+   CANDIDATES with m = 1 are MAJORITY, at their cost. */
+typedef struct baton_partial_choice {
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks; /* q of QUORUM, m of CANDIDATES: 1 to P; else 0 */
+} baton_partial_choice_t;
 
 /* What becomes of a result that a slow rank has not seen yet. */
 typedef enum baton_keep {
     BATON_KEEP_LATEST, /* overwritten: wait returns the latest epoch's */
-    BATON_KEEP_ALL     /* kept: wait returns epoch k's at the k-th step, and a
-                          rank that is `history` epochs behind holds the others */
+    BATON_KEEP_ALL     /* kept: wait returns epoch k's at the k-th step, so each
+                          rank sees every epoch. A rank that is `history` epochs
+                          behind holds the others: staleness is at most that,
+                          and a rank that is always slow sets the pace of all
+                          after `history` epochs */
 } baton_keep_t;
 
 typedef struct baton_partial_options {
     size_t size;      /* of this struct */
     const char *name; /* for messages; NULL: "partial" */
     baton_partial_mode_t mode;
+    uint32_t mode_ranks; /* as in baton_partial_choice_t */
     baton_keep_t keep;
-    uint32_t history; /* W, epochs of results that are kept; 0: 1 for LATEST, 4
-                         for ALL */
-    uint64_t seed;    /* of the draws; the same on all ranks */
-    size_t count;     /* elements */
+    uint32_t history; /* W, epochs of results that are kept, up to 2^20; 0: 1
+                         for LATEST, 4 for ALL */
+    /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0: none is. */
+    uint32_t sync_every;
+    /* S, up to 2^20: no contribution is taken more than S epochs after its
+       step. An epoch that would exceed that for some rank waits until this rank
+       has started step epoch - S, however late it is. 0: there is no bound but
+       that of KEEP_ALL. */
+    uint32_t max_staleness;
+    uint64_t seed; /* of the draws; the same on all ranks */
+    size_t count;  /* elements */
     baton_dtype_t dtype;
     const baton_op_t *op;     /* needs its identity; NULL: BATON_SUM */
     baton_allreduce_fn inner; /* NULL: by the vector's bytes, see below */

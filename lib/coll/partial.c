@@ -1,12 +1,7 @@
 /* Partial all-reduce: a schedule around any inner builder.
 
-     solo      on_start ----------------+
-                                        +--> activation tree --> begin
-     majority  on_start --> draw -------+                          |
-                                                                   |
-     full      on_start ---------------------------------------> begin
-                                                                   |
-                     +---------------------------------------------+
+         begin (partial_begin.c)
+                     |
                      v
                    take --> inner all-reduce --------------> publish
                      |                                          ^
@@ -17,35 +12,12 @@
    does it need an all-reduce of its own. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "coll/contribution.h"
+#include "base/random.h"
 #include "coll/count.h"
 #include "coll/partial_options.h"
+#include "coll/partial_parts.h"
 
 #include <baton/sim.h>
-
-struct baton_partial {
-    baton_schedule_t *schedule;
-    baton_partial_mode_t mode;
-    baton_keep_t keep;
-    uint64_t seed;
-    baton_buffer_t source; /* bound to the slots that the epoch works on */
-    baton_buffer_t target;
-    bool payload;           /* vectors have memory */
-    bool rides;             /* the count is in the vector */
-    uint32_t active;        /* else here: in, and out */
-    _Atomic uint64_t steps; /* starts so far */
-    uint64_t seen;          /* last step whose result was returned */
-    baton__contribution_t contribution;
-};
-
-static baton_status_t draw(void *arg, baton_call_t *call)
-{
-    const baton_partial_t *partial = arg;
-    int drawn = baton_partial_draw(partial->seed, baton_call_epoch(call),
-                                   baton_schedule_size(partial->schedule));
-    return drawn == baton_schedule_rank(partial->schedule) ? BATON_OK
-                                                           : BATON_SKIP;
-}
 
 /* ---- the two ends of an epoch ----------------------------------------- */
 
@@ -60,6 +32,10 @@ static baton_status_t take(void *arg, baton_call_t *call)
     baton__contribution_t *c = &partial->contribution;
     char *source;
     char *target;
+    baton_status_t status = baton__partial_check_peers(partial, call);
+    if (status != BATON_OK) {
+        return status;
+    }
     bool active =
         baton__contribution_take(c, baton_call_epoch(call), &source, &target);
     if (!partial->payload) {
@@ -72,8 +48,7 @@ static baton_status_t take(void *arg, baton_call_t *call)
         one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
                               c->dtype);
     }
-    baton_status_t status =
-        baton_buffer_rebind(partial->schedule, partial->source, source);
+    status = baton_buffer_rebind(partial->schedule, partial->source, source);
     return status == BATON_OK
                ? baton_buffer_rebind(partial->schedule, partial->target, target)
                : status;
@@ -84,12 +59,40 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
     uint32_t active = partial->active;
+    /* Where this rank began the epoch by itself they come meanwhile. */
+    baton_status_t status = baton__partial_check_peers(partial, call);
+    if (status != BATON_OK) {
+        return status;
+    }
     if (partial->payload && partial->rides) {
         char *slot = c->memory + (size_t)c->result * c->slot_bytes;
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
     baton__contribution_publish(c, baton_call_epoch(call), active);
     return BATON_OK;
+}
+
+static uint64_t steps(const baton_partial_t *partial)
+{
+    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
+}
+
+/* Epochs that peers may begin here: with KEEP_ALL the history has room for W
+   results that were not seen; and in epoch e this rank's next contribution, of
+   step steps + 1, may come one epoch too late, so e may be steps + S. */
+static void set_limit(baton_partial_t *partial)
+{
+    uint64_t limit = UINT64_MAX;
+    if (partial->keep == BATON_KEEP_ALL) {
+        limit = partial->seen + partial->contribution.history;
+    }
+    if (partial->max_staleness != 0 &&
+        steps(partial) + partial->max_staleness < limit) {
+        limit = steps(partial) + partial->max_staleness;
+    }
+    if (limit != UINT64_MAX) {
+        baton_schedule_limit(partial->schedule, limit);
+    }
 }
 
 /* The application is in baton_group_recover. */
@@ -99,30 +102,13 @@ static void recover(void *arg, uint64_t epoch)
     baton__contribution_recover(&partial->contribution, epoch);
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     partial->seen = 0;
-    if (partial->keep == BATON_KEEP_ALL) {
-        baton_schedule_limit(partial->schedule, partial->contribution.history);
+    if (partial->quorum != NULL) {
+        baton__quorum_recover(partial->quorum);
     }
+    set_limit(partial);
 }
 
 /* ---- building --------------------------------------------------------- */
-
-static baton_node_t add_begin(baton_partial_t *partial)
-{
-    baton_schedule_t *s = partial->schedule;
-    baton_node_t start = baton_add_on_start(s);
-    if (partial->mode == BATON_FULL) {
-        baton_node_t begin = baton_add_nop(s);
-        baton_before(s, start, begin);
-        return begin;
-    }
-    if (partial->mode == BATON_SOLO) {
-        return baton_add_activation(s, start);
-    }
-    baton_node_t drawn = baton_add_call(s, draw, partial);
-    baton_set_optional(s, drawn); /* it fires only where start was called */
-    baton_before(s, start, drawn);
-    return baton_add_activation(s, drawn);
-}
 
 static void add_count(baton_partial_t *partial)
 {
@@ -144,7 +130,7 @@ static void build(baton_partial_t *partial,
     baton_schedule_t *s = partial->schedule;
     size_t element = baton_op_element_bytes(options->op, options->dtype);
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
-    baton_node_t begin = add_begin(partial);
+    baton_node_t begin = baton__partial_add_begin(partial);
     baton_node_t taken = baton_add_call(s, take, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     partial->source = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
@@ -164,12 +150,67 @@ static void build(baton_partial_t *partial,
     baton_enclose(s, inside, taken, published);
 }
 
+/* Of what must be the same on all ranks and shows in no message's size. */
+static uint32_t digest(const baton_partial_options_t *options)
+{
+    const uint64_t values[] = {options->count,         options->seed,
+                               options->sync_every,    options->dtype,
+                               options->max_staleness, options->keep,
+                               options->history};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        hash = baton__random(hash, i, values[i]);
+    }
+    return (uint32_t)hash;
+}
+
+static baton_status_t init_quorum(baton_partial_t *partial)
+{
+    baton__rule_t rule = baton__rule_of(partial->choice, partial->size);
+    if (rule.needed == 1 || baton__rule_is_full(rule, partial->size)) {
+        return BATON_OK;
+    }
+    partial->quorum =
+        baton__quorum_create(partial->rank, partial->size, partial->seed,
+                             baton__partial_rule_at, partial);
+    return partial->quorum != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY,
+                              "partial \"%s\": no memory for a quorum",
+                              baton_schedule_name(partial->schedule));
+}
+
+static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
+                           const baton_partial_options_t *options)
+{
+    partial->rank = baton_group_rank(group);
+    partial->size = baton_group_size(group);
+    partial->choice =
+        (baton_partial_choice_t){options->mode, options->mode_ranks};
+    partial->keep = options->keep;
+    partial->seed = options->seed;
+    partial->sync_every = options->sync_every;
+    partial->max_staleness = options->max_staleness;
+    partial->digest = digest(options);
+    partial->payload = baton_group_has_payload(group);
+    partial->rides =
+        options->op == BATON_SUM &&
+        (uint64_t)partial->size <= baton__largest_count(options->dtype);
+    /* Without payload vectors are empty, and the books are kept as ever. */
+    size_t count = partial->payload ? options->count : 0;
+    size_t extra = partial->payload && partial->rides ? 1 : 0;
+    baton_status_t status =
+        baton__contribution_init(&partial->contribution, options, count,
+                                 extra * baton_dtype_size(options->dtype));
+    return status == BATON_OK ? init_quorum(partial) : status;
+}
+
 baton_status_t baton_partial_create(baton_group_t *group,
                                     const baton_partial_options_t *given,
                                     baton_partial_t **out)
 {
     baton_partial_options_t options;
-    baton_status_t status = baton__partial_settle(given, &options);
+    baton_status_t status = baton__partial_settle(given, group, &options);
     if (status != BATON_OK) {
         return status;
     }
@@ -178,27 +219,14 @@ baton_status_t baton_partial_create(baton_group_t *group,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             options.name);
     }
-    partial->mode = options.mode;
-    partial->keep = options.keep;
-    partial->seed = options.seed;
     status = baton_schedule_create(group, options.name, &partial->schedule);
     if (status != BATON_OK) {
         baton__free(partial);
         return status;
     }
-    partial->payload = baton_group_has_payload(group);
-    partial->rides =
-        options.op == BATON_SUM && (uint64_t)baton_group_size(group) <=
-                                       baton__largest_count(options.dtype);
-    /* Without payload vectors are empty, and the books are kept as ever. */
-    size_t count = partial->payload ? options.count : 0;
-    size_t extra = partial->payload && partial->rides ? 1 : 0;
-    status = baton__contribution_init(&partial->contribution, &options, count,
-                                      extra * baton_dtype_size(options.dtype));
+    status = init(partial, group, &options);
     if (status == BATON_OK) {
-        if (options.keep == BATON_KEEP_ALL) {
-            baton_schedule_limit(partial->schedule, options.history);
-        }
+        set_limit(partial);
         build(partial, &options);
         baton_schedule_on_recover(partial->schedule, recover, partial);
         status = baton_schedule_commit(partial->schedule);
@@ -219,6 +247,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     baton_status_t status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
+        baton__quorum_destroy(partial->quorum);
         baton__free(partial);
     }
     return status;
@@ -230,11 +259,6 @@ const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
 }
 
 /* ---- steps ------------------------------------------------------------ */
-
-static uint64_t steps(const baton_partial_t *partial)
-{
-    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
-}
 
 static baton_status_t check_data(const baton_partial_t *partial,
                                  const void *data, const char *doing)
@@ -268,6 +292,9 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
     baton_status_t status = baton_schedule_start(partial->schedule);
     if (status == BATON_OK) {
         atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
+        if (partial->max_staleness != 0) {
+            set_limit(partial);
+        }
     }
     return status;
 }
@@ -313,8 +340,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     partial->seen = step;
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
-        baton_schedule_limit(partial->schedule,
-                             step + partial->contribution.history);
+        set_limit(partial);
     }
     return BATON_OK;
 }
