@@ -72,6 +72,25 @@ typedef struct baton_partial_choice {
     uint32_t mode_ranks; /* q of QUORUM, m of CANDIDATES: 1 to P; else 0 */
 } baton_partial_choice_t;
 
+/* What a policy decides by: the newest epoch, the same on all ranks. */
+typedef struct baton_partial_observation {
+    uint64_t epoch;
+    baton_partial_choice_t choice; /* the mode that it ran in */
+    uint32_t active;               /* ranks with a contribution in it */
+    uint32_t staleness; /* in epochs, of the oldest contribution in it */
+} baton_partial_observation_t;
+
+/* Called in baton_partial_wait, on its thread, at the end of each step: true,
+   and *choice is the mode that this rank would like. Its wish goes out with the
+   next epoch that this rank has part in, and all ranks switch with the epoch
+   after that. Of several ranks' wishes in an epoch the lowest rank's counts, a
+   baton_partial_set_mode before all; the others are dropped, and the policies
+   asked again; a mode that is not valid is logged and dropped. It must not call
+   into the partial. */
+typedef bool (*baton_partial_policy_fn)(void *arg,
+                                        const baton_partial_observation_t *seen,
+                                        baton_partial_choice_t *choice);
+
 /* What becomes of a result that a slow rank has not seen yet. */
 typedef enum baton_keep {
     BATON_KEEP_LATEST, /* overwritten: wait returns the latest epoch's */
@@ -97,6 +116,12 @@ typedef struct baton_partial_options {
        has started step epoch - S, however late it is. 0: there is no bound but
        that of KEEP_ALL. */
     uint32_t max_staleness;
+    /* The mode may change between epochs: by baton_partial_set_mode, or, where
+       there is one, by a policy. It costs 2 (P - 1) short messages an epoch,
+       and needs payload (sim.h). */
+    bool changes;
+    baton_partial_policy_fn policy;
+    void *policy_arg;
     uint64_t seed; /* of the draws; the same on all ranks */
     size_t count;  /* elements */
     baton_dtype_t dtype;
@@ -153,6 +178,19 @@ typedef struct baton_partial_result {
 BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
                                                 int timeout_ms,
                                                 baton_partial_result_t *out);
+
+/* Asks for another mode. It goes out with the next epoch that this rank has
+   part in, and all ranks switch with the epoch after that. All ranks call it,
+   with the same modes in the same order, though not before the same step: the
+   first to call decides when. sync_every stays in force. After a recovery the
+   mode is the options', and changes count from the first again.
+
+   BATON_ERR_INVALID: not created with `changes`; mode_ranks out of range.
+   BATON_ERR_BUSY: 8 changes ahead of the other ranks, or behind them.
+   BATON_ERR_MISMATCH names two ranks that asked for different modes; where they
+   did in one epoch it fails with that, on all ranks. Any thread. */
+BATON_CHECKED baton_status_t
+baton_partial_set_mode(baton_partial_t *partial, baton_partial_choice_t choice);
 
 /* The schedule behind it, to look at: its last epoch's number and time, its
    text (dump.h). Owned by the partial; not to be started, waited for or

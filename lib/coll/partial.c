@@ -5,11 +5,12 @@
                      v
                    take --> inner all-reduce --------------> publish
                      |                                          ^
-                     +----> all-reduce of the active count -----+
+                     +----> all-reduce of a control record -----+
 
    The count of active ranks rides as one more element at the end of the vector
-   where the reduction is a sum and the type holds P exactly; only elsewhere
-   does it need an all-reduce of its own. */
+   where the reduction is a sum and the type holds P exactly. Elsewhere, and
+   where the mode may change, it is in a record that needs an all-reduce of its
+   own (partial_change.h). */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
@@ -24,6 +25,21 @@
 static char *behind_elements(const baton__contribution_t *c, char *slot)
 {
     return slot + c->count * c->element_bytes;
+}
+
+/* What this rank puts into the control record. */
+static void fill_control(baton_partial_t *partial, bool active)
+{
+    const baton__contribution_t *c = &partial->contribution;
+    uint64_t oldest = c->taken.first_step;
+    partial->control = (baton__control_t){.active = active ? 1 : 0};
+    if (oldest != 0 && oldest < c->taken_for) {
+        partial->control.staleness = (uint32_t)(c->taken_for - oldest);
+    }
+    if (partial->changes) {
+        partial->control.first =
+            baton__change_request(&partial->change, partial->rank);
+    }
 }
 
 static baton_status_t take(void *arg, baton_call_t *call)
@@ -41,8 +57,9 @@ static baton_status_t take(void *arg, baton_call_t *call)
     if (!partial->payload) {
         return BATON_OK;
     }
-    partial->active = active ? 1 : 0;
-    if (partial->rides) {
+    if (!partial->rides) {
+        fill_control(partial, active);
+    } else {
         /* The identities of product and sum are one and zero. */
         const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
         one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
@@ -58,7 +75,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
-    uint32_t active = partial->active;
+    uint32_t active = partial->control.active;
     /* Where this rank began the epoch by itself they come meanwhile. */
     baton_status_t status = baton__partial_check_peers(partial, call);
     if (status != BATON_OK) {
@@ -68,8 +85,14 @@ static baton_status_t publish(void *arg, baton_call_t *call)
         char *slot = c->memory + (size_t)c->result * c->slot_bytes;
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
-    baton__contribution_publish(c, baton_call_epoch(call), active);
-    return BATON_OK;
+    if (partial->changes) {
+        status = baton__change_apply(&partial->change, partial->rank,
+                                     &partial->control, call, &partial->choice);
+    }
+    if (status == BATON_OK) {
+        baton__contribution_publish(c, baton_call_epoch(call), active);
+    }
+    return status;
 }
 
 static uint64_t steps(const baton_partial_t *partial)
@@ -102,6 +125,8 @@ static void recover(void *arg, uint64_t epoch)
     baton__contribution_recover(&partial->contribution, epoch);
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     partial->seen = 0;
+    partial->choice = partial->first_choice;
+    baton__change_reset(&partial->change);
     if (partial->quorum != NULL) {
         baton__quorum_recover(partial->quorum);
     }
@@ -110,17 +135,17 @@ static void recover(void *arg, uint64_t epoch)
 
 /* ---- building --------------------------------------------------------- */
 
-static void add_count(baton_partial_t *partial)
+static void add_control(baton_partial_t *partial)
 {
     baton_schedule_t *s = partial->schedule;
     baton_buffer_t buffer = baton_buffer_bind(
-        s, &partial->active, sizeof partial->active, BATON_MEMORY_HOST);
-    baton_view_t view = baton_view(buffer, 0, sizeof partial->active);
+        s, &partial->control, sizeof partial->control, BATON_MEMORY_HOST);
+    baton_view_t view = baton_view(buffer, 0, sizeof partial->control);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
                               .target = view,
-                              .dtype = BATON_U32,
-                              .op = BATON_SUM};
+                              .dtype = BATON_U8,
+                              .op = &baton__control_op};
     baton_allreduce_binomial(s, &args);
 }
 
@@ -145,7 +170,7 @@ static void build(baton_partial_t *partial,
     baton_mark_t inside = baton_schedule_mark(s);
     options->inner(s, &args);
     if (!partial->rides) {
-        add_count(partial);
+        add_control(partial);
     }
     baton_enclose(s, inside, taken, published);
 }
@@ -167,7 +192,9 @@ static uint32_t digest(const baton_partial_options_t *options)
 static baton_status_t init_quorum(baton_partial_t *partial)
 {
     baton__rule_t rule = baton__rule_of(partial->choice, partial->size);
-    if (rule.needed == 1 || baton__rule_is_full(rule, partial->size)) {
+    bool changes = partial->changes && partial->size > 1;
+    if (!changes &&
+        (rule.needed == 1 || baton__rule_is_full(rule, partial->size))) {
         return BATON_OK;
     }
     partial->quorum =
@@ -187,6 +214,11 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->size = baton_group_size(group);
     partial->choice =
         (baton_partial_choice_t){options->mode, options->mode_ranks};
+    partial->first_choice = partial->choice;
+    partial->changes = options->changes || options->policy != NULL;
+    partial->policy = options->policy;
+    partial->policy_arg = options->policy_arg;
+    baton__change_init(&partial->change);
     partial->keep = options->keep;
     partial->seed = options->seed;
     partial->sync_every = options->sync_every;
@@ -194,7 +226,7 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->digest = digest(options);
     partial->payload = baton_group_has_payload(group);
     partial->rides =
-        options->op == BATON_SUM &&
+        options->op == BATON_SUM && !partial->changes &&
         (uint64_t)partial->size <= baton__largest_count(options->dtype);
     /* Without payload vectors are empty, and the books are kept as ever. */
     size_t count = partial->payload ? options->count : 0;
@@ -248,6 +280,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
         baton__quorum_destroy(partial->quorum);
+        baton__change_fini(&partial->change);
         baton__free(partial);
     }
     return status;
@@ -307,6 +340,45 @@ baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
     return baton_schedule_test(partial->schedule, done_out);
 }
 
+static void ask_policy(baton_partial_t *partial)
+{
+    if (partial->policy == NULL) {
+        return;
+    }
+    baton__change_t *change = &partial->change;
+    (void)pthread_mutex_lock(&change->lock);
+    const baton_partial_observation_t seen = change->newest;
+    (void)pthread_mutex_unlock(&change->lock);
+    baton_partial_choice_t wish = seen.choice;
+    bool wishes = partial->policy(partial->policy_arg, &seen, &wish) &&
+                  baton__rule_check(baton_schedule_name(partial->schedule),
+                                    wish, partial->size) == BATON_OK;
+    (void)pthread_mutex_lock(&change->lock);
+    /* Not by what another epoch has overtaken. */
+    change->wishes = wishes && change->newest.epoch == seen.epoch;
+    change->wish = wish;
+    (void)pthread_mutex_unlock(&change->lock);
+}
+
+baton_status_t baton_partial_set_mode(baton_partial_t *partial,
+                                      baton_partial_choice_t choice)
+{
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
+    const char *name = baton_schedule_name(partial->schedule);
+    if (!partial->changes) {
+        return baton__error(BATON_ERR_INVALID,
+                            "mode of partial \"%s\": it was created without "
+                            "options.changes, which must be true",
+                            name);
+    }
+    baton_status_t status = baton__rule_check(name, choice, partial->size);
+    return status == BATON_OK ? baton__change_ask(&partial->change, name,
+                                                  partial->rank, choice)
+                              : status;
+}
+
 baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                   baton_partial_result_t *out)
 {
@@ -338,6 +410,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
         out->data = NULL;
     }
     partial->seen = step;
+    ask_policy(partial);
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
         set_limit(partial);

@@ -129,41 +129,44 @@ baton_status_t baton__partial_check_peers(const baton_partial_t *partial,
 
 /* ---- building --------------------------------------------------------- */
 
-static baton_node_t add_branch(baton_partial_t *partial, baton_call_fn fn,
-                               baton_node_t start, baton_node_t to)
+static void add_branch(baton_partial_t *partial, baton_call_fn fn,
+                       baton_node_t start, baton_node_t to)
 {
     baton_node_t call = baton_add_call(partial->schedule, fn, partial);
     baton_set_optional(partial->schedule, call);
     baton_before(partial->schedule, start, call);
     baton_before(partial->schedule, call, to);
-    return call;
 }
 
 baton_node_t baton__partial_add_begin(baton_partial_t *partial)
 {
     baton_schedule_t *s = partial->schedule;
     baton__rule_t rule = baton__rule_of(partial->choice, partial->size);
-    bool full = baton__rule_is_full(rule, partial->size);
+    bool changes = partial->changes && partial->size > 1;
     baton_node_t start = baton_add_on_start(s);
-    if (full) {
+    if (baton__rule_is_full(rule, partial->size) && !changes) {
         baton_node_t begin = baton_add_nop(s);
         baton_before(s, start, begin);
         return begin;
     }
     (void)baton_add_call(s, stamp, partial);
     baton_node_t initiate = start;
-    bool always =
-        rule.counting == (uint32_t)partial->size && partial->sync_every == 0;
-    if (rule.needed > 1) {
-        initiate = baton__add_quorum(s, partial->quorum, start);
-    } else if (!always) {
+    bool always = rule.counting == (uint32_t)partial->size &&
+                  rule.needed == 1 && partial->sync_every == 0 && !changes;
+    if (!always) {
         initiate = baton_add_nop(s);
         baton_set_optional(s, initiate);
-        (void)add_branch(partial, may_initiate, start, initiate);
+        baton_set_need(s, initiate, BATON_NEED_ANY);
+    }
+    if (partial->quorum != NULL) {
+        baton_before(s, baton__add_quorum(s, partial->quorum, start), initiate);
+    }
+    if (!always && (rule.needed == 1 || changes)) {
+        add_branch(partial, may_initiate, start, initiate);
     }
     baton_node_t begin = baton__add_activation(s, initiate, &partial->wave);
-    if (partial->sync_every != 0) {
-        (void)add_branch(partial, is_full, start, begin);
+    if (partial->sync_every != 0 || changes) {
+        add_branch(partial, is_full, start, begin);
     }
     if (partial->quorum != NULL) {
         baton__quorum_until(partial->quorum, begin);

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "coll/partial_rule.h"
 
+#include <baton/sim.h>
+
 enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 
 static baton_status_t refuse(const baton_partial_options_t *options,
@@ -92,6 +94,13 @@ baton_status_t baton__partial_settle(const baton_partial_options_t *given,
                                                "NULL");
     }
     *out = with_defaults(given);
+    if ((out->changes || out->policy != NULL) &&
+        !baton_group_has_payload(group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "partial \"%s\": changes of mode need payload, "
+                            "which a cost-only group has not",
+                            out->name);
+    }
     baton_status_t status = check(out);
     return status == BATON_OK
                ? baton__rule_check(

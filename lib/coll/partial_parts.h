@@ -4,6 +4,7 @@
 
 #include "coll/activation.h"
 #include "coll/contribution.h"
+#include "coll/partial_change.h"
 #include "coll/partial_rule.h"
 #include "coll/quorum.h"
 
@@ -16,16 +17,21 @@ struct baton_partial {
     uint32_t max_staleness; /* 0: unbounded */
     baton_buffer_t source;  /* bound to the slots that the epoch works on */
     baton_buffer_t target;
-    bool payload;           /* vectors have memory */
-    bool rides;             /* the count is in the vector */
-    uint32_t active;        /* else here: in, and out */
-    _Atomic uint64_t steps; /* starts so far */
-    uint64_t seen;          /* last step whose result was returned */
+    bool payload;             /* vectors have memory */
+    bool rides;               /* the count is in the vector */
+    baton__control_t control; /* else here: in, and out */
+    _Atomic uint64_t steps;   /* starts so far */
+    uint64_t seen;            /* last step whose result was returned */
     baton__contribution_t contribution;
 
     /* How epochs begin; the driver's. */
     baton_partial_choice_t choice; /* the mode of the running epoch */
-    uint32_t digest;               /* of the options, to compare with peers */
+    baton_partial_choice_t first_choice;
+    bool changes;
+    baton__change_t change;
+    baton_partial_policy_fn policy;
+    void *policy_arg;
+    uint32_t digest; /* of the options, to compare with peers */
     baton__wave_t wave;
     baton__quorum_t *quorum; /* NULL where nothing is counted */
 };
