@@ -107,6 +107,14 @@ BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
    last recovery. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
 
+/* What this rank has sent for the schedule, in all its epochs: messages, those
+   of activates among them, and bytes of payload. */
+typedef struct baton_traffic {
+    uint64_t messages;
+    uint64_t bytes;
+} baton_traffic_t;
+baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
+
 /* Keeps the engine from beginning an epoch beyond `epoch` by an armed receive;
    its message is kept until the limit is raised. Never lowered: a lower value
    has no effect. The limit of a new schedule, and of one that was recovered, is
