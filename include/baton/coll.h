@@ -36,6 +36,11 @@ typedef struct baton_allreduce {
     size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
                            default */
     void *arg;          /* for builders of your own; others ignore it */
+    /* NULL, or a partial collective's: that ranks may have nothing to give in
+       an epoch. Their source is then the neutral element, so a builder may
+       ignore this; binomial tree and recursive doubling send and reduce nothing
+       in its stead. */
+    struct baton_given *given;
 } baton_allreduce_t;
 
 /* Any all-reduce: what the partial collectives take as their inner one. */

@@ -192,6 +192,46 @@ BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
 BATON_CHECKED baton_status_t
 baton_partial_set_mode(baton_partial_t *partial, baton_partial_choice_t choice);
 
+/* ---- statistics ------------------------------------------------------- */
+
+enum { BATON_PARTIAL_BINS = 33, BATON_PARTIAL_STATS_BYTES = 4096 };
+
+/* What this rank's part of a partial has done since it was created. */
+typedef struct baton_partial_stats {
+    int ranks;
+    uint64_t epochs;
+    uint64_t internal; /* epochs that worked here after this rank's start, */
+    uint64_t external; /* or before it: a peer activated them */
+    uint64_t taken;    /* epochs that took a contribution of this rank, */
+    uint64_t null;     /* or none; */
+    uint64_t late;     /* of those taken: with one of an earlier step */
+    /* Epochs by the staleness of the contribution taken; in the last bin, that
+       or more. */
+    uint64_t staleness[BATON_PARTIAL_BINS];
+    /* Epochs by active ranks: bin 32 * active / P, rounded up. With up to 32
+       ranks bin ceil(32 k / P) is of k ranks alone. Empty when cost-only. */
+    uint64_t active[BATON_PARTIAL_BINS];
+    uint64_t messages; /* sent, those of activations among them */
+    uint64_t bytes;    /* of payload, sent */
+    /* By the machine's clock, in a simulation too: from this rank's start until
+       the epoch worked here (not for those that peers activated before); from
+       then to its end; and in baton_partial_wait. */
+    uint64_t activation_ns, inner_ns, waiting_ns;
+} baton_partial_stats_t;
+
+/* A snapshot while epochs run: each number is right, but they may be of
+   different moments. Any thread. BATON_ERR_INVALID. */
+BATON_CHECKED baton_status_t baton_partial_stats(const baton_partial_t *partial,
+                                                 baton_partial_stats_t *out);
+
+/* As lines to read; as one JSON object, its keys the members' names, times in
+   microseconds (activation_us, inner_us, waiting_us). BATON_ERR_LIMIT: more
+   than `bytes`, of which BATON_PARTIAL_STATS_BYTES is always enough. */
+BATON_CHECKED baton_status_t baton_partial_stats_text(
+    const baton_partial_stats_t *stats, char *out, size_t bytes);
+BATON_CHECKED baton_status_t baton_partial_stats_json(
+    const baton_partial_stats_t *stats, char *out, size_t bytes);
+
 /* The schedule behind it, to look at: its last epoch's number and time, its
    text (dump.h). Owned by the partial; not to be started, waited for or
    destroyed. */

@@ -12,6 +12,7 @@
    where the mode may change, it is in a record that needs an all-reduce of its
    own (partial_change.h). */
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "coll/count.h"
@@ -54,6 +55,16 @@ static baton_status_t take(void *arg, baton_call_t *call)
     }
     bool active =
         baton__contribution_take(c, baton_call_epoch(call), &source, &target);
+    if (partial->given.known) {
+        status = baton_call_set_length(call, partial->given.source.length,
+                                       active ? partial->vector_bytes : 0);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    baton__stats_take(&partial->stats,
+                      baton_call_completed(call, partial->start),
+                      baton_call_epoch(call), c->taken.first_step);
     if (!partial->payload) {
         return BATON_OK;
     }
@@ -91,6 +102,8 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     }
     if (status == BATON_OK) {
         baton__contribution_publish(c, baton_call_epoch(call), active);
+        baton__stats_publish(&partial->stats, active,
+                             partial->payload ? partial->size : 0);
     }
     return status;
 }
@@ -165,7 +178,11 @@ static void build(baton_partial_t *partial,
                               .target = baton_view(partial->target, 0, bytes),
                               .dtype = options->dtype,
                               .op = options->op,
-                              .arg = options->inner_arg};
+                              .arg = options->inner_arg,
+                              .given = &partial->given};
+    partial->vector_bytes = bytes;
+    partial->given.source =
+        (baton__maybe_vector_t){args.source, baton_add_length(s)};
     baton_before(s, begin, taken);
     baton_mark_t inside = baton_schedule_mark(s);
     options->inner(s, &args);
@@ -322,6 +339,7 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
     if (partial == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
     }
+    baton__stats_start(&partial->stats);
     baton_status_t status = baton_schedule_start(partial->schedule);
     if (status == BATON_OK) {
         atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
@@ -395,7 +413,9 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                       : "the step's result was returned "
                                         "already");
     }
+    uint64_t since_ns = baton__clock_ns();
     baton_status_t status = baton_schedule_wait(partial->schedule, timeout_ms);
+    baton__stats_waited(&partial->stats, since_ns);
     if (status != BATON_OK) {
         return status;
     }
@@ -426,4 +446,19 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
         *any_out = baton__contribution_pending(&partial->contribution, data);
     }
     return status;
+}
+
+baton_status_t baton_partial_stats(const baton_partial_t *partial,
+                                   baton_partial_stats_t *out)
+{
+    if (partial == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            partial == NULL ? "partial" : "out");
+    }
+    const baton_traffic_t sent = baton_schedule_sent(partial->schedule);
+    baton__stats_read(&partial->stats, out);
+    out->ranks = partial->size;
+    out->messages = sent.messages;
+    out->bytes = sent.bytes;
+    return BATON_OK;
 }

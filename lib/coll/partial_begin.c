@@ -144,6 +144,7 @@ baton_node_t baton__partial_add_begin(baton_partial_t *partial)
     baton__rule_t rule = baton__rule_of(partial->choice, partial->size);
     bool changes = partial->changes && partial->size > 1;
     baton_node_t start = baton_add_on_start(s);
+    partial->start = start;
     if (baton__rule_is_full(rule, partial->size) && !changes) {
         baton_node_t begin = baton_add_nop(s);
         baton_before(s, start, begin);

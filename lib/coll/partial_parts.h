@@ -4,8 +4,10 @@
 
 #include "coll/activation.h"
 #include "coll/contribution.h"
+#include "coll/given.h"
 #include "coll/partial_change.h"
 #include "coll/partial_rule.h"
+#include "coll/partial_stats.h"
 #include "coll/quorum.h"
 
 struct baton_partial {
@@ -20,11 +22,16 @@ struct baton_partial {
     bool payload;             /* vectors have memory */
     bool rides;               /* the count is in the vector */
     baton__control_t control; /* else here: in, and out */
-    _Atomic uint64_t steps;   /* starts so far */
-    uint64_t seen;            /* last step whose result was returned */
+    size_t vector_bytes;      /* of source and target */
+    struct baton_given given;
+    _Atomic uint64_t steps; /* starts so far */
+    uint64_t seen;          /* last step whose result was returned */
     baton__contribution_t contribution;
 
+    baton__stats_t stats;
+
     /* How epochs begin; the driver's. */
+    baton_node_t start;            /* the on_start */
     baton_partial_choice_t choice; /* the mode of the running epoch */
     baton_partial_choice_t first_choice;
     bool changes;
