@@ -65,6 +65,9 @@ static baton_status_t commit_seat(fuzz_seat_t *seat)
     fuzz_watch_building = task;
     baton_partial_options_t options = {.size = sizeof options,
                                        .mode = plan->mode,
+                                       .mode_ranks = plan->mode_ranks,
+                                       .sync_every = plan->sync_every,
+                                       .max_staleness = plan->max_staleness,
                                        .keep = plan->keep,
                                        .history = plan->history,
                                        .seed = task->world->plan.seed,

@@ -99,6 +99,23 @@ static bool is_float(baton_dtype_t dtype)
     return dtype == BATON_F32 || dtype == BATON_F64;
 }
 
+static void draw_bounds(fuzz_random_t *random, int ranks,
+                        fuzz_task_plan_t *task)
+{
+    if (task->mode >= BATON_QUORUM) {
+        task->mode_ranks = 1 + (uint32_t)fuzz_below(random, (uint64_t)ranks);
+    }
+    if (fuzz_once_in(random, 4)) {
+        task->sync_every = 1 + (uint32_t)fuzz_below(random, 4);
+    }
+    if (fuzz_once_in(random, 4)) {
+        uint32_t most = task->keep == BATON_KEEP_ALL && task->history != 0
+                            ? task->history
+                            : 4;
+        task->max_staleness = 1 + (uint32_t)fuzz_below(random, most);
+    }
+}
+
 static fuzz_task_plan_t draw_task(fuzz_random_t *random, int ranks)
 {
     fuzz_task_plan_t task = {
@@ -114,10 +131,11 @@ static fuzz_task_plan_t draw_task(fuzz_random_t *random, int ranks)
         .need = fuzz_once_in(random, 4)
                     ? 1
                     : 1 + (uint32_t)fuzz_below(random, (uint64_t)ranks),
-        .mode = (baton_partial_mode_t)fuzz_below(random, 3),
+        .mode = (baton_partial_mode_t)fuzz_below(random, FUZZ_MODES),
         .keep = (baton_keep_t)fuzz_below(random, 2),
         .history = (uint32_t)fuzz_below(random, 4),
     };
+    draw_bounds(random, ranks, &task);
     task.own_op = !is_float(task.dtype) && fuzz_once_in(random, 4);
     /* Long vectors in small chunks would be worlds of millions of messages. */
     if (fuzz_once_in(random, 2) && task.count < 1000) {
@@ -240,13 +258,18 @@ static void print_model(const baton_sim_options_t *model, FILE *to)
 
 static void print_task(const fuzz_task_plan_t *task, int index, FILE *to)
 {
-    static const char *const modes[] = {"solo", "majority", "full"};
+    static const char *const modes[FUZZ_MODES] = {
+        "solo",   "majority",       "full",
+        "quorum", "candidates any", "candidates all"};
     (void)fprintf(to, "  task %d: %s, %" PRIu32 " steps", index,
                   fuzz_kind_name(task->kind), task->steps);
     if (task->kind == FUZZ_PARTIAL) {
-        (void)fprintf(to, ", %s, keep %s, history %" PRIu32, modes[task->mode],
+        (void)fprintf(to,
+                      ", %s (%" PRIu32 " ranks), keep %s, history %" PRIu32
+                      ", sync every %" PRIu32 ", staleness up to %" PRIu32,
+                      modes[task->mode], task->mode_ranks,
                       task->keep == BATON_KEEP_ALL ? "all" : "latest",
-                      task->history);
+                      task->history, task->sync_every, task->max_staleness);
     }
     if (task->kind == FUZZ_PARTIAL || task->kind == FUZZ_ALLREDUCE) {
         (void)fprintf(to, ", %s, chunks of %zu bytes%s",

@@ -36,6 +36,9 @@ typedef enum fuzz_kind {
 
 /* One collective, which every rank runs `steps` times beside the other tasks of
    the world. */
+/* Modes of partial all-reduces. */
+enum { FUZZ_MODES = BATON_CANDIDATES_ALL + 1 };
+
 typedef struct fuzz_task_plan {
     fuzz_kind_t kind;
     uint32_t steps;
@@ -49,6 +52,7 @@ typedef struct fuzz_task_plan {
     int root;      /* broadcast, quorum */
     uint32_t need; /* quorum; alarm: 1, one rank initiates */
     baton_partial_mode_t mode;
+    uint32_t mode_ranks, sync_every, max_staleness; /* as the options */
     baton_keep_t keep;
     uint32_t history;
     bool watches; /* is told of recoveries */

@@ -62,6 +62,31 @@ void fuzz_watch_life(fuzz_seat_t *seat)
 
 /* ---- both ends -------------------------------------------------------- */
 
+static bool is_met(const fuzz_seat_t *seat, uint64_t epoch, uint32_t arrived)
+{
+    const fuzz_task_t *task = seat->task;
+    const fuzz_task_plan_t *plan = task->plan;
+    bool synced = (plan->sync_every != 0 && epoch % plan->sync_every == 0) ||
+                  (plan->mode != BATON_CANDIDATES_ANY &&
+                   plan->mode_ranks == (uint32_t)fuzz_ranks(task));
+    switch (synced ? BATON_FULL : plan->mode) {
+    case BATON_SOLO:
+    case BATON_CANDIDATES_ANY:
+        return arrived > 0;
+    case BATON_MAJORITY:
+        return fuzz_has_begun(
+            task,
+            baton_partial_draw(task->world->plan.seed, epoch, fuzz_ranks(task)),
+            fuzz_life(seat), epoch);
+    case BATON_QUORUM:
+    case BATON_CANDIDATES_ALL:
+        return arrived >= plan->mode_ranks;
+    case BATON_FULL:
+        break;
+    }
+    return seat->step >= epoch;
+}
+
 static void check_quorum(fuzz_seat_t *seat, uint64_t epoch)
 {
     const fuzz_task_t *task = seat->task;
@@ -71,12 +96,7 @@ static void check_quorum(fuzz_seat_t *seat, uint64_t epoch)
     for (int rank = 0; rank < ranks; rank++) {
         arrived += fuzz_has_begun(task, rank, life, epoch);
     }
-    int drawn = baton_partial_draw(task->world->plan.seed, epoch, ranks);
-    bool met = task->plan->mode == BATON_SOLO ? arrived > 0
-               : task->plan->mode == BATON_MAJORITY
-                   ? fuzz_has_begun(task, drawn, life, epoch)
-                   : seat->step >= epoch;
-    if (!met) {
+    if (!is_met(seat, epoch, (uint32_t)arrived)) {
         fuzz_fail(seat, "quorum: epoch %" PRIu64 " runs, %d ranks have arrived",
                   epoch, arrived);
     }
@@ -261,6 +281,7 @@ static void check_claims(fuzz_seat_t *seat, const baton_partial_result_t *seen)
     if ((plan->mode == BATON_MAJORITY &&
          age >= 2 * (uint64_t)fuzz_ranks(seat->task)) ||
         (plan->keep == BATON_KEEP_ALL && age > history_of(plan)) ||
+        (plan->max_staleness != 0 && age > plan->max_staleness) ||
         (plan->mode == BATON_FULL && age > 0)) {
         fuzz_fail(seat,
                   "staleness: %" PRIu64 " in epoch %" PRIu64

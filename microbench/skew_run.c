@@ -15,6 +15,7 @@
    see harness.h. */
 #include "skew_run.h"
 #include "skew_systems.h"
+#include "steal.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <mpi.h>
@@ -240,6 +241,20 @@ static void summarize_active(const run_t *run, const lane_t *lane,
     out->active_mean = sum / (double)run->options->iterations;
 }
 
+/* `all`: [ranks][iterations]. */
+static double robust_us(const double *all, size_t iterations, size_t ranks)
+{
+    double *means = harness_alloc(iterations, sizeof(double));
+    for (size_t i = 0; i < iterations; i++) {
+        for (size_t r = 0; r < ranks; r++) {
+            means[i] += all[r * iterations + i] / (double)ranks;
+        }
+    }
+    double median_us = stats_median(means, iterations);
+    free(means);
+    return median_us;
+}
+
 static void summarize_latency(const run_t *run, const lane_t *lane,
                               skew_result_t *out)
 {
@@ -250,6 +265,7 @@ static void summarize_latency(const run_t *run, const lane_t *lane,
     MPI_Gather(lane->latency_us, (int)own, MPI_DOUBLE, all, (int)own,
                MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (root) {
+        out->robust_us = robust_us(all, own, (size_t)run->harness->size);
         stats_sort(all, count);
         out->mean_us = stats_mean(all, count);
         out->median_us = stats_percentile(all, count, 0.5);
@@ -308,11 +324,16 @@ bool skew_run(const harness_t *harness, const skew_options_t *options,
     for (size_t i = 0; i < options->system_count; i++) {
         open_lane(&run, options->systems[i], &run.lanes[i]);
     }
+    steal_t before = steal_read();
     take_turns(&run, progress);
+    double stolen = steal_share(before, steal_read());
+    MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
+                  MPI_COMM_WORLD);
     bool passed = true;
     for (size_t i = 0; i < options->system_count; i++) {
         skew_result_t result;
         passed &= finish_lane(&run, &run.lanes[i], &result);
+        result.steal_share = stolen;
         if (harness->rank == 0) {
             results[i] = result;
         }

@@ -11,7 +11,9 @@ typedef struct skew_result {
     skew_kind_t kind;
     int ranks;
     uint64_t bytes;
-    double mean_us; /* latency, over all ranks and counted iterations */
+    double mean_us;   /* latency, over all ranks and counted iterations */
+    double robust_us; /* median over iterations of the mean over ranks: a
+                         stall of the machine moves it little */
     double median_us;
     double p99_us;
     double ratio_to_mpi; /* MPI_Allreduce's mean over this mean; 0 when
@@ -24,6 +26,8 @@ typedef struct skew_result {
        behind it, which is the measurement's own. */
     double cpu_us_per_iteration;
     double barrier_us_per_iteration;
+    double steal_share; /* of the processors' time, taken by the host while this
+                           size was measured; the largest of any rank */
 } skew_result_t;
 
 /* Measures and checks. Collective; `results` [system_count] is written on rank
