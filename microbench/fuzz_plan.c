@@ -154,7 +154,8 @@ static void draw_tasks(fuzz_plan_t *plan)
     }
     const fuzz_task_plan_t *first = &plan->tasks[0];
     plan->lone = plan->task_count == 1 && first->kind == FUZZ_PARTIAL &&
-                 first->mode == BATON_SOLO && !first->own_op &&
+                 first->mode == BATON_SOLO && first->sync_every == 0 &&
+                 first->max_staleness == 0 && !first->own_op &&
                  first->algorithm == FUZZ_BINOMIAL;
 }
 

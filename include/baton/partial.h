@@ -125,7 +125,15 @@ typedef struct baton_partial_options {
     uint64_t seed; /* of the draws; the same on all ranks */
     size_t count;  /* elements */
     baton_dtype_t dtype;
-    const baton_op_t *op;     /* needs its identity; NULL: BATON_SUM */
+    const baton_op_t *op; /* needs its identity; NULL: BATON_SUM */
+    /* Elements of a result. 0: `count`, and `inner` is an all-reduce. Else
+       inner may be any collective, from args->source of `count` elements to
+       args->target of `result_count`, which every rank has: a broadcast's or a
+       gather's result, or a part of a reduce-scatter's. It may leave its target
+       as it is. Where it must wait for nobody an all-reduce of one short record
+       beside it does, so that an epoch ends on no rank before all have begun
+       it. */
+    size_t result_count;
     baton_allreduce_fn inner; /* NULL: by the vector's bytes, see below */
     void *inner_arg;          /* its args->arg */
 } baton_partial_options_t;
@@ -135,8 +143,17 @@ typedef struct baton_partial_options {
    ring beyond, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
+/* An inner collective: binomial broadcast of the root's contribution, with
+   inner_arg a const int * to the root, which is read at once; result_count must
+   be count. Other ranks' contributions count as active, and are dropped: let
+   them start without. Where the root had none, the neutral element is
+   broadcast, and `active` does not count the root. */
+void baton_partial_broadcast(baton_schedule_t *schedule,
+                             const baton_allreduce_t *args);
+
 /* Builds and commits the schedule: the same options on all ranks, in the same
-   order of commits. Memory: (history + 5) * count elements, plus the inner
+   order of commits. Memory: (history + 5) * count elements (result_count, if
+   that is more), plus the inner
    builder's. Without payload (baton_group_has_payload) none of it: then data is
    not read, results have none, and their `active` is 0. BATON_ERR_INVALID, and
    commit's. */
@@ -160,13 +177,14 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
                                                 bool *done_out);
 
 typedef struct baton_partial_result {
-    uint64_t epoch;   /* whose result this is */
-    const void *data; /* `count` elements, owned by the partial, unchanged until
-                         this rank's next wait; NULL when cost-only */
-    bool included;    /* whether what this rank contributed for this step is in
-                         it */
-    uint32_t active;  /* how many ranks had a contribution in it; 0 when
-                         cost-only */
+    uint64_t epoch; /* whose result this is */
+    const void
+        *data;       /* `count` elements, or result_count, owned by the partial,
+                        unchanged until       this rank's next wait; NULL when cost-only */
+    bool included;   /* whether what this rank contributed for this step is in
+                        it */
+    uint32_t active; /* how many ranks had a contribution in it; 0 when
+                        cost-only */
     uint64_t staleness; /* age in epochs of this rank's oldest contribution that
                            no earlier epoch took: epoch - its step; 0 when there
                            is none */

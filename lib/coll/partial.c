@@ -167,19 +167,23 @@ static void build(baton_partial_t *partial,
 {
     baton_schedule_t *s = partial->schedule;
     size_t element = baton_op_element_bytes(options->op, options->dtype);
+    bool reduces = options->result_count == 0; /* on all ranks */
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
+    size_t result_bytes = reduces ? bytes : options->result_count * element;
     baton_node_t begin = baton__partial_add_begin(partial);
     baton_node_t taken = baton_add_call(s, take, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     partial->source = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
-    partial->target = baton_buffer_bind(s, NULL, bytes, BATON_MEMORY_HOST);
+    partial->target =
+        baton_buffer_bind(s, NULL, result_bytes, BATON_MEMORY_HOST);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = baton_view(partial->source, 0, bytes),
-                              .target = baton_view(partial->target, 0, bytes),
+                              .target =
+                                  baton_view(partial->target, 0, result_bytes),
                               .dtype = options->dtype,
                               .op = options->op,
                               .arg = options->inner_arg,
-                              .given = &partial->given};
+                              .given = reduces ? &partial->given : NULL};
     partial->vector_bytes = bytes;
     partial->given.source =
         (baton__maybe_vector_t){args.source, baton_add_length(s)};
@@ -195,10 +199,10 @@ static void build(baton_partial_t *partial,
 /* Of what must be the same on all ranks and shows in no message's size. */
 static uint32_t digest(const baton_partial_options_t *options)
 {
-    const uint64_t values[] = {options->count,         options->seed,
-                               options->sync_every,    options->dtype,
-                               options->max_staleness, options->keep,
-                               options->history};
+    const uint64_t values[] = {options->count, options->result_count,
+                               options->seed,  options->sync_every,
+                               options->dtype, options->max_staleness,
+                               options->keep,  options->history};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         hash = baton__random(hash, i, values[i]);
@@ -244,6 +248,7 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->payload = baton_group_has_payload(group);
     partial->rides =
         options->op == BATON_SUM && !partial->changes &&
+        options->result_count == 0 &&
         (uint64_t)partial->size <= baton__largest_count(options->dtype);
     /* Without payload vectors are empty, and the books are kept as ever. */
     size_t count = partial->payload ? options->count : 0;

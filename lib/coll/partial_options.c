@@ -40,6 +40,14 @@ static baton_status_t check(const baton_partial_options_t *options)
                             options->name, options->max_staleness,
                             options->history);
     }
+    if (options->result_count != 0 && options->inner == NULL) {
+        return refuse(options, "without an inner collective: result_count",
+                      (int64_t)options->result_count);
+    }
+    if (options->result_count > (SIZE_MAX / 2) / element) {
+        return refuse(options, "more than memory can hold: result_count",
+                      (int64_t)options->result_count);
+    }
     if (options->count > (SIZE_MAX / 2) / element) {
         return refuse(options, "more than memory can hold: count",
                       (int64_t)options->count);
@@ -65,7 +73,7 @@ with_defaults(const baton_partial_options_t *given)
     if (options.op == NULL) {
         options.op = BATON_SUM;
     }
-    if (options.inner == NULL) {
+    if (options.inner == NULL && options.result_count == 0) {
         size_t bytes =
             options.count * baton_op_element_bytes(options.op, options.dtype);
         options.inner =
