@@ -8,7 +8,8 @@ enum {
     STREAM_MODEL = 1,
     STREAM_FAULTS = 2,
     STREAM_TASKS = 3,
-    STREAM_UPSETS = 5
+    STREAM_UPSETS = 5,
+    STREAM_BOUNDS = 6
 };
 
 const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS] = {
@@ -99,10 +100,14 @@ static bool is_float(baton_dtype_t dtype)
     return dtype == BATON_F32 || dtype == BATON_F64;
 }
 
+/* From a stream of their own, so that worlds are what they were before there
+   were these. */
 static void draw_bounds(fuzz_random_t *random, int ranks,
                         fuzz_task_plan_t *task)
 {
-    if (task->mode >= BATON_QUORUM) {
+    if (fuzz_once_in(random, 2)) {
+        task->mode =
+            (baton_partial_mode_t)(BATON_QUORUM + (int)fuzz_below(random, 3));
         task->mode_ranks = 1 + (uint32_t)fuzz_below(random, (uint64_t)ranks);
     }
     if (fuzz_once_in(random, 4)) {
@@ -131,11 +136,10 @@ static fuzz_task_plan_t draw_task(fuzz_random_t *random, int ranks)
         .need = fuzz_once_in(random, 4)
                     ? 1
                     : 1 + (uint32_t)fuzz_below(random, (uint64_t)ranks),
-        .mode = (baton_partial_mode_t)fuzz_below(random, FUZZ_MODES),
+        .mode = (baton_partial_mode_t)fuzz_below(random, 3),
         .keep = (baton_keep_t)fuzz_below(random, 2),
         .history = (uint32_t)fuzz_below(random, 4),
     };
-    draw_bounds(random, ranks, &task);
     task.own_op = !is_float(task.dtype) && fuzz_once_in(random, 4);
     /* Long vectors in small chunks would be worlds of millions of messages. */
     if (fuzz_once_in(random, 2) && task.count < 1000) {
@@ -147,10 +151,12 @@ static fuzz_task_plan_t draw_task(fuzz_random_t *random, int ranks)
 static void draw_tasks(fuzz_plan_t *plan)
 {
     fuzz_random_t random = fuzz_stream(plan->seed, STREAM_TASKS);
+    fuzz_random_t bounds = fuzz_stream(plan->seed, STREAM_BOUNDS);
     plan->task_count =
         fuzz_once_in(&random, 2) ? 1 : 1 + (int)fuzz_below(&random, FUZZ_TASKS);
     for (int i = 0; i < plan->task_count; i++) {
         plan->tasks[i] = draw_task(&random, plan->model.ranks);
+        draw_bounds(&bounds, plan->model.ranks, &plan->tasks[i]);
     }
     const fuzz_task_plan_t *first = &plan->tasks[0];
     plan->lone = plan->task_count == 1 && first->kind == FUZZ_PARTIAL &&
