@@ -6,10 +6,19 @@
 /* Of random numbers: one for each epoch from here on. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
-const char *const sim_partial_names[] = {"full", "solo", "majority", NULL};
+const char *const sim_partial_names[] = {"full", "solo", "majority", "quorum",
+                                         "any",  "all",  NULL};
 
-static const baton_partial_mode_t modes[] = {BATON_FULL, BATON_SOLO,
-                                             BATON_MAJORITY};
+static const baton_partial_mode_t modes[] = {
+    BATON_FULL,   BATON_SOLO,           BATON_MAJORITY,
+    BATON_QUORUM, BATON_CANDIDATES_ANY, BATON_CANDIDATES_ALL};
+
+uint32_t sim_apps_mode_ranks(const sim_case_t *c)
+{
+    uint32_t half = ((uint32_t)c->ranks + 1) / 2;
+    uint32_t asked = (uint32_t)c->options->mode_ranks;
+    return c->variant < SIM_QUORUM ? 0 : asked != 0 ? asked : half;
+}
 
 /* ---- calls ------------------------------------------------------------ */
 
@@ -44,6 +53,7 @@ static bool create_all(sim_apps_t *apps)
         .size = sizeof(options),
         .name = c->name,
         .mode = modes[c->variant],
+        .mode_ranks = sim_apps_mode_ranks(c),
         .seed = opts->model.seed,
         .count = apps->data.count,
         .dtype = apps->data.dtype,

@@ -9,8 +9,18 @@
 
 /* Variants, in this order: full comes first, since the others are compared with
    it. NULL ends the names. */
-enum { SIM_FULL, SIM_SOLO, SIM_MAJORITY };
+enum {
+    SIM_FULL,
+    SIM_SOLO,
+    SIM_MAJORITY,
+    SIM_QUORUM,
+    SIM_CANDIDATES_ANY,
+    SIM_CANDIDATES_ALL
+};
 extern const char *const sim_partial_names[];
+
+/* The quorum's, or the candidates' number; 0 for other modes. */
+uint32_t sim_apps_mode_ranks(const sim_case_t *c);
 
 typedef struct sim_app {
     struct sim_apps *all;

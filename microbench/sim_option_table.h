@@ -14,6 +14,7 @@ enum {
     KEY_CHUNK_BYTES = 0x100,
     KEY_ROOT,
     KEY_INNER,
+    KEY_MODE_RANKS,
     KEY_SKEW_MS,
     KEY_ALPHA,
     KEY_GBIT,

@@ -130,6 +130,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_MODE:
         return cli_word_list(state, "--mode", arg, opts->variant_names,
                              opts->variants, &opts->variant_count);
+    case KEY_MODE_RANKS:
+        return cli_count_option(state, "--mode-ranks", arg, 1, SIM_MAX_RANKS,
+                                &opts->mode_ranks);
     case KEY_INNER:
         return cli_word_option(state, "--inner", arg, sim_allreduce_names,
                                &opts->inner);

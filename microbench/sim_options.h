@@ -44,6 +44,7 @@ typedef struct sim_options {
     uint64_t chunk_bytes;
     uint64_t root;
     size_t inner; /* all-reduce of a partial one; SIM_NONE: its default */
+    uint64_t mode_ranks; /* of a quorum, of candidates; 0: half of the ranks */
     double
         spacing_ms; /* between the arrivals of neighbours; 0: there is none */
 
