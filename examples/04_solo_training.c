@@ -15,11 +15,11 @@
                                             [all-reduce]   later epoch, stale
 
    The first rank that starts a step runs its epoch on all ranks, with whatever
-   they have contributed so far. With BATON_KEEP_ALL each rank sees the result of
-   every epoch, in order, so that the weights stay the same everywhere. That has
-   a price: no rank gets more than `history` epochs ahead of another. So a rank
-   that is late now and then delays nobody, but one that is always slow, as the
-   one here, sets the pace of all once it is `history` epochs behind. */
+   they have contributed so far. With BATON_KEEP_ALL each rank sees the result
+   of every epoch, in order, so that the weights stay the same everywhere. That
+   has a price: no rank gets more than `history` epochs ahead of another. So a
+   rank that is late now and then delays nobody, but one that is always slow, as
+   the one here, sets the pace of all once it is `history` epochs behind. */
 #include <baton/baton.h>
 #include <baton/mpi.h>
 #include <inttypes.h>
