@@ -1,4 +1,5 @@
-/* Solo all-reduce in a training loop with one slow rank: nobody waits for it.
+/* Solo all-reduce in a training loop with one slow rank: for the first epochs,
+   as many as the history has, nobody waits for it.
 
        mpirun -np 4 ./04_solo_training
 
@@ -15,8 +16,10 @@
 
    The first rank that starts a step runs its epoch on all ranks, with whatever
    they have contributed so far. With BATON_KEEP_ALL each rank sees the result
-   of every epoch, in order, so that the weights stay the same everywhere; a
-   rank that is `history` epochs behind holds the others. */
+   of every epoch, in order, so that the weights stay the same everywhere. That
+   has a price: no rank gets more than `history` epochs ahead of another. So a
+   rank that is late now and then delays nobody, but one that is always slow, as
+   the one here, sets the pace of all once it is `history` epochs behind. */
 #include <baton/baton.h>
 #include <baton/mpi.h>
 #include <inttypes.h>

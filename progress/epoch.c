@@ -214,6 +214,13 @@ static bool take_outcome(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
 }
 
+/* Adds to a count that one thread at a time writes. */
+static void add(_Atomic uint64_t *count, uint64_t more)
+{
+    uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, before + more, memory_order_relaxed);
+}
+
 static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t node, const baton__context_t *context)
 {
@@ -226,6 +233,8 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     int outcome =
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
+    add(&schedule->shared.sent_messages, 1);
+    add(&schedule->shared.sent_bytes, op->kind == BATON__SEND ? bytes : 0);
     if (outcome == BATON__PENDING) {
         enter(stepper, schedule, node, BATON__NODE_MOVING);
         schedule->turn.moving++;

@@ -90,6 +90,20 @@ uint64_t baton_schedule_epoch(const baton_schedule_t *schedule)
                                 memory_order_acquire);
 }
 
+baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
+{
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+        return (baton_traffic_t){0};
+    }
+    return (baton_traffic_t){
+        .messages = atomic_load_explicit(&schedule->shared.sent_messages,
+                                         memory_order_relaxed),
+        .bytes = atomic_load_explicit(&schedule->shared.sent_bytes,
+                                      memory_order_relaxed),
+    };
+}
+
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function)
 {

@@ -102,6 +102,11 @@ typedef struct baton_allreduce {
                            default */
     void *arg;          /* for builders of your own; others ignore it */
     const char *algorithm; /* of baton_allreduce (tuning.h) alone */
+    /* NULL, or set by a partial collective in which ranks may have nothing to
+       give in an epoch. Their source is then the neutral element, so a builder
+       may ignore this; binomial tree and recursive doubling send and reduce
+       nothing in its stead. */
+    struct baton_given *given;
 } baton_allreduce_t;
 
 #define BATON_ALLREDUCE BATON_INITIALIZER(baton_allreduce_t)

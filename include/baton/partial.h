@@ -48,32 +48,91 @@ extern "C" {
 
 typedef struct baton_partial baton_partial_t;
 
-/* Who may begin an epoch. */
+/* When an epoch begins. Expected active ranks: where ranks arrive one after
+   another, in random order, and each contributes before it starts. */
 typedef enum baton_partial_mode {
-    BATON_SOLO,     /* any rank: the first to start */
-    BATON_MAJORITY, /* the rank drawn for the epoch, so that (P+1)/2 ranks are
-                       active on average */
-    BATON_FULL      /* all together: synchronous */
+    BATON_SOLO,     /* at the first start of any rank; 1 active */
+    BATON_MAJORITY, /* at the start of the one rank elected for the epoch;
+                       (P + 1) / 2 active on average, 1 at least */
+    BATON_FULL,     /* on each rank at its own start: synchronous */
+    BATON_QUORUM,   /* as soon as q ranks have started it: q active, exactly;
+                       counted along a tree whose root is rank e mod P in epoch
+                       e, by less than 2 P messages, and then P - 1 more */
+    BATON_CANDIDATES_ANY, /* at the first start of m ranks elected for the
+                             epoch; (P + 1) / (m + 1) active on average */
+    BATON_CANDIDATES_ALL  /* when all m ranks elected for the epoch have started
+                             it; m (P + 1) / (m + 1) active on average */
 } baton_partial_mode_t;
+
+/* A mode with its number of ranks. QUORUM(1) is SOLO, QUORUM(P) is FULL, and
+   CANDIDATES with m = 1 are MAJORITY, at their cost. */
+typedef struct baton_partial_choice {
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks; /* q of QUORUM, m of CANDIDATES: 1 to P; else 0 */
+} baton_partial_choice_t;
+
+/* What a policy decides by: the newest epoch, the same on all ranks. */
+typedef struct baton_partial_observation {
+    uint64_t epoch;
+    baton_partial_choice_t choice; /* the mode that it ran in */
+    uint32_t active;               /* ranks with a contribution in it */
+    uint32_t staleness; /* in epochs, of the oldest contribution in it */
+} baton_partial_observation_t;
+
+/* Called in baton_partial_wait, on its thread, at the end of each step: true,
+   and *choice is the mode that this rank would like. Its wish goes out with the
+   next epoch that this rank has part in, and all ranks switch with the epoch
+   after that. Of several ranks' wishes in an epoch the lowest rank's counts, a
+   baton_partial_set_mode before all; the others are dropped, and the policies
+   asked again; a mode that is not valid is logged and dropped. It must not call
+   into the partial. */
+typedef bool (*baton_partial_policy_fn)(void *arg,
+                                        const baton_partial_observation_t *seen,
+                                        baton_partial_choice_t *choice);
 
 /* What becomes of a result that a slow rank has not seen yet. */
 typedef enum baton_keep {
     BATON_KEEP_LATEST, /* overwritten: wait returns the latest epoch's */
-    BATON_KEEP_ALL     /* kept: wait returns epoch k's at the k-th step, and a
-                          rank that is `history` epochs behind holds the others */
+    BATON_KEEP_ALL     /* kept: wait returns epoch k's at the k-th step, so each
+                          rank sees every epoch. A rank that is `history` epochs
+                          behind holds the others: staleness is at most that,
+                          and a rank that is always slow sets the pace of all
+                          after `history` epochs */
 } baton_keep_t;
 
 typedef struct baton_partial_options {
     size_t size;      /* set by BATON_PARTIAL_OPTIONS */
     const char *name; /* for messages; NULL: "partial" */
     baton_partial_mode_t mode;
+    uint32_t mode_ranks; /* as in baton_partial_choice_t */
     baton_keep_t keep;
-    uint32_t history; /* W, epochs of results that are kept; 0: 1 for LATEST, 4
-                         for ALL */
-    uint64_t seed;    /* of the draws; the same on all ranks */
-    size_t count;     /* elements */
+    uint32_t history; /* W, epochs of results that are kept, up to 2^20; 0: 1
+                         for LATEST, 4 for ALL */
+    /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0: none is. */
+    uint32_t sync_every;
+    /* S, up to 2^20: no contribution is taken more than S epochs after its
+       step. An epoch that would exceed that for some rank waits until this rank
+       has started step epoch - S, however late it is. 0: there is no bound but
+       that of KEEP_ALL. */
+    uint32_t max_staleness;
+    /* The mode may change between epochs: by baton_partial_set_mode, or, where
+       there is one, by a policy. It costs 2 (P - 1) short messages an epoch,
+       and needs payload (sim.h). */
+    bool changes;
+    baton_partial_policy_fn policy;
+    void *policy_arg;
+    uint64_t seed; /* of the draws; the same on all ranks */
+    size_t count;  /* elements */
     baton_dtype_t dtype;
-    const baton_op_t *op;     /* needs its identity; NULL: BATON_SUM */
+    const baton_op_t *op; /* needs its identity; NULL: BATON_SUM */
+    /* Elements of a result. 0: `count`, and `inner` is an all-reduce. Else
+       inner may be any collective, from args->source of `count` elements to
+       args->target of `result_count`, which every rank has: a broadcast's or a
+       gather's result, or a part of a reduce-scatter's. It may leave its target
+       as it is. Where it must wait for nobody an all-reduce of one short record
+       beside it does, so that an epoch ends on no rank before all have begun
+       it. */
+    size_t result_count;
     baton_allreduce_fn inner; /* NULL: by the vector's bytes, see below */
     void *inner_arg;          /* its args->arg */
 } baton_partial_options_t;
@@ -85,8 +144,17 @@ typedef struct baton_partial_options {
    ring beyond, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
+/* An inner collective: binomial broadcast of the root's contribution, with
+   inner_arg a const int * to the root, which is read at once; result_count must
+   be count. Other ranks' contributions count as active, and are dropped: let
+   them start without. Where the root had none, the neutral element is
+   broadcast, and `active` does not count the root. */
+void baton_partial_broadcast(baton_schedule_t *schedule,
+                             const baton_allreduce_t *args);
+
 /* Builds and commits the schedule: the same options on all ranks, in the same
-   order of commits. Memory: (history + 5) * count elements, plus the inner
+   order of commits. Memory: (history + 5) * count elements (result_count, if
+   that is more), plus the inner
    builder's. Without payload (baton_group_has_payload) none of it: then data is
    not read, results have none, and their `active` is 0. BATON_ERR_INVALID, and
    commit's. */
@@ -111,8 +179,9 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
 
 typedef struct baton_partial_result {
     uint64_t epoch;   /* whose result this is */
-    const void *data; /* `count` elements, owned by the partial, unchanged until
-                         this rank's next wait; NULL when cost-only */
+    const void *data; /* `count` elements, or result_count, owned by the
+                         partial, unchanged until       this rank's next wait;
+                         NULL when cost-only */
     bool included;    /* whether what this rank contributed for this step is in
                          it */
     uint32_t active;  /* how many ranks had a contribution in it; 0 when
@@ -128,6 +197,59 @@ typedef struct baton_partial_result {
 BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
                                                 int timeout_ms,
                                                 baton_partial_result_t *out);
+
+/* Asks for another mode. It goes out with the next epoch that this rank has
+   part in, and all ranks switch with the epoch after that. All ranks call it,
+   with the same modes in the same order, though not before the same step: the
+   first to call decides when. sync_every stays in force. After a recovery the
+   mode is the options', and changes count from the first again.
+
+   BATON_ERR_INVALID: not created with `changes`; mode_ranks out of range.
+   BATON_ERR_BUSY: 8 changes ahead of the other ranks, or behind them.
+   BATON_ERR_MISMATCH names two ranks that asked for different modes; where they
+   did in one epoch it fails with that, on all ranks. Any thread. */
+BATON_CHECKED baton_status_t
+baton_partial_set_mode(baton_partial_t *partial, baton_partial_choice_t choice);
+
+/* ---- statistics ------------------------------------------------------- */
+
+enum { BATON_PARTIAL_BINS = 33, BATON_PARTIAL_STATS_BYTES = 4096 };
+
+/* What this rank's part of a partial has done since it was created. */
+typedef struct baton_partial_stats {
+    int ranks;
+    uint64_t epochs;
+    uint64_t internal; /* epochs that worked here after this rank's start, */
+    uint64_t external; /* or before it: a peer activated them */
+    uint64_t taken;    /* epochs that took a contribution of this rank, */
+    uint64_t null;     /* or none; */
+    uint64_t late;     /* of those taken: with one of an earlier step */
+    /* Epochs by the staleness of the contribution taken; in the last bin, that
+       or more. */
+    uint64_t staleness[BATON_PARTIAL_BINS];
+    /* Epochs by active ranks: bin 32 * active / P, rounded up. With up to 32
+       ranks bin ceil(32 k / P) is of k ranks alone. Empty when cost-only. */
+    uint64_t active[BATON_PARTIAL_BINS];
+    uint64_t messages; /* sent, those of activations among them */
+    uint64_t bytes;    /* of payload, sent */
+    /* By the machine's clock, in a simulation too: from this rank's start until
+       the epoch worked here (not for those that peers activated before); from
+       then to its end; and in baton_partial_wait. */
+    uint64_t activation_ns, inner_ns, waiting_ns;
+} baton_partial_stats_t;
+
+/* A snapshot while epochs run: each number is right, but they may be of
+   different moments. Any thread. BATON_ERR_INVALID. */
+BATON_CHECKED baton_status_t baton_partial_stats(const baton_partial_t *partial,
+                                                 baton_partial_stats_t *out);
+
+/* As lines to read; as one JSON object, its keys the members' names, times in
+   microseconds (activation_us, inner_us, waiting_us). BATON_ERR_LIMIT: more
+   than `bytes`, of which BATON_PARTIAL_STATS_BYTES is always enough. */
+BATON_CHECKED baton_status_t baton_partial_stats_text(
+    const baton_partial_stats_t *stats, char *out, size_t bytes);
+BATON_CHECKED baton_status_t baton_partial_stats_json(
+    const baton_partial_stats_t *stats, char *out, size_t bytes);
 
 /* The schedule behind it, to look at: its last epoch's number and time, its
    text (dump.h). Owned by the partial; not to be started, waited for or

@@ -254,6 +254,11 @@ void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
 
 uint64_t baton_call_epoch(const baton_call_t *call);
 
+/* Says why the function is about to return `status`, an error: the sentence
+   becomes part of the epoch's, on all ranks. Returns `status`. */
+baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
+                               const char *format, ...) BATON_PRINTF(3, 4);
+
 /* The address of a view, in bound memory or scratch. NULL in a group without
    payload, when no memory is bound, and for a view outside of its buffer. */
 void *baton_call_address(const baton_call_t *call, baton_view_t view);
@@ -376,6 +381,14 @@ BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 /* The number of the last epoch that has retired here since the commit, or the
    last recovery. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
+
+/* What this rank has sent for the schedule in all of its epochs: messages, with
+   those of activates, and bytes of payload. */
+typedef struct baton_traffic {
+    uint64_t messages;
+    uint64_t bytes;
+} baton_traffic_t;
+baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
 
 /* Keeps armed receives from beginning an epoch beyond `epoch`; their messages
    are kept until the limit is raised. A lower value than before has no effect.

@@ -1,5 +1,6 @@
+#include "activation.h"
+
 #include "pattern.h"
-#include <baton/coll.h>
 
 /* The union of P binomial trees by offset. A message that came in step t has
    come from 2^t before this rank and goes on in the later steps only; one that
@@ -24,31 +25,38 @@
    is missing and nothing twice. That a tree stops when it has gone round is the
    engine's part: an activate counts an arrival only if its peer lies farther
    from the message's origin than this rank (o + 2^s < P). */
-baton_node_t baton_add_activation(baton_schedule_t *schedule,
-                                  baton_node_t initiate)
+baton_node_t baton__add_activation(baton_schedule_t *schedule,
+                                   baton_node_t initiate, baton__wave_t *out)
 {
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
-    int steps = baton__log2_ceil(size);
+    out->steps = baton__log2_ceil(size);
 
     baton_node_t begin = baton_add_nop(schedule);
     baton_set_need(schedule, begin, BATON_NEED_ANY);
     baton_before(schedule, initiate, begin);
 
-    baton_node_t armed[32];
-    for (int step = 0; step < steps; step++) {
+    for (int step = 0; step < out->steps; step++) {
         int64_t distance = (int64_t)1 << step;
         int before = baton__rank_shift(rank, -distance, size);
         int after = baton__rank_shift(rank, distance, size);
-        armed[step] = baton_add_armed_recv(schedule, before);
-        baton_before(schedule, armed[step], begin);
+        out->armed[step] = baton_add_armed_recv(schedule, before);
+        baton_before(schedule, out->armed[step], begin);
 
         baton_node_t activate = baton_add_activate(schedule, after);
+        out->activate[step] = activate;
         baton_set_need(schedule, activate, BATON_NEED_ANY);
         baton_before(schedule, initiate, activate);
         for (int earlier = 0; earlier < step; earlier++) {
-            baton_before(schedule, armed[earlier], activate);
+            baton_before(schedule, out->armed[earlier], activate);
         }
     }
     return begin;
+}
+
+baton_node_t baton_add_activation(baton_schedule_t *schedule,
+                                  baton_node_t initiate)
+{
+    baton__wave_t nodes;
+    return baton__add_activation(schedule, initiate, &nodes);
 }

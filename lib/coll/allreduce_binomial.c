@@ -1,4 +1,5 @@
 #include "allreduce.h"
+#include "given.h"
 
 /* Reduce to rank 0 along a binomial tree, then broadcast along the same one. In
    step t the ranks that are multiples of 2^t pair off: the upper one sends its
@@ -46,6 +47,10 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by binomial tree",
                                 args)) {
+        return;
+    }
+    if (baton__given_applies(args)) {
+        baton__allreduce_binomial_given(schedule, args);
         return;
     }
     int rank = baton_schedule_rank(schedule);

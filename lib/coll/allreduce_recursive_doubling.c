@@ -1,4 +1,5 @@
 #include "allreduce.h"
+#include "given.h"
 #include "pattern.h"
 
 /* Each step receives a vector into a slot of scratch and reduces the partial
@@ -95,6 +96,10 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by recursive doubling",
                                 args)) {
+        return;
+    }
+    if (baton__given_applies(args)) {
+        baton__allreduce_recursive_doubling_given(schedule, args);
         return;
     }
     int rank = baton_schedule_rank(schedule);

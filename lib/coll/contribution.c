@@ -32,7 +32,8 @@ baton_status_t baton__contribution_init(baton__contribution_t *self,
                                         size_t count, size_t extra_bytes)
 {
     size_t element_bytes = baton_op_element_bytes(options->op, options->dtype);
-    size_t data_bytes = count * element_bytes;
+    size_t results = count > 0 ? options->result_count : 0;
+    size_t data_bytes = (results > count ? results : count) * element_bytes;
     uint32_t slots = options->history + BATON__CONTRIBUTION_SLOTS;
     *self = (baton__contribution_t){
         .count = count,

@@ -1,51 +1,25 @@
 /* Partial all-reduce: a schedule around any inner builder.
 
-     solo      on_start ----------------+
-                                        +--> activation tree --> begin
-     majority  on_start --> draw -------+                          |
-                                                                   |
-     full      on_start ---------------------------------------> begin
-                                                                   |
-                     +---------------------------------------------+
+         begin (partial_begin.c)
+                     |
                      v
                    take --> inner all-reduce --------------> publish
                      |                                          ^
-                     +----> all-reduce of the active count -----+
+                     +----> all-reduce of a control record -----+
 
    The count of active ranks rides as one more element at the end of the vector
-   where the reduction is a sum and the type holds P exactly; only elsewhere
-   does it need an all-reduce of its own. */
+   where the reduction is a sum and the type holds P exactly. Elsewhere, and
+   where the mode may change, it is in a record that needs an all-reduce of its
+   own (partial_change.h). */
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
-#include "coll/contribution.h"
+#include "base/random.h"
 #include "coll/count.h"
 #include "coll/partial_options.h"
+#include "coll/partial_parts.h"
 
 #include <baton/sim.h>
-
-struct baton_partial {
-    baton_schedule_t *schedule;
-    baton_partial_mode_t mode;
-    baton_keep_t keep;
-    uint64_t seed;
-    baton_buffer_t source; /* bound to the slots that the epoch works on */
-    baton_buffer_t target;
-    bool payload;           /* vectors have memory */
-    bool rides;             /* the count is in the vector */
-    uint32_t active;        /* else here: in, and out */
-    _Atomic uint64_t steps; /* starts so far */
-    uint64_t seen;          /* last step whose result was returned */
-    baton__contribution_t contribution;
-};
-
-static baton_status_t draw(void *arg, baton_call_t *call)
-{
-    const baton_partial_t *partial = arg;
-    int drawn = baton_partial_elect(partial->seed, baton_call_epoch(call),
-                                    baton_schedule_size(partial->schedule));
-    return drawn == baton_schedule_rank(partial->schedule) ? BATON_OK
-                                                           : BATON_SKIP;
-}
 
 /* ---- the two ends of an epoch ----------------------------------------- */
 
@@ -54,26 +28,55 @@ static char *behind_elements(const baton__contribution_t *c, char *slot)
     return slot + c->count * c->element_bytes;
 }
 
+/* What this rank puts into the control record. */
+static void fill_control(baton_partial_t *partial, bool active)
+{
+    const baton__contribution_t *c = &partial->contribution;
+    uint64_t oldest = c->taken.first_step;
+    partial->control = (baton__control_t){.active = active ? 1 : 0};
+    if (oldest != 0 && oldest < c->taken_for) {
+        partial->control.staleness = (uint32_t)(c->taken_for - oldest);
+    }
+    if (partial->changes) {
+        partial->control.first =
+            baton__change_request(&partial->change, partial->rank);
+    }
+}
+
 static baton_status_t take(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
     char *source;
     char *target;
+    baton_status_t status = baton__partial_check_peers(partial, call);
+    if (status != BATON_OK) {
+        return status;
+    }
     bool active =
         baton__contribution_take(c, baton_call_epoch(call), &source, &target);
+    if (partial->given.known) {
+        status = baton_call_set_length(call, partial->given.source.length,
+                                       active ? partial->vector_bytes : 0);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    baton__stats_take(&partial->stats,
+                      baton_call_completed(call, partial->start),
+                      baton_call_epoch(call), c->taken.first_step);
     if (!partial->payload) {
         return BATON_OK;
     }
-    partial->active = active ? 1 : 0;
-    if (partial->rides) {
+    if (!partial->rides) {
+        fill_control(partial, active);
+    } else {
         /* The identities of product and sum are one and zero. */
         const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
         one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
                               c->dtype);
     }
-    baton_status_t status =
-        baton_buffer_rebind(partial->schedule, partial->source, source);
+    status = baton_buffer_rebind(partial->schedule, partial->source, source);
     return status == BATON_OK
                ? baton_buffer_rebind(partial->schedule, partial->target, target)
                : status;
@@ -83,13 +86,49 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
-    uint32_t active = partial->active;
+    uint32_t active = partial->control.active;
+    /* Where this rank began the epoch by itself they come meanwhile. */
+    baton_status_t status = baton__partial_check_peers(partial, call);
+    if (status != BATON_OK) {
+        return status;
+    }
     if (partial->payload && partial->rides) {
         char *slot = c->memory + (size_t)c->result * c->slot_bytes;
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
-    baton__contribution_publish(c, baton_call_epoch(call), active);
-    return BATON_OK;
+    if (partial->changes) {
+        status = baton__change_apply(&partial->change, partial->rank,
+                                     &partial->control, call, &partial->choice);
+    }
+    if (status == BATON_OK) {
+        baton__contribution_publish(c, baton_call_epoch(call), active);
+        baton__stats_publish(&partial->stats, active,
+                             partial->payload ? partial->size : 0);
+    }
+    return status;
+}
+
+static uint64_t steps(const baton_partial_t *partial)
+{
+    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
+}
+
+/* Epochs that peers may begin here: with KEEP_ALL the history has room for W
+   results that were not seen; and in epoch e this rank's next contribution, of
+   step steps + 1, may come one epoch too late, so e may be steps + S. */
+static void set_limit(baton_partial_t *partial)
+{
+    uint64_t limit = UINT64_MAX;
+    if (partial->keep == BATON_KEEP_ALL) {
+        limit = partial->seen + partial->contribution.history;
+    }
+    if (partial->max_staleness != 0 &&
+        steps(partial) + partial->max_staleness < limit) {
+        limit = steps(partial) + partial->max_staleness;
+    }
+    if (limit != UINT64_MAX) {
+        baton_schedule_limit(partial->schedule, limit);
+    }
 }
 
 /* The application is in baton_group_recover. */
@@ -99,42 +138,27 @@ static void recover(void *arg, uint64_t epoch)
     baton__contribution_recover(&partial->contribution, epoch);
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     partial->seen = 0;
-    if (partial->keep == BATON_KEEP_ALL) {
-        baton_schedule_limit(partial->schedule, partial->contribution.history);
+    partial->choice = partial->first_choice;
+    baton__change_reset(&partial->change);
+    if (partial->quorum != NULL) {
+        baton__quorum_recover(partial->quorum);
     }
+    set_limit(partial);
 }
 
 /* ---- building --------------------------------------------------------- */
 
-static baton_node_t add_begin(baton_partial_t *partial)
-{
-    baton_schedule_t *s = partial->schedule;
-    baton_node_t start = baton_add_on_start(s);
-    if (partial->mode == BATON_FULL) {
-        baton_node_t begin = baton_add_nop(s);
-        baton_before(s, start, begin);
-        return begin;
-    }
-    if (partial->mode == BATON_SOLO) {
-        return baton_add_activation(s, start);
-    }
-    baton_node_t drawn = baton_add_call(s, draw, partial);
-    baton_set_optional(s, drawn); /* it fires only where start was called */
-    baton_before(s, start, drawn);
-    return baton_add_activation(s, drawn);
-}
-
-static void add_count(baton_partial_t *partial)
+static void add_control(baton_partial_t *partial)
 {
     baton_schedule_t *s = partial->schedule;
     baton_buffer_t buffer =
-        baton_buffer_bind(s, &partial->active, sizeof partial->active);
-    baton_view_t view = baton_view(buffer, 0, sizeof partial->active);
+        baton_buffer_bind(s, &partial->control, sizeof partial->control);
+    baton_view_t view = baton_view(buffer, 0, sizeof partial->control);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
                               .target = view,
-                              .dtype = BATON_U32,
-                              .op = BATON_SUM};
+                              .dtype = BATON_U8,
+                              .op = &baton__control_op};
     baton_allreduce_binomial(s, &args);
 }
 
@@ -143,25 +167,95 @@ static void build(baton_partial_t *partial,
 {
     baton_schedule_t *s = partial->schedule;
     size_t element = baton_op_element_bytes(options->op, options->dtype);
+    bool reduces = options->result_count == 0; /* on all ranks */
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
-    baton_node_t begin = add_begin(partial);
+    size_t result_bytes = reduces ? bytes : options->result_count * element;
+    baton_node_t begin = baton__partial_add_begin(partial);
     baton_node_t taken = baton_add_call(s, take, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     partial->source = baton_buffer_bind(s, NULL, bytes);
-    partial->target = baton_buffer_bind(s, NULL, bytes);
+    partial->target = baton_buffer_bind(s, NULL, result_bytes);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = baton_view(partial->source, 0, bytes),
-                              .target = baton_view(partial->target, 0, bytes),
+                              .target =
+                                  baton_view(partial->target, 0, result_bytes),
                               .dtype = options->dtype,
                               .op = options->op,
-                              .arg = options->inner_arg};
+                              .arg = options->inner_arg,
+                              .given = reduces ? &partial->given : NULL};
+    partial->vector_bytes = bytes;
+    partial->given.source =
+        (baton__maybe_vector_t){args.source, baton_add_length(s)};
     baton_before(s, begin, taken);
     baton_enclosure_t inside = baton_enclose_begin(s);
     options->inner(s, &args);
     if (!partial->rides) {
-        add_count(partial);
+        add_control(partial);
     }
     baton_enclose_end(s, inside, taken, published);
+}
+
+/* Of what must be the same on all ranks and shows in no message's size. */
+static uint32_t digest(const baton_partial_options_t *options)
+{
+    const uint64_t values[] = {options->count, options->result_count,
+                               options->seed,  options->sync_every,
+                               options->dtype, options->max_staleness,
+                               options->keep,  options->history};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        hash = baton__random(hash, i, values[i]);
+    }
+    return (uint32_t)hash;
+}
+
+static baton_status_t init_quorum(baton_partial_t *partial)
+{
+    baton__rule_t rule = baton__rule_of(partial->choice, partial->size);
+    bool changes = partial->changes && partial->size > 1;
+    if (!changes &&
+        (rule.needed == 1 || baton__rule_is_full(rule, partial->size))) {
+        return BATON_OK;
+    }
+    partial->quorum =
+        baton__quorum_create(partial->rank, partial->size, partial->seed,
+                             baton__partial_rule_at, partial);
+    return partial->quorum != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY,
+                              "partial \"%s\": no memory for a quorum",
+                              baton_schedule_name(partial->schedule));
+}
+
+static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
+                           const baton_partial_options_t *options)
+{
+    partial->rank = baton_group_rank(group);
+    partial->size = baton_group_size(group);
+    partial->choice =
+        (baton_partial_choice_t){options->mode, options->mode_ranks};
+    partial->first_choice = partial->choice;
+    partial->changes = options->changes || options->policy != NULL;
+    partial->policy = options->policy;
+    partial->policy_arg = options->policy_arg;
+    baton__change_init(&partial->change);
+    partial->keep = options->keep;
+    partial->seed = options->seed;
+    partial->sync_every = options->sync_every;
+    partial->max_staleness = options->max_staleness;
+    partial->digest = digest(options);
+    partial->payload = baton_group_has_payload(group);
+    partial->rides =
+        options->op == BATON_SUM && !partial->changes &&
+        options->result_count == 0 &&
+        (uint64_t)partial->size <= baton__largest_count(options->dtype);
+    /* Without payload vectors are empty, and the books are kept as ever. */
+    size_t count = partial->payload ? options->count : 0;
+    size_t extra = partial->payload && partial->rides ? 1 : 0;
+    baton_status_t status =
+        baton__contribution_init(&partial->contribution, options, count,
+                                 extra * baton_dtype_size(options->dtype));
+    return status == BATON_OK ? init_quorum(partial) : status;
 }
 
 baton_status_t baton_partial_create(baton_group_t *group,
@@ -169,7 +263,7 @@ baton_status_t baton_partial_create(baton_group_t *group,
                                     baton_partial_t **out)
 {
     baton_partial_options_t options;
-    baton_status_t status = baton__partial_settle(given, &options);
+    baton_status_t status = baton__partial_settle(given, group, &options);
     if (status != BATON_OK) {
         return status;
     }
@@ -178,27 +272,14 @@ baton_status_t baton_partial_create(baton_group_t *group,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             options.name);
     }
-    partial->mode = options.mode;
-    partial->keep = options.keep;
-    partial->seed = options.seed;
     status = baton_schedule_create(group, options.name, &partial->schedule);
     if (status != BATON_OK) {
         baton__free(partial);
         return status;
     }
-    partial->payload = baton_group_has_payload(group);
-    partial->rides =
-        options.op == BATON_SUM && (uint64_t)baton_group_size(group) <=
-                                       baton__largest_count(options.dtype);
-    /* Without payload vectors are empty, and the books are kept as ever. */
-    size_t count = partial->payload ? options.count : 0;
-    size_t extra = partial->payload && partial->rides ? 1 : 0;
-    status = baton__contribution_init(&partial->contribution, &options, count,
-                                      extra * baton_dtype_size(options.dtype));
+    status = init(partial, group, &options);
     if (status == BATON_OK) {
-        if (options.keep == BATON_KEEP_ALL) {
-            baton_schedule_limit(partial->schedule, options.history);
-        }
+        set_limit(partial);
         build(partial, &options);
         baton_schedule_on_recover(partial->schedule, recover, partial);
         status = baton_schedule_commit(partial->schedule);
@@ -219,6 +300,8 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     baton_status_t status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
+        baton__quorum_destroy(partial->quorum);
+        baton__change_fini(&partial->change);
         baton__free(partial);
     }
     return status;
@@ -230,11 +313,6 @@ const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
 }
 
 /* ---- steps ------------------------------------------------------------ */
-
-static uint64_t steps(const baton_partial_t *partial)
-{
-    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
-}
 
 static baton_status_t check_data(const baton_partial_t *partial,
                                  const void *data, const char *doing)
@@ -265,9 +343,13 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
     if (partial == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
     }
+    baton__stats_start(&partial->stats);
     baton_status_t status = baton_schedule_start(partial->schedule);
     if (status == BATON_OK) {
         atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
+        if (partial->max_staleness != 0) {
+            set_limit(partial);
+        }
     }
     return status;
 }
@@ -278,6 +360,45 @@ baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
     }
     return baton_schedule_test(partial->schedule, done_out);
+}
+
+static void ask_policy(baton_partial_t *partial)
+{
+    if (partial->policy == NULL) {
+        return;
+    }
+    baton__change_t *change = &partial->change;
+    (void)pthread_mutex_lock(&change->lock);
+    const baton_partial_observation_t seen = change->newest;
+    (void)pthread_mutex_unlock(&change->lock);
+    baton_partial_choice_t wish = seen.choice;
+    bool wishes = partial->policy(partial->policy_arg, &seen, &wish) &&
+                  baton__rule_check(baton_schedule_name(partial->schedule),
+                                    wish, partial->size) == BATON_OK;
+    (void)pthread_mutex_lock(&change->lock);
+    /* Not by what another epoch has overtaken. */
+    change->wishes = wishes && change->newest.epoch == seen.epoch;
+    change->wish = wish;
+    (void)pthread_mutex_unlock(&change->lock);
+}
+
+baton_status_t baton_partial_set_mode(baton_partial_t *partial,
+                                      baton_partial_choice_t choice)
+{
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
+    const char *name = baton_schedule_name(partial->schedule);
+    if (!partial->changes) {
+        return baton__error(BATON_ERR_INVALID,
+                            "mode of partial \"%s\": it was created without "
+                            "options.changes, which must be true",
+                            name);
+    }
+    baton_status_t status = baton__rule_check(name, choice, partial->size);
+    return status == BATON_OK ? baton__change_ask(&partial->change, name,
+                                                  partial->rank, choice)
+                              : status;
 }
 
 baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
@@ -296,7 +417,9 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                       : "the step's result was returned "
                                         "already");
     }
+    uint64_t since_ns = baton__clock_ns();
     baton_status_t status = baton_schedule_wait(partial->schedule, timeout_ms);
+    baton__stats_waited(&partial->stats, since_ns);
     if (status != BATON_OK) {
         return status;
     }
@@ -311,10 +434,10 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
         out->data = NULL;
     }
     partial->seen = step;
+    ask_policy(partial);
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
-        baton_schedule_limit(partial->schedule,
-                             step + partial->contribution.history);
+        set_limit(partial);
     }
     return BATON_OK;
 }
@@ -327,4 +450,19 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
         *any_out = baton__contribution_pending(&partial->contribution, data);
     }
     return status;
+}
+
+baton_status_t baton_partial_stats(const baton_partial_t *partial,
+                                   baton_partial_stats_t *out)
+{
+    if (partial == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            partial == NULL ? "partial" : "out");
+    }
+    const baton_traffic_t sent = baton_schedule_sent(partial->schedule);
+    baton__stats_read(&partial->stats, out);
+    out->ranks = partial->size;
+    out->messages = sent.messages;
+    out->bytes = sent.bytes;
+    return BATON_OK;
 }

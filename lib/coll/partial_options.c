@@ -3,10 +3,11 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "coll/partial_rule.h"
 
-#include <baton/coll.h>
+#include <baton/sim.h>
 
-enum { LATEST_HISTORY = 1, ALL_HISTORY = 4 };
+enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 
 static baton_status_t refuse(const baton_partial_options_t *options,
                              const char *what, int64_t actual)
@@ -21,15 +22,32 @@ static baton_status_t check(const baton_partial_options_t *options)
     if (element == 0) {
         return refuse(options, "no element type: dtype", (int)options->dtype);
     }
-    if ((unsigned)options->mode > BATON_FULL) {
-        return refuse(options, "not SOLO, MAJORITY or FULL: mode",
-                      (int)options->mode);
-    }
     if ((unsigned)options->keep > BATON_KEEP_ALL) {
         return refuse(options, "not LATEST or ALL: keep", (int)options->keep);
     }
-    if (options->history > 1u << 20) {
+    if (options->history > MOST_EPOCHS) {
         return refuse(options, "more than 1048576: history", options->history);
+    }
+    if (options->max_staleness > MOST_EPOCHS) {
+        return refuse(options, "more than 1048576: max_staleness",
+                      options->max_staleness);
+    }
+    if (options->keep == BATON_KEEP_ALL &&
+        options->max_staleness > options->history) {
+        return baton__error(BATON_ERR_INVALID,
+                            "partial \"%s\": max_staleness is %u, must be 1 to "
+                            "%u, the history: with BATON_KEEP_ALL no "
+                            "contribution gets older than that",
+                            options->name, options->max_staleness,
+                            options->history);
+    }
+    if (options->result_count != 0 && options->inner == NULL) {
+        return refuse(options, "without an inner collective: result_count",
+                      (int64_t)options->result_count);
+    }
+    if (options->result_count > (SIZE_MAX / 2) / element) {
+        return refuse(options, "more than memory can hold: result_count",
+                      (int64_t)options->result_count);
     }
     if (options->count > (SIZE_MAX / 2) / element) {
         return refuse(options, "more than memory can hold: count",
@@ -56,7 +74,7 @@ with_defaults(const baton_partial_options_t *given)
     if (options.op == NULL) {
         options.op = BATON_SUM;
     }
-    if (options.inner == NULL) {
+    if (options.inner == NULL && options.result_count == 0) {
         size_t bytes =
             options.count * baton_op_element_bytes(options.op, options.dtype);
         options.inner =
@@ -72,6 +90,7 @@ with_defaults(const baton_partial_options_t *given)
 }
 
 baton_status_t baton__partial_settle(const baton_partial_options_t *given,
+                                     const baton_group_t *group,
                                      baton_partial_options_t *out)
 {
     baton_partial_options_t options;
@@ -81,6 +100,23 @@ baton_status_t baton__partial_settle(const baton_partial_options_t *given,
     if (status != BATON_OK) {
         return status;
     }
+    if (group == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create a partial: group is "
+                                               "NULL");
+    }
     *out = with_defaults(&options);
-    return check(out);
+    if ((out->changes || out->policy != NULL) &&
+        !baton_group_has_payload(group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "partial \"%s\": changes of mode need payload, "
+                            "which a cost-only group has not",
+                            out->name);
+    }
+    status = check(out);
+    return status == BATON_OK
+               ? baton__rule_check(
+                     out->name,
+                     (baton_partial_choice_t){out->mode, out->mode_ranks},
+                     baton_group_size(group))
+               : status;
 }

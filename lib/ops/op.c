@@ -77,7 +77,8 @@ static int issue_copy(const baton__op_t *op, uint32_t node,
 
 /* Only what a user's function may say leaves here: a stray positive value would
    be taken for another outcome. */
-static int outcome(const baton__op_t *op, uint32_t node, baton_status_t status)
+static int outcome(const baton__op_t *op, const baton_call_t *call,
+                   baton_status_t status)
 {
     if (status == BATON_OK || status == BATON_SKIP ||
         (status == BATON_DONE && op->kind == BATON__ASYNC)) {
@@ -85,8 +86,11 @@ static int outcome(const baton__op_t *op, uint32_t node, baton_status_t status)
     }
     const int returned = status;
     status = baton__failure_of(returned);
+    if (call->explained) {
+        return status;
+    }
     return baton__error(status, "%s#%u returned %d, %s",
-                        baton__kinds[op->kind].name, node, returned,
+                        baton__kinds[op->kind].name, call->node, returned,
                         baton_status_name(status));
 }
 
@@ -94,17 +98,17 @@ static int issue_call(const baton__op_t *op, uint32_t node,
                       const baton__context_t *context, size_t begin,
                       size_t bytes)
 {
-    baton_call_t call = {context->owner, node};
+    baton_call_t call = {.owner = context->owner, .node = node};
     (void)begin;
     (void)bytes;
-    return outcome(op, node, op->call(op->argument, &call));
+    return outcome(op, &call, op->call(op->argument, &call));
 }
 
 static int issue_async(const baton__op_t *op, uint32_t node,
                        const baton__context_t *context, size_t begin,
                        size_t bytes)
 {
-    baton_call_t call = {context->owner, node};
+    baton_call_t call = {.owner = context->owner, .node = node};
     baton__async_t *record = &context->asyncs[op->async.ordinal];
     const baton_async_t async = {
         record, baton__async_turn(atomic_load_explicit(&record->state,
@@ -112,7 +116,7 @@ static int issue_async(const baton__op_t *op, uint32_t node,
     (void)begin;
     (void)bytes;
     int status = outcome(
-        op, node, op->async_ops->start(op->async.argument, &call, async));
+        op, &call, op->async_ops->start(op->async.argument, &call, async));
     return status == BATON_OK     ? BATON__PENDING
            : status == BATON_DONE ? BATON_OK
                                   : status;

@@ -146,6 +146,7 @@ typedef struct baton__context {
 struct baton_call {
     void *owner;
     uint32_t node;
+    bool explained; /* it has said why it fails: baton_call_fail */
 };
 
 /* Issuing returned: the node completes later. */

@@ -2,6 +2,8 @@
 #include "base/error.h"
 #include "sched/schedule.h"
 
+#include <stdarg.h>
+
 /* Its schedule; NULL, and the error message, where there is no call. */
 static const baton_schedule_t *schedule_of(const baton_call_t *call,
                                            const char *function)
@@ -17,6 +19,22 @@ uint64_t baton_call_epoch(const baton_call_t *call)
 {
     const baton_schedule_t *schedule = schedule_of(call, __func__);
     return schedule != NULL ? schedule->run.epoch : 0;
+}
+
+baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
+                               const char *format, ...)
+{
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    if (schedule_of(call, __func__) == NULL) {
+        return BATON_ERR_INVALID;
+    }
+    va_list values;
+    va_start(values, format);
+    baton__text_add_list(&text, format, values);
+    va_end(values);
+    call->explained = true;
+    return baton__error(status, "%s", memory);
 }
 
 void *baton_call_address(const baton_call_t *call, baton_view_t view)

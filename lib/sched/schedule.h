@@ -112,8 +112,11 @@ struct baton_schedule {
         /* The last that failed, where others follow: epoch << 8 | -status, by
            the epoch. */
         _Atomic uint64_t failures[BATON__FAILURES];
-        _Atomic bool running;    /* an epoch; the driver writes */
-        _Atomic uint64_t limit;  /* highest epoch that may begin by itself */
+        _Atomic bool running;   /* an epoch; the driver writes */
+        _Atomic uint64_t limit; /* highest epoch that may begin by itself */
+        /* Sends and activates that were issued; the driver writes. */
+        _Atomic uint64_t sent_messages;
+        _Atomic uint64_t sent_bytes;
         _Atomic bool mailed;     /* is in the mailbox */
         _Atomic uint64_t cancel; /* epoch to be given up, or 0 */
         baton_schedule_t *next_mail;

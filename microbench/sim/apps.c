@@ -9,7 +9,17 @@ static const baton_partial_mode_t modes[] = {
     [SIM_FULL] = BATON_FULL,
     [SIM_SOLO] = BATON_SOLO,
     [SIM_MAJORITY] = BATON_MAJORITY,
+    [SIM_QUORUM] = BATON_QUORUM,
+    [SIM_CANDIDATES_ANY] = BATON_CANDIDATES_ANY,
+    [SIM_CANDIDATES_ALL] = BATON_CANDIDATES_ALL,
 };
+
+uint32_t sim_apps_mode_ranks(const sim_case_t *c)
+{
+    uint32_t half = ((uint32_t)c->ranks + 1) / 2;
+    uint32_t asked = (uint32_t)c->options->mode_ranks;
+    return c->variant < SIM_QUORUM ? 0 : asked != 0 ? asked : half;
+}
 
 /* ---- calls ------------------------------------------------------------ */
 
@@ -44,6 +54,7 @@ static bool create_all(sim_apps_t *apps)
         .size = sizeof(options),
         .name = c->name,
         .mode = modes[c->variant],
+        .mode_ranks = sim_apps_mode_ranks(c),
         .seed = opts->model.seed,
         .count = apps->data.count,
         .dtype = apps->data.dtype,

@@ -7,6 +7,9 @@
 #include "sim/watch.h"
 #include <baton/partial.h>
 
+/* The ranks of the quorum, or the candidates; 0 for other modes. */
+uint32_t sim_apps_mode_ranks(const sim_case_t *c);
+
 typedef struct sim_app {
     struct sim_apps *all;
     baton_partial_t *partial;

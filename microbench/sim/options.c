@@ -6,7 +6,8 @@
 const char *const sim_allreduce_names[] = {
     "recursive_doubling", "binomial",        "ring",        "rabenseifner",
     "circulant",          "linear_pipeline", "double_tree", NULL};
-const char *const sim_partial_names[] = {"full", "solo", "majority", NULL};
+const char *const sim_partial_names[] = {"full", "solo", "majority", "quorum",
+                                         "any",  "all",  NULL};
 
 /* ---- the table ---------------------------------------------------------- */
 
@@ -31,6 +32,8 @@ static const cli_option_t table[] = {
      VARIANTS(sim_allreduce_names), NULL, "Algorithms to compare"},
     {PARTIALS, "mode", 'm', AT(variants), VARIANTS(sim_partial_names), NULL,
      "Modes to compare"},
+    {PARTIALS, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS), NULL,
+     "The ranks of a quorum, or the candidates; half of the ranks by default"},
     {PARTIALS, "inner", 0, AT(inner),
      CLI_WORD("ALGORITHM", sim_allreduce_names), NULL,
      "All-reduce inside the partial one; by default the library chooses by "

@@ -33,7 +33,14 @@ extern const char *const sim_allreduce_names[];
 
 /* The modes of a partial all-reduce, and their names. The first one is full,
    since the others are compared with it. */
-enum { SIM_FULL, SIM_SOLO, SIM_MAJORITY };
+enum {
+    SIM_FULL,
+    SIM_SOLO,
+    SIM_MAJORITY,
+    SIM_QUORUM,
+    SIM_CANDIDATES_ANY,
+    SIM_CANDIDATES_ALL
+};
 extern const char *const sim_partial_names[];
 
 typedef enum sim_axis {
@@ -59,7 +66,9 @@ typedef struct sim_options {
     uint64_t epochs;
     uint64_t chunk_bytes;
     uint64_t root;
-    size_t inner;      /* the inner all-reduce of a partial one, or SIM_NONE */
+    size_t inner; /* the inner all-reduce of a partial one, or SIM_NONE */
+    uint64_t
+        mode_ranks;    /* of a quorum or of candidates; 0: half of the ranks */
     double spacing_ms; /* between the arrivals of neighbours, or 0 */
 
     size_t variants[SIM_MAX_VARIANTS]; /* indices of names */

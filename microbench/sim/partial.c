@@ -122,15 +122,27 @@ static bool run_epochs(run_t *run, sim_result_t *out)
 
 /* ---- summary ---------------------------------------------------------- */
 
+/* Where ranks arrive one after another. */
 static double expected_active(const sim_case_t *c)
 {
+    double p = c->ranks;
+    double m = sim_apps_mode_ranks(c);
+    if (c->variant != SIM_FULL && c->options->spacing_ms == 0) {
+        return NAN;
+    }
     switch (c->variant) {
     case SIM_FULL:
-        return c->ranks;
+        return p;
     case SIM_SOLO:
-        return c->options->spacing_ms > 0 ? 1 : NAN;
+        return 1;
     case SIM_MAJORITY:
-        return c->options->spacing_ms > 0 ? (c->ranks + 1) / 2.0 : NAN;
+        return (p + 1) / 2;
+    case SIM_QUORUM:
+        return m;
+    case SIM_CANDIDATES_ANY:
+        return (p + 1) / (m + 1);
+    case SIM_CANDIDATES_ALL:
+        return m * (p + 1) / (m + 1);
     default:
         return NAN;
     }

@@ -2,6 +2,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+enum { MOST_STEAL_PERCENT = 2 };
+
 enum {
     SYSTEM,
     LABEL,
@@ -10,6 +12,7 @@ enum {
     SKEW_MS,
     ITERATIONS,
     MEAN,
+    ROBUST,
     MEDIAN,
     P99,
     RATIO,
@@ -19,6 +22,7 @@ enum {
     ACTIVE_MAX,
     PROCESSOR,
     BARRIER,
+    STEAL,
     COLUMN_COUNT
 };
 
@@ -30,6 +34,7 @@ static const table_column_t columns[COLUMN_COUNT] = {
     [SKEW_MS] = {"skew_ms", NULL, TABLE_FIXED, 0, 0},
     [ITERATIONS] = {"iterations", NULL, TABLE_FIXED, 0, 0},
     [MEAN] = {"mean_us", "mean us", TABLE_FIXED, 10, 1},
+    [ROBUST] = {"robust_us", "robust us", TABLE_FIXED, 10, 1},
     [MEDIAN] = {"median_us", "median us", TABLE_FIXED, 10, 1},
     [P99] = {"p99_us", "p99 us", TABLE_FIXED, 10, 1},
     [RATIO] = {"ratio_to_mpi", "MPI/this", TABLE_FIXED, 8, 2},
@@ -39,6 +44,7 @@ static const table_column_t columns[COLUMN_COUNT] = {
     [ACTIVE_MAX] = {"active_max", NULL, TABLE_FIXED, 0, 0},
     [PROCESSOR] = {"cpu_us_per_iteration", "cpu us", TABLE_FIXED, 8, 1},
     [BARRIER] = {"barrier_us_per_iteration", "barrier", TABLE_FIXED, 8, 1},
+    [STEAL] = {"steal_share", NULL, TABLE_FIXED, 0, 0},
 };
 
 bool skew_report_open(const skew_options_t *options, int ranks,
@@ -63,6 +69,7 @@ void skew_report_heading(const skew_report_t *report)
         "baton-skew: %d ranks, %g ms apart, %" PRIu64 " iterations after "
         "%" PRIu64 " to warm up, seed %" PRIu64 ", every result checked\n"
         "  MPI/this  mean latency of MPI_Allreduce over this one's\n"
+        "  robust us median over iterations of the mean over ranks\n"
         "  active    processes whose contribution of an iteration is in its "
         "result\n"
         "  cpu us    processor time (user + system) of a rank in an iteration\n"
@@ -85,6 +92,7 @@ static void add_row(skew_report_t *report, const skew_result_t *result)
         [SKEW_MS] = table_number(report->options->skew_ms),
         [ITERATIONS] = table_number((double)report->options->iterations),
         [MEAN] = table_number(result->mean_us),
+        [ROBUST] = table_number(result->robust_us),
         [MEDIAN] = table_number(result->median_us),
         [P99] = table_number(result->p99_us),
         [RATIO] =
@@ -95,6 +103,7 @@ static void add_row(skew_report_t *report, const skew_result_t *result)
         [ACTIVE_MAX] = table_number(result->active_max),
         [PROCESSOR] = table_number(result->cpu_us_per_iteration),
         [BARRIER] = table_number(result->barrier_us_per_iteration),
+        [STEAL] = table_number(result->steal_share),
     };
     table_row(&report->table, cells);
 }
@@ -107,6 +116,20 @@ void skew_report_table(skew_report_t *report, const skew_result_t *results)
     table_heading(&report->table);
     for (size_t i = 0; i < report->options->system_count; i++) {
         add_row(report, &results[i]);
+    }
+    double percent = results->steal_share * 100;
+    (void)printf("%.1f %% of the processors' time was taken by the machine's "
+                 "host%s\n",
+                 percent,
+                 percent > MOST_STEAL_PERCENT
+                     ? ": means under skew are made of such stalls, trust the "
+                       "robust column, or measure again"
+                     : "");
+    if (percent > MOST_STEAL_PERCENT) {
+        (void)fprintf(stderr,
+                      "baton-skew: warning: the host took %.1f %% of the "
+                      "processors' time, more than %d %%\n",
+                      percent, (int)MOST_STEAL_PERCENT);
     }
 }
 

@@ -13,6 +13,7 @@
    all systems and is reported separately. Preparation and checks are not
    counted. Both barriers are Baton's, for all systems: see harness.h. */
 #include "skew/run.h"
+#include "common/steal.h"
 #include "skew/systems.h"
 #include <inttypes.h>
 #include <limits.h>
@@ -244,6 +245,20 @@ static void summarize_active(const run_t *run, const measurement_t *measurement,
     out->active_mean = sum / (double)run->options->iterations;
 }
 
+/* `all`: [ranks][iterations]. */
+static double robust_us(const double *all, size_t iterations, size_t ranks)
+{
+    double *means = harness_alloc(iterations, sizeof(double));
+    for (size_t i = 0; i < iterations; i++) {
+        for (size_t r = 0; r < ranks; r++) {
+            means[i] += all[r * iterations + i] / (double)ranks;
+        }
+    }
+    double median_us = stats_median(means, iterations);
+    free(means);
+    return median_us;
+}
+
 static void summarize_latency(const run_t *run,
                               const measurement_t *measurement,
                               skew_result_t *out)
@@ -255,6 +270,7 @@ static void summarize_latency(const run_t *run,
     MPI_Gather(measurement->latency_us, (int)own, MPI_DOUBLE, all, (int)own,
                MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (root) {
+        out->robust_us = robust_us(all, own, (size_t)run->harness->size);
         stats_sort(all, count);
         out->mean_us = stats_mean(all, count);
         out->median_us = stats_percentile(all, count, 0.5);
@@ -316,11 +332,16 @@ bool skew_run(const harness_t *harness, const skew_options_t *options,
         open_measurement(&run, (skew_kind_t)options->systems[i],
                          &run.measurements[i]);
     }
+    steal_t before = steal_read();
     take_turns(&run, progress);
+    double stolen = steal_share(before, steal_read());
+    MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
+                  MPI_COMM_WORLD);
     bool passed = true;
     for (size_t i = 0; i < options->system_count; i++) {
         skew_result_t result;
         passed &= finish_measurement(&run, &run.measurements[i], &result);
+        result.steal_share = stolen;
         if (harness->rank == 0) {
             results[i] = result;
         }

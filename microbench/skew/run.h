@@ -11,7 +11,9 @@ typedef struct skew_result {
     skew_kind_t kind;
     int ranks;
     uint64_t bytes;
-    double mean_us; /* latency, over all ranks and counted iterations */
+    double mean_us;   /* latency, over all ranks and counted iterations */
+    double robust_us; /* median over iterations of the mean over ranks, which a
+                         stall of the machine hardly moves */
     double median_us;
     double p99_us;
     double ratio_to_mpi; /* MPI_Allreduce's mean over this mean, or 0 if
@@ -24,6 +26,9 @@ typedef struct skew_result {
        after it, which belongs to the measurement. */
     double cpu_us_per_iteration;
     double barrier_us_per_iteration;
+    double steal_share; /* of the processors' time, taken by the machine's host
+                           while this size was measured: the largest of any
+                           rank */
 } skew_result_t;
 
 /* Measures and checks. Collective. `results`, [system_count], are written on

@@ -70,6 +70,9 @@ static baton_status_t commit_participant(fuzz_participant_t *participant)
     fuzz_partial_building = task;
     baton_partial_options_t options = {.size = sizeof options,
                                        .mode = plan->mode,
+                                       .mode_ranks = plan->mode_ranks,
+                                       .sync_every = plan->sync_every,
+                                       .max_staleness = plan->max_staleness,
                                        .keep = plan->keep,
                                        .history = plan->history,
                                        .seed = task->cluster->plan.seed,

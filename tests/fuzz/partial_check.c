@@ -64,6 +64,33 @@ void fuzz_partial_catch_up(fuzz_participant_t *participant)
 
 /* ---- both ends -------------------------------------------------------- */
 
+/* Whether so many arrivals allow the epoch to run. */
+static bool may_run(const fuzz_participant_t *participant, uint64_t epoch,
+                    uint32_t arrived)
+{
+    const fuzz_task_t *task = participant->task;
+    const fuzz_task_plan_t *plan = task->plan;
+    int ranks = fuzz_ranks(task);
+    bool synced = (plan->sync_every != 0 && epoch % plan->sync_every == 0) ||
+                  (plan->mode != BATON_CANDIDATES_ANY &&
+                   plan->mode_ranks == (uint32_t)ranks);
+    switch (synced ? BATON_FULL : plan->mode) {
+    case BATON_SOLO:
+    case BATON_CANDIDATES_ANY:
+        return arrived > 0;
+    case BATON_MAJORITY:
+        return fuzz_has_begun(
+            task, baton_partial_elect(task->cluster->plan.seed, epoch, ranks),
+            fuzz_incarnation(participant), epoch);
+    case BATON_QUORUM:
+    case BATON_CANDIDATES_ALL:
+        return arrived >= plan->mode_ranks;
+    case BATON_FULL:
+        break;
+    }
+    return participant->step >= epoch;
+}
+
 static void check_quorum(fuzz_participant_t *participant, uint64_t epoch)
 {
     const fuzz_task_t *task = participant->task;
@@ -73,12 +100,7 @@ static void check_quorum(fuzz_participant_t *participant, uint64_t epoch)
     for (int rank = 0; rank < ranks; rank++) {
         arrived += fuzz_has_begun(task, rank, incarnation, epoch);
     }
-    int elected = baton_partial_elect(task->cluster->plan.seed, epoch, ranks);
-    bool met = task->plan->mode == BATON_SOLO ? arrived > 0
-               : task->plan->mode == BATON_MAJORITY
-                   ? fuzz_has_begun(task, elected, incarnation, epoch)
-                   : participant->step >= epoch;
-    if (!met) {
+    if (!may_run(participant, epoch, (uint32_t)arrived)) {
         fuzz_fail(participant,
                   "quorum: epoch %" PRIu64 " runs, %d ranks have arrived",
                   epoch, arrived);
@@ -274,6 +296,7 @@ static void check_claims(fuzz_participant_t *participant,
     if ((plan->mode == BATON_MAJORITY &&
          age >= 2 * (uint64_t)fuzz_ranks(participant->task)) ||
         (plan->keep == BATON_KEEP_ALL && age > history_of(plan)) ||
+        (plan->max_staleness != 0 && age > plan->max_staleness) ||
         (plan->mode == BATON_FULL && age > 0)) {
         fuzz_fail(participant,
                   "staleness: %" PRIu64 " in epoch %" PRIu64

@@ -8,7 +8,8 @@ enum {
     STREAM_MODEL = 1,
     STREAM_FAULTS = 2,
     STREAM_TASKS = 3,
-    STREAM_INJECTIONS = 5
+    STREAM_INJECTIONS = 5,
+    STREAM_BOUNDS = 6
 };
 
 const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS] = {
@@ -99,6 +100,27 @@ static bool is_float(baton_dtype_t dtype)
     return dtype == BATON_F32 || dtype == BATON_F64;
 }
 
+/* From a stream of its own, so that clusters are what they were before there
+   were bounds. */
+static void sample_bounds(fuzz_random_t *random, int ranks,
+                          fuzz_task_plan_t *task)
+{
+    if (fuzz_once_in(random, 2)) {
+        task->mode =
+            (baton_partial_mode_t)(BATON_QUORUM + (int)fuzz_below(random, 3));
+        task->mode_ranks = 1 + (uint32_t)fuzz_below(random, (uint64_t)ranks);
+    }
+    if (fuzz_once_in(random, 4)) {
+        task->sync_every = 1 + (uint32_t)fuzz_below(random, 4);
+    }
+    if (fuzz_once_in(random, 4)) {
+        uint32_t most = task->keep == BATON_KEEP_ALL && task->history != 0
+                            ? task->history
+                            : 4;
+        task->max_staleness = 1 + (uint32_t)fuzz_below(random, most);
+    }
+}
+
 static fuzz_task_plan_t sample_task(fuzz_random_t *random, int ranks)
 {
     fuzz_task_plan_t task = {
@@ -129,14 +151,17 @@ static fuzz_task_plan_t sample_task(fuzz_random_t *random, int ranks)
 static void sample_tasks(fuzz_plan_t *plan)
 {
     fuzz_random_t random = fuzz_stream(plan->seed, STREAM_TASKS);
+    fuzz_random_t bounds = fuzz_stream(plan->seed, STREAM_BOUNDS);
     plan->task_count =
         fuzz_once_in(&random, 2) ? 1 : 1 + (int)fuzz_below(&random, FUZZ_TASKS);
     for (int i = 0; i < plan->task_count; i++) {
         plan->tasks[i] = sample_task(&random, plan->model.ranks);
+        sample_bounds(&bounds, plan->model.ranks, &plan->tasks[i]);
     }
     const fuzz_task_plan_t *first = &plan->tasks[0];
     plan->one_first = plan->task_count == 1 && first->kind == FUZZ_PARTIAL &&
-                      first->mode == BATON_SOLO && !first->own_op &&
+                      first->mode == BATON_SOLO && first->sync_every == 0 &&
+                      first->max_staleness == 0 && !first->own_op &&
                       first->algorithm == FUZZ_BINOMIAL;
 }
 
@@ -243,13 +268,18 @@ static void print_model(const baton_sim_options_t *model, FILE *to)
 
 static void print_task(const fuzz_task_plan_t *task, int index, FILE *to)
 {
-    static const char *const modes[] = {"solo", "majority", "full"};
+    static const char *const modes[FUZZ_MODES] = {
+        "solo",   "majority",       "full",
+        "quorum", "candidates any", "candidates all"};
     (void)fprintf(to, "  task %d: %s, %" PRIu32 " steps", index,
                   fuzz_kind_name(task->kind), task->steps);
     if (task->kind == FUZZ_PARTIAL) {
-        (void)fprintf(to, ", %s, keep %s, history %" PRIu32, modes[task->mode],
+        (void)fprintf(to,
+                      ", %s (%" PRIu32 " ranks), keep %s, history %" PRIu32
+                      ", sync every %" PRIu32 ", staleness up to %" PRIu32,
+                      modes[task->mode], task->mode_ranks,
                       task->keep == BATON_KEEP_ALL ? "all" : "latest",
-                      task->history);
+                      task->history, task->sync_every, task->max_staleness);
     }
     if (task->kind == FUZZ_PARTIAL || task->kind == FUZZ_ALLREDUCE) {
         (void)fprintf(to, ", %s, chunks of %zu bytes%s",
@@ -257,7 +287,7 @@ static void print_task(const fuzz_task_plan_t *task, int index, FILE *to)
                       task->own_op ? ", an op of its own" : "");
     }
     if (task->kind == FUZZ_ALLREDUCE && task->in_place) {
-        (void)fprintf(to, ", in rank_state");
+        (void)fprintf(to, ", in place");
     }
     if (task->kind == FUZZ_BROADCAST || task->kind == FUZZ_QUORUM) {
         (void)fprintf(to, ", root %d", task->root);

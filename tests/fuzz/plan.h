@@ -35,6 +35,9 @@ typedef enum fuzz_kind {
         FUZZ_KIND_COUNT
 } fuzz_kind_t;
 
+/* Modes of partial all-reduces. */
+enum { FUZZ_MODES = BATON_CANDIDATES_ALL + 1 };
+
 /* One collective, which every rank runs `steps` times while the other tasks of
    the cluster run, too. */
 typedef struct fuzz_task_plan {
@@ -50,6 +53,7 @@ typedef struct fuzz_task_plan {
     int root;      /* broadcast, quorum */
     uint32_t need; /* quorum; alarm: 1, one rank initiates */
     baton_partial_mode_t mode;
+    uint32_t mode_ranks, sync_every, max_staleness; /* as the options */
     baton_keep_t keep;
     uint32_t history;
     bool watches; /* has an on_recover function */

@@ -4,6 +4,8 @@ set(mpi_recovery_ranks 1 2 3 4 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)
 set(mpi_cable_ranks 4)
+set(mpi_quorum_ranks 2 3 4 5 6 7 8 9 16 32)
+set(mpi_quorum_timeout 300) # 5,000 epochs of 32 ranks
 set(mpi_dense_ranks 1 2 3 5 8)
 file(GLOB sources CONFIGURE_DEPENDS mpi/mpi_*.c)
 foreach(source ${sources})

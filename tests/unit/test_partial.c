@@ -478,8 +478,8 @@ static void test_partial_wrong_options_are_refused(void **state)
     options.size = 0;
     expect_refused(&options, "size is 0");
     options = right;
-    options.mode = (baton_partial_mode_t)3;
-    expect_refused(&options, "mode is 3");
+    options.mode = (baton_partial_mode_t)6;
+    expect_refused(&options, "mode is 6");
     options = right;
     options.keep = (baton_keep_t)-1;
     expect_refused(&options, "keep is -1");

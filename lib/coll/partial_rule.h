@@ -1,0 +1,44 @@
+/* Which ranks an epoch of a partial collective waits for: pure functions of the
+   mode, the seed and the epoch, the same on all ranks.
+
+       mode               counts            the epoch begins when have arrived
+       SOLO               every rank        1
+       MAJORITY           1 elected rank    1
+       QUORUM(q)          every rank        q
+       CANDIDATES_ANY(m)  m elected ranks   1
+       CANDIDATES_ALL(m)  m elected ranks   m
+       FULL               every rank        all, and nobody is activated
+*/
+#ifndef BATON_COLL_PARTIAL_RULE_H
+#define BATON_COLL_PARTIAL_RULE_H
+
+#include <baton/partial.h>
+
+typedef struct baton__rule {
+    uint32_t counting; /* ranks that count: all of them, or the elected */
+    uint32_t needed;   /* of those, arrivals that begin the epoch */
+} baton__rule_t;
+
+/* BATON_ERR_INVALID names the mode, the value and its range; `name` is the
+   partial's. */
+baton_status_t baton__rule_check(const char *name, baton_partial_choice_t mode,
+                                 int size);
+
+/* FULL is {size, size}. */
+baton__rule_t baton__rule_of(baton_partial_choice_t mode, int size);
+
+static inline bool baton__rule_is_full(baton__rule_t rule, int size)
+{
+    return rule.needed == (uint32_t)size;
+}
+
+/* Whether the arrival of `rank` counts in an epoch. */
+bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
+                        int size, int rank);
+
+/* "QUORUM(3)", into `text`. */
+enum { BATON__RULE_TEXT = 40 };
+void baton__rule_format(baton_partial_choice_t mode,
+                        char text[BATON__RULE_TEXT]);
+
+#endif
