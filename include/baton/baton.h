@@ -6,6 +6,7 @@
      engine.h     run it: start, test, wait; groups of ranks; progress
      coll.h       builders: barrier, broadcast, all-reduce, activation
      partial.h    solo, majority and full all-reduce over any inner builder
+     select.h     the largest elements of a vector; sparse lists of entries
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
@@ -24,6 +25,7 @@
 #include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/schedule.h>
+#include <baton/select.h>
 #include <baton/sim.h>
 #include <baton/status.h>
 #include <baton/transport.h>

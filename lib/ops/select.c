@@ -1,0 +1,454 @@
+/* Exact selection. The k-th magnitude of a vector is estimated from a sample,
+   on the low side; one pass writes down the candidates, i.e. the elements from
+   there on; the exact threshold is found among these.
+
+       sample --> estimate --> filter, with capacity --> exact k-th of
+   candidates ^              |           | |              too many    too few |
+   |           | |              ties?       half of it |              v |
+                     +----- exact histogram <---+
+
+   Positions of the sample are drawn at random, one from each stratum, so the
+   estimate's error does not depend on the values' distribution, nor on their
+   order. Ties alone can make candidates too many; then the threshold is most
+   likely the value that is tied. */
+#include "ops/select.h"
+
+#include "base/random.h"
+#include "ops/half.h"
+#include "ops/kernels.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    SMALL_COUNT = 4096, /* every element is a candidate */
+    SAMPLE_LEAST = 1024,
+    SAMPLE_MOST = 16384,
+    SAMPLE_SHARE = 256, /* of a vector in between: one in so many */
+    DEVIATIONS = 4,     /* by which the estimate is on the safe side */
+    CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
+    DIGIT_BITS = 11,
+    DIGITS = 1 << DIGIT_BITS
+};
+
+/* ---- types and kernels ------------------------------------------------- */
+
+bool baton_select_supports(baton_dtype_t dtype)
+{
+    return dtype == BATON_F16 || dtype == BATON_BF16 || dtype == BATON_F32 ||
+           dtype == BATON_F64;
+}
+
+extern const baton__select_kernels_t baton__select_kernels_baseline;
+#if defined(BATON__X86_KERNELS)
+extern const baton__select_kernels_t baton__select_kernels_avx2,
+    baton__select_kernels_avx512;
+#endif
+
+const baton__select_kernels_t *baton__select_kernels(void)
+{
+#if defined(BATON__X86_KERNELS)
+    const baton__kernels_t *chosen = baton__kernels();
+    if (chosen == baton__kernels_of(BATON__ISA_AVX512)) {
+        return &baton__select_kernels_avx512;
+    }
+    if (chosen == baton__kernels_of(BATON__ISA_AVX2)) {
+        return &baton__select_kernels_avx2;
+    }
+#endif
+    return &baton__select_kernels_baseline;
+}
+
+/* ---- keys -------------------------------------------------------------- */
+
+static uint64_t infinity_key(baton_dtype_t dtype)
+{
+    switch (baton_dtype_size(dtype)) {
+    case 2:
+        return dtype == BATON_F16 ? 0x7c00 : 0x7f80;
+    case 4:
+        return 0x7f800000;
+    default:
+        return UINT64_C(0x7ff0000000000000);
+    }
+}
+
+baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side)
+{
+    uint64_t sign = UINT64_C(1) << (8 * baton_dtype_size(dtype) - 1);
+    baton__filter_t filter = {
+        .flip = side == BATON_SIDE_NEGATIVE ? sign : 0,
+        .mask = side == BATON_SIDE_BOTH ? sign - 1 : UINT64_MAX,
+        .nan = infinity_key(dtype) + 1,
+    };
+    return filter;
+}
+
+/* The key of one element, 0 for one of the other side. */
+static uint64_t key_at(const baton_selection_t *from,
+                       const baton__filter_t *filter, size_t i)
+{
+    size_t size = baton_dtype_size(from->dtype);
+    const char *at = (const char *)from->values + i * size;
+    uint64_t bits;
+    if (size == 2) {
+        uint16_t half;
+        memcpy(&half, at, sizeof half);
+        bits = half;
+    } else if (size == 4) {
+        uint32_t word;
+        memcpy(&word, at, sizeof word);
+        bits = word;
+    } else {
+        memcpy(&bits, at, sizeof bits);
+    }
+    uint64_t sign = UINT64_C(1) << (8 * size - 1);
+    uint64_t key = (bits ^ filter->flip) & filter->mask;
+    if ((key & sign) != 0) {
+        return 0;
+    }
+    return key < filter->nan ? key : filter->nan;
+}
+
+baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
+{
+    double size = fabs(value);
+    uint64_t bits = 0;
+    float narrow = (float)size;
+    if (dtype == BATON_F64) {
+        memcpy(&bits, &size, sizeof bits);
+    } else if (dtype == BATON_F32) {
+        bits = baton__bits_of_f32(narrow);
+    } else {
+        bits = dtype == BATON_F16 ? baton__f16_of_f32(narrow)
+                                  : baton__bf16_of_f32(narrow);
+    }
+    uint64_t nan = infinity_key(dtype) + 1;
+    return bits < nan ? bits : nan;
+}
+
+double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key)
+{
+    if (dtype == BATON_F64) {
+        double value;
+        memcpy(&value, &key, sizeof value);
+        return value;
+    }
+    if (dtype == BATON_F32) {
+        return (double)baton__f32_of_bits((uint32_t)key);
+    }
+    return (double)(dtype == BATON_F16 ? baton__f32_of_f16((uint16_t)key)
+                                       : baton__f32_of_bf16((uint16_t)key));
+}
+
+/* ---- scratch ----------------------------------------------------------- */
+
+static size_t sample_of(size_t count)
+{
+    size_t size = count / SAMPLE_SHARE;
+    size = size < SAMPLE_LEAST ? SAMPLE_LEAST : size;
+    return size > SAMPLE_MOST ? SAMPLE_MOST : size;
+}
+
+/* As many as nearly every sample's estimate leaves. */
+static size_t candidates_of(size_t count, size_t k)
+{
+    if (count <= SMALL_COUNT) {
+        return count;
+    }
+    double per_sample = (double)count / (double)sample_of(count);
+    double most = (double)k + 3 * DEVIATIONS * sqrt((double)k * per_sample) +
+                  3 * DEVIATIONS * DEVIATIONS * per_sample;
+    return most < (double)count ? (size_t)most : count;
+}
+
+size_t baton_select_scratch_bytes(size_t count, size_t k)
+{
+    size_t candidates = candidates_of(count, k < count ? k : count);
+    size_t sample = count > SMALL_COUNT ? sample_of(count) : 0;
+    size_t entries = candidates > sample ? candidates : sample;
+    return entries * CANDIDATE_BYTES + sizeof(uint64_t);
+}
+
+/* ---- the k-th of a list of keys ---------------------------------------- */
+
+static unsigned width_of(uint64_t value)
+{
+    unsigned bits = 0;
+    for (; value != 0; value >>= 1) {
+        bits++;
+    }
+    return bits;
+}
+
+/* The digit in which the k-th largest of the histogram lies; *k becomes its
+   rank among those of this digit. */
+static size_t digit_of(const uint32_t *histogram, size_t *k)
+{
+    size_t digit = DIGITS;
+    size_t above = 0;
+    while (digit > 0 && above < *k) {
+        above += histogram[--digit];
+    }
+    *k -= above - histogram[digit];
+    return digit;
+}
+
+/* The k-th largest, k from 1 to count: digit by digit from the highest one in
+   which keys differ. */
+static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t k)
+{
+    uint64_t every = keys[0], any = keys[0];
+    for (size_t i = 1; i < count; i++) {
+        every &= keys[i];
+        any |= keys[i];
+    }
+    unsigned bits = width_of(every ^ any);
+    uint64_t prefix = bits < 64 ? keys[0] >> bits : 0;
+    while (bits > 0) {
+        uint32_t histogram[DIGITS] = {0};
+        unsigned shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
+        uint64_t mask = (UINT64_C(1) << (bits - shift)) - 1;
+        for (size_t i = 0; i < count; i++) {
+            if (bits >= 64 || keys[i] >> bits == prefix) {
+                histogram[(keys[i] >> shift) & mask]++;
+            }
+        }
+        prefix = (prefix << (bits - shift)) | digit_of(histogram, &k);
+        bits = shift;
+    }
+    return prefix;
+}
+
+/* ---- estimate ---------------------------------------------------------- */
+
+/* A key that about k elements reach, rather more than fewer; at least 1. */
+static uint64_t estimate(const baton_selection_t *from,
+                         const baton__filter_t *filter, size_t k,
+                         uint64_t *sample)
+{
+    size_t size = sample_of(from->count);
+    for (size_t i = 0; i < size; i++) {
+        size_t begin = (size_t)((double)from->count * (double)i / (double)size);
+        size_t end =
+            (size_t)((double)from->count * (double)(i + 1) / (double)size);
+        size_t at = begin + (size_t)(baton__random(1, from->count, i) %
+                                     (end > begin ? end - begin : 1));
+        sample[i] = key_at(from, filter, at);
+    }
+    double expected = (double)size * (double)k / (double)from->count;
+    double rank = expected + DEVIATIONS * sqrt(expected) + DEVIATIONS;
+    if (rank >= (double)size) {
+        return 1;
+    }
+    uint64_t key = kth_of_keys(sample, size, (size_t)rank + 1);
+    return key > 0 ? key : 1;
+}
+
+/* ---- exact, without memory --------------------------------------------- */
+
+/* The k-th largest of all elements, where at least k are not zero: as
+   kth_of_keys, which reads the elements themselves in each round. */
+static uint64_t kth_of_elements(const baton_selection_t *from,
+                                const baton__filter_t *filter, size_t k)
+{
+    unsigned bits = width_of(filter->nan);
+    uint64_t prefix = 0;
+    while (bits > 0) {
+        uint32_t histogram[DIGITS] = {0};
+        unsigned shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
+        uint64_t mask = (UINT64_C(1) << (bits - shift)) - 1;
+        for (size_t i = 0; i < from->count; i++) {
+            uint64_t key = key_at(from, filter, i);
+            if (key >> bits == prefix) {
+                histogram[(key >> shift) & mask]++;
+            }
+        }
+        prefix = (prefix << (bits - shift)) | digit_of(histogram, &k);
+        bits = shift;
+    }
+    return prefix;
+}
+
+/* Writes the `k` largest, of which `equal` are of the threshold's magnitude. */
+static void emit_exactly(const baton_selection_t *from,
+                         const baton__filter_t *filter, uint64_t threshold,
+                         size_t equal, size_t k, uint32_t *indices)
+{
+    enum { CHUNK = 1024 };
+    baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
+    size_t size = baton_dtype_size(from->dtype);
+    uint32_t chunk_indices[CHUNK];
+    uint64_t chunk_keys[CHUNK];
+    size_t written = 0;
+    for (size_t at = 0; at < from->count && written < k; at += CHUNK) {
+        size_t left = from->count - at;
+        const char *values = (const char *)from->values + at * size;
+        /* Where ties are used up only larger ones are of interest. */
+        uint64_t least = equal > 0 ? threshold : threshold + 1;
+        size_t found =
+            pass(values, left < CHUNK ? left : CHUNK, filter, least,
+                 from->first + (uint32_t)at, chunk_indices, chunk_keys, CHUNK);
+        for (size_t i = 0; i < found; i++) {
+            bool tie = chunk_keys[i] == threshold;
+            if (!tie || equal > 0) {
+                indices[written++] = chunk_indices[i];
+                equal -= tie;
+            }
+        }
+    }
+}
+
+/* More than k elements have the key `likely` or a larger one. */
+static size_t select_exactly(const baton_selection_t *from,
+                             const baton__filter_t *filter, size_t k,
+                             uint64_t likely, uint32_t *indices,
+                             uint64_t *threshold)
+{
+    baton__count_fn count = baton__select_kernels()->count[from->dtype];
+    *threshold = likely;
+    size_t above = count(from->values, from->count, filter, likely + 1);
+    if (above >= k) {
+        *threshold = kth_of_elements(from, filter, k);
+        above = count(from->values, from->count, filter, *threshold + 1);
+    }
+    emit_exactly(from, filter, *threshold, k - above, k, indices);
+    return k;
+}
+
+/* ---- top-k ------------------------------------------------------------- */
+
+/* The k largest of the candidates, which are all elements from some key on. */
+static size_t choose(const uint32_t *candidates, const uint64_t *keys,
+                     size_t count, size_t k, uint32_t *indices,
+                     uint64_t *threshold)
+{
+    *threshold = kth_of_keys(keys, count, k);
+    size_t equal = k;
+    for (size_t i = 0; i < count; i++) {
+        equal -= keys[i] > *threshold;
+    }
+    size_t written = 0;
+    /* Without branches: half of the comparisons would be mispredicted. */
+    for (size_t i = 0; i < count && written < k; i++) {
+        bool tie = (keys[i] == *threshold) & (equal > 0);
+        indices[written] = candidates[i];
+        written += (keys[i] > *threshold) | tie;
+        equal -= tie;
+    }
+    return written;
+}
+
+static uint64_t lowest_key(const uint64_t *keys, size_t count)
+{
+    uint64_t lowest = count > 0 ? keys[0] : 0;
+    for (size_t i = 1; i < count; i++) {
+        lowest = keys[i] < lowest ? keys[i] : lowest;
+    }
+    return lowest;
+}
+
+static uint64_t halved(baton_dtype_t dtype, uint64_t key)
+{
+    uint64_t half =
+        baton_magnitude_of(dtype, baton_magnitude_value(dtype, key) / 2);
+    return half > 0 ? half : 1;
+}
+
+static size_t copy_all(const uint32_t *candidates, const uint64_t *keys,
+                       size_t count, uint32_t *indices, uint64_t *threshold)
+{
+    if (count > 0) {
+        memcpy(indices, candidates, count * sizeof *indices);
+    }
+    *threshold = lowest_key(keys, count);
+    return count;
+}
+
+/* `least`: a key that is likely to leave k or more candidates; where it does
+   not, half of its magnitude is tried, then everything that is not zero. */
+static size_t select_from(const baton_selection_t *from,
+                          const baton__filter_t *filter, size_t k,
+                          uint64_t least, uint32_t *indices, void *scratch,
+                          uint64_t *threshold)
+{
+    size_t capacity = candidates_of(from->count, k);
+    uint64_t *keys = scratch;
+    uint32_t *candidates = (uint32_t *)(keys + capacity);
+    baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
+    uint64_t tried = 0;
+    for (;;) {
+        size_t found = pass(from->values, from->count, filter, least,
+                            from->first, candidates, keys, capacity);
+        if (found > capacity) {
+            return select_exactly(from, filter, k, least, indices, threshold);
+        }
+        if (found > k) {
+            return choose(candidates, keys, found, k, indices, threshold);
+        }
+        if (found == k || least == 1) {
+            return copy_all(candidates, keys, found, indices, threshold);
+        }
+        uint64_t half = halved(from->dtype, least);
+        least = half < least && least != tried ? half : 1;
+        tried = least;
+    }
+}
+
+size_t baton_select_topk(const baton_selection_t *from, size_t k,
+                         uint32_t *indices, void *scratch,
+                         baton_magnitude_t *threshold_out)
+{
+    assert(baton_select_supports(from->dtype));
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    uint64_t threshold = 0;
+    size_t found = 0;
+    k = k < from->count ? k : from->count;
+    if (k > 0) {
+        uint64_t least =
+            from->count > SMALL_COUNT ? estimate(from, &filter, k, scratch) : 1;
+        found =
+            select_from(from, &filter, k, least, indices, scratch, &threshold);
+    }
+    if (threshold_out != NULL) {
+        *threshold_out = threshold;
+    }
+    return found;
+}
+
+size_t baton_select_at_least(const baton_selection_t *from,
+                             baton_magnitude_t threshold, uint32_t *indices,
+                             size_t capacity)
+{
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    const baton__select_kernels_t *kernels = baton__select_kernels();
+    uint64_t least = threshold > 0 ? threshold : 1;
+    size_t found =
+        kernels->filter[from->dtype](from->values, from->count, &filter, least,
+                                     from->first, indices, NULL, capacity);
+    return found <= capacity ? found : baton_select_count(from, threshold);
+}
+
+size_t baton_select_count(const baton_selection_t *from,
+                          baton_magnitude_t threshold)
+{
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    uint64_t least = threshold > 0 ? threshold : 1;
+    if (least > filter.nan) {
+        return 0;
+    }
+    return baton__select_kernels()->count[from->dtype](
+        from->values, from->count, &filter, least);
+}
+
+size_t baton__select_from(const baton_selection_t *from, size_t k,
+                          baton_magnitude_t least, uint32_t *indices,
+                          void *scratch)
+{
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    uint64_t threshold;
+    return k > 0 ? select_from(from, &filter, k, least > 0 ? least : 1, indices,
+                               scratch, &threshold)
+                 : 0;
+}

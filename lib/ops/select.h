@@ -1,0 +1,16 @@
+/* Selection, inside. */
+#ifndef BATON_OPS_SELECT_H
+#define BATON_OPS_SELECT_H
+
+#include "ops/select_kernels.h"
+
+baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side);
+
+/* Exact top-k, k at most the count, among the elements of magnitude `least` and
+   more, where these are at least k; any result is exact, this is only where it
+   looks first. */
+size_t baton__select_from(const baton_selection_t *from, size_t k,
+                          baton_magnitude_t least, uint32_t *indices,
+                          void *scratch);
+
+#endif
