@@ -33,7 +33,7 @@ check() (
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
             return "^progress/loop[.]c$"
         if (header ~ /^cuda/) return "^cuda/"
-        if (header ~ /^baton\/(coll|partial)[.]h$/)
+        if (header ~ /^baton\/(coll|partial|sparse)[.]h$/)
             return "^(lib/coll/|include/|examples/|microbench/)"
         return ""
     }

@@ -121,6 +121,7 @@ typedef enum shape {
     CONSTANT,
     SORTED,
     BITS, /* any: NaNs, infinities, subnormals */
+    NANS, /* of any payload */
     HEAVY,
     SHAPES
 } shape_t;
@@ -148,6 +149,7 @@ static double value_of(shape_t shape, size_t i, support_random_t *random)
         return sum / (uniform(random) * uniform(random) + 1e-3);
     case NORMAL:
     case BITS:
+    case NANS:
     case SHAPES:
         break;
     }
@@ -161,8 +163,9 @@ static void fill(baton_dtype_t dtype, void *values, size_t count, shape_t shape,
                  support_random_t *random)
 {
     for (size_t i = 0; i < count; i++) {
-        if (shape == BITS) {
+        if (shape == BITS || shape == NANS) {
             uint64_t bits = support_random_next(random);
+            bits |= shape == NANS ? UINT64_C(0x7ff17fc17fc17fc1) : 0;
             size_t size = baton_dtype_size(dtype);
             memcpy((char *)values + i * size, &bits, size);
         } else {

@@ -7,6 +7,7 @@
      coll.h       builders: barrier, broadcast, all-reduce, activation
      partial.h    solo, majority and full all-reduce over any inner builder
      select.h     the largest elements of a vector; sparse lists of entries
+     sparse.h     sparse all-reduce with a residual: SparDL and others
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
@@ -27,6 +28,7 @@
 #include <baton/schedule.h>
 #include <baton/select.h>
 #include <baton/sim.h>
+#include <baton/sparse.h>
 #include <baton/status.h>
 #include <baton/transport.h>
 #include <baton/types.h>

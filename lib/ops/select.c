@@ -151,14 +151,19 @@ static size_t sample_of(size_t count)
     return size > SAMPLE_MOST ? SAMPLE_MOST : size;
 }
 
-/* As many as nearly every sample's estimate leaves. */
+/* As many as nearly every sample's estimate leaves. It grows with both, so that
+   memory for a long vector does for a short one. */
 static size_t candidates_of(size_t count, size_t k)
 {
     if (count <= SMALL_COUNT) {
         return count;
     }
-    double per_sample = (double)count / (double)sample_of(count);
-    double most = (double)k + 3 * DEVIATIONS * sqrt((double)k * per_sample) +
+    double per_sample = (double)count / SAMPLE_LEAST;
+    per_sample = per_sample > SAMPLE_SHARE + 1 ? SAMPLE_SHARE + 1 : per_sample;
+    double share = (double)count / SAMPLE_MOST;
+    per_sample = per_sample > share ? per_sample : share;
+    double most = SMALL_COUNT + (double)k +
+                  3 * DEVIATIONS * sqrt((double)k * per_sample) +
                   3 * DEVIATIONS * DEVIATIONS * per_sample;
     return most < (double)count ? (size_t)most : count;
 }
@@ -271,6 +276,15 @@ static uint64_t kth_of_elements(const baton_selection_t *from,
     return prefix;
 }
 
+static size_t count_above(const baton_selection_t *from,
+                          const baton__filter_t *filter, uint64_t key)
+{
+    /* Raw bits of a NaN may be beyond the key of all NaNs. */
+    return key >= filter->nan ? 0
+                              : baton__select_kernels()->count[from->dtype](
+                                    from->values, from->count, filter, key + 1);
+}
+
 /* Writes the `k` largest, of which `equal` are of the threshold's magnitude. */
 static void emit_exactly(const baton_selection_t *from,
                          const baton__filter_t *filter, uint64_t threshold,
@@ -306,12 +320,11 @@ static size_t select_exactly(const baton_selection_t *from,
                              uint64_t likely, uint32_t *indices,
                              uint64_t *threshold)
 {
-    baton__count_fn count = baton__select_kernels()->count[from->dtype];
     *threshold = likely;
-    size_t above = count(from->values, from->count, filter, likely + 1);
+    size_t above = count_above(from, filter, likely);
     if (above >= k) {
         *threshold = kth_of_elements(from, filter, k);
-        above = count(from->values, from->count, filter, *threshold + 1);
+        above = count_above(from, filter, *threshold);
     }
     emit_exactly(from, filter, *threshold, k - above, k, indices);
     return k;
