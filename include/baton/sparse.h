@@ -63,7 +63,6 @@ typedef struct baton_sparse baton_sparse_t;
     X(TOPKA, "topka")                                                          \
     X(TOPKDSA, "topkdsa")                                                      \
     X(GTOPK, "gtopk")                                                          \
-    X(OKTOPK, "oktopk")                                                        \
     X(REDSYNC, "redsync")                                                      \
     X(DENSE, "dense")
 
@@ -119,6 +118,8 @@ typedef struct baton_sparse_options {
                         mean alone. Not with SAMPLED. */
     bool keep_error; /* with quantise: what the mean lacks stays in the residual
                       */
+    bool gtopk_reference; /* GTOPK: the residual of the published code, which
+                             loses what ranks drop on the way; to compare */
 } baton_sparse_options_t;
 
 #define BATON_SPARSE_OPTIONS                                                   \

@@ -150,7 +150,8 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     X(warmup, o->warmup)                                                       \
     X(redsync, (uint64_t)o->redsync)                                           \
     X(quantise, o->quantise)                                                   \
-    X(keep_error, o->keep_error)
+    X(keep_error, o->keep_error)                                               \
+    X(gtopk_reference, o->gtopk_reference)
 
 enum {
     WRONG, /* this rank's options are */

@@ -28,6 +28,10 @@ algorithm_of(baton_sparse_algorithm_t algorithm)
 {
     static const baton__sparse_algorithm_t *const table[BATON_SPARSE_COUNT] = {
         [BATON_SPARSE_SPARDL] = &baton__sparse_spardl,
+        [BATON_SPARSE_TOPKA] = &baton__sparse_topka,
+        [BATON_SPARSE_TOPKDSA] = &baton__sparse_topkdsa,
+        [BATON_SPARSE_GTOPK] = &baton__sparse_gtopk,
+        [BATON_SPARSE_REDSYNC] = &baton__sparse_redsync,
     };
     return table[algorithm];
 }
