@@ -3,7 +3,7 @@
    Each rank writes its options as words, with their complements behind them;
    the minimum over all ranks of both tells the smallest and the largest value
    of each option, on all ranks alike. One more word says whether some rank's
-   options are wrong, since that rank takes part, too. */
+   options are wrong, or it lacks memory, since that rank takes part, too. */
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
@@ -195,11 +195,6 @@ baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
                             sparse->name);
     }
     write_words(&sparse->options, sparse->wrong != BATON_OK, sparse->compared);
-    baton_status_t status =
-        baton_schedule_create(sparse->group, sparse->name, &sparse->comparison);
-    if (status != BATON_OK) {
-        return status;
-    }
     baton_schedule_t *s = sparse->comparison;
     baton_view_t view = baton_view(
         baton_buffer_bind(s, sparse->compared, bytes, BATON_MEMORY_HOST), 0,
@@ -210,7 +205,7 @@ baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
                               .dtype = BATON_U64,
                               .op = BATON_MIN};
     baton_allreduce_recursive_doubling(s, &args);
-    status = baton_schedule_commit(s);
+    baton_status_t status = baton_schedule_commit(s);
     return status == BATON_OK ? baton_schedule_start(s) : status;
 }
 
@@ -234,15 +229,18 @@ baton_status_t baton__sparse_compare_judge(baton_sparse_t *sparse)
     const uint64_t *smallest = sparse->compared;
     char data[BATON__MESSAGE_BYTES];
     baton__text_t text = {.data = data, .size = sizeof data};
+    if (sparse->wrong == BATON_ERR_INVALID) {
+        return baton__error(BATON_ERR_INVALID, "sparse \"%s\": %s",
+                            sparse->name, sparse->wrong_text);
+    }
     if (sparse->wrong != BATON_OK) {
-        return baton__error(sparse->wrong, "sparse \"%s\": %s", sparse->name,
-                            sparse->wrong_text);
+        return baton__error_forward(sparse->wrong, sparse->wrong_text);
     }
     /* A complement's minimum is that of the largest value. */
     if (~smallest[COMPARED_COUNT + WRONG] != 0 && sparse->payload) {
         return baton__error(BATON_ERR_INVALID,
                             "sparse \"%s\": another rank's options are "
-                            "invalid",
+                            "invalid, or it could not build its schedules",
                             sparse->name);
     }
     for (int i = 0; i < COMPARED_COUNT; i++) {

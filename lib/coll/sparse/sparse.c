@@ -8,6 +8,7 @@
 #include <baton/partial.h>
 #include <baton/sim.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const algorithm_names[] = {
@@ -142,34 +143,59 @@ static void recover_dense(void *arg, uint64_t epoch)
     sparse->steps = sparse->sparse_base + sparse->dense_base;
 }
 
-static baton_status_t make_dense(baton_sparse_t *sparse)
+static baton_status_t commit_dense(baton_sparse_t *sparse)
 {
-    baton_status_t status =
-        baton_schedule_create(sparse->group, sparse->name, &sparse->dense);
-    if (status == BATON_OK) {
-        build_dense(sparse);
-        baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
-        status = baton_schedule_commit(sparse->dense);
-    }
-    return status;
+    build_dense(sparse);
+    baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
+    return baton_schedule_commit(sparse->dense);
 }
 
-static baton_status_t make_sparse(baton_sparse_t *sparse)
+static baton_status_t commit_sparse(baton_sparse_t *sparse)
 {
     sparse->algorithm = algorithm_of(sparse->options.algorithm);
     if (sparse->algorithm == NULL) {
         return BATON_OK; /* dense */
     }
-    baton_status_t status =
-        baton_schedule_create(sparse->group, sparse->name, &sparse->schedule);
-    if (status == BATON_OK) {
-        status = sparse->algorithm->build(sparse);
+    baton_status_t status = sparse->algorithm->build(sparse);
+    if (status != BATON_OK) {
+        return no_memory(sparse);
     }
-    if (status == BATON_OK) {
-        baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
-        status = baton_schedule_commit(sparse->schedule);
+    baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
+    return baton_schedule_commit(sparse->schedule);
+}
+
+/* All three on every rank, whatever its options: a schedule's peers are found
+   by its name and how many of that name were made before. */
+static baton_status_t create_schedules(baton_sparse_t *sparse)
+{
+    baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
+                                      &sparse->schedule};
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < 3 && status == BATON_OK; i++) {
+        status =
+            baton_schedule_create(sparse->group, sparse->name, schedules[i]);
     }
-    return status == BATON_ERR_NO_MEMORY ? no_memory(sparse) : status;
+    return status;
+}
+
+/* What fails here fails on this rank alone; so it is kept, and told to the
+   others by the comparison. */
+static void build(baton_sparse_t *sparse)
+{
+    if (sparse->wrong != BATON_OK) {
+        return;
+    }
+    sparse->wrong = allocate(sparse);
+    if (sparse->wrong == BATON_OK) {
+        sparse->wrong = commit_dense(sparse);
+    }
+    if (sparse->wrong == BATON_OK) {
+        sparse->wrong = commit_sparse(sparse);
+    }
+    if (sparse->wrong != BATON_OK) {
+        (void)snprintf(sparse->wrong_text, sizeof sparse->wrong_text, "%s",
+                       baton_error_message());
+    }
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -207,8 +233,6 @@ static void free_sparse(baton_sparse_t *sparse)
     baton__free(sparse);
 }
 
-/* What differs must be found before schedules of different shapes meet: so only
-   the comparison runs here, and connect builds the rest. */
 baton_status_t baton_sparse_prepare(baton_group_t *group,
                                     const baton_sparse_options_t *options,
                                     baton_sparse_t **out)
@@ -238,7 +262,11 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
     sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
     sparse->k = sparse->options.k;
-    status = baton__sparse_compare_start(sparse);
+    status = create_schedules(sparse);
+    if (status == BATON_OK) {
+        build(sparse);
+        status = baton__sparse_compare_start(sparse);
+    }
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);
         return status;
@@ -264,11 +292,6 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
     status = baton_schedule_wait(sparse->comparison, timeout_ms);
     if (status == BATON_OK) {
         status = baton__sparse_compare_judge(sparse);
-    }
-    if (status == BATON_OK && sparse->dense == NULL) {
-        status = allocate(sparse);
-        status = status == BATON_OK ? make_dense(sparse) : status;
-        status = status == BATON_OK ? make_sparse(sparse) : status;
     }
     sparse->connected = status == BATON_OK;
     return status;
@@ -318,7 +341,8 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
 
 const baton_schedule_t *baton_sparse_schedule(const baton_sparse_t *sparse)
 {
-    return sparse != NULL ? sparse->schedule : NULL;
+    return sparse != NULL && sparse->algorithm != NULL ? sparse->schedule
+                                                       : NULL;
 }
 
 /* ---- between steps ----------------------------------------------------- */

@@ -40,7 +40,7 @@ struct baton_sparse {
 
     baton_schedule_t *comparison;
     uint64_t *compared;   /* option words, and their complements */
-    baton_status_t wrong; /* this rank's options are */
+    baton_status_t wrong; /* with this rank's options, or memory */
     char wrong_text[256];
     bool connected;
 
