@@ -73,8 +73,8 @@ static void for_each_algorithm(check_fn check, uint64_t stream)
     for_each_layout(check, true, stream);
     support_random_t random = support_random(support_seed(), stream + 100);
     static const baton_sparse_algorithm_t others[] = {
-        BATON_SPARSE_TOPKA, BATON_SPARSE_TOPKDSA, BATON_SPARSE_GTOPK,
-        BATON_SPARSE_REDSYNC, BATON_SPARSE_DENSE};
+        BATON_SPARSE_TOPKA,  BATON_SPARSE_TOPKDSA, BATON_SPARSE_GTOPK,
+        BATON_SPARSE_OKTOPK, BATON_SPARSE_REDSYNC, BATON_SPARSE_DENSE};
     for (int size = 1; size <= LARGEST; size++) {
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
             baton_sparse_options_t options = random_options(&random);
@@ -131,7 +131,9 @@ static void conserves(int size, const baton_sparse_options_t *options,
     double *before = calloc(1, bytes);
     bool global = options->algorithm == BATON_SPARSE_SPARDL ||
                   options->algorithm == BATON_SPARSE_GTOPK;
-    for (int step = 0; step < STEPS; step++) {
+    /* Ok-Topk has two periods, of 32 and 64 steps. */
+    int steps = options->algorithm == BATON_SPARSE_OKTOPK ? 70 : STEPS;
+    for (int step = 0; step < steps; step++) {
         fill(group, random, -20, 41);
         support_sparse_step(group);
         for (size_t i = 0; i < options->count; i++) {
@@ -264,9 +266,10 @@ static void sums_exactly(int size, const baton_sparse_options_t *given,
     options.k = options.count;
     options.redsync = BATON_REDSYNC_EXACT;
     support_sparse_t *group = support_sparse_open(size, &options);
+    bool learns = options.algorithm == BATON_SPARSE_OKTOPK;
     bool shares = options.exchange == BATON_TEAMS_BSAG && options.teams > 1 &&
                   options.algorithm == BATON_SPARSE_SPARDL;
-    for (int step = 0; step < STEPS && !shares; step++) {
+    for (int step = 0; step < (learns ? 1 : STEPS) && !shares; step++) {
         fill(group, random, 1, 41);
         support_sparse_step(group);
         for (size_t i = 0; i < options.count; i++) {

@@ -56,6 +56,9 @@ typedef struct baton_sparse baton_sparse_t;
             that is shorter. P - 1 + ceil(log2 P) rounds.
    GTOPK    binomial tree that keeps k entries at every node, broadcast. 2
             ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
+   OKTOPK   as TOPKDSA, with thresholds that are used again in later steps, and
+            regions that follow the data. P - 1 + 2 ceil(log2 P) rounds. A rank
+            receives into P - 1 buffers of 2k entries.
    REDSYNC  as TOPKA, with RedSync's selections and messages.
    DENSE    all-reduce of the whole vector; the residual stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
@@ -63,6 +66,7 @@ typedef struct baton_sparse baton_sparse_t;
     X(TOPKA, "topka")                                                          \
     X(TOPKDSA, "topkdsa")                                                      \
     X(GTOPK, "gtopk")                                                          \
+    X(OKTOPK, "oktopk")                                                        \
     X(REDSYNC, "redsync")                                                      \
     X(DENSE, "dense")
 

@@ -32,6 +32,7 @@ algorithm_of(baton_sparse_algorithm_t algorithm)
         [BATON_SPARSE_TOPKA] = &baton__sparse_topka,
         [BATON_SPARSE_TOPKDSA] = &baton__sparse_topkdsa,
         [BATON_SPARSE_GTOPK] = &baton__sparse_gtopk,
+        [BATON_SPARSE_OKTOPK] = &baton__sparse_oktopk,
         [BATON_SPARSE_REDSYNC] = &baton__sparse_redsync,
     };
     return table[algorithm];
@@ -228,6 +229,7 @@ static void free_sparse(baton_sparse_t *sparse)
     baton__free(sparse->residual);
     baton__free(sparse->work);
     baton__free(sparse->velocity);
+    baton__free(sparse->extra);
     baton__free(sparse->result_indices);
     baton__free(sparse->result_values);
     baton__free(sparse);

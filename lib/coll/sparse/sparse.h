@@ -57,6 +57,8 @@ struct baton_sparse {
     double clip_factor;
     size_t k;
     baton__learned_t learned, next;
+    uint64_t *extra; /* more that it has learned; saved and loaded, or NULL */
+    size_t extra_count;
     uint64_t steps;                   /* completed */
     uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
 

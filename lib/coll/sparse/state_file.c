@@ -1,6 +1,7 @@
 /* A rank's state in a file:
 
        header: magic, version, what the state belongs to, what it consists of
+       extra words of the algorithm
        residual, n elements
        velocity, n elements, with momentum
        checksum of all before
@@ -72,8 +73,13 @@ static bool write_state(const baton_sparse_t *sparse, FILE *file)
 {
     header_t header = header_of(sparse);
     size_t bytes = sparse->options.count * sparse->element_bytes;
+    size_t extra = sparse->extra_count * sizeof *sparse->extra;
     uint64_t sum = checksum(0, &header, sizeof header);
     bool ok = fwrite(&header, sizeof header, 1, file) == 1;
+    if (extra > 0) {
+        sum = checksum(sum, sparse->extra, extra);
+        ok = ok && fwrite(sparse->extra, extra, 1, file) == 1;
+    }
     sum = checksum(sum, sparse->residual, bytes);
     ok = ok && fwrite(sparse->residual, bytes, 1, file) == 1;
     if (sparse->velocity != NULL) {
@@ -179,55 +185,90 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
     return BATON_OK;
 }
 
-/* Into `work` and `velocity`, neither of which is the state yet. */
+/* What is read apart from the state, until all of it is known to be good. */
+typedef struct loaded {
+    header_t header;
+    uint64_t *extra;
+    char *velocity; /* NULL without momentum; the residual is in `work` */
+} loaded_t;
+
+static bool read_part(FILE *file, void *to, size_t bytes, uint64_t *sum)
+{
+    if (bytes == 0) {
+        return true;
+    }
+    bool whole = fread(to, bytes, 1, file) == 1;
+    *sum = whole ? checksum(*sum, to, bytes) : 0;
+    return whole;
+}
+
 static baton_status_t read_state(baton_sparse_t *sparse, const char *path,
-                                 FILE *file, header_t *header, char *velocity)
+                                 FILE *file, loaded_t *loaded)
 {
     size_t bytes = sparse->options.count * sparse->element_bytes;
-    uint64_t expected = 0, extra;
-    if (fread(header, sizeof *header, 1, file) != 1) {
+    uint64_t sum = 0, expected = 0, more;
+    if (!read_part(file, &loaded->header, sizeof loaded->header, &sum)) {
         return baton__error(BATON_ERR_INVALID,
                             "load \"%s\" from %s: the file is shorter than a "
                             "header of %zu bytes",
-                            sparse->name, path, sizeof *header);
+                            sparse->name, path, sizeof loaded->header);
     }
-    baton_status_t status = check_header(sparse, path, header);
+    baton_status_t status = check_header(sparse, path, &loaded->header);
     if (status != BATON_OK) {
         return status;
     }
-    bool whole = fread(sparse->work, bytes, 1, file) == 1 &&
-                 (velocity == NULL || fread(velocity, bytes, 1, file) == 1) &&
+    bool whole = read_part(file, loaded->extra,
+                           sparse->extra_count * sizeof *loaded->extra, &sum) &&
+                 read_part(file, sparse->work, bytes, &sum) &&
+                 read_part(file, loaded->velocity,
+                           loaded->velocity != NULL ? bytes : 0, &sum) &&
                  fread(&expected, sizeof expected, 1, file) == 1;
-    if (!whole || fread(&extra, 1, 1, file) != 0) {
+    if (!whole || fread(&more, 1, 1, file) != 0) {
         return baton__error(BATON_ERR_INVALID,
                             "load \"%s\" from %s: the file is %s than "
                             "its header says",
                             sparse->name, path, whole ? "longer" : "shorter");
     }
-    uint64_t sum = checksum(0, header, sizeof *header);
-    sum = checksum(sum, sparse->work, bytes);
-    if (velocity != NULL) {
-        sum = checksum(sum, velocity, bytes);
-    }
     return sum == expected ? BATON_OK
                            : refuse(sparse, path, "checksum", sum, expected);
 }
 
-static void adopt(baton_sparse_t *sparse, const header_t *header,
-                  char *velocity)
+static void adopt(baton_sparse_t *sparse, const loaded_t *loaded)
 {
     char *residual = sparse->work;
     sparse->work = sparse->residual;
     sparse->residual = residual;
-    if (velocity != NULL) {
-        memcpy(sparse->velocity, velocity,
+    if (loaded->velocity != NULL) {
+        memcpy(sparse->velocity, loaded->velocity,
                sparse->options.count * sparse->element_bytes);
     }
-    sparse->k = header->k;
-    sparse->learned = header->learned;
-    sparse->sparse_base += header->steps - sparse->steps;
-    sparse->steps = header->steps;
+    if (sparse->extra_count > 0) {
+        memcpy(sparse->extra, loaded->extra,
+               sparse->extra_count * sizeof *sparse->extra);
+    }
+    sparse->k = loaded->header.k;
+    sparse->learned = loaded->header.learned;
+    sparse->sparse_base += loaded->header.steps - sparse->steps;
+    sparse->steps = loaded->header.steps;
     sparse->has_result = false;
+}
+
+static baton_status_t load_from(baton_sparse_t *sparse, const char *path,
+                                loaded_t *loaded)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return baton__error(BATON_ERR_SYSTEM, "load \"%s\" from %s: %s",
+                            sparse->name, path, strerror(errno));
+    }
+    /* `work` is a dense step's result: that is gone now. */
+    sparse->has_result = sparse->has_result && !sparse->dense_result;
+    baton_status_t status = read_state(sparse, path, file, loaded);
+    (void)fclose(file);
+    if (status == BATON_OK) {
+        adopt(sparse, loaded);
+    }
+    return status;
 }
 
 baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
@@ -236,28 +277,18 @@ baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
     if (status != BATON_OK) {
         return status;
     }
-    char *velocity = NULL;
+    loaded_t loaded = {
+        .extra = baton__alloc(sparse->extra_count, sizeof *loaded.extra)};
+    bool ok = loaded.extra != NULL;
     if (sparse->velocity != NULL) {
-        velocity = baton__alloc(sparse->options.count, sparse->element_bytes);
-        if (velocity == NULL) {
-            return baton__error(BATON_ERR_NO_MEMORY, "load \"%s\": no memory",
-                                sparse->name);
-        }
+        loaded.velocity =
+            baton__alloc(sparse->options.count, sparse->element_bytes);
+        ok = ok && loaded.velocity != NULL;
     }
-    header_t header;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        status = baton__error(BATON_ERR_SYSTEM, "load \"%s\" from %s: %s",
-                              sparse->name, path, strerror(errno));
-    } else {
-        /* `work` is a dense step's result: that is gone now. */
-        sparse->has_result = sparse->has_result && !sparse->dense_result;
-        status = read_state(sparse, path, file, &header, velocity);
-        (void)fclose(file);
-    }
-    if (status == BATON_OK) {
-        adopt(sparse, &header, velocity);
-    }
-    baton__free(velocity);
+    status = ok ? load_from(sparse, path, &loaded)
+                : baton__error(BATON_ERR_NO_MEMORY, "load \"%s\": no memory",
+                               sparse->name);
+    baton__free(loaded.extra);
+    baton__free(loaded.velocity);
     return status;
 }
