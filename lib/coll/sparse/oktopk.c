@@ -21,7 +21,7 @@
    residual. The paper's data balancing before the last all-gather is left out:
    it moves entries once more, and all ranks get all of them anyway. */
 #include "coll/pattern.h"
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/regions.h"
 
 #include "base/alloc.h"
 
@@ -35,27 +35,12 @@ enum { THRESHOLD_PERIOD = 32, BOUNDS_PERIOD = 64, RAISES = 5 };
 
 typedef struct oktopk {
     baton_sparse_t *sparse;
-    size_t room; /* entries of a rank's selection, at most */
-    uint32_t *indices;
-    size_t count;
+    baton__regions_t regions;
     void *scratch;
-    char *own;                       /* what this rank has selected */
-    baton__message_t *sends, *recvs; /* [i]: to r + 1 + i, from r - 1 - i */
-    baton_entries_t *lists;
     char *sum; /* of this rank's region */
     char *all; /* what all owners publish */
     baton__gather_t *proposals, *sums;
 } oktopk_t;
-
-/* Between owners i and i + 1; of P regions there are P - 1. Kept with the
-   state, as which rank sums an element decides on the order of additions. */
-static uint64_t bound(const oktopk_t *self, int owner)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    return owner == 0              ? 0
-           : owner == sparse->size ? sparse->options.count
-                                   : sparse->extra[owner - 1];
-}
 
 static bool searches(const oktopk_t *self)
 {
@@ -79,7 +64,7 @@ static uint64_t scaled(const baton_sparse_t *sparse, uint64_t threshold,
 
 static size_t select_exactly(oktopk_t *self, const baton_selection_t *from)
 {
-    return baton_select_topk(from, self->sparse->k, self->indices,
+    return baton_select_topk(from, self->sparse->k, self->regions.indices,
                              self->scratch,
                              &self->sparse->next.local_threshold);
 }
@@ -94,10 +79,11 @@ static size_t select_by_threshold(oktopk_t *self, const baton_selection_t *from)
         *threshold = scaled(sparse, *threshold, RAISE);
         count = baton_select_count(from, *threshold);
     }
-    if (count > 2 * k || count > self->room) {
+    if (count > 2 * k || count > self->regions.room) {
         return select_exactly(self, from);
     }
-    count = baton_select_at_least(from, *threshold, self->indices, self->room);
+    count = baton_select_at_least(from, *threshold, self->regions.indices,
+                                  self->regions.room);
     if (3 * count < 2 * k) {
         *threshold = scaled(sparse, *threshold, 1 / LOCAL_FACTOR);
     } else if (4 * count > 5 * k) {
@@ -111,9 +97,10 @@ static void propose(const oktopk_t *self, char *to)
 {
     size_t size = (size_t)self->sparse->size;
     for (size_t i = 0; i + 1 < size; i++) {
-        uint64_t index = self->count > 0
-                             ? self->indices[self->count / size * (i + 1)]
-                             : self->sparse->options.count * (i + 1) / size;
+        uint64_t index =
+            self->regions.count > 0
+                ? self->regions.indices[self->regions.count / size * (i + 1)]
+                : self->sparse->options.count * (i + 1) / size;
         memcpy(to + i * sizeof index, &index, sizeof index);
     }
 }
@@ -133,15 +120,16 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     baton__sparse_accumulate(sparse, 0, sparse->options.count);
     sparse->counting.block_selections++;
     sparse->next.steps++;
-    self->count = sparse->k;
+    self->regions.count = sparse->k;
     if (sparse->payload) {
         baton_selection_t from = {.dtype = sparse->options.dtype,
                                   .values = sparse->work,
                                   .count = sparse->options.count};
-        self->count = searches(self) ? select_exactly(self, &from)
-                                     : select_by_threshold(self, &from);
-        baton_entries_take(sparse->options.dtype, self->own, self->indices,
-                           self->count, sparse->work);
+        self->regions.count = searches(self) ? select_exactly(self, &from)
+                                             : select_by_threshold(self, &from);
+        baton_entries_take(sparse->options.dtype, self->regions.own,
+                           self->regions.indices, self->regions.count,
+                           sparse->work);
     }
     char *to = baton__gather_begin(self->proposals, call);
     if (to != NULL && moves_bounds(self)) {
@@ -167,60 +155,18 @@ static void set_bounds(oktopk_t *self)
                    sizeof index);
             sum += index;
         }
-        sparse->extra[i] =
+        self->regions.bounds[i + 1] =
             parts != NULL ? sum / size : sparse->options.count * (i + 1) / size;
     }
-}
-
-/* The first of this rank's entries at or behind an index. */
-static size_t lower_bound(const oktopk_t *self, uint64_t index)
-{
-    size_t low = 0, high = self->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (self->indices[middle] < index) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static baton_entries_t entries_in(const oktopk_t *self, int owner)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    if (!sparse->payload) {
-        size_t count =
-            baton__block_of(sparse->k, (size_t)sparse->size, (size_t)owner)
-                .count;
-        return (baton_entries_t){NULL, count};
-    }
-    size_t begin = lower_bound(self, bound(self, owner));
-    size_t end = lower_bound(self, bound(self, owner + 1));
-    return (baton_entries_t){self->own + begin * sparse->entry_bytes,
-                             end - begin};
 }
 
 static baton_status_t split(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
-    const baton_sparse_t *sparse = self->sparse;
-    baton_status_t status = BATON_OK;
     if (moves_bounds(self)) {
         set_bounds(self);
     }
-    for (int i = 0; i < sparse->size - 1 && status == BATON_OK; i++) {
-        int owner = baton__rank_shift(sparse->rank, i + 1, sparse->size);
-        baton_entries_t list = entries_in(self, owner);
-        size_t bytes = list.count * sparse->entry_bytes;
-        char *to = baton__message_begin(&self->sends[i], call);
-        if (to != NULL && bytes > 0) {
-            memcpy(to, list.data, bytes);
-        }
-        status = baton__message_end(&self->sends[i], call, bytes);
-    }
-    return status;
+    return baton__regions_send(&self->regions, call);
 }
 
 /* Keeps what reaches the global threshold, of a list in place. */
@@ -246,8 +192,8 @@ static size_t sum_lists(oktopk_t *self)
     baton_sparse_t *sparse = self->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
     size_t dropped;
-    size_t count =
-        baton_entries_sum(dtype, self->lists, (size_t)sparse->size, self->sum);
+    size_t count = baton_entries_sum(dtype, self->regions.lists,
+                                     (size_t)sparse->size, self->sum);
     if (!searches(self)) {
         count = filter(self, self->sum, count);
     }
@@ -261,13 +207,8 @@ static baton_status_t sum_region(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    self->lists[0] = entries_in(self, sparse->rank);
-    size_t count = self->lists[0].count;
-    for (int i = 0; i < sparse->size - 1; i++) {
-        baton__message_take(&self->recvs[i], call);
-        self->lists[i + 1] = (baton_entries_t){
-            self->recvs[i].data, baton__message_entries(&self->recvs[i])};
-    }
+    baton__regions_take(&self->regions, call);
+    size_t count = self->regions.lists[0].count;
     count = sparse->payload ? sum_lists(self) : count;
     size_t bytes = count * sparse->entry_bytes;
     char *to = baton__gather_begin(self->sums, call);
@@ -327,20 +268,20 @@ static void restore(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t j = 0, sent = 0;
-    for (size_t i = 0; i < self->count; i++) {
-        uint32_t index = self->indices[i];
+    for (size_t i = 0; i < self->regions.count; i++) {
+        uint32_t index = self->regions.indices[i];
         while (j < count && sparse->result_indices[j] < index) {
             j++;
         }
         if (j < count && sparse->result_indices[j] == index) {
-            self->indices[sent++] = index;
+            self->regions.indices[sent++] = index;
         } else {
             baton_entries_put(sparse->options.dtype,
-                              self->own + i * sparse->entry_bytes, 1,
+                              self->regions.own + i * sparse->entry_bytes, 1,
                               sparse->work);
         }
     }
-    sparse->masked = self->indices;
+    sparse->masked = self->regions.indices;
     sparse->masked_count = sent;
 }
 
@@ -398,7 +339,8 @@ static size_t sum_most(void *arg, int member)
 static size_t sum_nominal(void *arg, int member)
 {
     const oktopk_t *self = arg;
-    return entries_in(self, member).count * self->sparse->entry_bytes;
+    return baton__regions_entries(&self->regions, member).count *
+           self->sparse->entry_bytes;
 }
 
 /* An owner's entries end where another region begins. */
@@ -406,7 +348,8 @@ static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 {
     const oktopk_t *self = arg;
     const baton_sparse_t *sparse = self->sparse;
-    uint64_t begin = bound(self, member), end = bound(self, member + 1);
+    const uint64_t *bounds = self->regions.bounds;
+    uint64_t begin = bounds[member], end = bounds[member + 1];
     size_t i = 0;
     for (; i < left / sparse->entry_bytes; i++) {
         uint32_t index = baton_entry_index(sparse->options.dtype, data, i);
@@ -438,48 +381,23 @@ static baton__gather_t *add_gather(oktopk_t *self, size_t (*most)(void *, int),
     return baton__gather_build(&plan, ready, done);
 }
 
-static void add_exchange(oktopk_t *self, baton_node_t parted, baton_node_t sum)
-{
-    baton_sparse_t *sparse = self->sparse;
-    size_t bytes = self->room * sparse->entry_bytes;
-    for (int i = 0; i < sparse->size - 1; i++) {
-        int to = baton__rank_shift(sparse->rank, i + 1, sparse->size);
-        int from = baton__rank_shift(sparse->rank, -i - 1, sparse->size);
-        baton__message_send(&self->sends[i], sparse, to, bytes);
-        baton__message_recv(&self->recvs[i], sparse, from, bytes);
-        baton_before(sparse->schedule, parted, self->sends[i].node);
-        baton_before(sparse->schedule, self->recvs[i].node, sum);
-    }
-    sparse->rounds += (uint32_t)sparse->size - 1;
-}
-
 static bool allocate(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
     size_t size = (size_t)sparse->size, entry = sparse->entry_bytes;
-    self->room = 2 * k < n ? 2 * k : n;
-    size_t sums = self->room * size < n ? self->room * size : n;
+    size_t room = 2 * k < n ? 2 * k : n;
+    size_t sums = room * size < n ? room * size : n;
     size_t published = k * size;
     size_t largest = sums > published ? sums : published;
     size_t dense = baton_select_scratch_bytes(n, k);
     size_t list = baton_entries_scratch_bytes(largest, largest);
-    bool ok = true;
-    self->indices =
-        baton__sparse_room(sparse, self->room, sizeof *self->indices, &ok);
+    bool ok = baton__regions_init(&self->regions, sparse, room, false);
     self->scratch =
         baton__sparse_room(sparse, 1, dense > list ? dense : list, &ok);
-    self->own = baton__sparse_room(sparse, self->room, entry, &ok);
     self->sum = baton__sparse_room(sparse, sums, entry, &ok);
     self->all = baton__sparse_room(sparse, published, entry, &ok);
-    self->sends = baton__alloc(size - 1, sizeof *self->sends);
-    self->recvs = baton__alloc(size - 1, sizeof *self->recvs);
-    self->lists = baton__alloc(size, sizeof *self->lists);
-    sparse->extra = baton__alloc(size - 1, sizeof *sparse->extra);
-    sparse->extra_count = sparse->extra != NULL ? size - 1 : 0;
-    return ok && self->sends != NULL && self->recvs != NULL &&
-           self->lists != NULL && sparse->extra != NULL &&
-           baton__sparse_result_room(sparse, published);
+    return ok && baton__sparse_result_room(sparse, published);
 }
 
 static baton_status_t build(baton_sparse_t *sparse)
@@ -506,7 +424,7 @@ static baton_status_t build(baton_sparse_t *sparse)
     if (self->proposals == NULL || self->sums == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
-    add_exchange(self, parted, sum);
+    baton__regions_build(&self->regions, parted, sum);
     baton_before(s, known, parted);
     baton_before(s, parted, sum);
     baton_before(s, done, end);
@@ -518,14 +436,10 @@ static void destroy(baton_sparse_t *sparse)
     oktopk_t *self = sparse->state;
     baton__gather_free(self->proposals);
     baton__gather_free(self->sums);
-    baton__free(self->indices);
+    baton__regions_fini(&self->regions);
     baton__free(self->scratch);
-    baton__free(self->own);
     baton__free(self->sum);
     baton__free(self->all);
-    baton__free(self->sends);
-    baton__free(self->recvs);
-    baton__free(self->lists);
     baton__free(self);
 }
 

@@ -14,7 +14,7 @@
    these, once entries would be a third of the elements or more. What was not
    selected is the residual. */
 #include "coll/pattern.h"
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/regions.h"
 
 #include "base/alloc.h"
 
@@ -22,107 +22,48 @@
 
 typedef struct topkdsa {
     baton_sparse_t *sparse;
-    uint32_t *indices;
-    size_t count;
+    baton__regions_t regions;
     void *scratch;
-    char *own;                       /* all that this rank has selected */
-    baton__message_t *sends, *recvs; /* [i]: to r + 1 + i, from r - 1 - i */
-    baton_entries_t *lists;
     char *sum; /* of this rank's region, as entries */
     size_t sum_count;
     bool dense; /* the sums go as dense regions */
     baton__gather_t *lengths, *sums;
 } topkdsa_t;
 
-static baton__block_t region_of(const baton_sparse_t *sparse, int owner)
+static baton__block_t region_of(const topkdsa_t *self, int owner)
 {
-    size_t part = sparse->options.count / (size_t)sparse->size;
-    baton__block_t region = {.first = part * (size_t)owner, .count = part};
-    if (owner == sparse->size - 1) {
-        region.count = sparse->options.count - region.first;
-    }
-    return region;
-}
-
-/* Entries of one rank in a region, at most. */
-static size_t region_room(const baton_sparse_t *sparse, int owner)
-{
-    size_t count = region_of(sparse, owner).count;
-    return count < sparse->options.max_k ? count : sparse->options.max_k;
+    const uint64_t *bounds = self->regions.bounds;
+    return (baton__block_t){.first = (size_t)bounds[owner],
+                            .count =
+                                (size_t)(bounds[owner + 1] - bounds[owner])};
 }
 
 /* Entries of the sum of a region, at most. */
-static size_t sum_room(const baton_sparse_t *sparse, int owner)
+static size_t sum_room(const topkdsa_t *self, int owner)
 {
-    size_t count = region_of(sparse, owner).count;
+    const baton_sparse_t *sparse = self->sparse;
+    size_t count = region_of(self, owner).count;
     size_t all = sparse->options.max_k * (size_t)sparse->size;
     return count < all ? count : all;
 }
 
 /* ---- select, send ------------------------------------------------------ */
 
-/* Where the entries of a region begin in `own`. */
-static size_t lower_bound(const topkdsa_t *self, size_t index)
-{
-    size_t low = 0, high = self->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (self->indices[middle] < index) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-/* This rank's entries of a region; of full blocks, without payload. */
-static baton_entries_t entries_in(const topkdsa_t *self, int owner)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    baton__block_t region = region_of(sparse, owner);
-    if (!sparse->payload) {
-        return (baton_entries_t){
-            NULL,
-            baton__block_of(sparse->k, (size_t)sparse->size, (size_t)owner)
-                .count};
-    }
-    size_t begin = lower_bound(self, region.first);
-    size_t end = lower_bound(self, region.first + region.count);
-    return (baton_entries_t){self->own + begin * sparse->entry_bytes,
-                             end - begin};
-}
-
-static baton_status_t send_regions(topkdsa_t *self, baton_call_t *call)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    baton_status_t status = BATON_OK;
-    for (int i = 0; i < sparse->size - 1 && status == BATON_OK; i++) {
-        int owner = baton__rank_shift(sparse->rank, i + 1, sparse->size);
-        baton_entries_t list = entries_in(self, owner);
-        size_t bytes = list.count * sparse->entry_bytes;
-        char *to = baton__message_begin(&self->sends[i], call);
-        if (to != NULL && bytes > 0) {
-            memcpy(to, list.data, bytes);
-        }
-        status = baton__message_end(&self->sends[i], call, bytes);
-    }
-    return status;
-}
-
 static baton_status_t select_own(void *arg, baton_call_t *call)
 {
     topkdsa_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
+    baton__regions_t *regions = &self->regions;
     baton_status_t status = baton__sparse_begin(sparse, call);
     baton__sparse_accumulate(sparse, 0, sparse->options.count);
-    self->count = baton__sparse_select(sparse, 0, sparse->options.count,
-                                       sparse->k, self->indices, self->scratch);
+    regions->count =
+        baton__sparse_select(sparse, 0, sparse->options.count, sparse->k,
+                             regions->indices, self->scratch);
     if (sparse->payload) {
-        baton_entries_take(sparse->options.dtype, self->own, self->indices,
-                           self->count, sparse->work);
+        baton_entries_take(sparse->options.dtype, regions->own,
+                           regions->indices, regions->count, sparse->work);
     }
-    return status == BATON_OK ? send_regions(self, call) : status;
+    return status == BATON_OK ? baton__regions_send(regions, call) : status;
 }
 
 /* ---- sum, gather ------------------------------------------------------- */
@@ -131,16 +72,12 @@ static baton_status_t sum_region(void *arg, baton_call_t *call)
 {
     topkdsa_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    self->lists[0] = entries_in(self, sparse->rank);
-    self->sum_count = self->lists[0].count;
-    for (int i = 0; i < sparse->size - 1; i++) {
-        baton__message_take(&self->recvs[i], call);
-        self->lists[i + 1] = (baton_entries_t){
-            self->recvs[i].data, baton__message_entries(&self->recvs[i])};
-    }
+    baton__regions_take(&self->regions, call);
+    self->sum_count = self->regions.lists[0].count;
     if (sparse->payload) {
-        self->sum_count = baton_entries_sum(sparse->options.dtype, self->lists,
-                                            (size_t)sparse->size, self->sum);
+        self->sum_count =
+            baton_entries_sum(sparse->options.dtype, self->regions.lists,
+                              (size_t)sparse->size, self->sum);
     }
     uint32_t length = (uint32_t)self->sum_count;
     char *to = baton__gather_begin(self->lengths, call);
@@ -184,7 +121,7 @@ static size_t part_bytes(void *arg, int member)
 {
     const topkdsa_t *self = arg;
     const baton_sparse_t *sparse = self->sparse;
-    return self->dense ? region_of(sparse, member).count * sparse->element_bytes
+    return self->dense ? region_of(self, member).count * sparse->element_bytes
                        : length_of(self, member) * sparse->entry_bytes;
 }
 
@@ -199,8 +136,8 @@ static size_t part_most(void *arg, int member)
 {
     const topkdsa_t *self = arg;
     const baton_sparse_t *sparse = self->sparse;
-    size_t dense = region_of(sparse, member).count * sparse->element_bytes;
-    size_t entries = sum_room(sparse, member) * sparse->entry_bytes;
+    size_t dense = region_of(self, member).count * sparse->element_bytes;
+    size_t entries = sum_room(self, member) * sparse->entry_bytes;
     return dense > entries ? dense : entries;
 }
 
@@ -208,7 +145,7 @@ static size_t part_most(void *arg, int member)
 static void write_part(const topkdsa_t *self, char *to)
 {
     const baton_sparse_t *sparse = self->sparse;
-    baton__block_t region = region_of(sparse, sparse->rank);
+    baton__block_t region = region_of(self, sparse->rank);
     if (!self->dense) {
         memcpy(to, self->sum, self->sum_count * sparse->entry_bytes);
         return;
@@ -269,7 +206,7 @@ static baton_status_t finish(void *arg, baton_call_t *call)
         const char *part = baton__gather_parts(self->sums) +
                            baton__gather_offsets(self->sums)[j];
         if (self->dense) {
-            count += put_region(sparse, count, region_of(sparse, member), part);
+            count += put_region(sparse, count, region_of(self, member), part);
         } else {
             size_t length = length_of(self, member);
             baton__sparse_result_put(sparse, count, part, length);
@@ -277,33 +214,12 @@ static baton_status_t finish(void *arg, baton_call_t *call)
         }
     }
     baton__sparse_publish(sparse, count);
-    sparse->masked = self->indices;
-    sparse->masked_count = self->count;
+    sparse->masked = self->regions.indices;
+    sparse->masked_count = self->regions.count;
     return BATON_OK;
 }
 
 /* ---- building ---------------------------------------------------------- */
-
-static baton_node_t add_exchange(topkdsa_t *self)
-{
-    baton_sparse_t *sparse = self->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    size_t own = region_room(sparse, sparse->rank) * sparse->entry_bytes;
-    baton_node_t select = baton_add_call(s, select_own, self);
-    baton_node_t sum = baton_add_call(s, sum_region, self);
-    baton_before(s, select, sum);
-    for (int i = 0; i < sparse->size - 1; i++) {
-        int to = baton__rank_shift(sparse->rank, i + 1, sparse->size);
-        int from = baton__rank_shift(sparse->rank, -i - 1, sparse->size);
-        baton__message_send(&self->sends[i], sparse, to,
-                            region_room(sparse, to) * sparse->entry_bytes);
-        baton__message_recv(&self->recvs[i], sparse, from, own);
-        baton_before(s, select, self->sends[i].node);
-        baton_before(s, self->recvs[i].node, sum);
-    }
-    sparse->rounds += (uint32_t)sparse->size - 1;
-    return sum;
-}
 
 static bool add_gathers(topkdsa_t *self, baton_node_t summed)
 {
@@ -342,21 +258,17 @@ static bool allocate(topkdsa_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
-    size_t others = (size_t)sparse->size - 1;
-    size_t all = k * (size_t)sparse->size;
-    bool ok = true;
-    self->indices = baton__sparse_room(sparse, k, sizeof *self->indices, &ok);
+    size_t size = (size_t)sparse->size, all = k * size;
+    bool ok = baton__regions_init(&self->regions, sparse, k, true);
+    for (size_t owner = 0; owner < size && ok; owner++) {
+        self->regions.bounds[owner] = n / size * owner;
+    }
     self->scratch =
         baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k), &ok);
-    self->own = baton__sparse_room(sparse, k, sparse->entry_bytes, &ok);
-    self->sum = baton__sparse_room(sparse, sum_room(sparse, sparse->rank),
-                                   sparse->entry_bytes, &ok);
-    self->sends = baton__alloc(others, sizeof *self->sends);
-    self->recvs = baton__alloc(others, sizeof *self->recvs);
-    self->lists = baton__alloc(others + 1, sizeof *self->lists);
-    return ok && self->sends != NULL && self->recvs != NULL &&
-           self->lists != NULL &&
-           baton__sparse_result_room(sparse, all < n ? all : n);
+    self->sum =
+        baton__sparse_room(sparse, ok ? sum_room(self, sparse->rank) : 0,
+                           sparse->entry_bytes, &ok);
+    return ok && baton__sparse_result_room(sparse, all < n ? all : n);
 }
 
 static baton_status_t build(baton_sparse_t *sparse)
@@ -370,8 +282,11 @@ static baton_status_t build(baton_sparse_t *sparse)
     if (!allocate(self)) {
         return BATON_ERR_NO_MEMORY;
     }
-    baton_node_t summed = add_exchange(self);
-    return add_gathers(self, summed) ? BATON_OK : BATON_ERR_NO_MEMORY;
+    baton_node_t select = baton_add_call(sparse->schedule, select_own, self);
+    baton_node_t sum = baton_add_call(sparse->schedule, sum_region, self);
+    baton_before(sparse->schedule, select, sum);
+    baton__regions_build(&self->regions, select, sum);
+    return add_gathers(self, sum) ? BATON_OK : BATON_ERR_NO_MEMORY;
 }
 
 static void destroy(baton_sparse_t *sparse)
@@ -379,13 +294,9 @@ static void destroy(baton_sparse_t *sparse)
     topkdsa_t *self = sparse->state;
     baton__gather_free(self->lengths);
     baton__gather_free(self->sums);
-    baton__free(self->indices);
+    baton__regions_fini(&self->regions);
     baton__free(self->scratch);
-    baton__free(self->own);
     baton__free(self->sum);
-    baton__free(self->sends);
-    baton__free(self->recvs);
-    baton__free(self->lists);
     baton__free(self);
 }
 
