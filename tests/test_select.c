@@ -123,6 +123,7 @@ typedef enum shape {
     BITS, /* any: NaNs, infinities, subnormals */
     NANS, /* of any payload */
     HEAVY,
+    STAIRS, /* ties above which there is a little more than k at 1% */
     SHAPES
 } shape_t;
 
@@ -144,6 +145,8 @@ static double value_of(shape_t shape, size_t i, support_random_t *random)
         return -2.5;
     case SORTED:
         return (double)i / 16;
+    case STAIRS:
+        return support_random_below(random, 96) == 0 ? 5 : (double)(i % 3) + 1;
     case HEAVY:
         sum = uniform(random) - 0.5;
         return sum / (uniform(random) * uniform(random) + 1e-3);

@@ -2,15 +2,20 @@
    on the low side; one pass writes down the candidates, i.e. the elements from
    there on; the exact threshold is found among these.
 
-       sample --> estimate --> filter, with capacity --> exact k-th of
-   candidates ^              |           | |              too many    too few |
-   |           | |              ties?       half of it |              v |
-                     +----- exact histogram <---+
+       sample --> estimate --> filter --> exact k-th of the candidates
+                     ^           |  |
+                     |           |  +-- too few: half of the estimate
+                     |           v
+                     |       too many: the estimate is the threshold, if it is
+                     |           |     tied
+                     |           v
+                     +--- more than the estimate; then the exact k-th of all
 
    Positions of the sample are drawn at random, one from each stratum, so the
    estimate's error does not depend on the values' distribution, nor on their
    order. Ties alone can make candidates too many; then the threshold is most
-   likely the value that is tied. */
+   likely the value that is tied, and one more pass for the larger ones tells.
+ */
 #include "ops/select.h"
 
 #include "base/random.h"
@@ -29,6 +34,7 @@ enum {
     DEVIATIONS = 4,     /* by which the estimate is on the safe side */
     CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
     DIGIT_BITS = 11,
+    FEW = 2048, /* keys that are collected on the stack */
     DIGITS = 1 << DIGIT_BITS
 };
 
@@ -201,8 +207,8 @@ static size_t digit_of(const uint32_t *histogram, size_t *k)
 }
 
 /* The k-th largest, k from 1 to count: digit by digit from the highest one in
-   which keys differ. */
-static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t k)
+   which keys differ. *k becomes its rank among those that equal it. */
+static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
 {
     uint64_t every = keys[0], any = keys[0];
     for (size_t i = 1; i < count; i++) {
@@ -220,20 +226,54 @@ static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t k)
                 histogram[(keys[i] >> shift) & mask]++;
             }
         }
-        prefix = (prefix << (bits - shift)) | digit_of(histogram, &k);
+        prefix = (prefix << (bits - shift)) | digit_of(histogram, k);
         bits = shift;
     }
     return prefix;
 }
 
+/* The same, where it is known to lie between two keys, the higher one of which
+   is a guess: one pass puts keys into bins, one collects those of a bin, which
+   are few. False: the guess was wrong, or they are not few. */
+static bool kth_between(const uint64_t *keys, size_t count, uint64_t low,
+                        uint64_t high, size_t *k, uint64_t *out)
+{
+    uint64_t few[FEW];
+    uint32_t histogram[DIGITS] = {0};
+    unsigned bits = width_of(high - low);
+    unsigned shift = bits >= DIGIT_BITS ? bits - DIGIT_BITS + 1 : 0;
+    size_t rank = *k, found = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bin = (keys[i] - low) >> shift;
+        histogram[bin < DIGITS ? bin : DIGITS - 1]++;
+    }
+    size_t bin = digit_of(histogram, &rank);
+    if (bin == DIGITS - 1 || histogram[bin] > FEW) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if ((keys[i] - low) >> shift == bin) {
+            few[found++] = keys[i];
+        }
+    }
+    *out = kth_of_keys(few, found, &rank);
+    *k = rank;
+    return true;
+}
+
 /* ---- estimate ---------------------------------------------------------- */
 
-/* A key that about k elements reach, rather more than fewer; at least 1. */
-static uint64_t estimate(const baton_selection_t *from,
-                         const baton__filter_t *filter, size_t k,
-                         uint64_t *sample)
+/* Keys between which the k-th largest lies, most likely; the lower one is at
+   least 1. */
+typedef struct estimate {
+    uint64_t low;
+    uint64_t high; /* 0: unknown */
+} estimate_t;
+
+static void draw_sample(const baton_selection_t *from,
+                        const baton__filter_t *filter, uint64_t *sample,
+                        size_t size)
 {
-    size_t size = sample_of(from->count);
     for (size_t i = 0; i < size; i++) {
         size_t begin = (size_t)((double)from->count * (double)i / (double)size);
         size_t end =
@@ -242,13 +282,27 @@ static uint64_t estimate(const baton_selection_t *from,
                                      (end > begin ? end - begin : 1));
         sample[i] = key_at(from, filter, at);
     }
+}
+
+static estimate_t estimate(const baton_selection_t *from,
+                           const baton__filter_t *filter, size_t k,
+                           uint64_t *sample)
+{
+    size_t size = sample_of(from->count);
+    draw_sample(from, filter, sample, size);
     double expected = (double)size * (double)k / (double)from->count;
-    double rank = expected + DEVIATIONS * sqrt(expected) + DEVIATIONS;
-    if (rank >= (double)size) {
-        return 1;
+    double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
+    estimate_t result = {.low = 1, .high = filter->nan};
+    if (expected + margin < (double)size) {
+        size_t rank = (size_t)(expected + margin) + 1;
+        uint64_t key = kth_of_keys(sample, size, &rank);
+        result.low = key > 0 ? key : 1;
     }
-    uint64_t key = kth_of_keys(sample, size, (size_t)rank + 1);
-    return key > 0 ? key : 1;
+    if (expected - margin >= 1) {
+        size_t rank = (size_t)(expected - margin);
+        result.high = kth_of_keys(sample, size, &rank);
+    }
+    return result;
 }
 
 /* ---- exact, without memory --------------------------------------------- */
@@ -276,71 +330,49 @@ static uint64_t kth_of_elements(const baton_selection_t *from,
     return prefix;
 }
 
-static size_t count_above(const baton_selection_t *from,
-                          const baton__filter_t *filter, uint64_t key)
+/* `candidates` are the first elements that reach `key`, at least k of them, and
+   are more than there is room for. Where at most k are above it, the result is
+   these and the first that equal it; else SIZE_MAX. */
+static size_t take_ties(const baton_selection_t *from,
+                        const baton__filter_t *filter, size_t k, uint64_t key,
+                        const uint32_t *candidates, const uint64_t *keys,
+                        uint32_t *indices)
 {
-    /* Raw bits of a NaN may be beyond the key of all NaNs. */
-    return key >= filter->nan ? 0
-                              : baton__select_kernels()->count[from->dtype](
-                                    from->values, from->count, filter, key + 1);
-}
-
-/* Writes the `k` largest, of which `equal` are of the threshold's magnitude. */
-static void emit_exactly(const baton_selection_t *from,
-                         const baton__filter_t *filter, uint64_t threshold,
-                         size_t equal, size_t k, uint32_t *indices)
-{
-    enum { CHUNK = 1024 };
-    baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
-    size_t size = baton_dtype_size(from->dtype);
-    uint32_t chunk_indices[CHUNK];
-    uint64_t chunk_keys[CHUNK];
-    size_t written = 0;
-    for (size_t at = 0; at < from->count && written < k; at += CHUNK) {
-        size_t left = from->count - at;
-        const char *values = (const char *)from->values + at * size;
-        /* Where ties are used up only larger ones are of interest. */
-        uint64_t least = equal > 0 ? threshold : threshold + 1;
-        size_t found =
-            pass(values, left < CHUNK ? left : CHUNK, filter, least,
-                 from->first + (uint32_t)at, chunk_indices, chunk_keys, CHUNK);
-        for (size_t i = 0; i < found; i++) {
-            bool tie = chunk_keys[i] == threshold;
-            if (!tie || equal > 0) {
-                indices[written++] = chunk_indices[i];
-                equal -= tie;
-            }
+    size_t above = 0;
+    if (key < filter->nan) {
+        above = baton__select_kernels()->filter[from->dtype](
+            from->values, from->count, filter, key + 1, from->first, indices,
+            NULL, k);
+    }
+    if (above > k) {
+        return SIZE_MAX;
+    }
+    size_t next = 0; /* behind the last candidate that is needed */
+    for (size_t equal = above; equal < k; next++) {
+        equal += keys[next] == key;
+    }
+    /* Both are ascending: merged from the end, in place. */
+    for (size_t to = k; to > above; to--) {
+        while (next > 0 && keys[next - 1] != key) {
+            next--;
         }
+        bool tie = above == 0 || candidates[next - 1] > indices[above - 1];
+        indices[to - 1] = tie ? candidates[--next] : indices[--above];
     }
-}
-
-/* More than k elements have the key `likely` or a larger one. */
-static size_t select_exactly(const baton_selection_t *from,
-                             const baton__filter_t *filter, size_t k,
-                             uint64_t likely, uint32_t *indices,
-                             uint64_t *threshold)
-{
-    *threshold = likely;
-    size_t above = count_above(from, filter, likely);
-    if (above >= k) {
-        *threshold = kth_of_elements(from, filter, k);
-        above = count_above(from, filter, *threshold);
-    }
-    emit_exactly(from, filter, *threshold, k - above, k, indices);
     return k;
 }
 
 /* ---- top-k ------------------------------------------------------------- */
 
-/* The k largest of the candidates, which are all elements from some key on. */
+/* The k largest of the candidates, which are all elements from `low` on. */
 static size_t choose(const uint32_t *candidates, const uint64_t *keys,
-                     size_t count, size_t k, uint32_t *indices,
-                     uint64_t *threshold)
+                     size_t count, size_t k, estimate_t where,
+                     uint32_t *indices, uint64_t *threshold)
 {
-    *threshold = kth_of_keys(keys, count, k);
-    size_t equal = k;
-    for (size_t i = 0; i < count; i++) {
-        equal -= keys[i] > *threshold;
+    size_t equal = k; /* how many of those that equal the threshold */
+    if (where.high <= where.low ||
+        !kth_between(keys, count, where.low, where.high, &equal, threshold)) {
+        *threshold = kth_of_keys(keys, count, &equal);
     }
     size_t written = 0;
     /* Without branches: half of the comparisons would be mispredicted. */
@@ -379,33 +411,40 @@ static size_t copy_all(const uint32_t *candidates, const uint64_t *keys,
     return count;
 }
 
-/* `least`: a key that is likely to leave k or more candidates; where it does
-   not, half of its magnitude is tried, then everything that is not zero. */
+/* Where fewer than k elements reach the lower estimate, half of its magnitude
+   is tried, then everything that is not zero; where too many reach it, and it
+   is not the threshold, the next key, then the exact one. */
 static size_t select_from(const baton_selection_t *from,
                           const baton__filter_t *filter, size_t k,
-                          uint64_t least, uint32_t *indices, void *scratch,
+                          estimate_t where, uint32_t *indices, void *scratch,
                           uint64_t *threshold)
 {
     size_t capacity = candidates_of(from->count, k);
     uint64_t *keys = scratch;
     uint32_t *candidates = (uint32_t *)(keys + capacity);
     baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
-    uint64_t tried = 0;
+    int raised = 0, lowered = 0;
     for (;;) {
-        size_t found = pass(from->values, from->count, filter, least,
+        size_t found = pass(from->values, from->count, filter, where.low,
                             from->first, candidates, keys, capacity);
         if (found > capacity) {
-            return select_exactly(from, filter, k, least, indices, threshold);
-        }
-        if (found > k) {
-            return choose(candidates, keys, found, k, indices, threshold);
-        }
-        if (found == k || least == 1) {
+            *threshold = where.low;
+            if (take_ties(from, filter, k, where.low, candidates, keys,
+                          indices) == k) {
+                return k;
+            }
+            where = (estimate_t){.low = raised++ == 0
+                                            ? where.low + 1
+                                            : kth_of_elements(from, filter, k)};
+        } else if (found > k) {
+            return choose(candidates, keys, found, k, where, indices,
+                          threshold);
+        } else if (found == k || where.low == 1) {
             return copy_all(candidates, keys, found, indices, threshold);
+        } else {
+            uint64_t half = halved(from->dtype, where.low);
+            where = (estimate_t){.low = lowered++ == 0 ? half : 1};
         }
-        uint64_t half = halved(from->dtype, least);
-        least = half < least && least != tried ? half : 1;
-        tried = least;
     }
 }
 
@@ -419,10 +458,12 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
     size_t found = 0;
     k = k < from->count ? k : from->count;
     if (k > 0) {
-        uint64_t least =
-            from->count > SMALL_COUNT ? estimate(from, &filter, k, scratch) : 1;
+        estimate_t where = {.low = 1};
+        if (from->count > SMALL_COUNT) {
+            where = estimate(from, &filter, k, scratch);
+        }
         found =
-            select_from(from, &filter, k, least, indices, scratch, &threshold);
+            select_from(from, &filter, k, where, indices, scratch, &threshold);
     }
     if (threshold_out != NULL) {
         *threshold_out = threshold;
@@ -461,7 +502,8 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
 {
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold;
-    return k > 0 ? select_from(from, &filter, k, least > 0 ? least : 1, indices,
-                               scratch, &threshold)
+    estimate_t where = {.low = least > 0 ? least : 1};
+    return k > 0 ? select_from(from, &filter, k, where, indices, scratch,
+                               &threshold)
                  : 0;
 }
