@@ -194,7 +194,11 @@ baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for sparse \"%s\"",
                             sparse->name);
     }
-    write_words(&sparse->options, sparse->wrong != BATON_OK, sparse->compared);
+    /* A mismatch is of all ranks, and the options may say why. */
+    write_words(&sparse->options,
+                sparse->wrong != BATON_OK &&
+                    sparse->wrong != BATON_ERR_MISMATCH,
+                sparse->compared);
     baton_schedule_t *s = sparse->comparison;
     baton_view_t view = baton_view(
         baton_buffer_bind(s, sparse->compared, bytes, BATON_MEMORY_HOST), 0,
@@ -233,7 +237,7 @@ baton_status_t baton__sparse_compare_judge(baton_sparse_t *sparse)
         return baton__error(BATON_ERR_INVALID, "sparse \"%s\": %s",
                             sparse->name, sparse->wrong_text);
     }
-    if (sparse->wrong != BATON_OK) {
+    if (sparse->wrong != BATON_OK && sparse->wrong != BATON_ERR_MISMATCH) {
         return baton__error_forward(sparse->wrong, sparse->wrong_text);
     }
     /* A complement's minimum is that of the largest value. */
@@ -254,9 +258,12 @@ baton_status_t baton__sparse_compare_judge(baton_sparse_t *sparse)
             baton__text_add(&text, " on another");
         }
     }
-    return text.used == 0
+    if (text.used > 0) {
+        return baton__error(BATON_ERR_MISMATCH,
+                            "sparse \"%s\": options differ across ranks: %s",
+                            sparse->name, data);
+    }
+    return sparse->wrong == BATON_OK
                ? BATON_OK
-               : baton__error(BATON_ERR_MISMATCH,
-                              "sparse \"%s\": options differ across ranks: %s",
-                              sparse->name, data);
+               : baton__error_forward(sparse->wrong, sparse->wrong_text);
 }

@@ -179,24 +179,33 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
+static baton_status_t build_all(baton_sparse_t *sparse)
+{
+    baton_status_t status = allocate(sparse);
+    if (status == BATON_OK) {
+        status = commit_dense(sparse);
+    }
+    return status == BATON_OK ? commit_sparse(sparse) : status;
+}
+
 /* What fails here fails on this rank alone; so it is kept, and told to the
-   others by the comparison. */
+   others by the comparison. Where commits are verified all ranks take part in
+   each: then empty schedules fail them on all. */
 static void build(baton_sparse_t *sparse)
 {
-    if (sparse->wrong != BATON_OK) {
-        return;
-    }
-    sparse->wrong = allocate(sparse);
     if (sparse->wrong == BATON_OK) {
-        sparse->wrong = commit_dense(sparse);
-    }
-    if (sparse->wrong == BATON_OK) {
-        sparse->wrong = commit_sparse(sparse);
-    }
-    if (sparse->wrong != BATON_OK) {
+        sparse->wrong = build_all(sparse);
+        if (sparse->wrong == BATON_OK) {
+            return;
+        }
         (void)snprintf(sparse->wrong_text, sizeof sparse->wrong_text, "%s",
                        baton_error_message());
+        if (sparse->wrong == BATON_ERR_MISMATCH) {
+            return; /* a verified commit: it has failed on all */
+        }
     }
+    (void)!baton_schedule_commit(sparse->dense);
+    (void)!baton_schedule_commit(sparse->schedule);
 }
 
 /* ---- life -------------------------------------------------------------- */
