@@ -144,25 +144,22 @@ static void recover_dense(void *arg, uint64_t epoch)
     sparse->steps = sparse->sparse_base + sparse->dense_base;
 }
 
-static baton_status_t commit_dense(baton_sparse_t *sparse)
+/* Adds the nodes of both schedules. */
+static baton_status_t build_schedules(baton_sparse_t *sparse)
 {
+    baton_status_t status = allocate(sparse);
+    if (status != BATON_OK) {
+        return status;
+    }
     build_dense(sparse);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
-    return baton_schedule_commit(sparse->dense);
-}
-
-static baton_status_t commit_sparse(baton_sparse_t *sparse)
-{
     sparse->algorithm = algorithm_of(sparse->options.algorithm);
     if (sparse->algorithm == NULL) {
         return BATON_OK; /* dense */
     }
-    baton_status_t status = sparse->algorithm->build(sparse);
-    if (status != BATON_OK) {
-        return no_memory(sparse);
-    }
     baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
-    return baton_schedule_commit(sparse->schedule);
+    return sparse->algorithm->build(sparse) == BATON_OK ? BATON_OK
+                                                        : no_memory(sparse);
 }
 
 /* All three on every rank, whatever its options: a schedule's peers are found
@@ -179,33 +176,25 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
-static baton_status_t build_all(baton_sparse_t *sparse)
+static void keep_error(baton_sparse_t *sparse, baton_status_t status)
 {
-    baton_status_t status = allocate(sparse);
-    if (status == BATON_OK) {
-        status = commit_dense(sparse);
+    if (sparse->wrong == BATON_OK && status != BATON_OK) {
+        sparse->wrong = status;
+        (void)snprintf(sparse->wrong_text, sizeof sparse->wrong_text, "%s",
+                       baton_error_message());
     }
-    return status == BATON_OK ? commit_sparse(sparse) : status;
 }
 
 /* What fails here fails on this rank alone; so it is kept, and told to the
-   others by the comparison. Where commits are verified all ranks take part in
-   each: then empty schedules fail them on all. */
+   others by the comparison. Both are committed in any case: where commits are
+   verified, all ranks take part in each. */
 static void build(baton_sparse_t *sparse)
 {
     if (sparse->wrong == BATON_OK) {
-        sparse->wrong = build_all(sparse);
-        if (sparse->wrong == BATON_OK) {
-            return;
-        }
-        (void)snprintf(sparse->wrong_text, sizeof sparse->wrong_text, "%s",
-                       baton_error_message());
-        if (sparse->wrong == BATON_ERR_MISMATCH) {
-            return; /* a verified commit: it has failed on all */
-        }
+        keep_error(sparse, build_schedules(sparse));
     }
-    (void)!baton_schedule_commit(sparse->dense);
-    (void)!baton_schedule_commit(sparse->schedule);
+    keep_error(sparse, baton_schedule_commit(sparse->dense));
+    keep_error(sparse, baton_schedule_commit(sparse->schedule));
 }
 
 /* ---- life -------------------------------------------------------------- */
