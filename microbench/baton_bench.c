@@ -14,10 +14,10 @@ static const char doc[] =
     "  ring     all-reduce of long vectors against MPI\n"
     "  loop     what a training loop sees: epochs that nobody waits for,\n"
     "           hundreds of schedules, long pipelines\n"
+    "  sparse   sparse all-reduces at density 1%, beside dense ones\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native\n"
     "\n"
-    "engine, ring and loop run under mpirun with any number of ranks; what "
-    "takes "
+    "All but kernels run under mpirun with any number of ranks; what takes "
     "peers is skipped with one. The best that Open MPI 4.1 does for long "
     "vectors is not its default: compare also with "
     "OMPI_MCA_coll_libnbc_iallreduce_algorithm=1 in the environment.\n\n"
@@ -34,7 +34,9 @@ static const struct argp_option options[] = {
      "100000)",
      0},
     {"bytes", KEY_BYTES, "LIST", 0,
-     "ring: sizes, multiples of 4, with K, M or G (default 1M,4M,16M,64M)", 0},
+     "ring, sparse: sizes, multiples of 4, with K, M or G (default "
+     "1M,4M,16M,64M)",
+     0},
     {"json", KEY_JSON, "FILE", 0, "Write the results as JSON", 1},
     CLI_COMMON_OPTIONS,
     {0}};
@@ -44,6 +46,7 @@ typedef enum command {
     COMMAND_ENGINE,
     COMMAND_RING,
     COMMAND_LOOP,
+    COMMAND_SPARSE,
     COMMAND_KERNELS
 } command_t;
 
@@ -56,8 +59,8 @@ typedef struct arguments {
 static error_t parse_command(arguments_t *args, const char *word,
                              struct argp_state *state)
 {
-    static const char *const words[] = {"engine", "ring", "loop", "kernels",
-                                        NULL};
+    static const char *const words[] = {"engine", "ring",    "loop",
+                                        "sparse", "kernels", NULL};
     if (args->command != COMMAND_NONE) {
         return cli_bad(state, "COMMAND", word, "is one too many");
     }
@@ -104,6 +107,8 @@ static int run(const arguments_t *args, int rank, FILE *json)
         return bench_ring(&args->bench, json);
     case COMMAND_LOOP:
         return bench_loop(&args->bench, json);
+    case COMMAND_SPARSE:
+        return bench_sparse(&args->bench, json);
     case COMMAND_KERNELS:
         return rank == 0 ? bench_kernels(json) : 0;
     case COMMAND_NONE:
