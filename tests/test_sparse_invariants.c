@@ -359,7 +359,9 @@ static void test_scaling_commutes(void **state)
     for_each_layout(commutes, true, 6);
 }
 
-/* What is contributed once comes out in the end, when nothing follows. */
+/* What is contributed once comes out in the end, when nothing follows. Each
+   step of R-SAG may halve what is left log2 d times: after enough steps the
+   last bits round. */
 static void drains(int size, const baton_sparse_options_t *given,
                    support_random_t *random)
 {
@@ -385,7 +387,7 @@ static void drains(int size, const baton_sparse_options_t *given,
             left += ((double *)(void *)group->residuals)[i];
         }
     }
-    holds(in == out);
+    holds(out >= in * (1 - 1e-12) && out <= in * (1 + 1e-12));
     support_sparse_close(group);
 }
 
