@@ -225,7 +225,8 @@ BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
 
 typedef struct baton_sparse_stats {
     uint64_t steps; /* completed */
-    /* Of the last step that was completed, at this rank: */
+    /* Of the last step that was completed, at this rank; messages, bytes and
+       rounds of a dense step are not counted: */
     baton_sparse_algorithm_t algorithm; /* DENSE in warm-up */
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;
