@@ -106,7 +106,7 @@ check() (
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
             return "^progress/event_loop[.]c$"
         if (header ~ /^cuda/) return "^cuda/"
-        if (header ~ /^baton\/(coll|partial|tuning)[.]h$/)
+        if (header ~ /^baton\/(coll|partial|sparse|tuning)[.]h$/)
             return "^(lib/coll/|include/|examples/|microbench/)"
         return ""
     }

@@ -8,6 +8,8 @@
      coll.h       builders: every dense collective, by algorithm; activation
      tuning.h     the costs of algorithms, and the choice between them
      partial.h    solo, majority and full all-reduce over any inner builder
+     select.h     the largest elements of a vector; sparse lists of entries
+     sparse.h     sparse all-reduce with a residual: SparDL and others
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
@@ -27,7 +29,9 @@
 #include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/schedule.h>
+#include <baton/select.h>
 #include <baton/sim.h>
+#include <baton/sparse.h>
 #include <baton/status.h>
 #include <baton/transport.h>
 #include <baton/tuning.h>

@@ -1,8 +1,8 @@
-# lib/ops/kernels.c is compiled once for each instruction set, and reduce.c picks
-# one at run time. Include this from the top CMakeLists.txt, after project() and
+# lib/ops/kernels.c and select_kernels.c are compiled once for each instruction set,
+# and reduce.c and magnitude.c pick one at run time. Include this from the top CMakeLists.txt, after project() and
 # before add_library(); then
 #
-#   add_library(baton ${sources without lib/ops/kernels.c}
+#   add_library(baton ${sources without these two}
 #                     ${BATON_KERNEL_OBJECTS})
 #
 # The lists of flags and the checks in reduce.c (has_avx2, has_avx512) belong
@@ -31,14 +31,16 @@ if(BATON_TARGET_IS_X86_64)
   set(BATON_KERNEL_FLAGS_avx512
       ${BATON_KERNEL_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl
       -mprefer-vector-width=512)
-  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/reduce.c APPEND PROPERTY
+  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/reduce.c
+               ${CMAKE_CURRENT_LIST_DIR}/magnitude.c APPEND PROPERTY
                COMPILE_DEFINITIONS BATON__X86_KERNELS)
 endif()
 
 set(BATON_KERNEL_OBJECTS "")
 foreach(isa IN LISTS BATON_KERNEL_ISAS)
   set(target baton_kernels_${isa})
-  add_library(${target} OBJECT ${CMAKE_CURRENT_LIST_DIR}/kernels.c)
+  add_library(${target} OBJECT ${CMAKE_CURRENT_LIST_DIR}/kernels.c
+              ${CMAKE_CURRENT_LIST_DIR}/select_kernels.c)
   set_target_properties(${target} PROPERTIES
     C_STANDARD 11 C_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
     C_VISIBILITY_PRESET hidden INTERPROCEDURAL_OPTIMIZATION OFF)

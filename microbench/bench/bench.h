@@ -31,4 +31,7 @@ int bench_ring(const bench_options_t *options, FILE *json);
    hundreds of schedules, long pipelines. Collective. */
 int bench_loop(const bench_options_t *options, FILE *json);
 
+/* Sparse all-reduces beside dense ones. Collective likewise. */
+int bench_sparse(const bench_options_t *options, FILE *json);
+
 #endif

@@ -14,10 +14,10 @@ static const char doc[] =
     "  ring     all-reduce of long vectors against MPI\n"
     "  loop     a training loop: epochs in the background, hundreds of\n"
     "           schedules, long pipelines\n"
+    "  sparse   sparse all-reduces at density 1%, beside dense ones\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native\n"
     "\n"
-    "engine, ring and loop run under mpirun with any number of ranks; with "
-    "one, "
+    "All but kernels run under mpirun with any number of ranks; with one, "
     "measurements that need peers are skipped. Open MPI 4.1 has a faster "
     "algorithm for long vectors than its default: compare also with "
     "OMPI_MCA_coll_libnbc_iallreduce_algorithm=1 in the environment.\n\n"
@@ -28,6 +28,7 @@ typedef enum command {
     COMMAND_ENGINE,
     COMMAND_RING,
     COMMAND_LOOP,
+    COMMAND_SPARSE,
     COMMAND_KERNELS
 } command_t;
 
@@ -46,15 +47,15 @@ static const cli_option_t options[] = {
     {CLI_ANY, "bytes", 'b', offsetof(arguments_t, bench.bytes),
      CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES,
                offsetof(arguments_t, bench.size_count)),
-     "1M,4M,16M,64M", "ring: sizes of the vectors"},
+     "1M,4M,16M,64M", "ring, sparse: sizes of the vectors"},
     {CLI_ANY, "json", 0, offsetof(arguments_t, json), CLI_FILE, NULL,
      "Write the results as JSON"},
 };
 
 static error_t take_command(cli_parser_t *parser, const char *word)
 {
-    static const char *const words[] = {"engine", "ring", "loop", "kernels",
-                                        NULL};
+    static const char *const words[] = {"engine", "ring",    "loop",
+                                        "sparse", "kernels", NULL};
     static const cli_type_t type = CLI_WORD(NULL, words);
     arguments_t *args = parser->values;
     if (args->command != COMMAND_NONE) {
@@ -77,6 +78,8 @@ static int run(const arguments_t *args, int rank, FILE *json)
         return bench_ring(&args->bench, json);
     case COMMAND_LOOP:
         return bench_loop(&args->bench, json);
+    case COMMAND_SPARSE:
+        return bench_sparse(&args->bench, json);
     case COMMAND_KERNELS:
         return rank == 0 ? bench_kernels(json) : 0;
     case COMMAND_NONE:

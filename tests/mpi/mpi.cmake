@@ -1,5 +1,6 @@
 # The tests that run under mpirun, and on pretended hosts.
 set(mpi_errors_ranks 1 2 3 5)
+set(mpi_sparse_ranks 1 2 3 4 5 6 7 8)
 set(mpi_recovery_ranks 1 2 3 4 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)
@@ -21,6 +22,9 @@ foreach(name mpi_coll mpi_partial)
     mpi_entries(${name}_verified ${name} mpi)
 endforeach()
 
+set(mpi_sparse_verified_ranks 3)
+set(mpi_sparse_verified_env BATON_VERIFY=1)
+mpi_entries(mpi_sparse_verified mpi_sparse mpi)
 set(mpi_dense_verified_ranks 3)
 set(mpi_dense_verified_env BATON_VERIFY=1)
 mpi_entries(mpi_dense_verified mpi_dense mpi)

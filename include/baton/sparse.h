@@ -1,0 +1,254 @@
+/* Sparse all-reduce: gradients are communicated as their largest entries, and
+   what is left out waits in a residual for a later step.
+
+       gradient --+--> accumulate --> select, exchange, sum --> result
+                  |        ^                      |
+                  |        +------ residual <-----+
+
+   The collective owns the residual, since only it knows what was left out on
+   the way. Every step, all ranks
+
+       baton_sparse_start(sparse, gradient);
+       baton_sparse_wait(sparse, -1, &result);
+
+   and the result is the sum of the ranks' entries that were selected, the same
+   on every rank, bit for bit. For all algorithms the sum over ranks of gradient
+   and old residual equals the result plus the sum of the new residuals, up to
+   rounding.
+
+   Where it says "the same on all ranks" nothing checks it, except options: see
+   baton_sparse_create.
+
+   When a step has failed, the residual is that of before the step, and the
+   group is recovered (baton_group_recover). A step that failed on one rank may
+   have been completed on another; that rank has the step's result then, while
+   the others still have its gradient ahead of them. After a recovery, what an
+   algorithm has learned from earlier steps (h, thresholds) begins anew.
+
+   A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
+   have no entries, and messages are as long as full blocks make them.
+
+   Threads: one at a time uses a sparse all-reduce.
+
+   SparDL: Zhao et al. 2023 (papers: spardl). RedSync: Fang et al. 2019 (papers:
+   redsync). */
+#ifndef BATON_SPARSE_H
+#define BATON_SPARSE_H
+
+#include <baton/schedule.h>
+#include <baton/select.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct baton_sparse baton_sparse_t;
+
+/* Algorithms: enumerator, name. Words a rank sends and receives in one step, of
+   P ranks; a word is an index or a value.
+
+   SPARDL   Spar-Reduce-Scatter in teams of m = P/d ranks, an exchange between
+            the d teams, all-gather in the team. 2 ceil(log2 m) + ceil(log2 d)
+            rounds; d = 1: 4k(P-1)/P words.
+   TOPKA    all-gather of each rank's k largest. ceil(log2 P) rounds, 2(P-1)k
+            words.
+   TOPKDSA  each of P regions is summed by its owner, then gathered, dense where
+            that is shorter. P - 1 + ceil(log2 P) rounds.
+   GTOPK    binomial tree that keeps k entries at every node, broadcast. 2
+            ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
+   OKTOPK   as TOPKDSA, with thresholds that are used again in later steps, and
+            regions that follow the data. P - 1 + 2 ceil(log2 P) rounds. A rank
+            receives into P - 1 buffers of 2k entries.
+   REDSYNC  as TOPKA, with RedSync's selections and messages.
+   DENSE    all-reduce of the whole vector; the residual stays zero. */
+#define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
+    X(SPARDL, "spardl")                                                        \
+    X(TOPKA, "topka")                                                          \
+    X(TOPKDSA, "topkdsa")                                                      \
+    X(GTOPK, "gtopk")                                                          \
+    X(OKTOPK, "oktopk")                                                        \
+    X(REDSYNC, "redsync")                                                      \
+    X(DENSE, "dense")
+
+typedef enum baton_sparse_algorithm {
+    BATON_SPARSE_AUTO, /* SPARDL, or DENSE for k above half of the elements,
+                          where it sends less */
+#define BATON_SPARSE_ENUM(NAME, name) BATON_SPARSE_##NAME,
+    BATON_SPARSE_ALGORITHM_LIST(BATON_SPARSE_ENUM)
+#undef BATON_SPARSE_ENUM
+        BATON_SPARSE_COUNT
+} baton_sparse_algorithm_t;
+
+/* "auto", "spardl" ...; "?" for a value that is none. */
+const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm);
+
+/* How the teams of SparDL exchange their sums. */
+typedef enum baton_teams {
+    BATON_TEAMS_AUTO, /* RSAG where d is a power of two, else BSAG */
+    BATON_TEAMS_RSAG, /* recursive doubling; d is a power of two */
+    BATON_TEAMS_BSAG  /* Bruck all-gather of each team's h largest; any d */
+} baton_teams_t;
+
+/* How RedSync selects. */
+typedef enum baton_redsync {
+    BATON_REDSYNC_EXACT,   /* the fastest here */
+    BATON_REDSYNC_TRIMMED, /* the same k, by the paper's trimming */
+    BATON_REDSYNC_SEARCH,  /* k to 2k, by a threshold that is searched */
+    BATON_REDSYNC_SAMPLED  /* that threshold, searched every fifth step only */
+} baton_redsync_t;
+
+/* Zero means default, for each field but `count` and one of k and density. */
+typedef struct baton_sparse_options {
+    size_t size;      /* of this struct: BATON_SPARSE_OPTIONS sets it */
+    const char *name; /* for messages; NULL: "sparse" */
+    baton_sparse_algorithm_t algorithm;
+    size_t count;        /* n, elements of the gradient; 1 to UINT32_MAX */
+    baton_dtype_t dtype; /* f32, f64, f16, bf16; BATON_I8, i.e. 0: f32 */
+    size_t k;            /* entries selected, 1 to n; 0: by density */
+    double density;      /* k / n, above 0 and at most 1; when k is 0 */
+    size_t max_k;        /* the largest k that will be set; 0: k */
+    int teams;           /* SPARDL: d, a divisor of P; 0: 1 */
+    baton_teams_t exchange;
+    bool average;    /* the result is divided by P */
+    double momentum; /* m: u = m u + g, and u is accumulated; u is 0 where an
+                        entry was sent. 0 to below 1 */
+    bool nesterov;   /* with momentum: u = m (u + g), u + g is accumulated */
+    double clip;     /* c: a gradient of a norm above c / sqrt(P) is scaled to
+                        that, before it is accumulated; 0: never */
+    uint64_t warmup; /* the first so many steps are dense */
+    baton_redsync_t redsync;
+    bool quantise;   /* REDSYNC: even steps send the largest positive entries,
+                        odd ones the smallest negative, and of their values the
+                        mean alone. Not with SAMPLED. */
+    bool keep_error; /* with quantise: what the mean lacks stays in the residual
+                      */
+    bool gtopk_reference; /* GTOPK: the residual of the published code, which
+                             loses what ranks drop on the way; to compare */
+} baton_sparse_options_t;
+
+#define BATON_SPARSE_OPTIONS                                                   \
+    {                                                                          \
+        .size = sizeof(baton_sparse_options_t)                                 \
+    }
+
+/* ---- life -------------------------------------------------------------- */
+
+/* Collective: all ranks create with the same options, in the same order. Blocks
+   until all have, at most timeout_ms (negative: for ever). Options that are
+   wrong, or differ, fail on all ranks alike, with a message that names the
+   option, its smallest and its largest value. Memory: residual and a vector to
+   work in, i.e. 2n elements, n more with momentum, and the entries of messages
+   and results. BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
+   BATON_ERR_NO_MEMORY, and commit's. */
+BATON_CHECKED baton_status_t
+baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
+                    int timeout_ms, baton_sparse_t **out);
+
+/* The same in two halves, for one thread that plays several ranks (sim.h,
+   inproc.h): prepare does not block, and begins the comparison of options;
+   connect waits for it, and says what create would. Between the two only
+   connect and destroy are allowed, others are BATON_ERR_STATE. */
+BATON_CHECKED baton_status_t baton_sparse_prepare(
+    baton_group_t *group, const baton_sparse_options_t *options,
+    baton_sparse_t **out);
+BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
+                                                  int timeout_ms);
+
+/* As baton_schedule_destroy; NULL is allowed. */
+BATON_CHECKED baton_status_t baton_sparse_destroy(baton_sparse_t *sparse);
+
+/* ---- steps ------------------------------------------------------------- */
+
+/* Starts a step. The gradient, n elements, stays as it is until the step has
+   ended. BATON_ERR_BUSY while one runs; as baton_schedule_start. */
+BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
+                                                const void *gradient);
+
+/* Starts a dense step without a gradient: its result is the sum of the
+   residuals, which are zero then. The same on all ranks. */
+BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
+
+/* *done_out: whether the last step has ended. As baton_schedule_test. */
+BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
+                                               bool *done_out);
+
+/* A step's result; owned by the library until the next start. */
+typedef struct baton_sparse_result {
+    size_t count;            /* entries */
+    const uint32_t *indices; /* ascending; NULL after a dense step: all */
+    const void *values;      /* of these elements */
+} baton_sparse_result_t;
+
+/* Waits for the last step, as baton_schedule_wait. An error of the step: the
+   residual is that of before it. BATON_ERR_STATE: no step was started. */
+BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
+                                               int timeout_ms,
+                                               baton_sparse_result_t *out);
+
+/* Writes the last step's result as n elements. BATON_ERR_STATE while a step
+   runs, and before the first. */
+BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
+                                                void *vector);
+
+/* ---- between steps ----------------------------------------------------- */
+
+/* BATON_ERR_BUSY while a step runs, for all of these. */
+
+/* From the next step on; the same on all ranks. 1 to max_k; a density gives
+   max(1, n * density), rounded down. BATON_ERR_INVALID. */
+BATON_CHECKED baton_status_t baton_sparse_set_k(baton_sparse_t *sparse,
+                                                size_t k);
+BATON_CHECKED baton_status_t baton_sparse_set_density(baton_sparse_t *sparse,
+                                                      double density);
+
+/* Multiplies this rank's residual, for a learning rate that has changed.
+   BATON_ERR_INVALID: the factor is not finite. */
+BATON_CHECKED baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
+                                                         double factor);
+
+/* Copies this rank's residual, n elements. */
+BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
+                                                   void *vector);
+
+/* Saves this rank's state to a file, or replaces the state by it: residual,
+   momentum, k, the number of steps, and what the algorithm has learned. A run
+   that goes on from a file has the same bits as one that was not interrupted.
+   The file names its version, options and rank, and has a checksum;
+   BATON_ERR_INVALID says what does not fit, and the state is as it was.
+   BATON_ERR_SYSTEM: the file cannot be read, or written. */
+BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
+                                               const char *path);
+BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
+                                               const char *path);
+
+/* ---- statistics -------------------------------------------------------- */
+
+typedef struct baton_sparse_stats {
+    uint64_t steps; /* completed */
+    /* Of the last step that was completed, at this rank; messages, bytes and
+       rounds of a dense step are not counted: */
+    baton_sparse_algorithm_t algorithm; /* DENSE in warm-up */
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received;
+    uint32_t rounds;           /* of messages, one after the other */
+    uint32_t block_selections; /* top-k calls on dense vectors */
+
+    uint64_t nnz;              /* entries of the result */
+    uint64_t nans, infinities; /* among its values */
+    /* In force for the next step: */
+    size_t k;
+    uint64_t h;           /* BSAG: entries that a team sends of a block */
+    double threshold;     /* REDSYNC, OKTOPK: the last one, of this rank */
+    double residual_norm; /* of this rank's residual, which is read for it */
+} baton_sparse_stats_t;
+
+BATON_CHECKED baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
+                                                baton_sparse_stats_t *out);
+
+/* The schedule of its sparse steps, to look at; NULL for DENSE. */
+const baton_schedule_t *baton_sparse_schedule(const baton_sparse_t *sparse);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,141 @@
+/* What a step adds to the residual: the gradient, clipped, with momentum
+   (papers: redsync, section on momentum correction). Velocity is written when
+   the step has been completed, so here it is computed in a tile, and once more
+   then. */
+#include "coll/sparse/sparse.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TILE_BYTES = 8192 };
+
+static void add(baton_sparse_t *sparse, void *target, const void *left,
+                const void *right, size_t count)
+{
+    BATON_SUM->reduce(BATON_SUM->arg, target, left, right, count,
+                      sparse->options.dtype);
+}
+
+baton_status_t baton__sparse_begin(void *arg, baton_call_t *call)
+{
+    (void)call;
+    baton_sparse_t *sparse = arg;
+    sparse->counting = (baton_sparse_stats_t){0};
+    sparse->next = sparse->learned;
+    sparse->clip_factor = 1;
+    if (sparse->options.clip > 0 && sparse->gradient != NULL) {
+        baton_magnitudes_t all = baton_elements_measure(
+            sparse->options.dtype, sparse->gradient, sparse->options.count);
+        double norm = sqrt(all.square_sum);
+        double most = sparse->options.clip / sqrt((double)sparse->size);
+        if (norm > most) {
+            sparse->clip_factor = most / norm;
+        }
+    }
+    return BATON_OK;
+}
+
+/* The gradient's elements, clipped: in `tile`, or where they are. */
+static const void *clipped(baton_sparse_t *sparse, size_t first, size_t count,
+                           char *tile)
+{
+    const char *from = sparse->gradient + first * sparse->element_bytes;
+    if (sparse->clip_factor == 1) {
+        return from;
+    }
+    memcpy(tile, from, count * sparse->element_bytes);
+    baton_elements_scale(sparse->options.dtype, tile, count,
+                         sparse->clip_factor);
+    return tile;
+}
+
+/* velocity_out = m u + g, or m (u + g); returns what is accumulated. */
+static const void *with_momentum(baton_sparse_t *sparse, size_t first,
+                                 size_t count, const void *gradient,
+                                 char *velocity_out, char *tile)
+{
+    const char *velocity = sparse->velocity + first * sparse->element_bytes;
+    if (sparse->options.nesterov) {
+        add(sparse, velocity_out, velocity, gradient, count);
+        baton_elements_scale(sparse->options.dtype, velocity_out, count,
+                             sparse->options.momentum);
+        add(sparse, tile, velocity_out, gradient, count);
+        return tile;
+    }
+    memmove(velocity_out, velocity, count * sparse->element_bytes);
+    baton_elements_scale(sparse->options.dtype, velocity_out, count,
+                         sparse->options.momentum);
+    add(sparse, velocity_out, velocity_out, gradient, count);
+    return velocity_out;
+}
+
+static void accumulate_tile(baton_sparse_t *sparse, size_t first, size_t count)
+{
+    _Alignas(64) char gradient_tile[TILE_BYTES], velocity_tile[TILE_BYTES],
+        sum_tile[TILE_BYTES];
+    size_t offset = first * sparse->element_bytes;
+    const void *adds = clipped(sparse, first, count, gradient_tile);
+    if (sparse->velocity != NULL) {
+        adds =
+            with_momentum(sparse, first, count, adds, velocity_tile, sum_tile);
+    }
+    add(sparse, sparse->work + offset, sparse->residual + offset, adds, count);
+}
+
+void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
+                              size_t count)
+{
+    if (!sparse->payload) {
+        return;
+    }
+    if (sparse->gradient == NULL) {
+        memcpy(sparse->work + first * sparse->element_bytes,
+               sparse->residual + first * sparse->element_bytes,
+               count * sparse->element_bytes);
+        return;
+    }
+    bool plain = sparse->velocity == NULL && sparse->clip_factor == 1;
+    size_t tile = plain ? count : TILE_BYTES / sparse->element_bytes;
+    for (size_t done = 0; done < count; done += tile) {
+        size_t left = count - done;
+        accumulate_tile(sparse, first + done, left < tile ? left : tile);
+    }
+}
+
+void baton__sparse_advance(baton_sparse_t *sparse)
+{
+    _Alignas(64) char gradient_tile[TILE_BYTES], sum_tile[TILE_BYTES];
+    if (sparse->velocity == NULL || sparse->gradient == NULL) {
+        return;
+    }
+    size_t count = sparse->options.count;
+    size_t tile = TILE_BYTES / sparse->element_bytes;
+    for (size_t done = 0; done < count; done += tile) {
+        size_t here = count - done < tile ? count - done : tile;
+        const void *gradient = clipped(sparse, done, here, gradient_tile);
+        (void)with_momentum(sparse, done, here, gradient,
+                            sparse->velocity + done * sparse->element_bytes,
+                            sum_tile);
+    }
+    for (size_t i = 0; i < sparse->masked_count; i++) {
+        memset(sparse->velocity +
+                   (size_t)sparse->masked[i] * sparse->element_bytes,
+               0, sparse->element_bytes);
+    }
+}
+
+size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
+                            size_t k, uint32_t *indices, void *scratch)
+{
+    sparse->counting.block_selections++;
+    if (!sparse->payload) {
+        return k < count ? k : count;
+    }
+    baton_selection_t from = {
+        .dtype = sparse->options.dtype,
+        .values = sparse->work + first * sparse->element_bytes,
+        .count = count,
+        .first = (uint32_t)first,
+    };
+    return baton_select_topk(&from, k, indices, scratch, NULL);
+}

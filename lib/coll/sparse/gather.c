@@ -1,0 +1,201 @@
+/* Bruck all-gather of parts whose lengths are known in the step only. After
+   round t member i has the parts of i to i + 2^(t+1) - 1 (mod size). Five
+   members, at member 0:
+
+       ready --> send 0    to 4: part 0
+             +-> append 0 <-- recv from 1: part 1
+                    +--> send 1    to 3: parts 0, 1
+                    +--> append 1 <-- recv from 2: parts 2, 3
+                            +--> send 2    to 1: part 0
+                            +--> append 2 <-- recv from 4: part 4
+                                    +--> done
+
+   Parts lie one after the other in one buffer, which sends read from its
+   beginning; so nothing is packed. Receives have buffers of their own, since
+   where their parts belong depends on the lengths before. */
+#include "coll/sparse/sparse.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "coll/pattern.h"
+
+#include <string.h>
+
+typedef struct gather_round {
+    baton__gather_t *gather;
+    int parts; /* that are sent and received */
+    int have;  /* parts before it */
+    baton_length_t sent;
+    baton__message_t received;
+} gather_round_t;
+
+struct baton__gather {
+    baton__gather_plan_t plan;
+    baton_view_t view;
+    char *data;
+    size_t *offsets; /* size + 1 */
+    int round_count;
+    gather_round_t *rounds;
+};
+
+static int member(const baton__gather_t *gather, int distance)
+{
+    return baton__rank_shift(gather->plan.index, distance, gather->plan.size);
+}
+
+static int rank_at(const baton__gather_t *gather, int distance)
+{
+    return gather->plan.base + gather->plan.stride * member(gather, distance);
+}
+
+/* Room for parts [from, from + count) of the ring that begins here. */
+static size_t room(const baton__gather_t *gather, int from, int count)
+{
+    size_t bytes = 0;
+    for (int j = from; j < from + count; j++) {
+        bytes += gather->plan.most(gather->plan.arg, member(gather, j));
+    }
+    return bytes;
+}
+
+/* ---- in a step --------------------------------------------------------- */
+
+static baton_status_t set_sent(baton__gather_t *gather, baton_call_t *call,
+                               int index)
+{
+    if (index >= gather->round_count) {
+        return BATON_OK;
+    }
+    const gather_round_t *round = &gather->rounds[index];
+    size_t bytes = gather->offsets[round->parts];
+    baton__message_count(gather->plan.sparse, bytes);
+    return baton_call_set_length(call, round->sent, bytes);
+}
+
+/* Finds where each of the parts in `data` ends. */
+static bool find_parts(gather_round_t *round, const char *data, size_t bytes)
+{
+    baton__gather_t *gather = round->gather;
+    const baton__gather_plan_t *plan = &gather->plan;
+    size_t begin = gather->offsets[round->have];
+    size_t at = 0;
+    for (int j = round->have; j < round->have + round->parts; j++) {
+        int who = member(gather, j);
+        size_t extent =
+            data == NULL ? plan->nominal(plan->arg, who)
+                         : plan->extent(plan->arg, who, data + at, bytes - at);
+        if (data != NULL && extent > bytes - at) {
+            return false;
+        }
+        at += extent;
+        gather->offsets[j + 1] = begin + at;
+    }
+    return data == NULL || at == bytes;
+}
+
+static baton_status_t append(void *arg, baton_call_t *call)
+{
+    gather_round_t *round = arg;
+    baton__gather_t *gather = round->gather;
+    baton__message_take(&round->received, call);
+    const char *data = round->received.data;
+    if (!find_parts(round, data, round->received.bytes)) {
+        return baton__error(BATON_ERR_MISMATCH,
+                            "\"%s\": a message of %zu bytes has not the parts "
+                            "of the %d ranks that it should come from",
+                            gather->plan.sparse->name, round->received.bytes,
+                            round->parts);
+    }
+    if (data != NULL) {
+        memcpy(gather->data + gather->offsets[round->have], data,
+               round->received.bytes);
+    }
+    return set_sent(gather, call, (int)(round - gather->rounds) + 1);
+}
+
+char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call)
+{
+    gather->data = baton_call_address(call, gather->view);
+    return gather->data;
+}
+
+baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
+                                 size_t bytes)
+{
+    gather->offsets[0] = 0;
+    gather->offsets[1] = bytes;
+    return set_sent(gather, call, 0);
+}
+
+char *baton__gather_parts(const baton__gather_t *gather)
+{
+    return gather->data;
+}
+
+const size_t *baton__gather_offsets(const baton__gather_t *gather)
+{
+    return gather->offsets;
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+static baton_node_t add_round(baton__gather_t *gather, int index,
+                              baton_node_t before)
+{
+    baton_sparse_t *sparse = gather->plan.sparse;
+    baton_schedule_t *s = sparse->schedule;
+    gather_round_t *round = &gather->rounds[index];
+    int reach = 1 << index;
+    int left = gather->plan.size - reach;
+    *round = (gather_round_t){
+        .gather = gather, .have = reach, .parts = left < reach ? left : reach};
+    baton_view_t prefix = gather->view;
+    prefix.bytes = room(gather, 0, round->parts);
+    baton_node_t send = baton_add_send(s, rank_at(gather, -reach), prefix);
+    round->sent = baton_add_length(s);
+    baton_set_length(s, send, round->sent);
+    baton__message_recv(&round->received, sparse, rank_at(gather, reach),
+                        room(gather, reach, round->parts));
+    baton_node_t call = baton_add_call(s, append, round);
+    baton_before(s, before, send);
+    baton_before(s, before, call);
+    baton_before(s, round->received.node, call);
+    return call;
+}
+
+baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
+                                     baton_node_t ready, baton_node_t *done_out)
+{
+    baton__gather_t *gather = baton__alloc(1, sizeof *gather);
+    if (gather == NULL) {
+        return NULL;
+    }
+    gather->plan = *plan;
+    gather->round_count = baton__log2_ceil(plan->size);
+    gather->offsets =
+        baton__alloc((size_t)plan->size + 1, sizeof *gather->offsets);
+    gather->rounds =
+        baton__alloc((size_t)gather->round_count, sizeof *gather->rounds);
+    if (gather->offsets == NULL || gather->rounds == NULL) {
+        baton__gather_free(gather);
+        return NULL;
+    }
+    size_t bytes = room(gather, 0, plan->size);
+    gather->view = baton_view(
+        baton_buffer_scratch(plan->sparse->schedule, bytes), 0, bytes);
+    *done_out = ready;
+    for (int i = 0; i < gather->round_count; i++) {
+        *done_out = add_round(gather, i, *done_out);
+    }
+    plan->sparse->rounds += (uint32_t)gather->round_count;
+    return gather;
+}
+
+void baton__gather_free(baton__gather_t *gather)
+{
+    if (gather != NULL) {
+        baton__free(gather->offsets);
+        baton__free(gather->rounds);
+        baton__free(gather);
+    }
+}

@@ -1,0 +1,308 @@
+/* gTopk (Shi et al. 2019): a binomial tree to rank 0 that keeps the k largest
+   at every node, then a broadcast along the same tree. Any number of ranks:
+   partners that do not exist are left out. Six ranks:
+
+       round 0   1 -> 0   3 -> 2   5 -> 4
+       round 1   2 -> 0
+       round 2   4 -> 0
+       and back  0 -> 4;  0 -> 2;  0 -> 1  2 -> 3  4 -> 5
+
+       select --> merge <-- recv    (a node with children in two rounds)
+                    |
+                    +--> merge <-- recv
+                           |
+                           +--> send to the parent
+                                          recv of the result --> sends -->
+   finish
+
+   A rank that merges keeps what it drops: it adds it to its `work`. At the
+   indices of the result the new residual is what `work` has then, and elsewhere
+   it is gradient plus old residual, as in spardl.c. The published code loses
+   what is dropped on the way; gtopk_reference does the same, to compare. */
+#include "coll/pattern.h"
+#include "coll/sparse/sparse.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+enum { ROUNDS = 32 };
+
+typedef struct gtopk gtopk_t;
+
+typedef struct gtopk_merge {
+    gtopk_t *gtopk;
+    baton__message_t recv;
+    char *dropped;
+    size_t dropped_count;
+} gtopk_merge_t;
+
+struct gtopk {
+    baton_sparse_t *sparse;
+    uint32_t *indices;
+    void *scratch;
+    char *own; /* what was selected here */
+    size_t own_count;
+    char *sum, *other; /* room for a union */
+    size_t sum_count;
+    char *kept; /* what the residual has at the result's indices */
+    gtopk_merge_t merges[ROUNDS];
+    int merge_count;
+    baton__message_t up;     /* to the parent; at rank 0 the result */
+    baton__message_t result; /* from the parent */
+    int sends;               /* of the result */
+};
+
+/* ---- in a step --------------------------------------------------------- */
+
+static size_t bytes_of(const gtopk_t *gtopk, size_t count)
+{
+    return count * gtopk->sparse->entry_bytes;
+}
+
+static baton_status_t select_own(void *arg, baton_call_t *call)
+{
+    gtopk_t *gtopk = arg;
+    baton_sparse_t *sparse = gtopk->sparse;
+    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton__sparse_accumulate(sparse, 0, sparse->options.count);
+    gtopk->own_count =
+        baton__sparse_select(sparse, 0, sparse->options.count, sparse->k,
+                             gtopk->indices, gtopk->scratch);
+    gtopk->sum_count = gtopk->own_count;
+    if (sparse->payload) {
+        baton_entries_take(sparse->options.dtype, gtopk->own, gtopk->indices,
+                           gtopk->own_count, sparse->work);
+        memcpy(gtopk->sum, gtopk->own, bytes_of(gtopk, gtopk->own_count));
+    }
+    return status;
+}
+
+static baton_status_t merge(void *arg, baton_call_t *call)
+{
+    gtopk_merge_t *self = arg;
+    gtopk_t *gtopk = self->gtopk;
+    baton_sparse_t *sparse = gtopk->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    baton__message_take(&self->recv, call);
+    if (!sparse->payload) {
+        return BATON_OK;
+    }
+    baton_entries_t lists[2] = {
+        {gtopk->sum, gtopk->sum_count},
+        {self->recv.data, baton__message_entries(&self->recv)}};
+    char *both = gtopk->other;
+    size_t count = baton_entries_sum(dtype, lists, 2, both);
+    gtopk->sum_count =
+        baton_entries_topk(dtype, both, count, sparse->k, self->dropped,
+                           &self->dropped_count, gtopk->scratch);
+    baton_entries_add(dtype, self->dropped, self->dropped_count, 1,
+                      sparse->work);
+    gtopk->other = gtopk->sum;
+    gtopk->sum = both;
+    return BATON_OK;
+}
+
+static baton_status_t pack(void *arg, baton_call_t *call)
+{
+    gtopk_t *gtopk = arg;
+    size_t bytes = bytes_of(gtopk, gtopk->sum_count);
+    char *to = baton__message_begin(&gtopk->up, call);
+    if (to != NULL && bytes > 0) {
+        memcpy(to, gtopk->sum, bytes);
+    }
+    gtopk->up.bytes = bytes;
+    if (gtopk->sparse->rank > 0) {
+        baton__message_count(gtopk->sparse, bytes);
+    }
+    return baton_call_set_length(call, gtopk->up.length, bytes);
+}
+
+static void undo(gtopk_t *gtopk)
+{
+    baton_sparse_t *sparse = gtopk->sparse;
+    for (int i = gtopk->merge_count - 1; i >= 0; i--) {
+        baton_entries_put(sparse->options.dtype, gtopk->merges[i].dropped,
+                          gtopk->merges[i].dropped_count, sparse->work);
+    }
+    baton_entries_put(sparse->options.dtype, gtopk->own, gtopk->own_count,
+                      sparse->work);
+}
+
+/* The published code's: zero where this rank's selection meets the result. */
+static void clear_own(gtopk_t *gtopk, size_t count)
+{
+    baton_sparse_t *sparse = gtopk->sparse;
+    size_t i = 0, j = 0;
+    while (i < gtopk->own_count && j < count) {
+        uint32_t own = gtopk->indices[i], result = sparse->result_indices[j];
+        if (own == result) {
+            memset(sparse->work + (size_t)own * sparse->element_bytes, 0,
+                   sparse->element_bytes);
+        }
+        i += own <= result;
+        j += result <= own;
+    }
+}
+
+static baton_status_t finish(void *arg, baton_call_t *call)
+{
+    gtopk_t *gtopk = arg;
+    baton_sparse_t *sparse = gtopk->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    const baton__message_t *from = &gtopk->up;
+    if (sparse->rank > 0) {
+        baton__message_take(&gtopk->result, call);
+        from = &gtopk->result;
+    }
+    for (int i = 0; i < gtopk->sends; i++) {
+        baton__message_count(sparse, from->bytes);
+    }
+    size_t count = baton__message_entries(from);
+    if (sparse->payload) {
+        baton__sparse_result_put(sparse, 0, from->data, count);
+        baton_entries_gather(dtype, gtopk->kept, sparse->result_indices, count,
+                             sparse->work);
+        undo(gtopk);
+        if (sparse->options.gtopk_reference) {
+            clear_own(gtopk, count);
+        } else {
+            baton_entries_put(dtype, gtopk->kept, count, sparse->work);
+        }
+    }
+    baton__sparse_publish(sparse, count);
+    return BATON_OK;
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+/* Rounds in which this rank receives: 2^t below its lowest bit, or, at rank 0,
+   below the number of ranks. */
+static int own_rounds(const baton_sparse_t *sparse)
+{
+    int rounds = 0;
+    while (sparse->rank % (2 << rounds) == 0 && (1 << rounds) < sparse->size) {
+        rounds++;
+    }
+    return rounds;
+}
+
+static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
+{
+    baton_sparse_t *sparse = gtopk->sparse;
+    baton_schedule_t *s = sparse->schedule;
+    size_t entries = sparse->options.max_k;
+    baton_node_t last = baton_add_call(s, select_own, gtopk);
+    for (int t = 0; t < own_rounds(sparse); t++) {
+        int child = sparse->rank + (1 << t);
+        if (child >= sparse->size) {
+            break;
+        }
+        gtopk_merge_t *self = &gtopk->merges[gtopk->merge_count++];
+        self->gtopk = gtopk;
+        self->dropped =
+            baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes, ok);
+        baton__message_recv(&self->recv, sparse, child,
+                            bytes_of(gtopk, entries));
+        baton_node_t node = baton_add_call(s, merge, self);
+        baton_before(s, self->recv.node, node);
+        baton_before(s, last, node);
+        last = node;
+    }
+    return last;
+}
+
+/* The result, in the memory of a message, to the children; highest first. */
+static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
+                      baton_node_t ready)
+{
+    baton_sparse_t *sparse = gtopk->sparse;
+    for (int t = own_rounds(sparse) - 1; t >= 0; t--) {
+        int child = sparse->rank + (1 << t);
+        if (child < sparse->size) {
+            baton_node_t send =
+                baton_add_send(sparse->schedule, child, from->view);
+            baton_set_length(sparse->schedule, send, from->length);
+            baton_before(sparse->schedule, ready, send);
+            gtopk->sends++;
+        }
+    }
+}
+
+static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
+{
+    baton_sparse_t *sparse = gtopk->sparse;
+    baton_schedule_t *s = sparse->schedule;
+    size_t bytes = bytes_of(gtopk, sparse->options.max_k);
+    baton_node_t packed = baton_add_call(s, pack, gtopk);
+    baton_node_t end = baton_add_call(s, finish, gtopk);
+    baton_before(s, merged, packed);
+    if (sparse->rank == 0) {
+        gtopk->up = (baton__message_t){
+            .sparse = sparse,
+            .view = baton_view(baton_buffer_scratch(s, bytes), 0, bytes),
+            .length = baton_add_length(s),
+        };
+        add_sends(gtopk, &gtopk->up, packed);
+        baton_before(s, packed, end);
+        return;
+    }
+    int parent = sparse->rank & (sparse->rank - 1);
+    baton__message_send(&gtopk->up, sparse, parent, bytes);
+    baton_before(s, packed, gtopk->up.node);
+    baton__message_recv(&gtopk->result, sparse, parent, bytes);
+    add_sends(gtopk, &gtopk->result, gtopk->result.node);
+    baton_before(s, gtopk->result.node, end);
+    baton_before(s, packed, end);
+}
+
+static bool allocate(gtopk_t *gtopk)
+{
+    baton_sparse_t *sparse = gtopk->sparse;
+    size_t k = sparse->options.max_k, entry = sparse->entry_bytes;
+    size_t dense = baton_select_scratch_bytes(sparse->options.count, k);
+    size_t list = baton_entries_scratch_bytes(2 * k, k);
+    bool ok = true;
+    gtopk->indices = baton__sparse_room(sparse, k, sizeof *gtopk->indices, &ok);
+    gtopk->scratch =
+        baton__sparse_room(sparse, 1, dense > list ? dense : list, &ok);
+    gtopk->own = baton__sparse_room(sparse, k, entry, &ok);
+    gtopk->kept = baton__sparse_room(sparse, k, entry, &ok);
+    gtopk->sum = baton__sparse_room(sparse, 2 * k, entry, &ok);
+    gtopk->other = baton__sparse_room(sparse, 2 * k, entry, &ok);
+    return ok && baton__sparse_result_room(sparse, k);
+}
+
+static baton_status_t build(baton_sparse_t *sparse)
+{
+    gtopk_t *gtopk = baton__alloc(1, sizeof *gtopk);
+    if (gtopk == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    sparse->state = gtopk;
+    gtopk->sparse = sparse;
+    bool ok = allocate(gtopk);
+    if (ok) {
+        baton_node_t merged = add_reduce(gtopk, &ok);
+        add_broadcast(gtopk, merged);
+        sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);
+    }
+    return ok ? BATON_OK : BATON_ERR_NO_MEMORY;
+}
+
+static void destroy(baton_sparse_t *sparse)
+{
+    gtopk_t *gtopk = sparse->state;
+    for (int i = 0; i < gtopk->merge_count; i++) {
+        baton__free(gtopk->merges[i].dropped);
+    }
+    baton__free(gtopk->indices);
+    baton__free(gtopk->scratch);
+    baton__free(gtopk->own);
+    baton__free(gtopk->kept);
+    baton__free(gtopk->sum);
+    baton__free(gtopk->other);
+    baton__free(gtopk);
+}
+
+const baton__sparse_algorithm_t baton__sparse_gtopk = {build, destroy};

@@ -1,0 +1,446 @@
+/* Ok-Topk (Li, Hoefler 2022): thresholds that are searched now and then and
+   used again in between, and regions whose bounds follow the data.
+
+       accumulate --> select --> all-gather of proposed bounds --> split
+                                                                    |
+                    P - 1 direct sends, to r + 1, r + 2, ... <------+
+                                                                    |
+                    P - 1 recvs --> sum of this rank's region <-----+
+                                     |
+                                     +--> all-gather of what is large --> finish
+
+   Every 32 steps the local threshold is that of the exact top-k, and the global
+   one that of the exact top-k of all sums. In between entries are taken by
+   threshold, and thresholds follow their number slowly. So that no buffer
+   overflows whatever data do, a rank that would select more than 2k entries, or
+   an owner that would publish more than k, takes the k largest. Every 64 steps
+   the bounds become the mean of what all ranks propose: the positions that part
+   their own selection evenly; in other steps that all-gather is empty.
+
+   What was selected here and is in the result has been sent; all else is the
+   residual. The paper's data balancing before the last all-gather is left out:
+   it moves entries once more, and all ranks get all of them anyway. */
+#include "coll/pattern.h"
+#include "coll/sparse/regions.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+enum { THRESHOLD_PERIOD = 32, BOUNDS_PERIOD = 64, RAISES = 5 };
+
+#define RAISE         1.03
+#define LOCAL_FACTOR  1.012
+#define GLOBAL_FACTOR 1.008
+
+typedef struct oktopk {
+    baton_sparse_t *sparse;
+    baton__regions_t regions;
+    void *scratch;
+    char *sum; /* of this rank's region */
+    char *all; /* what all owners publish */
+    baton__gather_t *proposals, *sums;
+} oktopk_t;
+
+static bool searches(const oktopk_t *self)
+{
+    return self->sparse->learned.steps % THRESHOLD_PERIOD == 0;
+}
+
+static bool moves_bounds(const oktopk_t *self)
+{
+    return self->sparse->learned.steps % BOUNDS_PERIOD == 0;
+}
+
+static uint64_t scaled(const baton_sparse_t *sparse, uint64_t threshold,
+                       double factor)
+{
+    baton_dtype_t dtype = sparse->options.dtype;
+    return baton_magnitude_of(dtype,
+                              baton_magnitude_value(dtype, threshold) * factor);
+}
+
+/* ---- select ------------------------------------------------------------ */
+
+static size_t select_exactly(oktopk_t *self, const baton_selection_t *from)
+{
+    return baton_select_topk(from, self->sparse->k, self->regions.indices,
+                             self->scratch,
+                             &self->sparse->next.local_threshold);
+}
+
+static size_t select_by_threshold(oktopk_t *self, const baton_selection_t *from)
+{
+    baton_sparse_t *sparse = self->sparse;
+    uint64_t *threshold = &sparse->next.local_threshold;
+    size_t k = sparse->k;
+    size_t count = baton_select_count(from, *threshold);
+    for (int i = 0; i < RAISES && 3 * count > 4 * k; i++) {
+        *threshold = scaled(sparse, *threshold, RAISE);
+        count = baton_select_count(from, *threshold);
+    }
+    if (count > 2 * k || count > self->regions.room) {
+        return select_exactly(self, from);
+    }
+    count = baton_select_at_least(from, *threshold, self->regions.indices,
+                                  self->regions.room);
+    if (3 * count < 2 * k) {
+        *threshold = scaled(sparse, *threshold, 1 / LOCAL_FACTOR);
+    } else if (4 * count > 5 * k) {
+        *threshold = scaled(sparse, *threshold, LOCAL_FACTOR);
+    }
+    return count;
+}
+
+/* Where this rank's own selection would be parted evenly. */
+static void propose(const oktopk_t *self, char *to)
+{
+    size_t size = (size_t)self->sparse->size;
+    for (size_t i = 0; i + 1 < size; i++) {
+        uint64_t index =
+            self->regions.count > 0
+                ? self->regions.indices[self->regions.count / size * (i + 1)]
+                : self->sparse->options.count * (i + 1) / size;
+        memcpy(to + i * sizeof index, &index, sizeof index);
+    }
+}
+
+static size_t proposal_bytes(const oktopk_t *self)
+{
+    return moves_bounds(self)
+               ? ((size_t)self->sparse->size - 1) * sizeof(uint64_t)
+               : 0;
+}
+
+static baton_status_t select_own(void *arg, baton_call_t *call)
+{
+    oktopk_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton__sparse_accumulate(sparse, 0, sparse->options.count);
+    sparse->counting.block_selections++;
+    sparse->next.steps++;
+    self->regions.count = sparse->k;
+    if (sparse->payload) {
+        baton_selection_t from = {.dtype = sparse->options.dtype,
+                                  .values = sparse->work,
+                                  .count = sparse->options.count};
+        self->regions.count = searches(self) ? select_exactly(self, &from)
+                                             : select_by_threshold(self, &from);
+        baton_entries_take(sparse->options.dtype, self->regions.own,
+                           self->regions.indices, self->regions.count,
+                           sparse->work);
+    }
+    char *to = baton__gather_begin(self->proposals, call);
+    if (to != NULL && moves_bounds(self)) {
+        propose(self, to);
+    }
+    return status == BATON_OK
+               ? baton__gather_end(self->proposals, call, proposal_bytes(self))
+               : status;
+}
+
+/* ---- split, sum -------------------------------------------------------- */
+
+static void set_bounds(oktopk_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    size_t size = (size_t)sparse->size;
+    const char *parts = baton__gather_parts(self->proposals);
+    for (size_t i = 0; i + 1 < size; i++) {
+        uint64_t sum = 0;
+        for (size_t rank = 0; rank < size && parts != NULL; rank++) {
+            uint64_t index;
+            memcpy(&index, parts + (rank * (size - 1) + i) * sizeof index,
+                   sizeof index);
+            sum += index;
+        }
+        self->regions.bounds[i + 1] =
+            parts != NULL ? sum / size : sparse->options.count * (i + 1) / size;
+    }
+}
+
+static baton_status_t split(void *arg, baton_call_t *call)
+{
+    oktopk_t *self = arg;
+    if (moves_bounds(self)) {
+        set_bounds(self);
+    }
+    return baton__regions_send(&self->regions, call);
+}
+
+/* Keeps what reaches the global threshold, of a list in place. */
+static size_t filter(oktopk_t *self, char *list, size_t count)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    size_t bytes = sparse->entry_bytes;
+    char *values = self->scratch;
+    uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
+    baton_entries_split(sparse->options.dtype, list, count, NULL, values);
+    baton_selection_t from = {
+        .dtype = sparse->options.dtype, .values = values, .count = count};
+    size_t kept = baton_select_at_least(&from, sparse->learned.global_threshold,
+                                        positions, count);
+    for (size_t i = 0; i < kept; i++) {
+        memmove(list + i * bytes, list + positions[i] * bytes, bytes);
+    }
+    return kept;
+}
+
+static size_t sum_lists(oktopk_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    size_t dropped;
+    size_t count = baton_entries_sum(dtype, self->regions.lists,
+                                     (size_t)sparse->size, self->sum);
+    if (!searches(self)) {
+        count = filter(self, self->sum, count);
+    }
+    return count <= sparse->k
+               ? count
+               : baton_entries_topk(dtype, self->sum, count, sparse->k, NULL,
+                                    &dropped, self->scratch);
+}
+
+static baton_status_t sum_region(void *arg, baton_call_t *call)
+{
+    oktopk_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    baton__regions_take(&self->regions, call);
+    size_t count = self->regions.lists[0].count;
+    count = sparse->payload ? sum_lists(self) : count;
+    size_t bytes = count * sparse->entry_bytes;
+    char *to = baton__gather_begin(self->sums, call);
+    if (to != NULL && bytes > 0) {
+        memcpy(to, self->sum, bytes);
+    }
+    return baton__gather_end(self->sums, call, bytes);
+}
+
+/* ---- finish ------------------------------------------------------------ */
+
+/* All owners' entries, in the order of owners. */
+static size_t collect(oktopk_t *self)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    const char *parts = baton__gather_parts(self->sums);
+    const size_t *offsets = baton__gather_offsets(self->sums);
+    size_t zero = offsets[sparse->size - sparse->rank];
+    size_t end = offsets[sparse->size];
+    memcpy(self->all, parts + zero, end - zero);
+    memcpy(self->all + (end - zero), parts, zero);
+    return end / sparse->entry_bytes;
+}
+
+static void follow_global(oktopk_t *self, size_t count)
+{
+    baton_sparse_t *sparse = self->sparse;
+    uint64_t *threshold = &sparse->next.global_threshold;
+    if (3 * count < 2 * sparse->k) {
+        *threshold = scaled(sparse, *threshold, 1 / GLOBAL_FACTOR);
+    } else if (3 * count > 4 * sparse->k) {
+        *threshold = scaled(sparse, *threshold, GLOBAL_FACTOR);
+    }
+}
+
+/* The k largest of all sums, whose smallest magnitude is the new threshold. */
+static size_t search_global(oktopk_t *self, size_t count)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    size_t dropped;
+    count = baton_entries_topk(dtype, self->all, count, sparse->k, NULL,
+                               &dropped, self->scratch);
+    char *values = self->scratch;
+    uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
+    baton_entries_split(dtype, self->all, count, NULL, values);
+    baton_selection_t from = {.dtype = dtype, .values = values, .count = count};
+    (void)baton_select_topk(&from, count, positions,
+                            positions + (count + 2) / 2 * 2,
+                            &sparse->next.global_threshold);
+    return count;
+}
+
+/* Entries of this rank that are not in the result come back; of the others the
+   indices are kept, for masking. */
+static void restore(oktopk_t *self, size_t count)
+{
+    baton_sparse_t *sparse = self->sparse;
+    size_t j = 0, sent = 0;
+    for (size_t i = 0; i < self->regions.count; i++) {
+        uint32_t index = self->regions.indices[i];
+        while (j < count && sparse->result_indices[j] < index) {
+            j++;
+        }
+        if (j < count && sparse->result_indices[j] == index) {
+            self->regions.indices[sent++] = index;
+        } else {
+            baton_entries_put(sparse->options.dtype,
+                              self->regions.own + i * sparse->entry_bytes, 1,
+                              sparse->work);
+        }
+    }
+    sparse->masked = self->regions.indices;
+    sparse->masked_count = sent;
+}
+
+static baton_status_t finish(void *arg, baton_call_t *call)
+{
+    oktopk_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    (void)call;
+    if (!sparse->payload) {
+        baton__sparse_publish(sparse, 0);
+        return BATON_OK;
+    }
+    size_t count = collect(self);
+    if (searches(self)) {
+        count = search_global(self, count);
+    } else {
+        follow_global(self, count);
+    }
+    baton__sparse_result_put(sparse, 0, self->all, count);
+    baton__sparse_publish(sparse, count);
+    restore(self, count);
+    return BATON_OK;
+}
+
+/* ---- the gathers' parts ------------------------------------------------ */
+
+static size_t proposal_most(void *arg, int member)
+{
+    const oktopk_t *self = arg;
+    (void)member;
+    return ((size_t)self->sparse->size - 1) * sizeof(uint64_t);
+}
+
+static size_t proposal_nominal(void *arg, int member)
+{
+    (void)member;
+    return proposal_bytes(arg);
+}
+
+static size_t proposal_extent(void *arg, int member, const char *data,
+                              size_t left)
+{
+    (void)data;
+    (void)left;
+    return proposal_nominal(arg, member);
+}
+
+static size_t sum_most(void *arg, int member)
+{
+    const oktopk_t *self = arg;
+    (void)member;
+    return self->sparse->options.max_k * self->sparse->entry_bytes;
+}
+
+static size_t sum_nominal(void *arg, int member)
+{
+    const oktopk_t *self = arg;
+    return baton__regions_entries(&self->regions, member).count *
+           self->sparse->entry_bytes;
+}
+
+/* An owner's entries end where another region begins. */
+static size_t sum_extent(void *arg, int member, const char *data, size_t left)
+{
+    const oktopk_t *self = arg;
+    const baton_sparse_t *sparse = self->sparse;
+    const uint64_t *bounds = self->regions.bounds;
+    uint64_t begin = bounds[member], end = bounds[member + 1];
+    size_t i = 0;
+    for (; i < left / sparse->entry_bytes; i++) {
+        uint32_t index = baton_entry_index(sparse->options.dtype, data, i);
+        if (index < begin || index >= end) {
+            break;
+        }
+    }
+    return i * sparse->entry_bytes;
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+static baton__gather_t *add_gather(oktopk_t *self, size_t (*most)(void *, int),
+                                   size_t (*nominal)(void *, int),
+                                   size_t (*extent)(void *, int, const char *,
+                                                    size_t),
+                                   baton_node_t ready, baton_node_t *done)
+{
+    baton__gather_plan_t plan = {
+        .sparse = self->sparse,
+        .arg = self,
+        .size = self->sparse->size,
+        .index = self->sparse->rank,
+        .stride = 1,
+        .most = most,
+        .nominal = nominal,
+        .extent = extent,
+    };
+    return baton__gather_build(&plan, ready, done);
+}
+
+static bool allocate(oktopk_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    size_t n = sparse->options.count, k = sparse->options.max_k;
+    size_t size = (size_t)sparse->size, entry = sparse->entry_bytes;
+    size_t room = 2 * k < n ? 2 * k : n;
+    size_t sums = room * size < n ? room * size : n;
+    size_t published = k * size;
+    size_t largest = sums > published ? sums : published;
+    size_t dense = baton_select_scratch_bytes(n, k);
+    size_t list = baton_entries_scratch_bytes(largest, largest);
+    bool ok = baton__regions_init(&self->regions, sparse, room, false);
+    self->scratch =
+        baton__sparse_room(sparse, 1, dense > list ? dense : list, &ok);
+    self->sum = baton__sparse_room(sparse, sums, entry, &ok);
+    self->all = baton__sparse_room(sparse, published, entry, &ok);
+    return ok && baton__sparse_result_room(sparse, published);
+}
+
+static baton_status_t build(baton_sparse_t *sparse)
+{
+    oktopk_t *self = baton__alloc(1, sizeof *self);
+    if (self == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    sparse->state = self;
+    self->sparse = sparse;
+    if (!allocate(self)) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    baton_schedule_t *s = sparse->schedule;
+    baton_node_t select = baton_add_call(s, select_own, self);
+    baton_node_t parted = baton_add_call(s, split, self);
+    baton_node_t sum = baton_add_call(s, sum_region, self);
+    baton_node_t end = baton_add_call(s, finish, self);
+    baton_node_t known, done;
+    self->proposals = add_gather(self, proposal_most, proposal_nominal,
+                                 proposal_extent, select, &known);
+    self->sums =
+        add_gather(self, sum_most, sum_nominal, sum_extent, sum, &done);
+    if (self->proposals == NULL || self->sums == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    baton__regions_build(&self->regions, parted, sum);
+    baton_before(s, known, parted);
+    baton_before(s, parted, sum);
+    baton_before(s, done, end);
+    return BATON_OK;
+}
+
+static void destroy(baton_sparse_t *sparse)
+{
+    oktopk_t *self = sparse->state;
+    baton__gather_free(self->proposals);
+    baton__gather_free(self->sums);
+    baton__regions_fini(&self->regions);
+    baton__free(self->scratch);
+    baton__free(self->sum);
+    baton__free(self->all);
+    baton__free(self);
+}
+
+const baton__sparse_algorithm_t baton__sparse_oktopk = {build, destroy};

@@ -1,0 +1,268 @@
+/* Options: defaults, checks, and the comparison across ranks.
+
+   Each rank writes its options as words, with their complements behind them;
+   the minimum over all ranks of both tells the smallest and the largest value
+   of each option, on all ranks alike. One more word says whether some rank's
+   options are wrong, or it lacks memory, since that rank takes part, too. */
+#include "coll/sparse/sparse.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <baton/coll.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- checks ------------------------------------------------------------ */
+
+#define REFUSE(...) (snprintf(text, text_bytes, __VA_ARGS__), BATON_ERR_INVALID)
+
+static baton_status_t check_size(const baton_sparse_options_t *o, char *text,
+                                 size_t text_bytes)
+{
+    if (!baton_select_supports(o->dtype)) {
+        return REFUSE("dtype is %s; allowed: f32, f64, f16, bf16",
+                      baton_dtype_name(o->dtype));
+    }
+    if (o->count == 0 || o->count > UINT32_MAX) {
+        return REFUSE("count is %zu; allowed: 1 to %lu", o->count,
+                      (unsigned long)UINT32_MAX);
+    }
+    if (o->k > o->count) {
+        return REFUSE("k is %zu; allowed: 1 to count, %zu", o->k, o->count);
+    }
+    if (o->k == 0 && !(o->density > 0 && o->density <= 1)) {
+        return REFUSE("density is %g, and k is 0; allowed: above 0 and at most "
+                      "1, or a k",
+                      o->density);
+    }
+    if (o->max_k != 0 && (o->max_k > o->count || o->max_k < o->k)) {
+        return REFUSE("max_k is %zu; allowed: k, %zu, to count, %zu", o->max_k,
+                      o->k, o->count);
+    }
+    return BATON_OK;
+}
+
+static bool power_of_two(int value)
+{
+    return (value & (value - 1)) == 0;
+}
+
+static baton_status_t check_kind(const baton_sparse_options_t *o, int size,
+                                 char *text, size_t text_bytes)
+{
+    if ((unsigned)o->algorithm >= BATON_SPARSE_COUNT) {
+        return REFUSE("algorithm is %d; allowed: 0 to %d", (int)o->algorithm,
+                      BATON_SPARSE_COUNT - 1);
+    }
+    if ((unsigned)o->exchange > BATON_TEAMS_BSAG) {
+        return REFUSE("exchange is %d; allowed: 0 to %d", (int)o->exchange,
+                      BATON_TEAMS_BSAG);
+    }
+    if ((unsigned)o->redsync > BATON_REDSYNC_SAMPLED) {
+        return REFUSE("redsync is %d; allowed: 0 to %d", (int)o->redsync,
+                      BATON_REDSYNC_SAMPLED);
+    }
+    if (o->teams < 0 || (o->teams > 0 && size % o->teams != 0)) {
+        return REFUSE("teams is %d; allowed: the divisors of %d ranks",
+                      o->teams, size);
+    }
+    if (o->exchange == BATON_TEAMS_RSAG && !power_of_two(o->teams)) {
+        return REFUSE("teams is %d; allowed with RSAG: powers of two",
+                      o->teams);
+    }
+    return BATON_OK;
+}
+
+static baton_status_t check_training(const baton_sparse_options_t *o,
+                                     char *text, size_t text_bytes)
+{
+    if (!(o->momentum >= 0 && o->momentum < 1)) {
+        return REFUSE("momentum is %g; allowed: 0 to below 1", o->momentum);
+    }
+    if (!(o->clip >= 0) || isinf(o->clip)) {
+        return REFUSE("clip is %g; allowed: 0 and above, finite", o->clip);
+    }
+    if (o->quantise && o->redsync == BATON_REDSYNC_SAMPLED) {
+        return REFUSE("quantise is set with SAMPLED; allowed: with the other "
+                      "selections");
+    }
+    if (o->keep_error && !o->quantise) {
+        return REFUSE("keep_error is set; allowed: with quantise");
+    }
+    return BATON_OK;
+}
+
+static void fill(baton_sparse_options_t *o)
+{
+    o->dtype = o->dtype == 0 ? BATON_F32 : o->dtype;
+    o->teams = o->teams == 0 ? 1 : o->teams;
+    if (o->k == 0 && o->density > 0 && o->density <= 1) {
+        double k = (double)o->count * o->density;
+        o->k = k < 1 ? 1 : (size_t)k;
+    }
+    o->max_k = o->max_k == 0 ? o->k : o->max_k;
+    if (o->algorithm == BATON_SPARSE_AUTO) {
+        o->algorithm =
+            o->max_k > o->count / 2 ? BATON_SPARSE_DENSE : BATON_SPARSE_SPARDL;
+    }
+    if (o->exchange == BATON_TEAMS_AUTO) {
+        o->exchange =
+            power_of_two(o->teams) ? BATON_TEAMS_RSAG : BATON_TEAMS_BSAG;
+    }
+}
+
+baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
+                                     int size, baton_sparse_options_t *out,
+                                     char *text, size_t text_bytes)
+{
+    *out = *given;
+    if (out->dtype == 0) {
+        out->dtype = BATON_F32;
+    }
+    baton_status_t status = check_size(out, text, text_bytes);
+    if (status == BATON_OK) {
+        status = check_kind(out, size, text, text_bytes);
+    }
+    if (status == BATON_OK) {
+        status = check_training(out, text, text_bytes);
+    }
+    fill(out);
+    return status;
+}
+
+/* ---- comparison -------------------------------------------------------- */
+
+/* Every option that must be the same: what it is called, its word. */
+#define COMPARED_LIST(X)                                                       \
+    X(algorithm, (uint64_t)o->algorithm)                                       \
+    X(count, o->count)                                                         \
+    X(dtype, (uint64_t)o->dtype)                                               \
+    X(k, o->k)                                                                 \
+    X(max_k, o->max_k)                                                         \
+    X(teams, (uint64_t)o->teams)                                               \
+    X(exchange, (uint64_t)o->exchange)                                         \
+    X(average, o->average)                                                     \
+    X(momentum, bits_of(o->momentum))                                          \
+    X(nesterov, o->nesterov)                                                   \
+    X(clip, bits_of(o->clip))                                                  \
+    X(warmup, o->warmup)                                                       \
+    X(redsync, (uint64_t)o->redsync)                                           \
+    X(quantise, o->quantise)                                                   \
+    X(keep_error, o->keep_error)                                               \
+    X(gtopk_reference, o->gtopk_reference)
+
+enum {
+    WRONG, /* this rank's options are */
+#define COMPARED_ENUM(name, word) COMPARED_##name,
+    COMPARED_LIST(COMPARED_ENUM)
+#undef COMPARED_ENUM
+        COMPARED_COUNT
+};
+
+static const char *const compared_names[] = {"",
+#define COMPARED_NAME(name, word) #name,
+                                             COMPARED_LIST(COMPARED_NAME)
+#undef COMPARED_NAME
+};
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static void write_words(const baton_sparse_options_t *o, bool wrong,
+                        uint64_t *words)
+{
+    words[WRONG] = wrong;
+#define COMPARED_WORD(name, word) words[COMPARED_##name] = (word);
+    COMPARED_LIST(COMPARED_WORD)
+#undef COMPARED_WORD
+    for (int i = 0; i < COMPARED_COUNT; i++) {
+        words[COMPARED_COUNT + i] = ~words[i];
+    }
+}
+
+baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
+{
+    const size_t bytes = 2 * COMPARED_COUNT * sizeof(uint64_t);
+    sparse->compared = baton__alloc(2 * COMPARED_COUNT, sizeof(uint64_t));
+    if (sparse->compared == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for sparse \"%s\"",
+                            sparse->name);
+    }
+    /* A mismatch is of all ranks, and the options may say why. */
+    write_words(&sparse->options,
+                sparse->wrong != BATON_OK &&
+                    sparse->wrong != BATON_ERR_MISMATCH,
+                sparse->compared);
+    baton_schedule_t *s = sparse->comparison;
+    baton_view_t view =
+        baton_view(baton_buffer_bind(s, sparse->compared, bytes), 0, bytes);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = view,
+                              .target = view,
+                              .dtype = BATON_U64,
+                              .op = BATON_MIN};
+    baton_allreduce_recursive_doubling(s, &args);
+    baton_status_t status = baton_schedule_commit(s);
+    return status == BATON_OK ? baton_schedule_start(s) : status;
+}
+
+static void describe(baton__text_t *text, int option, uint64_t word)
+{
+    if (option == COMPARED_momentum || option == COMPARED_clip) {
+        double value;
+        memcpy(&value, &word, sizeof value);
+        baton__text_add(text, "%g", value);
+    } else if (option == COMPARED_algorithm) {
+        baton__text_add(
+            text, "%s",
+            baton_sparse_algorithm_name((baton_sparse_algorithm_t)word));
+    } else {
+        baton__text_add(text, "%llu", (unsigned long long)word);
+    }
+}
+
+baton_status_t baton__sparse_compare_judge(baton_sparse_t *sparse)
+{
+    const uint64_t *smallest = sparse->compared;
+    char data[BATON__MESSAGE_BYTES];
+    baton__text_t text = {.data = data, .size = sizeof data};
+    if (sparse->wrong == BATON_ERR_INVALID) {
+        return baton__error(BATON_ERR_INVALID, "sparse \"%s\": %s",
+                            sparse->name, sparse->wrong_text);
+    }
+    if (sparse->wrong != BATON_OK && sparse->wrong != BATON_ERR_MISMATCH) {
+        return baton__error_forward(sparse->wrong, sparse->wrong_text);
+    }
+    /* A complement's minimum is that of the largest value. */
+    if (~smallest[COMPARED_COUNT + WRONG] != 0 && sparse->payload) {
+        return baton__error(BATON_ERR_INVALID,
+                            "sparse \"%s\": another rank's options are "
+                            "invalid, or it could not build its schedules",
+                            sparse->name);
+    }
+    for (int i = 0; i < COMPARED_COUNT; i++) {
+        uint64_t largest = ~smallest[COMPARED_COUNT + i];
+        if (smallest[i] != largest) {
+            baton__text_add(&text, "%s%s is ", text.used > 0 ? "; " : "",
+                            compared_names[i]);
+            describe(&text, i, smallest[i]);
+            baton__text_add(&text, " on one rank and ");
+            describe(&text, i, largest);
+            baton__text_add(&text, " on another");
+        }
+    }
+    if (text.used > 0) {
+        return baton__error(BATON_ERR_MISMATCH,
+                            "sparse \"%s\": options differ across ranks: %s",
+                            sparse->name, data);
+    }
+    return sparse->wrong == BATON_OK
+               ? BATON_OK
+               : baton__error_forward(sparse->wrong, sparse->wrong_text);
+}

@@ -1,0 +1,132 @@
+/* Split and reduce; see regions.h. */
+#include "coll/sparse/regions.h"
+
+#include "base/alloc.h"
+#include "coll/pattern.h"
+
+#include <string.h>
+
+bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
+                         size_t room, bool fixed)
+{
+    size_t size = (size_t)sparse->size;
+    bool ok = true;
+    *regions = (baton__regions_t){
+        .sparse = sparse,
+        .room = room,
+        .fixed = fixed,
+        .bounds = baton__alloc(size + 1, sizeof *regions->bounds),
+        .sends = baton__alloc(size - 1, sizeof *regions->sends),
+        .recvs = baton__alloc(size - 1, sizeof *regions->recvs),
+        .lists = baton__alloc(size, sizeof *regions->lists),
+    };
+    regions->indices =
+        baton__sparse_room(sparse, room, sizeof *regions->indices, &ok);
+    regions->own = baton__sparse_room(sparse, room, sparse->entry_bytes, &ok);
+    sparse->extra = regions->bounds;
+    sparse->extra_count = regions->bounds != NULL ? size + 1 : 0;
+    if (regions->bounds != NULL) {
+        regions->bounds[size] = sparse->options.count;
+    }
+    return ok && regions->bounds != NULL && regions->sends != NULL &&
+           regions->recvs != NULL && regions->lists != NULL;
+}
+
+/* The bounds are freed with the sparse all-reduce, as its `extra`. */
+void baton__regions_fini(baton__regions_t *regions)
+{
+    baton__free(regions->indices);
+    baton__free(regions->own);
+    baton__free(regions->sends);
+    baton__free(regions->recvs);
+    baton__free(regions->lists);
+}
+
+/* Bytes that one rank may have for an owner. */
+static size_t message_room(const baton__regions_t *regions, int owner)
+{
+    size_t count =
+        (size_t)(regions->bounds[owner + 1] - regions->bounds[owner]);
+    size_t entries =
+        regions->fixed && count < regions->room ? count : regions->room;
+    return entries * regions->sparse->entry_bytes;
+}
+
+void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
+                          baton_node_t sum)
+{
+    baton_sparse_t *sparse = regions->sparse;
+    baton_schedule_t *s = sparse->schedule;
+    for (int i = 0; i < sparse->size - 1; i++) {
+        int to = baton__rank_shift(sparse->rank, i + 1, sparse->size);
+        int from = baton__rank_shift(sparse->rank, -i - 1, sparse->size);
+        baton__message_send(&regions->sends[i], sparse, to,
+                            message_room(regions, to));
+        baton__message_recv(&regions->recvs[i], sparse, from,
+                            message_room(regions, sparse->rank));
+        baton_before(s, ready, regions->sends[i].node);
+        baton_before(s, regions->recvs[i].node, sum);
+    }
+    sparse->rounds += (uint32_t)sparse->size - 1;
+}
+
+/* The first of this rank's entries at or behind an index. */
+static size_t lower_bound(const baton__regions_t *regions, uint64_t index)
+{
+    size_t low = 0, high = regions->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (regions->indices[middle] < index) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+baton_entries_t baton__regions_entries(const baton__regions_t *regions,
+                                       int owner)
+{
+    const baton_sparse_t *sparse = regions->sparse;
+    if (!sparse->payload) {
+        size_t count =
+            baton__block_of(sparse->k, (size_t)sparse->size, (size_t)owner)
+                .count;
+        return (baton_entries_t){NULL, count};
+    }
+    size_t begin = lower_bound(regions, regions->bounds[owner]);
+    size_t end = lower_bound(regions, regions->bounds[owner + 1]);
+    return (baton_entries_t){regions->own + begin * sparse->entry_bytes,
+                             end - begin};
+}
+
+baton_status_t baton__regions_send(baton__regions_t *regions,
+                                   baton_call_t *call)
+{
+    const baton_sparse_t *sparse = regions->sparse;
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < sparse->size - 1 && status == BATON_OK; i++) {
+        int owner = baton__rank_shift(sparse->rank, i + 1, sparse->size);
+        baton_entries_t list = baton__regions_entries(regions, owner);
+        size_t bytes = list.count * sparse->entry_bytes;
+        char *to = baton__message_begin(&regions->sends[i], call);
+        if (to != NULL && bytes > 0) {
+            memcpy(to, list.data, bytes);
+        }
+        status = baton__message_end(&regions->sends[i], call, bytes);
+    }
+    return status;
+}
+
+void baton__regions_take(baton__regions_t *regions, baton_call_t *call)
+{
+    const baton_sparse_t *sparse = regions->sparse;
+    regions->lists[0] = baton__regions_entries(regions, sparse->rank);
+    for (int i = 0; i < sparse->size - 1; i++) {
+        baton__message_t *recv = &regions->recvs[i];
+        baton__message_take(recv, call);
+        regions->lists[i + 1] =
+            (baton_entries_t){recv->data, baton__message_entries(recv)};
+    }
+}

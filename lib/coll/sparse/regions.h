@@ -1,0 +1,43 @@
+/* Split and reduce: each rank owns a region of the indices, and gets from each
+   other rank what that has selected there. What TopkDSA and Ok-Topk share. */
+#ifndef BATON_COLL_REGIONS_H
+#define BATON_COLL_REGIONS_H
+
+#include "coll/sparse/sparse.h"
+
+typedef struct baton__regions {
+    baton_sparse_t *sparse;
+    size_t room; /* entries of a rank's selection, at most */
+    bool fixed;  /* bounds never change */
+    /* Region r is [bounds[r], bounds[r + 1]). It is the sparse all-reduce's
+       `extra`: which rank sums an element decides on the order of additions. */
+    uint64_t *bounds;
+    uint32_t *indices; /* of this rank's selection */
+    size_t count;
+    char *own;                       /* its entries */
+    baton__message_t *sends, *recvs; /* [i]: to r + 1 + i, from r - 1 - i */
+    baton_entries_t *lists;          /* of this rank's region */
+} baton__regions_t;
+
+/* False: no memory. */
+bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
+                         size_t room, bool fixed);
+void baton__regions_fini(baton__regions_t *regions);
+
+/* Adds P - 1 sends behind `ready`, a call that sends; P - 1 receives before
+   `sum`, a call that takes. Fixed bounds are set before. */
+void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
+                          baton_node_t sum);
+
+/* This rank's entries in a region; as many as full blocks have, without
+   payload. */
+baton_entries_t baton__regions_entries(const baton__regions_t *regions,
+                                       int owner);
+
+baton_status_t baton__regions_send(baton__regions_t *regions,
+                                   baton_call_t *call);
+
+/* Sets lists: this rank's own entries, then those of r - 1, r - 2, ... */
+void baton__regions_take(baton__regions_t *regions, baton_call_t *call);
+
+#endif

@@ -1,0 +1,370 @@
+/* What SparDL's teams exchange: the ranks of one position sum their selections
+   of their block.
+
+   R-SAG, d a power of two: recursive doubling, top-L after each addition.
+
+       own --> pack --> send (team g XOR 1)
+                 |
+       recv -----+--> merge --> pack --> send (team g XOR 2)
+                                  |
+       recv ----------------------+--> merge --> sum
+
+   After step t all of 2^(t+1) teams have the same sum, and drop the same
+   entries: each keeps its share of them, 2^-(t+1), in the residual.
+
+   B-SAG, any d: all teams gather each other's top-h (gather.c), and each sums
+   them in the order of teams; where there are more than L entries it keeps the
+   top-L. What is dropped here is in no rank's result, so it comes back with the
+   residual as a whole. h is adjusted by how many entries the sum had (algorithm
+   2 of the paper).
+
+   With one team `sum` is `own`. */
+#include "coll/sparse/spardl.h"
+
+#include "base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PADDING UINT32_MAX /* the index of entries that fill up a top-h */
+
+static size_t quota(const spardl_t *spardl)
+{
+    return baton__spardl_quota(spardl, spardl->sparse->k, spardl->position);
+}
+
+static size_t largest_quota(const spardl_t *spardl)
+{
+    return baton__spardl_quota(spardl, spardl->sparse->options.max_k,
+                               spardl->position);
+}
+
+static bool gathers(const spardl_t *spardl)
+{
+    return spardl->teams > 1 &&
+           spardl->sparse->options.exchange == BATON_TEAMS_BSAG;
+}
+
+/* ---- h ----------------------------------------------------------------- */
+
+static int64_t lowest_h(const spardl_t *spardl, int64_t whole)
+{
+    int64_t share = whole / spardl->teams;
+    return whole == 0 ? 0 : share > 0 ? share : 1;
+}
+
+void baton__spardl_begin_teams(spardl_t *spardl)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    baton__learned_t *next = &sparse->next;
+    if (!gathers(spardl) || next->k == sparse->k) {
+        return;
+    }
+    int64_t whole = (int64_t)quota(spardl);
+    next->k = sparse->k;
+    next->h = lowest_h(spardl, whole);
+    next->h_step = (whole - next->h) / 100;
+    next->h_step = next->h_step > 0 ? next->h_step : 1;
+    next->h_step = whole == next->h ? 0 : next->h_step;
+    next->h_flag = 0;
+}
+
+static int64_t limited(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+static void adjust_h(spardl_t *spardl, size_t union_count)
+{
+    baton__learned_t *next = &spardl->sparse->next;
+    int64_t whole = (int64_t)quota(spardl);
+    int64_t low = lowest_h(spardl, whole);
+    bool too_many = (int64_t)union_count > whole;
+    if (next->h_step == 0) {
+        return;
+    }
+    if (too_many != (next->h_step > 0)) {
+        next->h_step *= next->h_flag != 0 ? 2 : 1;
+        next->h_flag = next->h_flag == 0;
+    } else {
+        int64_t half = -next->h_step / 2;
+        next->h_step = half != 0 ? half : next->h_step > 0 ? -1 : 1;
+        next->h_flag = 0;
+    }
+    next->h_step = limited(next->h_step, low - whole, whole - low);
+    next->h = limited(next->h + next->h_step, low, whole);
+}
+
+size_t baton__spardl_share(const spardl_t *spardl)
+{
+    return gathers(spardl) ? (size_t)spardl->sparse->next.h : quota(spardl);
+}
+
+/* ---- R-SAG ------------------------------------------------------------- */
+
+static baton_status_t pack(void *arg, baton_call_t *call)
+{
+    spardl_exchange_t *exchange = arg;
+    spardl_t *spardl = exchange->spardl;
+    const spardl_list_t *list =
+        exchange->step == 0 ? &spardl->own : &spardl->sum;
+    size_t bytes = list->count * spardl->sparse->entry_bytes;
+    char *to = baton__message_begin(&exchange->send, call);
+    if (to != NULL && bytes > 0) {
+        memcpy(to, list->data, bytes);
+    }
+    return baton__message_end(&exchange->send, call, bytes);
+}
+
+/* other = sum of the message that was sent and the one that came; its top-L
+   becomes the new sum. */
+static baton_status_t merge(void *arg, baton_call_t *call)
+{
+    spardl_exchange_t *exchange = arg;
+    spardl_t *spardl = exchange->spardl;
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    baton__message_take(&exchange->recv, call);
+    if (!sparse->payload) {
+        spardl->sum.count = quota(spardl);
+        return BATON_OK;
+    }
+    baton_entries_t lists[2] = {
+        {exchange->send.data, baton__message_entries(&exchange->send)},
+        {exchange->recv.data, baton__message_entries(&exchange->recv)}};
+    spardl_list_t both = spardl->other;
+    both.count = baton_entries_sum(dtype, lists, 2, both.data);
+    both.count = baton_entries_topk(dtype, both.data, both.count, quota(spardl),
+                                    exchange->dropped.data,
+                                    &exchange->dropped.count, spardl->scratch);
+    double share = 1.0 / (double)(UINT64_C(2) << exchange->step);
+    baton_entries_add(dtype, exchange->dropped.data, exchange->dropped.count,
+                      share, sparse->work);
+    spardl->other = spardl->sum;
+    spardl->sum = both;
+    return BATON_OK;
+}
+
+static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready,
+                                 bool *ok)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_schedule_t *s = sparse->schedule;
+    spardl_exchange_t *exchange = &spardl->exchanges[step];
+    int partner =
+        (spardl->team ^ (1 << step)) * spardl->members + spardl->position;
+    size_t entries = largest_quota(spardl);
+    *exchange = (spardl_exchange_t){.spardl = spardl, .step = step};
+    exchange->dropped.data =
+        baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes, ok);
+    baton__message_send(&exchange->send, sparse, partner,
+                        entries * sparse->entry_bytes);
+    baton__message_recv(&exchange->recv, sparse, partner,
+                        entries * sparse->entry_bytes);
+    baton_node_t packed = baton_add_call(s, pack, exchange);
+    baton_node_t merged = baton_add_call(s, merge, exchange);
+    baton_before(s, ready, packed);
+    baton_before(s, packed, exchange->send.node);
+    baton_before(s, packed, merged);
+    baton_before(s, exchange->recv.node, merged);
+    return merged;
+}
+
+static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready, bool *ok)
+{
+    spardl->exchange_count = baton__log2_ceil(spardl->teams);
+    spardl->exchanges =
+        baton__alloc((size_t)spardl->exchange_count, sizeof *spardl->exchanges);
+    if (spardl->exchanges == NULL) {
+        spardl->exchange_count = 0;
+        *ok = false;
+        return ready;
+    }
+    for (int step = 0; step < spardl->exchange_count; step++) {
+        ready = add_exchange(spardl, step, ready, ok);
+    }
+    spardl->sparse->rounds += (uint32_t)spardl->exchange_count;
+    return ready;
+}
+
+/* ---- B-SAG ------------------------------------------------------------- */
+
+static size_t set_most(void *arg, int team)
+{
+    const spardl_t *spardl = arg;
+    (void)team;
+    return largest_quota(spardl) * spardl->sparse->entry_bytes;
+}
+
+/* All teams have the same h for a block, so sets have one length, and need no
+   word that tells it. */
+static size_t set_bytes(void *arg, int team)
+{
+    const spardl_t *spardl = arg;
+    (void)team;
+    return (size_t)spardl->sparse->next.h * spardl->sparse->entry_bytes;
+}
+
+static size_t set_extent(void *arg, int team, const char *data, size_t left)
+{
+    (void)data;
+    (void)left;
+    return set_bytes(arg, team);
+}
+
+/* Fills up with entries that no vector has where there were less than h. */
+static baton_status_t begin_sets(void *arg, baton_call_t *call)
+{
+    spardl_t *spardl = arg;
+    baton_sparse_t *sparse = spardl->sparse;
+    size_t bytes = spardl->own.count * sparse->entry_bytes;
+    size_t all = set_bytes(spardl, spardl->team);
+    char *to = baton__gather_begin(spardl->sets, call);
+    if (to != NULL && all > 0) {
+        memcpy(to, spardl->own.data, bytes);
+        memset(to + bytes, 0xff, all - bytes);
+    }
+    return baton__gather_end(spardl->sets, call, all);
+}
+
+static size_t without_padding(const baton_sparse_t *sparse, const char *set,
+                              size_t count)
+{
+    while (count > 0 && baton_entry_index(sparse->options.dtype, set,
+                                          count - 1) == PADDING) {
+        count--;
+    }
+    return count;
+}
+
+static baton_status_t sum_sets(void *arg, baton_call_t *call)
+{
+    spardl_t *spardl = arg;
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    size_t dropped;
+    (void)call;
+    if (!sparse->payload) {
+        spardl->sum.count = quota(spardl);
+        return BATON_OK;
+    }
+    const char *parts = baton__gather_parts(spardl->sets);
+    const size_t *offsets = baton__gather_offsets(spardl->sets);
+    for (int team = 0; team < spardl->teams; team++) {
+        int j = baton__rank_shift(team, -spardl->team, spardl->teams);
+        const char *set = parts + offsets[j];
+        spardl->lists[team] = (baton_entries_t){
+            set, without_padding(sparse, set, (size_t)sparse->next.h)};
+    }
+    spardl_list_t *sum = &spardl->sum;
+    sum->count = baton_entries_sum(dtype, spardl->lists, (size_t)spardl->teams,
+                                   sum->data);
+    adjust_h(spardl, sum->count);
+    if (sum->count > quota(spardl)) {
+        sum->count =
+            baton_entries_topk(dtype, sum->data, sum->count, quota(spardl),
+                               NULL, &dropped, spardl->scratch);
+    }
+    return BATON_OK;
+}
+
+static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
+{
+    baton_schedule_t *s = spardl->sparse->schedule;
+    baton__gather_plan_t plan = {
+        .sparse = spardl->sparse,
+        .arg = spardl,
+        .size = spardl->teams,
+        .index = spardl->team,
+        .base = spardl->position,
+        .stride = spardl->members,
+        .most = set_most,
+        .nominal = set_bytes,
+        .extent = set_extent,
+    };
+    baton_node_t call = baton_add_call(s, begin_sets, spardl);
+    baton_node_t summed = baton_add_call(s, sum_sets, spardl);
+    baton_node_t done;
+    baton_before(s, ready, call);
+    spardl->lists = baton__alloc((size_t)spardl->teams, sizeof *spardl->lists);
+    spardl->sets = baton__gather_build(&plan, call, &done);
+    if (spardl->lists == NULL || spardl->sets == NULL) {
+        *ok = false;
+        return ready;
+    }
+    baton_before(s, done, summed);
+    return summed;
+}
+
+/* ---- both -------------------------------------------------------------- */
+
+/* One team: what was selected is the sum. */
+static baton_status_t copy_own(void *arg, baton_call_t *call)
+{
+    spardl_t *spardl = arg;
+    (void)call;
+    spardl->sum.count = spardl->own.count;
+    if (spardl->sparse->payload && spardl->own.count > 0) {
+        memcpy(spardl->sum.data, spardl->own.data,
+               spardl->own.count * spardl->sparse->entry_bytes);
+    }
+    return BATON_OK;
+}
+
+/* The largest union of the lists of one addition. */
+static size_t union_room(const spardl_t *spardl)
+{
+    size_t lists = gathers(spardl)     ? (size_t)spardl->teams
+                   : spardl->teams > 1 ? 2
+                                       : 1;
+    return lists * largest_quota(spardl);
+}
+
+baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
+                                     bool *ok)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    size_t entries = union_room(spardl);
+    spardl->sum.data =
+        baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
+    if (spardl->teams == 1) {
+        baton_node_t copy = baton_add_call(sparse->schedule, copy_own, spardl);
+        baton_before(sparse->schedule, ready, copy);
+        return copy;
+    }
+    /* The selections of lists, too, use the scratch memory. */
+    size_t scratch = baton_entries_scratch_bytes(entries, entries);
+    size_t block = baton_select_scratch_bytes(
+        baton__spardl_block(spardl, 0).count,
+        baton__spardl_quota(spardl, sparse->options.max_k, 0));
+    baton__free(spardl->scratch);
+    spardl->scratch =
+        baton__sparse_room(sparse, 1, scratch > block ? scratch : block, ok);
+    if (gathers(spardl)) {
+        return add_bsag(spardl, ready, ok);
+    }
+    spardl->other.data =
+        baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
+    return add_rsag(spardl, ready, ok);
+}
+
+void baton__spardl_undo_teams(spardl_t *spardl)
+{
+    for (int i = spardl->exchange_count - 1; i >= 0; i--) {
+        baton_entries_put(
+            spardl->sparse->options.dtype, spardl->exchanges[i].dropped.data,
+            spardl->exchanges[i].dropped.count, spardl->sparse->work);
+    }
+}
+
+void baton__spardl_free_teams(spardl_t *spardl)
+{
+    for (int i = 0; i < spardl->exchange_count; i++) {
+        baton__free(spardl->exchanges[i].dropped.data);
+    }
+    baton__free(spardl->exchanges);
+    baton__gather_free(spardl->sets);
+    baton__free(spardl->lists);
+    baton__free(spardl->sum.data);
+    baton__free(spardl->other.data);
+}

@@ -1,0 +1,215 @@
+/* The sparse all-reduce, inside: what its files and the algorithms share.
+
+       options.c     defaults, checks, comparison across ranks
+       sparse.c      life of the object
+       step.c        start, test, wait: what a step takes and leaves
+       accumulate.c  gradient, momentum, clipping
+       message.c     messages of entries
+       gather.c      Bruck all-gather of parts of any length
+       state_file.c  save and load
+       spardl.c ...  the algorithms
+
+   A step works in `work`, which begins as gradient plus residual. `residual` is
+   not touched: when the step has been completed on this rank the two change
+   places, and until then a failed step has left nothing behind. What else an
+   algorithm learns in a step waits in its `next` for the same moment. */
+#ifndef BATON_COLL_SPARSE_H
+#define BATON_COLL_SPARSE_H
+
+#include <baton/sparse.h>
+
+typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
+
+/* What an algorithm has learned from earlier steps; saved and loaded. Equal on
+   all ranks, or on those that must agree on it. */
+typedef struct baton__learned {
+    int64_t h, h_step, h_flag; /* SPARDL with B-SAG */
+    uint64_t k;                /* that h was made for; 0: none */
+    uint64_t steps;            /* sparse steps since thresholds began */
+    uint64_t local_threshold;  /* a baton_magnitude_t */
+    uint64_t global_threshold;
+} baton__learned_t;
+
+struct baton_sparse {
+    baton_group_t *group;
+    char *name;
+    baton_sparse_options_t options; /* defaults filled in */
+    int rank, size;
+    bool payload;
+    size_t element_bytes, entry_bytes;
+
+    baton_schedule_t *comparison;
+    uint64_t *compared;   /* option words, and their complements */
+    baton_status_t wrong; /* with this rank's options, or memory */
+    char wrong_text[256];
+    bool connected;
+
+    const baton__sparse_algorithm_t *algorithm; /* NULL: dense alone */
+    void *state;                                /* the algorithm's */
+    baton_schedule_t *schedule;                 /* of sparse steps */
+    baton_schedule_t *dense;
+    baton_buffer_t dense_buffer;
+    baton_schedule_t *running; /* of the step that was started and not taken */
+
+    char *residual, *work; /* n elements each, without payload NULL */
+    char *velocity;        /* u of momentum; or NULL */
+    const char *gradient;  /* of the running step; NULL: none */
+    double clip_factor;
+    size_t k;
+    baton__learned_t learned, next;
+    uint64_t *extra; /* more that it has learned; saved and loaded, or NULL */
+    size_t extra_count;
+    uint64_t steps;                   /* completed */
+    uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
+
+    /* The last result. */
+    bool has_result, dense_result;
+    size_t result_count, result_capacity;
+    uint32_t *result_indices;
+    char *result_values;
+    /* The entries to which momentum masking applies, by index; mostly those of
+       the result. */
+    const uint32_t *masked;
+    size_t masked_count;
+
+    baton_sparse_stats_t stats, counting; /* last step's; running step's */
+    uint32_t rounds;                      /* of the sparse schedule */
+};
+
+/* ---- algorithms -------------------------------------------------------- */
+
+struct baton__sparse_algorithm {
+    /* Allocates `state` (freed by destroy, also after a failure of create) and
+       the result's memory, adds nodes to `schedule`. */
+    baton_status_t (*build)(baton_sparse_t *sparse);
+    void (*destroy)(baton_sparse_t *sparse);
+};
+
+extern const baton__sparse_algorithm_t baton__sparse_spardl;
+extern const baton__sparse_algorithm_t baton__sparse_topka;
+extern const baton__sparse_algorithm_t baton__sparse_topkdsa;
+extern const baton__sparse_algorithm_t baton__sparse_gtopk;
+extern const baton__sparse_algorithm_t baton__sparse_oktopk;
+extern const baton__sparse_algorithm_t baton__sparse_redsync;
+
+/* Allocates room for a result of up to so many entries. False: no memory. */
+bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
+
+/* baton__alloc where the group has payload, else NULL; *ok becomes false when
+   memory is needed and there is none. */
+void *baton__sparse_room(const baton_sparse_t *sparse, size_t count,
+                         size_t bytes, bool *ok);
+
+/* The result's entries from `at` on become those of a list. */
+void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
+                              const char *entries, size_t count);
+
+/* Behind the last of them: how many there are. Averages, and looks for what is
+   not finite. */
+void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
+
+/* BATON_ERR_BUSY while a step runs, BATON_ERR_STATE before connect. */
+baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
+                                        const char *doing);
+
+/* ---- options ----------------------------------------------------------- */
+
+/* Fills in defaults and checks; the message goes to text. */
+baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
+                                     int size, baton_sparse_options_t *out,
+                                     char *text, size_t text_bytes);
+
+/* Commits and starts the comparison; and says, when it has ended, what differs.
+ */
+baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse);
+baton_status_t baton__sparse_compare_judge(baton_sparse_t *sparse);
+
+/* ---- accumulation ------------------------------------------------------ */
+
+/* Call node's functions take the sparse all-reduce as arg: measures the
+   gradient, for clipping. */
+baton_status_t baton__sparse_begin(void *arg, baton_call_t *call);
+
+/* work = residual + what the gradient contributes, for these elements. */
+void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
+                              size_t count);
+
+/* After a step: velocity advances, and is zero at masked elements. */
+void baton__sparse_advance(baton_sparse_t *sparse);
+
+/* The indices of the k largest of work's elements [first, first + count). */
+size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
+                            size_t k, uint32_t *indices, void *scratch);
+
+/* ---- messages ---------------------------------------------------------- */
+
+/* A send or a receive of up to `capacity` bytes of scratch memory, with a
+   length of its own. */
+typedef struct baton__message {
+    baton_sparse_t *sparse;
+    baton_node_t node;
+    baton_view_t view;
+    baton_length_t length;
+    char *data;   /* once a call has asked for it; NULL without payload */
+    size_t bytes; /* of this step */
+} baton__message_t;
+
+void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
+                         int peer, size_t capacity);
+void baton__message_recv(baton__message_t *message, baton_sparse_t *sparse,
+                         int peer, size_t capacity);
+
+/* In a call before the send: where to write; and how much was written. */
+char *baton__message_begin(baton__message_t *message, baton_call_t *call);
+baton_status_t baton__message_end(baton__message_t *message, baton_call_t *call,
+                                  size_t bytes);
+
+/* In a call behind the receive: sets data and bytes. */
+void baton__message_take(baton__message_t *message, baton_call_t *call);
+
+static inline size_t baton__message_entries(const baton__message_t *message)
+{
+    return message->bytes / message->sparse->entry_bytes;
+}
+
+/* Counts a message that another node sends. */
+void baton__message_count(baton_sparse_t *sparse, size_t bytes);
+
+/* ---- Bruck all-gather -------------------------------------------------- */
+
+typedef struct baton__gather baton__gather_t;
+
+/* Parts of `size` members in a ring, whose ranks are base + stride * index. */
+typedef struct baton__gather_plan {
+    baton_sparse_t *sparse;
+    void *arg;
+    int size, index;
+    int base, stride;
+    /* Bytes of a member's part: at most; of this step, when all blocks are
+       full; and really, of the part that begins at `data`, of which at most
+       `left` bytes are there. */
+    size_t (*most)(void *arg, int member);
+    size_t (*nominal)(void *arg, int member);
+    size_t (*extent)(void *arg, int member, const char *data, size_t left);
+} baton__gather_plan_t;
+
+/* Adds the rounds behind `ready`, a call that begins and ends this member's own
+   part. *done_out: the node behind which all parts are there. NULL: no memory.
+ */
+baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
+                                     baton_node_t ready,
+                                     baton_node_t *done_out);
+void baton__gather_free(baton__gather_t *gather);
+
+/* In the call `ready`: where to write this member's part; and its bytes. */
+char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);
+baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
+                                 size_t bytes);
+
+/* Behind `done`: the parts lie one after the other, from that of `index` on;
+   the j-th, of member index + j (mod size), at offset [j] up to offset [j + 1].
+ */
+char *baton__gather_parts(const baton__gather_t *gather);
+const size_t *baton__gather_offsets(const baton__gather_t *gather);
+
+#endif

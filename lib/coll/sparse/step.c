@@ -1,0 +1,217 @@
+/* A step: start, test, wait; and what it leaves when it has been completed. */
+#include "coll/sparse/sparse.h"
+
+#include "base/error.h"
+
+#include <string.h>
+
+/* ---- start ------------------------------------------------------------- */
+
+static baton_status_t start(baton_sparse_t *sparse, bool dense,
+                            const void *gradient)
+{
+    baton_schedule_t *schedule = dense ? sparse->dense : sparse->schedule;
+    sparse->gradient = gradient;
+    if (dense && sparse->payload) {
+        baton_status_t status = baton_buffer_rebind(
+            sparse->dense, sparse->dense_buffer, sparse->work);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    baton_status_t status = baton_schedule_start(schedule);
+    if (status == BATON_OK) {
+        sparse->running = schedule;
+        sparse->has_result = false;
+    }
+    return status;
+}
+
+baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "start");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (gradient == NULL && sparse->payload) {
+        return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
+                            sparse->name);
+    }
+    bool dense =
+        sparse->algorithm == NULL || sparse->steps < sparse->options.warmup;
+    return start(sparse, dense, gradient);
+}
+
+baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "flush");
+    return status == BATON_OK ? start(sparse, true, NULL) : status;
+}
+
+/* ---- results ----------------------------------------------------------- */
+
+void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
+                              const char *entries, size_t count)
+{
+    baton_entries_split(sparse->options.dtype, entries, count,
+                        sparse->result_indices + at,
+                        sparse->result_values + at * sparse->element_bytes);
+}
+
+void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
+{
+    sparse->result_count = count;
+    sparse->counting.nnz = count;
+    sparse->masked = sparse->result_indices;
+    sparse->masked_count = count;
+    if (!sparse->payload) {
+        return;
+    }
+    if (sparse->options.average) {
+        baton_elements_scale(sparse->options.dtype, sparse->result_values,
+                             count, 1.0 / sparse->size);
+    }
+    baton_magnitudes_t all = baton_elements_measure(
+        sparse->options.dtype, sparse->result_values, count);
+    sparse->counting.nans = all.nans;
+    sparse->counting.infinities = all.infinities;
+}
+
+/* After a dense step `work` is the result, and nothing is left out. */
+static void complete_dense(baton_sparse_t *sparse)
+{
+    sparse->dense_result = true;
+    sparse->counting.algorithm = BATON_SPARSE_DENSE;
+    sparse->result_count = sparse->payload ? sparse->options.count : 0;
+    sparse->masked_count = 0;
+    baton__sparse_advance(sparse);
+    if (!sparse->payload) {
+        return;
+    }
+    baton_magnitudes_t all = baton_elements_measure(
+        sparse->options.dtype, sparse->work, sparse->options.count);
+    sparse->counting.nnz = sparse->options.count;
+    sparse->counting.nans = all.nans;
+    sparse->counting.infinities = all.infinities;
+    memset(sparse->residual, 0, sparse->options.count * sparse->element_bytes);
+}
+
+static void complete_sparse(baton_sparse_t *sparse)
+{
+    char *residual = sparse->work;
+    sparse->work = sparse->residual;
+    sparse->residual = residual;
+    sparse->dense_result = false;
+    sparse->counting.algorithm = sparse->options.algorithm;
+    sparse->counting.rounds = sparse->rounds;
+    sparse->learned = sparse->next;
+    sparse->result_count = sparse->payload ? sparse->result_count : 0;
+    baton__sparse_advance(sparse);
+}
+
+/* The running step has ended on this rank. */
+static void complete(baton_sparse_t *sparse, baton_status_t status)
+{
+    bool dense = sparse->running == sparse->dense;
+    sparse->running = NULL;
+    if (status != BATON_OK) {
+        return;
+    }
+    if (dense) {
+        complete_dense(sparse);
+    } else {
+        complete_sparse(sparse);
+    }
+    sparse->stats = sparse->counting;
+    sparse->steps++;
+    sparse->has_result = true;
+}
+
+/* ---- test, wait -------------------------------------------------------- */
+
+baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
+{
+    if (sparse == NULL || done_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            sparse == NULL ? "sparse" : "done_out");
+    }
+    if (sparse->running == NULL) {
+        *done_out = true;
+        return BATON_OK;
+    }
+    bool done = false;
+    baton_status_t status = baton_schedule_test(sparse->running, &done);
+    if (status != BATON_OK || done) {
+        complete(sparse, status);
+        done = true;
+    }
+    if (status == BATON_OK) {
+        *done_out = done;
+    }
+    return status;
+}
+
+baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
+                                 baton_sparse_result_t *out)
+{
+    if (sparse == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            sparse == NULL ? "sparse" : "out");
+    }
+    if (sparse->running != NULL) {
+        baton_status_t status =
+            baton_schedule_wait(sparse->running, timeout_ms);
+        if (status != BATON_OK) {
+            bool done = false;
+            baton_status_t ended = baton_schedule_test(sparse->running, &done);
+            if (ended == BATON_OK && !done) {
+                return status; /* a timeout: it goes on */
+            }
+            status = ended;
+        }
+        complete(sparse, status);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    if (!sparse->has_result) {
+        return baton__error(BATON_ERR_STATE,
+                            "wait for \"%s\": no step has "
+                            "been completed since a start",
+                            sparse->name);
+    }
+    *out = (baton_sparse_result_t){
+        .count = sparse->result_count,
+        .indices = sparse->dense_result ? NULL : sparse->result_indices,
+        .values = sparse->dense_result ? sparse->work : sparse->result_values,
+    };
+    return BATON_OK;
+}
+
+baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "result of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!sparse->has_result || (vector == NULL && sparse->payload)) {
+        return baton__error(
+            sparse->has_result ? BATON_ERR_INVALID : BATON_ERR_STATE,
+            "result of \"%s\": %s", sparse->name,
+            sparse->has_result ? "vector is NULL" : "there is none");
+    }
+    if (!sparse->payload) {
+        return BATON_OK;
+    }
+    size_t size = sparse->element_bytes;
+    if (sparse->dense_result) {
+        memcpy(vector, sparse->work, sparse->options.count * size);
+        return BATON_OK;
+    }
+    memset(vector, 0, sparse->options.count * size);
+    for (size_t i = 0; i < sparse->result_count; i++) {
+        memcpy((char *)vector + (size_t)sparse->result_indices[i] * size,
+               sparse->result_values + i * size, size);
+    }
+    return BATON_OK;
+}

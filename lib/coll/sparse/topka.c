@@ -1,0 +1,377 @@
+/* Sparse all-gather: each rank's selection goes to all, and each rank adds them
+   up in the order of ranks. What was not selected is the residual.
+
+       accumulate --> select --> Bruck all-gather (gather.c) --> sum
+
+   TopkA sends the k largest, as entries; where fewer are not zero the list is
+   filled up, so all have one length.
+
+   RedSync (Fang et al. 2019; papers: redsync) has selections of its own, and
+   messages [count | indices | values]. Quantised (ASQ), even steps select from
+   the positive elements, odd ones from the negative, and values are replaced by
+   their mean: [count | indices | mean]. */
+#include "coll/sparse/sparse.h"
+
+#include "base/alloc.h"
+#include "coll/pattern.h"
+
+#include <string.h>
+
+#define PADDING UINT32_MAX /* the index of entries that fill up a list */
+
+enum { SAMPLED_PERIOD = 5, COUNT_BYTES = sizeof(uint32_t) };
+
+typedef struct topka {
+    baton_sparse_t *sparse;
+    size_t room; /* entries of a rank's selection, at most */
+    uint32_t *indices;
+    size_t count;
+    void *scratch;
+    char *entries; /* REDSYNC: all parts as entries */
+    char *sum;
+    baton_entries_t *lists;
+    baton__gather_t *gather;
+} topka_t;
+
+static bool redsync(const baton_sparse_t *sparse)
+{
+    return sparse->options.algorithm == BATON_SPARSE_REDSYNC;
+}
+
+/* ---- selection --------------------------------------------------------- */
+
+static baton_selection_t selection_of(const baton_sparse_t *sparse)
+{
+    baton_side_t side = !sparse->options.quantise ? BATON_SIDE_BOTH
+                        : sparse->steps % 2 == 0  ? BATON_SIDE_POSITIVE
+                                                  : BATON_SIDE_NEGATIVE;
+    baton_selection_t from = {.dtype = sparse->options.dtype,
+                              .side = side,
+                              .values = sparse->work,
+                              .count = sparse->options.count};
+    return from;
+}
+
+/* Those of a threshold that is searched, or was in an earlier step; exactly k
+   where there is none. */
+static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from,
+                                  bool reuse)
+{
+    baton__learned_t *next = &topka->sparse->next;
+    size_t k = topka->sparse->k;
+    if (reuse && next->local_threshold != 0) {
+        size_t found = baton_select_at_least(from, next->local_threshold,
+                                             topka->indices, 2 * k);
+        if (found <= 2 * k) {
+            return found;
+        }
+    }
+    next->local_threshold =
+        baton_select_search(from, k, topka->indices, topka->scratch);
+    size_t found = baton_select_at_least(from, next->local_threshold,
+                                         topka->indices, 2 * k);
+    return next->local_threshold != 0 && found <= 2 * k
+               ? found
+               : baton_select_topk(from, k, topka->indices, topka->scratch,
+                                   &next->local_threshold);
+}
+
+static size_t select_redsync(topka_t *topka)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    baton_selection_t from = selection_of(sparse);
+    bool searched = sparse->next.steps++ % SAMPLED_PERIOD == 0;
+    sparse->counting.block_selections++;
+    switch (sparse->options.redsync) {
+    case BATON_REDSYNC_TRIMMED:
+        return baton_select_trimmed(&from, sparse->k, topka->indices,
+                                    topka->scratch);
+    case BATON_REDSYNC_SEARCH:
+        return select_by_threshold(topka, &from, false);
+    case BATON_REDSYNC_SAMPLED:
+        return select_by_threshold(topka, &from, !searched);
+    case BATON_REDSYNC_EXACT:
+        break;
+    }
+    return baton_select_topk(&from, sparse->k, topka->indices, topka->scratch,
+                             &sparse->next.local_threshold);
+}
+
+/* ---- this rank's part -------------------------------------------------- */
+
+static size_t topka_bytes(const baton_sparse_t *sparse, size_t k)
+{
+    return k * sparse->entry_bytes;
+}
+
+static size_t redsync_bytes(const baton_sparse_t *sparse, size_t count)
+{
+    size_t values = sparse->options.quantise ? 1 : count;
+    return COUNT_BYTES + count * sizeof(uint32_t) +
+           values * sparse->element_bytes;
+}
+
+static size_t write_topka(topka_t *topka, char *to)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    topka->count =
+        baton__sparse_select(sparse, 0, sparse->options.count, sparse->k,
+                             topka->indices, topka->scratch);
+    size_t all = topka_bytes(sparse, sparse->k);
+    if (to != NULL) {
+        size_t bytes = topka_bytes(sparse, topka->count);
+        baton_entries_take(sparse->options.dtype, to, topka->indices,
+                           topka->count, sparse->work);
+        memset(to + bytes, 0xff, all - bytes);
+    }
+    return all;
+}
+
+/* The mean, as an element; through a list's sum of magnitudes, all of which
+   have one sign. */
+static void mean_of(const baton_sparse_t *sparse, const void *values,
+                    size_t count, void *mean)
+{
+    baton_dtype_t dtype = sparse->options.dtype;
+    double sign = sparse->steps % 2 == 0 ? 1 : -1;
+    double sum = baton_elements_measure(dtype, values, count).sum;
+    baton_magnitude_t key =
+        baton_magnitude_of(dtype, count > 0 ? sum / (double)count : 0);
+    uint16_t narrow = (uint16_t)key;
+    uint32_t middle = (uint32_t)key;
+    const void *from = sparse->element_bytes == 2   ? (const void *)&narrow
+                       : sparse->element_bytes == 4 ? (const void *)&middle
+                                                    : (const void *)&key;
+    memcpy(mean, from, sparse->element_bytes);
+    baton_elements_scale(dtype, mean, 1, sign);
+}
+
+/* work at the selected indices: 0, or what the mean lacks of it. */
+static void leave_error(topka_t *topka, const void *mean)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    double minus[1];
+    memcpy(minus, mean, sparse->element_bytes);
+    baton_elements_scale(sparse->options.dtype, minus, 1, -1);
+    for (size_t i = 0; i < topka->count; i++) {
+        char *element =
+            sparse->work + (size_t)topka->indices[i] * sparse->element_bytes;
+        if (sparse->options.keep_error) {
+            BATON_SUM->reduce(BATON_SUM->arg, element, element, minus, 1,
+                              sparse->options.dtype);
+        } else {
+            memset(element, 0, sparse->element_bytes);
+        }
+    }
+}
+
+static size_t write_redsync(topka_t *topka, char *to)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    if (to == NULL) {
+        return redsync_bytes(sparse, sparse->k);
+    }
+    topka->count = select_redsync(topka);
+    uint32_t count = (uint32_t)topka->count;
+    char *values = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
+    memcpy(to, &count, sizeof count);
+    memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
+    char *entries = topka->entries; /* not in use yet */
+    if (!sparse->options.quantise) {
+        baton_entries_take(sparse->options.dtype, entries, topka->indices,
+                           topka->count, sparse->work);
+        baton_entries_split(sparse->options.dtype, entries, topka->count, NULL,
+                            values);
+    } else {
+        baton_entries_gather(sparse->options.dtype, entries, topka->indices,
+                             topka->count, sparse->work);
+        baton_entries_split(sparse->options.dtype, entries, topka->count, NULL,
+                            topka->sum);
+        mean_of(sparse, topka->sum, topka->count, values);
+        leave_error(topka, values);
+    }
+    return redsync_bytes(sparse, topka->count);
+}
+
+static baton_status_t select_and_write(void *arg, baton_call_t *call)
+{
+    topka_t *topka = arg;
+    baton_sparse_t *sparse = topka->sparse;
+    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton__sparse_accumulate(sparse, 0, sparse->options.count);
+    char *to = baton__gather_begin(topka->gather, call);
+    size_t bytes =
+        redsync(sparse) ? write_redsync(topka, to) : write_topka(topka, to);
+    return status == BATON_OK ? baton__gather_end(topka->gather, call, bytes)
+                              : status;
+}
+
+/* ---- all parts --------------------------------------------------------- */
+
+static size_t most(void *arg, int member)
+{
+    const topka_t *topka = arg;
+    (void)member;
+    return redsync(topka->sparse) ? redsync_bytes(topka->sparse, topka->room)
+                                  : topka_bytes(topka->sparse, topka->room);
+}
+
+static size_t nominal(void *arg, int member)
+{
+    const topka_t *topka = arg;
+    const baton_sparse_t *sparse = topka->sparse;
+    (void)member;
+    return redsync(sparse) ? redsync_bytes(sparse, sparse->k)
+                           : topka_bytes(sparse, sparse->k);
+}
+
+static size_t count_in(const char *part)
+{
+    uint32_t count;
+    memcpy(&count, part, sizeof count);
+    return count;
+}
+
+static size_t extent(void *arg, int member, const char *data, size_t left)
+{
+    const topka_t *topka = arg;
+    if (!redsync(topka->sparse)) {
+        return nominal(arg, member);
+    }
+    return left < COUNT_BYTES ? SIZE_MAX
+                              : redsync_bytes(topka->sparse, count_in(data));
+}
+
+static baton_entries_t list_of_topka(const topka_t *topka, const char *part)
+{
+    baton_dtype_t dtype = topka->sparse->options.dtype;
+    size_t count = topka->sparse->k;
+    while (count > 0 && baton_entry_index(dtype, part, count - 1) == PADDING) {
+        count--;
+    }
+    return (baton_entries_t){part, count};
+}
+
+/* [count | indices | values or mean], as entries at `to`. */
+static baton_entries_t list_of_redsync(const topka_t *topka, const char *part,
+                                       char *to)
+{
+    const baton_sparse_t *sparse = topka->sparse;
+    size_t count = count_in(part);
+    const char *index = part + COUNT_BYTES;
+    const char *value = index + count * sizeof(uint32_t);
+    size_t step = sparse->options.quantise ? 0 : sparse->element_bytes;
+    for (size_t i = 0; i < count; i++) {
+        char *entry = to + i * sparse->entry_bytes;
+        memcpy(entry, index + i * sizeof(uint32_t), sizeof(uint32_t));
+        memcpy(entry + sizeof(uint32_t), value + i * step,
+               sparse->element_bytes);
+    }
+    return (baton_entries_t){to, count};
+}
+
+static baton_status_t sum(void *arg, baton_call_t *call)
+{
+    topka_t *topka = arg;
+    baton_sparse_t *sparse = topka->sparse;
+    size_t count = 0;
+    (void)call;
+    if (sparse->payload) {
+        const char *parts = baton__gather_parts(topka->gather);
+        const size_t *offsets = baton__gather_offsets(topka->gather);
+        char *to = topka->entries;
+        for (int rank = 0; rank < sparse->size; rank++) {
+            int j = baton__rank_shift(rank, -sparse->rank, sparse->size);
+            const char *part = parts + offsets[j];
+            topka->lists[rank] = redsync(sparse)
+                                     ? list_of_redsync(topka, part, to)
+                                     : list_of_topka(topka, part);
+            to += redsync(sparse)
+                      ? topka->lists[rank].count * sparse->entry_bytes
+                      : 0;
+        }
+        count = baton_entries_sum(sparse->options.dtype, topka->lists,
+                                  (size_t)sparse->size, topka->sum);
+        baton__sparse_result_put(sparse, 0, topka->sum, count);
+    }
+    baton__sparse_publish(sparse, count);
+    sparse->masked = topka->indices;
+    sparse->masked_count = topka->count;
+    return BATON_OK;
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+static bool allocate(topka_t *topka)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    size_t n = sparse->options.count, k = sparse->options.max_k;
+    bool searches =
+        redsync(sparse) && (sparse->options.redsync == BATON_REDSYNC_SEARCH ||
+                            sparse->options.redsync == BATON_REDSYNC_SAMPLED);
+    bool ok = true;
+    topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
+    size_t all = topka->room * (size_t)sparse->size;
+    size_t distinct = all < n ? all : n;
+    /* baton_select_at_least is told 2k, also where n is less. */
+    topka->indices = baton__sparse_room(sparse, searches ? 2 * k : k,
+                                        sizeof *topka->indices, &ok);
+    topka->scratch =
+        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k), &ok);
+    topka->sum = baton__sparse_room(sparse, distinct, sparse->entry_bytes, &ok);
+    if (redsync(sparse)) {
+        topka->entries =
+            baton__sparse_room(sparse, all, sparse->entry_bytes, &ok);
+    }
+    topka->lists = baton__alloc((size_t)sparse->size, sizeof *topka->lists);
+    return ok && topka->lists != NULL &&
+           baton__sparse_result_room(sparse, distinct);
+}
+
+static baton_status_t build(baton_sparse_t *sparse)
+{
+    topka_t *topka = baton__alloc(1, sizeof *topka);
+    if (topka == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    sparse->state = topka;
+    topka->sparse = sparse;
+    if (!allocate(topka)) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    baton__gather_plan_t plan = {
+        .sparse = sparse,
+        .arg = topka,
+        .size = sparse->size,
+        .index = sparse->rank,
+        .stride = 1,
+        .most = most,
+        .nominal = nominal,
+        .extent = extent,
+    };
+    baton_node_t ready =
+        baton_add_call(sparse->schedule, select_and_write, topka);
+    baton_node_t end = baton_add_call(sparse->schedule, sum, topka);
+    baton_node_t done;
+    topka->gather = baton__gather_build(&plan, ready, &done);
+    if (topka->gather == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    baton_before(sparse->schedule, done, end);
+    return BATON_OK;
+}
+
+static void destroy(baton_sparse_t *sparse)
+{
+    topka_t *topka = sparse->state;
+    baton__gather_free(topka->gather);
+    baton__free(topka->indices);
+    baton__free(topka->scratch);
+    baton__free(topka->entries);
+    baton__free(topka->sum);
+    baton__free(topka->lists);
+    baton__free(topka);
+}
+
+const baton__sparse_algorithm_t baton__sparse_topka = {build, destroy};
+const baton__sparse_algorithm_t baton__sparse_redsync = {build, destroy};

@@ -1,0 +1,303 @@
+/* TopkDSA (Renggli et al. 2019, SparCML's split all-gather): P regions, each
+   summed by its owner.
+
+       accumulate --> select --> P - 1 direct sends, to r + 1, r + 2, ...
+                         |
+            P - 1 recvs -+--> sum of this rank's region: own, r - 1, r - 2, ...
+                                  |
+                                  +--> all-gather of the sums' lengths
+                                            |
+                                            +--> all-gather of the sums
+
+   Region r is [r q, (r + 1) q), q = n / P; the last one takes the rest. The
+   lengths tell all ranks whether the sums go as entries or as dense regions:
+   these, once entries would be a third of the elements or more. What was not
+   selected is the residual. */
+#include "coll/pattern.h"
+#include "coll/sparse/regions.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+typedef struct topkdsa {
+    baton_sparse_t *sparse;
+    baton__regions_t regions;
+    void *scratch;
+    char *sum; /* of this rank's region, as entries */
+    size_t sum_count;
+    bool dense; /* the sums go as dense regions */
+    baton__gather_t *lengths, *sums;
+} topkdsa_t;
+
+static baton__block_t region_of(const topkdsa_t *self, int owner)
+{
+    const uint64_t *bounds = self->regions.bounds;
+    return (baton__block_t){.first = (size_t)bounds[owner],
+                            .count =
+                                (size_t)(bounds[owner + 1] - bounds[owner])};
+}
+
+/* Entries of the sum of a region, at most. */
+static size_t sum_room(const topkdsa_t *self, int owner)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    size_t count = region_of(self, owner).count;
+    size_t all = sparse->options.max_k * (size_t)sparse->size;
+    return count < all ? count : all;
+}
+
+/* ---- select, send ------------------------------------------------------ */
+
+static baton_status_t select_own(void *arg, baton_call_t *call)
+{
+    topkdsa_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    baton__regions_t *regions = &self->regions;
+    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton__sparse_accumulate(sparse, 0, sparse->options.count);
+    regions->count =
+        baton__sparse_select(sparse, 0, sparse->options.count, sparse->k,
+                             regions->indices, self->scratch);
+    if (sparse->payload) {
+        baton_entries_take(sparse->options.dtype, regions->own,
+                           regions->indices, regions->count, sparse->work);
+    }
+    return status == BATON_OK ? baton__regions_send(regions, call) : status;
+}
+
+/* ---- sum, gather ------------------------------------------------------- */
+
+static baton_status_t sum_region(void *arg, baton_call_t *call)
+{
+    topkdsa_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    baton__regions_take(&self->regions, call);
+    self->sum_count = self->regions.lists[0].count;
+    if (sparse->payload) {
+        self->sum_count =
+            baton_entries_sum(sparse->options.dtype, self->regions.lists,
+                              (size_t)sparse->size, self->sum);
+    }
+    uint32_t length = (uint32_t)self->sum_count;
+    char *to = baton__gather_begin(self->lengths, call);
+    if (to != NULL) {
+        memcpy(to, &length, sizeof length);
+    }
+    return baton__gather_end(self->lengths, call, sizeof length);
+}
+
+static size_t length_bytes(void *arg, int member)
+{
+    (void)arg;
+    (void)member;
+    return sizeof(uint32_t);
+}
+
+static size_t length_extent(void *arg, int member, const char *data,
+                            size_t left)
+{
+    (void)data;
+    (void)left;
+    return length_bytes(arg, member);
+}
+
+/* The length of a region's sum. */
+static size_t length_of(const topkdsa_t *self, int member)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    if (!sparse->payload) {
+        return self->sum_count;
+    }
+    int j = baton__rank_shift(member, -sparse->rank, sparse->size);
+    uint32_t length;
+    memcpy(&length,
+           baton__gather_parts(self->lengths) + (size_t)j * sizeof length,
+           sizeof length);
+    return length;
+}
+
+static size_t part_bytes(void *arg, int member)
+{
+    const topkdsa_t *self = arg;
+    const baton_sparse_t *sparse = self->sparse;
+    return self->dense ? region_of(self, member).count * sparse->element_bytes
+                       : length_of(self, member) * sparse->entry_bytes;
+}
+
+static size_t part_extent(void *arg, int member, const char *data, size_t left)
+{
+    (void)data;
+    (void)left;
+    return part_bytes(arg, member);
+}
+
+static size_t part_most(void *arg, int member)
+{
+    const topkdsa_t *self = arg;
+    const baton_sparse_t *sparse = self->sparse;
+    size_t dense = region_of(self, member).count * sparse->element_bytes;
+    size_t entries = sum_room(self, member) * sparse->entry_bytes;
+    return dense > entries ? dense : entries;
+}
+
+/* As entries, or as a dense region; `to` has room for either. */
+static void write_part(const topkdsa_t *self, char *to)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    baton__block_t region = region_of(self, sparse->rank);
+    if (!self->dense) {
+        memcpy(to, self->sum, self->sum_count * sparse->entry_bytes);
+        return;
+    }
+    size_t size = sparse->element_bytes;
+    memset(to, 0, region.count * size);
+    for (size_t i = 0; i < self->sum_count; i++) {
+        const char *entry = self->sum + i * sparse->entry_bytes;
+        size_t index = baton_entry_index(sparse->options.dtype, self->sum, i);
+        memcpy(to + (index - region.first) * size, entry + sizeof(uint32_t),
+               size);
+    }
+}
+
+static baton_status_t begin_sums(void *arg, baton_call_t *call)
+{
+    topkdsa_t *self = arg;
+    const baton_sparse_t *sparse = self->sparse;
+    size_t nnz = 0;
+    for (int member = 0; member < sparse->size; member++) {
+        nnz += length_of(self, member);
+    }
+    self->dense = 3 * nnz >= sparse->options.count;
+    char *to = baton__gather_begin(self->sums, call);
+    if (to != NULL) {
+        write_part(self, to);
+    }
+    return baton__gather_end(self->sums, call, part_bytes(self, sparse->rank));
+}
+
+/* Appends what is not zero of a dense region to the result. */
+static size_t put_region(baton_sparse_t *sparse, size_t at,
+                         baton__block_t region, const char *values)
+{
+    size_t size = sparse->element_bytes;
+    baton_selection_t from = {.dtype = sparse->options.dtype,
+                              .values = values,
+                              .count = region.count,
+                              .first = (uint32_t)region.first};
+    size_t count = baton_select_at_least(&from, 1, sparse->result_indices + at,
+                                         sparse->result_capacity - at);
+    for (size_t i = 0; i < count; i++) {
+        size_t index = sparse->result_indices[at + i] - region.first;
+        memcpy(sparse->result_values + (at + i) * size, values + index * size,
+               size);
+    }
+    return count;
+}
+
+static baton_status_t finish(void *arg, baton_call_t *call)
+{
+    topkdsa_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    size_t count = 0;
+    (void)call;
+    for (int member = 0; member < sparse->size && sparse->payload; member++) {
+        int j = baton__rank_shift(member, -sparse->rank, sparse->size);
+        const char *part = baton__gather_parts(self->sums) +
+                           baton__gather_offsets(self->sums)[j];
+        if (self->dense) {
+            count += put_region(sparse, count, region_of(self, member), part);
+        } else {
+            size_t length = length_of(self, member);
+            baton__sparse_result_put(sparse, count, part, length);
+            count += length;
+        }
+    }
+    baton__sparse_publish(sparse, count);
+    sparse->masked = self->regions.indices;
+    sparse->masked_count = self->regions.count;
+    return BATON_OK;
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+static bool add_gathers(topkdsa_t *self, baton_node_t summed)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton_schedule_t *s = sparse->schedule;
+    baton__gather_plan_t plan = {
+        .sparse = sparse,
+        .arg = self,
+        .size = sparse->size,
+        .index = sparse->rank,
+        .stride = 1,
+        .most = length_bytes,
+        .nominal = length_bytes,
+        .extent = length_extent,
+    };
+    baton_node_t known, done;
+    self->lengths = baton__gather_build(&plan, summed, &known);
+    if (self->lengths == NULL) {
+        return false;
+    }
+    baton_node_t begin = baton_add_call(s, begin_sums, self);
+    baton_node_t end = baton_add_call(s, finish, self);
+    baton_before(s, known, begin);
+    plan.most = part_most;
+    plan.nominal = part_bytes;
+    plan.extent = part_extent;
+    self->sums = baton__gather_build(&plan, begin, &done);
+    if (self->sums == NULL) {
+        return false;
+    }
+    baton_before(s, done, end);
+    return true;
+}
+
+static bool allocate(topkdsa_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    size_t n = sparse->options.count, k = sparse->options.max_k;
+    size_t size = (size_t)sparse->size, all = k * size;
+    bool ok = baton__regions_init(&self->regions, sparse, k, true);
+    for (size_t owner = 0; owner < size && ok; owner++) {
+        self->regions.bounds[owner] = n / size * owner;
+    }
+    self->scratch =
+        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k), &ok);
+    self->sum =
+        baton__sparse_room(sparse, ok ? sum_room(self, sparse->rank) : 0,
+                           sparse->entry_bytes, &ok);
+    return ok && baton__sparse_result_room(sparse, all < n ? all : n);
+}
+
+static baton_status_t build(baton_sparse_t *sparse)
+{
+    topkdsa_t *self = baton__alloc(1, sizeof *self);
+    if (self == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    sparse->state = self;
+    self->sparse = sparse;
+    if (!allocate(self)) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    baton_node_t select = baton_add_call(sparse->schedule, select_own, self);
+    baton_node_t sum = baton_add_call(sparse->schedule, sum_region, self);
+    baton_before(sparse->schedule, select, sum);
+    baton__regions_build(&self->regions, select, sum);
+    return add_gathers(self, sum) ? BATON_OK : BATON_ERR_NO_MEMORY;
+}
+
+static void destroy(baton_sparse_t *sparse)
+{
+    topkdsa_t *self = sparse->state;
+    baton__gather_free(self->lengths);
+    baton__gather_free(self->sums);
+    baton__regions_fini(&self->regions);
+    baton__free(self->scratch);
+    baton__free(self->sum);
+    baton__free(self);
+}
+
+const baton__sparse_algorithm_t baton__sparse_topkdsa = {build, destroy};

@@ -1,0 +1,349 @@
+/* Lists of entries, and what else the sparse collectives do with elements. */
+#include "ops/select.h"
+
+#include "ops/half.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { INDEX_BYTES = sizeof(uint32_t) };
+
+size_t baton_entry_bytes(baton_dtype_t dtype)
+{
+    return INDEX_BYTES + baton_dtype_size(dtype);
+}
+
+static uint32_t index_at(const char *entry)
+{
+    uint32_t index;
+    memcpy(&index, entry, sizeof index);
+    return index;
+}
+
+uint32_t baton_entry_index(baton_dtype_t dtype, const void *entries, size_t i)
+{
+    return index_at((const char *)entries + i * baton_entry_bytes(dtype));
+}
+
+/* ---- arithmetic of one element ----------------------------------------- */
+
+/* f16 and bf16 compute in f32 and round once; f32 and a factor in double. */
+#define IDENTITY(x) (x)
+#define ELEMENT(name, type, wide, read, write)                                 \
+    static inline type add_##name(type a, type b)                              \
+    {                                                                          \
+        return write(read(a) + read(b));                                       \
+    }                                                                          \
+    static inline type scale_##name(type a, double factor)                     \
+    {                                                                          \
+        return write((wide)((double)read(a) * factor));                        \
+    }
+
+ELEMENT(f16, uint16_t, float, baton__f32_of_f16, baton__f16_of_f32)
+ELEMENT(bf16, uint16_t, float, baton__f32_of_bf16, baton__bf16_of_f32)
+ELEMENT(f32, float, float, IDENTITY, IDENTITY)
+ELEMENT(f64, double, double, IDENTITY, IDENTITY)
+
+/* ---- loops by type ----------------------------------------------------- */
+
+/* Each loop is a function of one signature; `at` walks over the entries. The
+   position of an element of `dense` is its index. */
+typedef struct work {
+    char *entries;
+    size_t count;
+    const uint32_t *indices;
+    char *dense;
+    double factor;
+} work_t;
+
+#define LOOP(name, type, body)                                                 \
+    static void name(const work_t *w)                                          \
+    {                                                                          \
+        char *at = w->entries;                                                 \
+        for (size_t i = 0; i < w->count;                                       \
+             i++, at += INDEX_BYTES + sizeof(type)) {                          \
+            body                                                               \
+        }                                                                      \
+    }
+
+#define LOAD(target, address)  memcpy(&(target), (address), sizeof(target))
+#define STORE(address, source) memcpy((address), &(source), sizeof(source))
+
+#define GATHER(type, clear)                                                    \
+    uint32_t index = w->indices[i];                                            \
+    type value, zero = 0;                                                      \
+    char *element = w->dense + (size_t)index * sizeof(type);                   \
+    LOAD(value, element);                                                      \
+    STORE(at, index);                                                          \
+    STORE(at + INDEX_BYTES, value);                                            \
+    if (clear) {                                                               \
+        STORE(element, zero);                                                  \
+    }
+
+#define PUT(type)                                                              \
+    type value;                                                                \
+    LOAD(value, at + INDEX_BYTES);                                             \
+    STORE(w->dense + (size_t)index_at(at) * sizeof(type), value);
+
+#define ADD(name, type)                                                        \
+    type value, before, after;                                                 \
+    char *element = w->dense + (size_t)index_at(at) * sizeof(type);            \
+    LOAD(value, at + INDEX_BYTES);                                             \
+    LOAD(before, element);                                                     \
+    if (w->factor != 1) {                                                      \
+        value = scale_##name(value, w->factor);                                \
+    }                                                                          \
+    after = add_##name(before, value);                                         \
+    STORE(element, after);                                                     \
+    STORE(at + INDEX_BYTES, before);
+
+#define LOOPS(name, type)                                                      \
+    LOOP(gather_##name, type, GATHER(type, 0))                                 \
+    LOOP(take_##name, type, GATHER(type, 1))                                   \
+    LOOP(put_##name, type, PUT(type))                                          \
+    LOOP(add_to_##name, type, ADD(name, type))
+
+LOOPS(f16, uint16_t)
+LOOPS(bf16, uint16_t)
+LOOPS(f32, float)
+LOOPS(f64, double)
+
+typedef void (*loop_fn)(const work_t *w);
+
+#define BY_TYPE(op)                                                            \
+    {                                                                          \
+        [BATON_F16] = op##_f16, [BATON_BF16] = op##_bf16,                      \
+        [BATON_F32] = op##_f32, [BATON_F64] = op##_f64                         \
+    }
+static const loop_fn gather_loops[BATON_DTYPE_COUNT] = BY_TYPE(gather);
+static const loop_fn take_loops[BATON_DTYPE_COUNT] = BY_TYPE(take);
+static const loop_fn put_loops[BATON_DTYPE_COUNT] = BY_TYPE(put);
+static const loop_fn add_loops[BATON_DTYPE_COUNT] = BY_TYPE(add_to);
+
+/* The loops of entries that are only read do not write through these. */
+static void *writable(const void *memory)
+{
+    union {
+        const void *from;
+        void *to;
+    } same = {memory};
+    return same.to;
+}
+
+void baton_entries_gather(baton_dtype_t dtype, void *entries,
+                          const uint32_t *indices, size_t count,
+                          const void *dense)
+{
+    work_t work = {.entries = entries,
+                   .count = count,
+                   .indices = indices,
+                   .dense = writable(dense)};
+    gather_loops[dtype](&work);
+}
+
+void baton_entries_take(baton_dtype_t dtype, void *entries,
+                        const uint32_t *indices, size_t count, void *dense)
+{
+    work_t work = {
+        .entries = entries, .count = count, .indices = indices, .dense = dense};
+    take_loops[dtype](&work);
+}
+
+void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
+                       void *dense)
+{
+    work_t work = {
+        .entries = writable(entries), .count = count, .dense = dense};
+    put_loops[dtype](&work);
+}
+
+void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
+                       double factor, void *dense)
+{
+    work_t work = {
+        .entries = entries, .count = count, .dense = dense, .factor = factor};
+    add_loops[dtype](&work);
+}
+
+void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
+                         uint32_t *indices, void *values)
+{
+    size_t size = baton_dtype_size(dtype);
+    const char *at = entries;
+    for (size_t i = 0; i < count; i++, at += INDEX_BYTES + size) {
+        if (indices != NULL) {
+            indices[i] = index_at(at);
+        }
+        if (values != NULL) {
+            memcpy((char *)values + i * size, at + INDEX_BYTES, size);
+        }
+    }
+}
+
+/* ---- the sum of lists -------------------------------------------------- */
+
+/* Lists are summed in tiles of indices: each list adds its entries of the tile
+   to a small dense vector, with a bit for each element that any list has. So
+   the order of additions is that of the lists, and the cost is that of the
+   entries. */
+enum { TILE = 2048, TILE_WORDS = TILE / 64 };
+
+typedef struct tile {
+    uint64_t first; /* index */
+    uint64_t present[TILE_WORDS];
+    union {
+        uint16_t f16[TILE], bf16[TILE];
+        float f32[TILE];
+        double f64[TILE];
+    } sum;
+} tile_t;
+
+#define TILE_LOOPS(name, type)                                                 \
+    static void tile_add_##name(tile_t *tile, baton_entries_t *list)           \
+    {                                                                          \
+        const char *at = list->data;                                           \
+        while (list->count > 0 && index_at(at) < tile->first + TILE) {         \
+            size_t i = (size_t)(index_at(at) - tile->first);                   \
+            uint64_t bit = UINT64_C(1) << (i % 64);                            \
+            bool present = (tile->present[i / 64] & bit) != 0;                 \
+            type value;                                                        \
+            LOAD(value, at + INDEX_BYTES);                                     \
+            tile->sum.name[i] =                                                \
+                present ? add_##name(tile->sum.name[i], value) : value;        \
+            tile->present[i / 64] |= bit;                                      \
+            at += INDEX_BYTES + sizeof(type);                                  \
+            list->count--;                                                     \
+        }                                                                      \
+        list->data = at;                                                       \
+    }                                                                          \
+    static size_t tile_emit_##name(const tile_t *tile, char *out)              \
+    {                                                                          \
+        char *at = out;                                                        \
+        for (size_t i = 0; i < TILE; i++) {                                    \
+            if (tile->present[i / 64] == 0) {                                  \
+                i |= 63;                                                       \
+                continue;                                                      \
+            }                                                                  \
+            if ((tile->present[i / 64] >> (i % 64) & 1) != 0) {                \
+                uint32_t index = (uint32_t)(tile->first + i);                  \
+                STORE(at, index);                                              \
+                STORE(at + INDEX_BYTES, tile->sum.name[i]);                    \
+                at += INDEX_BYTES + sizeof(type);                              \
+            }                                                                  \
+        }                                                                      \
+        return (size_t)(at - out) / (INDEX_BYTES + sizeof(type));              \
+    }
+
+TILE_LOOPS(f16, uint16_t)
+TILE_LOOPS(bf16, uint16_t)
+TILE_LOOPS(f32, float)
+TILE_LOOPS(f64, double)
+
+typedef void (*tile_add_fn)(tile_t *tile, baton_entries_t *list);
+typedef size_t (*tile_emit_fn)(const tile_t *tile, char *out);
+static const tile_add_fn tile_adds[BATON_DTYPE_COUNT] = BY_TYPE(tile_add);
+static const tile_emit_fn tile_emits[BATON_DTYPE_COUNT] = BY_TYPE(tile_emit);
+
+/* The lowest index that any list begins with; UINT64_MAX: all are empty. */
+static uint64_t lowest_index(const baton_entries_t *lists, size_t list_count)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (size_t i = 0; i < list_count; i++) {
+        if (lists[i].count > 0 && index_at(lists[i].data) < lowest) {
+            lowest = index_at(lists[i].data);
+        }
+    }
+    return lowest;
+}
+
+size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
+                         size_t list_count, void *out)
+{
+    tile_t tile;
+    size_t written = 0;
+    uint64_t lowest;
+    while ((lowest = lowest_index(lists, list_count)) != UINT64_MAX) {
+        tile.first = lowest;
+        memset(tile.present, 0, sizeof tile.present);
+        for (size_t i = 0; i < list_count; i++) {
+            tile_adds[dtype](&tile, &lists[i]);
+        }
+        written += tile_emits[dtype](
+            &tile, (char *)out + written * baton_entry_bytes(dtype));
+    }
+    return written;
+}
+
+/* ---- top-k of a list --------------------------------------------------- */
+
+/* Room for positions, values, and the selection among these. */
+size_t baton_entries_scratch_bytes(size_t count, size_t k)
+{
+    size_t kept = k < count ? k : count;
+    return count * sizeof(double) + (kept + 2) / 2 * 2 * sizeof(uint32_t) +
+           baton_select_scratch_bytes(count, k);
+}
+
+size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
+                          size_t k, void *dropped, size_t *dropped_out,
+                          void *scratch)
+{
+    size_t bytes = baton_entry_bytes(dtype);
+    k = k < count ? k : count;
+    char *values = scratch;
+    uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
+    baton_entries_split(dtype, entries, count, NULL, values);
+    baton_selection_t from = {.dtype = dtype, .values = values, .count = count};
+    size_t kept = baton_select_topk(&from, k, positions,
+                                    positions + (k + 2) / 2 * 2, NULL);
+    char *list = entries, *others = dropped;
+    size_t next = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (next < kept && positions[next] == i) {
+            memmove(list + next * bytes, list + i * bytes, bytes);
+            next++;
+        } else if (others != NULL) {
+            memcpy(others + (i - next) * bytes, list + i * bytes, bytes);
+        }
+    }
+    *dropped_out = count - kept;
+    return kept;
+}
+
+/* ---- dense vectors ----------------------------------------------------- */
+
+#define SCALE(name, type)                                                      \
+    static void scale_all_##name(void *values, size_t count, double factor)    \
+    {                                                                          \
+        char *at = values;                                                     \
+        for (size_t i = 0; i < count; i++, at += sizeof(type)) {               \
+            type value;                                                        \
+            LOAD(value, at);                                                   \
+            value = scale_##name(value, factor);                               \
+            STORE(at, value);                                                  \
+        }                                                                      \
+    }
+
+SCALE(f16, uint16_t)
+SCALE(bf16, uint16_t)
+SCALE(f32, float)
+SCALE(f64, double)
+
+void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
+                          double factor)
+{
+    static void (*const loops[BATON_DTYPE_COUNT])(void *, size_t, double) =
+        BY_TYPE(scale_all);
+    loops[dtype](values, count, factor);
+}
+
+baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
+                                          const void *values, size_t count)
+{
+    assert(baton_select_supports(dtype));
+    baton_magnitudes_t result;
+    baton__select_kernels()->measure[dtype](values, count, &result);
+    uint64_t nan = baton__filter_of(dtype, BATON_SIDE_BOTH).nan;
+    result.largest = result.largest < nan ? result.largest : nan;
+    return result;
+}

@@ -1,0 +1,116 @@
+/* Magnitudes as integers; and which kernels select by them. */
+#include "ops/half.h"
+#include "ops/kernels.h"
+#include "ops/select.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- types and kernels ------------------------------------------------- */
+
+bool baton_select_supports(baton_dtype_t dtype)
+{
+    return dtype == BATON_F16 || dtype == BATON_BF16 || dtype == BATON_F32 ||
+           dtype == BATON_F64;
+}
+
+extern const baton__select_kernels_t baton__select_kernels_baseline;
+#if defined(BATON__X86_KERNELS)
+extern const baton__select_kernels_t baton__select_kernels_avx2,
+    baton__select_kernels_avx512;
+#endif
+
+const baton__select_kernels_t *baton__select_kernels(void)
+{
+#if defined(BATON__X86_KERNELS)
+    const baton__kernels_t *chosen = baton__kernels();
+    if (chosen == baton__kernels_of(BATON__ISA_AVX512)) {
+        return &baton__select_kernels_avx512;
+    }
+    if (chosen == baton__kernels_of(BATON__ISA_AVX2)) {
+        return &baton__select_kernels_avx2;
+    }
+#endif
+    return &baton__select_kernels_baseline;
+}
+
+/* ---- keys -------------------------------------------------------------- */
+
+static uint64_t infinity_key(baton_dtype_t dtype)
+{
+    switch (baton_dtype_size(dtype)) {
+    case 2:
+        return dtype == BATON_F16 ? 0x7c00 : 0x7f80;
+    case 4:
+        return 0x7f800000;
+    default:
+        return UINT64_C(0x7ff0000000000000);
+    }
+}
+
+baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side)
+{
+    uint64_t sign = UINT64_C(1) << (8 * baton_dtype_size(dtype) - 1);
+    baton__filter_t filter = {
+        .flip = side == BATON_SIDE_NEGATIVE ? sign : 0,
+        .mask = side == BATON_SIDE_BOTH ? sign - 1 : UINT64_MAX,
+        .nan = infinity_key(dtype) + 1,
+    };
+    return filter;
+}
+
+uint64_t baton__key_at(const baton_selection_t *from,
+                       const baton__filter_t *filter, size_t i)
+{
+    size_t size = baton_dtype_size(from->dtype);
+    const char *at = (const char *)from->values + i * size;
+    uint64_t bits;
+    if (size == 2) {
+        uint16_t half;
+        memcpy(&half, at, sizeof half);
+        bits = half;
+    } else if (size == 4) {
+        uint32_t word;
+        memcpy(&word, at, sizeof word);
+        bits = word;
+    } else {
+        memcpy(&bits, at, sizeof bits);
+    }
+    uint64_t sign = UINT64_C(1) << (8 * size - 1);
+    uint64_t key = (bits ^ filter->flip) & filter->mask;
+    if ((key & sign) != 0) {
+        return 0;
+    }
+    return key < filter->nan ? key : filter->nan;
+}
+
+baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
+{
+    double size = fabs(value);
+    uint64_t bits = 0;
+    float narrow = (float)size;
+    if (dtype == BATON_F64) {
+        memcpy(&bits, &size, sizeof bits);
+    } else if (dtype == BATON_F32) {
+        bits = baton__bits_of_f32(narrow);
+    } else {
+        bits = dtype == BATON_F16 ? baton__f16_of_f32(narrow)
+                                  : baton__bf16_of_f32(narrow);
+    }
+    uint64_t nan = infinity_key(dtype) + 1;
+    return bits < nan ? bits : nan;
+}
+
+double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key)
+{
+    if (dtype == BATON_F64) {
+        double value;
+        memcpy(&value, &key, sizeof value);
+        return value;
+    }
+    if (dtype == BATON_F32) {
+        return (double)baton__f32_of_bits((uint32_t)key);
+    }
+    return (double)(dtype == BATON_F16 ? baton__f32_of_f16((uint16_t)key)
+                                       : baton__f32_of_bf16((uint16_t)key));
+}

@@ -1,0 +1,397 @@
+/* Exact selection. The k-th magnitude of a vector is estimated from a sample,
+   on the low side; one pass writes down the candidates, i.e. the elements from
+   there on; the exact threshold is found among these.
+
+       sample --> estimate --> filter --> exact k-th of the candidates
+                     ^           |  |
+                     |           |  +-- too few: half of the estimate
+                     |           v
+                     |       too many: the estimate is the threshold, if it is
+                     |           |     tied
+                     |           v
+                     +--- more than the estimate; then the exact k-th of all
+
+   Positions of the sample are drawn at random, one from each stratum, so the
+   estimate's error does not depend on the values' distribution, nor on their
+   order. Ties alone can make candidates too many; then the threshold is most
+   likely the value that is tied, and one more pass for the larger ones tells.
+ */
+#include "ops/select.h"
+
+#include "base/random.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    SMALL_COUNT = 4096, /* every element is a candidate */
+    SAMPLE_LEAST = 1024,
+    SAMPLE_MOST = 16384,
+    SAMPLE_SHARE = 256, /* of a vector in between: one in so many */
+    DEVIATIONS = 4,     /* by which the estimate is on the safe side */
+    CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
+    DIGIT_BITS = 11,
+    FEW = 2048, /* keys that are collected on the stack */
+    DIGITS = 1 << DIGIT_BITS
+};
+
+/* ---- scratch ----------------------------------------------------------- */
+
+static size_t sample_of(size_t count)
+{
+    size_t size = count / SAMPLE_SHARE;
+    size = size < SAMPLE_LEAST ? SAMPLE_LEAST : size;
+    return size > SAMPLE_MOST ? SAMPLE_MOST : size;
+}
+
+/* As many as nearly every sample's estimate leaves. It grows with both, so that
+   memory for a long vector does for a short one. */
+static size_t candidates_of(size_t count, size_t k)
+{
+    if (count <= SMALL_COUNT) {
+        return count;
+    }
+    double per_sample = (double)count / SAMPLE_LEAST;
+    per_sample = per_sample > SAMPLE_SHARE + 1 ? SAMPLE_SHARE + 1 : per_sample;
+    double share = (double)count / SAMPLE_MOST;
+    per_sample = per_sample > share ? per_sample : share;
+    double most = SMALL_COUNT + (double)k +
+                  3 * DEVIATIONS * sqrt((double)k * per_sample) +
+                  3 * DEVIATIONS * DEVIATIONS * per_sample;
+    return most < (double)count ? (size_t)most : count;
+}
+
+size_t baton_select_scratch_bytes(size_t count, size_t k)
+{
+    size_t candidates = candidates_of(count, k < count ? k : count);
+    size_t sample = count > SMALL_COUNT ? sample_of(count) : 0;
+    size_t entries = candidates > sample ? candidates : sample;
+    return entries * CANDIDATE_BYTES + sizeof(uint64_t);
+}
+
+/* ---- the k-th of a list of keys ---------------------------------------- */
+
+static unsigned width_of(uint64_t value)
+{
+    unsigned bits = 0;
+    for (; value != 0; value >>= 1) {
+        bits++;
+    }
+    return bits;
+}
+
+/* The digit in which the k-th largest of the histogram lies; *k becomes its
+   rank among those of this digit. */
+static size_t digit_of(const uint32_t *histogram, size_t *k)
+{
+    size_t digit = DIGITS;
+    size_t above = 0;
+    while (digit > 0 && above < *k) {
+        above += histogram[--digit];
+    }
+    *k -= above - histogram[digit];
+    return digit;
+}
+
+/* The k-th largest, k from 1 to count: digit by digit from the highest one in
+   which keys differ. *k becomes its rank among those that equal it. */
+static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
+{
+    uint64_t every = keys[0], any = keys[0];
+    for (size_t i = 1; i < count; i++) {
+        every &= keys[i];
+        any |= keys[i];
+    }
+    unsigned bits = width_of(every ^ any);
+    uint64_t prefix = bits < 64 ? keys[0] >> bits : 0;
+    while (bits > 0) {
+        uint32_t histogram[DIGITS] = {0};
+        unsigned shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
+        uint64_t mask = (UINT64_C(1) << (bits - shift)) - 1;
+        for (size_t i = 0; i < count; i++) {
+            if (bits >= 64 || keys[i] >> bits == prefix) {
+                histogram[(keys[i] >> shift) & mask]++;
+            }
+        }
+        prefix = (prefix << (bits - shift)) | digit_of(histogram, k);
+        bits = shift;
+    }
+    return prefix;
+}
+
+/* The same, where it is known to lie between two keys, the higher one of which
+   is a guess: one pass puts keys into bins, one collects those of a bin, which
+   are few. False: the guess was wrong, or they are not few. */
+static bool kth_between(const uint64_t *keys, size_t count, uint64_t low,
+                        uint64_t high, size_t *k, uint64_t *out)
+{
+    uint64_t few[FEW];
+    uint32_t histogram[DIGITS] = {0};
+    unsigned bits = width_of(high - low);
+    unsigned shift = bits >= DIGIT_BITS ? bits - DIGIT_BITS + 1 : 0;
+    size_t rank = *k, found = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bin = (keys[i] - low) >> shift;
+        histogram[bin < DIGITS ? bin : DIGITS - 1]++;
+    }
+    size_t bin = digit_of(histogram, &rank);
+    if (bin == DIGITS - 1 || histogram[bin] > FEW) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if ((keys[i] - low) >> shift == bin) {
+            few[found++] = keys[i];
+        }
+    }
+    *out = kth_of_keys(few, found, &rank);
+    *k = rank;
+    return true;
+}
+
+/* ---- estimate ---------------------------------------------------------- */
+
+/* Keys between which the k-th largest lies, most likely; the lower one is at
+   least 1. */
+typedef struct estimate {
+    uint64_t low;
+    uint64_t high; /* 0: unknown */
+} estimate_t;
+
+static void draw_sample(const baton_selection_t *from,
+                        const baton__filter_t *filter, uint64_t *sample,
+                        size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        size_t begin = (size_t)((double)from->count * (double)i / (double)size);
+        size_t end =
+            (size_t)((double)from->count * (double)(i + 1) / (double)size);
+        size_t at = begin + (size_t)(baton__random(1, from->count, i) %
+                                     (end > begin ? end - begin : 1));
+        sample[i] = baton__key_at(from, filter, at);
+    }
+}
+
+static estimate_t estimate(const baton_selection_t *from,
+                           const baton__filter_t *filter, size_t k,
+                           uint64_t *sample)
+{
+    size_t size = sample_of(from->count);
+    draw_sample(from, filter, sample, size);
+    double expected = (double)size * (double)k / (double)from->count;
+    double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
+    estimate_t result = {.low = 1, .high = filter->nan};
+    if (expected + margin < (double)size) {
+        size_t rank = (size_t)(expected + margin) + 1;
+        uint64_t key = kth_of_keys(sample, size, &rank);
+        result.low = key > 0 ? key : 1;
+    }
+    if (expected - margin >= 1) {
+        size_t rank = (size_t)(expected - margin);
+        result.high = kth_of_keys(sample, size, &rank);
+    }
+    return result;
+}
+
+/* ---- exact, without memory --------------------------------------------- */
+
+/* The k-th largest of all elements, where at least k are not zero: as
+   kth_of_keys, which reads the elements themselves in each round. */
+static uint64_t kth_of_elements(const baton_selection_t *from,
+                                const baton__filter_t *filter, size_t k)
+{
+    unsigned bits = width_of(filter->nan);
+    uint64_t prefix = 0;
+    while (bits > 0) {
+        uint32_t histogram[DIGITS] = {0};
+        unsigned shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
+        uint64_t mask = (UINT64_C(1) << (bits - shift)) - 1;
+        for (size_t i = 0; i < from->count; i++) {
+            uint64_t key = baton__key_at(from, filter, i);
+            if (key >> bits == prefix) {
+                histogram[(key >> shift) & mask]++;
+            }
+        }
+        prefix = (prefix << (bits - shift)) | digit_of(histogram, &k);
+        bits = shift;
+    }
+    return prefix;
+}
+
+/* `candidates` are the first elements that reach `key`, at least k of them, and
+   are more than there is room for. Where at most k are above it, the result is
+   these and the first that equal it; else SIZE_MAX. */
+static size_t take_ties(const baton_selection_t *from,
+                        const baton__filter_t *filter, size_t k, uint64_t key,
+                        const uint32_t *candidates, const uint64_t *keys,
+                        uint32_t *indices)
+{
+    size_t above = 0;
+    if (key < filter->nan) {
+        above = baton__select_kernels()->filter[from->dtype](
+            from->values, from->count, filter, key + 1, from->first, indices,
+            NULL, k);
+    }
+    if (above > k) {
+        return SIZE_MAX;
+    }
+    size_t next = 0; /* behind the last candidate that is needed */
+    for (size_t equal = above; equal < k; next++) {
+        equal += keys[next] == key;
+    }
+    /* Both are ascending: merged from the end, in place. */
+    for (size_t to = k; to > above; to--) {
+        while (next > 0 && keys[next - 1] != key) {
+            next--;
+        }
+        bool tie = above == 0 || candidates[next - 1] > indices[above - 1];
+        indices[to - 1] = tie ? candidates[--next] : indices[--above];
+    }
+    return k;
+}
+
+/* ---- top-k ------------------------------------------------------------- */
+
+/* The k largest of the candidates, which are all elements from `low` on. */
+static size_t choose(const uint32_t *candidates, const uint64_t *keys,
+                     size_t count, size_t k, estimate_t where,
+                     uint32_t *indices, uint64_t *threshold)
+{
+    size_t equal = k; /* how many of those that equal the threshold */
+    if (where.high <= where.low ||
+        !kth_between(keys, count, where.low, where.high, &equal, threshold)) {
+        *threshold = kth_of_keys(keys, count, &equal);
+    }
+    size_t written = 0;
+    /* Without branches: half of the comparisons would be mispredicted. */
+    for (size_t i = 0; i < count && written < k; i++) {
+        bool tie = (keys[i] == *threshold) & (equal > 0);
+        indices[written] = candidates[i];
+        written += (keys[i] > *threshold) | tie;
+        equal -= tie;
+    }
+    return written;
+}
+
+static uint64_t lowest_key(const uint64_t *keys, size_t count)
+{
+    uint64_t lowest = count > 0 ? keys[0] : 0;
+    for (size_t i = 1; i < count; i++) {
+        lowest = keys[i] < lowest ? keys[i] : lowest;
+    }
+    return lowest;
+}
+
+static uint64_t halved(baton_dtype_t dtype, uint64_t key)
+{
+    uint64_t half =
+        baton_magnitude_of(dtype, baton_magnitude_value(dtype, key) / 2);
+    return half > 0 ? half : 1;
+}
+
+static size_t copy_all(const uint32_t *candidates, const uint64_t *keys,
+                       size_t count, uint32_t *indices, uint64_t *threshold)
+{
+    if (count > 0) {
+        memcpy(indices, candidates, count * sizeof *indices);
+    }
+    *threshold = lowest_key(keys, count);
+    return count;
+}
+
+/* Where fewer than k elements reach the lower estimate, half of its magnitude
+   is tried, then everything that is not zero; where too many reach it, and it
+   is not the threshold, the next key, then the exact one. */
+static size_t select_from(const baton_selection_t *from,
+                          const baton__filter_t *filter, size_t k,
+                          estimate_t where, uint32_t *indices, void *scratch,
+                          uint64_t *threshold)
+{
+    size_t capacity = candidates_of(from->count, k);
+    uint64_t *keys = scratch;
+    uint32_t *candidates = (uint32_t *)(keys + capacity);
+    baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
+    int raised = 0, lowered = 0;
+    for (;;) {
+        size_t found = pass(from->values, from->count, filter, where.low,
+                            from->first, candidates, keys, capacity);
+        if (found > capacity) {
+            *threshold = where.low;
+            if (take_ties(from, filter, k, where.low, candidates, keys,
+                          indices) == k) {
+                return k;
+            }
+            where = (estimate_t){.low = raised++ == 0
+                                            ? where.low + 1
+                                            : kth_of_elements(from, filter, k)};
+        } else if (found > k) {
+            return choose(candidates, keys, found, k, where, indices,
+                          threshold);
+        } else if (found == k || where.low == 1) {
+            return copy_all(candidates, keys, found, indices, threshold);
+        } else {
+            uint64_t half = halved(from->dtype, where.low);
+            where = (estimate_t){.low = lowered++ == 0 ? half : 1};
+        }
+    }
+}
+
+size_t baton_select_topk(const baton_selection_t *from, size_t k,
+                         uint32_t *indices, void *scratch,
+                         baton_magnitude_t *threshold_out)
+{
+    assert(baton_select_supports(from->dtype));
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    uint64_t threshold = 0;
+    size_t found = 0;
+    k = k < from->count ? k : from->count;
+    if (k > 0) {
+        estimate_t where = {.low = 1};
+        if (from->count > SMALL_COUNT) {
+            where = estimate(from, &filter, k, scratch);
+        }
+        found =
+            select_from(from, &filter, k, where, indices, scratch, &threshold);
+    }
+    if (threshold_out != NULL) {
+        *threshold_out = threshold;
+    }
+    return found;
+}
+
+size_t baton_select_at_least(const baton_selection_t *from,
+                             baton_magnitude_t threshold, uint32_t *indices,
+                             size_t capacity)
+{
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    const baton__select_kernels_t *kernels = baton__select_kernels();
+    uint64_t least = threshold > 0 ? threshold : 1;
+    size_t found =
+        kernels->filter[from->dtype](from->values, from->count, &filter, least,
+                                     from->first, indices, NULL, capacity);
+    return found <= capacity ? found : baton_select_count(from, threshold);
+}
+
+size_t baton_select_count(const baton_selection_t *from,
+                          baton_magnitude_t threshold)
+{
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    uint64_t least = threshold > 0 ? threshold : 1;
+    if (least > filter.nan) {
+        return 0;
+    }
+    return baton__select_kernels()->count[from->dtype](
+        from->values, from->count, &filter, least);
+}
+
+size_t baton__select_from(const baton_selection_t *from, size_t k,
+                          baton_magnitude_t least, uint32_t *indices,
+                          void *scratch)
+{
+    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    uint64_t threshold;
+    estimate_t where = {.low = least > 0 ? least : 1};
+    return k > 0 ? select_from(from, &filter, k, where, indices, scratch,
+                               &threshold)
+                 : 0;
+}

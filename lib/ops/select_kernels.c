@@ -1,0 +1,281 @@
+/* The selection kernels of ONE instruction set; compiled as kernels.c is. They
+   read elements as integers, in blocks whose inner loops compilers vectorise.
+ */
+#include "ops/select_kernels.h"
+
+#include "ops/half.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#if defined(__GNUC__)
+#define FOREIGN           __attribute__((may_alias, aligned(1)))
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define FOREIGN
+#define PREFETCH(address) (void)(address)
+#endif
+
+enum {
+    BLOCK = 64,         /* elements that are compared at a time */
+    AHEAD_BYTES = 2048, /* how far ahead the filter fetches */
+    LANES = 16          /* of sums, so that all machines add in one order */
+};
+
+/* One bit for each of BLOCK flags, the first the lowest. */
+static inline uint64_t bits_of_flags(const uint8_t *flags)
+{
+    uint64_t bits = 0;
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    /* The product gathers the lowest bits of 8 bytes in its highest one. */
+    for (size_t i = 0; i < BLOCK / 8; i++) {
+        uint64_t word;
+        memcpy(&word, flags + 8 * i, sizeof word);
+        bits |= (word * UINT64_C(0x0102040810204080)) >> 56 << (8 * i);
+    }
+#else
+    for (size_t i = 0; i < BLOCK; i++) {
+        bits |= (uint64_t)flags[i] << i;
+    }
+#endif
+    return bits;
+}
+
+static inline unsigned lowest_bit(uint64_t bits)
+{
+#if defined(__GNUC__)
+    return (unsigned)__builtin_ctzll(bits);
+#else
+    unsigned position = 0;
+    for (; (bits & 1) == 0; bits >>= 1) {
+        position++;
+    }
+    return position;
+#endif
+}
+
+#define KEY(bits, signed_type)                                                 \
+    (signed_type)((signed_type)((bits) ^ flip) & mask)
+
+#define FILTER(name, signed_type)                                              \
+    static size_t name(const void *values, size_t count,                       \
+                       const baton__filter_t *filter, uint64_t threshold,      \
+                       uint32_t first, uint32_t *indices, uint64_t *keys,      \
+                       size_t capacity)                                        \
+    {                                                                          \
+        typedef signed_type FOREIGN element_t;                                 \
+        const element_t *v = values;                                           \
+        const signed_type flip = (signed_type)filter->flip;                    \
+        const signed_type mask = (signed_type)filter->mask;                    \
+        const signed_type least = (signed_type)threshold;                      \
+        size_t found = 0;                                                      \
+        for (size_t i = 0; i < count; i += BLOCK) {                            \
+            size_t length = count - i < BLOCK ? count - i : BLOCK;             \
+            uint8_t flags[BLOCK] = {0};                                        \
+            uint64_t any = 0, bits;                                            \
+            if (length == BLOCK) {                                             \
+                for (size_t b = 0; b < BLOCK * sizeof(element_t); b += 64) {   \
+                    PREFETCH((const char *)(v + i) + AHEAD_BYTES + b);         \
+                }                                                              \
+                for (size_t j = 0; j < BLOCK; j++) {                           \
+                    flags[j] = KEY(v[i + j], signed_type) >= least;            \
+                }                                                              \
+            } else {                                                           \
+                for (size_t j = 0; j < length; j++) {                          \
+                    flags[j] = KEY(v[i + j], signed_type) >= least;            \
+                }                                                              \
+            }                                                                  \
+            for (size_t j = 0; j < BLOCK / 8; j++) {                           \
+                uint64_t word;                                                 \
+                memcpy(&word, flags + 8 * j, sizeof word);                     \
+                any |= word;                                                   \
+            }                                                                  \
+            if (any == 0) {                                                    \
+                continue;                                                      \
+            }                                                                  \
+            for (bits = bits_of_flags(flags); bits != 0; bits &= bits - 1) {   \
+                size_t at = i + lowest_bit(bits);                              \
+                if (found == capacity) {                                       \
+                    return capacity + 1;                                       \
+                }                                                              \
+                indices[found] = first + (uint32_t)at;                         \
+                if (keys != NULL) {                                            \
+                    uint64_t key = (uint64_t)KEY(v[at], signed_type);          \
+                    keys[found] = key < filter->nan ? key : filter->nan;       \
+                }                                                              \
+                found++;                                                       \
+            }                                                                  \
+        }                                                                      \
+        return found;                                                          \
+    }
+
+FILTER(filter_16, int16_t)
+FILTER(filter_32_plain, int32_t)
+FILTER(filter_64, int64_t)
+
+#if defined(__AVX512F__)
+/* Compression keeps the branches out that elements above the threshold would
+   mispredict. Each store is of a whole vector: so the end is left to the plain
+   filter, and what is left of the capacity. */
+static size_t filter_32(const void *values, size_t count,
+                        const baton__filter_t *filter, uint64_t threshold,
+                        uint32_t first, uint32_t *indices, uint64_t *keys,
+                        size_t capacity)
+{
+    const char *at = values;
+    const __m512i flip = _mm512_set1_epi32((int32_t)(uint32_t)filter->flip);
+    const __m512i mask = _mm512_set1_epi32((int32_t)(uint32_t)filter->mask);
+    const __m512i least = _mm512_set1_epi32((int32_t)threshold);
+    const __m512i nan = _mm512_set1_epi32((int32_t)filter->nan);
+    const __m512i lanes =
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    size_t found = 0, i = 0;
+    for (; i + BLOCK <= count && found + BLOCK <= capacity; i += BLOCK) {
+        __m512i key[4];
+        __mmask16 hit[4];
+        for (size_t j = 0; j < 4; j++) {
+            const char *vector = at + (i + 16 * j) * sizeof(uint32_t);
+            PREFETCH(vector + AHEAD_BYTES);
+            key[j] = _mm512_and_epi32(
+                _mm512_xor_epi32(_mm512_loadu_si512(vector), flip), mask);
+            hit[j] = _mm512_cmpge_epi32_mask(key[j], least);
+        }
+        if ((hit[0] | hit[1] | hit[2] | hit[3]) == 0) {
+            continue;
+        }
+        for (size_t j = 0; j < 4; j++) {
+            __m512i index = _mm512_add_epi32(
+                lanes, _mm512_set1_epi32((int32_t)(first + i + 16 * j)));
+            _mm512_storeu_si512(indices + found,
+                                _mm512_maskz_compress_epi32(hit[j], index));
+            if (keys != NULL) {
+                __m512i packed = _mm512_maskz_compress_epi32(
+                    hit[j], _mm512_min_epi32(key[j], nan));
+                _mm512_storeu_si512(
+                    keys + found,
+                    _mm512_cvtepu32_epi64(_mm512_castsi512_si256(packed)));
+                _mm512_storeu_si512(keys + found + 8,
+                                    _mm512_cvtepu32_epi64(
+                                        _mm512_extracti64x4_epi64(packed, 1)));
+            }
+            found += (size_t)__builtin_popcount(hit[j]);
+        }
+    }
+    return found + filter_32_plain(
+                       at + i * sizeof(uint32_t), count - i, filter, threshold,
+                       first + (uint32_t)i, indices + found,
+                       keys != NULL ? keys + found : NULL, capacity - found);
+}
+#else
+#define filter_32 filter_32_plain
+#endif
+
+/* The inner count is of the element's width, for as many as fit into it. */
+#define COUNT(name, signed_type)                                               \
+    static size_t name(const void *values, size_t count,                       \
+                       const baton__filter_t *filter, uint64_t threshold)      \
+    {                                                                          \
+        typedef signed_type FOREIGN element_t;                                 \
+        const element_t *v = values;                                           \
+        const signed_type flip = (signed_type)filter->flip;                    \
+        const signed_type mask = (signed_type)filter->mask;                    \
+        const signed_type least = (signed_type)threshold;                      \
+        const size_t most = 16384;                                             \
+        size_t found = 0;                                                      \
+        for (size_t i = 0; i < count;) {                                       \
+            size_t end = count - i < most ? count : i + most;                  \
+            signed_type here = 0;                                              \
+            for (; i < end; i++) {                                             \
+                here =                                                         \
+                    (signed_type)(here + (KEY(v[i], signed_type) >= least));   \
+            }                                                                  \
+            found += (size_t)here;                                             \
+        }                                                                      \
+        return found;                                                          \
+    }
+
+COUNT(count_16, int16_t)
+COUNT(count_32, int32_t)
+COUNT(count_64, int64_t)
+
+/* ---- sums of magnitudes ------------------------------------------------ */
+
+/* Element i is added to lane i % LANES, whatever the width of vectors. */
+#define MEASURE(name, bits_type, value_of, infinity)                           \
+    static void name(const void *values, size_t count,                         \
+                     baton_magnitudes_t *out)                                  \
+    {                                                                          \
+        typedef bits_type FOREIGN element_t;                                   \
+        const element_t *v = values;                                           \
+        const bits_type top = (bits_type)((bits_type) ~(bits_type)0 >> 1);     \
+        double sums[LANES] = {0}, squares[LANES] = {0};                        \
+        bits_type largest[LANES] = {0};                                        \
+        size_t i = 0;                                                          \
+        for (; i + LANES <= count; i += LANES) {                               \
+            for (size_t j = 0; j < LANES; j++) {                               \
+                bits_type key = (bits_type)(v[i + j] & top);                   \
+                double x = (double)value_of(key);                              \
+                sums[j] += x;                                                  \
+                squares[j] += x * x;                                           \
+                largest[j] = key > largest[j] ? key : largest[j];              \
+            }                                                                  \
+        }                                                                      \
+        for (size_t j = 0; i + j < count; j++) {                               \
+            bits_type key = (bits_type)(v[i + j] & top);                       \
+            double x = (double)value_of(key);                                  \
+            sums[j] += x;                                                      \
+            squares[j] += x * x;                                               \
+            largest[j] = key > largest[j] ? key : largest[j];                  \
+        }                                                                      \
+        *out = (baton_magnitudes_t){0};                                        \
+        for (size_t j = 0; j < LANES; j++) {                                   \
+            out->sum += sums[j];                                               \
+            out->square_sum += squares[j];                                     \
+            out->largest =                                                     \
+                largest[j] > out->largest ? largest[j] : out->largest;         \
+        }                                                                      \
+        if (out->largest < (infinity)) {                                       \
+            return;                                                            \
+        }                                                                      \
+        for (i = 0; i < count; i++) {                                          \
+            bits_type key = (bits_type)(v[i] & top);                           \
+            out->infinities += key == (infinity);                              \
+            out->nans += key > (infinity);                                     \
+        }                                                                      \
+    }
+
+static inline double f64_of_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+MEASURE(measure_f16, uint16_t, baton__f32_of_f16, 0x7c00u)
+MEASURE(measure_bf16, uint16_t, baton__f32_of_bf16, 0x7f80u)
+MEASURE(measure_f32, uint32_t, baton__f32_of_bits, 0x7f800000u)
+MEASURE(measure_f64, uint64_t, f64_of_bits, UINT64_C(0x7ff0000000000000))
+
+/* ---- the table --------------------------------------------------------- */
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b)  JOIN_(a, b)
+
+#define BY_WIDTH(op)                                                           \
+    {                                                                          \
+        [BATON_F16] = op##_16, [BATON_BF16] = op##_16, [BATON_F32] = op##_32,  \
+        [BATON_F64] = op##_64                                                  \
+    }
+
+extern const baton__select_kernels_t JOIN(baton__select_kernels_,
+                                          BATON__KERNELS_ISA);
+const baton__select_kernels_t JOIN(baton__select_kernels_,
+                                   BATON__KERNELS_ISA) = {
+    .filter = BY_WIDTH(filter),
+    .count = BY_WIDTH(count),
+    .measure = {[BATON_F16] = measure_f16,
+                [BATON_BF16] = measure_bf16,
+                [BATON_F32] = measure_f32,
+                [BATON_F64] = measure_f64},
+};

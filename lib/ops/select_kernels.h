@@ -1,0 +1,43 @@
+/* The selection kernels: one table for each instruction set, as the reductions
+   have (kernels.h). */
+#ifndef BATON_OPS_SELECT_KERNELS_H
+#define BATON_OPS_SELECT_KERNELS_H
+
+#include <baton/select.h>
+
+/* A selection's elements are read as integers: (bits ^ flip) & mask, signed, is
+   the key of an element, or negative for one of the other side. */
+typedef struct baton__filter {
+    uint64_t flip;
+    uint64_t mask;
+    uint64_t nan; /* the key of all NaNs */
+} baton__filter_t;
+
+/* Writes index and key of each element whose key is at least `threshold`, which
+   is above 0, until there are more than `capacity`: then it stops, and returns
+   a larger number. `indices` and `keys` have room for `capacity`; keys may be
+   NULL. */
+typedef size_t (*baton__filter_fn)(const void *values, size_t count,
+                                   const baton__filter_t *filter,
+                                   uint64_t threshold, uint32_t first,
+                                   uint32_t *indices, uint64_t *keys,
+                                   size_t capacity);
+
+typedef size_t (*baton__count_fn)(const void *values, size_t count,
+                                  const baton__filter_t *filter,
+                                  uint64_t threshold);
+
+typedef void (*baton__measure_fn)(const void *values, size_t count,
+                                  baton_magnitudes_t *out);
+
+typedef struct baton__select_kernels {
+    baton__filter_fn filter[BATON_DTYPE_COUNT];
+    baton__count_fn count[BATON_DTYPE_COUNT];
+    baton__measure_fn measure[BATON_DTYPE_COUNT];
+} baton__select_kernels_t;
+
+/* Those of the instruction set that the reductions use. All have the same
+   results. */
+const baton__select_kernels_t *baton__select_kernels(void);
+
+#endif

@@ -1,0 +1,92 @@
+/* RedSync's ways to select (Fang et al. 2019; papers: redsync, algorithms 2 and
+   3), as the paper has them; what it leaves open is said at the place. On
+   processors they take more passes than baton_select_topk. */
+#include "ops/select.h"
+
+#include <string.h>
+
+/* Where the trimming begins, between mean (0) and maximum (1), and by how much
+   it goes down. */
+#define TRIM_RATIO 0.8
+#define TRIM_STEP  0.2
+
+/* The search ends where the interval is this small a part of mean to maximum:
+   far below the distance of thresholds for k and 2k elements. */
+#define SEARCH_PRECISION 1e-6
+
+typedef struct spread {
+    double mean;
+    double largest;
+} spread_t;
+
+/* Of magnitudes. With a NaN or an infinity it has no meaning: then false. For
+   one side alone, the mean is that of both: only speed depends on it. */
+static bool spread_of(const baton_selection_t *from, spread_t *out)
+{
+    baton_magnitudes_t all =
+        baton_elements_measure(from->dtype, from->values, from->count);
+    if (all.nans + all.infinities > 0 || from->count == 0) {
+        return false;
+    }
+    out->mean = all.sum / (double)from->count;
+    out->largest = baton_magnitude_value(from->dtype, all.largest);
+    return true;
+}
+
+static baton_magnitude_t between(const baton_selection_t *from,
+                                 const spread_t *spread, double ratio)
+{
+    double value = spread->mean + ratio * (spread->largest - spread->mean);
+    return baton_magnitude_of(from->dtype, value);
+}
+
+size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
+                            uint32_t *indices, void *scratch)
+{
+    spread_t spread;
+    k = k < from->count ? k : from->count;
+    if (!spread_of(from, &spread)) {
+        return baton_select_topk(from, k, indices, scratch, NULL);
+    }
+    baton_magnitude_t threshold;
+    double ratio = TRIM_RATIO;
+    do {
+        /* Below the mean nothing is trimmed. */
+        threshold = ratio >= 0 ? between(from, &spread, ratio) : 1;
+        ratio -= TRIM_STEP;
+    } while (threshold > 1 && baton_select_count(from, threshold) < k);
+    return baton__select_from(from, k, threshold, indices, scratch);
+}
+
+static baton_magnitude_t exact(const baton_selection_t *from, size_t k,
+                               uint32_t *indices, void *scratch)
+{
+    baton_magnitude_t threshold;
+    size_t found = baton_select_topk(from, k, indices, scratch, &threshold);
+    return found == k ? threshold : 0;
+}
+
+baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
+                                      uint32_t *indices, void *scratch)
+{
+    spread_t spread;
+    if (!spread_of(from, &spread) ||
+        baton_select_count(from, between(from, &spread, 0)) < k) {
+        return exact(from, k, indices, scratch);
+    }
+    double low = 0, high = 1;
+    while (high - low > SEARCH_PRECISION) {
+        double middle = low + (high - low) / 2;
+        baton_magnitude_t threshold = between(from, &spread, middle);
+        size_t found = baton_select_count(from, threshold);
+        if (found >= k && found <= 2 * k) {
+            return threshold;
+        }
+        *(found < k ? &high : &low) = middle;
+    }
+    /* `low` leaves at least k, and too many only where values are tied. */
+    baton_magnitude_t threshold = between(from, &spread, low);
+    return baton_select_count(from, threshold) <= 2 * k
+               ? threshold
+               : exact(from, k, indices, scratch);
+}

@@ -1,0 +1,195 @@
+/* Sparse all-reduces over MPI: every algorithm, with the same bits as in the
+   simulator, which each rank runs beside it. */
+#include "support/mpi.h"
+#include "support/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 3001, STEPS = 5, WAIT_MS = 60000 };
+
+static int rank, size;
+
+/* A rank's gradient of a step: the same wherever it is asked for. */
+static void fill(float *gradient, int of, int step)
+{
+    support_random_t random =
+        support_random(12345, (uint64_t)step * 1000 + (uint64_t)of);
+    for (int i = 0; i < COUNT; i++) {
+        double value = (double)support_random_below(&random, 1u << 20);
+        gradient[i] = (float)(value / (1 << 19) - 1);
+    }
+}
+
+typedef struct outcome {
+    size_t count;
+    uint32_t indices[COUNT];
+    float values[COUNT];
+    float residual[COUNT];
+} outcome_t;
+
+static void take(outcome_t *out, const baton_sparse_result_t *result)
+{
+    memset(out, 0, sizeof *out);
+    out->count = result->count;
+    if (result->indices != NULL) {
+        memcpy(out->indices, result->indices, result->count * 4);
+    }
+    memcpy(out->values, result->values, result->count * 4);
+}
+
+/* What this rank gets where all are simulated. */
+static void simulate(const baton_sparse_options_t *options, outcome_t *out)
+{
+    baton_sim_options_t sim_options = BATON_SIM_OPTIONS;
+    baton_sim_t *sim;
+    sim_options.ranks = size;
+    support_mpi_expect(baton_sim_create(&sim_options, &sim), BATON_OK);
+    baton_sparse_t **all = calloc((size_t)size, sizeof(baton_sparse_t *));
+    float *gradients = calloc((size_t)size * COUNT, sizeof(float));
+    baton_sparse_result_t result;
+    for (int r = 0; r < size; r++) {
+        support_mpi_expect(
+            baton_sparse_prepare(baton_sim_group(sim, r), options, &all[r]),
+            BATON_OK);
+    }
+    for (int r = 0; r < size; r++) {
+        support_mpi_expect(baton_sparse_connect(all[r], -1), BATON_OK);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (int r = 0; r < size; r++) {
+            float *gradient = gradients + (size_t)r * COUNT;
+            fill(gradient, r, step);
+            support_mpi_expect(baton_sparse_start(all[r], gradient), BATON_OK);
+        }
+        for (int r = 0; r < size; r++) {
+            support_mpi_expect(baton_sparse_wait(all[r], -1, &result),
+                               BATON_OK);
+            if (r == rank) {
+                take(&out[step], &result);
+                support_mpi_expect(
+                    baton_sparse_residual(all[r], out[step].residual),
+                    BATON_OK);
+            }
+        }
+    }
+    for (int r = 0; r < size; r++) {
+        support_mpi_expect(baton_sparse_destroy(all[r]), BATON_OK);
+    }
+    support_mpi_expect(baton_sim_destroy(sim), BATON_OK);
+    free(all);
+    free(gradients);
+}
+
+static void compare(baton_group_t *group, baton_sparse_options_t options)
+{
+    static char what[100];
+    static outcome_t expected[STEPS], actual;
+    static float gradient[COUNT];
+    (void)snprintf(what, sizeof what, "%s, %d teams, exchange %d",
+                   baton_sparse_algorithm_name(options.algorithm),
+                   options.teams, (int)options.exchange);
+    support_mpi_running = what;
+    options.count = COUNT;
+    options.dtype = BATON_F32;
+    options.k = 120;
+    simulate(&options, expected);
+    baton_sparse_t *sparse;
+    support_mpi_expect(baton_sparse_create(group, &options, WAIT_MS, &sparse),
+                       BATON_OK);
+    for (int step = 0; step < STEPS; step++) {
+        baton_sparse_result_t result;
+        fill(gradient, rank, step);
+        support_mpi_expect(baton_sparse_start(sparse, gradient), BATON_OK);
+        support_mpi_expect(baton_sparse_wait(sparse, WAIT_MS, &result),
+                           BATON_OK);
+        take(&actual, &result);
+        support_mpi_expect(baton_sparse_residual(sparse, actual.residual),
+                           BATON_OK);
+        if (memcmp(&actual, &expected[step], sizeof actual) != 0) {
+            support_mpi_die("bits differ from the simulator's");
+        }
+    }
+    support_mpi_expect(baton_sparse_destroy(sparse), BATON_OK);
+}
+
+static void compare_spardl(baton_group_t *group)
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.algorithm = BATON_SPARSE_SPARDL;
+    for (options.teams = 1; options.teams <= size; options.teams++) {
+        if (size % options.teams != 0) {
+            continue;
+        }
+        options.exchange = BATON_TEAMS_BSAG;
+        compare(group, options);
+        if ((options.teams & (options.teams - 1)) == 0) {
+            options.exchange = BATON_TEAMS_RSAG;
+            compare(group, options);
+        }
+    }
+}
+
+static void compare_others(baton_group_t *group)
+{
+    for (int i = BATON_SPARSE_SPARDL + 1; i < BATON_SPARSE_COUNT; i++) {
+        baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        options.momentum = i % 2 == 0 ? 0.5 : 0;
+        options.warmup = i % 3 == 0 ? 1 : 0;
+        options.average = i % 2 == 1;
+        options.clip = 10;
+        compare(group, options);
+    }
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.algorithm = BATON_SPARSE_REDSYNC;
+    options.redsync = BATON_REDSYNC_SEARCH;
+    options.quantise = options.keep_error = true;
+    compare(group, options);
+}
+
+/* One rank has another density: all fail, and can go on. */
+static void differ(baton_group_t *group)
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    baton_sparse_t *sparse;
+    support_mpi_running = "options differ";
+    options.count = COUNT;
+    options.k = rank == size - 1 ? 7 : 8;
+    if (size > 1) {
+        support_mpi_expect(
+            baton_sparse_create(group, &options, WAIT_MS, &sparse),
+            BATON_ERR_MISMATCH);
+        support_mpi_says("k is 7 on one rank and 8 on another");
+        options.k = 5;
+        options.teams = rank == size - 1 ? size + 1 : 1;
+        support_mpi_expect(
+            baton_sparse_create(group, &options, WAIT_MS, &sparse),
+            BATON_ERR_INVALID);
+        support_mpi_says(rank == size - 1 ? "allowed: the divisors of"
+                                          : "another rank's options");
+    }
+    support_mpi_healthy(group);
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    baton_engine_t *engine;
+    baton_group_t *group;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
+    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+                       BATON_OK);
+    compare_spardl(group);
+    compare_others(group);
+    differ(group);
+    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    support_mpi_expect(baton_engine_close(engine), BATON_OK);
+    MPI_Finalize();
+    return 0;
+}

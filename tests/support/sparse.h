@@ -1,0 +1,42 @@
+/* Sparse all-reduces on every rank of a simulated group. */
+#ifndef TESTS_SUPPORT_SPARSE_H
+#define TESTS_SUPPORT_SPARSE_H
+
+#include <baton/baton.h>
+
+/* A message as the trace tells it. */
+typedef struct support_transfer {
+    int from, to;
+    size_t bytes;
+} support_transfer_t;
+
+typedef struct support_sparse {
+    baton_sim_t *sim;
+    baton_sparse_options_t options;
+    int size;
+    size_t element;         /* bytes */
+    baton_sparse_t **ranks; /* by rank */
+    baton_sparse_result_t *results;
+    char *gradients, *residuals;   /* `size` vectors each */
+    char *dense;                   /* the last result as a vector */
+    support_transfer_t *transfers; /* of the last step, as they began */
+    size_t transfer_count, transfer_room;
+} support_sparse_t;
+
+/* Fails unless create says BATON_OK on all ranks. */
+support_sparse_t *support_sparse_open(int size,
+                                      const baton_sparse_options_t *options);
+void support_sparse_close(support_sparse_t *group);
+
+/* A rank's vectors, n elements. */
+void *support_sparse_gradient(support_sparse_t *group, int rank);
+const void *support_sparse_residual(const support_sparse_t *group, int rank);
+
+/* One step of all ranks; fails unless results are the same on all, to the last
+   bit, and ascending. Reads residuals. */
+void support_sparse_step(support_sparse_t *group);
+
+/* Reads all residuals. */
+void support_sparse_read(support_sparse_t *group);
+
+#endif

@@ -1,0 +1,432 @@
+/* Selection against a sort, for every element type and instruction set; lists
+   of entries against dense arithmetic. */
+#include "base/config.h"
+#include "ops/half.h"
+#include "ops/kernels.h"
+#include "ops/select_kernels.h"
+#include "support/random.h"
+
+#include <baton/baton.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LARGEST = 40000 };
+
+static const baton_dtype_t types[] = {BATON_F16, BATON_BF16, BATON_F32,
+                                      BATON_F64};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+static void store(baton_dtype_t dtype, void *values, size_t i, double value)
+{
+    uint16_t half = dtype == BATON_F16 ? baton__f16_of_f32((float)value)
+                                       : baton__bf16_of_f32((float)value);
+    float single = (float)value;
+    size_t size = baton_dtype_size(dtype);
+    const void *from = size == 2   ? (const void *)&half
+                       : size == 4 ? (const void *)&single
+                                   : (const void *)&value;
+    memcpy((char *)values + i * size, from, size);
+}
+
+static double load(baton_dtype_t dtype, const void *values, size_t i)
+{
+    const char *at = (const char *)values + i * baton_dtype_size(dtype);
+    uint16_t half;
+    float single;
+    double value;
+    if (dtype == BATON_F64) {
+        memcpy(&value, at, sizeof value);
+        return value;
+    }
+    if (dtype == BATON_F32) {
+        memcpy(&single, at, sizeof single);
+        return (double)single;
+    }
+    memcpy(&half, at, sizeof half);
+    return (double)(dtype == BATON_F16 ? baton__f32_of_f16(half)
+                                       : baton__f32_of_bf16(half));
+}
+
+/* ---- what a selection must be ------------------------------------------ */
+
+typedef struct ranked {
+    double size; /* a NaN's is beyond infinity */
+    uint32_t index;
+    bool nan;
+} ranked_t;
+
+static int by_size(const void *left, const void *right)
+{
+    const ranked_t *a = left, *b = right;
+    if (a->nan != b->nan) {
+        return a->nan ? -1 : 1;
+    }
+    if (!a->nan && a->size != b->size) {
+        return a->size > b->size ? -1 : 1;
+    }
+    return a->index < b->index ? -1 : 1;
+}
+
+static int by_index(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static bool negative(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits >> 63 != 0;
+}
+
+static size_t sorted_topk(const baton_selection_t *from, size_t k,
+                          uint32_t *indices)
+{
+    static ranked_t ranked[LARGEST];
+    size_t count = 0;
+    for (size_t i = 0; i < from->count; i++) {
+        double value = load(from->dtype, from->values, i);
+        bool other = (from->side == BATON_SIDE_POSITIVE && negative(value)) ||
+                     (from->side == BATON_SIDE_NEGATIVE && !negative(value));
+        if (value == 0 || other) {
+            continue;
+        }
+        ranked[count++] = (ranked_t){.size = value < 0 ? -value : value,
+                                     .index = from->first + (uint32_t)i,
+                                     .nan = value != value};
+    }
+    qsort(ranked, count, sizeof *ranked, by_size);
+    size_t kept = k < count ? k : count;
+    for (size_t i = 0; i < kept; i++) {
+        indices[i] = ranked[i].index;
+    }
+    qsort(indices, kept, sizeof *indices, by_index);
+    return kept;
+}
+
+/* ---- vectors ----------------------------------------------------------- */
+
+typedef enum shape {
+    NORMAL,
+    TIES,
+    MOSTLY_ZEROS,
+    CONSTANT,
+    SORTED,
+    BITS, /* any: NaNs, infinities, subnormals */
+    NANS, /* of any payload */
+    HEAVY,
+    STAIRS, /* ties above which there is a little more than k at 1% */
+    SHAPES
+} shape_t;
+
+static double uniform(support_random_t *random)
+{
+    return (double)support_random_below(random, 1u << 30) / (double)(1u << 30);
+}
+
+static double value_of(shape_t shape, size_t i, support_random_t *random)
+{
+    double sum = 0;
+    switch (shape) {
+    case TIES:
+        return (double)support_random_below(random, 7) - 3;
+    case MOSTLY_ZEROS:
+        return support_random_below(random, 500) == 0 ? uniform(random) - 0.5
+                                                      : -0.0;
+    case CONSTANT:
+        return -2.5;
+    case SORTED:
+        return (double)i / 16;
+    case STAIRS:
+        return support_random_below(random, 96) == 0 ? 5 : (double)(i % 3) + 1;
+    case HEAVY:
+        sum = uniform(random) - 0.5;
+        return sum / (uniform(random) * uniform(random) + 1e-3);
+    case NORMAL:
+    case BITS:
+    case NANS:
+    case SHAPES:
+        break;
+    }
+    for (int k = 0; k < 12; k++) {
+        sum += uniform(random);
+    }
+    return sum - 6;
+}
+
+static void fill(baton_dtype_t dtype, void *values, size_t count, shape_t shape,
+                 support_random_t *random)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (shape == BITS || shape == NANS) {
+            uint64_t bits = support_random_next(random);
+            bits |= shape == NANS ? UINT64_C(0x7ff17fc17fc17fc1) : 0;
+            size_t size = baton_dtype_size(dtype);
+            memcpy((char *)values + i * size, &bits, size);
+        } else {
+            store(dtype, values, i, value_of(shape, i, random));
+        }
+    }
+}
+
+/* ---- top-k ------------------------------------------------------------- */
+
+static double values[LARGEST];
+static uint32_t expected[LARGEST], actual[LARGEST + 1];
+
+static void expect_topk(const baton_selection_t *from, size_t k, shape_t shape)
+{
+    size_t bytes = baton_select_scratch_bytes(from->count, k);
+    void *scratch = malloc(bytes);
+    memset(actual, 0xab, sizeof actual);
+    baton_magnitude_t threshold = 1;
+    size_t kept = sorted_topk(from, k, expected);
+    size_t found = baton_select_topk(from, k, actual, scratch, &threshold);
+    if (found != kept || memcmp(actual, expected, kept * sizeof *actual) != 0) {
+        fail_msg("%s, shape %d, side %d: top-%zu of %zu is wrong (%zu, not "
+                 "%zu)",
+                 baton_dtype_name(from->dtype), (int)shape, (int)from->side, k,
+                 from->count, found, kept);
+    }
+    assert_int_equal(actual[kept], 0xabababab);
+    assert_int_equal(threshold == 0, kept == 0);
+    if (kept > 0) {
+        assert_true(baton_select_count(from, threshold) >= kept);
+        assert_true(baton_select_count(from, threshold + 1) < kept);
+    }
+    assert_int_equal(baton_select_trimmed(from, k, actual, scratch), kept);
+    assert_memory_equal(actual, expected, kept * sizeof *actual);
+    free(scratch);
+}
+
+static void expect_all(baton_dtype_t dtype, size_t count,
+                       support_random_t *random)
+{
+    const size_t ks[] = {
+        0,         1,     2,        count / 1000 + 1, count / 100 + 1,
+        count / 2, count, count + 5};
+    for (shape_t shape = 0; shape < SHAPES; shape++) {
+        fill(dtype, values, count, shape, random);
+        for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
+            baton_selection_t from = {.dtype = dtype,
+                                      .side = BATON_SIDE_BOTH,
+                                      .values = values,
+                                      .count = count,
+                                      .first = 17};
+            expect_topk(&from, ks[i] < LARGEST ? ks[i] : LARGEST, shape);
+            from.side = BATON_SIDE_POSITIVE + (i % 2 == 0);
+            expect_topk(&from, ks[i] < LARGEST ? ks[i] : LARGEST, shape);
+        }
+    }
+}
+
+static void test_topk_is_that_of_a_sort(void **state)
+{
+    (void)state;
+    static const char *const isas[] = {"baseline", "avx2", "avx512"};
+    for (size_t isa = 0; isa < 3; isa++) {
+        (void)setenv("BATON_ISA", isas[isa], 1);
+        baton__config_forget();
+        baton__kernels_forget();
+        for (size_t type = 0; type < TYPES; type++) {
+            support_random_t random = support_random(support_seed(), type);
+            const size_t counts[] = {0, 1, 63, 64, 65, 1000, 4097, 33333};
+            for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+                expect_all(types[type], counts[i], &random);
+            }
+        }
+    }
+    (void)unsetenv("BATON_ISA");
+    baton__config_forget();
+    baton__kernels_forget();
+}
+
+static void test_search_leaves_k_to_2k(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 9);
+    const size_t count = 30000;
+    for (size_t type = 0; type < TYPES; type++) {
+        for (shape_t shape = 0; shape < SHAPES; shape++) {
+            fill(types[type], values, count, shape, &random);
+            baton_selection_t from = {
+                .dtype = types[type], .values = values, .count = count};
+            for (size_t k = 1; k <= count; k = k * 3 + 1) {
+                size_t bytes = baton_select_scratch_bytes(count, k);
+                void *scratch = malloc(bytes);
+                baton_magnitude_t threshold =
+                    baton_select_search(&from, k, actual, scratch);
+                size_t found = baton_select_count(&from, threshold);
+                size_t nonzero = baton_select_count(&from, 1);
+                if (nonzero < k) {
+                    assert_int_equal(threshold, 0);
+                } else {
+                    assert_true(found >= k);
+                    /* Ties and the coarse values of f16 may be more. */
+                    assert_true(found <= 2 * k ||
+                                baton_select_count(&from, threshold + 1) < k);
+                }
+                size_t listed =
+                    baton_select_at_least(&from, threshold, actual, 2 * k);
+                assert_int_equal(listed, found);
+                free(scratch);
+            }
+        }
+    }
+}
+
+/* ---- lists of entries -------------------------------------------------- */
+
+enum { LENGTH = 20000, LISTS = 5 };
+
+static size_t random_list(baton_dtype_t dtype, char *list, double *dense,
+                          support_random_t *random)
+{
+    static double vector[LENGTH];
+    static uint32_t indices[LENGTH];
+    size_t count = 0;
+    uint64_t gap = 1 + support_random_below(random, 400);
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        store(dtype, vector, i, 0);
+        if (support_random_below(random, gap) == 0) {
+            double value = (double)support_random_below(random, 41) - 20;
+            store(dtype, vector, i, value);
+            dense[i] += value;
+            indices[count++] = i;
+        }
+    }
+    baton_entries_take(dtype, list, indices, count, vector);
+    for (size_t i = 0; i < LENGTH; i++) {
+        assert_true(load(dtype, vector, i) == 0);
+    }
+    return count;
+}
+
+static void test_sum_of_lists_is_the_dense_sum(void **state)
+{
+    (void)state;
+    static char lists[LISTS][LENGTH * 12 + 1], out[LISTS * LENGTH * 12];
+    static uint32_t indices[LISTS * LENGTH];
+    for (size_t type = 0; type < TYPES; type++) {
+        support_random_t random = support_random(support_seed(), 20 + type);
+        for (int round = 0; round < 20; round++) {
+            static double dense[LENGTH], vector[LENGTH];
+            baton_entries_t sets[LISTS];
+            memset(dense, 0, sizeof dense);
+            memset(vector, 0, sizeof vector);
+            for (size_t i = 0; i < LISTS; i++) {
+                sets[i].data = lists[i] + round % 2; /* not aligned */
+                sets[i].count = random_list(types[type], lists[i] + round % 2,
+                                            dense, &random);
+            }
+            size_t count = baton_entries_sum(types[type], sets, LISTS, out);
+            baton_entries_split(types[type], out, count, indices, NULL);
+            for (size_t i = 1; i < count; i++) {
+                assert_true(indices[i - 1] < indices[i]);
+            }
+            baton_entries_put(types[type], out, count, vector);
+            for (size_t i = 0; i < LENGTH; i++) {
+                assert_true(load(types[type], vector, i) == dense[i]);
+            }
+        }
+    }
+}
+
+static void test_put_undoes_add(void **state)
+{
+    (void)state;
+    static char list[LENGTH * 12];
+    static double dense[LENGTH], vector[LENGTH], before[LENGTH];
+    for (size_t type = 0; type < TYPES; type++) {
+        support_random_t random = support_random(support_seed(), 30 + type);
+        memset(dense, 0, sizeof dense);
+        fill(types[type], vector, LENGTH, TIES, &random);
+        memcpy(before, vector, sizeof vector);
+        size_t count = random_list(types[type], list, dense, &random);
+        baton_entries_add(types[type], list, count, 0.5, vector);
+        for (size_t i = 0; i < LENGTH; i++) {
+            assert_true(load(types[type], vector, i) ==
+                        load(types[type], before, i) + dense[i] / 2);
+        }
+        baton_entries_put(types[type], list, count, vector);
+        assert_memory_equal(vector, before,
+                            LENGTH * baton_dtype_size(types[type]));
+    }
+}
+
+static void test_topk_of_a_list_splits_it(void **state)
+{
+    (void)state;
+    static char list[LENGTH * 12], dropped[LENGTH * 12];
+    static double dense[LENGTH], vector[LENGTH], copy[LENGTH];
+    for (size_t type = 0; type < TYPES; type++) {
+        support_random_t random = support_random(support_seed(), 40 + type);
+        size_t bytes = baton_entry_bytes(types[type]);
+        memset(dense, 0, sizeof dense);
+        memset(vector, 0, sizeof vector);
+        memset(copy, 0, sizeof copy);
+        size_t count = random_list(types[type], list, dense, &random);
+        baton_entries_put(types[type], list, count, copy);
+        size_t k = count / 3, others;
+        void *scratch = malloc(baton_entries_scratch_bytes(count, k));
+        size_t kept = baton_entries_topk(types[type], list, count, k, dropped,
+                                         &others, scratch);
+        baton_selection_t from = {
+            .dtype = types[type], .values = copy, .count = LENGTH};
+        assert_int_equal(sorted_topk(&from, k, expected), kept);
+        for (size_t i = 0; i < kept; i++) {
+            assert_int_equal(baton_entry_index(types[type], list, i),
+                             expected[i]);
+        }
+        assert_int_equal(kept + others, count);
+        baton_entries_put(types[type], list, kept, vector);
+        baton_entries_put(types[type], dropped, others, vector);
+        assert_memory_equal(vector, copy,
+                            LENGTH * baton_dtype_size(types[type]));
+        assert_int_equal(bytes, 4 + baton_dtype_size(types[type]));
+        free(scratch);
+    }
+}
+
+static void test_measure_sees_what_is_not_finite(void **state)
+{
+    (void)state;
+    for (size_t type = 0; type < TYPES; type++) {
+        for (size_t i = 0; i < 100; i++) {
+            store(types[type], values, i, i % 2 == 0 ? 2 : -3);
+        }
+        baton_magnitudes_t all =
+            baton_elements_measure(types[type], values, 100);
+        assert_true(all.sum == 250 && all.square_sum == 650);
+        assert_true(baton_magnitude_value(types[type], all.largest) == 3);
+        assert_int_equal(all.nans + all.infinities, 0);
+        store(types[type], values, 50, -1.0 / 0.0);
+        store(types[type], values, 51, 0.0 / 0.0);
+        all = baton_elements_measure(types[type], values, 100);
+        assert_int_equal(all.nans, 1);
+        assert_int_equal(all.infinities, 1);
+        assert_int_equal(all.largest,
+                         baton_magnitude_of(types[type], 0.0 / 0.0));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topk_is_that_of_a_sort),
+        cmocka_unit_test(test_search_leaves_k_to_2k),
+        cmocka_unit_test(test_sum_of_lists_is_the_dense_sum),
+        cmocka_unit_test(test_put_undoes_add),
+        cmocka_unit_test(test_topk_of_a_list_splits_it),
+        cmocka_unit_test(test_measure_sees_what_is_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,600 @@
+/* The interface of the sparse all-reduce: what it takes, refuses, saves, and
+   leaves behind when a step fails. */
+#include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/random.h"
+#include "support/sparse.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 4, COUNT = 100 };
+
+static baton_sparse_options_t some_options(void)
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.algorithm = BATON_SPARSE_SPARDL;
+    options.dtype = BATON_F32;
+    options.count = COUNT;
+    options.k = 12;
+    return options;
+}
+
+static void fill(support_sparse_t *group, uint64_t step)
+{
+    support_random_t random = support_random(7, step);
+    float *gradients = (float *)(void *)group->gradients;
+    for (size_t i = 0; i < (size_t)group->size * group->options.count; i++) {
+        gradients[i] = (float)support_random_below(&random, 2001) - 1000;
+    }
+}
+
+static void expect_says(const char *text)
+{
+    if (strstr(baton_error_message(), text) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", text, baton_error_message());
+    }
+}
+
+/* ---- options ----------------------------------------------------------- */
+
+typedef struct bad_options {
+    const char *says;
+    baton_sparse_options_t options;
+} bad_options_t;
+
+#define BAD(...)                                                               \
+    {                                                                          \
+        .size = sizeof(baton_sparse_options_t), __VA_ARGS__                    \
+    }
+
+static const bad_options_t bad_options[] = {
+    {"count is 0; allowed: 1 to 4294967295", BAD(.k = 1)},
+    {"count is 4294967296; allowed: 1 to 4294967295",
+     BAD(.k = 1, .count = (size_t)1 << 32)},
+    {"k is 11; allowed: 1 to count, 10", BAD(.k = 11, .count = 10)},
+    {"density is 0, and k is 0; allowed: above 0 and at most 1",
+     BAD(.count = 10)},
+    {"density is 1.5", BAD(.count = 10, .density = 1.5)},
+    {"density is nan", BAD(.count = 10, .density = NAN)},
+    {"max_k is 2; allowed: k, 3, to count, 10",
+     BAD(.count = 10, .k = 3, .max_k = 2)},
+    {"dtype is i32; allowed: f32, f64, f16, bf16",
+     BAD(.count = 10, .k = 3, .dtype = BATON_I32)},
+    {"algorithm is 99; allowed: 0 to",
+     BAD(.count = 10, .k = 3, .algorithm = (baton_sparse_algorithm_t)99)},
+    {"teams is 3; allowed: the divisors of 4 ranks",
+     BAD(.count = 10, .k = 3, .teams = 3)},
+    {"momentum is 1; allowed: 0 to below 1",
+     BAD(.count = 10, .k = 3, .momentum = 1)},
+    {"clip is -1; allowed: 0 and above", BAD(.count = 10, .k = 3, .clip = -1)},
+    {"quantise is set with SAMPLED", BAD(.count = 10, .k = 3, .quantise = true,
+                                         .redsync = BATON_REDSYNC_SAMPLED)},
+    {"keep_error is set; allowed: with quantise",
+     BAD(.count = 10, .k = 3, .keep_error = true)},
+};
+
+static void create_all(baton_sim_t *sim, const baton_sparse_options_t *options,
+                       int other, const baton_sparse_options_t *others,
+                       baton_status_t expected, const char *says)
+{
+    baton_sparse_t *all[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
+                                        rank == other ? others : options,
+                                        &all[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        float gradient[COUNT] = {0};
+        support_expect(baton_sparse_connect(all[rank], -1), expected);
+        expect_says(says);
+        support_expect(baton_sparse_start(all[rank], gradient),
+                       BATON_ERR_STATE);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_destroy(all[rank]));
+    }
+}
+
+static baton_sim_t *open_sim(void)
+{
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    baton_sim_t *sim;
+    options.ranks = RANKS;
+    options.introductions = true;
+    support_ok(baton_sim_create(&options, &sim));
+    return sim;
+}
+
+static void test_bad_options_are_refused_on_all_ranks(void **state)
+{
+    (void)state;
+    baton_sim_t *sim = open_sim();
+    for (size_t i = 0; i < sizeof bad_options / sizeof bad_options[0]; i++) {
+        create_all(sim, &bad_options[i].options, -1, NULL, BATON_ERR_INVALID,
+                   bad_options[i].says);
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_options_that_differ_are_refused_on_all_ranks(void **state)
+{
+    (void)state;
+    baton_sim_t *sim = open_sim();
+    baton_sparse_options_t options = some_options(), other = options;
+    other.k = 13;
+    create_all(sim, &options, 2, &other, BATON_ERR_MISMATCH,
+               "options differ across ranks: k is 12 on one rank and 13 on "
+               "another");
+    other = options;
+    other.momentum = 0.5;
+    other.algorithm = BATON_SPARSE_TOPKA;
+    create_all(sim, &options, 0, &other, BATON_ERR_MISMATCH,
+               "algorithm is spardl on one rank and topka on another; momentum "
+               "is 0 on one rank and 0.5 on another");
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_wrong_use_is_refused(void **state)
+{
+    (void)state;
+    baton_sparse_options_t options = some_options();
+    baton_sparse_t *sparse;
+    baton_sparse_result_t result;
+    bool done = false;
+    float vector[COUNT] = {0};
+    support_sparse_t *group = support_sparse_open(1, &options);
+    sparse = group->ranks[0];
+    support_expect(baton_sparse_wait(sparse, -1, &result), BATON_ERR_STATE);
+    support_expect(baton_sparse_dense(sparse, vector), BATON_ERR_STATE);
+    support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
+    support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
+    expect_says("k is 13; allowed: 1 to max_k, 12");
+    support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
+    support_expect(baton_sparse_scale_residual(sparse, NAN), BATON_ERR_INVALID);
+    support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
+    support_expect(baton_sparse_save(sparse, NULL), BATON_ERR_INVALID);
+    support_expect(baton_sparse_start(NULL, vector), BATON_ERR_INVALID);
+    support_ok(baton_sparse_start(sparse, vector));
+    support_expect(baton_sparse_start(sparse, vector), BATON_ERR_BUSY);
+    support_expect(baton_sparse_set_k(sparse, 3), BATON_ERR_BUSY);
+    while (!done) {
+        support_ok(baton_sparse_test(sparse, &done));
+    }
+    support_ok(baton_sparse_wait(sparse, -1, &result));
+    support_ok(
+        baton_sparse_wait(sparse, -1, &result)); /* as often as one likes */
+    support_sparse_close(group);
+}
+
+/* ---- between steps ----------------------------------------------------- */
+
+static void test_flush_returns_all_residuals(void **state)
+{
+    (void)state;
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *group = support_sparse_open(RANKS, &options);
+    fill(group, 1);
+    support_sparse_step(group);
+    float sum[COUNT] = {0};
+    for (int rank = 0; rank < RANKS; rank++) {
+        const float *residual = support_sparse_residual(group, rank);
+        for (int i = 0; i < COUNT; i++) {
+            sum[i] += residual[i];
+        }
+        support_ok(baton_sparse_flush(group->ranks[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(
+            baton_sparse_wait(group->ranks[rank], -1, &group->results[rank]));
+        assert_int_equal(group->results[rank].count, COUNT);
+        assert_null(group->results[rank].indices);
+        assert_memory_equal(group->results[rank].values, sum, sizeof sum);
+        baton_sparse_stats_t stats;
+        support_ok(baton_sparse_stats(group->ranks[rank], &stats));
+        assert_true(stats.residual_norm == 0);
+        assert_int_equal(stats.algorithm, BATON_SPARSE_DENSE);
+        assert_int_equal(stats.steps, 2);
+    }
+    support_sparse_close(group);
+}
+
+static void test_warm_up_is_dense_and_averages(void **state)
+{
+    (void)state;
+    baton_sparse_options_t options = some_options();
+    options.warmup = 2;
+    options.average = true;
+    support_sparse_t *group = support_sparse_open(RANKS, &options);
+    for (uint64_t step = 0; step < 4; step++) {
+        fill(group, step);
+        support_sparse_step(group);
+        bool dense = group->results[0].indices == NULL;
+        assert_int_equal(dense, step < 2);
+        for (int i = 0; dense && i < COUNT; i++) {
+            float sum = 0;
+            for (int rank = 0; rank < RANKS; rank++) {
+                sum += ((float *)support_sparse_gradient(group, rank))[i];
+            }
+            assert_true(((float *)(void *)group->dense)[i] == sum / RANKS);
+        }
+    }
+    support_sparse_close(group);
+}
+
+static void test_density_changes_between_steps(void **state)
+{
+    (void)state;
+    static const double densities[] = {0.05, 0.4, 0.01, 0.2};
+    for (int teams = 1; teams <= RANKS; teams *= 2) {
+        baton_sparse_options_t options = some_options();
+        options.max_k = 40;
+        options.teams = teams;
+        options.exchange = BATON_TEAMS_BSAG;
+        support_sparse_t *group = support_sparse_open(RANKS, &options);
+        for (uint64_t step = 0; step < 8; step++) {
+            size_t k = (size_t)(COUNT * densities[step % 4]);
+            for (int rank = 0; rank < RANKS; rank++) {
+                support_ok(baton_sparse_set_density(group->ranks[rank],
+                                                    densities[step % 4]));
+            }
+            fill(group, step);
+            support_sparse_step(group);
+            size_t members = (size_t)(RANKS / teams);
+            size_t most = k > members ? k : members;
+            assert_true(group->results[0].count <= most);
+            assert_true(teams > 1 || group->results[0].count == most);
+        }
+        support_sparse_close(group);
+    }
+}
+
+/* u = m u + g; masked where something was sent. One rank, so the result is the
+   k largest of the accumulated u. */
+static void test_momentum_is_accumulated_and_masked(void **state)
+{
+    (void)state;
+    for (int nesterov = 0; nesterov < 2; nesterov++) {
+        baton_sparse_options_t options = some_options();
+        options.count = 3;
+        options.k = 1;
+        options.momentum = 0.5;
+        options.nesterov = nesterov != 0;
+        support_sparse_t *group = support_sparse_open(1, &options);
+        float *gradient = support_sparse_gradient(group, 0);
+        float u[3] = {0}, v[3] = {0};
+        for (uint64_t step = 0; step < 6; step++) {
+            for (size_t i = 0; i < 3; i++) {
+                gradient[i] = (float)(16 * (i + 1) * (step % 3 + 1));
+                u[i] = nesterov != 0 ? (u[i] + gradient[i]) / 2
+                                     : u[i] / 2 + gradient[i];
+                v[i] += nesterov != 0 ? u[i] + gradient[i] : u[i];
+            }
+            support_sparse_step(group);
+            size_t top = v[2] >= v[1] && v[2] >= v[0] ? 2 : v[1] >= v[0];
+            top = v[0] >= v[1] && v[0] >= v[2] ? 0 : v[1] >= v[2] ? 1 : 2;
+            assert_int_equal(group->results[0].indices[0], top);
+            assert_true(((float *)(void *)group->dense)[top] == v[top]);
+            u[top] = v[top] = 0;
+            assert_memory_equal(support_sparse_residual(group, 0), v, sizeof v);
+        }
+        support_sparse_close(group);
+    }
+}
+
+static void test_gradients_are_clipped(void **state)
+{
+    (void)state;
+    baton_sparse_options_t options = some_options();
+    options.count = options.k = 2;
+    options.clip = 10;
+    support_sparse_t *group = support_sparse_open(RANKS, &options);
+    for (int rank = 0; rank < RANKS; rank++) {
+        float *gradient = support_sparse_gradient(group, rank);
+        gradient[0] = 30; /* of norm 50; 10 / sqrt(4) is 5 */
+        gradient[1] = -40;
+    }
+    support_sparse_step(group);
+    const float *sum = (const float *)(void *)group->dense;
+    assert_true(fabsf(sum[0] - 12) < 1e-5f && fabsf(sum[1] + 16) < 1e-5f);
+    support_sparse_close(group);
+}
+
+static void test_what_is_not_finite_surfaces(void **state)
+{
+    (void)state;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        support_sparse_t *group = support_sparse_open(RANKS, &options);
+        fill(group, 1);
+        ((float *)support_sparse_gradient(group, 1))[17] = NAN;
+        ((float *)support_sparse_gradient(group, 3))[55] = -INFINITY;
+        support_sparse_step(group);
+        baton_sparse_stats_t stats;
+        support_ok(baton_sparse_stats(group->ranks[2], &stats));
+        assert_int_equal(stats.nans, 1);
+        assert_int_equal(stats.infinities, 1);
+        assert_true(isnan(((float *)(void *)group->dense)[17]));
+        support_sparse_close(group);
+    }
+}
+
+/* ---- state in files ---------------------------------------------------- */
+
+static void path_of(int rank, char *path, size_t bytes)
+{
+    (void)snprintf(path, bytes, "/tmp/baton_sparse_%d_%d", (int)getpid(), rank);
+}
+
+static void step_both(support_sparse_t *left, support_sparse_t *right,
+                      uint64_t step)
+{
+    fill(left, step);
+    fill(right, step);
+    support_sparse_step(left);
+    support_sparse_step(right);
+    assert_memory_equal(left->dense, right->dense, COUNT * sizeof(float));
+    assert_memory_equal(left->residuals, right->residuals,
+                        RANKS * COUNT * sizeof(float));
+}
+
+static void test_run_goes_on_from_a_file_with_the_same_bits(void **state)
+{
+    (void)state;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        options.teams = 2;
+        options.exchange = BATON_TEAMS_BSAG;
+        options.momentum = i % 2 == 0 ? 0.5 : 0;
+        options.redsync = BATON_REDSYNC_SAMPLED;
+        options.warmup = 2;
+        support_sparse_t *left = support_sparse_open(RANKS, &options);
+        support_sparse_t *right = support_sparse_open(RANKS, &options);
+        char path[100];
+        for (uint64_t step = 0; step < 7; step++) {
+            fill(left, step);
+            support_sparse_step(left);
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            path_of(rank, path, sizeof path);
+            support_ok(baton_sparse_save(left->ranks[rank], path));
+            support_ok(baton_sparse_load(right->ranks[rank], path));
+            (void)remove(path);
+        }
+        for (uint64_t step = 7; step < 20; step++) {
+            step_both(left, right, step);
+        }
+        support_sparse_close(left);
+        support_sparse_close(right);
+    }
+}
+
+static void write_file(const char *path, const char *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    (void)fclose(file);
+}
+
+static void test_bad_files_are_refused(void **state)
+{
+    (void)state;
+    static char data[4096];
+    char path[100];
+    float before[COUNT], after[COUNT];
+    baton_sparse_options_t options = some_options(), other = options;
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    fill(group, 3);
+    support_sparse_step(group);
+    path_of(0, path, sizeof path);
+    support_ok(baton_sparse_save(sparse, path));
+    FILE *file = fopen(path, "rb");
+    size_t bytes = fread(data, 1, sizeof data, file);
+    (void)fclose(file);
+    support_ok(baton_sparse_residual(sparse, before));
+    for (size_t length = 0; length < bytes; length += 7) {
+        write_file(path, data, length);
+        support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
+        expect_says("shorter than");
+    }
+    for (size_t at = 0; at < bytes; at++) {
+        data[at] ^= 4;
+        write_file(path, data, bytes);
+        support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
+        data[at] ^= 4;
+    }
+    write_file(path, data, bytes + 1);
+    support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
+    expect_says("longer than");
+    support_ok(baton_sparse_residual(sparse, after));
+    assert_memory_equal(before, after, sizeof before);
+    write_file(path, data, bytes);
+    other.algorithm = BATON_SPARSE_GTOPK;
+    support_sparse_t *stranger = support_sparse_open(1, &other);
+    support_expect(baton_sparse_load(stranger->ranks[0], path),
+                   BATON_ERR_INVALID);
+    expect_says("algorithm is");
+    support_sparse_close(stranger);
+    support_ok(baton_sparse_load(sparse, path));
+    (void)remove(path);
+    support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
+    support_expect(baton_sparse_save(sparse, "/nowhere/at/all"),
+                   BATON_ERR_SYSTEM);
+    support_sparse_close(group);
+}
+
+/* ---- failures ---------------------------------------------------------- */
+
+static void recover(support_sparse_t *group)
+{
+    bool all = false;
+    while (!all) {
+        all = true;
+        for (int rank = 0; rank < group->size; rank++) {
+            baton_status_t status =
+                baton_group_recover(baton_sim_group(group->sim, rank), 0);
+            all = all && status == BATON_OK;
+        }
+        support_ok(baton_sim_run(group->sim, -1));
+    }
+}
+
+/* The k-th send of one rank fails, for every k: a rank on which the step failed
+   has the residual of before, and all can go on. */
+static void fail_each_send(const baton_sparse_options_t *options)
+{
+    static const float zeros[COUNT];
+    for (uint64_t k = 1;; k++) {
+        support_sparse_t *group = support_sparse_open(RANKS, options);
+        fill(group, 1);
+        support_sparse_step(group);
+        float before[RANKS][COUNT];
+        memcpy(before, group->residuals, sizeof before);
+        fill(group, 2);
+        support_ok(baton_sim_fail_send(group->sim, 1, k));
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_sparse_start(
+                group->ranks[rank], support_sparse_gradient(group, rank)));
+        }
+        int failed = 0;
+        for (int rank = 0; rank < RANKS; rank++) {
+            baton_sparse_result_t result;
+            baton_status_t status =
+                baton_sparse_wait(group->ranks[rank], -1, &result);
+            if (status != BATON_OK) {
+                float after[COUNT];
+                support_expect(status, BATON_ERR_TRANSPORT);
+                support_ok(baton_sparse_residual(group->ranks[rank], after));
+                assert_memory_equal(after, before[rank], sizeof after);
+                failed++;
+            }
+        }
+        support_ok(baton_sim_fail_send(group->sim, 1, 0));
+        if (failed > 0) {
+            recover(group);
+        }
+        fill(group, 3);
+        support_sparse_step(group);
+        assert_memory_not_equal(group->dense, zeros, sizeof zeros);
+        support_sparse_close(group);
+        if (failed == 0) {
+            assert_true(k > 1);
+            break;
+        }
+    }
+}
+
+static void test_failed_step_leaves_the_residual(void **state)
+{
+    (void)state;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        fail_each_send(&options);
+        options.teams = 2;
+        options.exchange = BATON_TEAMS_BSAG;
+        options.momentum = 0.5;
+        fail_each_send(&options);
+    }
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static void test_steps_do_not_allocate(void **state)
+{
+    (void)state;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        support_cluster_t *ranks = support_cluster_manual(RANKS);
+        baton_sparse_t *all[RANKS];
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        float gradient[COUNT];
+        int64_t allocated = 0;
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_sparse_prepare(ranks->groups[rank], &options,
+                                            &all[rank]));
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_sparse_connect(all[rank], -1));
+        }
+        for (int step = 0; step < 20; step++) {
+            baton_sparse_result_t result;
+            for (int j = 0; j < COUNT; j++) {
+                gradient[j] = (float)((j * 37 + step * 11) % 101 - 50);
+            }
+            allocated = step == 10 ? baton__alloc_count() : allocated;
+            for (int rank = 0; rank < RANKS; rank++) {
+                support_ok(baton_sparse_start(all[rank], gradient));
+            }
+            for (int rank = 0; rank < RANKS; rank++) {
+                support_ok(baton_sparse_wait(all[rank], -1, &result));
+            }
+        }
+        assert_int_equal(baton__alloc_count(), allocated);
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_sparse_destroy(all[rank]));
+        }
+        support_cluster_close(ranks);
+    }
+}
+
+/* Whichever allocation of a create fails, nothing is left behind. */
+static void test_create_without_memory_fails(void **state)
+{
+    (void)state;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        support_cluster_t *ranks = support_cluster_manual(1);
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        options.momentum = 0.5;
+        baton_status_t status = BATON_ERR_NO_MEMORY;
+        int64_t nth = 0;
+        while (status != BATON_OK) {
+            baton_sparse_t *sparse;
+            baton__alloc_fail_nth(++nth);
+            status =
+                baton_sparse_create(ranks->groups[0], &options, -1, &sparse);
+            baton__alloc_fail_nth(0);
+            if (status == BATON_OK) {
+                support_ok(baton_sparse_destroy(sparse));
+            } else {
+                support_expect(status, BATON_ERR_NO_MEMORY);
+            }
+        }
+        assert_true(nth > 10);
+        support_cluster_close(ranks);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_options_are_refused_on_all_ranks),
+        cmocka_unit_test(test_options_that_differ_are_refused_on_all_ranks),
+        cmocka_unit_test(test_wrong_use_is_refused),
+        cmocka_unit_test(test_flush_returns_all_residuals),
+        cmocka_unit_test(test_warm_up_is_dense_and_averages),
+        cmocka_unit_test(test_density_changes_between_steps),
+        cmocka_unit_test(test_momentum_is_accumulated_and_masked),
+        cmocka_unit_test(test_gradients_are_clipped),
+        cmocka_unit_test(test_what_is_not_finite_surfaces),
+        cmocka_unit_test(test_run_goes_on_from_a_file_with_the_same_bits),
+        cmocka_unit_test(test_bad_files_are_refused),
+        cmocka_unit_test(test_failed_step_leaves_the_residual),
+        cmocka_unit_test(test_steps_do_not_allocate),
+        cmocka_unit_test(test_create_without_memory_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
