@@ -45,7 +45,8 @@ static void pause_ms(long ms)
 }
 
 /* Every rank pulls the weight towards a number of its own; together they find
-   the mean. The second element counts contributions, to check the books. */
+   the mean. The second element counts contributions, to check that none is
+   lost. */
 static void compute_gradient(double gradient[2], double weight, int rank)
 {
     gradient[0] = weight - rank;

@@ -24,13 +24,15 @@ void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
 
 /* What the other broadcasts work on: `data` of `root` goes to all ranks. */
 typedef struct baton_broadcast {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_BROADCAST */
     int root;
     baton_view_t data;
     size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
                            default */
     const char *algorithm; /* of baton_broadcast (tuning.h) alone */
 } baton_broadcast_t;
+
+#define BATON_BROADCAST BATON_INITIALIZER(baton_broadcast_t)
 
 /* Linear pipeline: blocks of chunk_bytes (default 64 KiB) go down the chain
    root, root + 1, ... (mod P), each passed on while the next one comes:
@@ -57,7 +59,7 @@ void baton_broadcast_double_tree(baton_schedule_t *schedule,
    target are the same memory, by view or by address. Otherwise they must not
    overlap. Source is not written. */
 typedef struct baton_reduce {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_REDUCE */
     int root;
     baton_view_t source;
     baton_view_t target;
@@ -66,6 +68,8 @@ typedef struct baton_reduce {
     size_t chunk_bytes;    /* as above */
     const char *algorithm; /* of baton_reduce (tuning.h) alone */
 } baton_reduce_t;
+
+#define BATON_REDUCE BATON_INITIALIZER(baton_reduce_t)
 
 /* Binomial tree, ceil(log2 P) rounds. A reduction that is not commutative goes
    up the tree of rank 0, which sends the result to the root. */
@@ -167,11 +171,13 @@ void baton_allreduce_double_tree(baton_schedule_t *schedule,
 /* Where the ranks are, for the hierarchical all-reduce: the same on all ranks,
    and read while it is built only. */
 typedef struct baton_hosts {
-    size_t size;     /* of this struct */
+    size_t size;     /* set by BATON_HOSTS */
     const int *host; /* of each rank: any numbers; NULL: see host_ranks */
     int host_ranks;  /* without `host`: hosts of so many ranks in rank order,
                         the last one with the rest */
 } baton_hosts_t;
+
+#define BATON_HOSTS BATON_INITIALIZER(baton_hosts_t)
 
 /* Hierarchical: reduce-scatter inside each host, an all-reduce of each block
    between the hosts, all-gather inside each host. args->arg points to a
@@ -188,7 +194,7 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
    most one element, the larger ones first. In place: target is this rank's
    block of the source, whose other blocks are then overwritten. */
 typedef struct baton_reduce_scatter {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_REDUCE_SCATTER */
     baton_view_t source;
     baton_view_t target;
     const size_t *counts; /* by rank, the same on all; read while it is built */
@@ -197,6 +203,8 @@ typedef struct baton_reduce_scatter {
     size_t chunk_bytes;    /* as above */
     const char *algorithm; /* of baton_reduce_scatter (tuning.h) alone */
 } baton_reduce_scatter_t;
+
+#define BATON_REDUCE_SCATTER BATON_INITIALIZER(baton_reduce_scatter_t)
 
 /* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). For
    commutative reductions. */
@@ -217,7 +225,7 @@ void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
    block_bytes[r] bytes, in rank order; NULL: P equal ones. In place: source is
    this rank's block of the target. */
 typedef struct baton_allgather {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_ALLGATHER */
     baton_view_t source;
     baton_view_t target;
     const size_t *block_bytes; /* by rank, the same on all; read while it is
@@ -225,6 +233,8 @@ typedef struct baton_allgather {
     size_t chunk_bytes;        /* as above */
     const char *algorithm;     /* of baton_allgather (tuning.h) alone */
 } baton_allgather_t;
+
+#define BATON_ALLGATHER BATON_INITIALIZER(baton_allgather_t)
 
 /* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). */
 void baton_allgather_ring(baton_schedule_t *schedule,
@@ -246,12 +256,14 @@ void baton_allgather_bruck(baton_schedule_t *schedule,
    of an all-gather. In place, at the root: the smaller view is the root's block
    of the larger one. */
 typedef struct baton_rooted {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_ROOTED */
     int root;
     baton_view_t source;
     baton_view_t target;
     const size_t *block_bytes; /* as above */
 } baton_rooted_t;
+
+#define BATON_ROOTED BATON_INITIALIZER(baton_rooted_t)
 
 /* Binomial trees: ceil(log2 P) rounds, (P-1)/P of the vector at the root. Inner
    ranks of the tree have scratch for the blocks behind them. */
@@ -267,13 +279,15 @@ void baton_gather_binomial(baton_schedule_t *schedule,
    order; both NULL: all blocks are equal. In place: source and target are the
    same memory; then what goes to a rank is as long as what comes from it. */
 typedef struct baton_alltoall {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_ALLTOALL */
     baton_view_t source;
     baton_view_t target;
     const size_t *send_bytes; /* by peer; read while it is built */
     const size_t *recv_bytes;
     const char *algorithm; /* of baton_alltoall (tuning.h) alone */
 } baton_alltoall_t;
+
+#define BATON_ALLTOALL BATON_INITIALIZER(baton_alltoall_t)
 
 /* Pairwise: P - 1 messages of a block, the k-th to rank + k. */
 void baton_alltoall_pairwise(baton_schedule_t *schedule,
@@ -290,12 +304,14 @@ void baton_alltoall_bruck(baton_schedule_t *schedule,
    0 to r - 1 (exscan; rank 0's target is not written), in rank order. In place:
    source and target are the same memory. */
 typedef struct baton_scan {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_SCAN */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
 } baton_scan_t;
+
+#define BATON_SCAN BATON_INITIALIZER(baton_scan_t)
 
 /* ceil(log2 P) rounds of the whole vector, each from 2^k ranks before. (Hillis,
    Steele 1986.) */

@@ -121,7 +121,7 @@ typedef struct baton_partial_options {
     bool changes;
     baton_partial_policy_fn policy;
     void *policy_arg;
-    uint64_t seed; /* of the draws; the same on all ranks */
+    uint64_t seed; /* of the elections; the same on all ranks */
     size_t count;  /* elements */
     baton_dtype_t dtype;
     const baton_op_t *op; /* needs its identity; NULL: BATON_SUM */
@@ -262,8 +262,8 @@ const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 BATON_CHECKED baton_status_t baton_partial_pending(baton_partial_t *partial,
                                                    void *data, bool *any_out);
 
-/* The rank that BATON_MAJORITY draws for `epoch`: a function of its arguments
-   alone. Each block of `size` epochs draws every rank once, in an order
+/* The rank that BATON_MAJORITY elects for `epoch`: a function of its arguments
+   alone. Each block of `size` epochs elects every rank once, in an order
    shuffled by the seed. So no contribution waits for 2 * size epochs or more.
  */
 int baton_partial_elect(uint64_t seed, uint64_t epoch, int size);

@@ -93,7 +93,7 @@ typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
 /* Zero is a value like others here: a cost of 0, no skew, no lag. Costs are
    from 0 to 1e15. */
 typedef struct baton_sim_options {
-    size_t size; /* of this struct: BATON_SIM_OPTIONS sets it */
+    size_t size; /* set by BATON_SIM_OPTIONS */
     int ranks;   /* 1 to 2^24 */
     /* Buffers have no memory, bound memory is not touched, and copies and
        reductions only take time. Call nodes and activations run as ever. */

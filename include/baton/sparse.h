@@ -99,7 +99,7 @@ typedef enum baton_redsync {
 
 /* Zero means default, for each field but `count` and one of k and density. */
 typedef struct baton_sparse_options {
-    size_t size;      /* of this struct: BATON_SPARSE_OPTIONS sets it */
+    size_t size;      /* set by BATON_SPARSE_OPTIONS */
     const char *name; /* for messages; NULL: "sparse" */
     baton_sparse_algorithm_t algorithm;
     size_t count;        /* n, elements of the gradient; 1 to UINT32_MAX */
@@ -126,10 +126,7 @@ typedef struct baton_sparse_options {
                              loses what ranks drop on the way; to compare */
 } baton_sparse_options_t;
 
-#define BATON_SPARSE_OPTIONS                                                   \
-    {                                                                          \
-        .size = sizeof(baton_sparse_options_t)                                 \
-    }
+#define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
 /* ---- life -------------------------------------------------------------- */
 

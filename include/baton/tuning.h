@@ -84,11 +84,13 @@ typedef struct baton_link_cost {
 } baton_link_cost_t;
 
 typedef struct baton_costs {
-    size_t size;               /* of this struct */
+    size_t size;               /* set by BATON_COSTS */
     baton_link_cost_t inside;  /* a host */
     baton_link_cost_t between; /* hosts */
     double gamma_ns;           /* a reduced byte */
 } baton_costs_t;
+
+#define BATON_COSTS BATON_INITIALIZER(baton_costs_t)
 
 /* The costs in force: of the file that BATON_CALIBRATION names, else those
    compiled in. BATON_ERR_INVALID, _UNSUPPORTED, _SYSTEM: see read. */
@@ -111,7 +113,7 @@ const char *baton_machine_name(void);
 
 /* What a choice depends on. */
 typedef struct baton_choice_case {
-    size_t size; /* of this struct */
+    size_t size; /* set by BATON_CHOICE_CASE */
     baton_collective_t collective;
     int ranks;
     int hosts;    /* that they are on; 0: 1 */
@@ -122,6 +124,8 @@ typedef struct baton_choice_case {
        so on), else the cheapest. */
     const char *algorithm;
 } baton_choice_case_t;
+
+#define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)
 
 typedef struct baton_choice {
     baton_algorithm_t algorithm;

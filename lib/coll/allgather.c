@@ -14,12 +14,14 @@ typedef struct gather {
 } gather_t;
 
 static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_allgather_t *args, gather_t *out)
+                  const baton_allgather_t **given, gather_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args,
-                           "baton_allgather_t")) {
+    const baton_allgather_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_allgather_t");
+    if (args == NULL) {
         return false;
     }
+    *given = args;
     int rank = baton_schedule_rank(schedule);
     out->at = baton__cut_bytes(schedule, builder, "target", args->target.bytes,
                                args->block_bytes);
@@ -54,7 +56,7 @@ void baton_allgather_ring(baton_schedule_t *schedule,
                           const baton_allgather_t *args)
 {
     gather_t gather;
-    if (begin(schedule, "all-gather by ring", args, &gather)) {
+    if (begin(schedule, "all-gather by ring", &args, &gather)) {
         baton__ring_allgather(&gather.flow, &gather.blocks, 1,
                               args->chunk_bytes);
         end(&gather);
@@ -65,7 +67,7 @@ void baton_allgather_bruck(baton_schedule_t *schedule,
                            const baton_allgather_t *args)
 {
     gather_t gather;
-    if (begin(schedule, "all-gather by Bruck", args, &gather)) {
+    if (begin(schedule, "all-gather by Bruck", &args, &gather)) {
         baton__circulant_allgather(&gather.flow, &gather.blocks,
                                    BATON__SKIPS_DOUBLED);
         end(&gather);
@@ -76,7 +78,7 @@ void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
                                         const baton_allgather_t *args)
 {
     gather_t gather;
-    if (!begin(schedule, "all-gather by recursive doubling", args, &gather)) {
+    if (!begin(schedule, "all-gather by recursive doubling", &args, &gather)) {
         return;
     }
     baton__flow_t *flow = &gather.flow;

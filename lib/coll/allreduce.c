@@ -9,12 +9,14 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
 
 /* Says what is wrong, or returns true. */
 static bool check(baton_schedule_t *schedule, const char *builder,
-                  const baton_allreduce_t *args)
+                  const baton_allreduce_t **given)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args,
-                           "baton_allreduce_t")) {
+    const baton_allreduce_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_allreduce_t");
+    if (args == NULL) {
         return false;
     }
+    *given = args;
     size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
     if (element == 0) {
         return false;
@@ -41,11 +43,12 @@ static bool check(baton_schedule_t *schedule, const char *builder,
 }
 
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_allreduce_t *args)
+                            const baton_allreduce_t **given)
 {
-    if (!check(schedule, builder, args)) {
+    if (!check(schedule, builder, given)) {
         return false;
     }
+    const baton_allreduce_t *args = *given;
     if (args->source.bytes == 0) {
         return false;
     }

@@ -14,7 +14,7 @@
    which `builder` is named and nothing is added. Does what needs no algorithm:
    nothing for an empty vector, a copy for one rank. True: the rest is to do. */
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_allreduce_t *args);
+                            const baton_allreduce_t **args);
 
 /* Whether source and target are the same memory. */
 bool baton__allreduce_in_place(const baton_schedule_t *schedule,

@@ -46,7 +46,7 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
                               const baton_allreduce_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by binomial tree",
-                                args)) {
+                                &args)) {
         return;
     }
     if (baton__given_applies(args)) {

@@ -14,7 +14,7 @@ void baton_allreduce_circulant(baton_schedule_t *schedule,
                                const baton_allreduce_t *args)
 {
     static const char name[] = "all-reduce by circulant graph";
-    if (!baton__allreduce_begin(schedule, name, args) ||
+    if (!baton__allreduce_begin(schedule, name, &args) ||
         !baton__check_commutative(schedule, name, args->op,
                                   BATON__ORDERED_ALLREDUCES)) {
         return;

@@ -91,7 +91,7 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
 void baton_allreduce_double_tree(baton_schedule_t *schedule,
                                  const baton_allreduce_t *args)
 {
-    if (!baton__allreduce_begin(schedule, "all-reduce by double tree", args)) {
+    if (!baton__allreduce_begin(schedule, "all-reduce by double tree", &args)) {
         return;
     }
     bool in_place = baton__allreduce_in_place(schedule, args);

@@ -164,7 +164,7 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
                                   const baton_allreduce_t *args)
 {
     static const char name[] = "hierarchical all-reduce";
-    if (!baton__allreduce_begin(schedule, name, args) ||
+    if (!baton__allreduce_begin(schedule, name, &args) ||
         !check_hosts(schedule, name, args->arg) ||
         !baton__check_commutative(schedule, name, args->op,
                                   BATON__ORDERED_ALLREDUCES)) {

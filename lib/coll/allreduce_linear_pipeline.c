@@ -60,7 +60,7 @@ void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
                                      const baton_allreduce_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by linear pipeline",
-                                args)) {
+                                &args)) {
         return;
     }
     size_t element = baton_op_element_bytes(args->op, args->dtype);

@@ -48,7 +48,8 @@ void baton__rabenseifner(baton__flow_t *flow, baton_view_t target,
 void baton_allreduce_rabenseifner(baton_schedule_t *schedule,
                                   const baton_allreduce_t *args)
 {
-    if (!baton__allreduce_begin(schedule, "all-reduce by rabenseifner", args)) {
+    if (!baton__allreduce_begin(schedule, "all-reduce by rabenseifner",
+                                &args)) {
         return;
     }
     bool in_place = baton__allreduce_in_place(schedule, args);

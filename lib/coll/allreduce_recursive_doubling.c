@@ -95,7 +95,7 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                         const baton_allreduce_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by recursive doubling",
-                                args)) {
+                                &args)) {
         return;
     }
     if (baton__given_applies(args)) {

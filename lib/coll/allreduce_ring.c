@@ -218,7 +218,7 @@ static void add_slots(ring_t *ring, size_t chunk)
 void baton_allreduce_ring(baton_schedule_t *schedule,
                           const baton_allreduce_t *args)
 {
-    if (!baton__allreduce_begin(schedule, "all-reduce by ring", args)) {
+    if (!baton__allreduce_begin(schedule, "all-reduce by ring", &args)) {
         return;
     }
     if (!baton__check_commutative(schedule, "all-reduce by ring", args->op,

@@ -52,12 +52,14 @@ static bool check_in_place(baton_schedule_t *schedule, const char *builder,
 
 /* False: an error. True: call end. */
 static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_alltoall_t *args, exchange_t *out)
+                  const baton_alltoall_t **given, exchange_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args,
-                           "baton_alltoall_t")) {
+    const baton_alltoall_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_alltoall_t");
+    if (args == NULL) {
         return false;
     }
+    *given = args;
     int size = baton_schedule_size(schedule);
     *out = (exchange_t){.flow = baton__flow_open(schedule, BATON_U8, NULL)};
     out->send_at = baton__cut_bytes(schedule, builder, "source",
@@ -97,7 +99,7 @@ void baton_alltoall_pairwise(baton_schedule_t *schedule,
                              const baton_alltoall_t *args)
 {
     exchange_t exchange;
-    if (!begin(schedule, "all-to-all by pairwise exchange", args, &exchange)) {
+    if (!begin(schedule, "all-to-all by pairwise exchange", &args, &exchange)) {
         return;
     }
     baton__flow_t *flow = &exchange.flow;
@@ -162,8 +164,9 @@ void baton_alltoall_bruck(baton_schedule_t *schedule,
 {
     static const char name[] = "all-to-all by Bruck";
     exchange_t exchange;
-    if (!baton__check_args(schedule, name, args, sizeof *args,
-                           "baton_alltoall_t")) {
+    args = baton__read_args(schedule, name, args, sizeof *args,
+                            "baton_alltoall_t");
+    if (args == NULL) {
         return;
     }
     if (args->send_bytes != NULL || args->recv_bytes != NULL) {
@@ -173,7 +176,7 @@ void baton_alltoall_bruck(baton_schedule_t *schedule,
                             name);
         return;
     }
-    if (!begin(schedule, name, args, &exchange)) {
+    if (!begin(schedule, name, &args, &exchange)) {
         return;
     }
     baton_view_t *places =

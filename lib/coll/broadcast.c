@@ -3,11 +3,15 @@
 #include "pattern.h"
 
 bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_broadcast_t *args)
+                            const baton_broadcast_t **given)
 {
-    return baton__check_args(schedule, builder, args, sizeof *args,
-                             "baton_broadcast_t") &&
-           baton__check_root(schedule, builder, args->root) &&
+    const baton_broadcast_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_broadcast_t");
+    if (args == NULL) {
+        return false;
+    }
+    *given = args;
+    return baton__check_root(schedule, builder, args->root) &&
            args->data.bytes > 0 && baton_schedule_size(schedule) > 1;
 }
 

@@ -74,7 +74,7 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t index)
 void baton_broadcast_double_tree(baton_schedule_t *schedule,
                                  const baton_broadcast_t *args)
 {
-    if (!baton__broadcast_begin(schedule, "broadcast by double tree", args)) {
+    if (!baton__broadcast_begin(schedule, "broadcast by double tree", &args)) {
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);

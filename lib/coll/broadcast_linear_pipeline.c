@@ -14,7 +14,7 @@ void baton_broadcast_linear_pipeline(baton_schedule_t *schedule,
                                      const baton_broadcast_t *args)
 {
     if (!baton__broadcast_begin(schedule, "broadcast by linear pipeline",
-                                args)) {
+                                &args)) {
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);

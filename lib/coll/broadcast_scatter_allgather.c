@@ -16,7 +16,7 @@ void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
                                        const baton_broadcast_t *args)
 {
     if (!baton__broadcast_begin(schedule, "broadcast by scatter + all-gather",
-                                args)) {
+                                &args)) {
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);

@@ -40,8 +40,9 @@ void baton_barrier(baton_schedule_t *schedule)
 void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args)
 {
     baton_choice_t choice;
-    if (baton__check_args(schedule, "broadcast", args, sizeof *args,
-                          "baton_broadcast_t") &&
+    args = baton__read_args(schedule, "broadcast", args, sizeof *args,
+                            "baton_broadcast_t");
+    if (args != NULL &&
         choose(schedule,
                (baton_choice_case_t){.collective = BATON_COLLECTIVE_BROADCAST,
                                      .bytes = args->data.bytes,
@@ -55,8 +56,9 @@ void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args)
 void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args)
 {
     baton_choice_t choice;
-    if (baton__check_args(schedule, "reduce", args, sizeof *args,
-                          "baton_reduce_t") &&
+    args = baton__read_args(schedule, "reduce", args, sizeof *args,
+                            "baton_reduce_t");
+    if (args != NULL &&
         choose(schedule,
                (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE,
                                      .bytes = args->source.bytes,
@@ -71,8 +73,9 @@ void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args)
 void baton_allreduce(baton_schedule_t *schedule, const baton_allreduce_t *args)
 {
     baton_choice_t choice;
-    if (baton__check_args(schedule, "all-reduce", args, sizeof *args,
-                          "baton_allreduce_t") &&
+    args = baton__read_args(schedule, "all-reduce", args, sizeof *args,
+                            "baton_allreduce_t");
+    if (args != NULL &&
         choose(schedule,
                (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLREDUCE,
                                      .bytes = args->source.bytes,
@@ -88,8 +91,9 @@ void baton_reduce_scatter(baton_schedule_t *schedule,
                           const baton_reduce_scatter_t *args)
 {
     baton_choice_t choice;
-    if (baton__check_args(schedule, "reduce-scatter", args, sizeof *args,
-                          "baton_reduce_scatter_t") &&
+    args = baton__read_args(schedule, "reduce-scatter", args, sizeof *args,
+                            "baton_reduce_scatter_t");
+    if (args != NULL &&
         choose(
             schedule,
             (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE_SCATTER,
@@ -106,8 +110,9 @@ void baton_reduce_scatter(baton_schedule_t *schedule,
 void baton_allgather(baton_schedule_t *schedule, const baton_allgather_t *args)
 {
     baton_choice_t choice;
-    if (baton__check_args(schedule, "all-gather", args, sizeof *args,
-                          "baton_allgather_t") &&
+    args = baton__read_args(schedule, "all-gather", args, sizeof *args,
+                            "baton_allgather_t");
+    if (args != NULL &&
         choose(schedule,
                (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLGATHER,
                                      .bytes = args->target.bytes,
@@ -126,8 +131,9 @@ void baton_alltoall(baton_schedule_t *schedule, const baton_alltoall_t *args)
     baton_choice_t choice;
     bool uneven =
         args != NULL && (args->send_bytes != NULL || args->recv_bytes != NULL);
-    if (baton__check_args(schedule, "all-to-all", args, sizeof *args,
-                          "baton_alltoall_t") &&
+    args = baton__read_args(schedule, "all-to-all", args, sizeof *args,
+                            "baton_alltoall_t");
+    if (args != NULL &&
         choose(schedule,
                (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLTOALL,
                                      .bytes = args->source.bytes,

@@ -1,24 +1,41 @@
 #include "coll/check.h"
 
+#include "base/options.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
-bool baton__check_args(baton_schedule_t *schedule, const char *builder,
-                       const void *args, size_t expected, const char *type)
+enum { ARGS_MOST = 256 }; /* bytes of any builder's arguments */
+
+const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
+                             const void *args, size_t bytes, const char *type)
 {
+    static _Thread_local _Alignas(max_align_t) char whole[ARGS_MOST];
+    size_t size = 0;
     if (args == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: args is NULL, must point to its arguments",
                             builder);
-        return false;
+        return NULL;
     }
-    size_t size;
     memcpy(&size, args, sizeof size);
-    if (size != expected) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: args.size is %zu, must be %zu: sizeof(%s)",
-                            builder, size, expected, type);
+    if (size == bytes) {
+        return args;
     }
-    return size == expected;
+    assert(bytes <= sizeof whole);
+    char what[128];
+    (void)snprintf(what, sizeof what, "%s: args", builder);
+    baton_status_t status =
+        baton__options_read(whole, bytes, args, what, "sizeof args");
+    if (status != BATON_OK) {
+        baton_schedule_fail(schedule, status,
+                            "%s: args.size is %zu, must be %zu: sizeof(%s)",
+                            builder, size, bytes, type);
+        return NULL;
+    }
+    return whole;
 }
 
 bool baton__check_root(baton_schedule_t *schedule, const char *builder,

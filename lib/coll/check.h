@@ -6,10 +6,11 @@
 
 #include <baton/coll.h>
 
-/* `args` is there and its size, its first member, is `expected`: that of
-   `type`. */
-bool baton__check_args(baton_schedule_t *schedule, const char *builder,
-                       const void *args, size_t expected, const char *type);
+/* The arguments, `bytes` long as this version's `type`: `args` itself, or, when
+   it is of an older header, a copy with zero for what that lacks, valid until
+   this thread's next such call. NULL for an error. */
+const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
+                             const void *args, size_t bytes, const char *type);
 bool baton__check_root(baton_schedule_t *schedule, const char *builder,
                        int root);
 

@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/options.h"
 
 #define LEAST_SEGMENT ((size_t)1024)
 #define MOST_SEGMENT  ((size_t)16 * 1024 * 1024)
@@ -96,11 +97,6 @@ static baton_status_t refuse(const baton_choice_case_t *of,
 
 static baton_status_t check(const baton_choice_case_t *of)
 {
-    if (of == NULL || of->size != sizeof *of) {
-        return baton__error(BATON_ERR_INVALID,
-                            "choice: size is %zu, must be %zu",
-                            of == NULL ? 0 : of->size, sizeof *of);
-    }
     if ((unsigned)of->collective >= (unsigned)BATON_COLLECTIVE_COUNT) {
         return baton__error(
             BATON_ERR_INVALID, "choice: collective is %d; allowed: 0 to %d",
@@ -114,11 +110,18 @@ static baton_status_t check(const baton_choice_case_t *of)
     return BATON_OK;
 }
 
-baton_status_t baton_choose(const baton_choice_case_t *of, baton_choice_t *out)
+baton_status_t baton_choose(const baton_choice_case_t *given,
+                            baton_choice_t *out)
 {
+    baton_choice_case_t whole;
+    const baton_choice_case_t *of = &whole;
     baton_cost_case_t cost;
     baton_choice_t best = {.cost_us = 0};
-    baton_status_t status = check(of);
+    baton_status_t status = baton__options_read(
+        &whole, sizeof whole, given, "choice: case", "BATON_CHOICE_CASE");
+    if (status == BATON_OK) {
+        status = check(of);
+    }
     if (status == BATON_OK) {
         status = cost_case(of, &cost);
     }

@@ -7,6 +7,7 @@
        gamma 0.05               ns a byte                                   */
 #include "base/config.h"
 #include "base/error.h"
+#include "base/options.h"
 
 #include <baton/tuning.h>
 #include <errno.h>
@@ -72,21 +73,22 @@ static baton_status_t system_error(const char *doing, const char *path)
                         doing, path, strerror(errno));
 }
 
-baton_status_t baton_costs_write(const char *path, const baton_costs_t *costs)
+baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
 {
-    if (costs == NULL || costs->size != sizeof *costs) {
-        return baton__error(BATON_ERR_INVALID,
-                            "calibration: costs.size is %zu, must be %zu",
-                            costs == NULL ? 0 : costs->size, sizeof *costs);
+    baton_costs_t costs;
+    baton_status_t status = baton__options_read(
+        &costs, sizeof costs, given, "calibration: costs", "BATON_COSTS");
+    if (status != BATON_OK) {
+        return status;
     }
     char text[4 * LINE_BYTES];
     int length = snprintf(
         text, sizeof text,
         HEADER "%d\n" MACHINE "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
                "gamma %.9g\n",
-        (int)FORM, baton_machine_name(), costs->inside.alpha_us,
-        costs->inside.beta_ns, costs->between.alpha_us, costs->between.beta_ns,
-        costs->gamma_ns);
+        (int)FORM, baton_machine_name(), costs.inside.alpha_us,
+        costs.inside.beta_ns, costs.between.alpha_us, costs.between.beta_ns,
+        costs.gamma_ns);
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) {
         return system_error("open", path);

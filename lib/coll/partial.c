@@ -249,7 +249,7 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
         options->op == BATON_SUM && !partial->changes &&
         options->result_count == 0 &&
         (uint64_t)partial->size <= baton__largest_count(options->dtype);
-    /* Without payload vectors are empty, and the books are kept as ever. */
+    /* Without payload vectors are empty; contributions are counted as ever. */
     size_t count = partial->payload ? options->count : 0;
     size_t extra = partial->payload && partial->rides ? 1 : 0;
     baton_status_t status =

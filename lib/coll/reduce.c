@@ -3,13 +3,14 @@
 #include "coll/check.h"
 
 static bool check(baton_schedule_t *schedule, const char *builder,
-                  const baton_reduce_t *args, baton__reduce_t *out)
+                  const baton_reduce_t **given, baton__reduce_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args,
-                           "baton_reduce_t") ||
-        !baton__check_root(schedule, builder, args->root)) {
+    const baton_reduce_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_reduce_t");
+    if (args == NULL || !baton__check_root(schedule, builder, args->root)) {
         return false;
     }
+    *given = args;
     out->element = baton__check_op(schedule, builder, args->op, args->dtype);
     if (out->element == 0 ||
         !baton__check_multiple(schedule, builder, "source", args->source.bytes,
@@ -28,12 +29,13 @@ static bool check(baton_schedule_t *schedule, const char *builder,
 }
 
 bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
-                         const baton_reduce_t *args, baton__reduce_t *out)
+                         const baton_reduce_t **given, baton__reduce_t *out)
 {
     *out = (baton__reduce_t){.at_root = false};
-    if (!check(schedule, builder, args, out)) {
+    if (!check(schedule, builder, given, out)) {
         return false;
     }
+    const baton_reduce_t *args = *given;
     out->target = args->target;
     out->source = out->in_place ? args->target : args->source;
     if (baton_schedule_size(schedule) == 1 && !out->in_place) {

@@ -43,7 +43,7 @@ void baton_reduce_binomial(baton_schedule_t *schedule,
                            const baton_reduce_t *args)
 {
     baton__reduce_t reduce;
-    if (!baton__reduce_begin(schedule, "reduce by binomial tree", args,
+    if (!baton__reduce_begin(schedule, "reduce by binomial tree", &args,
                              &reduce)) {
         return;
     }

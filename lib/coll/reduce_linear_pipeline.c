@@ -19,7 +19,7 @@ void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
 {
     static const char name[] = "reduce by linear pipeline";
     baton__reduce_t reduce;
-    if (!baton__reduce_begin(schedule, name, args, &reduce)) {
+    if (!baton__reduce_begin(schedule, name, &args, &reduce)) {
         return;
     }
     int size = baton_schedule_size(schedule);

@@ -20,12 +20,14 @@ typedef struct scatter {
 } scatter_t;
 
 static bool check(baton_schedule_t *schedule, const char *builder,
-                  const baton_reduce_scatter_t *args, scatter_t *out)
+                  const baton_reduce_scatter_t **given, scatter_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args,
-                           "baton_reduce_scatter_t")) {
+    const baton_reduce_scatter_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_reduce_scatter_t");
+    if (args == NULL) {
         return false;
     }
+    *given = args;
     out->element = baton__check_op(schedule, builder, args->op, args->dtype);
     return out->element > 0 &&
            baton__check_commutative(schedule, builder, args->op,
@@ -36,11 +38,12 @@ static bool check(baton_schedule_t *schedule, const char *builder,
 
 /* False: nothing to do, or an error. True: call end. */
 static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_reduce_scatter_t *args, scatter_t *out)
+                  const baton_reduce_scatter_t **given, scatter_t *out)
 {
-    if (!check(schedule, builder, args, out)) {
+    if (!check(schedule, builder, given, out)) {
         return false;
     }
+    const baton_reduce_scatter_t *args = *given;
     int size = baton_schedule_size(schedule);
     int rank = baton_schedule_rank(schedule);
     out->at =
@@ -83,7 +86,7 @@ void baton_reduce_scatter_ring(baton_schedule_t *schedule,
                                const baton_reduce_scatter_t *args)
 {
     scatter_t scatter;
-    if (begin(schedule, "reduce-scatter by ring", args, &scatter)) {
+    if (begin(schedule, "reduce-scatter by ring", &args, &scatter)) {
         if (scatter.flow.size > 1) {
             baton__ring_reduce_scatter(&scatter.flow, scatter.target,
                                        &scatter.source, scatter.element,
@@ -108,7 +111,8 @@ void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
                                     const baton_reduce_scatter_t *args)
 {
     scatter_t scatter;
-    if (!begin(schedule, "reduce-scatter by circulant graph", args, &scatter)) {
+    if (!begin(schedule, "reduce-scatter by circulant graph", &args,
+               &scatter)) {
         return;
     }
     if (scatter.flow.size > 1) {
@@ -155,7 +159,7 @@ void baton_reduce_scatter_recursive_halving(baton_schedule_t *schedule,
                                             const baton_reduce_scatter_t *args)
 {
     scatter_t scatter;
-    if (!begin(schedule, "reduce-scatter by recursive halving", args,
+    if (!begin(schedule, "reduce-scatter by recursive halving", &args,
                &scatter)) {
         return;
     }

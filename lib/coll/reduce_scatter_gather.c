@@ -15,7 +15,7 @@ void baton_reduce_scatter_gather(baton_schedule_t *schedule,
 {
     static const char name[] = "reduce by reduce-scatter + gather";
     baton__reduce_t reduce;
-    if (!baton__reduce_begin(schedule, name, args, &reduce) ||
+    if (!baton__reduce_begin(schedule, name, &args, &reduce) ||
         !baton__check_commutative(schedule, name, args->op,
                                   "the binomial tree")) {
         return;

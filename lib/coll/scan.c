@@ -30,12 +30,14 @@ enum { LONG_SLOTS = 3 };
 
 /* False: nothing to do, or an error. True: there are other ranks. */
 static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_scan_t *args, bool inclusive, scan_t *out)
+                  const baton_scan_t **given, bool inclusive, scan_t *out)
 {
-    if (!baton__check_args(schedule, builder, args, sizeof *args,
-                           "baton_scan_t")) {
+    const baton_scan_t *args = baton__read_args(schedule, builder, *given,
+                                                sizeof *args, "baton_scan_t");
+    if (args == NULL) {
         return false;
     }
+    *given = args;
     size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
     bool in_place = baton__same_place(schedule, args->source, args->target);
     if (element == 0 ||
@@ -116,7 +118,7 @@ void baton_scan_recursive_doubling(baton_schedule_t *schedule,
                                    const baton_scan_t *args)
 {
     scan_t scan;
-    if (begin(schedule, "scan by recursive doubling", args, true, &scan)) {
+    if (begin(schedule, "scan by recursive doubling", &args, true, &scan)) {
         add_steps(&scan);
         baton__flow_close(&scan.flow);
     }
@@ -126,7 +128,7 @@ void baton_exscan_recursive_doubling(baton_schedule_t *schedule,
                                      const baton_scan_t *args)
 {
     scan_t scan;
-    if (begin(schedule, "exscan by recursive doubling", args, false, &scan)) {
+    if (begin(schedule, "exscan by recursive doubling", &args, false, &scan)) {
         add_steps(&scan);
         baton__flow_close(&scan.flow);
     }

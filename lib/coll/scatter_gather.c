@@ -107,9 +107,9 @@ void baton_scatter_binomial(baton_schedule_t *schedule,
 {
     static const char name[] = "scatter by binomial tree";
     rooted_t rooted;
-    if (!baton__check_args(schedule, name, args, sizeof *args,
-                           "baton_rooted_t") ||
-        !baton__check_root(schedule, name, args->root)) {
+    args =
+        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
+    if (args == NULL || !baton__check_root(schedule, name, args->root)) {
         return;
     }
     const operands_t operands = {name, args->source, args->target, "source",
@@ -128,9 +128,9 @@ void baton_gather_binomial(baton_schedule_t *schedule,
 {
     static const char name[] = "gather by binomial tree";
     rooted_t rooted;
-    if (!baton__check_args(schedule, name, args, sizeof *args,
-                           "baton_rooted_t") ||
-        !baton__check_root(schedule, name, args->root)) {
+    args =
+        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
+    if (args == NULL || !baton__check_root(schedule, name, args->root)) {
         return;
     }
     const operands_t operands = {name, args->target, args->source, "target",

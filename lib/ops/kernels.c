@@ -6,7 +6,7 @@
    scalar tail of a loop: nothing is contracted to a fused multiply-add (a
    flag), f16 and bf16 round by the same rule everywhere, and a NaN is the
    canonical one where we make it. One case is left open: the f32 or f64 sum or
-   product of TWO NaNs is a NaN, with the payload of either. To settle it would
+   product of TWO NaNs is a NaN, with the payload of either. To decide it would
    take a compare and a select for each vector, measured at 9% of a sum out of
    L2. */
 #include "ops/kernels.h"

@@ -11,7 +11,7 @@
                      |           v
                      +--- more than the estimate; then the exact k-th of all
 
-   Positions of the sample are drawn at random, one from each stratum, so the
+   Positions of the sample are random, one from each stratum, so the
    estimate's error does not depend on the values' distribution, nor on their
    order. Ties alone can make candidates too many; then the threshold is most
    likely the value that is tied, and one more pass for the larger ones tells.
@@ -219,8 +219,8 @@ static uint64_t kth_of_elements(const baton_selection_t *from,
 }
 
 /* `candidates` are the first elements that reach `key`, at least k of them, and
-   are more than there is room for. Where at most k are above it, the result is
-   these and the first that equal it; else SIZE_MAX. */
+   are more than there is room for. Where fewer than k are above it, the result
+   is these and the first that equal it; else SIZE_MAX. */
 static size_t take_ties(const baton_selection_t *from,
                         const baton__filter_t *filter, size_t k, uint64_t key,
                         const uint32_t *candidates, const uint64_t *keys,
@@ -232,7 +232,7 @@ static size_t take_ties(const baton_selection_t *from,
             from->values, from->count, filter, key + 1, from->first, indices,
             NULL, k);
     }
-    if (above > k) {
+    if (above >= k) { /* the threshold lies above the key */
         return SIZE_MAX;
     }
     size_t next = 0; /* behind the last candidate that is needed */

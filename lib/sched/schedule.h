@@ -1,5 +1,5 @@
 /* The schedule object, in the order of its life: a graph that adders grow, a
-   plan that commit freezes, a run that the engine's driver steps.
+   plan that commit makes, a run that the engine's driver steps.
 
    Who may touch what: the graph, its builder's thread. The plan, anybody (it is
    frozen). The run, `turn`, `notices` and `failure`, the driver. `shared`, all

@@ -18,12 +18,12 @@ static int rank, size;
 static void touch(const char *name, const char *text)
 {
     char path[4096];
-    char draft[4200];
+    char temporary[4200];
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    snprintf(draft, sizeof(draft), "%s.new", path);
-    FILE *file = fopen(draft, "w");
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    FILE *file = fopen(temporary, "w");
     if (file == NULL || fprintf(file, "%s\n", text) < 0 || fclose(file) != 0 ||
-        rename(draft, path) != 0) {
+        rename(temporary, path) != 0) {
         perror(path);
         _exit(1);
     }

@@ -22,11 +22,11 @@ static void must(baton_status_t status)
 /* Renamed when it is whole, so that a reader finds all of it or nothing. */
 static void announce(const char *path)
 {
-    char draft[4096];
-    snprintf(draft, sizeof(draft), "%s.new", path);
-    FILE *file = fopen(draft, "w");
+    char temporary[4096];
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    FILE *file = fopen(temporary, "w");
     if (file == NULL || fprintf(file, "%ld\n", (long)getpid()) < 0 ||
-        fclose(file) != 0 || rename(draft, path) != 0) {
+        fclose(file) != 0 || rename(temporary, path) != 0) {
         perror(path);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -202,7 +202,7 @@ static void test_allreduce_wrong_arguments_fail_commit(void **state)
     static const baton_op_t hollow = {.name = "hollow"};
     size_t right = sizeof(baton_allreduce_t);
     const wrong_use_t wrongs[] = {
-        {"size is 12", "sizeof(baton_allreduce_t)", 12, BATON_I32, BATON_SUM, 0,
+        {"size is 1", "sizeof(baton_allreduce_t)", 1, BATON_I32, BATON_SUM, 0,
          64, 64, 64},
         {"dtype is 12", "0 to 11", right, BATON_DTYPE_COUNT, BATON_SUM, 0, 64,
          64, 64},
@@ -268,12 +268,34 @@ static void test_broadcast_wrong_root_fails_commit(void **state)
     }
 }
 
+/* Arguments of an older header end before the fields that were added since. */
+static void test_allreduce_takes_older_arguments(void **state)
+{
+    (void)state;
+    int32_t values[4] = {1, 2, 3, 4};
+    baton_group_t *group = support_cluster_of(1)->groups[0];
+    baton_schedule_t *schedule = support_schedule(group, "older");
+    baton_view_t view = support_view(schedule, values, sizeof values);
+    baton_allreduce_t args = BATON_ALLREDUCE;
+    args.size = offsetof(baton_allreduce_t, algorithm);
+    args.source = args.target = view;
+    args.dtype = BATON_I32;
+    args.op = BATON_SUM;
+    args.algorithm = "no such algorithm";
+    baton_allreduce(schedule, &args);
+    support_ok(baton_schedule_commit(schedule));
+    support_run(schedule);
+    assert_int_equal(values[3], 4);
+    support_ok(baton_schedule_destroy(schedule));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_broadcast_any_ranks_any_root),
         cmocka_unit_test(test_barrier_waits_for_the_last_rank),
         cmocka_unit_test(test_builders_share_a_schedule),
+        cmocka_unit_test(test_allreduce_takes_older_arguments),
         cmocka_unit_test(test_allreduce_wrong_arguments_fail_commit),
         cmocka_unit_test(test_allreduce_without_arguments_fails_commit),
         cmocka_unit_test(test_allreduce_adjacent_views_are_apart),

@@ -72,7 +72,7 @@ static bool is_readable(const baton_engine_t *engine, int timeout_ms)
 }
 
 /* What a loop does before it sleeps: steps until there is nothing to do. */
-static int settle(const baton_engine_t *engine)
+static int step_until_idle(const baton_engine_t *engine)
 {
     baton_engine_t *own = (baton_engine_t *)(uintptr_t)engine;
     int timeout_ms = baton_engine_timeout(own);
@@ -93,10 +93,10 @@ static void test_descriptor_tells_of_a_message(void **state)
         bool done = true;
         cluster.sent = epoch;
         support_ok(baton_schedule_start(cluster.schedules[0]));
-        assert_int_not_equal(settle(cluster.engines[0]), 0);
+        assert_int_not_equal(step_until_idle(cluster.engines[0]), 0);
         while (is_readable(cluster.engines[0], 0)) { /* of the epoch before */
             (void)baton_engine_step(cluster.engines[0]);
-            assert_int_not_equal(settle(cluster.engines[0]), 0);
+            assert_int_not_equal(step_until_idle(cluster.engines[0]), 0);
         }
         support_ok(baton_schedule_start(cluster.schedules[1]));
         support_ok(baton_schedule_wait(cluster.schedules[1], SUPPORT_WAIT_MS));
@@ -117,7 +117,7 @@ static void test_timeout_is_zero_while_there_is_work(void **state)
     cluster_t cluster = {0};
     open_cluster(&cluster);
     step_all(&cluster);
-    assert_int_not_equal(settle(cluster.engines[1]), 0);
+    assert_int_not_equal(step_until_idle(cluster.engines[1]), 0);
     support_ok(baton_schedule_start(cluster.schedules[1]));
     support_ok(baton_schedule_wait(cluster.schedules[1], SUPPORT_WAIT_MS));
     /* The message has come, and nobody has looked. */

@@ -200,7 +200,14 @@ static void expect_topk(const baton_selection_t *from, size_t k, shape_t shape)
     assert_int_equal(threshold == 0, kept == 0);
     if (kept > 0) {
         assert_true(baton_select_count(from, threshold) >= kept);
-        assert_true(baton_select_count(from, threshold + 1) < kept);
+        size_t above = baton_select_count(from, threshold + 1);
+        if (above >= kept) {
+            fail_msg("%s, shape %d, side %d: top-%zu of %zu: %zu are above the "
+                     "threshold, kept %zu, threshold %llx",
+                     baton_dtype_name(from->dtype), (int)shape, (int)from->side,
+                     k, from->count, above, kept,
+                     (unsigned long long)threshold);
+        }
     }
     assert_int_equal(baton_select_trimmed(from, k, actual, scratch), kept);
     assert_memory_equal(actual, expected, kept * sizeof *actual);

@@ -422,11 +422,11 @@ static void test_bad_files_are_refused(void **state)
     assert_memory_equal(before, after, sizeof before);
     write_file(path, data, bytes);
     other.algorithm = BATON_SPARSE_GTOPK;
-    support_sparse_t *stranger = support_sparse_open(1, &other);
-    support_expect(baton_sparse_load(stranger->ranks[0], path),
+    support_sparse_t *other_size = support_sparse_open(1, &other);
+    support_expect(baton_sparse_load(other_size->ranks[0], path),
                    BATON_ERR_INVALID);
     expect_says("algorithm is");
-    support_sparse_close(stranger);
+    support_sparse_close(other_size);
     support_ok(baton_sparse_load(sparse, path));
     (void)remove(path);
     support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);

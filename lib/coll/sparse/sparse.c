@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/options.h"
 
 #include <baton/coll.h>
 #include <baton/partial.h>
@@ -208,11 +209,6 @@ static baton_status_t check_arguments(baton_group_t *group,
                             : options == NULL ? "options"
                                               : "out");
     }
-    if (options->size != sizeof *options) {
-        return baton__error(BATON_ERR_INVALID,
-                            "sparse options: size is %zu, expected %zu",
-                            options->size, sizeof *options);
-    }
     return BATON_OK;
 }
 
@@ -233,10 +229,15 @@ static void free_sparse(baton_sparse_t *sparse)
 }
 
 baton_status_t baton_sparse_prepare(baton_group_t *group,
-                                    const baton_sparse_options_t *options,
+                                    const baton_sparse_options_t *given,
                                     baton_sparse_t **out)
 {
-    baton_status_t status = check_arguments(group, options, out);
+    baton_sparse_options_t options;
+    baton_status_t status = check_arguments(group, given, out);
+    if (status == BATON_OK) {
+        status = baton__options_read(&options, sizeof options, given,
+                                     "sparse options", "BATON_SPARSE_OPTIONS");
+    }
     if (status != BATON_OK) {
         return status;
     }
@@ -249,13 +250,13 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->size = baton_group_size(group);
     sparse->payload = baton_group_has_payload(group);
     sparse->name =
-        baton__copy_string(options->name != NULL ? options->name : "sparse");
+        baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
         free_sparse(sparse);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
     }
     sparse->wrong =
-        baton__sparse_resolve(options, sparse->size, &sparse->options,
+        baton__sparse_resolve(&options, sparse->size, &sparse->options,
                               sparse->wrong_text, sizeof sparse->wrong_text);
     sparse->options.name = sparse->name;
     sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
