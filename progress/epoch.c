@@ -27,6 +27,8 @@ static bool hold_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
 static void fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     uint32_t node, baton_status_t status);
 static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule);
+static void fail_if_unsendable(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule);
 static void fail_if_due(baton__stepper_t *stepper, baton_schedule_t *schedule);
 static void end_in_draining(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, uint32_t node);
@@ -426,6 +428,8 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
         retire(stepper, schedule);
     } else if (baton__run_is_stuck(run)) {
         fail_stuck(stepper, schedule);
+    } else {
+        fail_if_unsendable(stepper, schedule);
     }
 }
 
@@ -739,9 +743,33 @@ static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
         }
         if ((op->flags & BATON__OPTIONAL) != 0) {
             enter(stepper, schedule, node, BATON__NODE_IDLE);
-            baton__stepper_add_runnable(stepper, schedule);
         } else {
             fail_lost(stepper, schedule, node, status, detail);
+        }
+    }
+    if (run->phase == BATON__RUN_RUNNING) {
+        baton__stepper_add_runnable(stepper, schedule); /* it may be stuck */
+    }
+}
+
+/* Fails an epoch that waits for nothing but optional receives, while a required
+   send to a peer that is lost has not fired: whether it would or not, the epoch
+   can't end. */
+static void fail_if_unsendable(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton_group_t *group = schedule->group;
+    if (run->waited > 0 || (!group->all_lost && group->lost_count == 0)) {
+        return;
+    }
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        if (op->kind == BATON__SEND && (op->flags & BATON__OPTIONAL) == 0 &&
+            run->state[node] == BATON__NODE_IDLE &&
+            baton__group_has_lost(group, (int)op->peer)) {
+            fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT, NULL);
+            return;
         }
     }
 }

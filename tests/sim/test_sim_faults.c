@@ -236,6 +236,62 @@ static void test_sim_kill_lets_the_others_go_on(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
+static void kill_first(void *arg)
+{
+    support_ok(baton_sim_kill(arg, 0));
+}
+
+/* Rank 2 skips what rank 1's required send to rank 0 lies behind:
+
+       rank 2: skip --> send (optional)
+       rank 1: recv (optional) --> send        rank 0: recv */
+static void build_skipped(void *arg, baton_schedule_t *s)
+{
+    baton_view_t view = support_scratch(s, 8);
+    switch (baton_schedule_rank(s)) {
+    case 0:
+        (void)baton_add_recv(s, 1, view);
+        break;
+    case 1: {
+        baton_node_t recv = baton_add_recv(s, 2, view);
+        baton_set_optional(s, recv);
+        baton_before(s, recv, baton_add_send(s, 0, view));
+        break;
+    }
+    default: {
+        baton_node_t send = baton_add_send(s, 1, view);
+        baton_set_optional(s, send);
+        baton_before(s, baton_add_call(s, support_skip, NULL), send);
+        break;
+    }
+    }
+}
+
+/* An epoch that only an optional receive could continue fails, too, when it has
+   a required send to the dead left. */
+static void test_sim_kill_ends_what_has_not_fired(void **state)
+{
+    const baton_sim_options_t options = support_sim_options(3);
+    for (int dies_first = 0; dies_first < 2; dies_first++) {
+        baton_sim_t *sim = support_sim_open(&options);
+        support_ok(baton_sim_build(sim, "skipped", build_skipped, NULL));
+        if (dies_first) {
+            support_ok(baton_sim_kill(sim, 0));
+        }
+        for (int rank = 0; rank < 3; rank++) {
+            support_ok(baton_schedule_start(baton_sim_schedule(sim, rank)));
+        }
+        if (!dies_first) {
+            support_ok(baton_sim_at(sim, 100, kill_first, sim));
+        }
+        support_expect(
+            baton_schedule_wait(baton_sim_schedule(sim, 1), SUPPORT_WAIT_MS),
+            BATON_ERR_TRANSPORT);
+        support_says("rank 0 is gone");
+        support_ok(baton_sim_destroy(sim));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_sim_kill_while_a_message_moves),
         cmocka_unit_test(test_sim_kill_keeps_what_is_queued),
         cmocka_unit_test(test_sim_kill_ends_a_held_send),
+        cmocka_unit_test(test_sim_kill_ends_what_has_not_fired),
         cmocka_unit_test(test_sim_kill_lets_the_others_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
