@@ -252,7 +252,7 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    if (issue == NULL) { /* see lib/sim/verify_simulate.c */
+    if (issue == NULL) { /* see lib/sim/simulate_graphs.c */
         (void)baton__run_pop(run);
         complete(stepper, schedule, node);
         return true;

@@ -215,7 +215,7 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
 
 /* A valid graph, up to the end of its commit, as bytes that another rank can
    make a graph of: for a simulation without data, in which no node computes
-   anything (lib/sim/verify_simulate.c). unpack fills a schedule that was just
+   anything (lib/sim/simulate_graphs.c). unpack fills a schedule that was just
    created, and its first error sticks. */
 size_t baton__pack_bytes(const baton_schedule_t *schedule);
 void baton__pack(const baton_schedule_t *schedule, char *out);

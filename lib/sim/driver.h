@@ -6,7 +6,7 @@
        sends make events <-- baton__step for each due rank, until it has
                              nothing to do at its time
 
-   A real engine has engine.c, wait.c and thread.c of progress/ instead. */
+   A real engine has progress/engine.c instead. */
 #ifndef BATON_SIM_DRIVER_H
 #define BATON_SIM_DRIVER_H
 

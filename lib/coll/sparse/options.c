@@ -18,6 +18,19 @@
 
 #define REFUSE(...) (snprintf(text, text_bytes, __VA_ARGS__), BATON_ERR_INVALID)
 
+static const char *const algorithm_names[] = {
+    "auto",
+#define ALGORITHM_NAME(NAME, name) name,
+    BATON_SPARSE_ALGORITHM_LIST(ALGORITHM_NAME)
+#undef ALGORITHM_NAME
+};
+
+const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm)
+{
+    return (unsigned)algorithm < BATON_SPARSE_COUNT ? algorithm_names[algorithm]
+                                                    : "?";
+}
+
 static baton_status_t check_size(const baton_sparse_options_t *o, char *text,
                                  size_t text_bytes)
 {
@@ -227,7 +240,7 @@ static void describe(baton__text_t *text, int option, uint64_t word)
     }
 }
 
-baton_status_t baton__sparse_compare_judge(baton_sparse_t *sparse)
+baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
 {
     const uint64_t *smallest = sparse->compared;
     char data[BATON__MESSAGE_BYTES];

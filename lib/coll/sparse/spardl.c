@@ -37,21 +37,6 @@
 
 #include <string.h>
 
-baton__block_t baton__spardl_block(const spardl_t *spardl, int block)
-{
-    return baton__block_of(spardl->sparse->options.count,
-                           (size_t)spardl->members, (size_t)block);
-}
-
-size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block)
-{
-    size_t members = (size_t)spardl->members;
-    size_t quota = k / members + ((size_t)block < k % members ? 1 : 0);
-    size_t count = baton__spardl_block(spardl, block).count;
-    quota = quota > 0 ? quota : 1;
-    return quota < count ? quota : count;
-}
-
 static int block_at(const spardl_t *spardl, int distance)
 {
     return baton__rank_shift(spardl->position, distance, spardl->members);

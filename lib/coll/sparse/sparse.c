@@ -12,19 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const algorithm_names[] = {
-    "auto",
-#define ALGORITHM_NAME(NAME, name) name,
-    BATON_SPARSE_ALGORITHM_LIST(ALGORITHM_NAME)
-#undef ALGORITHM_NAME
-};
-
-const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm)
-{
-    return (unsigned)algorithm < BATON_SPARSE_COUNT ? algorithm_names[algorithm]
-                                                    : "?";
-}
-
 static const baton__sparse_algorithm_t *
 algorithm_of(baton_sparse_algorithm_t algorithm)
 {
@@ -291,7 +278,7 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
     }
     status = baton_schedule_wait(sparse->comparison, timeout_ms);
     if (status == BATON_OK) {
-        status = baton__sparse_compare_judge(sparse);
+        status = baton__sparse_compare_end(sparse);
     }
     sparse->connected = status == BATON_OK;
     return status;

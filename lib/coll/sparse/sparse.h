@@ -122,7 +122,7 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
 /* Commits and starts the comparison; and says, when it has ended, what differs.
  */
 baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse);
-baton_status_t baton__sparse_compare_judge(baton_sparse_t *sparse);
+baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
 
 /* ---- accumulation ------------------------------------------------------ */
 
