@@ -2,6 +2,7 @@
    have arrived, not earlier and not later; no contribution is lost; and what it
    takes to count them. */
 #include "support/random.h"
+#include "support/sanitized.h"
 #include "support/sim.h"
 
 #include <baton/partial.h>
@@ -173,7 +174,7 @@ static void test_quorum_has_arrived_in_every_epoch(void **state)
         uint32_t quorums[5];
         size_t count = quorums_of(sizes[i], quorums);
         for (size_t k = 0; k < count; k++) {
-            run_quorum(sizes[i], quorums[k], 10000);
+            run_quorum(sizes[i], quorums[k], SUPPORT_REPEAT(10000));
         }
     }
 }
