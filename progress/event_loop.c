@@ -30,7 +30,7 @@ struct baton__watch {
     struct event *events[DESCRIPTORS];
 };
 
-struct baton__loop {
+struct baton__event_loop {
     struct event_base *base;
     struct event *kick;
     struct event *timer;

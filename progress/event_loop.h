@@ -1,11 +1,11 @@
 /* Where the engine sleeps: an event loop over kicks, the transports'
    descriptors and a timer. The only home of libevent. */
-#ifndef BATON_PROGRESS_LOOP_H
-#define BATON_PROGRESS_LOOP_H
+#ifndef BATON_PROGRESS_EVENT_LOOP_H
+#define BATON_PROGRESS_EVENT_LOOP_H
 
 #include <baton/transport.h>
 
-typedef struct baton__loop baton__event_loop_t;
+typedef struct baton__event_loop baton__event_loop_t;
 typedef struct baton__watch baton__watch_t; /* a descriptor in the loop */
 
 /* What has ended a wait; if several things have, the last of these. */

@@ -1,15 +1,15 @@
-/* What ranks tell each other about a schedule, besides its messages:
+/* Notices, which ranks send each other about a schedule besides its messages:
 
-   hello    to each peer, when the schedule was committed: its name, and how
-   many messages of which sizes it has with that peer. A rank that does not know
-   the schedule yet ignores it; it will say hello itself. welcome  the answer to
-   a hello, with the same content. So each of two ranks hears of the other once
-   both have committed, in whatever order. Before, nothing is sent to a peer;
-   and if the two do not agree on their messages the schedule fails on both.
-   failure  to each peer, when an epoch fails: the first cause, and the rank
-   that met it. The peer's epoch fails then, too, and it tells its own peers. A
-   failure is also sent when the schedule is destroyed or its group recovered,
-   for peers that would go on; and to a peer that says hello later.
+   - HELLO announces a committed schedule to each peer, with the numbers and
+   sizes of their messages. A rank without the schedule ignores it, and sends
+   its own HELLO after its commit.
+   - WELCOME is the reply, with the same content. So two ranks know each other
+     when both have committed, in whatever order. Until then nothing is sent to
+   a peer; if the two do not agree on their messages the schedule fails on both.
+   - FAILURE reports a failed epoch to each peer, with the first cause and the
+     rank where it occurred. The peer's epoch fails then, too, and it notifies
+   its own peers. It is also sent when the schedule is destroyed or its group
+     recovered, to peers that would go on, and in reply to a later HELLO.
 
    A notice that a transport has no room for is sent in a later step. */
 #ifndef BATON_PROGRESS_NOTICE_H
@@ -21,8 +21,8 @@
  */
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
-/* Before the schedule is destroyed: tells the peers, unless it has failed, of
-   which they know. */
+/* Notifies the peers before the schedule is destroyed. A failed schedule sends
+   nothing: they have been notified of the failure. */
 void baton__notice_destroy(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
 

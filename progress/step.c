@@ -88,14 +88,14 @@ static bool take_turns(baton__stepper_t *stepper)
     bool more = stepper->runnable_head != NULL;
     while (more && stepper->bytes_left > 0) {
         baton_schedule_t *schedule = stepper->runnable_head;
-        uint64_t moves = schedule->run.moves;
+        uint64_t before = schedule->run.progress_count;
         size_t bytes = stepper->bytes_left;
         more = schedule != last;
         stepper->runnable_head = schedule->turn.next_runnable;
         schedule->turn.runnable = false;
         baton__epoch_turn(stepper, schedule, NODES_A_TURN);
-        moved |= schedule->run.moves != moves || !schedule->turn.runnable ||
-                 stepper->bytes_left != bytes;
+        moved |= schedule->run.progress_count != before ||
+                 !schedule->turn.runnable || stepper->bytes_left != bytes;
     }
     return moved;
 }

@@ -148,10 +148,10 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
     watchdog->looked_ns = now;
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
-        uint64_t pulse = s->run.moves + s->run.epoch;
+        uint64_t progress = s->run.progress_count + s->run.epoch;
         if (s->run.phase != BATON__RUN_RUNNING ||
-            pulse != s->notes.seen_moves) {
-            s->notes.seen_moves = pulse;
+            progress != s->notes.seen_progress) {
+            s->notes.seen_progress = progress;
             s->notes.seen_at_ns = now;
             s->notes.reported_ns = now;
         } else if (now - s->notes.reported_ns >= stall_ns) {

@@ -180,7 +180,7 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
 typedef struct baton_partial_result {
     uint64_t epoch;   /* whose result this is */
     const void *data; /* `count` elements, or result_count, owned by the
-                         partial, unchanged until       this rank's next wait;
+                         partial, unchanged until this rank's next wait;
                          NULL when cost-only */
     bool included;    /* whether what this rank contributed for this step is in
                          it */

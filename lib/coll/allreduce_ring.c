@@ -105,7 +105,7 @@ static baton_view_t part_of(const ring_t *ring, baton_view_t vector,
                       chunk.count * ring->element);
 }
 
-/* What hands on from hop to hop of a column. */
+/* State that is passed from one hop of a column to the next. */
 typedef struct column {
     size_t index;
     lane_t *lane;

@@ -1,7 +1,7 @@
 /* What each builder takes in the simulator's model: alpha a message, beta a
    byte, gamma a reduced byte, single-ported ranks. Exact for equal blocks and
    segments, but where a comment in cost.c says otherwise.
-   tests/test_dense_costs.c compares them with the simulator. */
+   tests/sim/test_dense_costs.c compares them with the simulator. */
 #ifndef BATON_COLL_COST_H
 #define BATON_COLL_COST_H
 

@@ -263,7 +263,8 @@ baton_status_t baton_partial_create(baton_group_t *group,
                                     baton_partial_t **out)
 {
     baton_partial_options_t options;
-    baton_status_t status = baton__partial_settle(given, group, &options);
+    baton_status_t status =
+        baton__partial_resolve_options(given, group, &options);
     if (status != BATON_OK) {
         return status;
     }

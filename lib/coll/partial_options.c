@@ -89,9 +89,10 @@ with_defaults(const baton_partial_options_t *given)
     return options;
 }
 
-baton_status_t baton__partial_settle(const baton_partial_options_t *given,
-                                     const baton_group_t *group,
-                                     baton_partial_options_t *out)
+baton_status_t
+baton__partial_resolve_options(const baton_partial_options_t *given,
+                               const baton_group_t *group,
+                               baton_partial_options_t *out)
 {
     baton_partial_options_t options;
     baton_status_t status =

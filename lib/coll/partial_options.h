@@ -5,8 +5,9 @@
 #include <baton/partial.h>
 
 /* Fills in the defaults. BATON_ERR_INVALID names the option that is wrong. */
-baton_status_t baton__partial_settle(const baton_partial_options_t *given,
-                                     const baton_group_t *group,
-                                     baton_partial_options_t *out);
+baton_status_t
+baton__partial_resolve_options(const baton_partial_options_t *given,
+                               const baton_group_t *group,
+                               baton_partial_options_t *out);
 
 #endif

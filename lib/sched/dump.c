@@ -94,7 +94,7 @@ static void copy_added(const baton_schedule_t *schedule, links_t *links)
 }
 
 /* As commit left them: each node's successors, ascending. */
-static void copy_frozen(const baton_schedule_t *schedule, links_t *links)
+static void copy_plan(const baton_schedule_t *schedule, links_t *links)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
@@ -122,7 +122,7 @@ static baton_status_t find_links(const baton_schedule_t *schedule,
                             schedule->name, most);
     }
     if (schedule->committed) {
-        copy_frozen(schedule, out);
+        copy_plan(schedule, out);
     } else {
         copy_added(schedule, out);
     }

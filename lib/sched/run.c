@@ -34,7 +34,7 @@ void baton__run_begin(baton__run_t *run)
     run->head = 0;
     run->tail = plan->root_count;
     run->waited = 0;
-    run->hopeful = 0;
+    run->optional_waiting = 0;
     run->unarmed = 0;
     run->required_left = plan->required;
     if (plan->count > 0) { /* without nodes there are no needs to copy from */
@@ -75,7 +75,7 @@ static uint32_t *count_of(baton__run_t *run, uint32_t node,
         return &run->waited;
     case BATON__NODE_WAITING:
         return (run->plan->ops[node].flags & BATON__OPTIONAL) != 0
-                   ? &run->hopeful
+                   ? &run->optional_waiting
                    : &run->waited;
     case BATON__NODE_IDLE:
     case BATON__NODE_SKIPPED:
@@ -117,7 +117,7 @@ static inline void finish(baton__run_t *run, uint32_t node,
         baton__run_enter(run, node, BATON__NODE_IDLE);
     }
     run->state[node] = (uint8_t)state;
-    run->moves++;
+    run->progress_count++;
     if ((run->plan->ops[node].flags & BATON__OPTIONAL) == 0) {
         run->required_left--;
     }
@@ -221,7 +221,7 @@ void baton__run_activate(baton__run_t *run, uint32_t node,
     run->activations[op->message.slot] = activation;
     run->state[node] = BATON__NODE_COMPLETED;
     run->unarmed++;
-    run->moves++;
+    run->progress_count++;
     for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
         uint32_t next = plan->successors[i];
         const baton__op_t *to = &plan->ops[next];
@@ -247,8 +247,9 @@ void baton__run_retire(baton__run_t *run)
 bool baton__run_is_stuck(const baton__run_t *run)
 {
     const baton__plan_t *plan = run->plan;
-    return run->required_left > 0 && run->waited == 0 && run->hopeful == 0 &&
-           run->head == run->tail && run->phase == BATON__RUN_RUNNING &&
+    return run->required_left > 0 && run->waited == 0 &&
+           run->optional_waiting == 0 && run->head == run->tail &&
+           run->phase == BATON__RUN_RUNNING &&
            run->unarmed == plan->armed_count &&
            (run->started || plan->on_start_count == 0);
 }

@@ -24,7 +24,7 @@
 
 #define BATON__NO_NODE UINT32_MAX
 
-/* What commit froze. Lists are node ids. */
+/* The plan that commit created. Lists are node ids. */
 typedef struct baton__plan {
     const baton__op_t *ops; /* count + 1 records */
     uint32_t *successors;   /* all nodes' in one array */
@@ -92,12 +92,12 @@ typedef struct baton__run {
     baton_message_t **early; /* of each receive: what came for its turn later */
     uint32_t head, tail;
     uint32_t required_left;
-    uint32_t waited;  /* nodes in motion, and required receives that wait */
-    uint32_t hopeful; /* optional receives that wait */
+    uint32_t waited; /* nodes in motion, and required receives that wait */
+    uint32_t optional_waiting; /* optional receives that wait */
     uint32_t unarmed; /* armed receives that got this epoch's message */
     uint32_t early_count;
-    uint64_t epoch; /* the last that began */
-    uint64_t moves; /* completions so far: the watchdog's pulse */
+    uint64_t epoch;          /* the last that began */
+    uint64_t progress_count; /* completions so far, which the watchdog reads */
     baton__run_state_t phase;
     bool started; /* on_starts have fired in this epoch */
 } baton__run_t;

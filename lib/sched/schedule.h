@@ -1,9 +1,9 @@
 /* The schedule object, in the order of its life: a graph that adders grow, a
    plan that commit makes, a run that the engine's driver steps.
 
-   Who may touch what: the graph, its builder's thread. The plan, anybody (it is
-   frozen). The run, `turn`, `notices` and `failure`, the driver. `shared`, all
-   threads. */
+   Ownership: the builder's thread owns the graph. The plan is read-only after
+   the commit. The driver owns `run`, `turn`, `notices` and `failure`. `shared`
+   is accessed by all threads. */
 #ifndef BATON_SCHED_SCHEDULE_H
 #define BATON_SCHED_SCHEDULE_H
 
@@ -70,7 +70,7 @@ struct baton_schedule {
     char *few_addresses[BATON__FEW_BUFFERS];
     baton__plan_t plan;
 
-    /* The driver's too, now and then. */
+    /* Also the driver's; used less often. */
     struct {
         baton_schedule_t *next; /* of all that are committed, or are not */
         baton_schedule_t *previous;
@@ -83,8 +83,8 @@ struct baton_schedule {
         int *early;
     } notices;
 
-    /* Whoever keeps state across epochs: what it is told when the schedule has
-       been recovered, and how ranks find that out. */
+    /* The callback of a builder that keeps state across epochs, called after a
+       recovery; and how the ranks find out what it is told. */
     baton_recover_fn on_recover;
     void *on_recover_arg;
     baton__rounds_t rounds[2]; /* as the group's */
@@ -95,7 +95,7 @@ struct baton_schedule {
 
     /* The watchdog's notes and the simulator's. */
     struct {
-        uint64_t seen_moves;
+        uint64_t seen_progress;
         uint64_t seen_at_ns;
         uint64_t reported_ns;
         bool matched;    /* simulated: compared with the other ranks */
@@ -126,8 +126,8 @@ struct baton_schedule {
         _Atomic bool waits_soon;
         _Atomic bool starts_quickly;
         _Atomic uint32_t waiters; /* threads in wait, or completing a node */
-        /* Recoveries so far, and of the one before the last: what its epochs
-           came to. The failure lock guards the rest. */
+        /* The number of recoveries, and the outcome of the epochs before the
+           last one, which the failure lock guards. */
         _Atomic uint32_t generation;
         uint64_t last_retired;
         baton_status_t last_status;
@@ -177,7 +177,7 @@ const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
 
 /* Whether the graph takes more: it does not after its first error, so that this
    one is reported; nor after the commit, which the next start reports. `adder`
-   is who asks; NULL: nobody adds. */
+   names the calling function, or is NULL if the caller adds nothing. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Room for `room` of `items`; false, and the error sticks, without memory. */

@@ -31,7 +31,7 @@ int bench_ring(const bench_options_t *options, FILE *json);
    hundreds of schedules, long pipelines. Collective. */
 int bench_loop(const bench_options_t *options, FILE *json);
 
-/* Sparse all-reduces beside dense ones. Collective likewise. */
+/* Compares sparse with dense all-reduces. Collective. */
 int bench_sparse(const bench_options_t *options, FILE *json);
 
 #endif

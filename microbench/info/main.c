@@ -111,7 +111,7 @@ static void print_text(void)
     (void)printf("Flags       %s\n", or_dash(BATON_BUILD_FLAGS));
     (void)printf("Kernels     %s\n", baton_kernels_name());
     (void)printf("Processor   %s\n", processor_features());
-    (void)printf("Transports  mpi (%s), loop\n", mpi_version());
+    (void)printf("Transports  mpi (%s), inproc\n", mpi_version());
     print_variables();
 }
 
@@ -162,7 +162,7 @@ static void print_json(void)
     print_member("  ", "kernels", baton_kernels_name(), ",\n");
     print_member("  ", "processor", processor_features(), ",\n");
     print_member("  ", "mpi", mpi_version(), ",\n");
-    (void)printf("  \"transports\": [\"mpi\", \"loop\"],\n"
+    (void)printf("  \"transports\": [\"mpi\", \"inproc\"],\n"
                  "  \"variables\": [\n");
     baton_variable_t variable;
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
