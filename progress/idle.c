@@ -48,7 +48,7 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, bool waited)
         idle->slow_left--;
         return BATON__PAUSE_SLEEP;
     }
-    return idle->given_way < CROWDED_YIELDS &&
+    return idle->yields < CROWDED_YIELDS &&
                    idle->now_ns - idle->since_ns < idle->yield_ns
                ? BATON__PAUSE_YIELD
                : BATON__PAUSE_SLEEP;
@@ -65,7 +65,7 @@ void baton__idle_yielded(baton__idle_t *idle)
     uint64_t now = baton__clock_ns();
     uint64_t took = now - idle->now_ns;
     idle->crowded = idle->scarce || took > ALONE_YIELD_NS;
-    idle->given_way += idle->crowded;
+    idle->yields += idle->crowded;
     if (took > SLOW_YIELD_NS) {
         idle->slow_left = SLOW_POLLS;
     }

@@ -22,7 +22,7 @@ typedef struct baton__idle {
     uint32_t spins;     /* most polls without a pause */
     uint64_t yield_ns;  /* most time spent yielding */
     uint32_t polls;     /* since something moved */
-    uint32_t given_way; /* yields since then in which others may have run */
+    uint32_t yields;    /* since then, in which others may have run */
     uint32_t slow_left; /* polls for which not to yield */
     bool scarce;        /* there are more ranks than processors */
     bool crowded;       /* that, or another thread ran in the last yield */
@@ -47,7 +47,7 @@ void baton__idle_share(baton__idle_t *idle);
 static inline void baton__idle_reset(baton__idle_t *idle)
 {
     idle->polls = 0;
-    idle->given_way = 0;
+    idle->yields = 0;
     idle->since_ns = 0;
 }
 

@@ -163,7 +163,8 @@ bool baton__contribution_take(baton__contribution_t *self, uint64_t epoch,
             self->taken.last_step = self->last_step;
             self->source = self->pending;
             self->pending = fresh;
-            /* In this order: who does not see it pending sees it taken. */
+            /* In this order: a thread that no longer sees it pending sees it
+               taken. */
             atomic_store_explicit(&self->oldest_taken, self->first_step,
                                   memory_order_relaxed);
             atomic_store_explicit(&self->oldest, 0, memory_order_release);

@@ -47,8 +47,8 @@ typedef struct baton__contribution {
     pthread_mutex_t contribute_lock;
     uint32_t pending; /* slot */
     uint64_t first_step, last_step;
-    /* For who has not that lock: first_step, and that of what the running epoch
-       has taken. */
+    /* For threads without that lock: first_step, and the first step of what the
+       running epoch has taken. */
     _Atomic uint64_t oldest;
     _Atomic uint64_t oldest_taken;
 

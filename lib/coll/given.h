@@ -1,6 +1,7 @@
-/* Ranks that have nothing to give. An all-reduce that knows sends no payload
-   for them, and reduces what the others gave: a vector then has a length in the
-   epoch, all of its bytes or none. */
+/* Null contributions: ranks that contribute nothing to an epoch. An all-reduce
+   that supports them sends no payload for such a rank and reduces only what the
+   others contributed. Each vector then has a length at run time: all of its
+   bytes, or none. */
 #ifndef BATON_COLL_GIVEN_H
 #define BATON_COLL_GIVEN_H
 
@@ -12,22 +13,23 @@ typedef struct baton__maybe_vector {
     baton_length_t length;
 } baton__maybe_vector_t;
 
-/* target = left (op) right, or whichever of the two there is. */
+/* target = left (op) right; or the one of them that is not empty. Of the last
+   four lengths the merge's call node sets those that its nodes work on. */
 typedef struct baton__merge {
     baton_length_t left, right;
-    baton_length_t both, left_alone, right_alone; /* what nodes work on */
+    baton_length_t both, left_alone, right_alone;
     baton_length_t out;
 } baton__merge_t;
 
-enum { BATON__MERGES = 40 }; /* at most one a round, and a fold */
+enum { BATON__MERGES = 40 }; /* at most one in a round, and the fold's */
 
-/* Behind baton_allreduce_t.given; of the partial that asks for it, which keeps
-   it as long as the schedule. */
+/* What baton_allreduce_t.given points to. The partial collective owns it, and
+   keeps it as long as the schedule. */
 struct baton_given {
-    baton__maybe_vector_t source; /* its length is set by a call node ahead of
-                                     the builder's nodes */
-    bool known;                   /* the builder's answer: that it heeds this */
-    /* What the target has got: nothing where no rank gave anything. */
+    baton__maybe_vector_t source; /* a call node before the builder's nodes sets
+                                     its length */
+    bool known;                   /* set by a builder that supports this */
+    /* The vector in the target: empty where no rank contributed. */
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
@@ -35,12 +37,12 @@ struct baton_given {
     baton__merge_t merges[BATON__MERGES];
 };
 
-/* Whether the builder that got these arguments is to heed `given`: its source
-   is the one that may be empty, and no other builder has done so. A builder
-   made of several passes its arguments on, perhaps with another source. */
+/* Whether the builder that got these arguments has to support `given`: its
+   source is the one that may be empty, and no other builder has taken it. (A
+   composed builder passes its arguments on, perhaps with another source.) */
 bool baton__given_applies(const baton_allreduce_t *args);
 
-/* What a merge added. */
+/* The nodes that a merge added, and its result. */
 typedef struct baton__merged {
     baton_node_t first, last;
     baton__maybe_vector_t sum;
@@ -48,28 +50,28 @@ typedef struct baton__merged {
 
 /*     left.length, right.length --> first: call --> reduce --> copy --> last
 
-   The copies of an operand that is the target already are left out. What sets
-   the lengths comes before `first`; that is the caller's. */
+   An operand that is the target already is not copied. The caller makes the
+   nodes that set the lengths precede `first`. */
 baton__merged_t baton__add_merge(baton_schedule_t *schedule,
                                  const baton_allreduce_t *args,
                                  baton_view_t target,
                                  baton__maybe_vector_t left,
                                  baton__maybe_vector_t right);
 
-/* The end of a builder, behind `last`: where nothing has come, the target gets
-   the neutral element. */
+/* Adds the end of a builder, after `last`: where no rank contributed, the
+   target gets the neutral element. */
 void baton__add_result(baton_schedule_t *schedule,
                        const baton_allreduce_t *args, baton_length_t length,
                        baton_node_t last);
 
-/* The builders of the same name, where args->given is not NULL. */
+/* The builders of these names, for args->given that is not NULL. */
 void baton__allreduce_binomial_given(baton_schedule_t *schedule,
                                      const baton_allreduce_t *args);
 void baton__allreduce_recursive_doubling_given(baton_schedule_t *schedule,
                                                const baton_allreduce_t *args);
 
-/* As baton_broadcast_binomial, of as many bytes as the length says; on the root
-   it is set before. */
+/* As baton_broadcast_binomial, of the bytes that data.length says. The root
+   sets it before. */
 void baton__broadcast_binomial_given(baton_schedule_t *schedule, int root,
                                      baton__maybe_vector_t data);
 

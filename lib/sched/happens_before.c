@@ -20,7 +20,8 @@ static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 
 /* ---- chains ----------------------------------------------------------- */
 
-/* Cuts the nodes into paths of sure edges: returns how many. */
+/* Divides the nodes into paths of edges that every execution takes, and returns
+   the number of paths. */
 static uint32_t make_chains(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;

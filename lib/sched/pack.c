@@ -1,6 +1,5 @@
-/* A graph as bytes: what another rank needs to compare it with others, and to
-   simulate it. Where data lie is nobody's business there, so operands get
-   places of their own. */
+/* A graph as bytes, with all that another rank needs to compare it with others
+   and to simulate it. It has no addresses: operands get places of their own. */
 #include "base/alloc.h"
 #include "sched/schedule.h"
 

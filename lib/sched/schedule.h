@@ -207,8 +207,9 @@ baton_status_t baton__check_alias(const baton_schedule_t *schedule,
                                   uint32_t buffer);
 baton_status_t baton__check_rebound(baton_schedule_t *schedule);
 
-/* Finds two nodes that touch the same bytes, one writing, in no sure order; or
-   a node that uses a length which a receive sets, without happening after it.
+/* Finds two nodes that touch the same bytes, one writing, in an unknown order;
+   or a node that uses a length which a receive sets, without happening after
+   it.
  */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order);
