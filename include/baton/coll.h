@@ -27,8 +27,8 @@ typedef struct baton_broadcast {
     size_t size; /* set by BATON_BROADCAST */
     int root;
     baton_view_t data;
-    size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
-                           default */
+    size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
+                              means its default */
     const char *algorithm; /* of baton_broadcast (tuning.h) alone */
 } baton_broadcast_t;
 
@@ -102,9 +102,9 @@ typedef struct baton_allreduce {
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes; /* pipelining grain, where the algorithm has one; 0: its
-                           default */
-    void *arg;          /* for builders of your own; others ignore it */
+    size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
+                              means its default */
+    void *arg;             /* for builders of your own; others ignore it */
     const char *algorithm; /* of baton_allreduce (tuning.h) alone */
     /* NULL, or set by a partial collective in which ranks may have nothing to
        give in an epoch. Their source is then the neutral element, so a builder
@@ -172,7 +172,7 @@ void baton_allreduce_double_tree(baton_schedule_t *schedule,
    and read while it is built only. */
 typedef struct baton_hosts {
     size_t size;     /* set by BATON_HOSTS */
-    const int *host; /* of each rank: any numbers; NULL: see host_ranks */
+    const int *host; /* of each rank, any numbers; NULL: by host_ranks */
     int host_ranks;  /* without `host`: hosts of so many ranks in rank order,
                         the last one with the rest */
 } baton_hosts_t;
@@ -190,9 +190,9 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
 /* ---- reduce-scatter, all-gather ---------------------------------------- */
 
 /* Block r of the reduction of all ranks' `source` goes to `target` of rank r.
-   Blocks are counts[r] elements, in rank order; counts NULL: they differ by at
-   most one element, the larger ones first. In place: target is this rank's
-   block of the source, whose other blocks are then overwritten. */
+   Blocks are counts[r] elements, in rank order; if counts is NULL they differ
+   by at most one element, the larger ones first. In place: target is this
+   rank's block of the source, whose other blocks are then overwritten. */
 typedef struct baton_reduce_scatter {
     size_t size; /* set by BATON_REDUCE_SCATTER */
     baton_view_t source;
@@ -222,8 +222,8 @@ void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
                                     const baton_reduce_scatter_t *args);
 
 /* `source` of rank r goes to block r of `target` on all ranks. Blocks are
-   block_bytes[r] bytes, in rank order; NULL: P equal ones. In place: source is
-   this rank's block of the target. */
+   block_bytes[r] bytes, in rank order; NULL means P equal ones. In place:
+   source is this rank's block of the target. */
 typedef struct baton_allgather {
     size_t size; /* set by BATON_ALLGATHER */
     baton_view_t source;

@@ -102,17 +102,18 @@ typedef enum baton_keep {
 
 typedef struct baton_partial_options {
     size_t size;      /* set by BATON_PARTIAL_OPTIONS */
-    const char *name; /* for messages; NULL: "partial" */
+    const char *name; /* for messages; NULL means "partial" */
     baton_partial_mode_t mode;
     uint32_t mode_ranks; /* as in baton_partial_choice_t */
     baton_keep_t keep;
-    uint32_t history; /* W, epochs of results that are kept, up to 2^20; 0: 1
-                         for LATEST, 4 for ALL */
-    /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0: none is. */
+    uint32_t history; /* W, epochs of results that are kept, up to 2^20; 0 means
+                         1 for LATEST, 4 for ALL */
+    /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0 means that none is.
+     */
     uint32_t sync_every;
     /* S, up to 2^20: no contribution is taken more than S epochs after its
        step. An epoch that would exceed that for some rank waits until this rank
-       has started step epoch - S, however late it is. 0: there is no bound but
+       has started step epoch - S, however late it is. 0 means no bound but
        that of KEEP_ALL. */
     uint32_t max_staleness;
     /* The mode may change between epochs: by baton_partial_set_mode, or, where
@@ -124,7 +125,7 @@ typedef struct baton_partial_options {
     uint64_t seed; /* of the elections; the same on all ranks */
     size_t count;  /* elements */
     baton_dtype_t dtype;
-    const baton_op_t *op; /* needs its identity; NULL: BATON_SUM */
+    const baton_op_t *op; /* needs its identity; NULL means BATON_SUM */
     /* Elements of a result. 0: `count`, and `inner` is an all-reduce. Else
        inner may be any collective, from args->source of `count` elements to
        args->target of `result_count`, which every rank has: a broadcast's or a

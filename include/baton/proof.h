@@ -37,13 +37,13 @@ BATON_CHECKED baton_status_t baton_proof_fill(baton_proof_t *proof, int rank,
                                               size_t first, size_t count,
                                               uint32_t *elements);
 
-/* Whether elements[i] holds element first + i of exactly these ranks, each
-   once: contributors[r] tells of rank r; NULL: all ranks. BATON_ERR_MISMATCH
-   names the element and the rank that lacks, is there twice or does not belong,
-   the elements that were mixed or changed places, or the word that stands for
-   no set of this proof: memory that nobody wrote. The first wrong element, and
-   in it what went wrong first. BATON_ERR_NO_MEMORY when a union on the way had
-   none; BATON_ERR_INVALID when the reduction was used for another type. */
+/* Checks that elements[i] holds element first + i of exactly these ranks, each
+   once: rank r belongs to them if contributors[r] is set; NULL means all ranks.
+   BATON_ERR_MISMATCH describes the first wrong element: the rank that is
+   missing, is there twice or does not belong; elements that were mixed or
+   exchanged; or memory that nobody wrote. BATON_ERR_NO_MEMORY when a union
+   could not be made, BATON_ERR_INVALID when the reduction was used for another
+   type. */
 BATON_CHECKED baton_status_t baton_proof_check(const baton_proof_t *proof,
                                                const bool *contributors,
                                                size_t first, size_t count,

@@ -80,9 +80,10 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
                             uint32_t *indices, void *scratch);
 
 /* RedSync's binary search for a threshold: that of a selection of k to 2k
-   elements where the search finds one, else of the exact k-th. 0: the vector
-   has no k elements that are not zero. The threshold may be used again on later
-   vectors (sampled threshold search). (papers: redsync, algorithm 3.) */
+   elements where the search finds one, else of the exact k-th. 0 where the
+   vector has no k elements that are not zero. The threshold may be used again
+   on later vectors (sampled threshold search). (papers: redsync, algorithm 3.)
+ */
 baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
                                       uint32_t *indices, void *scratch);
 

@@ -108,7 +108,7 @@ typedef struct baton_sim_options {
        transfer. At most sync_bytes, unless that is 0. */
     size_t eager_bytes;
     /* A send of at least this many bytes completes only when its receive has
-       taken the message, as long ones do in MPI. 0: none does. */
+       taken the message, as long ones do in MPI. 0 means that none does. */
     size_t sync_bytes;
     /* The ranks of a host, in rank order, which have a link of their own
        between them; with 0 or 1 each rank is a host. */
@@ -222,7 +222,8 @@ BATON_CHECKED baton_status_t baton_sim_set_speed(baton_sim_t *sim, int rank,
    now or later, end in BATON_ERR_TRANSPORT. */
 BATON_CHECKED baton_status_t baton_sim_kill(baton_sim_t *sim, int rank);
 
-/* Makes the k-th send of this rank from now, counted from 1, fail; 0: none. */
+/* Makes the k-th send of this rank from now, counted from 1, fail. 0 undoes
+   that. */
 BATON_CHECKED baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank,
                                                  uint64_t k);
 

@@ -100,21 +100,21 @@ typedef enum baton_redsync {
 /* Zero means default, for each field but `count` and one of k and density. */
 typedef struct baton_sparse_options {
     size_t size;      /* set by BATON_SPARSE_OPTIONS */
-    const char *name; /* for messages; NULL: "sparse" */
+    const char *name; /* for messages; NULL means "sparse" */
     baton_sparse_algorithm_t algorithm;
     size_t count;        /* n, elements of the gradient; 1 to UINT32_MAX */
     baton_dtype_t dtype; /* f32, f64, f16, bf16; BATON_I8, i.e. 0: f32 */
-    size_t k;            /* entries selected, 1 to n; 0: by density */
+    size_t k;            /* entries selected, 1 to n; 0 means by density */
     double density;      /* k / n, above 0 and at most 1; when k is 0 */
-    size_t max_k;        /* the largest k that will be set; 0: k */
-    int teams;           /* SPARDL: d, a divisor of P; 0: 1 */
+    size_t max_k;        /* the largest k that will be set; 0 means k */
+    int teams;           /* SPARDL: d, a divisor of P; 0 means 1 */
     baton_teams_t exchange;
     bool average;    /* the result is divided by P */
     double momentum; /* m: u = m u + g, and u is accumulated; u is 0 where an
                         entry was sent. 0 to below 1 */
     bool nesterov;   /* with momentum: u = m (u + g), u + g is accumulated */
     double clip;     /* c: a gradient of a norm above c / sqrt(P) is scaled to
-                        that, before it is accumulated; 0: never */
+                        that, before it is accumulated; 0 means never */
     uint64_t warmup; /* the first so many steps are dense */
     baton_redsync_t redsync;
     bool quantise;   /* REDSYNC: even steps send the largest positive entries,

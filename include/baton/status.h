@@ -91,9 +91,9 @@ typedef enum baton_log_level {
 typedef void (*baton_log_fn)(void *arg, baton_log_level_t level,
                              const char *message);
 
-/* Installs the process's log handler (NULL: none). Without one the library is
-   silent, unless the BATON_LOG variable asks for a level: then messages go to
-   standard error. Call before engines are opened; not thread-safe. */
+/* Installs the process's log handler (NULL removes it). Without one the library
+   is silent, unless the BATON_LOG variable asks for a level: then messages go
+   to standard error. Call before engines are opened; not thread-safe. */
 void baton_log_set(baton_log_fn handler, void *arg);
 
 #ifdef __cplusplus

@@ -116,12 +116,12 @@ typedef struct baton_choice_case {
     size_t size; /* set by BATON_CHOICE_CASE */
     baton_collective_t collective;
     int ranks;
-    int hosts;    /* that they are on; 0: 1 */
+    int hosts;    /* that they are on; 0 means 1 */
     size_t bytes; /* as of baton_cost_case_t */
     bool ordered; /* the reduction is not commutative */
     bool uneven;  /* sizes are given per rank */
-    /* By name; NULL: what the collective's variable says (BATON_ALLREDUCE and
-       so on), else the cheapest. */
+    /* By name; NULL means what the collective's variable says (BATON_ALLREDUCE
+       and so on), else the cheapest. */
     const char *algorithm;
 } baton_choice_case_t;
 

@@ -64,8 +64,8 @@ typedef struct baton_op {
        order of ranks, and those that can't (the ring) refuse. */
     bool commutative;
     /* The size of an element, if it is not the element type's: of a pair of
-       value and index, for example. 0: the type's. The functions get the type
-       in any case. */
+       value and index, for example. 0 means the type's. The functions get the
+       type in any case. */
     size_t element_bytes;
 } baton_op_t;
 

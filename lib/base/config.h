@@ -32,9 +32,9 @@
            "Shared memory of a rank for messages of up to 68 KiB on its host") \
     NUMBER(CMA, 1, 0, 1, "",                                                   \
            "0: ranks do not read each other's memory, even where they may")    \
-    NUMBER(                                                                    \
-        PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                             \
-        "A rank is lost when its host does not answer for so long; 0: never")  \
+    NUMBER(PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                          \
+           "A rank is lost when its host does not answer for so long; 0 "      \
+           "means never")                                                      \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
            "An epoch without progress for so long is reported to the log")     \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \
@@ -43,14 +43,18 @@
            "1: commit fails on all ranks if sends and receives do not match "  \
            "or would deadlock")                                                \
     TEXT(CALIBRATION, "",                                                      \
-         "File of costs that baton-info --calibrate wrote; none: estimates")   \
-    TEXT(BROADCAST, "", "Algorithm of baton_broadcast; none: the cheapest")    \
-    TEXT(REDUCE, "", "Algorithm of baton_reduce; none: the cheapest")          \
-    TEXT(ALLREDUCE, "", "Algorithm of baton_allreduce; none: the cheapest")    \
+         "File of costs that baton-info --calibrate wrote; if unset, "         \
+         "estimates")                                                          \
+    TEXT(BROADCAST, "",                                                        \
+         "Algorithm of baton_broadcast; if unset, the cheapest")               \
+    TEXT(REDUCE, "", "Algorithm of baton_reduce; if unset, the cheapest")      \
+    TEXT(ALLREDUCE, "",                                                        \
+         "Algorithm of baton_allreduce; if unset, the cheapest")               \
     TEXT(REDUCE_SCATTER, "",                                                   \
-         "Algorithm of baton_reduce_scatter; none: the cheapest")              \
-    TEXT(ALLGATHER, "", "Algorithm of baton_allgather; none: the cheapest")    \
-    TEXT(ALLTOALL, "", "Algorithm of baton_alltoall; none: the cheapest")      \
+         "Algorithm of baton_reduce_scatter; if unset, the cheapest")          \
+    TEXT(ALLGATHER, "",                                                        \
+         "Algorithm of baton_allgather; if unset, the cheapest")               \
+    TEXT(ALLTOALL, "", "Algorithm of baton_alltoall; if unset, the cheapest")  \
     WORD(LOG, "", "none error warn info debug trace",                          \
          "Log level; without a handler, log to standard error")                \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \

@@ -19,8 +19,8 @@ typedef struct baton__blocks {
 } baton__blocks_t;
 
 /* The offsets of blocks in bytes, parts + 1 of them, for baton__free: blocks
-   that differ by at most one element; of counts[i] elements each. NULL: the
-   schedule has an error (no memory, or too many bytes). */
+   that differ by at most one element; of counts[i] elements each. NULL means
+   the schedule has an error (no memory, or too many bytes). */
 size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
                           size_t element, int parts);
 size_t *baton__cut_by_counts(baton_schedule_t *schedule, const size_t *counts,

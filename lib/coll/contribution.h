@@ -21,7 +21,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What an epoch took from this rank. Steps are numbered from 1; 0: none. */
+/* What an epoch took from this rank. Steps are numbered from 1.
+ */
 typedef struct baton__taken {
     uint64_t first_step;
     uint64_t last_step;
@@ -30,7 +31,7 @@ typedef struct baton__taken {
 
 /* A result in the history. */
 typedef struct baton__outcome {
-    uint64_t epoch; /* 0: none */
+    uint64_t epoch; /* or 0 */
     uint32_t slot;
     uint32_t active;
     baton__taken_t taken;

@@ -24,7 +24,7 @@
 typedef struct baton__span {
     size_t begin, end;
     uint32_t buffer;
-    uint32_t writer;  /* node + 1; 0: none */
+    uint32_t writer;  /* node + 1; 0 means none */
     uint32_t readers; /* of what the writer wrote: a list, by place + 1 */
 } baton__span_t;
 
@@ -37,14 +37,14 @@ typedef struct baton__flow {
     baton_schedule_t *schedule;
     int rank;         /* of this process in the team */
     int size;         /* of the team */
-    const int *ranks; /* the team's, in the group; NULL: the same numbers */
+    const int *ranks; /* in the group; NULL if the team is the group */
     baton_dtype_t dtype;
     const baton_op_t *op;
     baton__span_t *spans; /* by buffer and place */
     size_t span_count, span_room;
     baton__reader_t *readers;
     size_t reader_count, reader_room;
-    uint32_t last_recv; /* node + 1; 0: none yet */
+    uint32_t last_recv; /* node + 1; 0 means none yet */
     uint32_t round;     /* sends come behind this node; + 1 */
     bool failed;        /* out of memory, which the schedule knows */
 } baton__flow_t;

@@ -8,7 +8,7 @@
 
 static const struct {
     const char *name;
-    const char *ranks; /* what mode_ranks is called; NULL: the mode has none */
+    const char *ranks; /* name of mode_ranks; NULL if the mode has none */
 } modes[] = {
     [BATON_SOLO] = {"SOLO", NULL},
     [BATON_MAJORITY] = {"MAJORITY", NULL},

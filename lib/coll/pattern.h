@@ -119,7 +119,8 @@ static inline int baton__binomial_parent(int id)
 
 /* In-order binary tree over the positions 1 to `last`: those with one factor of
    2 more are a level higher, so odd ones are leaves. A left child has only
-   lower positions behind it, a right child only higher ones. 0: there is none.
+   lower positions behind it, a right child only higher ones. 0 where there is
+   none.
 
        last 6:        4
                     /   \

@@ -163,7 +163,7 @@ typedef struct baton__kind_info {
     const char *name;      /* "recv" in "recv#17" */
     uint8_t reads, writes; /* masks of operands */
     bool message;          /* goes through the transport */
-    baton__issue_fn issue; /* NULL: the engine does it, or there is nothing */
+    baton__issue_fn issue; /* NULL if the engine does it, or nothing is to do */
 } baton__kind_info_t;
 
 extern const baton__kind_info_t baton__kinds[BATON__KIND_COUNT];

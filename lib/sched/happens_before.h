@@ -27,7 +27,7 @@ typedef struct baton__happens_before {
     uint32_t *stamp;  /* of each node: whose predecessor it was found to be */
     uint32_t stamped; /* the last such */
     uint32_t *clock;  /* of each node, for each clock: 1 + the last position on
-                         that chain that happens before it; 0: none */
+                         that chain that happens before it; 0 means none */
     uint32_t clocks;
     uint32_t asked_u, asked_v; /* the last question with the answer yes */
 } baton__happens_before_t;

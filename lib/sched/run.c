@@ -64,7 +64,7 @@ void baton__run_started(baton__run_t *run)
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* The count that a node in this state is in; NULL: none. */
+/* The count that a node in this state is in, or NULL. */
 static uint32_t *count_of(baton__run_t *run, uint32_t node,
                           baton__node_state_t state)
 {

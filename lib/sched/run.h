@@ -38,7 +38,7 @@ typedef struct baton__plan {
     uint32_t *peers; /* ranks that it has messages with, ascending; */
     uint32_t *peer_sends, *peer_receives; /* and how many with each */
     uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
-                           ids + 1, a power of two long; 0: empty */
+                           ids + 1, a power of two long; 0 means empty */
     uint32_t incoming_mask;
     uint32_t count, root_count, on_start_count, armed_count, activate_count;
     uint32_t async_count, peer_count, receive_count, slot_count, length_count;

@@ -22,7 +22,7 @@ static const char doc[] =
 
 typedef struct request {
     bool json;
-    uint64_t ranks; /* of --choices; 0: not asked for */
+    uint64_t ranks; /* of --choices; 0 means not asked for */
     uint64_t hosts;
     const char *calibrate;
 } request_t;

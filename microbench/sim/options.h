@@ -67,9 +67,9 @@ typedef struct sim_options {
     uint64_t chunk_bytes;
     uint64_t root;
     size_t inner; /* the inner all-reduce of a partial one, or SIM_NONE */
-    uint64_t
-        mode_ranks;    /* of a quorum or of candidates; 0: half of the ranks */
-    double spacing_ms; /* between the arrivals of neighbours, or 0 */
+    uint64_t mode_ranks; /* of a quorum or of candidates; 0 means half of the
+                            ranks */
+    double spacing_ms;   /* between the arrivals of neighbours, or 0 */
 
     size_t variants[SIM_MAX_VARIANTS]; /* indices of names */
     size_t variant_count;

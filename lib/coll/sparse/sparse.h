@@ -24,7 +24,7 @@ typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
    all ranks, or on those that must agree on it. */
 typedef struct baton__learned {
     int64_t h, h_step, h_flag; /* SPARDL with B-SAG */
-    uint64_t k;                /* that h was made for; 0: none */
+    uint64_t k;                /* that h was made for; 0 means none */
     uint64_t steps;            /* sparse steps since thresholds began */
     uint64_t local_threshold;  /* a baton_magnitude_t */
     uint64_t global_threshold;
@@ -53,7 +53,7 @@ struct baton_sparse {
 
     char *residual, *work; /* n elements each, without payload NULL */
     char *velocity;        /* u of momentum; or NULL */
-    const char *gradient;  /* of the running step; NULL: none */
+    const char *gradient;  /* of the running step; NULL means none */
     double clip_factor;
     size_t k;
     baton__learned_t learned, next;
