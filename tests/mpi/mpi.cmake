@@ -32,7 +32,7 @@ set(shm_env BATON_SHM=0)
 set(window_env BATON_WINDOW=2)
 foreach(lack buffers cma rings shm window)
     foreach(name mpi_conformance mpi_coll)
-        set(${name}_no_${lack}_ranks 2 5)
+        set(${name}_no_${lack}_ranks 3)
         set(${name}_no_${lack}_env ${${lack}_env})
         mpi_entries(${name}_no_${lack} ${name} mpi)
     endforeach()
@@ -45,8 +45,10 @@ endforeach()
 
 # On pretended hosts of this machine; skipped, with a reason, where namespaces
 # are forbidden.
+set(hosts_timeout 300)
 set(hosts_ranks_2 2 5)
 set(hosts_ranks_3 3)
+set(hosts_mpi_recovery_args 100) # rounds; those of one host have 1000
 set(hosts ${PROJECT_SOURCE_DIR}/scripts/hosts.sh)
 function(hosts_entry name)
     add_test(NAME ${name} COMMAND ${ARGN})
@@ -59,7 +61,8 @@ foreach(name mpi_conformance mpi_coll mpi_dense mpi_partial mpi_errors
     foreach(count 2 3)
         foreach(ranks ${hosts_ranks_${count}})
             hosts_entry(${name}.hosts${count}.np${ranks} ${hosts} ${count}
-                ${MPIEXEC_EXECUTABLE} -np ${ranks} $<TARGET_FILE:${name}>)
+                ${MPIEXEC_EXECUTABLE} -np ${ranks} $<TARGET_FILE:${name}>
+                ${hosts_${name}_args})
         endforeach()
     endforeach()
 endforeach()

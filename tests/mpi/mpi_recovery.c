@@ -1,8 +1,9 @@
-/* Failures over MPI, and optional messages. 1,000 epochs fail on random ranks
-   at random places and are recovered, and no contribution is lost or counted
-   twice. 10,000 epochs skip sends and overtake optional receives at random, and
-   no message meets an epoch that is not its own. BATON_SEED repeats a run; the
-   exit code is the result. */
+/* Failures over MPI, and optional messages: `mpi_recovery [ROUNDS]`. In each of
+   1,000 rounds an epoch fails on random ranks at random places and is
+   recovered, and no contribution is lost or counted twice. Ten times as many
+   epochs skip sends and overtake optional receives at random, and no message
+   meets an epoch that is not its own. BATON_SEED repeats a run; the exit code
+   is the result. */
 #include "base/alloc.h"
 #include "support/mpi.h"
 #include "support/random.h"
@@ -13,16 +14,15 @@
 #include <string.h>
 
 enum {
-    ROUNDS = SUPPORT_REPEAT(1000),
     WARMUP = 50, /* rounds, after which nothing is allocated any more */
     STEPS = 4,   /* of a round, at most */
     COUNT = 257,
     LONG_BYTES = 1 << 20,
-    EPOCHS = SUPPORT_REPEAT(10000),
     WAIT_MS = 60000
 };
 
 static int rank, size;
+static int rounds = SUPPORT_REPEAT(1000);
 static baton_group_t *group;
 
 /* ---- epochs that fail ------------------------------------------------- */
@@ -246,7 +246,7 @@ static void test_failures(uint64_t seed)
     for (int mode = BATON_SOLO; mode <= BATON_FULL; mode++) {
         open_account(&accounts[mode], (baton_partial_mode_t)mode);
     }
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         uint64_t sum[COUNT] = {0};
         draw_plan(&common);
         account_t *account = &accounts[plan.partial];
@@ -361,7 +361,7 @@ static void test_letters(uint64_t seed, bool together)
                      .in = calloc((size_t)size, sizeof(way_t)),
                      .random = support_random(seed, 100 + (uint64_t)rank)};
     baton_schedule_t *schedule = create_letters(&world, together);
-    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+    for (int epoch = 0; epoch < 10 * rounds; epoch++) {
         support_mpi_expect(baton_schedule_start(schedule), BATON_OK);
         support_mpi_expect(baton_schedule_wait(schedule, WAIT_MS), BATON_OK);
     }
@@ -384,6 +384,9 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 1) {
+        rounds = atoi(argv[1]);
+    }
     uint64_t seed = rank == 0 ? support_seed() : 0;
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
@@ -400,7 +403,7 @@ int main(int argc, char **argv)
     support_mpi_expect(baton_engine_close(engine), BATON_OK);
     if (rank == 0) {
         printf("mpi_recovery: %d ranks, %d failures, 2 x %d epochs\n", size,
-               ROUNDS, EPOCHS);
+               rounds, 10 * rounds);
     }
     MPI_Finalize();
     return 0;
