@@ -149,7 +149,9 @@ struct baton_schedule {
     uint32_t buffer_count;
     uint32_t buffer_capacity;
     _Atomic bool rebound; /* some buffer is; the driver's lock guards those */
-    uint32_t slot_count;  /* of activations */
+    struct baton__range *ranges; /* see alias.c */
+    uint64_t overlaps;           /* pairs of buffers, at commit */
+    uint32_t slot_count;         /* of activations */
     uint32_t async_count;
     uint32_t length_count;
     size_t *length_limits;  /* of each length, after the commit */
@@ -209,8 +211,7 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule);
 
 /* Finds two nodes that touch the same bytes, one writing, in an unknown order;
    or a node that uses a length which a receive sets, without happening after
-   it.
- */
+   it. */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order);
 

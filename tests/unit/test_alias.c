@@ -233,6 +233,53 @@ static void test_rebind_to_memory_of_another_buffer(void **state)
     end(&b);
 }
 
+/* All of many buffers move at once. Some of them share memory at commit, in
+   pairs; what is refused is a move that separates a pair, or joins others. */
+enum { PAIRS = 20 };
+
+static void test_rebind_of_many_buffers_at_once(void **state)
+{
+    bench_t b;
+    begin(&b);
+    float memory[2][PAIRS][FLOATS] = {{{0}}};
+    baton_buffer_t left[PAIRS];
+    baton_buffer_t right[PAIRS];
+    for (int i = 0; i < PAIRS; i++) {
+        baton_view_t from = half(&b, &memory[0][i][2]);
+        baton_view_t to = half(&b, &memory[0][i][2]);
+        left[i] = from.buffer;
+        right[i] = to.buffer;
+        (void)baton_add_copy(b.s, to, from);
+    }
+    support_ok(baton_schedule_commit(b.s));
+    for (int move = 1; move < 5; move++) {
+        for (int i = 0; i < PAIRS; i++) {
+            float *to = &memory[move % 2][i][2];
+            support_ok(baton_buffer_rebind(b.s, left[i], to));
+            support_ok(baton_buffer_rebind(b.s, right[i], to));
+        }
+        float *other = memory[move % 2][PAIRS - 1];
+        if (move == 2) { /* the last pair is separated */
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], other));
+            support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
+            support_says("buffers 38 and 39 shared memory when it was "
+                         "committed, and now they do not");
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], other + 2));
+        }
+        if (move == 3) { /* the last pair meets the first */
+            float *first = memory[move % 2][0] + 3;
+            support_ok(baton_buffer_rebind(b.s, left[PAIRS - 1], first));
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], first));
+            support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
+            support_says("buffers 0 and 39 were apart when it was committed");
+            support_ok(baton_buffer_rebind(b.s, left[PAIRS - 1], other + 2));
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], other + 2));
+        }
+        support_run(b.s);
+    }
+    end(&b);
+}
+
 /* A rebind in a call node fails at once. */
 typedef struct rebinder {
     baton_schedule_t *s;
@@ -280,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_view_address),
         cmocka_unit_test(test_rebind_together_of_what_shared_memory),
         cmocka_unit_test(test_rebind_to_memory_of_another_buffer),
+        cmocka_unit_test(test_rebind_of_many_buffers_at_once),
         cmocka_unit_test(test_rebind_in_a_call_is_checked_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
