@@ -7,7 +7,6 @@ set(mpi_victim_ranks 3)
 set(mpi_cable_ranks 4)
 set(mpi_quorum_ranks 2 3 6 9 32)
 set(mpi_conformance_ranks 1 2 3 5 8 16)
-set(mpi_quorum_timeout 300) # 5,000 epochs of 32 ranks
 set(mpi_dense_ranks 1 2 3 5 8)
 file(GLOB sources CONFIGURE_DEPENDS mpi/mpi_*.c)
 foreach(source ${sources})
@@ -45,7 +44,6 @@ endforeach()
 
 # On pretended hosts of this machine; skipped, with a reason, where namespaces
 # are forbidden.
-set(hosts_timeout 300)
 set(hosts_ranks_2 2 5)
 set(hosts_ranks_3 3)
 set(hosts_mpi_recovery_args 100) # rounds; those of one host have 1000

@@ -30,8 +30,8 @@ static void run(baton_call_fn fn, const char *expected)
         baton_schedule_t *s = support_sim_schedule(sim, r, "refusing");
         baton_view_t word = support_scratch(s, 4);
         if (r == 0) {
-            baton_before(s, baton_add_call(s, fn, &many),
-                         baton_add_send(s, 1, word));
+            baton_node_t call = baton_add_call(s, fn, &many);
+            baton_before(s, call, baton_add_send(s, 1, word));
         } else {
             (void)baton_add_recv(s, 0, word);
         }
@@ -58,7 +58,7 @@ static void test_call_fail_gives_the_reason(void **state)
 static void test_call_that_returns_an_error_is_named(void **state)
 {
     (void)state;
-    run(only_return, "call#1 returned -5, BATON_ERR_LIMIT");
+    run(only_return, "call#0 returned -5, BATON_ERR_LIMIT");
 }
 
 static void test_call_fail_without_a_call(void **state)
