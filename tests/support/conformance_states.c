@@ -10,42 +10,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages that are not accepted yet hold up no others, however many. */
-void conformance_kept_while_others_pass(conformance_rank_t *self)
+/* Messages that are not accepted yet hold up no others, however many, and keep
+   their own data while others pass. */
+enum { KEPT = 48, KEPT_BYTES = 70000, PASSING_BYTES = 300, FIRST = 1000 };
+
+static size_t kept_bytes(uint32_t i)
 {
-    enum { KEPT = 48, PASSING = 500, BYTES = 70000, FIRST = 1000 };
-    static const size_t sizes[] = {0, 100, 256, 2000, 60000, BYTES};
-    unsigned char *out = malloc((size_t)KEPT * BYTES);
-    unsigned char *in = malloc((size_t)KEPT * BYTES);
-    unsigned char passing[16];
-    unsigned char passed[16];
-    for (uint32_t i = 0; i < KEPT; i++) {
-        unsigned char *data = out + (size_t)i * BYTES;
-        conformance_fill(data, sizes[i % 6], conformance_key_of(self->rank, i));
+    static const size_t sizes[] = {0, 100, 256, 2000, 60000, KEPT_BYTES};
+    return sizes[i % 6];
+}
+
+static void pass(conformance_rank_t *self, uint32_t count, size_t bytes)
+{
+    unsigned char out[PASSING_BYTES];
+    unsigned char in[PASSING_BYTES];
+    for (uint32_t i = 0; i < count; i++) {
+        conformance_fill(out, bytes, i);
+        uint32_t node = FIRST + 2 * i;
+        conformance_send(self, node, conformance_next_of(self), FIRST + i, out,
+                         bytes);
+        conformance_recv(self, node + 1, conformance_previous_of(self),
+                         FIRST + i, in);
+        conformance_expect_message(self, node + 1, in, bytes, i);
+        conformance_expect_sent(self, node);
+    }
+}
+
+static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
+                               uint32_t passing, size_t bytes)
+{
+    unsigned char *out = malloc((size_t)kept * KEPT_BYTES);
+    unsigned char *in = malloc((size_t)kept * KEPT_BYTES);
+    int previous = conformance_previous_of(self);
+    for (uint32_t i = 0; i < kept; i++) {
+        unsigned char *data = out + (size_t)i * KEPT_BYTES;
+        conformance_fill(data, kept_bytes(i),
+                         conformance_key_of(self->rank, i));
         conformance_send(self, i, conformance_next_of(self), i, data,
-                         sizes[i % 6]);
+                         kept_bytes(i));
     }
-    for (uint32_t i = 0; i < PASSING; i++) {
-        conformance_fill(passing, sizeof passing, i);
-        conformance_send(self, FIRST + 2 * i, conformance_next_of(self),
-                         FIRST + i, passing, sizeof passing);
-        conformance_recv(self, FIRST + 2 * i + 1, conformance_previous_of(self),
-                         FIRST + i, passed);
-        conformance_expect_message(self, FIRST + 2 * i + 1, passed,
-                                   sizeof passed, i);
-        conformance_expect_sent(self, FIRST + 2 * i);
-    }
-    for (uint32_t i = KEPT; i-- > 0;) { /* the last first */
-        unsigned char *data = in + (size_t)i * BYTES;
-        conformance_recv(self, KEPT + i, conformance_previous_of(self), i,
-                         data);
-        conformance_expect_message(
-            self, KEPT + i, data, sizes[i % 6],
-            conformance_key_of(conformance_previous_of(self), i));
+    pass(self, passing, bytes);
+    for (uint32_t i = kept; i-- > 0;) { /* the last first */
+        unsigned char *data = in + (size_t)i * KEPT_BYTES;
+        conformance_recv(self, KEPT + i, previous, i, data);
+        conformance_expect_message(self, KEPT + i, data, kept_bytes(i),
+                                   conformance_key_of(previous, i));
     }
     conformance_wait_all(self);
+    conformance_forget(self);
     free(out);
     free(in);
+}
+
+void conformance_kept_while_others_pass(conformance_rank_t *self)
+{
+    keep_while_passing(self, KEPT, 300, 16);
+    keep_while_passing(self, 12, 1200, PASSING_BYTES);
 }
 
 /* A message that is dropped ends its send, and nothing else happens. */

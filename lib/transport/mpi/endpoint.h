@@ -130,6 +130,20 @@ typedef struct baton__account {
     uint32_t told;  /* and how much of that it was told */
 } baton__account_t;
 
+/* Which of a peer's bodies this rank is done with. It may take them in any
+   order, but one that is not done keeps its tag. So the sender has to know the
+   first of these, and sends no body that is BATON__MPI_TAGS ahead of it. */
+typedef struct baton__taken_bodies {
+    uint32_t done;                        /* all below this number, */
+    uint64_t later[BATON__MPI_TAGS / 64]; /* and those, by place */
+} baton__taken_bodies_t;
+
+/* The tag of a body by its place: its number modulo BATON__MPI_TAGS. */
+static inline uint32_t baton__mpi_body_tag(uint32_t place)
+{
+    return 1 + 2 * place;
+}
+
 typedef struct baton__peer {
     int near;           /* its number among the near ranks; -1 if far */
     uint32_t ring_head; /* this rank's copy; see ring.h */
@@ -142,10 +156,13 @@ typedef struct baton__peer {
     uint64_t exceeded_ns; /* when the limit was last exceeded by one */
     baton__outgoing_t *outbox, *outbox_tail;
     struct baton__peer *next_listed;
-    uint32_t next_body, next_pull; /* tags */
-    uint32_t pulling;              /* messages */
-    baton__records_t pulled;       /* accepted, to be pulled */
-    const char *detail;            /* why it is lost */
+    uint32_t bodies;      /* sent to it so far */
+    uint32_t bodies_done; /* it is done with all bodies below this number */
+    baton__taken_bodies_t taken;
+    uint32_t next_pull;      /* tags */
+    uint32_t pulling;        /* messages */
+    baton__records_t pulled; /* accepted, to be pulled */
+    const char *detail;      /* why it is lost */
     /* If it is on another host: */
     baton__link_t link;
     uint64_t rang_ns;       /* when this rank last rang it */
@@ -369,7 +386,7 @@ void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events);
 /* MPI has received `bytes` of a record's data, or has failed to. */
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
                          size_t bytes, baton_status_t status,
-                         baton__events_t *events);
+                         const char *detail, baton__events_t *events);
 
 /* Ends what is to be pulled from a peer that is lost; false if there was no
    room for all events. */

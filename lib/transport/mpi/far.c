@@ -73,21 +73,37 @@ void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
 
 /* ---- credits ----------------------------------------------------------- */
 
-/* What every packet carries: how much its receiver was granted. */
+/* What every packet carries: how much its receiver was granted, and which of
+   the receiver's bodies it may forget. A count never grows by as much as its
+   bits hold before it is told. */
+enum {
+    MESSAGE_BITS = 12,
+    NOTICE_BITS = 8,
+    BODY_BITS = 12,
+    MESSAGE_MASK = (1 << MESSAGE_BITS) - 1,
+    NOTICE_MASK = (1 << NOTICE_BITS) - 1,
+    BODY_MASK = (1 << BODY_BITS) - 1
+};
+static_assert(MESSAGE_BITS + NOTICE_BITS + BODY_BITS == 32, "a packet's word");
+static_assert((uint32_t)BATON__MPI_TAGS <= BODY_MASK, "bodies not done");
+
 static uint32_t write_credits(baton__peer_t *peer)
 {
     peer->messages.told = peer->messages.given;
     peer->notices.told = peer->notices.given;
-    return peer->notices.given << 16 | (peer->messages.given & 0xffff);
+    return peer->taken.done << (MESSAGE_BITS + NOTICE_BITS) |
+           (peer->notices.given & NOTICE_MASK) << MESSAGE_BITS |
+           (peer->messages.given & MESSAGE_MASK);
 }
 
 static void read_credits(baton__peer_t *peer, uint32_t word)
 {
-    baton__account_t *messages = &peer->messages;
-    baton__account_t *notices = &peer->notices;
-    messages->granted += (uint16_t)(word - messages->granted);
-    notices->granted +=
-        (uint16_t)((word >> 16) - (notices->granted - BATON__MPI_NOTICES));
+    uint32_t notices = word >> MESSAGE_BITS;
+    uint32_t bodies = word >> (MESSAGE_BITS + NOTICE_BITS);
+    peer->messages.granted += (word - peer->messages.granted) & MESSAGE_MASK;
+    peer->notices.granted +=
+        (notices - (peer->notices.granted - BATON__MPI_NOTICES)) & NOTICE_MASK;
+    peer->bodies_done += (bodies - peer->bodies_done) & BODY_MASK;
 }
 
 /* ---- packets out ------------------------------------------------------- */
@@ -353,8 +369,9 @@ static void discard_next(baton__mpi_t *mpi)
     baton__far_t *far = &mpi->far;
     if (!far->discard_active && far->discarding.head != NULL) {
         far->discard_active = true;
-        baton__far_receive(mpi, far->discarding.head, far->discard_buffer,
-                           far->discarding.head->place);
+        baton__record_t *record = far->discarding.head;
+        baton__far_receive(mpi, record, far->discard_buffer,
+                           baton__mpi_body_tag(record->place));
     }
 }
 

@@ -38,15 +38,15 @@ enum { BATON__SHORT_BYTES = 256 };
 static_assert(BATON__SHORT_BYTES >= BATON_NOTICE_BYTES, "a notice is short");
 
 typedef struct baton__packet {
-    uint32_t word; /* the ring's. Over MPI: how many messages (lower 16 bits)
-                      and notices the sender has granted */
+    uint32_t word; /* the ring's. Over MPI: the sender's credits, see far.c */
     uint16_t kind;
     uint16_t flags;
     uint32_t source; /* rank */
     uint32_t id;
     uint64_t bytes; /* of the message */
     baton_header_t header;
-    uint32_t place; /* BUFFER: its number. BODY, CTS: the tag */
+    uint32_t place; /* BUFFER: its number. BODY: its place among the
+                       tags. CTS: the tag */
     uint32_t generation;
     union {
         uint64_t address; /* OFFER */

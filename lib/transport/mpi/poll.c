@@ -59,7 +59,7 @@ static bool complete_transfers(baton__mpi_t *mpi, baton__events_t *events)
             baton__mpi_release(mpi, transfer.record);
         } else if (transfer.record != NULL) {
             baton__mpi_received(mpi, transfer.record, transfer.bytes,
-                                transfer.status, events);
+                                transfer.status, transfer.detail, events);
         }
         any = true;
     }

@@ -104,6 +104,20 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
     baton__far_credit(mpi, peer);
 }
 
+static void end_body(baton__taken_bodies_t *taken, uint32_t place)
+{
+    taken->later[place / 64] |= UINT64_C(1) << place % 64;
+    for (;;) {
+        uint32_t next = taken->done % BATON__MPI_TAGS;
+        uint64_t bit = UINT64_C(1) << next % 64;
+        if ((taken->later[next / 64] & bit) == 0) {
+            return;
+        }
+        taken->later[next / 64] &= ~bit;
+        taken->done++;
+    }
+}
+
 void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
@@ -112,6 +126,8 @@ void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record)
         atomic_store_explicit(
             &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
             memory_order_release);
+    } else if (record->kind == BATON__PACKET_BODY) {
+        end_body(&peer->taken, record->place);
     }
     if ((record->flags & (BATON__PACKET_CREDITED | BATON__PACKET_NOTICE)) !=
         0) {
@@ -195,7 +211,7 @@ static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
 
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
                          size_t bytes, baton_status_t status,
-                         baton__events_t *events)
+                         const char *detail, baton__events_t *events)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     if (status == BATON_OK && bytes != record->message.bytes) {
@@ -203,7 +219,8 @@ void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
     }
     baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
                                               .status = status,
-                                              .token = record->token});
+                                              .token = record->token,
+                                              .detail = detail});
     if (record->kind == BATON__PACKET_RTS) {
         baton__mpi_give_record(mpi, record);
         peer->pulling--;
@@ -244,7 +261,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         return accept_offer(mpi, record);
     }
     if (record->kind == BATON__PACKET_BODY) {
-        baton__far_receive(mpi, record, target, record->place);
+        baton__far_receive(mpi, record, target,
+                           baton__mpi_body_tag(record->place));
         return BATON_OK;
     }
     baton__peer_t *peer = &mpi->peers[message->peer];

@@ -158,16 +158,17 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
 static outcome_t send_body(baton__mpi_t *mpi, baton__peer_t *peer,
                            baton__send_t *send, baton__packet_t *packet)
 {
-    uint32_t tag = 1 + 2 * (peer->next_body % BATON__MPI_TAGS);
+    uint32_t place = peer->bodies % BATON__MPI_TAGS;
     packet->kind = BATON__PACKET_BODY;
     packet->flags = BATON__PACKET_CREDITED;
-    packet->place = tag;
+    packet->place = place;
     if (!push(mpi, peer, packet, NULL, 0)) {
         return NO_ROOM;
     }
-    peer->next_body++;
+    peer->bodies++;
     peer->messages.used++;
-    return baton__far_send(mpi, send, tag) ? ANNOUNCED : ENDED;
+    return baton__far_send(mpi, send, baton__mpi_body_tag(place)) ? ANNOUNCED
+                                                                  : ENDED;
 }
 
 static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
@@ -181,7 +182,8 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
             return send_in_buffer(mpi, peer, packet, buffer);
         }
     }
-    if (!near && credited && send->bytes <= BATON__MPI_BODY_BYTES) {
+    if (!near && credited && send->bytes <= BATON__MPI_BODY_BYTES &&
+        peer->bodies - peer->bodies_done < BATON__MPI_TAGS) {
         return send_body(mpi, peer, send, packet);
     }
     if (is_behind(peer)) {
