@@ -1168,16 +1168,44 @@ baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
 
 void baton__epoch_forget_failure(baton_schedule_t *schedule)
 {
-    (void)pthread_mutex_lock(&failure_lock);
-    schedule->shared.last_retired =
+    uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
-    schedule->shared.last_status = schedule->failure.status;
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
+    (void)pthread_mutex_lock(&failure_lock);
+    schedule->shared.last_retired = retired;
+    schedule->shared.last_status = schedule->failure.status != BATON_OK
+                                       ? schedule->failure.status
+                                       : BATON_ERR_CANCELLED;
+    if (requested > retired &&
+        atomic_exchange_explicit(&schedule->shared.reported, 0,
+                                 memory_order_relaxed) != requested) {
+        atomic_store_explicit(&schedule->shared.unreported,
+                              schedule->shared.last_status,
+                              memory_order_relaxed);
+    }
     schedule->failure = (baton__failure_t){0};
     schedule->sentence[0] = '\0';
     (void)pthread_mutex_unlock(&failure_lock);
     /* Before epochs are numbered anew: see outcome_of(), epochs.c. */
     atomic_fetch_add_explicit(&schedule->shared.generation, 1,
                               memory_order_seq_cst);
+}
+
+static baton_status_t fail_recovered(const baton_schedule_t *schedule,
+                                     baton_status_t status)
+{
+    return baton__error(status,
+                        "\"%s\": the epoch that was started last has failed, "
+                        "and its group was recovered since: %s",
+                        schedule->name, baton_status_text(status));
+}
+
+baton_status_t baton__epoch_unreported(const baton_schedule_t *schedule)
+{
+    baton_status_t status = (baton_status_t)atomic_load_explicit(
+        &schedule->shared.unreported, memory_order_relaxed);
+    return status == BATON_OK ? BATON_OK : fail_recovered(schedule, status);
 }
 
 baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
@@ -1187,13 +1215,5 @@ baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
     bool completed = epoch <= schedule->shared.last_retired;
     baton_status_t status = schedule->shared.last_status;
     (void)pthread_mutex_unlock(&failure_lock);
-    if (completed) {
-        return BATON_OK;
-    }
-    status = status != BATON_OK ? status : BATON_ERR_CANCELLED;
-    return baton__error(status,
-                        "\"%s\" epoch %llu failed, and its group was recovered "
-                        "since: %s",
-                        schedule->name, (unsigned long long)epoch,
-                        baton_status_text(status));
+    return completed ? BATON_OK : fail_recovered(schedule, status);
 }

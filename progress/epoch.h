@@ -75,6 +75,10 @@ void baton__epoch_forget_failure(baton_schedule_t *schedule);
 baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
                                          uint64_t epoch);
 
+/* The error of an epoch that failed before the last recovery, if wait and test
+   have not returned it and no other was started since; else BATON_OK. */
+baton_status_t baton__epoch_unreported(const baton_schedule_t *schedule);
+
 /* Drops messages that came for later epochs. */
 void baton__epoch_drop_early(baton_schedule_t *schedule);
 

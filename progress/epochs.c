@@ -198,6 +198,8 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     if (status != BATON_OK) {
         return status;
     }
+    atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
+                          memory_order_relaxed);
     /* Pairs with the load in baton__epoch_begin_if_due(), epoch.c. */
     atomic_store_explicit(&schedule->shared.requested, epoch,
                           memory_order_release);
@@ -211,7 +213,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
 /* ---- test, wait ------------------------------------------------------- */
 
 typedef struct awaited {
-    const baton_schedule_t *schedule;
+    baton_schedule_t *schedule;
     uint64_t epoch;
     uint32_t generation;
 } awaited_t;
@@ -224,7 +226,7 @@ static uint32_t generation(const baton_schedule_t *schedule)
 
 /* The generation is read first: an epoch that is asked for after a recovery is
    not taken for one before it. */
-static awaited_t awaited_now(const baton_schedule_t *schedule)
+static awaited_t awaited_now(baton_schedule_t *schedule)
 {
     awaited_t awaited = {.schedule = schedule};
     awaited.generation = generation(schedule);
@@ -243,11 +245,16 @@ static bool has_ended(const void *arg)
    anything else that the outcome depends on. */
 static baton_status_t outcome_of(const awaited_t *awaited)
 {
-    baton_status_t status =
-        baton__epoch_outcome(awaited->schedule, awaited->epoch);
-    return generation(awaited->schedule) == awaited->generation
-               ? status
-               : baton__epoch_past_outcome(awaited->schedule, awaited->epoch);
+    baton_schedule_t *schedule = awaited->schedule;
+    baton_status_t status = baton__epoch_outcome(schedule, awaited->epoch);
+    if (generation(schedule) != awaited->generation) {
+        return baton__epoch_past_outcome(schedule, awaited->epoch);
+    }
+    if (status != BATON_OK) {
+        atomic_store_explicit(&schedule->shared.reported, awaited->epoch,
+                              memory_order_relaxed);
+    }
+    return status;
 }
 
 baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
@@ -262,7 +269,9 @@ baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
     }
     const awaited_t awaited = awaited_now(schedule);
     bool ended = has_ended(&awaited);
-    if (!ended) {
+    if (ended) {
+        status = baton__epoch_unreported(schedule);
+    } else {
         status = engine_of(schedule)->driver->test(engine_of(schedule));
         ended = has_ended(&awaited);
     }
@@ -335,7 +344,8 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
                                  memory_order_relaxed)) {
             (void)note_wait(schedule);
         }
-        return outcome_of(&awaited);
+        status = baton__epoch_unreported(schedule);
+        return status == BATON_OK ? outcome_of(&awaited) : status;
     }
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,

@@ -367,8 +367,8 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
 
 /* Waits until the last started epoch has ended, for at most timeout_ms
    milliseconds, or without a limit when that is negative. Returns the error of
-   an epoch that failed; the bound memory is the caller's again then, as after a
-   success. After BATON_ERR_TIMEOUT the epoch goes on, and may be waited for
+   an epoch that failed, also after a recovery that came first; the bound memory
+   is the caller's again then, as after a success. After BATON_ERR_TIMEOUT the epoch goes on, and may be waited for
    again; baton_error_message() names the nodes, peers and tags that it waits
    for. BATON_ERR_STATE in a call node. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,

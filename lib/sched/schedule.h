@@ -131,6 +131,12 @@ struct baton_schedule {
         _Atomic uint32_t generation;
         uint64_t last_retired;
         baton_status_t last_status;
+        /* The last epoch whose failure wait or test has returned. */
+        _Atomic uint64_t reported;
+        /* The status of an epoch that was started before the last recovery,
+           and failed, if nothing has returned it; else BATON_OK. Until the next
+           start it is wait's. */
+        _Atomic int unreported;
         _Atomic bool orphaned; /* destroyed, though something of it moves */
     } shared;
 

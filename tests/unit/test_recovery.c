@@ -326,6 +326,53 @@ static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
     support_cluster_close(ranks);
 }
 
+static void recover_both(support_cluster_t *ranks)
+{
+    (void)!baton_group_recover(ranks->groups[0], 0);
+    support_ok(baton_group_recover(ranks->groups[1], 10000));
+    support_ok(baton_group_recover(ranks->groups[0], 10000));
+}
+
+/* An epoch that recovery cancels is no success, also if nobody waited for it
+   before. What wait has returned once it does not return after a recovery. */
+static void test_recovery_leaves_no_failure_unreported(void **state)
+{
+    support_cluster_t *ranks = support_cluster_manual(2);
+    uint64_t numbers[2] = {7, 0};
+    baton_schedule_t *s[2];
+    for (int rank = 0; rank < 2; rank++) {
+        s[rank] = support_schedule(ranks->groups[rank], "late");
+        baton_view_t view = support_view(s[rank], &numbers[rank], 8);
+        (void)(rank == 0 ? baton_add_send(s[0], 1, view)
+                         : baton_add_recv(s[1], 0, view));
+        support_ok(baton_schedule_commit(s[rank]));
+    }
+    for (int round = 0; round < 3; round++) {
+        bool done = false;
+        bool seen = round == 2; /* before the recovery */
+        support_ok(baton_schedule_start(s[1]));
+        if (seen) {
+            support_ok(baton_schedule_cancel(s[1]));
+            support_expect(baton_schedule_wait(s[1], -1), BATON_ERR_CANCELLED);
+        }
+        recover_both(ranks);
+        if (round == 1) {
+            recover_both(ranks);
+        }
+        support_expect(baton_schedule_test(s[1], &done),
+                       seen ? BATON_OK : BATON_ERR_CANCELLED);
+        support_expect(baton_schedule_wait(s[1], -1),
+                       seen ? BATON_OK : BATON_ERR_CANCELLED);
+        support_ok(baton_schedule_wait(s[0], -1));
+        numbers[1] = 0;
+        support_schedules_run(ranks, s);
+        assert_int_equal(numbers[1], 7);
+    }
+    support_ok(baton_schedule_destroy(s[0]));
+    support_ok(baton_schedule_destroy(s[1]));
+    support_cluster_close(ranks);
+}
+
 typedef struct keeper {
     uint64_t told, epoch;
 } keeper_t;
@@ -435,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_recovery_after_each_of_many_failures),
         cmocka_unit_test(test_recovery_names_who_has_not_come),
         cmocka_unit_test(test_recovery_tells_of_what_a_peer_has_destroyed),
+        cmocka_unit_test(test_recovery_leaves_no_failure_unreported),
         cmocka_unit_test(test_recovery_tells_the_last_completed_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
