@@ -231,6 +231,9 @@ static void watch_shortly(baton_engine_t *engine)
 static void stop_driving(baton_engine_t *engine, baton__leave_t why)
 {
     handover_t handover = HANDOVER_NONE;
+    /* The application's event loop may be asleep: this driver has disarmed what
+       would wake it. */
+    bool watched = engine->watched;
     for (int steps = 0;; steps++) {
         if (engine->threaded) {
             handover = hand_over(engine, why);
@@ -253,6 +256,9 @@ static void stop_driving(baton_engine_t *engine, baton__leave_t why)
     }
     if (!engine->threaded) {
         wake_parked(engine); /* one of them drives now */
+        if (watched) {
+            baton__event_loop_kick(engine->event_loop);
+        }
     } else if (handover == HANDOVER_WATCH) {
         watch_shortly(engine);
     } else if (handover == HANDOVER_KICK ||

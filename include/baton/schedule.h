@@ -223,8 +223,9 @@ baton_node_t baton_add_async(baton_schedule_t *schedule,
                              const baton_async_ops_t *ops, void *arg);
 
 /* Completes the node, once: BATON_OK, BATON_SKIP, or an error that fails its
-   epoch. Any thread, also the driver's. BATON_ERR_STATE: the node has completed
-   already. `poll` and `cancel` may be under way in another thread meanwhile;
+   epoch. Any thread, also the driver's, until the schedule is destroyed; then
+   `async` is no longer valid. BATON_ERR_STATE: the node has completed already.
+   `poll` and `cancel` may be under way in another thread meanwhile;
    once complete has returned they may still run for a moment, until a wait for
    the epoch has returned. */
 BATON_CHECKED baton_status_t baton_async_complete(baton_async_t async,
@@ -368,9 +369,9 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
 /* Waits until the last started epoch has ended, for at most timeout_ms
    milliseconds, or without a limit when that is negative. Returns the error of
    an epoch that failed, also after a recovery that came first; the bound memory
-   is the caller's again then, as after a success. After BATON_ERR_TIMEOUT the epoch goes on, and may be waited for
-   again; baton_error_message() names the nodes, peers and tags that it waits
-   for. BATON_ERR_STATE in a call node. */
+   is the caller's again then, as after a success. After BATON_ERR_TIMEOUT the
+   epoch goes on, and may be waited for again; baton_error_message() names the
+   nodes, peers and tags that it waits for. BATON_ERR_STATE in a call node. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 

@@ -4,6 +4,8 @@
 #include "support/cmocka.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <time.h>
 
 enum { RANKS = 2 };
 
@@ -127,6 +129,71 @@ static void test_timeout_is_zero_while_there_is_work(void **state)
     close_cluster(&cluster);
 }
 
+/* ---- other threads ------------------------------------------------------ */
+
+typedef struct finisher {
+    baton_async_t async;
+    baton_schedule_t *cancels; /* or NULL: it completes the async node */
+} finisher_t;
+
+static void *finish_later(void *arg)
+{
+    finisher_t *finisher = arg;
+    /* By then the loop has most probably gone to sleep. */
+    nanosleep(&(struct timespec){0, 5000000}, NULL);
+    support_ok(finisher->cancels != NULL
+                   ? baton_schedule_cancel(finisher->cancels)
+                   : baton_async_complete(finisher->async, BATON_OK));
+    return NULL;
+}
+
+static baton_status_t begin_async(void *arg, baton_call_t *call,
+                                  baton_async_t async)
+{
+    ((finisher_t *)arg)->async = async;
+    return BATON_OK;
+}
+
+/* What another thread completes or cancels ends the sleep of an event loop. */
+static void test_other_threads_wake_the_loop(void **state)
+{
+    static const baton_async_ops_t ops = {.start = begin_async};
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_MANUAL;
+    support_ok(baton_engine_open(&options, &engine));
+    support_ok(baton_group_create_self(engine, &group));
+    for (int i = 0; i < 20; i++) {
+        finisher_t finisher = {.cancels = NULL};
+        baton_schedule_t *s = support_schedule(group, "elsewhere");
+        (void)baton_add_async(s, &ops, &finisher);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        assert_int_not_equal(step_until_idle(engine), 0);
+        while (is_readable(engine, 0)) {
+            (void)baton_engine_step(engine);
+            assert_int_not_equal(step_until_idle(engine), 0);
+        }
+        finisher.cancels = i % 2 == 0 ? s : NULL;
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, finish_later, &finisher),
+                         0);
+        assert_true(is_readable(engine, SUPPORT_WAIT_MS));
+        (void)pthread_join(thread, NULL);
+        if (finisher.cancels != NULL) { /* what was begun must end */
+            support_ok(baton_async_complete(finisher.async, BATON_OK));
+        }
+        while (baton_engine_step(engine)) {
+        }
+        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                       i % 2 == 0 ? BATON_ERR_CANCELLED : BATON_OK);
+        support_ok(baton_schedule_destroy(s));
+    }
+    support_ok(baton_group_destroy(group));
+    support_ok(baton_engine_close(engine));
+}
+
 static void test_descriptor_is_of_manual_engines(void **state)
 {
     (void)state;
@@ -146,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_descriptor_tells_of_a_message),
         cmocka_unit_test(test_timeout_is_zero_while_there_is_work),
+        cmocka_unit_test(test_other_threads_wake_the_loop),
         cmocka_unit_test(test_descriptor_is_of_manual_engines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
