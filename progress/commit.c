@@ -291,25 +291,27 @@ static void stop(baton_schedule_t *schedule)
     }
 }
 
-/* Steps, as the driver, until nothing of the schedule is in motion, its peers
-   are told and no thread waits for it; false if that takes until `deadline_ns`.
- */
+static bool is_in_motion(const baton_schedule_t *schedule)
+{
+    return schedule->turn.moving > 0 || schedule->turn.begun > 0;
+}
+
+/* Steps, as the driver, until nothing of the schedule is in motion and no
+   thread waits for it; false if something is in motion at `deadline_ns`. Tells
+   its peers, as far as they take notices now. */
 static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
-    while (schedule->turn.moving > 0 || schedule->turn.begun > 0 ||
-           schedule->notices.due_count > 0 || is_waited_for(schedule)) {
+    while (is_in_motion(schedule) || is_waited_for(schedule)) {
         if (!baton__step(stepper, BATON__STEP_BYTES)) {
-            bool late = baton__clock_ns() > deadline_ns;
-            if (late &&
-                (schedule->turn.moving > 0 || schedule->turn.begun > 0)) {
+            if (is_in_motion(schedule) && baton__clock_ns() > deadline_ns) {
                 return false;
-            }
-            if (late && !is_waited_for(schedule)) {
-                return true; /* a peer that takes no notices is not told */
             }
             (void)sched_yield();
         }
+    }
+    while (schedule->notices.due_count > 0 &&
+           baton__step(stepper, BATON__STEP_BYTES)) {
     }
     return true;
 }
@@ -328,9 +330,14 @@ static void abandon(baton_schedule_t *schedule)
     }
 }
 
-/* Takes a committed schedule from the driver; false if something of it is still
-   in motion. */
-static bool detach(baton_schedule_t *schedule)
+/* How a committed schedule has left the driver. */
+typedef enum detached {
+    DETACHED,          /* it can be freed */
+    DETACHED_LEAVING,  /* it is freed when its peers have been told */
+    DETACHED_ABANDONED /* something of it is still in motion, and frees it */
+} detached_t;
+
+static detached_t detach(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
@@ -353,12 +360,17 @@ static bool detach(baton_schedule_t *schedule)
     if (!gone) {
         abandon(schedule);
     }
+    schedule->notices.leaving = gone && schedule->notices.due_count > 0 &&
+                                engine->driver->forget == NULL;
+    detached_t detached = !gone                       ? DETACHED_ABANDONED
+                          : schedule->notices.leaving ? DETACHED_LEAVING
+                                                      : DETACHED;
     baton__step_detach(group->stepper, schedule);
     if (gone) {
         give_back(schedule, schedule->plan.peer_count);
     }
     engine->driver->leave(engine);
-    return gone;
+    return detached;
 }
 
 /* Tells peers that have committed it that this rank never will. */
@@ -391,8 +403,10 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     /* A success leaves the thread's error message as it is. */
     char before[BATON__MESSAGE_BYTES];
     (void)snprintf(before, sizeof before, "%s", baton_error_message());
+    char name[BATON__SENTENCE_BYTES];
+    (void)snprintf(name, sizeof name, "%s", schedule->name);
     bool committed = schedule->committed;
-    bool gone = !committed || detach(schedule);
+    detached_t detached = committed ? detach(schedule) : DETACHED;
     engine->driver->enter(engine);
     if (!committed) {
         retract(schedule);
@@ -400,15 +414,17 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     }
     group->schedules--;
     engine->driver->leave(engine);
-    if (!gone) {
+    if (detached == DETACHED_ABANDONED) {
         return baton__error(
             BATON_ERR_TIMEOUT,
             "destroy of \"%s\" on rank %d: a message or an async node has not "
             "ended within %lld ms; its memory is still in use",
-            schedule->name, group->rank,
+            name, group->rank,
             (long long)baton__config_number(BATON__CONFIG_DESTROY_MS));
     }
-    baton__schedule_free(schedule);
+    if (detached == DETACHED) {
+        baton__schedule_free(schedule);
+    }
     return baton__error_forward(BATON_OK, before);
 }
 

@@ -2,12 +2,19 @@
 #include "progress/engine.h"
 #include "progress/epoch.h"
 #include "progress/epochs.h"
+#include "progress/notice.h"
 #include "progress/recovery.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
+
+#include <sched.h>
+
+/* For how long a group that is destroyed waits for a peer to take a notice. */
+static const uint64_t patience_ns = 1000000000;
 
 /* A group with its watch: the group itself belongs to lib/transport, which
    knows no event loop. */
@@ -164,6 +171,25 @@ static baton_status_t check_empty(const baton_group_t *group)
                               left != NULL ? left->name : "(uncommitted)");
 }
 
+/* Tells the peers of schedules that were destroyed, unless a peer has taken no
+   notice for a while: then it is not told. */
+static void tell_peers(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    uint64_t moved_ns = baton__clock_ns();
+    engine->driver->enter(engine);
+    while (baton__notice_is_left(group->stepper, group) &&
+           baton__clock_ns() - moved_ns < patience_ns) {
+        if (baton__step(group->stepper, BATON__STEP_BYTES)) {
+            moved_ns = baton__clock_ns();
+        } else {
+            (void)sched_yield();
+        }
+    }
+    baton__notice_give_up(group->stepper, group);
+    engine->driver->leave(engine);
+}
+
 baton_status_t baton_group_destroy(baton_group_t *group)
 {
     if (group == NULL) {
@@ -191,6 +217,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     if (status != BATON_OK) {
         return status;
     }
+    tell_peers(group);
     unlink_group(group);
     baton__event_loop_unwatch(watched->watch);
     drop_all(group, &group->held);

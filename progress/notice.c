@@ -219,11 +219,39 @@ bool baton__notice_send(baton__stepper_t *stepper)
         if (schedule->notices.due_count == 0) {
             schedule->notices.listed = false;
             *link = schedule->notices.next_notice;
+            if (schedule->notices.leaving) {
+                baton__schedule_free(schedule);
+            }
         } else {
             link = &schedule->notices.next_notice;
         }
     }
     return moved;
+}
+
+bool baton__notice_is_left(const baton__stepper_t *stepper,
+                           const baton_group_t *group)
+{
+    const baton_schedule_t *s = stepper->notices;
+    while (s != NULL && (s->group != group || !s->notices.leaving)) {
+        s = s->notices.next_notice;
+    }
+    return s != NULL;
+}
+
+void baton__notice_give_up(baton__stepper_t *stepper,
+                           const baton_group_t *group)
+{
+    baton_schedule_t **link = &stepper->notices;
+    while (*link != NULL) {
+        baton_schedule_t *schedule = *link;
+        if (schedule->group == group && schedule->notices.leaving) {
+            *link = schedule->notices.next_notice;
+            baton__schedule_free(schedule);
+        } else {
+            link = &schedule->notices.next_notice;
+        }
+    }
 }
 
 void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)

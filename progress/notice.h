@@ -41,6 +41,13 @@ void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
    message is dropped. */
 void baton__notice_refuse(baton_group_t *group, baton_message_t *message);
 
+/* Whether there are notices of schedules that were destroyed; and frees those,
+   whose peers are then not told. */
+bool baton__notice_is_left(const baton__stepper_t *stepper,
+                           const baton_group_t *group);
+void baton__notice_give_up(baton__stepper_t *stepper,
+                           const baton_group_t *group);
+
 /* Removes the schedule from those with notices to send. */
 void baton__notice_forget(baton__stepper_t *stepper,
                           baton_schedule_t *schedule);

@@ -278,7 +278,9 @@ void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return;
     }
     forget(stepper, schedule);
-    baton__notice_forget(stepper, schedule);
+    if (!schedule->notices.leaving) {
+        baton__notice_forget(stepper, schedule);
+    }
     baton__epoch_drop_early(schedule);
     baton__group_remove(group, schedule->identity);
     baton__recovery_leave(stepper, schedule);

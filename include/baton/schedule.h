@@ -93,8 +93,8 @@ BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 /* Destroys the schedule. NULL is allowed. Blocks until an epoch that runs here
    has ended, whether or not this rank started it, but at most for
    BATON_DESTROY_MS; then the epoch is cancelled, and threads that wait for it
-   get BATON_ERR_CANCELLED. Peers that begin a later epoch fail, and learn why.
-   Not allowed in a call node.
+   get BATON_ERR_CANCELLED. Peers that begin a later epoch fail, and learn why;
+   destroy does not wait until they have. Not allowed in a call node.
 
    BATON_OK, also when the epoch was cancelled. BATON_ERR_TIMEOUT: a message
    was moving and its peer has not ended it, or an async node has not

@@ -78,6 +78,7 @@ struct baton_schedule {
         uint8_t *due;       /* of each of plan.peers: what it is to be told */
         uint32_t due_count; /* peers that are to be told something */
         bool listed;
+        bool leaving; /* destroyed: it is freed when its peers have been told */
         /* Until the commit: peers that have said hello already. */
         uint32_t early_count;
         int *early;

@@ -458,6 +458,68 @@ static void test_destroy_tells_of_a_message_that_moves(void **state)
     free(memory);
 }
 
+/* ---- peers that take no notice ------------------------------------------ */
+
+enum { MANY = 200 };
+
+typedef struct rank {
+    baton_engine_t *engine; /* manual: nothing happens unless it is stepped */
+    baton_group_t *group;
+    baton_schedule_t *schedules[MANY];
+    uint64_t number;
+} rank_t;
+
+static void open_rank(rank_t *self, baton_inproc_t *medium, int rank)
+{
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_MANUAL;
+    support_ok(baton_engine_open(&options, &self->engine));
+    support_ok(
+        baton_group_create_inproc(self->engine, medium, rank, &self->group));
+    for (int i = 0; i < MANY; i++) {
+        baton_schedule_t *s = support_schedule(self->group, "one of many");
+        baton_view_t view = support_view(s, &self->number, 8);
+        (void)(rank == 0 ? baton_add_send(s, 1, view)
+                         : baton_add_recv(s, 0, view));
+        support_ok(baton_schedule_commit(s));
+        self->schedules[i] = s;
+    }
+}
+
+/* Destroy does not wait for a peer that is busy elsewhere, which is told all
+   the same. */
+static void test_destroy_does_not_wait_for_peers(void **state)
+{
+    baton_inproc_t *medium;
+    rank_t ranks[2];
+    set_timeout("86400000"); /* it would not end */
+    support_ok(baton_inproc_create(2, &medium));
+    for (int rank = 0; rank < 2; rank++) {
+        open_rank(&ranks[rank], medium, rank);
+    }
+    for (int i = 0; i < 10 * MANY; i++) { /* all are introduced */
+        (void)baton_engine_step(ranks[i % 2].engine);
+    }
+    for (int i = 0; i < MANY; i++) {
+        support_ok(baton_schedule_destroy(ranks[0].schedules[i]));
+    }
+    for (int i = 0; i < 10 * MANY; i++) {
+        (void)baton_engine_step(ranks[i % 2].engine);
+    }
+    for (int i = 0; i < MANY; i++) {
+        support_expect(baton_schedule_start(ranks[1].schedules[i]),
+                       BATON_ERR_FAILED);
+        support_says("\"one of many\" was destroyed on rank 0");
+        support_ok(baton_schedule_destroy(ranks[1].schedules[i]));
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_group_destroy(ranks[rank].group));
+        support_ok(baton_engine_close(ranks[rank].engine));
+    }
+    support_ok(baton_inproc_destroy(medium));
+    set_timeout(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_destroy_of_armed_schedules),
         cmocka_unit_test(test_destroy_takes_a_send_back),
         cmocka_unit_test(test_destroy_tells_of_a_message_that_moves),
+        cmocka_unit_test(test_destroy_does_not_wait_for_peers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
