@@ -22,8 +22,10 @@
    --device-ms the computation also sleeps, as it would while an accelerator
    works: then all processors are free for the all-reduces.
 
-   Hidden is the share of fork and join's communication by which an overlapped
-   step is shorter. */
+   Communication is the time that a step spends in the calls that start
+   all-reduces and wait for them. Hidden is the share of fork and join's that an
+   overlapped step does not spend there; what the all-reduces take from the
+   computation meanwhile shows in the speed-up. */
 #include "digits.h"
 #include "layerwise_net.h"
 #include "layerwise_report.h"
@@ -183,11 +185,12 @@ static void add_span(trainer_t *trainer, bool communication, double from_s,
     if (outcome->span_count == MOST_SPANS) {
         return;
     }
-    span_t *span = &outcome->spans[outcome->span_count++];
-    span->communication = communication;
-    span->from_s = from_s - trainer->begun_s;
-    span->to_s = to_s - trainer->begun_s;
-    snprintf(span->label, sizeof span->label, "%s%zu", what, number);
+    outcome->spans[outcome->span_count++] =
+        (span_t){.communication = communication,
+                 .what = what,
+                 .number = number,
+                 .from_s = from_s - trainer->begun_s,
+                 .to_s = to_s - trainer->begun_s};
 }
 
 /* The part of the device's time that is this layer's: the backward pass takes
@@ -215,23 +218,28 @@ static double forward(trainer_t *trainer, const uint8_t *labels)
 }
 
 /* Starts each bucket when the gradient of its first layer is there, if this
-   system overlaps. */
-static void backward(trainer_t *trainer)
+   system overlaps. Returns the seconds that starting took. */
+static double backward(trainer_t *trainer)
 {
     net_t *net = &trainer->net;
     bucket_t *next = trainer->buckets;
+    double seconds = 0;
     for (size_t l = net->layer_count; l-- > 0;) {
         double from_s = now_s();
         net_backward(net, l);
         sleep_as_device(net, 2.0 / 3);
         add_span(trainer, false, from_s, now_s(), "B", l);
         if (trainer->system == OVERLAPPED && next->first_layer == l) {
-            start(next++);
+            start(next);
+            seconds += now_s() - next->started_s;
+            next++;
         }
     }
+    return seconds;
 }
 
-/* Returns the seconds that were spent in communication alone. */
+/* Waits for all buckets, and updates their layers. Returns the seconds that
+   were not spent in updates. */
 static double join(trainer_t *trainer)
 {
     double seconds = 0;
@@ -279,8 +287,8 @@ static double take_step(trainer_t *trainer, const digits_t *digits, size_t step,
     trainer->outcome->span_count = 0;
     trainer->begun_s = now_s();
     double loss = forward(trainer, labels);
-    backward(trainer);
-    trainer->communication_s[step] = join(trainer);
+    double starting_s = backward(trainer);
+    trainer->communication_s[step] = starting_s + join(trainer);
     trainer->step_s[step] = now_s() - trainer->begun_s;
     return loss;
 }
@@ -398,10 +406,9 @@ static void summarise(trainer_t *trainers, size_t steps)
             median(&trainers[s].communication_s[skipped], count);
         outcome->divergence = divergence_of(&trainers[s].net);
     }
-    const outcome_t *join = trainers[FORK_JOIN].outcome;
-    double gained_s = join->step_s - trainers[OVERLAPPED].outcome->step_s;
-    trainers[OVERLAPPED].outcome->hidden =
-        fmin(1, fmax(0, gained_s / join->communication_s));
+    double exposed = trainers[OVERLAPPED].outcome->communication_s /
+                     trainers[FORK_JOIN].outcome->communication_s;
+    trainers[OVERLAPPED].outcome->hidden = fmax(0, 1 - exposed);
 }
 
 static void open_trainer(baton_group_t *group, system_t system, size_t steps,

@@ -1,5 +1,6 @@
 #include "layerwise_report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,6 +116,8 @@ bool write_json(const char *name, const setting_t *setting,
 
 /* ---- the timeline ----------------------------------------------------- */
 
+enum { LANES = 4 };
+
 /* Computation of a system is in row 2 (SYSTEMS - 1 - s) + 1, communication
    below it. */
 static int row_of(int s, bool communication)
@@ -122,32 +125,63 @@ static int row_of(int s, bool communication)
     return 2 * (SYSTEMS - 1 - s) + (communication ? 0 : 1);
 }
 
-/* Lines of: middle, row, left, right, bottom, top. */
-static void write_spans(FILE *file, const outcome_t *outcomes,
-                        bool communication)
+static double longest_ms(const outcome_t *outcomes)
+{
+    double ms = 0;
+    for (int s = 0; s < SYSTEMS; s++) {
+        for (size_t i = 0; i < outcomes[s].span_count; i++) {
+            ms = fmax(ms, outcomes[s].spans[i].to_s * 1e3);
+        }
+    }
+    return ms;
+}
+
+/* Where a span is drawn. All-reduces in flight together are in lanes. */
+typedef struct bar {
+    double left, right, bottom, top;
+} bar_t;
+
+static bar_t bar_of(int s, const span_t *span)
+{
+    int row = row_of(s, span->communication);
+    double height = span->communication ? 0.76 / LANES : 0.76;
+    size_t lane = span->communication ? span->number % LANES : 0;
+    double top = row + 0.38 - (double)lane * height;
+    return (bar_t){span->from_s * 1e3, span->to_s * 1e3, top - height, top};
+}
+
+/* Lines of: the middle, left, right, bottom, top. */
+static void write_bars(FILE *file, const outcome_t *outcomes,
+                       bool communication)
 {
     for (int s = 0; s < SYSTEMS; s++) {
         for (size_t i = 0; i < outcomes[s].span_count; i++) {
             const span_t *span = &outcomes[s].spans[i];
-            int row = row_of(s, communication);
+            bar_t bar = bar_of(s, span);
             if (span->communication == communication) {
-                fprintf(file, "%.6f %d %.6f %.6f %.2f %.2f\n",
-                        (span->from_s + span->to_s) * 500, row,
-                        span->from_s * 1e3, span->to_s * 1e3, row - 0.38,
-                        row + 0.38);
+                fprintf(file, "%.6f %.3f %.6f %.6f %.3f %.3f\n",
+                        (bar.left + bar.right) / 2, (bar.bottom + bar.top) / 2,
+                        bar.left, bar.right, bar.bottom, bar.top);
             }
         }
     }
     fprintf(file, "e\n");
 }
 
+/* F for the forward pass of a layer, B for the backward pass, the number of an
+   all-reduce's bucket; where there is room. */
 static void write_labels(FILE *file, const outcome_t *outcomes)
 {
+    double least_ms = longest_ms(outcomes) / 50;
     for (int s = 0; s < SYSTEMS; s++) {
         for (size_t i = 0; i < outcomes[s].span_count; i++) {
             const span_t *span = &outcomes[s].spans[i];
-            fprintf(file, "%.6f %d \"%s\"\n", (span->from_s + span->to_s) * 500,
-                    row_of(s, span->communication), span->label);
+            bar_t bar = bar_of(s, span);
+            if (bar.right - bar.left >= least_ms) {
+                fprintf(file, "%.6f %.3f \"%s%zu\"\n",
+                        (bar.left + bar.right) / 2, (bar.bottom + bar.top) / 2,
+                        span->what, span->number);
+            }
         }
     }
     fprintf(file, "e\n");
@@ -178,8 +212,8 @@ bool write_plot(const char *name, const setting_t *setting,
             "plot '-' with boxxyerror lc rgb '#0072b2' title 'computation', "
             "'-' with boxxyerror lc rgb '#e69f00' title 'all-reduce', "
             "'-' with labels font ',8' notitle\n");
-    write_spans(file, outcomes, false);
-    write_spans(file, outcomes, true);
+    write_bars(file, outcomes, false);
+    write_bars(file, outcomes, true);
     write_labels(file, outcomes);
     return finish(file, name, pclose);
 }

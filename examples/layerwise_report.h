@@ -14,7 +14,8 @@ enum { MOST_EPOCHS = 1000, MOST_SPANS = 256 };
 /* Something that took time in the step whose timeline is drawn. */
 typedef struct span {
     bool communication;
-    char label[24];
+    const char *what;    /* "F", "B": forward, backward; "" for an all-reduce */
+    size_t number;       /* of the layer or the bucket */
     double from_s, to_s; /* from the beginning of the step */
 } span_t;
 
@@ -23,9 +24,8 @@ typedef struct outcome {
     double loss[MOST_EPOCHS];     /* of the training set, mean of an epoch */
     double accuracy[MOST_EPOCHS]; /* of the test set, 0 to 1 */
     double step_s;
-    double communication_s; /* nothing else was done meanwhile */
-    double
-        hidden; /* share of fork and join's communication that adds no time */
+    double communication_s; /* in calls that start and wait */
+    double hidden; /* share of fork and join's communication that is not here */
     double divergence; /* largest difference of a weight between ranks */
     span_t spans[MOST_SPANS];
     size_t span_count;
