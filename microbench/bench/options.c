@@ -200,7 +200,7 @@ static error_t read_algorithm(const cli_parser_t *parser, const char *name,
                             system->name);
 }
 
-static bool is_repeated(const bench_options_t *opts, const char *name)
+static bool has_system(const bench_options_t *opts, const char *name)
 {
     for (size_t i = 0; i < opts->system_count; i++) {
         if (strcmp(opts->systems[i].name, name) == 0) {
@@ -221,7 +221,7 @@ static error_t read_system(const cli_parser_t *parser, const char *name)
         return cli_refuse(parser, "--systems: '%s' is one too many: at most %d",
                           name, (int)BENCH_MAX_SYSTEMS);
     }
-    if (is_repeated(opts, name)) {
+    if (has_system(opts, name)) {
         return cli_refuse(parser, "--systems: '%s' is in the list twice", name);
     }
     bench_system_t *system = &opts->systems[opts->system_count];
