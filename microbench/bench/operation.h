@@ -17,10 +17,10 @@ typedef struct bench_operation {
     baton_collective_t collective;
     int rank, ranks;
     int root, roots; /* of the next call; how many take turns: 1 or `ranks` */
+    float sums[BENCH_PERIOD]; /* of all ranks' elements; they repeat */
     size_t count, block;
     size_t source_count, target_count;
     float *source, *target;
-    float sums[BENCH_PERIOD]; /* of all ranks' elements; they repeat */
 } bench_operation_t;
 
 /* Describes a vector of `bytes`, rounded up to whole blocks. Sets everything

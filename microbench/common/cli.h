@@ -65,7 +65,7 @@ typedef struct cli_type {
 
 /* A row of the table. */
 typedef struct cli_option {
-    unsigned commands; /* the set of commands that take it */
+    uint64_t commands; /* the set of commands that take it */
     const char *name;
     int letter;    /* its short form, or 0 */
     size_t offset; /* of its value in the program's struct */
