@@ -278,7 +278,9 @@ static void load_batch(const digits_t *digits, net_t *net, size_t step,
     }
 }
 
-/* Returns the sum of this rank's losses. The timeline is of the last step. */
+/* Returns the sum of this rank's losses. The timeline is of the last step. The
+   barrier is for the measurement alone: it keeps one system's late ranks out of
+   the next system's step. */
 static double take_step(trainer_t *trainer, const digits_t *digits, size_t step,
                         uint8_t *labels)
 {
@@ -329,7 +331,8 @@ static double median(const double *values, size_t count)
     return middle;
 }
 
-/* With --device-ms auto the device takes as long as MPI_Allreduce. */
+/* With --device-ms auto the device takes, from the second epoch on, as long as
+   MPI_Allreduce took in the first. */
 static void set_device(const trainer_t *blocking, size_t steps)
 {
     if (device_auto) {
@@ -453,7 +456,7 @@ static void train(baton_group_t *group, const digits_t *digits,
     }
     for (int epoch = 0; epoch < epochs; epoch++) {
         train_epoch(trainers, digits, epoch, steps);
-        if (epoch == 0) {
+        if (epoch == 0 && epochs > 1) {
             set_device(&trainers[BLOCKING], steps);
         }
     }
@@ -484,7 +487,9 @@ static const char usage[] =
     "  --bucket-kib N    least size of a bucket, 0 to 65536 (default 256);\n"
     "                    0: a bucket for each layer\n"
     "  --device-ms MS    sleep in each step besides computing, 0 to 10000\n"
-    "                    (default 0); auto: as long as MPI_Allreduce takes\n"
+    "                    (default 0); auto: as long as MPI_Allreduce took in "
+    "the\n"
+    "                    first epoch\n"
     "  --require F       fail unless all systems reach this accuracy, 0 to 1\n"
     "  --digits FILE     .csv or .csv.gz (scripts/digits.sh fetches it)\n"
     "  --csv FILE, --json FILE, --plot FILE (.svg, .png; needs gnuplot)\n";
