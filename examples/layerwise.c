@@ -1,5 +1,5 @@
 /* Layer-wise training: all-reduces while back-propagation goes on. The pattern
-   to copy (papers: linear-pipeline, algorithms 1 and 3):
+   to copy (papers: linear-pipeline, algorithms 1 to 3):
 
        mpirun -np 4 --bind-to none ./layerwise --plot step.svg
 
@@ -16,9 +16,10 @@
    and nothing is copied. The schedules are committed once, before the first
    step.
 
-   Three systems train the same network from the same weights, and take turns in
+   Four systems train the same network from the same weights, and take turns in
    each step, so that all see the same machine: MPI_Allreduce after the backward
-   pass; the same with Baton (fork and join); and overlapped, as above. With
+   pass; the same with Baton (fork and join); reduce, update on one rank and
+   broadcast (the other fork and join); and overlapped, as above. With
    --device-ms the computation also sleeps, as it would while an accelerator
    works: then all processors are free for the all-reduces.
 
@@ -59,8 +60,9 @@ static int rank, size;
 /* Consecutive layers, from `last` down to `first`, that are reduced at once. */
 typedef struct bucket {
     size_t first_layer;
-    size_t first, count; /* of the parameters */
-    baton_schedule_t *schedule;
+    size_t first, count;       /* of the parameters */
+    baton_schedule_t *sum;     /* of the gradients; NULL: MPI does it */
+    baton_schedule_t *weights; /* their broadcast, where one rank updates */
     double started_s, ended_s;
 } bucket_t;
 
@@ -108,7 +110,7 @@ static double now_s(void)
 
 /* ---- buckets ---------------------------------------------------------- */
 
-/* A node of the schedule, behind the all-reduce. */
+/* A node of the schedules, behind the collective. */
 static baton_status_t record_end(void *arg, baton_call_t *call)
 {
     bucket_t *bucket = arg;
@@ -117,26 +119,71 @@ static baton_status_t record_end(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/*  entry --> all-reduce of the bucket's gradients, in place --> record_end  */
-static void commit(baton_group_t *group, net_t *net, bucket_t *bucket)
+/*  entry --> collective --> record_end  */
+typedef struct enclosed {
+    baton_enclosure_t inner;
+    baton_node_t entry, exit;
+} enclosed_t;
+
+static enclosed_t begin(baton_schedule_t *schedule, bucket_t *bucket)
+{
+    enclosed_t enclosed = {.entry = baton_add_nop(schedule),
+                           .exit =
+                               baton_add_call(schedule, record_end, bucket)};
+    enclosed.inner = baton_enclose_begin(schedule);
+    return enclosed;
+}
+
+static void commit(baton_schedule_t *schedule, enclosed_t enclosed)
+{
+    baton_enclose_end(schedule, enclosed.inner, enclosed.entry, enclosed.exit);
+    must(baton_schedule_commit(schedule));
+}
+
+/* A range of parameters or gradients of a bucket, in a schedule of its own. */
+static baton_view_t bind(baton_schedule_t *schedule, float *all,
+                         const bucket_t *bucket)
 {
     size_t bytes = bucket->count * sizeof(float);
-    must(baton_schedule_create(group, "bucket", &bucket->schedule));
-    baton_schedule_t *schedule = bucket->schedule;
-    baton_view_t gradients = baton_view(
-        baton_buffer_bind(schedule, &net->gradient[bucket->first], bytes), 0,
-        bytes);
+    baton_buffer_t buffer =
+        baton_buffer_bind(schedule, &all[bucket->first], bytes);
+    return baton_view(buffer, 0, bytes);
+}
+
+/* The sum of the gradients, in place, on all ranks. */
+static void make_allreduce(baton_group_t *group, net_t *net, bucket_t *bucket)
+{
+    must(baton_schedule_create(group, "gradients", &bucket->sum));
+    enclosed_t enclosed = begin(bucket->sum, bucket);
     baton_allreduce_t args = BATON_ALLREDUCE;
-    args.source = gradients;
-    args.target = gradients;
+    args.source = bind(bucket->sum, net->gradient, bucket);
+    args.target = args.source;
     args.dtype = BATON_F32;
     args.op = BATON_SUM;
-    baton_node_t entry = baton_add_nop(schedule);
-    baton_node_t exit = baton_add_call(schedule, record_end, bucket);
-    baton_enclosure_t inner = baton_enclose_begin(schedule);
-    baton_allreduce(schedule, &args);
-    baton_enclose_end(schedule, inner, entry, exit);
-    must(baton_schedule_commit(schedule));
+    baton_allreduce(bucket->sum, &args);
+    commit(bucket->sum, enclosed);
+}
+
+/* The sum on rank 0, and its weights to all ranks. */
+static void make_reduce_broadcast(baton_group_t *group, net_t *net,
+                                  bucket_t *bucket)
+{
+    must(baton_schedule_create(group, "gradients", &bucket->sum));
+    enclosed_t enclosed = begin(bucket->sum, bucket);
+    baton_reduce_t reduce = BATON_REDUCE;
+    reduce.source = bind(bucket->sum, net->gradient, bucket);
+    reduce.target = reduce.source;
+    reduce.dtype = BATON_F32;
+    reduce.op = BATON_SUM;
+    baton_reduce(bucket->sum, &reduce);
+    commit(bucket->sum, enclosed);
+
+    must(baton_schedule_create(group, "weights", &bucket->weights));
+    enclosed = begin(bucket->weights, bucket);
+    baton_broadcast_t broadcast = BATON_BROADCAST;
+    broadcast.data = bind(bucket->weights, net->weights, bucket);
+    baton_broadcast(bucket->weights, &broadcast);
+    commit(bucket->weights, enclosed);
 }
 
 /* Layers join the bucket until it has bucket_bytes. */
@@ -156,8 +203,11 @@ static void make_buckets(baton_group_t *group, trainer_t *trainer)
         }
     }
     for (size_t b = 0; b < trainer->bucket_count; b++) {
-        if (trainer->system != BLOCKING) {
-            commit(group, net, &trainer->buckets[b]);
+        bucket = &trainer->buckets[b];
+        if (trainer->system == REDUCE_BROADCAST) {
+            make_reduce_broadcast(group, net, bucket);
+        } else if (trainer->system != BLOCKING) {
+            make_allreduce(group, net, bucket);
         }
     }
 }
@@ -165,7 +215,7 @@ static void make_buckets(baton_group_t *group, trainer_t *trainer)
 static void start(bucket_t *bucket)
 {
     bucket->started_s = now_s();
-    must(baton_schedule_start(bucket->schedule));
+    must(baton_schedule_start(bucket->sum));
 }
 
 static void call_mpi(net_t *net, bucket_t *bucket)
@@ -238,29 +288,48 @@ static double backward(trainer_t *trainer)
     return seconds;
 }
 
-/* Waits for all buckets, and updates their layers. Returns the seconds that
-   were not spent in updates. */
-static double join(trainer_t *trainer)
+/* Waits for the sum, and updates the bucket's layers. Returns the seconds
+   before the update. */
+static double finish(trainer_t *trainer, bucket_t *bucket, double from_s)
 {
-    double seconds = 0;
-    double from_s = now_s();
-    for (size_t b = 0;
-         trainer->system == FORK_JOIN && b < trainer->bucket_count; b++) {
-        start(&trainer->buckets[b]);
+    if (bucket->sum == NULL) {
+        call_mpi(&trainer->net, bucket);
+    } else {
+        must(baton_schedule_wait(bucket->sum, -1));
     }
-    for (size_t b = 0; b < trainer->bucket_count; b++) {
-        bucket_t *bucket = &trainer->buckets[b];
-        if (trainer->system == BLOCKING) {
-            call_mpi(&trainer->net, bucket);
-        } else {
-            must(baton_schedule_wait(bucket->schedule, -1));
-        }
-        seconds += now_s() - from_s;
+    double seconds = now_s() - from_s;
+    if (bucket->weights == NULL || rank == 0) {
         net_update(&trainer->net, bucket->first, bucket->count);
-        add_span(trainer, true, bucket->started_s, bucket->ended_s, "", b);
-        from_s = now_s();
     }
     return seconds;
+}
+
+/* Waits for all buckets. Returns the seconds that were not spent in updates. */
+static double join(trainer_t *trainer)
+{
+    bucket_t *end = trainer->buckets + trainer->bucket_count;
+    double seconds = 0;
+    double from_s = now_s();
+    bool forks =
+        trainer->system == FORK_JOIN || trainer->system == REDUCE_BROADCAST;
+    for (bucket_t *bucket = trainer->buckets; forks && bucket < end; bucket++) {
+        start(bucket);
+    }
+    for (bucket_t *bucket = trainer->buckets; bucket < end; bucket++) {
+        seconds += finish(trainer, bucket, from_s);
+        from_s = now_s();
+        if (bucket->weights != NULL) {
+            must(baton_schedule_start(bucket->weights));
+        }
+    }
+    for (bucket_t *bucket = trainer->buckets; bucket < end; bucket++) {
+        if (bucket->weights != NULL) {
+            must(baton_schedule_wait(bucket->weights, -1));
+        }
+        add_span(trainer, true, bucket->started_s, bucket->ended_s, "",
+                 (size_t)(bucket - trainer->buckets));
+    }
+    return seconds + now_s() - from_s;
 }
 
 /* This rank's images of a step, which all ranks go through in the same order.
@@ -437,7 +506,8 @@ static void open_trainer(baton_group_t *group, system_t system, size_t steps,
 static void close_trainer(trainer_t *trainer)
 {
     for (size_t b = 0; b < trainer->bucket_count; b++) {
-        must(baton_schedule_destroy(trainer->buckets[b].schedule));
+        must(baton_schedule_destroy(trainer->buckets[b].sum));
+        must(baton_schedule_destroy(trainer->buckets[b].weights));
     }
     net_close(&trainer->net);
     free(trainer->step_s);

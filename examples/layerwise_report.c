@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const names[SYSTEMS] = {"blocking", "fork_join", "overlapped"};
+const char *const names[SYSTEMS] = {"blocking", "fork_join", "reduce_bcast",
+                                    "overlapped"};
 
 static const char *const descriptions[SYSTEMS] = {
     "MPI_Allreduce after the backward pass",
     "Baton, begun and awaited after the backward pass",
+    "the same, but reduce, update on rank 0 and broadcast",
     "Baton, begun as soon as a bucket of layers is ready"};
 
 void print_setting(const setting_t *setting)
@@ -24,18 +26,18 @@ void print_setting(const setting_t *setting)
 void print_outcomes(const setting_t *setting, const outcome_t *outcomes)
 {
     int last = setting->epochs - 1;
-    printf("%-11s %9s %9s %9s %9s %9s %10s %9s\n", "system", "loss", "accuracy",
+    printf("%-12s %9s %9s %9s %9s %9s %10s %9s\n", "system", "loss", "accuracy",
            "step ms", "comm. ms", "hidden %", "speed-up", "diverged");
     for (int s = 0; s < SYSTEMS; s++) {
         const outcome_t *outcome = &outcomes[s];
         printf(
-            "%-11s %9.4f %9.4f %9.3f %9.3f %9.1f %10.2f %9.2g\n", names[s],
+            "%-12s %9.4f %9.4f %9.3f %9.3f %9.1f %10.2f %9.2g\n", names[s],
             outcome->loss[last], outcome->accuracy[last], outcome->step_s * 1e3,
             outcome->communication_s * 1e3, outcome->hidden * 100,
             outcomes[BLOCKING].step_s / outcome->step_s, outcome->divergence);
     }
     for (int s = 0; s < SYSTEMS; s++) {
-        printf("  %-11s %s\n", names[s], descriptions[s]);
+        printf("  %-12s %s\n", names[s], descriptions[s]);
     }
 }
 
@@ -197,7 +199,7 @@ bool write_plot(const char *name, const setting_t *setting,
     const char *ending = strrchr(name, '.');
     bool png = ending != NULL && strcmp(ending, ".png") == 0;
     fprintf(file,
-            "set terminal %s size 1100,460\nset output '%s'\n"
+            "set terminal %s size 1100,560\nset output '%s'\n"
             "set title 'One step of rank 0, %d ranks, %zu layers in %zu "
             "buckets'\nset xlabel 'milliseconds'\nset yrange [-0.6:%g]\n"
             "set style fill solid 0.8 noborder\nset grid xtics\nset ytics (",

@@ -6,7 +6,13 @@
 #include <stddef.h>
 
 /* Ways to sum the gradients. */
-typedef enum system { BLOCKING, FORK_JOIN, OVERLAPPED, SYSTEMS } system_t;
+typedef enum system {
+    BLOCKING,
+    FORK_JOIN,
+    REDUCE_BROADCAST,
+    OVERLAPPED,
+    SYSTEMS
+} system_t;
 extern const char *const names[SYSTEMS];
 
 enum { MOST_EPOCHS = 1000, MOST_SPANS = 256 };
