@@ -29,13 +29,13 @@
    computation meanwhile shows in the speed-up. */
 #include "digits.h"
 #include "layerwise_net.h"
+#include "layerwise_options.h"
 #include "layerwise_report.h"
 
 #include <baton/baton.h>
 #include <baton/mpi.h>
 #include <baton/tuning.h>
 #include <cblas.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,17 +43,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the digits. */
-enum { TRAINED = 1437, TESTED = DIGITS_COUNT - TRAINED };
-
-/* What was asked for. */
-static int epochs = 10;
-static size_t hidden_layers = 4, width = 256, batch_of_all = 96;
-static double device_ms;
-static bool device_auto;
-static size_t bucket_bytes = (size_t)256 << 10;
-static double required; /* accuracy */
-static const char *digits_name, *csv_name, *json_name, *plot_name;
+static options_t asked; /* by the command line */
 
 static int rank, size;
 
@@ -198,7 +188,7 @@ static void make_buckets(baton_group_t *group, trainer_t *trainer)
         }
         bucket->count += net->layers[l].count;
         bucket->first_layer = l;
-        if (bucket->count * sizeof(float) >= bucket_bytes) {
+        if (bucket->count * sizeof(float) >= asked.bucket_bytes) {
             bucket = NULL;
         }
     }
@@ -247,7 +237,7 @@ static void add_span(trainer_t *trainer, bool communication, double from_s,
    two thirds. */
 static void sleep_as_device(const net_t *net, double share)
 {
-    double seconds = share * device_ms / 1e3 / (double)net->layer_count;
+    double seconds = share * asked.device_ms / 1e3 / (double)net->layer_count;
     struct timespec time = {.tv_sec = (time_t)seconds,
                             .tv_nsec = (long)(fmod(seconds, 1) * 1e9)};
     if (seconds > 0) {
@@ -404,9 +394,9 @@ static double median(const double *values, size_t count)
    MPI_Allreduce took in the first. */
 static void set_device(const trainer_t *blocking, size_t steps)
 {
-    if (device_auto) {
-        device_ms = median(blocking->communication_s, steps) * 1e3;
-        MPI_Bcast(&device_ms, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    if (asked.device_auto) {
+        asked.device_ms = median(blocking->communication_s, steps) * 1e3;
+        MPI_Bcast(&asked.device_ms, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     }
 }
 
@@ -421,7 +411,7 @@ static void end_epoch(trainer_t *trainer, const digits_t *digits, int epoch,
 static void show(int epoch)
 {
     if (rank == 0 && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\repoch %d of %d \x1b[K", epoch + 1, epochs);
+        fprintf(stderr, "\repoch %d of %d \x1b[K", epoch + 1, asked.epochs);
     }
 }
 
@@ -469,8 +459,8 @@ static double divergence_of(const net_t *net)
    one. */
 static void summarise(trainer_t *trainers, size_t steps)
 {
-    size_t skipped = epochs > 1 ? steps : 0;
-    size_t count = (size_t)epochs * steps - skipped;
+    size_t skipped = asked.epochs > 1 ? steps : 0;
+    size_t count = (size_t)asked.epochs * steps - skipped;
     for (int s = 0; s < SYSTEMS; s++) {
         outcome_t *outcome = trainers[s].outcome;
         outcome->step_s = median(&trainers[s].step_s[skipped], count);
@@ -487,19 +477,19 @@ static void open_trainer(baton_group_t *group, system_t system, size_t steps,
                          outcome_t *outcome, trainer_t *out)
 {
     size_t widths[NET_MOST_LAYERS + 1];
-    size_t layers = hidden_layers + 1;
-    size_t batch = batch_of_all / (size_t)size;
+    size_t layers = asked.hidden_layers + 1;
+    size_t batch = asked.batch_of_all / (size_t)size;
     for (size_t l = 0; l <= layers; l++) {
         widths[l] = l == 0       ? DIGITS_PIXELS
-                    : l < layers ? width
+                    : l < layers ? asked.width
                                  : DIGITS_CLASSES;
     }
     *out = (trainer_t){.system = system, .outcome = outcome};
     if (!net_open(&out->net, widths, layers, batch > 0 ? batch : 1)) {
         die("no memory");
     }
-    out->step_s = zeroed((size_t)epochs * steps, sizeof(double));
-    out->communication_s = zeroed((size_t)epochs * steps, sizeof(double));
+    out->step_s = zeroed((size_t)asked.epochs * steps, sizeof(double));
+    out->communication_s = zeroed((size_t)asked.epochs * steps, sizeof(double));
     make_buckets(group, out);
 }
 
@@ -518,15 +508,15 @@ static void train(baton_group_t *group, const digits_t *digits,
                   outcome_t *outcomes, setting_t *setting)
 {
     static trainer_t trainers[SYSTEMS];
-    size_t batch = batch_of_all / (size_t)size;
+    size_t batch = asked.batch_of_all / (size_t)size;
     batch = (batch > 0 ? batch : 1) * (size_t)size;
     size_t steps = (TRAINED + batch - 1) / batch;
     for (int s = 0; s < SYSTEMS; s++) {
         open_trainer(group, (system_t)s, steps, &outcomes[s], &trainers[s]);
     }
-    for (int epoch = 0; epoch < epochs; epoch++) {
+    for (int epoch = 0; epoch < asked.epochs; epoch++) {
         train_epoch(trainers, digits, epoch, steps);
-        if (epoch == 0 && epochs > 1) {
+        if (epoch == 0 && asked.epochs > 1) {
             set_device(&trainers[BLOCKING], steps);
         }
     }
@@ -536,8 +526,8 @@ static void train(baton_group_t *group, const digits_t *digits,
                            .parameters = trainers[0].net.parameter_count,
                            .buckets = trainers[0].bucket_count,
                            .batch = batch,
-                           .epochs = epochs,
-                           .device_ms = device_ms,
+                           .epochs = asked.epochs,
+                           .device_ms = asked.device_ms,
                            .generated = digits->generated,
                            .source = digits->source};
     for (int s = 0; s < SYSTEMS; s++) {
@@ -546,120 +536,6 @@ static void train(baton_group_t *group, const digits_t *digits,
 }
 
 /* ---- the command ------------------------------------------------------ */
-
-static const char usage[] =
-    "Usage: mpirun -np P layerwise [OPTION...]\n"
-    "  --epochs N        passes over the digits, 1 to 1000 (default 10)\n"
-    "  --layers N        hidden layers, 1 to 63 (default 4)\n"
-    "  --width N         of a hidden layer, 1 to 8192 (default 256)\n"
-    "  --batch N         images of all ranks in a step, 1 to 1437 (default "
-    "96)\n"
-    "  --bucket-kib N    least size of a bucket, 0 to 65536 (default 256);\n"
-    "                    0: a bucket for each layer\n"
-    "  --device-ms MS    sleep in each step besides computing, 0 to 10000\n"
-    "                    (default 0); auto: as long as MPI_Allreduce took in "
-    "the\n"
-    "                    first epoch\n"
-    "  --require F       fail unless all systems reach this accuracy, 0 to 1\n"
-    "  --digits FILE     .csv or .csv.gz (scripts/digits.sh fetches it)\n"
-    "  --csv FILE, --json FILE, --plot FILE (.svg, .png; needs gnuplot)\n";
-
-static bool read_number(const char *text, double least, double most,
-                        double *out)
-{
-    char *end;
-    double number = strtod(text, &end);
-    if (end == text || *end != '\0' || !(number >= least && number <= most)) {
-        if (rank == 0) {
-            fprintf(stderr, "layerwise: \"%s\" is not a number from %g to %g\n",
-                    text, least, most);
-        }
-        return false;
-    }
-    *out = number;
-    return true;
-}
-
-static bool read_count(const char *text, double least, double most, size_t *out)
-{
-    double number = 0;
-    if (!read_number(text, least, most, &number)) {
-        return false;
-    }
-    *out = (size_t)number;
-    return true;
-}
-
-static bool read_device(const char *text)
-{
-    device_auto = strcmp(text, "auto") == 0;
-    return device_auto || read_number(text, 0, 10000, &device_ms);
-}
-
-static bool read_option(int option, const char *text)
-{
-    size_t count = 0;
-    bool valid = true;
-    switch (option) {
-    case 'e':
-        valid = read_count(text, 1, MOST_EPOCHS, &count);
-        epochs = (int)count;
-        return valid;
-    case 'l':
-        return read_count(text, 1, NET_MOST_LAYERS - 1, &hidden_layers);
-    case 'w':
-        return read_count(text, 1, 8192, &width);
-    case 'b':
-        return read_count(text, 1, TESTED, &batch_of_all);
-    case 'k':
-        valid = read_count(text, 0, 65536, &bucket_bytes);
-        bucket_bytes <<= 10;
-        return valid;
-    case 'd':
-        return read_device(text);
-    case 'r':
-        return read_number(text, 0, 1, &required);
-    case 'i':
-        digits_name = text;
-        return true;
-    case 'c':
-        csv_name = text;
-        return true;
-    case 'j':
-        json_name = text;
-        return true;
-    case 'p':
-        plot_name = text;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool read_options(int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"epochs", required_argument, NULL, 'e'},
-        {"layers", required_argument, NULL, 'l'},
-        {"width", required_argument, NULL, 'w'},
-        {"batch", required_argument, NULL, 'b'},
-        {"bucket-kib", required_argument, NULL, 'k'},
-        {"device-ms", required_argument, NULL, 'd'},
-        {"require", required_argument, NULL, 'r'},
-        {"digits", required_argument, NULL, 'i'},
-        {"csv", required_argument, NULL, 'c'},
-        {"json", required_argument, NULL, 'j'},
-        {"plot", required_argument, NULL, 'p'},
-        {0}};
-    opterr = rank == 0;
-    int option;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (!read_option(option, optarg)) {
-            return false;
-        }
-    }
-    return optind == argc;
-}
 
 /* On rank 0: prints and writes everything; false when something is not as it
    must be. Baton's sums have the same bits on all ranks, so the weights have
@@ -671,14 +547,14 @@ static bool report(const setting_t *setting, const outcome_t *outcomes)
     }
     print_setting(setting);
     print_outcomes(setting, outcomes);
-    bool passed = write_csv(csv_name, setting, outcomes);
-    passed &= write_json(json_name, setting, outcomes);
-    passed &= write_plot(plot_name, setting, outcomes);
+    bool passed = write_csv(asked.csv_name, setting, outcomes);
+    passed &= write_json(asked.json_name, setting, outcomes);
+    passed &= write_plot(asked.plot_name, setting, outcomes);
     for (int s = 0; s < SYSTEMS; s++) {
         double accuracy = outcomes[s].accuracy[setting->epochs - 1];
-        if (!(accuracy >= required)) {
+        if (!(accuracy >= asked.required)) {
             fprintf(stderr, "layerwise: %s reached %g, not %g\n", names[s],
-                    accuracy, required);
+                    accuracy, asked.required);
             passed = false;
         }
         if (s != BLOCKING && outcomes[s].divergence > 0) {
@@ -697,7 +573,7 @@ static bool run(void)
     digits_t digits;
     baton_engine_t *engine;
     baton_group_t *group;
-    if (!digits_load(digits_name, &digits)) {
+    if (!digits_load(asked.digits_name, &digits)) {
         die(digits.source);
     }
     openblas_set_num_threads(1); /* the ranks are the threads */
@@ -717,10 +593,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (!read_options(argc, argv)) {
-        if (rank == 0) {
-            fputs(usage, stderr);
-        }
+    if (!options_read(argc, argv, rank == 0, &asked)) {
         MPI_Finalize();
         return 2;
     }
