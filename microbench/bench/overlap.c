@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { UNIT_STEPS = 256, CALIBRATION_UNITS = 20000, REHEARSALS = 5 };
+enum { UNIT_STEPS = 64, REHEARSALS = 5, FITS = 3 };
 
 /* What is timed in a turn. */
 typedef enum phase {
@@ -18,13 +18,13 @@ typedef enum phase {
 /* A system with an all-reduce for each layer. */
 typedef struct contestant {
     bench_runner_t *runners; /* [layers] */
-    double layer_us;         /* an all-reduce alone: as long one computes */
+    double layer_us;         /* an all-reduce alone: as long a layer computes */
+    uint64_t units;          /* of work that take as long */
 } contestant_t;
 
 typedef struct contest {
     const harness_t *harness;
     const bench_options_t *options;
-    double unit_us; /* of work, on all ranks at once */
     uint64_t bytes;
     size_t layers;
     bench_operation_t *operations; /* [layers] */
@@ -44,24 +44,12 @@ static void work(uint64_t units)
     sink = value;
 }
 
-/* Meanwhile all ranks work, as they will when they are measured. */
-static double calibrate(const harness_t *harness)
-{
-    harness_barrier(harness);
-    double begin_us = clock_now_us();
-    work(CALIBRATION_UNITS);
-    double mean_us = (clock_now_us() - begin_us) / CALIBRATION_UNITS;
-    MPI_Allreduce(MPI_IN_PLACE, &mean_us, 1, MPI_DOUBLE, MPI_SUM,
-                  MPI_COMM_WORLD);
-    return mean_us / harness->size;
-}
-
-static void compute(const contest_t *contest, bench_compute_t kind, double us)
+static void compute(const contestant_t *system, bench_compute_t kind)
 {
     if (kind == BENCH_COMPUTE_SLEEP) {
-        clock_sleep_until(clock_now_us() + us);
+        clock_sleep_until(clock_now_us() + system->layer_us);
     } else {
-        work((uint64_t)(us / contest->unit_us));
+        work(system->units);
     }
 }
 
@@ -81,7 +69,7 @@ static void overlap(const contest_t *contest, const contestant_t *system,
 {
     for (size_t i = 0; i < contest->layers; i++) {
         bench_runner_start(&system->runners[i]);
-        compute(contest, kind, system->layer_us);
+        compute(system, kind);
     }
     for (size_t i = 0; i < contest->layers; i++) {
         bench_runner_wait(&system->runners[i]);
@@ -99,7 +87,7 @@ static double time_phase(const contest_t *contest, const contestant_t *system,
         break;
     case COMPUTATION:
         for (size_t i = 0; i < contest->layers; i++) {
-            compute(contest, kind, system->layer_us);
+            compute(system, kind);
         }
         break;
     case BOTH:
@@ -157,19 +145,33 @@ static void take_turn(contest_t *contest, const contestant_t *system,
 
 /* ---- life --------------------------------------------------------------- */
 
-/* Finds out how long an all-reduce takes, for the computation's size. */
-static void rehearse(const contest_t *contest, contestant_t *system)
+/* The time of a layer in a phase: the median of the slowest rank, the same on
+   all ranks. */
+static double rehearse_phase(const contest_t *contest,
+                             const contestant_t *system, phase_t phase)
 {
     double us[REHEARSALS];
-    bench_runner_begin_turn(&system->runners[0]);
     for (size_t i = 0; i < REHEARSALS; i++) {
-        us[i] =
-            time_phase(contest, system, COMMUNICATION, BENCH_COMPUTE_PROCESSOR);
+        us[i] = time_phase(contest, system, phase, BENCH_COMPUTE_PROCESSOR);
     }
-    bench_runner_end_turn(&system->runners[0]);
     MPI_Allreduce(MPI_IN_PLACE, us, REHEARSALS, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
-    system->layer_us = stats_median(us, REHEARSALS) / (double)contest->layers;
+    return stats_median(us, REHEARSALS) / (double)contest->layers;
+}
+
+/* Finds out how long an all-reduce takes, and how much work takes as long while
+   all ranks work. */
+static void rehearse(const contest_t *contest, contestant_t *system)
+{
+    bench_runner_begin_turn(&system->runners[0]);
+    system->layer_us = rehearse_phase(contest, system, COMMUNICATION);
+    bench_runner_end_turn(&system->runners[0]);
+    system->units = 100;
+    for (int fit = 0; fit < FITS; fit++) {
+        double us = rehearse_phase(contest, system, COMPUTATION);
+        double units = (double)system->units * system->layer_us / us;
+        system->units = units < 1 ? 1 : (uint64_t)units;
+    }
 }
 
 static void open_contest(contest_t *contest)
@@ -298,7 +300,6 @@ static void measure_all(const harness_t *harness,
                         const bench_options_t *options, table_t *table)
 {
     contest_t contest = {.harness = harness, .options = options};
-    contest.unit_us = calibrate(harness);
     for (size_t l = 0; l < options->layer_count; l++) {
         for (size_t s = 0; s < options->size_count; s++) {
             contest.layers = (size_t)options->layers[l];
