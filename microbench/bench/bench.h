@@ -3,6 +3,7 @@
 #ifndef BATON_MICROBENCH_BENCH_H
 #define BATON_MICROBENCH_BENCH_H
 
+#include <baton/tuning.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,13 +12,53 @@
    Runs on one rank. */
 int bench_kernels(FILE *json);
 
-enum { BENCH_MAX_SIZES = 16 };
+enum { BENCH_MAX_SIZES = 32, BENCH_MAX_SYSTEMS = 16, BENCH_MAX_LAYERS = 4 };
 
+/* A way to a collective: the name on the command line, label. */
+#define BENCH_SYSTEM_LIST(X)                                                   \
+    X(MPI, "mpi", "the blocking call")                                         \
+    X(IMPI, "impi", "the nonblocking call and MPI_Wait")                       \
+    X(IMPI_RING, "impi-ring", "impi by libnbc's ring")                         \
+    X(PERSISTENT, "persistent", "MPI_Start and MPI_Wait")                      \
+    X(BATON, "baton", "Baton")
+
+typedef enum bench_system_kind {
+#define BENCH_SYSTEM_ENUM(id, name, label) BENCH_SYSTEM_##id,
+    BENCH_SYSTEM_LIST(BENCH_SYSTEM_ENUM)
+#undef BENCH_SYSTEM_ENUM
+        BENCH_SYSTEM_KINDS
+} bench_system_kind_t;
+
+typedef struct bench_system {
+    bench_system_kind_t kind;
+    const char *algorithm; /* Baton's; NULL: its choice */
+    char name[48];         /* as it was given: "baton:ring" */
+} bench_system_t;
+
+/* What passes the time while a collective is in flight. */
+typedef enum bench_compute {
+    BENCH_COMPUTE_PROCESSOR, /* a fixed amount of work */
+    BENCH_COMPUTE_SLEEP,     /* as when a device computes */
+    BENCH_COMPUTES
+} bench_compute_t;
+
+/* What the user asked for; each command uses some of it. */
 typedef struct bench_options {
     uint64_t repetitions; /* of each measurement, whose median is reported */
     uint64_t epochs;      /* during which memory must not grow */
     uint64_t bytes[BENCH_MAX_SIZES];
     size_t size_count;
+    baton_collective_t collective;
+    const char *system_list; /* as it was given, or NULL */
+    bench_system_t systems[BENCH_MAX_SYSTEMS];
+    size_t system_count;
+    size_t computes[BENCH_COMPUTES]; /* bench_compute_t */
+    size_t compute_count;
+    uint64_t layers[BENCH_MAX_LAYERS];
+    size_t layer_count;
+    const char *csv; /* file names, or NULL */
+    const char *json;
+    const char *plot; /* ends in .svg or .png */
 } bench_options_t;
 
 /* Measures the costs of an engine: nodes, starts, commits, idling and short
@@ -33,5 +74,13 @@ int bench_loop(const bench_options_t *options, FILE *json);
 
 /* Compares sparse with dense all-reduces. Collective. */
 int bench_sparse(const bench_options_t *options, FILE *json);
+
+/* Compares ways to one dense collective, options->collective. Opens its files
+   itself. Collective. */
+int bench_collective(const bench_options_t *options);
+
+/* Measures how much of an all-reduce passes while the application computes, or
+   sleeps. Opens its files itself. Collective. */
+int bench_overlap(const bench_options_t *options);
 
 #endif

@@ -97,4 +97,19 @@ if(BATON_BUILD_MICROBENCH)
                 $<TARGET_FILE:baton-info> ${mpi_run})
     describe_test(info_command info_command mpi)
     set_tests_properties(info_command PROPERTIES RUN_SERIAL ON)
+
+    set(bench_command_timeout 300) # with a sanitizer; else 10 seconds
+    set(bench_command_ranks 2 3)
+    if(BATON_SANITIZE)
+        set(bench_command_ranks 2) # each start of MPI takes seconds
+    endif()
+    foreach(ranks ${bench_command_ranks})
+        set(name bench_command.np${ranks})
+        add_test(NAME ${name}
+            COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/bench_command.sh
+                    $<TARGET_FILE:baton-bench> ${CMAKE_COMMAND} ${ranks}
+                    ${mpi_run})
+        describe_test(${name} bench_command mpi)
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endforeach()
 endif()

@@ -1,0 +1,140 @@
+#include "bench/operation.h"
+
+/* Ranks differ by this much in the same element. Elements are integers that
+   are small enough for the sum over 65,536 ranks to be exact. */
+enum { RANK_STEP = 31 };
+
+static float element(int rank, size_t i)
+{
+    size_t place = i + (size_t)rank * RANK_STEP;
+    return (float)(1 + place % BENCH_PERIOD);
+}
+
+static bool has_blocks(baton_collective_t collective)
+{
+    return collective == BATON_COLLECTIVE_REDUCE_SCATTER ||
+           collective == BATON_COLLECTIVE_ALLGATHER ||
+           collective == BATON_COLLECTIVE_SCATTER ||
+           collective == BATON_COLLECTIVE_GATHER ||
+           collective == BATON_COLLECTIVE_ALLTOALL;
+}
+
+static bool is_rooted(baton_collective_t collective)
+{
+    return collective == BATON_COLLECTIVE_BROADCAST ||
+           collective == BATON_COLLECTIVE_REDUCE ||
+           collective == BATON_COLLECTIVE_SCATTER ||
+           collective == BATON_COLLECTIVE_GATHER;
+}
+
+static size_t source_count(const bench_operation_t *operation)
+{
+    switch ((int)operation->collective) {
+    case BATON_COLLECTIVE_ALLGATHER:
+    case BATON_COLLECTIVE_GATHER:
+        return operation->block;
+    case BATON_COLLECTIVE_BROADCAST:
+    case BATON_COLLECTIVE_BARRIER:
+        return 0;
+    default:
+        return operation->count;
+    }
+}
+
+static size_t target_count(const bench_operation_t *operation)
+{
+    switch ((int)operation->collective) {
+    case BATON_COLLECTIVE_SCATTER:
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
+        return operation->block;
+    case BATON_COLLECTIVE_BARRIER:
+        return 0;
+    default:
+        return operation->count;
+    }
+}
+
+static void sum_ranks(bench_operation_t *operation)
+{
+    for (size_t i = 0; i < BENCH_PERIOD; i++) {
+        operation->sums[i] = 0;
+        for (int rank = 0; rank < operation->ranks; rank++) {
+            operation->sums[i] += element(rank, i);
+        }
+    }
+}
+
+void bench_operation_init(bench_operation_t *operation,
+                          baton_collective_t collective, int rank, int ranks,
+                          uint64_t bytes)
+{
+    size_t parts = has_blocks(collective) ? (size_t)ranks : 1;
+    size_t part_bytes = parts * sizeof(float);
+    size_t block = ((size_t)bytes + part_bytes - 1) / part_bytes;
+    *operation = (bench_operation_t){
+        .collective = collective,
+        .rank = rank,
+        .ranks = ranks,
+        .roots = is_rooted(collective) ? ranks : 1,
+        .count = block * parts,
+        .block = block,
+    };
+    operation->source_count = source_count(operation);
+    operation->target_count = target_count(operation);
+    sum_ranks(operation);
+}
+
+void bench_operation_fill(bench_operation_t *operation)
+{
+    bool sends_target = operation->collective == BATON_COLLECTIVE_BROADCAST &&
+                        operation->rank == operation->root;
+    for (size_t i = 0; i < operation->source_count; i++) {
+        operation->source[i] = element(operation->rank, i);
+    }
+    for (size_t i = 0; i < operation->target_count; i++) {
+        operation->target[i] = sends_target ? element(0, i) : -1;
+    }
+}
+
+float bench_operation_expected(const bench_operation_t *operation, size_t i)
+{
+    size_t first = (size_t)operation->rank * operation->block; /* mine */
+    int from = (int)(i / operation->block);
+    switch ((int)operation->collective) {
+    case BATON_COLLECTIVE_ALLREDUCE:
+    case BATON_COLLECTIVE_REDUCE:
+        return operation->sums[i % BENCH_PERIOD];
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
+        return operation->sums[(first + i) % BENCH_PERIOD];
+    case BATON_COLLECTIVE_ALLGATHER:
+    case BATON_COLLECTIVE_GATHER:
+        return element(from, i % operation->block);
+    case BATON_COLLECTIVE_ALLTOALL:
+        return element(from, first + i % operation->block);
+    case BATON_COLLECTIVE_SCATTER:
+        return element(operation->root, first + i);
+    default:
+        return element(0, i);
+    }
+}
+
+/* Whether the last call gave this rank a result. */
+static bool has_result(const bench_operation_t *operation)
+{
+    return operation->rank == operation->root ||
+           (operation->collective != BATON_COLLECTIVE_REDUCE &&
+            operation->collective != BATON_COLLECTIVE_GATHER);
+}
+
+size_t bench_operation_check(const bench_operation_t *operation)
+{
+    size_t count = has_result(operation) ? operation->target_count : 0;
+    for (size_t i = 0; i < count; i++) {
+        float expected = bench_operation_expected(operation, i);
+        if (!(operation->target[i] >= expected &&
+              operation->target[i] <= expected)) {
+            return i;
+        }
+    }
+    return operation->target_count;
+}

@@ -1,0 +1,340 @@
+#include "bench/options.h"
+#include <string.h>
+
+/* ---- commands ----------------------------------------------------------- */
+
+static const char doc[] =
+    "Measures Baton: its engine, collectives beside MPI's, what is hidden "
+    "behind computation, reduction kernels."
+    "\vCommands:\n"
+    "  allreduce, bcast, reduce, allgather, reduce_scatter, alltoall, gather,\n"
+    "  scatter, barrier\n"
+    "           a dense collective by Baton and by MPI, over sizes\n"
+    "  overlap  all-reduces while the application computes or sleeps\n"
+    "  engine   nodes, commits, epochs, idling; an 8-byte all-reduce against "
+    "MPI\n"
+    "  ring     all-reduce of long vectors against MPI\n"
+    "  loop     a training loop: epochs in the background, hundreds of\n"
+    "           schedules, long pipelines\n"
+    "  sparse   sparse all-reduces at density 1%, beside dense ones\n"
+    "  kernels  f32 sum against the plain loop at -O3 -march=native\n"
+    "\n"
+    "Each takes --help. All but kernels run under mpirun with any number of "
+    "ranks; with one, measurements that need peers are skipped.\n\n"
+    "Example: mpirun -np 2 --bind-to none baton-bench allreduce --plot a.svg";
+
+#define COMMON_END                                                             \
+    "Run it under mpirun; with ranks fewer than processors add --bind-to "     \
+    "none.\n\n"
+
+static const char collective_doc[] =
+    "Compares ways to a collective: MPI's calls and Baton's algorithms."
+    "\vThe systems take turns. A time is of one call: the mean of a turn's "
+    "calls on the slowest rank, and of that the median over turns. Of rooted "
+    "collectives each rank is the root in turn, since one that always is would "
+    "run ahead and hide the latency. Every turn's result is checked. A size is "
+    "of the "
+    "whole vector of f32 (of all blocks together, where ranks have blocks), "
+    "rounded up to whole blocks. Ratios are the best MPI system's time over "
+    "another's: 2 is twice as fast.\n"
+    "Systems: mpi, the blocking call; impi, the nonblocking one and MPI_Wait; "
+    "impi-ring, the same with libnbc's ring (all-reduce alone, by MPI_T); "
+    "persistent, MPIX_..._init, MPI_Start and MPI_Wait; baton, Baton's own "
+    "choice; baton:ALGORITHM (baton-info --choices names them).\n\n" COMMON_END
+    "Example: mpirun -np 4 --oversubscribe --bind-to none baton-bench "
+    "allreduce --bytes 64K..64M --systems mpi,impi-ring,baton,baton:ring";
+
+static const char overlap_doc[] =
+    "Measures how much of an all-reduce passes while the application computes."
+    "\vStarts all-reduces, computes without calling the library, and waits for "
+    "all: with --layers 10, ten, each in flight while the next layer "
+    "computes. The computation is sized to take as long as the "
+    "communication takes alone: a fixed amount of work on the processor, or a "
+    "sleep, as when a device computes. All three times are the slowest rank's "
+    "median: alone the communication and the computation, then both. "
+    "Hidden is the share of the communication that adds no time: "
+    "1 - (both - computation) / communication, between 0 and 100%. Over larger "
+    "is both over the larger of the two (1 is perfect), over sum both over "
+    "their sum (1 is no overlap).\n\n" COMMON_END
+    "Example: mpirun -np 2 --bind-to none baton-bench overlap --json o.json";
+
+static const char other_doc[] = "Measures one part of Baton.\v" COMMON_END
+                                "Example: mpirun -np 2 --bind-to none "
+                                "baton-bench engine --json bench.json";
+
+typedef struct entry {
+    const char *name;
+    bench_command_t command;
+    baton_collective_t collective;
+    const char *doc;
+} entry_t;
+
+#define DENSE(name, id)                                                        \
+    {                                                                          \
+        (name), BENCH_COLLECTIVE, BATON_COLLECTIVE_##id, collective_doc        \
+    }
+#define OTHER(name, id, doc)                                                   \
+    {                                                                          \
+        (name), BENCH_##id, BATON_COLLECTIVE_ALLREDUCE, doc                    \
+    }
+
+static const entry_t entries[] = {
+    DENSE("allreduce", ALLREDUCE),
+    DENSE("bcast", BROADCAST),
+    DENSE("reduce", REDUCE),
+    DENSE("allgather", ALLGATHER),
+    DENSE("reduce_scatter", REDUCE_SCATTER),
+    DENSE("alltoall", ALLTOALL),
+    DENSE("gather", GATHER),
+    DENSE("scatter", SCATTER),
+    DENSE("barrier", BARRIER),
+    OTHER("overlap", OVERLAP, overlap_doc),
+    OTHER("engine", ENGINE, other_doc),
+    OTHER("ring", RING, other_doc),
+    OTHER("loop", LOOP, other_doc),
+    OTHER("sparse", SPARSE, other_doc),
+    OTHER("kernels", KERNELS, other_doc),
+};
+enum { ENTRIES = sizeof(entries) / sizeof(entries[0]) };
+
+const char *bench_collective_name(baton_collective_t collective)
+{
+    for (size_t i = 0; i < ENTRIES; i++) {
+        if (entries[i].command == BENCH_COLLECTIVE &&
+            entries[i].collective == collective) {
+            return entries[i].name;
+        }
+    }
+    return "?";
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+enum {
+    ALL = BENCH_ENGINE | BENCH_RING | BENCH_LOOP | BENCH_SPARSE |
+          BENCH_KERNELS | BENCH_COLLECTIVE | BENCH_OVERLAP,
+    DENSE_PARTS = BENCH_COLLECTIVE | BENCH_OVERLAP,
+    MANY_TURNS = BENCH_ENGINE | BENCH_RING | BENCH_LOOP | BENCH_SPARSE
+};
+
+#define AT(member) offsetof(bench_options_t, member)
+#define SIZES                                                                  \
+    CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
+
+static const char *const compute_names[] = {"processor", "sleep", NULL};
+
+static const cli_option_t options[] = {
+    {DENSE_PARTS, "systems", 's', AT(system_list), CLI_TEXT("LIST"), NULL,
+     "Systems to compare, see below; by default those that there are, and of "
+     "Baton its choice"},
+    {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
+     "Sizes of the vectors; LOW..HIGH doubles; none for barrier"},
+    {BENCH_RING | BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "1M,4M,16M,64M",
+     "Sizes of the vectors"},
+    {BENCH_OVERLAP, "bytes", 'b', AT(bytes), SIZES, "64K,1M,16M",
+     "Sizes of the vectors"},
+    {BENCH_OVERLAP,
+     "layers",
+     'l',
+     AT(layers),
+     {.kind = CLI_KIND_COUNT,
+      .metavar = "LIST",
+      .min = 1,
+      .max = 1000,
+      .room = BENCH_MAX_LAYERS,
+      .count_offset = AT(layer_count)},
+     "1,10",
+     "All-reduces in flight at once"},
+    {BENCH_OVERLAP, "compute", 'c', AT(computes),
+     CLI_WORDS(compute_names, BENCH_COMPUTES, AT(compute_count)), NULL,
+     "What the application does meanwhile"},
+    {DENSE_PARTS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "5",
+     "Turns of each system, whose median is reported"},
+    {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(5, 1000), "11",
+     "Repetitions of each measurement"},
+    {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
+     "100000", "Number of epochs over which memory must not grow"},
+    {DENSE_PARTS, "csv", 0, AT(csv), CLI_FILE, NULL,
+     "Write the results as CSV"},
+    {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
+    {BENCH_COLLECTIVE, "plot", 0, AT(plot), CLI_PLOT, NULL,
+     "Draw the times over the sizes, which needs gnuplot"},
+};
+
+/* ---- systems ------------------------------------------------------------ */
+
+static const char *const system_names[] = {
+#define NAME(id, name, label) (name),
+    BENCH_SYSTEM_LIST(NAME)
+#undef NAME
+        NULL};
+
+/* The library's builders of barrier, scatter and gather take no name. So what
+   is named for these must be all there is. */
+static bool can_be_named(const baton_algorithm_t *named)
+{
+    baton_algorithm_t other;
+    size_t alike = 0;
+    for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
+        alike += other.collective == named->collective;
+    }
+    return alike == 1 || (named->collective != BATON_COLLECTIVE_BARRIER &&
+                          named->collective != BATON_COLLECTIVE_SCATTER &&
+                          named->collective != BATON_COLLECTIVE_GATHER);
+}
+
+/* Reads what follows "baton:". */
+static error_t read_algorithm(const cli_parser_t *parser, const char *name,
+                              bench_system_t *system)
+{
+    const bench_options_t *opts = parser->values;
+    baton_algorithm_t found;
+    if (baton_algorithm_find(opts->collective, name, &found) != BATON_OK) {
+        return cli_refuse(parser, "--systems: %s", baton_error_message());
+    }
+    system->algorithm = found.name;
+    return can_be_named(&found)
+               ? 0
+               : cli_refuse(parser,
+                            "--systems: '%s' can't be asked for by name",
+                            system->name);
+}
+
+static bool has_system(const bench_options_t *opts, const char *name)
+{
+    for (size_t i = 0; i < opts->system_count; i++) {
+        if (strcmp(opts->systems[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static error_t read_system(const cli_parser_t *parser, const char *name)
+{
+    static const cli_type_t type = CLI_WORD(NULL, system_names);
+    static const char prefix[] = "baton:";
+    bench_options_t *opts = parser->values;
+    size_t kind = BENCH_SYSTEM_BATON;
+    error_t error = 0;
+    if (opts->system_count == BENCH_MAX_SYSTEMS) {
+        return cli_refuse(parser, "--systems: '%s' is one too many: at most %d",
+                          name, (int)BENCH_MAX_SYSTEMS);
+    }
+    if (has_system(opts, name)) {
+        return cli_refuse(parser, "--systems: '%s' is in the list twice", name);
+    }
+    bench_system_t *system = &opts->systems[opts->system_count];
+    *system = (bench_system_t){0};
+    (void)snprintf(system->name, sizeof(system->name), "%s", name);
+    if (strncmp(name, prefix, strlen(prefix)) == 0) {
+        error = read_algorithm(parser, name + strlen(prefix), system);
+    } else {
+        error = cli_read(parser, "--systems", &type, name, &kind, NULL);
+    }
+    system->kind = (bench_system_kind_t)kind;
+    opts->system_count += error == 0;
+    return error;
+}
+
+static error_t read_systems(const cli_parser_t *parser, const char *list)
+{
+    error_t error = 0;
+    for (const char *next = list; next != NULL && error == 0;) {
+        char name[sizeof(((bench_system_t *)0)->name)];
+        size_t length = strcspn(next, ",");
+        (void)snprintf(name, sizeof(name), "%.*s", (int)length, next);
+        next = next[length] == ',' ? next + length + 1 : NULL;
+        error = read_system(parser, name);
+    }
+    return error;
+}
+
+/* ---- parsing ------------------------------------------------------------ */
+
+static error_t resolve(cli_parser_t *parser)
+{
+    bench_options_t *opts = parser->values;
+    bool overlap = parser->program->command == BENCH_OVERLAP;
+    if (opts->collective == BATON_COLLECTIVE_BARRIER) {
+        if (cli_is_given(parser, "bytes") || opts->plot != NULL) {
+            return cli_refuse(parser, "--%s: a barrier has no size",
+                              opts->plot != NULL ? "plot" : "bytes");
+        }
+        opts->bytes[0] = 0;
+        opts->size_count = 1;
+    }
+    const char *list = opts->system_list;
+    if (list == NULL) {
+        list = overlap ? "impi,baton"
+               : opts->collective == BATON_COLLECTIVE_ALLREDUCE
+                   ? "mpi,impi,impi-ring,persistent,baton"
+                   : "mpi,impi,persistent,baton";
+    }
+    error_t error = read_systems(parser, list);
+    for (size_t i = 0; error == 0 && overlap && i < opts->system_count; i++) {
+        if (opts->systems[i].kind == BENCH_SYSTEM_MPI) {
+            return cli_refuse(parser, "--systems: mpi blocks: it can't overlap "
+                                      "with anything");
+        }
+    }
+    return error;
+}
+
+static error_t find(cli_parser_t *parser, const char *word)
+{
+    const char *names[ENTRIES + 1] = {NULL};
+    for (size_t i = 0; i < ENTRIES; i++) {
+        names[i] = entries[i].name;
+    }
+    const cli_type_t type = CLI_WORD(NULL, names);
+    size_t index = 0;
+    error_t error = cli_read(parser, "COMMAND", &type, word, &index, NULL);
+    if (error == 0) {
+        *(const entry_t **)parser->values = &entries[index];
+    }
+    return error;
+}
+
+static cli_verdict_t parse_command(const entry_t *entry, int argc, char **argv,
+                                   bool speak, bench_options_t *out)
+{
+    const cli_program_t program = {
+        .doc = entry->doc,
+        .options = options,
+        .option_count = sizeof(options) / sizeof(options[0]),
+        .command = entry->command,
+        .resolve = entry->command == BENCH_COLLECTIVE ||
+                           entry->command == BENCH_OVERLAP
+                       ? resolve
+                       : NULL,
+    };
+    *out = (bench_options_t){.collective = entry->collective};
+    return cli_parse(&program, argc, argv, speak, out);
+}
+
+cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
+                                  bench_command_t *command_out,
+                                  bench_options_t *out)
+{
+    static const cli_program_t program = {
+        .doc = doc,
+        .arguments = "COMMAND [OPTION...]",
+        .take_argument = find,
+    };
+    /* The command parses everything after the first word. */
+    const entry_t *entry = NULL;
+    cli_verdict_t verdict =
+        cli_parse(&program, argc < 2 ? argc : 2, argv, speak, &entry);
+    if (verdict != CLI_RUN) {
+        return verdict;
+    }
+    char name[64];
+    char *first = argv[1];
+    (void)snprintf(name, sizeof(name), "baton-bench %s", entry->name);
+    argv[1] = name;
+    *command_out = entry->command;
+    verdict = parse_command(entry, argc - 1, argv + 1, speak, out);
+    argv[1] = first;
+    return verdict;
+}

@@ -1,0 +1,131 @@
+#!/bin/sh
+# baton-bench as a user has it: each collective on short vectors, the rows of its
+# files; with 2 ranks also overlap and what is refused.
+#
+#   bench_command.sh BATON_BENCH CMAKE RANKS MPIRUN...     (cmake reads JSON)
+set -u
+bench=$1 cmake=$2 ranks=$3
+shift 3
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail=0
+
+complain() {
+    echo "bench_command: $1"
+    cat out err
+    fail=1
+}
+
+# rows FILE COLLECTIVE SYSTEMS SIZES: a row for each system and size, with the
+# six members; the best of MPI's systems has the ratio 1, by definition.
+cat >rows.cmake <<'SCRIPT'
+file(READ "${FILE}" text)
+string(JSON count LENGTH "${text}")
+math(EXPR expected "${SYSTEMS} * ${SIZES}")
+if(NOT count EQUAL expected)
+    message(FATAL_ERROR "${count} rows, expected ${expected}")
+endif()
+math(EXPR last "${count} - 1")
+set(best 0)
+foreach(i RANGE ${last})
+    string(JSON members LENGTH "${text}" ${i})
+    string(JSON collective GET "${text}" ${i} collective)
+    string(JSON ranks GET "${text}" ${i} ranks)
+    string(JSON system TYPE "${text}" ${i} system)
+    string(JSON bytes TYPE "${text}" ${i} bytes)
+    string(JSON us GET "${text}" ${i} median_us)
+    string(JSON ratio GET "${text}" ${i} ratio_to_best_mpi)
+    if(NOT "${members} ${collective} ${ranks} ${system} ${bytes}"
+       STREQUAL "6 ${COLLECTIVE} ${RANKS} STRING NUMBER" OR NOT us GREATER 0
+       OR NOT ratio GREATER 0)
+        message(FATAL_ERROR "row ${i}: ${members} ${collective} ${ranks} "
+                            "${system} ${bytes} ${us} ${ratio}")
+    endif()
+    string(JSON system GET "${text}" ${i} system)
+    if(NOT system MATCHES "^baton" AND ratio EQUAL 1)
+        math(EXPR best "${best} + 1")
+    endif()
+endforeach()
+if(best LESS SIZES)
+    message(FATAL_ERROR "no best system of MPI's at each size")
+endif()
+SCRIPT
+rows() {
+    "$cmake" -DFILE="$1" -DCOLLECTIVE="$2" -DRANKS="$ranks" -DSYSTEMS="$3" \
+        -DSIZES="$4" -P rows.cmake >out 2>err || complain "rows of $2"
+}
+
+# runs ARGUMENT...: succeeds under mpirun.
+runs() {
+    "$mpirun" "$@" >out 2>err || complain "failed: baton-bench $*"
+}
+
+# refuses PATTERN ARGUMENT...: fails, and a line of its complaint matches.
+refuses() {
+    pattern=$1
+    shift
+    "$bench" "$@" >out 2>err </dev/null &&
+        complain "succeeded: baton-bench $*"
+    grep -Eq -- "$pattern" err ||
+        complain "no complaint like '$pattern': baton-bench $*"
+}
+
+cat >run <<SCRIPT
+#!/bin/sh
+exec $* -np $ranks "$bench" "\$@"
+SCRIPT
+chmod +x run
+mpirun=./run
+
+# ---- every collective --------------------------------------------------------
+
+systems=mpi,impi,persistent,baton
+for collective in bcast reduce allgather reduce_scatter alltoall gather scatter
+do
+    runs $collective --bytes 8,4100,96K --repetitions 1 --systems $systems \
+        --json rows.json
+    if grep -q '^# persistent: skipped' out; then
+        systems=mpi,impi,baton
+        rows rows.json $collective 3 3
+    else
+        rows rows.json $collective 4 3
+    fi
+done
+runs barrier --systems mpi,impi,baton,baton:dissemination --repetitions 3 \
+    --json rows.json
+rows rows.json barrier 4 1
+
+# One run for the files, a skipped or measured impi-ring, and the plot.
+plot=
+if command -v gnuplot >/dev/null; then
+    plot="--plot a.svg"
+fi
+# shellcheck disable=SC2086
+runs allreduce --bytes 8..32,96K --repetitions 1 --csv rows.csv $plot \
+    --systems mpi,impi-ring,baton,baton:ring --json rows.json
+if grep -q '^# impi-ring: skipped, ' out; then
+    rows rows.json allreduce 3 4
+else
+    rows rows.json allreduce 4 4
+    [ "$(wc -l <rows.csv)" -eq 17 ] || complain "not 17 lines of CSV"
+fi
+grep -q '^collective,system,ranks,bytes,median_us,ratio_to_best_mpi$' rows.csv ||
+    complain "no heading of the CSV"
+[ -z "$plot" ] || grep -q '</svg>' a.svg || complain "no plot"
+[ "$ranks" -eq 2 ] || exit $fail
+
+# ---- overlap -----------------------------------------------------------------
+
+runs overlap --bytes 4K --layers 1,3 --repetitions 1 --json overlap.json
+[ "$(grep -c '"hidden_percent": [0-9]' overlap.json)" -eq 8 ] ||
+    complain "not 8 rows of overlap"
+
+# ---- refusals ----------------------------------------------------------------
+
+# What else is refused is in test_microbench_bench.
+refuses "COMMAND: 'broadcast' is not one of allreduce, bcast" broadcast
+refuses "no algorithm of allreduce is called \"rang\".*nearest is ring" \
+    allreduce --systems baton:rang
+refuses "can't write /nonexistent/a" allreduce --json /nonexistent/a
+exit $fail
