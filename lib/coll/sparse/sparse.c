@@ -95,7 +95,10 @@ static baton_status_t publish_dense(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/*     accumulate --> all-reduce of work --> publish                         */
+/*     accumulate --> all-reduce of work --> publish
+
+   Which all-reduce depends on nothing but the size, so that a run has the same
+   bits on every machine and in the simulator. */
 static void build_dense(baton_sparse_t *sparse)
 {
     baton_schedule_t *s = sparse->dense;
@@ -111,7 +114,7 @@ static void build_dense(baton_sparse_t *sparse)
                               .op = BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
     (bytes <= BATON_PARTIAL_TREE_BYTES ? baton_allreduce_binomial
-                                       : baton_allreduce_ring)(s, &args);
+                                       : baton_allreduce_circulant)(s, &args);
     baton_enclose_end(s, inside, begin, publish);
 }
 
