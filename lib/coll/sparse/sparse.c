@@ -245,15 +245,15 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         free_sparse(sparse);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
     }
-    sparse->wrong =
-        baton__sparse_resolve(&options, sparse->size, &sparse->options,
-                              sparse->wrong_text, sizeof sparse->wrong_text);
-    sparse->options.name = sparse->name;
-    sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
-    sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
-    sparse->k = sparse->options.k;
     status = create_schedules(sparse);
     if (status == BATON_OK) {
+        sparse->wrong = baton__sparse_resolve(
+            &options, sparse->size, baton_schedule_hosts(sparse->schedule),
+            &sparse->options, sparse->wrong_text, sizeof sparse->wrong_text);
+        sparse->options.name = sparse->name;
+        sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
+        sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
+        sparse->k = sparse->options.k;
         build(sparse);
         status = baton__sparse_compare_start(sparse);
     }
@@ -439,6 +439,7 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     out->steps = sparse->steps;
     out->k = sparse->k;
     out->h = (uint64_t)sparse->learned.h;
+    out->teams = sparse->options.teams;
     out->threshold = baton_magnitude_value(sparse->options.dtype,
                                            sparse->learned.local_threshold);
     if (sparse->payload) {
