@@ -7,7 +7,7 @@
 set -eu
 
 packages="gcc g++ libc6-dev make cmake pkg-config libevent-dev libhwloc-dev
-    libopenmpi-dev openmpi-bin libcmocka-dev libmimalloc-dev"
+    libopenmpi-dev openmpi-bin libcmocka-dev libmimalloc-dev zlib1g-dev"
 for option in "$@"; do
     case $option in
     --demo) command -v gnuplot >/dev/null || packages="$packages gnuplot-nox" ;;

@@ -253,34 +253,91 @@ static bool is_repeated(const cli_type_t *type, const void *out, size_t count)
     return false;
 }
 
-static bool read_list(const cli_type_t *type, const char *list, void *out,
-                      size_t *count_out, refusal_t *refusal)
+/* A list that is being read. */
+typedef struct list {
+    const cli_type_t *type;
+    void *out;
+    size_t count;
+    refusal_t *refusal;
+} list_t;
+
+__attribute__((format(printf, 3, 4))) static bool
+refuse_item(list_t *list, const char *item, const char *format, ...)
+{
+    refusal_t *refusal = list->refusal;
+    va_list args;
+    va_start(args, format);
+    (void)snprintf(refusal->value, sizeof(refusal->value), "%s", item);
+    (void)vsnprintf(refusal->complaint, sizeof(refusal->complaint), format,
+                    args);
+    va_end(args);
+    return false;
+}
+
+static bool read_item(list_t *list, const char *item)
 {
     size_t stride =
-        type->kind == CLI_KIND_WORD ? sizeof(size_t) : sizeof(uint64_t);
-    size_t count = 0;
-    for (const char *next = list; next != NULL;) {
+        list->type->kind == CLI_KIND_WORD ? sizeof(size_t) : sizeof(uint64_t);
+    if (list->count == list->type->room) {
+        return refuse_item(list, item, "is one too many: at most %zu values",
+                           list->type->room);
+    }
+    if (!read_one(list->type, item, (char *)list->out + list->count * stride,
+                  list->refusal)) {
+        return false;
+    }
+    list->count++;
+    return !is_repeated(list->type, list->out, list->count) ||
+           refuse_item(list, item, "is in the list twice");
+}
+
+/* Reads "LOW..HIGH": each value is twice the one before. */
+static bool read_range(list_t *list, const char *item, const char *dots)
+{
+    char low_text[ITEM_BYTES];
+    uint64_t low = 0;
+    uint64_t high = 0;
+    (void)snprintf(low_text, sizeof(low_text), "%.*s", (int)(dots - item),
+                   item);
+    if (!read_one(list->type, low_text, &low, list->refusal) ||
+        !read_one(list->type, dots + 2, &high, list->refusal)) {
+        return false;
+    }
+    if (low > high || low == 0) {
+        return refuse_item(list, item, "%s",
+                           low > high ? "ends before it begins"
+                                      : "begins with 0, which has no double");
+    }
+    uint64_t *values = list->out;
+    for (uint64_t next = low; next <= high && next > 0; next *= 2) {
+        if (list->count == list->type->room) {
+            return refuse_item(list, item,
+                               "goes on too long: at most %zu "
+                               "values",
+                               list->type->room);
+        }
+        values[list->count++] = next;
+    }
+    return true;
+}
+
+static bool read_list(const cli_type_t *type, const char *text, void *out,
+                      size_t *count_out, refusal_t *refusal)
+{
+    list_t list = {.type = type, .out = out, .refusal = refusal};
+    bool numbers = type->kind == CLI_KIND_COUNT || type->kind == CLI_KIND_SIZE;
+    for (const char *next = text; next != NULL;) {
         char item[ITEM_BYTES];
         size_t length = strcspn(next, ",");
         (void)snprintf(item, sizeof(item), "%.*s", (int)length, next);
         next = next[length] == ',' ? next + length + 1 : NULL;
-        (void)snprintf(refusal->value, sizeof(refusal->value), "%s", item);
-        if (count == type->room) {
-            (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
-                           "is one too many: at most %zu values", count);
-            return false;
-        }
-        if (!read_one(type, item, (char *)out + count * stride, refusal)) {
-            return false;
-        }
-        count++;
-        if (is_repeated(type, out, count)) {
-            (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
-                           "is in the list twice");
+        const char *dots = numbers ? strstr(item, "..") : NULL;
+        if (!(dots != NULL ? read_range(&list, item, dots)
+                           : read_item(&list, item))) {
             return false;
         }
     }
-    *count_out = count;
+    *count_out = list.count;
     return true;
 }
 
@@ -325,13 +382,20 @@ static int key_of(const cli_program_t *program, size_t i)
     return letter != 0 ? letter : KEY_OPTION + (int)i;
 }
 
+/* True for a list of words that has all of them by default. */
+static bool has_all_words(const cli_option_t *option)
+{
+    return option->type.kind == CLI_KIND_WORD && option->type.room > 0 &&
+           option->initial == NULL;
+}
+
 /* "HELP [RANGE; default DEFAULT]" */
 static void write_help(const cli_option_t *option, char help[HELP_BYTES])
 {
     char range[COMPLAINT_BYTES];
     describe(&option->type, range);
     const char *initial = option->initial;
-    if (option->type.kind == CLI_KIND_WORD && option->type.room > 0) {
+    if (has_all_words(option)) {
         initial = "all";
     }
     (void)snprintf(help, HELP_BYTES, "%s", option->help);
@@ -386,7 +450,6 @@ static size_t *count_of(const cli_parser_t *parser, const cli_option_t *option)
                               option->type.count_offset);
 }
 
-/* A list of words has all of them by default. */
 static void store_all_words(const cli_parser_t *parser,
                             const cli_option_t *option)
 {
@@ -409,7 +472,7 @@ static void store_defaults(const cli_parser_t *parser)
         if (!is_taken(program, i)) {
             continue;
         }
-        if (option->type.kind == CLI_KIND_WORD && option->type.room > 0) {
+        if (has_all_words(option)) {
             store_all_words(parser, option);
         } else if (option->initial != NULL) {
             read = option->type.room > 0

@@ -24,8 +24,10 @@ typedef enum cli_kind {
 
 /* What an option takes. Counts, sizes and words may be comma-separated lists:
    `room` is then the size of the array, and count_offset the place of the
-   size_t that gets the number of values. A list of words has each of them at
-   most once, and all of them by default. */
+   size_t that gets the number of values. A list of counts or sizes may have
+   LOW..HIGH in it, from LOW to HIGH by doubling. A list of words has each of
+   them at most once, and by default all of them, unless the option says
+   otherwise. */
 typedef struct cli_type {
     cli_kind_t kind;
     const char *metavar;

@@ -52,8 +52,21 @@ static void print_cell(const table_column_t *column, table_cell_t cell)
     }
 }
 
+static bool has_headings(const table_t *table)
+{
+    for (size_t i = 0; i < table->column_count; i++) {
+        if (table->columns[i].heading != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void print_row(const table_t *table, const table_cell_t *cells)
 {
+    if (!has_headings(table)) {
+        return; /* for the files alone */
+    }
     for (size_t i = 0; i < table->column_count; i++) {
         if (table->columns[i].heading != NULL) {
             print_cell(&table->columns[i], cells[i]);

@@ -110,30 +110,6 @@ static const cli_option_t table[] = {
 
 /* ---- the sweep ---------------------------------------------------------- */
 
-/* "low..high": each value is twice the one before. */
-static error_t read_range(const cli_parser_t *parser, const char *text,
-                          const char *dots, cli_type_t value,
-                          sim_options_t *opts)
-{
-    char low_text[64];
-    uint64_t low = 0;
-    uint64_t high = 0;
-    value.room = 0;
-    (void)snprintf(low_text, sizeof(low_text), "%.*s", (int)(dots - text),
-                   text);
-    error_t error = cli_read(parser, "--sweep", &value, low_text, &low, NULL);
-    if (error == 0) {
-        error = cli_read(parser, "--sweep", &value, dots + 2, &high, NULL);
-    }
-    if (error == 0 && low > high) {
-        error = cli_refuse(parser, "--sweep: '%s' ends before it begins", text);
-    }
-    for (uint64_t next = low; error == 0 && next <= high; next *= 2) {
-        opts->values[opts->value_count++] = next;
-    }
-    return error;
-}
-
 static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
 {
     static const cli_type_t ranks = {.kind = CLI_KIND_COUNT,
@@ -163,10 +139,8 @@ static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
                           axis);
     }
     const cli_type_t *type = opts->axis == SIM_AXIS_RANKS ? &ranks : &bytes;
-    const char *dots = strstr(text, "..");
-    return dots != NULL ? read_range(parser, text + 6, dots, *type, opts)
-                        : cli_read(parser, "--sweep", type, text + 6,
-                                   opts->values, &opts->value_count);
+    return cli_read(parser, "--sweep", type, text + 6, opts->values,
+                    &opts->value_count);
 }
 
 /* ---- the model ---------------------------------------------------------- */
