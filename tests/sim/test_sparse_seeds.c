@@ -262,13 +262,14 @@ static void check_failed(const participant_t *participant)
 static void check_same(const baton_sparse_result_t *left,
                        const baton_sparse_result_t *right)
 {
-    size_t count = left->count;
-    holds(count == right->count);
-    holds((left->indices == NULL) == (right->indices == NULL));
-    holds(count == 0 ||
-          memcmp(left->values, right->values, count * sizeof(double)) == 0);
-    holds(count == 0 || left->indices == NULL ||
-          memcmp(left->indices, right->indices, count * sizeof(uint32_t)) == 0);
+    const double *a = left->values, *b = right->values;
+    bool sparse = left->indices != NULL && right->indices != NULL;
+    holds(left->count == right->count);
+    holds(sparse || left->indices == right->indices);
+    for (size_t i = 0; i < left->count; i++) {
+        holds(a[i] == b[i]);
+        holds(!sparse || left->indices[i] == right->indices[i]);
+    }
 }
 
 /* Elementwise and exact. */
