@@ -37,6 +37,7 @@
 
 #include <baton/schedule.h>
 #include <baton/select.h>
+#include <baton/tuning.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,7 +54,7 @@ typedef struct baton_sparse baton_sparse_t;
    TOPKA    all-gather of each rank's k largest. ceil(log2 P) rounds, 2(P-1)k
             words.
    TOPKDSA  each of P regions is summed by its owner, then gathered, dense where
-            that is shorter. P - 1 + ceil(log2 P) rounds.
+            that is shorter. P - 1 + 2 ceil(log2 P) rounds.
    GTOPK    binomial tree that keeps k entries at every node, broadcast. 2
             ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
    OKTOPK   as TOPKDSA, with thresholds that are used again in later steps, and
@@ -71,8 +72,7 @@ typedef struct baton_sparse baton_sparse_t;
     X(DENSE, "dense")
 
 typedef enum baton_sparse_algorithm {
-    BATON_SPARSE_AUTO, /* SPARDL, or DENSE for k above half of the elements,
-                          where it sends less */
+    BATON_SPARSE_AUTO, /* the one that costs least: baton_sparse_cost */
 #define BATON_SPARSE_ENUM(NAME, name) BATON_SPARSE_##NAME,
     BATON_SPARSE_ALGORITHM_LIST(BATON_SPARSE_ENUM)
 #undef BATON_SPARSE_ENUM
@@ -81,6 +81,9 @@ typedef enum baton_sparse_algorithm {
 
 /* "auto", "spardl" ...; "?" for a value that is none. */
 const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm);
+
+/* For options.teams: as many as cost least. */
+enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 
 /* How the teams of SparDL exchange their sums. */
 typedef enum baton_teams {
@@ -107,7 +110,8 @@ typedef struct baton_sparse_options {
     size_t k;            /* entries selected, 1 to n; 0 means by density */
     double density;      /* k / n, above 0 and at most 1; when k is 0 */
     size_t max_k;        /* the largest k that will be set; 0 means k */
-    int teams;           /* SPARDL: d, a divisor of P; 0 means 1 */
+    int teams;           /* SPARDL: d, a divisor of P; 0 means 1, which selects
+                            best; BATON_SPARSE_TEAMS_AUTO: the cheapest */
     baton_teams_t exchange;
     bool average;    /* the result is divided by P */
     double momentum; /* m: u = m u + g, and u is accumulated; u is 0 where an
@@ -122,8 +126,10 @@ typedef struct baton_sparse_options {
                         mean alone. Not with SAMPLED. */
     bool keep_error; /* with quantise: what the mean lacks stays in the residual
                       */
-    bool gtopk_reference; /* GTOPK: the residual of the published code, which
-                             loses what ranks drop on the way; to compare */
+    bool gtopk_reference;   /* GTOPK: the residual of the published code, which
+                               loses what ranks drop on the way; to compare */
+    baton_link_cost_t link; /* what the choices by cost go by; zeros: the costs
+                               of this machine (tuning.h) */
 } baton_sparse_options_t;
 
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
@@ -218,6 +224,30 @@ BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
                                                const char *path);
 
+/* ---- cost -------------------------------------------------------------- */
+
+/* What a step costs in the model of tuning.h, without selections and sums,
+   where every selection has as many entries as it may have. */
+typedef struct baton_sparse_cost {
+    baton_sparse_algorithm_t algorithm; /* that is chosen, never AUTO */
+    int teams;                          /* of SPARDL */
+    baton_teams_t exchange;             /* of its teams, never AUTO */
+    double us;                          /* of a step */
+    double rounds;                      /* of messages, one after the other */
+    double messages, bytes;             /* that the busiest rank sends */
+} baton_sparse_cost_t;
+
+/* The closed form of what these options make on so many ranks: of `algorithm`
+   and `teams`, or of those that AUTO takes. It is that of the best case where
+   the data decide: TOPKDSA and OKTOPK where all ranks select the same indices,
+   and OKTOPK in a step that does not move its regions; BSAG with the h that it
+   begins with, which grows up to d times. So AUTO takes neither TOPKDSA nor
+   OKTOPK, whose best case is never the cheapest. More teams select worse, since
+   a team sends what is large in its own sum; nothing of that is in the cost.
+   BATON_ERR_INVALID: as create. Errors of baton_costs_get. */
+BATON_CHECKED baton_status_t baton_sparse_cost(
+    const baton_sparse_options_t *options, int ranks, baton_sparse_cost_t *out);
+
 /* ---- statistics -------------------------------------------------------- */
 
 typedef struct baton_sparse_stats {
@@ -237,6 +267,7 @@ typedef struct baton_sparse_stats {
     uint64_t h;           /* BSAG: entries that a team sends of a block */
     double threshold;     /* REDSYNC, OKTOPK: the last one, of this rank */
     double residual_norm; /* of this rank's residual, which is read for it */
+    int teams;            /* d */
 } baton_sparse_stats_t;
 
 BATON_CHECKED baton_status_t baton_sparse_stats(baton_sparse_t *sparse,

@@ -41,6 +41,7 @@ typedef struct checker {
     segment_t *segments;
     reader_t *pool;
     uint32_t pool_used, pool_size;
+    uint32_t *receives; /* by length: the one that sets it */
 } checker_t;
 
 static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
@@ -219,33 +220,49 @@ static baton_status_t check_all(checker_t *c)
     return status;
 }
 
-/* A length has at most one receive, which happens before the nodes that use it.
- */
-static baton_status_t check_length(checker_t *c, uint32_t length)
+/* The receive that sets each length, or BATON__NO_NODE. */
+static baton_status_t find_receives(checker_t *c)
 {
     const baton_schedule_t *schedule = c->schedule;
-    uint32_t receive = BATON__NO_NODE;
+    for (uint32_t i = 0; i < schedule->length_count; i++) {
+        c->receives[i] = BATON__NO_NODE;
+    }
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
-        if (op->length != length || op->kind != BATON__RECV) {
+        if (op->length == BATON__NO_LENGTH || op->kind != BATON__RECV) {
             continue;
         }
-        if (receive != BATON__NO_NODE) {
+        uint32_t *receive = &c->receives[op->length];
+        if (*receive != BATON__NO_NODE) {
             return baton__error(
                 BATON_ERR_INVALID,
                 "commit of \"%s\" failed: %s and %s both set length %u: give "
                 "each its own",
-                schedule->name, baton__node_name(schedule, receive),
-                baton__node_name(schedule, node), length);
+                schedule->name, baton__node_name(schedule, *receive),
+                baton__node_name(schedule, node), op->length);
         }
-        receive = node;
+        *receive = node;
     }
-    for (uint32_t node = 0; node < schedule->count && receive != BATON__NO_NODE;
+    return BATON_OK;
+}
+
+/* A length has at most one receive, which happens before the nodes that use it.
+ */
+static baton_status_t check_lengths(checker_t *c)
+{
+    const baton_schedule_t *schedule = c->schedule;
+    baton_status_t status = find_receives(c);
+    for (uint32_t node = 0; node < schedule->count && status == BATON_OK;
          node++) {
-        if (schedule->ops[node].length == length && node != receive &&
-            (c->order->position[node] < c->order->position[receive] ||
-             !baton__happens_before(&c->before, receive, node))) {
-            return baton__error(
+        uint32_t length = schedule->ops[node].length;
+        uint32_t receive =
+            length == BATON__NO_LENGTH ? BATON__NO_NODE : c->receives[length];
+        if (receive == BATON__NO_NODE || receive == node) {
+            continue;
+        }
+        if (c->order->position[node] < c->order->position[receive] ||
+            !baton__happens_before(&c->before, receive, node)) {
+            status = baton__error(
                 BATON_ERR_HAZARD,
                 "commit of \"%s\" failed: %s works on length %u, which %s "
                 "sets, but need not come after it",
@@ -253,7 +270,7 @@ static baton_status_t check_length(checker_t *c, uint32_t length)
                 baton__node_name(schedule, receive));
         }
     }
-    return BATON_OK;
+    return status;
 }
 
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
@@ -267,18 +284,19 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
         .accesses = baton__alloc(accesses, sizeof(access_t)),
         .cuts = baton__alloc(2 * accesses, sizeof(size_t)),
         .segments = baton__alloc(2 * accesses, sizeof(segment_t)),
+        .receives = baton__alloc(schedule->length_count, sizeof(uint32_t)),
     };
     baton_status_t status =
         baton__happens_before_init(&c.before, schedule, order);
-    if (c.accesses == NULL || c.cuts == NULL || c.segments == NULL) {
+    if (c.accesses == NULL || c.cuts == NULL || c.segments == NULL ||
+        c.receives == NULL) {
         status = BATON_ERR_NO_MEMORY;
     }
     if (status == BATON_OK) {
         status = check_all(&c);
     }
-    for (uint32_t i = 0; i < schedule->length_count && status == BATON_OK;
-         i++) {
-        status = check_length(&c, i);
+    if (status == BATON_OK) {
+        status = check_lengths(&c);
     }
     if (status == BATON_ERR_NO_MEMORY) {
         status = baton__error(status,
@@ -287,6 +305,7 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                               schedule->name, schedule->count);
     }
     baton__free(c.pool);
+    baton__free(c.receives);
     baton__free(c.segments);
     baton__free(c.cuts);
     baton__free(c.accesses);

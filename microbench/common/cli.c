@@ -321,9 +321,30 @@ static bool read_range(list_t *list, const char *item, const char *dots)
     return true;
 }
 
+/* "all" stands for all words, unless it is one of them. */
+static bool read_all_words(const cli_type_t *type, const char *text,
+                           size_t *out, size_t *count_out)
+{
+    size_t index = 0;
+    size_t count = 0;
+    if (type->kind != CLI_KIND_WORD || strcmp(text, "all") != 0 ||
+        read_word(type->words, text, &index)) {
+        return false;
+    }
+    while (type->words[count] != NULL && count < type->room) {
+        out[count] = count;
+        count++;
+    }
+    *count_out = count;
+    return true;
+}
+
 static bool read_list(const cli_type_t *type, const char *text, void *out,
                       size_t *count_out, refusal_t *refusal)
 {
+    if (read_all_words(type, text, out, count_out)) {
+        return true;
+    }
     list_t list = {.type = type, .out = out, .refusal = refusal};
     bool numbers = type->kind == CLI_KIND_COUNT || type->kind == CLI_KIND_SIZE;
     for (const char *next = text; next != NULL;) {

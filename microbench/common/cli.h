@@ -27,7 +27,7 @@ typedef enum cli_kind {
    size_t that gets the number of values. A list of counts or sizes may have
    LOW..HIGH in it, from LOW to HIGH by doubling. A list of words has each of
    them at most once, and by default all of them, unless the option says
-   otherwise. */
+   otherwise; "all" gives all, too, unless it is a word of the list. */
 typedef struct cli_type {
     cli_kind_t kind;
     const char *metavar;

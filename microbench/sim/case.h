@@ -10,6 +10,8 @@ typedef struct sim_case {
     const char *name; /* of the variant */
     int ranks;
     uint64_t bytes;
+    double density; /* of sparse all-reduces */
+    uint64_t teams; /* of sparse all-reduces; 0: the library chooses */
 } sim_case_t;
 
 typedef struct sim_result {
@@ -25,6 +27,11 @@ typedef struct sim_result {
     /* Ranks whose contribution to an epoch is in its result: the mean over
        epochs, its standard error, and the expectation, which may be NAN. */
     double active, active_error, active_expected;
+    /* For sparse all-reduces: what was in force; of a step, what the rank sent
+       that sent most (NAN where nobody counts), and the entries of the result
+       (NAN without payload). */
+    baton_sparse_cost_t cost; /* the formula's */
+    double k, rounds, sent, sent_bytes, nnz;
 } sim_result_t;
 
 /* The model's options for this case. */

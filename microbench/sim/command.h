@@ -4,6 +4,9 @@
 
 #include "sim/watch.h"
 
+/* A set of columns (row.h). */
+typedef uint64_t sim_columns_t;
+
 typedef struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
@@ -14,8 +17,8 @@ typedef struct sim_command {
     /* Simulates a case; returns false after printing what failed. */
     bool (*run)(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out);
 
-    uint32_t shown, written; /* columns of the table, and of the files */
-    const char *plotted;     /* what the plot shows */
+    sim_columns_t shown, written; /* columns of the table, and of the files */
+    const char *plotted;          /* what the plot shows */
     double (*plot_value)(const sim_result_t *result);
 } sim_command_t;
 

@@ -2,6 +2,7 @@
 #include "sim/collective.h"
 #include "sim/partial.h"
 #include "sim/row.h"
+#include "sim/sparse.h"
 
 static double mean_us(const sim_result_t *result)
 {
@@ -43,6 +44,17 @@ static double latency_us(const sim_result_t *result)
      SIM_COLUMN(ERROR))
 #define EAGER_FILES                                                            \
     (EAGER | SIM_COLUMN(MEDIAN) | SIM_COLUMN(P99) | SIM_COLUMN(EXPECTED))
+
+#define SPARSE                                                                 \
+    (SIM_COLUMN(NAME) | SIM_COLUMN(RANKS) | SIM_COLUMN(MEAN) |                 \
+     SIM_COLUMN(LOW) | SIM_COLUMN(HIGH) | MODEL | SIM_COLUMN(DENSITY) |        \
+     SIM_COLUMN(CHOSEN) | SIM_COLUMN(TEAMS) | SIM_COLUMN(ROUNDS) |             \
+     SIM_COLUMN(SENT) | SIM_COLUMN(SENT_FORMULA) | SIM_COLUMN(ENTRIES) |       \
+     SIM_COLUMN(ENTRIES_FORMULA) | SIM_COLUMN(OVER_SPARDL))
+#define SPARSE_FILES                                                           \
+    (SPARSE | BASE_FILES | SIM_COLUMN(COUNT) | SIM_COLUMN(SELECTED) |          \
+     SIM_COLUMN(EXCHANGE) | SIM_COLUMN(ROUNDS_FORMULA) | SIM_COLUMN(NNZ) |     \
+     SIM_COLUMN(PAPER_SPARSE) | SIM_COLUMN(KIND))
 
 static const char *const broadcast_names[] = {"binomial", NULL};
 static const char *const barrier_names[] = {"dissemination", NULL};
@@ -139,5 +151,32 @@ const sim_command_t sim_commands[SIM_COMMAND_COUNT] = {
             BASE_FILES | EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(BYTES),
         .plotted = "mean latency",
         .plot_value = latency_us,
+    },
+    {
+        .command = SIM_SPARSE,
+        .name = "sparse",
+        .summary = "sparse all-reduce: SparDL and its rivals",
+        .doc = "Simulates the steps of sparse all-reduces of 32-bit floating "
+               "point numbers."
+               "\vTime us is the virtual time of a step, selections and sums "
+               "not included. By default nothing is selected: each message "
+               "is as long as full blocks make it, and where lengths depend "
+               "on the data they are those of the best case: topkdsa's and "
+               "oktopk's ranks all select the same, and bsag's h is the "
+               "first. With --payload gradients are random and normal, "
+               "everything is selected, sent and summed, and results are "
+               "checked: equal on all ranks, and nothing lost. The formula is "
+               "the closed form of the same assumptions. Messages and "
+               "entries are of the rank that sends most; /spardl is the time "
+               "over spardl's.\n\n" DIST
+               "Example: baton-sim sparse --ranks 14 --count 15M --density "
+               "0.01 --alpha-us 50 --gbit 1 --plot sparse.svg",
+        .compared = "algorithm",
+        .variant_names = sim_sparse_names,
+        .run = sim_run_sparse,
+        .shown = SPARSE,
+        .written = SPARSE_FILES,
+        .plotted = "time of a step",
+        .plot_value = mean_us,
     },
 };

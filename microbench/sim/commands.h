@@ -4,7 +4,7 @@
 
 #include "sim/command.h"
 
-enum { SIM_COMMAND_COUNT = 5 };
+enum { SIM_COMMAND_COUNT = 6 };
 extern const sim_command_t sim_commands[SIM_COMMAND_COUNT];
 
 #endif

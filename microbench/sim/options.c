@@ -8,20 +8,27 @@ const char *const sim_allreduce_names[] = {
     "circulant",          "linear_pipeline", "double_tree", NULL};
 const char *const sim_partial_names[] = {"full", "solo", "majority", "quorum",
                                          "any",  "all",  NULL};
+#define SPARSE_NAME(NAME, name) name,
+const char *const sim_sparse_names[] = {
+    "auto", BATON_SPARSE_ALGORITHM_LIST(SPARSE_NAME) NULL};
+#undef SPARSE_NAME
+static const char *const exchange_names[] = {"auto", "rsag", "bsag", NULL};
 
 /* ---- the table ---------------------------------------------------------- */
 
 enum {
     COLLECTIVES = SIM_ALLREDUCE | SIM_BROADCAST | SIM_BARRIER,
     PARTIALS = SIM_PARTIAL | SIM_SKEW,
-    ALL = COLLECTIVES | PARTIALS,
-    WITH_DATA = ALL & ~SIM_BARRIER,
-    WITH_SKEW = ALL & ~SIM_SKEW
+    DENSE = COLLECTIVES | PARTIALS,
+    ALL = DENSE | SIM_SPARSE,
+    WITH_DATA = DENSE & ~SIM_BARRIER,
+    WITH_SKEW = DENSE & ~SIM_SKEW
 };
 
 #define AT(member)      offsetof(sim_options_t, member)
 #define MAX_RANKS       (UINT64_C(1) << 24)
 #define MAX_BYTES       (UINT64_C(1) << 40)
+#define MAX_COUNT       UINT32_MAX
 #define MAX_EPOCHS      UINT64_C(1000000)
 #define COST(unit)      CLI_REAL(unit, 0, 1e9)
 #define GBIT            CLI_REAL("GBIT/S", 1e-6, 1e6)
@@ -30,6 +37,18 @@ enum {
 static const cli_option_t table[] = {
     {SIM_ALLREDUCE, "algorithm", 'a', AT(variants),
      VARIANTS(sim_allreduce_names), NULL, "Algorithms to compare"},
+    {SIM_SPARSE, "algorithm", 'a', AT(variants), VARIANTS(sim_sparse_names),
+     NULL, "Algorithms to compare, or all"},
+    {SIM_SPARSE, "count", 'n', AT(count), CLI_SIZE(1, 1, MAX_COUNT), "15M",
+     "Elements of the gradient, of 4 bytes"},
+    {SIM_SPARSE, "density", 'd', AT(density), CLI_REAL("RATIO", 1e-9, 1),
+     "0.01", "Selected entries, as a part of all elements"},
+    {SIM_SPARSE, "teams", 0, AT(teams), CLI_COUNT(0, MAX_RANKS), "1",
+     "Teams of spardl, a divisor of the ranks; 0 takes the cheapest"},
+    {SIM_SPARSE, "exchange", 0, AT(exchange), CLI_WORD("NAME", exchange_names),
+     "auto",
+     "How teams exchange; auto is rsag where they are a power of two, else "
+     "bsag"},
     {PARTIALS, "mode", 'm', AT(variants), VARIANTS(sim_partial_names), NULL,
      "Modes to compare"},
     {PARTIALS, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS), NULL,
@@ -49,13 +68,15 @@ static const cli_option_t table[] = {
      "Rank that has the data"},
     {WITH_SKEW, "epochs", 'e', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
      "Number of epochs"},
+    {SIM_SPARSE, "steps", 's', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
+     "Number of steps, behind a first one that is not counted"},
     {SIM_SKEW, "iterations", 'i', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "64",
      "Number of iterations"},
     {SIM_SKEW, "skew-ms", 0, AT(spacing_ms), CLI_REAL("MS", 0.001, 10000), "1",
      "Milliseconds between the arrivals of neighbours"},
     {ALL, "seed", 0, AT(model.seed), CLI_COUNT(0, UINT64_MAX), NULL,
      "Seed of all random numbers; by default BATON_SEED, else 1"},
-    {WITH_DATA, "payload", 0, AT(payload), CLI_FLAG, NULL,
+    {WITH_DATA | SIM_SPARSE, "payload", 0, AT(payload), CLI_FLAG, NULL,
      "Move and reduce data, and check every result"},
     {WITH_DATA, "prove", 0, AT(prove), CLI_FLAG, NULL,
      "Move and reduce sets of contributors, and check whose data is in each "
@@ -66,7 +87,7 @@ static const cli_option_t table[] = {
      "Latency of a message in microseconds"},
     {ALL, "gbit", 0, AT(gbit), GBIT, "100",
      "Bandwidth of a link, which gives the cost of a byte"},
-    {ALL, "gamma-ns", 0, AT(model.gamma_ns), COST("NS"), "0",
+    {DENSE, "gamma-ns", 0, AT(model.gamma_ns), COST("NS"), "0",
      "Nanoseconds to reduce a byte"},
     {ALL, "overhead-us", 0, AT(model.overhead_us), COST("US"), "0",
      "Processor time of a message at each end in microseconds"},
@@ -91,12 +112,14 @@ static const cli_option_t table[] = {
 
     {ALL, "Output:", 0, 0, CLI_HEADING, NULL, NULL},
     {ALL, "sweep", 0, AT(sweep), CLI_TEXT("AXIS=VALUES"), NULL,
-     "Simulate each value of ranks or bytes: ranks=2..1024, which doubles, or "
-     "bytes=64,4K,1M"},
+     "Simulate each value of an axis: ranks=2..1024, which doubles, or "
+     "bytes=64,4K,1M; of sparse all-reduces density=0.001,0.01 or "
+     "teams=1,2,7,14"},
     {ALL, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the table as CSV"},
     {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the table as JSON"},
     {ALL, "plot", 0, AT(plot), CLI_PLOT, NULL,
-     "Draw the sweep, which needs gnuplot"},
+     "Draw the sweep, or without one sparse algorithms side by side; needs "
+     "gnuplot"},
     {ALL, "trace", 0, AT(trace), CLI_FILE, NULL,
      "Write what ports and processors do, in Chrome's trace format (for "
      "ui.perfetto.dev)"},
@@ -110,37 +133,108 @@ static const cli_option_t table[] = {
 
 /* ---- the sweep ---------------------------------------------------------- */
 
+typedef struct axis {
+    unsigned commands;
+    const char *name; /* an option's, too */
+    cli_type_t type;
+} axis_t;
+
+#define AXIS_COUNT(min_)                                                       \
+    {                                                                          \
+        .kind = CLI_KIND_COUNT, .min = (min_), .max = MAX_RANKS,               \
+        .room = SIM_MAX_VALUES                                                 \
+    }
+
+static const axis_t axes[] = {
+    [SIM_AXIS_NONE] = {0, "", CLI_HEADING},
+    [SIM_AXIS_RANKS] = {ALL, "ranks", AXIS_COUNT(1)},
+    [SIM_AXIS_BYTES] = {WITH_DATA, "bytes",
+                        CLI_SIZES(8, 8, MAX_BYTES, SIM_MAX_VALUES, 0)},
+    [SIM_AXIS_DENSITY] = {SIM_SPARSE,
+                          "density",
+                          {.kind = CLI_KIND_REAL,
+                           .low = 1e-9,
+                           .high = 1,
+                           .room = SIM_MAX_VALUES}},
+    [SIM_AXIS_TEAMS] = {SIM_SPARSE, "teams", AXIS_COUNT(0)},
+};
+enum { AXES = sizeof(axes) / sizeof(axes[0]) };
+
+const char *sim_axis_name(sim_axis_t axis)
+{
+    return axes[axis].name;
+}
+
+const char *sim_axis_format(sim_axis_t axis, double value, char *text,
+                            size_t text_bytes)
+{
+    if (axis == SIM_AXIS_BYTES) {
+        return cli_format_bytes((uint64_t)value, text, text_bytes);
+    }
+    (void)snprintf(text, text_bytes, "%.15g", value);
+    return text;
+}
+
+/* Of "AXIS=VALUES" or of a complaint: which axis, or none. */
+static sim_axis_t find_axis(const sim_options_t *opts, const char *text)
+{
+    size_t length = strcspn(text, "=");
+    for (size_t i = SIM_AXIS_RANKS; i < AXES && text[length] != '\0'; i++) {
+        if ((axes[i].commands & opts->command) != 0 &&
+            strlen(axes[i].name) == length &&
+            strncmp(axes[i].name, text, length) == 0) {
+            return (sim_axis_t)i;
+        }
+    }
+    return SIM_AXIS_NONE;
+}
+
+static error_t refuse_axis(const cli_parser_t *parser,
+                           const sim_options_t *opts)
+{
+    char allowed[96] = "";
+    for (size_t i = SIM_AXIS_RANKS; i < AXES; i++) {
+        if ((axes[i].commands & opts->command) != 0) {
+            size_t end = strlen(allowed);
+            (void)snprintf(allowed + end, sizeof(allowed) - end, "%s%s=VALUES",
+                           end > 0 ? " or " : "", axes[i].name);
+        }
+    }
+    return cli_refuse(parser, "--sweep: '%s' is not %s", opts->sweep, allowed);
+}
+
+static error_t read_values(const cli_parser_t *parser, const char *text,
+                           sim_options_t *opts)
+{
+    const cli_type_t *type = &axes[opts->axis].type;
+    uint64_t numbers[SIM_MAX_VALUES];
+    bool real = type->kind == CLI_KIND_REAL;
+    void *out = real ? (void *)opts->values : numbers;
+    error_t error =
+        cli_read(parser, "--sweep", type, text, out, &opts->value_count);
+    for (size_t i = 0; error == 0 && !real && i < opts->value_count; i++) {
+        opts->values[i] = (double)numbers[i];
+    }
+    return error;
+}
+
 static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
 {
-    static const cli_type_t ranks = {.kind = CLI_KIND_COUNT,
-                                     .min = 1,
-                                     .max = MAX_RANKS,
-                                     .room = SIM_MAX_VALUES};
-    static const cli_type_t bytes =
-        CLI_SIZES(8, 8, MAX_BYTES, SIM_MAX_VALUES, 0);
-    const char *text = opts->sweep;
-    if (text == NULL) {
-        opts->values[0] = opts->ranks;
+    if (opts->sweep == NULL) {
+        opts->values[0] = (double)opts->ranks;
         opts->value_count = 1;
         return 0;
     }
-    if (strncmp(text, "ranks=", 6) == 0) {
-        opts->axis = SIM_AXIS_RANKS;
-    } else if (sim_options_has_bytes(opts) && strncmp(text, "bytes=", 6) == 0) {
-        opts->axis = SIM_AXIS_BYTES;
-    } else {
-        return cli_refuse(parser, "--sweep: '%s' is not ranks=VALUES%s", text,
-                          sim_options_has_bytes(opts) ? " or bytes=VALUES"
-                                                      : "");
+    opts->axis = find_axis(opts, opts->sweep);
+    if (opts->axis == SIM_AXIS_NONE) {
+        return refuse_axis(parser, opts);
     }
-    const char *axis = opts->axis == SIM_AXIS_RANKS ? "ranks" : "bytes";
-    if (cli_is_given(parser, axis)) {
-        return cli_refuse(parser, "--%s: --sweep=%s is given already", axis,
-                          axis);
+    const char *name = axes[opts->axis].name;
+    if (cli_is_given(parser, name)) {
+        return cli_refuse(parser, "--%s: --sweep=%s is given already", name,
+                          name);
     }
-    const cli_type_t *type = opts->axis == SIM_AXIS_RANKS ? &ranks : &bytes;
-    return cli_read(parser, "--sweep", type, text + 6, opts->values,
-                    &opts->value_count);
+    return read_values(parser, strchr(opts->sweep, '=') + 1, opts);
 }
 
 /* ---- the model ---------------------------------------------------------- */
@@ -204,7 +298,8 @@ static error_t resolve_files(const cli_parser_t *parser,
                               names[i]);
         }
     }
-    if (opts->plot != NULL && opts->axis == SIM_AXIS_NONE) {
+    if (opts->plot != NULL && opts->axis == SIM_AXIS_NONE &&
+        opts->command != SIM_SPARSE) {
         return cli_refuse(parser, "--plot: needs --sweep");
     }
     if (cli_is_given(parser, "dot-rank") && opts->dot == NULL) {
@@ -235,14 +330,14 @@ static error_t resolve_algorithm(const cli_parser_t *parser,
                           "--chunk-bytes: needs ring, linear_pipeline or "
                           "double_tree in --algorithm");
     }
-    uint64_t least = opts->ranks;
+    double least = (double)opts->ranks;
     if (opts->axis == SIM_AXIS_RANKS) {
         least = opts->values[0];
         for (size_t i = 1; i < opts->value_count; i++) {
             least = opts->values[i] < least ? opts->values[i] : least;
         }
     }
-    return resolve_rank(parser, "--root", opts->root, least);
+    return resolve_rank(parser, "--root", opts->root, (uint64_t)least);
 }
 
 static error_t resolve(cli_parser_t *parser)
@@ -319,9 +414,12 @@ void sim_options_print(const sim_options_t *options, const char *command)
     if (options->spacing_ms > 0) {
         (void)printf(", %g ms apart", options->spacing_ms);
     }
-    (void)printf("; %" PRIu64 " epoch%s, seed %" PRIu64 ", %s\n",
-                 options->epochs, options->epochs == 1 ? "" : "s", model->seed,
-                 options->prove     ? "every result proven"
-                 : model->cost_only ? "cost only"
-                                    : "every result checked");
+    const char *unit = options->command == SIM_SPARSE ? "step" : "epoch";
+    (void)printf("; %" PRIu64 " %s%s, seed %" PRIu64 ", %s\n", options->epochs,
+                 unit, options->epochs == 1 ? "" : "s", model->seed,
+                 options->prove      ? "every result proven"
+                 : !model->cost_only ? "every result checked"
+                 : options->command == SIM_SPARSE
+                     ? "cost only: messages as long as full blocks make them"
+                     : "cost only");
 }

@@ -4,6 +4,7 @@
 
 #include "common/cli.h"
 #include <baton/sim.h>
+#include <baton/sparse.h>
 
 enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 8 };
 
@@ -16,7 +17,8 @@ enum {
     SIM_BROADCAST = 2,
     SIM_BARRIER = 4,
     SIM_PARTIAL = 8,
-    SIM_SKEW = 16
+    SIM_SKEW = 16,
+    SIM_SPARSE = 32
 };
 
 /* The all-reduces, and their names, which NULL ends. */
@@ -43,10 +45,16 @@ enum {
 };
 extern const char *const sim_partial_names[];
 
+/* The sparse all-reduces, and their names: numbers are
+   baton_sparse_algorithm_t, so the first one is the automatic choice. */
+extern const char *const sim_sparse_names[];
+
 typedef enum sim_axis {
     SIM_AXIS_NONE,
     SIM_AXIS_RANKS,
-    SIM_AXIS_BYTES
+    SIM_AXIS_BYTES,
+    SIM_AXIS_DENSITY,
+    SIM_AXIS_TEAMS
 } sim_axis_t;
 
 typedef struct sim_options {
@@ -70,12 +78,17 @@ typedef struct sim_options {
     uint64_t mode_ranks; /* of a quorum or of candidates; 0 means half of the
                             ranks */
     double spacing_ms;   /* between the arrivals of neighbours, or 0 */
+    /* Of sparse all-reduces. */
+    uint64_t count; /* elements, of f32 */
+    double density;
+    uint64_t teams;  /* 0 means that the library chooses */
+    size_t exchange; /* baton_teams_t */
 
     size_t variants[SIM_MAX_VARIANTS]; /* indices of names */
     size_t variant_count;
     const char *sweep; /* as given, or NULL */
     sim_axis_t axis;
-    uint64_t values[SIM_MAX_VALUES]; /* along the axis */
+    double values[SIM_MAX_VALUES]; /* along the axis */
     size_t value_count;
 
     const char *csv, *json, *plot; /* file names, or NULL */
@@ -89,11 +102,18 @@ cli_verdict_t sim_options_parse(unsigned command,
                                 const char *doc, int argc, char **argv,
                                 sim_options_t *out);
 
-/* True for commands that move data. */
+/* True for commands that move vectors of so many bytes. */
 static inline bool sim_options_has_bytes(const sim_options_t *options)
 {
-    return options->command != SIM_BARRIER;
+    return options->command != SIM_BARRIER && options->command != SIM_SPARSE;
 }
+
+/* The axis as --sweep names it; "" for none. */
+const char *sim_axis_name(sim_axis_t axis);
+
+/* A value of the axis, as it may be given. Returns `text`. */
+const char *sim_axis_format(sim_axis_t axis, double value, char *text,
+                            size_t text_bytes);
 
 /* Prints the model and the run in one line, after the command's name. */
 void sim_options_print(const sim_options_t *options, const char *command);

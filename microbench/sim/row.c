@@ -23,9 +23,26 @@ static const table_column_t all_columns[SIM_COLUMN_COUNT] = {
     [SIM_BUILD] = {"build_s", "build s", TABLE_FIXED, 7, 2},
     [SIM_RUN] = {"run_s", "run s", TABLE_FIXED, 7, 2},
     [SIM_RATE] = {"messages_per_s", "messages/s", TABLE_FIXED, 10, 0},
+    [SIM_COUNT] = {"n", "n", TABLE_FIXED, 9, 0},
+    [SIM_DENSITY] = {"density", "density", TABLE_FIXED, 8, 5},
+    [SIM_SELECTED] = {"k", "k", TABLE_FIXED, 8, 0},
+    [SIM_CHOSEN] = {"chosen", "chosen", TABLE_TEXT, 7, 0},
+    [SIM_TEAMS] = {"teams", "teams", TABLE_FIXED, 5, 0},
+    [SIM_EXCHANGE] = {"exchange", "exchange", TABLE_TEXT, 8, 0},
+    [SIM_ROUNDS] = {"rounds", "rounds", TABLE_FIXED, 6, 0},
+    [SIM_ROUNDS_FORMULA] = {"rounds_formula", "formula", TABLE_FIXED, 7, 0},
+    [SIM_SENT] = {"messages_sent", "messages", TABLE_FIXED, 8, 0},
+    [SIM_SENT_FORMULA] = {"messages_formula", "formula", TABLE_FIXED, 7, 0},
+    [SIM_ENTRIES] = {"entries_sent", "entries", TABLE_FIXED, 11, 1},
+    [SIM_ENTRIES_FORMULA] = {"entries_formula", "formula", TABLE_FIXED, 11, 1},
+    [SIM_NNZ] = {"nnz", "nnz", TABLE_FIXED, 8, 0},
+    [SIM_OVER_SPARDL] = {"this_over_spardl", "/spardl", TABLE_FIXED, 7, 2},
+    [SIM_PAPER_SPARSE] = {"paper", "paper", TABLE_FIXED, 5, 1},
+    [SIM_KIND] = {"simulation", "simulation", TABLE_TEXT, 11, 0},
 };
 
-void sim_row_columns(uint32_t shown, uint32_t written, const char *compared,
+void sim_row_columns(sim_columns_t shown, sim_columns_t written,
+                     const char *compared,
                      table_column_t columns[SIM_COLUMN_COUNT])
 {
     for (size_t i = 0; i < SIM_COLUMN_COUNT; i++) {
@@ -73,6 +90,60 @@ static double ratio_of_paper(const sim_case_t *c)
                                         : NAN;
 }
 
+/* Time over that of SparDL; NAN before it has run. */
+static double over_spardl(const sim_case_t *c, const sim_result_t *results,
+                          size_t place)
+{
+    for (size_t i = 0; i <= place; i++) {
+        if (c->options->variants[i] == BATON_SPARSE_SPARDL) {
+            return results[place].mean_us / results[i].mean_us;
+        }
+    }
+    return NAN;
+}
+
+/* The same ratio in Zhao et al. 2023, figure 8 (a): communication of VGG-19 by
+   14 workers at a density of 1%. */
+static double over_spardl_in_paper(const sim_case_t *c)
+{
+    if (c->ranks != 14 || c->density != 0.01) {
+        return NAN;
+    }
+    return c->variant == BATON_SPARSE_TOPKDSA  ? 6.4
+           : c->variant == BATON_SPARSE_TOPKA  ? 5.1
+           : c->variant == BATON_SPARSE_OKTOPK ? 1.6
+                                               : NAN;
+}
+
+static void fill_sparse(const sim_case_t *c, const sim_result_t *results,
+                        size_t place, table_cell_t *cells)
+{
+    const sim_result_t *result = &results[place];
+    const baton_sparse_cost_t *cost = &result->cost;
+    const double entry = (double)baton_entry_bytes(BATON_F32);
+    cells[SIM_COUNT] = table_number((double)c->options->count);
+    cells[SIM_DENSITY] = table_number(c->density);
+    cells[SIM_SELECTED] = table_number(result->k);
+    cells[SIM_CHOSEN] =
+        table_text(baton_sparse_algorithm_name(cost->algorithm));
+    cells[SIM_TEAMS] = table_number(cost->teams);
+    cells[SIM_EXCHANGE] =
+        table_text(cost->teams == 1                     ? "none"
+                   : cost->exchange == BATON_TEAMS_RSAG ? "rsag"
+                                                        : "bsag");
+    cells[SIM_ROUNDS] = table_number(result->rounds);
+    cells[SIM_ROUNDS_FORMULA] = table_number(cost->rounds);
+    cells[SIM_SENT] = table_number(result->sent);
+    cells[SIM_SENT_FORMULA] = table_number(cost->messages);
+    cells[SIM_ENTRIES] = table_number(result->sent_bytes / entry);
+    cells[SIM_ENTRIES_FORMULA] = table_number(cost->bytes / entry);
+    cells[SIM_NNZ] = table_number(result->nnz);
+    cells[SIM_OVER_SPARDL] = table_number(over_spardl(c, results, place));
+    cells[SIM_PAPER_SPARSE] = table_number(over_spardl_in_paper(c));
+    cells[SIM_KIND] =
+        table_text(c->options->payload ? "real data" : "full blocks");
+}
+
 void sim_row_fill(const sim_case_t *c, const sim_result_t *results,
                   size_t place, table_cell_t cells[SIM_COLUMN_COUNT])
 {
@@ -101,6 +172,9 @@ void sim_row_fill(const sim_case_t *c, const sim_result_t *results,
     };
     for (size_t i = 0; i < SIM_COLUMN_COUNT; i++) {
         cells[i] = table_number(numbers[i]);
+    }
+    if (c->options->command == SIM_SPARSE) {
+        fill_sparse(c, results, place, cells);
     }
     cells[SIM_NAME] = table_text(c->name);
 }

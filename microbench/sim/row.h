@@ -4,7 +4,7 @@
 #define MICROBENCH_SIM_ROW_H
 
 #include "common/table.h"
-#include "sim/case.h"
+#include "sim/command.h"
 
 typedef enum sim_column {
     SIM_NAME, /* of the variant */
@@ -28,14 +28,32 @@ typedef enum sim_column {
     SIM_BUILD,
     SIM_RUN,
     SIM_RATE,
+    /* Of sparse all-reduces. */
+    SIM_COUNT,
+    SIM_DENSITY,
+    SIM_SELECTED, /* k */
+    SIM_CHOSEN,   /* the algorithm in force */
+    SIM_TEAMS,
+    SIM_EXCHANGE,
+    SIM_ROUNDS,
+    SIM_ROUNDS_FORMULA,
+    SIM_SENT, /* messages of the rank that sends most, in a step */
+    SIM_SENT_FORMULA,
+    SIM_ENTRIES, /* its bytes in entries */
+    SIM_ENTRIES_FORMULA,
+    SIM_NNZ,
+    SIM_OVER_SPARDL,
+    SIM_PAPER_SPARSE,
+    SIM_KIND, /* of the simulation */
     SIM_COLUMN_COUNT
 } sim_column_t;
 
-#define SIM_COLUMN(name) (UINT32_C(1) << SIM_##name)
+#define SIM_COLUMN(name) (UINT64_C(1) << SIM_##name)
 
 /* Fills in the columns: the sets `shown` and `written` say which are printed
    and which are written to files. `compared` is the heading of the variants. */
-void sim_row_columns(uint32_t shown, uint32_t written, const char *compared,
+void sim_row_columns(sim_columns_t shown, sim_columns_t written,
+                     const char *compared,
                      table_column_t columns[SIM_COLUMN_COUNT]);
 
 /* Fills in the cells of the case at `place` in the list of variants. `results`

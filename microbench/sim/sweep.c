@@ -19,7 +19,7 @@ typedef struct sweep {
 static bool open_files(sweep_t *sweep)
 {
     const sim_options_t *options = sweep->options;
-    uint32_t shown = sweep->command->shown;
+    sim_columns_t shown = sweep->command->shown;
     if (options->epochs == 1) {
         shown &= ~(SIM_COLUMN(LOW) | SIM_COLUMN(HIGH));
     }
@@ -69,21 +69,44 @@ static bool run_case(sweep_t *sweep, const sim_case_t *c, size_t place,
     return passed;
 }
 
+static sim_case_t case_of(const sim_options_t *options, size_t variant,
+                          double value)
+{
+    sim_case_t c = {
+        .options = options,
+        .variant = variant,
+        .name = options->variant_names[variant],
+        .ranks = (int)options->ranks,
+        .bytes = options->bytes,
+        .density = options->density,
+        .teams = options->teams,
+    };
+    switch (options->axis) {
+    case SIM_AXIS_NONE:
+        break;
+    case SIM_AXIS_RANKS:
+        c.ranks = (int)value;
+        break;
+    case SIM_AXIS_BYTES:
+        c.bytes = (uint64_t)value;
+        break;
+    case SIM_AXIS_DENSITY:
+        c.density = value;
+        break;
+    case SIM_AXIS_TEAMS:
+        c.teams = (uint64_t)value;
+        break;
+    }
+    return c;
+}
+
 static bool run_value(sweep_t *sweep, size_t index)
 {
     const sim_options_t *options = sweep->options;
-    uint64_t value = options->values[index];
     bool passed = true;
     for (size_t i = 0; passed && i < options->variant_count; i++) {
-        size_t variant = options->variants[i];
-        sim_case_t c = {
-            .options = options,
-            .variant = variant,
-            .name = options->variant_names[variant],
-            .ranks =
-                (int)(options->axis == SIM_AXIS_BYTES ? options->ranks : value),
-            .bytes = options->axis == SIM_AXIS_BYTES ? value : options->bytes,
-        };
+        sim_case_t c =
+            case_of(options, options->variants[i], options->values[index]);
         passed = run_case(sweep, &c, i,
                           &sweep->results[index * options->variant_count]);
     }

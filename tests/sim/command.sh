@@ -75,7 +75,14 @@ runs allreduce --ranks 16 --multi-ported --sync-bytes 1K --overhead-us 0.2 \
 prints 'solo .* 1\.00 +0\.00 +1\.0 ' skew --ranks 32 --iterations 32
 prints 'majority .* 16\.50 +[0-9.]+ +16\.5 ' skew --ranks 32 --iterations 32 \
     --payload --bytes 64
-
+prints 'spardl +14 .* 2\.5e-05 .* spardl +1 +8 +8 +8 +292106\.0 ' sparse \
+    --ranks 14 --density 0.01 --alpha-us 50 --gbit 1
+for algorithm in spardl topka topkdsa gtopk oktopk redsync dense; do
+    prints "$algorithm .* (0\.0e\+00|-?[0-9.]+e-1[0-9]) " sparse --ranks 8 \
+        --algorithm $algorithm --count 64K --density 0.125
+done
+runs sparse --ranks 6 --teams 3 --algorithm all --payload --count 1K --steps 3
+prints 'auto .* spardl +14 ' sparse --ranks 14 --algorithm auto --teams 0
 
 # ---- files -------------------------------------------------------------------
 
@@ -84,6 +91,11 @@ json a.json
 [ "$(wc -l <a.csv)" -eq 29 ] || complain "a.csv has not 29 lines"
 runs skew --ranks 4 --iterations 4 --json b.json
 json b.json
+runs sparse --ranks 14 --sweep teams=1,2,7,14 --csv s.csv --json s.json
+json s.json
+[ "$(wc -l <s.csv)" -eq 33 ] || complain "s.csv has not 33 lines"
+grep -q '"simulation": "full blocks"' s.json ||
+    complain "s.json does not say what was simulated"
 runs allreduce --algorithm ring --ranks 4 --dot c.dot --dot-rank 3 --goal c.goal
 grep -q '^digraph' c.dot || complain "c.dot is no graph"
 grep -q '^num_ranks 4$' c.goal || complain "c.goal has not 4 ranks"
@@ -108,6 +120,10 @@ json d.json traceEvents
 if command -v gnuplot >/dev/null; then
     runs allreduce --sweep bytes=1K..64K --plot e.svg
     grep -q '</svg>' e.svg || complain "e.svg is no plot"
+    runs sparse --ranks 8 --plot bars.svg
+    grep -q '</svg>' bars.svg || complain "bars.svg is no plot"
+    runs sparse --sweep density=0.001,0.01 --plot lines.svg
+    grep -q '</svg>' lines.svg || complain "lines.svg is no plot"
 fi
 PATH=/nonexistent "$sim" allreduce --sweep bytes=1K..64K --plot f.svg >out 2>err
 if [ $? -ne 1 ] || ! grep -q gnuplot-nox err; then
@@ -144,6 +160,11 @@ refuses --sync-bytes allreduce --sync-bytes 0
 refuses --eager-bytes allreduce --eager-bytes 0
 refuses --seed allreduce --seed -1
 refuses --epochs allreduce --epochs 0
+refuses --density sparse --density 0
+refuses --density sparse --sweep density=0.1 --density 0.1
+refuses --count sparse --count 8G
+refuses --exchange sparse --exchange ring
+refuses --sweep sparse --sweep bytes=8..16
 refuses --root broadcast --ranks 8 --root 8
 refuses --root broadcast --sweep ranks=4..16 --root 4
 refuses --mode partial --mode some
@@ -163,10 +184,10 @@ refuses --dot-rank barrier --dot-rank 3
 refuses --dot-rank barrier --ranks 4 --dot a.dot --dot-rank 4
 
 runs --help
-for command in allreduce broadcast barrier partial skew; do
+for command in allreduce broadcast barrier partial skew sparse; do
     grep -q "^  $command " out || complain "--help does not list $command"
 done
-for command in allreduce broadcast barrier partial skew; do
+for command in allreduce broadcast barrier partial skew sparse; do
     prints "^Usage: baton-sim $command" $command --help
 done
 exit $fail

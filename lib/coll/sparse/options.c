@@ -77,11 +77,14 @@ static baton_status_t check_kind(const baton_sparse_options_t *o, int size,
         return REFUSE("redsync is %d; allowed: 0 to %d", (int)o->redsync,
                       BATON_REDSYNC_SAMPLED);
     }
-    if (o->teams < 0 || (o->teams > 0 && size % o->teams != 0)) {
-        return REFUSE("teams is %d; allowed: the divisors of %d ranks",
+    if (o->teams < BATON_SPARSE_TEAMS_AUTO ||
+        (o->teams > 0 && size % o->teams != 0)) {
+        return REFUSE("teams is %d; allowed: the divisors of %d ranks, or "
+                      "BATON_SPARSE_TEAMS_AUTO, -1",
                       o->teams, size);
     }
-    if (o->exchange == BATON_TEAMS_RSAG && !power_of_two(o->teams)) {
+    if (o->exchange == BATON_TEAMS_RSAG && o->teams > 0 &&
+        !power_of_two(o->teams)) {
         return REFUSE("teams is %d; allowed with RSAG: powers of two",
                       o->teams);
     }
@@ -107,6 +110,21 @@ static baton_status_t check_training(const baton_sparse_options_t *o,
     return BATON_OK;
 }
 
+static bool not_a_cost(double cost)
+{
+    return !(cost >= 0) || isinf(cost);
+}
+
+static baton_status_t check_link(const baton_sparse_options_t *o, char *text,
+                                 size_t text_bytes)
+{
+    if (not_a_cost(o->link.alpha_us) || not_a_cost(o->link.beta_ns)) {
+        return REFUSE("link is %g us and %g ns; allowed: 0 and above, finite",
+                      o->link.alpha_us, o->link.beta_ns);
+    }
+    return BATON_OK;
+}
+
 static void fill(baton_sparse_options_t *o)
 {
     o->dtype = o->dtype == 0 ? BATON_F32 : o->dtype;
@@ -116,19 +134,38 @@ static void fill(baton_sparse_options_t *o)
         o->k = k < 1 ? 1 : (size_t)k;
     }
     o->max_k = o->max_k == 0 ? o->k : o->max_k;
-    if (o->algorithm == BATON_SPARSE_AUTO) {
-        o->algorithm =
-            o->max_k > o->count / 2 ? BATON_SPARSE_DENSE : BATON_SPARSE_SPARDL;
+}
+
+/* What a message costs, unless the options say it. */
+static baton_status_t fill_link(baton_sparse_options_t *o, int hosts,
+                                char *text, size_t text_bytes)
+{
+    baton_costs_t costs = BATON_COSTS;
+    if (o->link.alpha_us > 0 || o->link.beta_ns > 0) {
+        return BATON_OK;
     }
-    if (o->exchange == BATON_TEAMS_AUTO) {
-        o->exchange =
-            power_of_two(o->teams) ? BATON_TEAMS_RSAG : BATON_TEAMS_BSAG;
+    baton_status_t status = baton_costs_get(&costs);
+    if (status != BATON_OK) {
+        (void)snprintf(text, text_bytes, "%s", baton_error_message());
+        return status;
     }
+    o->link = hosts > 1 ? costs.between : costs.inside;
+    return BATON_OK;
+}
+
+static void choose(baton_sparse_options_t *o, int size)
+{
+    baton_sparse_cost_t cost;
+    baton__sparse_choose(o, size, &cost);
+    o->algorithm = cost.algorithm;
+    o->teams = cost.teams;
+    o->exchange = cost.exchange;
 }
 
 baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
-                                     int size, baton_sparse_options_t *out,
-                                     char *text, size_t text_bytes)
+                                     int size, int hosts,
+                                     baton_sparse_options_t *out, char *text,
+                                     size_t text_bytes)
 {
     *out = *given;
     if (out->dtype == 0) {
@@ -141,7 +178,16 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     if (status == BATON_OK) {
         status = check_training(out, text, text_bytes);
     }
+    if (status == BATON_OK) {
+        status = check_link(out, text, text_bytes);
+    }
     fill(out);
+    if (status == BATON_OK) {
+        status = fill_link(out, hosts, text, text_bytes);
+    }
+    if (status == BATON_OK) {
+        choose(out, size);
+    }
     return status;
 }
 

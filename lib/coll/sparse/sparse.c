@@ -95,7 +95,10 @@ static baton_status_t publish_dense(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/*     accumulate --> all-reduce of work --> publish                         */
+/*     accumulate --> all-reduce of work --> publish
+
+   Which all-reduce depends on nothing but the size, so that a run has the same
+   bits on every machine and in the simulator. */
 static void build_dense(baton_sparse_t *sparse)
 {
     baton_schedule_t *s = sparse->dense;
@@ -111,7 +114,7 @@ static void build_dense(baton_sparse_t *sparse)
                               .op = BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
     (bytes <= BATON_PARTIAL_TREE_BYTES ? baton_allreduce_binomial
-                                       : baton_allreduce_ring)(s, &args);
+                                       : baton_allreduce_circulant)(s, &args);
     baton_enclose_end(s, inside, begin, publish);
 }
 
@@ -242,15 +245,15 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         free_sparse(sparse);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
     }
-    sparse->wrong =
-        baton__sparse_resolve(&options, sparse->size, &sparse->options,
-                              sparse->wrong_text, sizeof sparse->wrong_text);
-    sparse->options.name = sparse->name;
-    sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
-    sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
-    sparse->k = sparse->options.k;
     status = create_schedules(sparse);
     if (status == BATON_OK) {
+        sparse->wrong = baton__sparse_resolve(
+            &options, sparse->size, baton_schedule_hosts(sparse->schedule),
+            &sparse->options, sparse->wrong_text, sizeof sparse->wrong_text);
+        sparse->options.name = sparse->name;
+        sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
+        sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
+        sparse->k = sparse->options.k;
         build(sparse);
         status = baton__sparse_compare_start(sparse);
     }
@@ -436,6 +439,7 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     out->steps = sparse->steps;
     out->k = sparse->k;
     out->h = (uint64_t)sparse->learned.h;
+    out->teams = sparse->options.teams;
     out->threshold = baton_magnitude_value(sparse->options.dtype,
                                            sparse->learned.local_threshold);
     if (sparse->payload) {

@@ -1,6 +1,7 @@
 /* The sparse all-reduce, inside: what its files and the algorithms share.
 
        options.c     defaults, checks, comparison across ranks
+       cost.c        closed forms, and the choice by them
        sparse.c      life of the object
        step.c        start, test, wait: what a step takes and leaves
        accumulate.c  gradient, momentum, clipping
@@ -114,10 +115,16 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
 
 /* ---- options ----------------------------------------------------------- */
 
-/* Fills in defaults and checks; the message goes to text. */
+/* Checks, and fills in defaults and what is chosen by cost, for `size` ranks on
+   so many hosts; the message goes to text. */
 baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
-                                     int size, baton_sparse_options_t *out,
-                                     char *text, size_t text_bytes);
+                                     int size, int hosts,
+                                     baton_sparse_options_t *out, char *text,
+                                     size_t text_bytes);
+
+/* The cheapest of what the options allow, which have been checked. */
+void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
+                          baton_sparse_cost_t *out);
 
 /* Commits and starts the comparison; and says, when it has ended, what differs.
  */

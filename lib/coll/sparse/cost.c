@@ -1,0 +1,239 @@
+/* What a step of each sparse all-reduce costs, and the choice of the cheapest.
+
+   The model is that of cost.h, alpha a message and beta a byte, and blocks are
+   full, as messages are in a cost-only simulation: every selection has as many
+   entries as it may have. Three costs depend on the data beyond that, and are
+   those of the best case. TopkDSA and Ok-Topk: all ranks select the same
+   indices, so no sum is longer than its addends. B-SAG: h is what it begins
+   with. tests/sim/test_sparse_costs.c compares all with the simulator. */
+#include "coll/sparse/sparse.h"
+
+#include "base/error.h"
+#include "base/options.h"
+#include "coll/cost.h"
+#include "coll/pattern.h"
+
+#include <baton/partial.h>
+#include <math.h>
+
+/* A case, with what is derived from it. */
+typedef struct cost_case {
+    const baton_sparse_options_t *options;
+    double ranks, rounds; /* P, ceil(log2 P) */
+    double n, k;
+    double element, entry; /* bytes */
+    double alpha_us, beta_us;
+} cost_case_t;
+
+static cost_case_t case_of(const baton_sparse_options_t *options, int ranks)
+{
+    return (cost_case_t){
+        .options = options,
+        .ranks = ranks,
+        .rounds = baton__log2_ceil(ranks),
+        .n = (double)options->count,
+        .k = (double)options->k,
+        .element = (double)baton_dtype_size(options->dtype),
+        .entry = (double)baton_entry_bytes(options->dtype),
+        .alpha_us = options->link.alpha_us,
+        .beta_us = options->link.beta_ns / 1e3,
+    };
+}
+
+/* ---- closed forms ------------------------------------------------------ */
+
+/* Every rank sends a message in each round, and they take turns in nothing:
+   the path of a step is what a rank sends. */
+static void set_rounds(const cost_case_t *of, double rounds, double bytes,
+                       baton_sparse_cost_t *out)
+{
+    out->rounds = rounds;
+    out->messages = rounds;
+    out->bytes = bytes;
+    out->us = rounds * of->alpha_us + bytes * of->beta_us;
+}
+
+/* Entries that a team sends into B-SAG at first; see spardl_teams.c. */
+static double first_share(double quota, int teams)
+{
+    double share = floor(floor(quota) / teams);
+    return share > 1 ? share : 1;
+}
+
+static void cost_spardl(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    double teams = out->teams, members = of->ranks / teams;
+    double rounds = baton__log2_ceil((int)members);
+    double exchanges = baton__log2_ceil(out->teams);
+    double quota = of->k / members > 1 ? of->k / members : 1;
+    double entries = 2 * (members - 1) * quota;
+    entries += out->exchange == BATON_TEAMS_RSAG
+                   ? exchanges * quota
+                   : (teams - 1) * first_share(quota, out->teams);
+    set_rounds(of, 2 * rounds + exchanges, entries * of->entry, out);
+}
+
+static void cost_topka(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    set_rounds(of, of->rounds, (of->ranks - 1) * of->k * of->entry, out);
+}
+
+static void cost_redsync(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    double word = sizeof(uint32_t);
+    double values = of->options->quantise ? 1 : of->k;
+    double bytes = word + of->k * word + values * of->element;
+    set_rounds(of, of->rounds, (of->ranks - 1) * bytes, out);
+}
+
+/* Direct sends, the lengths of sums, and the sums: as entries or dense. */
+static void cost_topkdsa(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    double others = of->ranks - 1;
+    double sent = of->k / of->ranks * of->entry;
+    double sum = 3 * of->k >= of->n ? of->n / of->ranks * of->element : sent;
+    set_rounds(of, others + 2 * of->rounds,
+               others * (sent + sum + sizeof(uint32_t)), out);
+}
+
+/* Without the bounds of regions, which move in one step of 64. */
+static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    double others = of->ranks - 1;
+    set_rounds(of, others + 2 * of->rounds,
+               2 * others * of->k / of->ranks * of->entry, out);
+}
+
+/* Up and down a tree: rank 0 receives in all rounds, and sends in all. */
+static void cost_gtopk(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    double bytes = of->k * of->entry;
+    set_rounds(of, 2 * of->rounds, 2 * of->rounds * bytes, out);
+    out->messages = of->rounds;
+    out->bytes = of->rounds * bytes;
+}
+
+static void cost_dense(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    double bytes = of->n * of->element, others = of->ranks - 1;
+    if (bytes <= BATON_PARTIAL_TREE_BYTES) {
+        set_rounds(of, 2 * of->rounds, 2 * of->rounds * bytes, out);
+        out->messages = of->rounds;
+        out->bytes = of->rounds * bytes;
+    } else {
+        set_rounds(of, 2 * of->rounds, 2 * others / of->ranks * bytes, out);
+    }
+}
+
+static void cost_of(const cost_case_t *of, baton_sparse_cost_t *out)
+{
+    static void (*const table[BATON_SPARSE_COUNT])(const cost_case_t *,
+                                                   baton_sparse_cost_t *) = {
+        [BATON_SPARSE_SPARDL] = cost_spardl,
+        [BATON_SPARSE_TOPKA] = cost_topka,
+        [BATON_SPARSE_TOPKDSA] = cost_topkdsa,
+        [BATON_SPARSE_GTOPK] = cost_gtopk,
+        [BATON_SPARSE_OKTOPK] = cost_oktopk,
+        [BATON_SPARSE_REDSYNC] = cost_redsync,
+        [BATON_SPARSE_DENSE] = cost_dense,
+    };
+    table[out->algorithm](of, out);
+}
+
+/* ---- the choice -------------------------------------------------------- */
+
+static bool power_of_two(int value)
+{
+    return (value & (value - 1)) == 0;
+}
+
+static baton_teams_t exchange_of(const baton_sparse_options_t *options,
+                                 int teams)
+{
+    return options->exchange != BATON_TEAMS_AUTO ? options->exchange
+           : power_of_two(teams)                 ? BATON_TEAMS_RSAG
+                                                 : BATON_TEAMS_BSAG;
+}
+
+static bool can_have_teams(const baton_sparse_options_t *options, int ranks,
+                           int teams)
+{
+    if (options->teams != BATON_SPARSE_TEAMS_AUTO) {
+        return teams == options->teams;
+    }
+    return ranks % teams == 0 &&
+           (options->exchange != BATON_TEAMS_RSAG || power_of_two(teams));
+}
+
+/* Of those that cost the same the first is taken. */
+static void weigh(const cost_case_t *of, baton_sparse_algorithm_t algorithm,
+                  int teams, baton_sparse_cost_t *best)
+{
+    baton_sparse_cost_t cost = {.algorithm = algorithm,
+                                .teams = teams,
+                                .exchange = exchange_of(of->options, teams)};
+    cost_of(of, &cost);
+    if (best->algorithm == BATON_SPARSE_AUTO || cost.us < best->us) {
+        *best = cost;
+    }
+}
+
+static void weigh_spardl(const cost_case_t *of, int ranks,
+                         baton_sparse_cost_t *best)
+{
+    for (int teams = 1; teams <= ranks; teams++) {
+        if (can_have_teams(of->options, ranks, teams)) {
+            weigh(of, BATON_SPARSE_SPARDL, teams, best);
+        }
+    }
+}
+
+void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
+                          baton_sparse_cost_t *out)
+{
+    cost_case_t of = case_of(options, ranks);
+    baton_sparse_cost_t best = {.algorithm = BATON_SPARSE_AUTO};
+    bool any = options->algorithm == BATON_SPARSE_AUTO;
+    int teams = options->teams > 0 ? options->teams : 1;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        baton_sparse_algorithm_t algorithm = (baton_sparse_algorithm_t)i;
+        if (!any && algorithm != options->algorithm) {
+            continue;
+        }
+        if (algorithm == BATON_SPARSE_SPARDL) {
+            weigh_spardl(&of, ranks, &best);
+        } else {
+            weigh(&of, algorithm, teams, &best);
+        }
+    }
+    *out = best;
+}
+
+baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
+                                 baton_sparse_cost_t *out)
+{
+    char text[256];
+    baton_sparse_options_t options, resolved;
+    if (given == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            given == NULL ? "options" : "out");
+    }
+    baton_status_t status =
+        baton__options_read(&options, sizeof options, given, "sparse options",
+                            "BATON_SPARSE_OPTIONS");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (ranks < 1) {
+        return baton__error(BATON_ERR_INVALID,
+                            "cost of a sparse: ranks is %d; allowed: 1 or more",
+                            ranks);
+    }
+    status =
+        baton__sparse_resolve(&options, ranks, 1, &resolved, text, sizeof text);
+    if (status != BATON_OK) {
+        return baton__error(status, "cost of a sparse: %s", text);
+    }
+    baton__sparse_choose(&resolved, ranks, out);
+    return BATON_OK;
+}

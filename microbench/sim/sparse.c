@@ -1,0 +1,330 @@
+/* A step begins on all ranks at once. The first one is not counted, since
+   Ok-Topk moves its regions in it and in every 64th from there.
+
+   With payload each rank's gradient is its own, and what must hold is checked
+   after each step: results are the same on all ranks, bit by bit, and with the
+   residuals they add up to all gradients so far. */
+#include "sim/sparse.h"
+#include "common/measure.h"
+#include "sim/collective.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps from one in which Ok-Topk moves its regions to the next. */
+enum { REGIONS_PERIOD = 64 };
+
+/* What sums may be off by, relative to the sum of magnitudes. */
+#define TOLERANCE 1e-5
+
+typedef struct run {
+    const sim_case_t *of;
+    sim_watch_t *watch;
+    baton_sim_t *sim;
+    baton_sparse_options_t options;
+    baton_sparse_t **ranks;
+    size_t count;
+    /* NULL if cost only. */
+    float *gradients;   /* [ranks][count] */
+    float *vector;      /* [count], a result or a residual */
+    double *in, *out;   /* [count]: all gradients; results so far */
+    double *magnitudes; /* [count], of all gradients */
+} run_t;
+
+/* ---- data ------------------------------------------------------------- */
+
+/* SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t z)
+{
+    z += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* Sums of four uniform numbers: a bell, as gradients have. */
+static void fill_gradient(run_t *run, int rank, uint64_t step)
+{
+    float *gradient = run->gradients + (size_t)rank * run->count;
+    uint64_t key = mix(run->of->options->model.seed + mix(step));
+    key = mix(key + (uint64_t)rank);
+    for (size_t i = 0; i < run->count; i++) {
+        uint64_t bits = mix(key + i);
+        double sum = 0;
+        for (int part = 0; part < 4; part++) {
+            sum += (double)(bits >> (16 * part) & 0xffff) / 65536;
+        }
+        gradient[i] = (float)(sum - 2);
+        run->in[i] += (double)gradient[i];
+        run->magnitudes[i] += fabs((double)gradient[i]);
+    }
+}
+
+static bool open_data(run_t *run)
+{
+    const sim_case_t *c = run->of;
+    if (c->options->model.cost_only) {
+        return true;
+    }
+    run->gradients =
+        sim_case_alloc(c, (size_t)c->ranks, run->count * sizeof(float));
+    run->vector = sim_case_alloc(c, run->count, sizeof(float));
+    run->in = sim_case_alloc(c, run->count, sizeof(double));
+    run->out = sim_case_alloc(c, run->count, sizeof(double));
+    run->magnitudes = sim_case_alloc(c, run->count, sizeof(double));
+    return run->gradients != NULL && run->vector != NULL && run->in != NULL &&
+           run->out != NULL && run->magnitudes != NULL;
+}
+
+static void close_data(run_t *run)
+{
+    free(run->gradients);
+    free(run->vector);
+    free(run->in);
+    free(run->out);
+    free(run->magnitudes);
+}
+
+static bool same(const baton_sparse_result_t *a, const baton_sparse_result_t *b)
+{
+    return a->count == b->count &&
+           (a->indices == NULL) == (b->indices == NULL) &&
+           (a->count == 0 || a->indices == NULL ||
+            memcmp(a->indices, b->indices, a->count * sizeof(uint32_t)) == 0) &&
+           (a->count == 0 ||
+            memcmp(a->values, b->values, a->count * sizeof(float)) == 0);
+}
+
+/* Adds all residuals to `sums`. */
+static bool add_residuals(run_t *run, double *sums)
+{
+    for (int rank = 0; rank < run->of->ranks; rank++) {
+        if (!sim_case_ok(run->of, baton_sparse_residual(run->ranks[rank],
+                                                        run->vector))) {
+            return false;
+        }
+        for (size_t i = 0; i < run->count; i++) {
+            sums[i] += (double)run->vector[i];
+        }
+    }
+    return true;
+}
+
+static bool check_sums(run_t *run, uint64_t step)
+{
+    const sim_case_t *c = run->of;
+    double *sums = sim_case_alloc(c, run->count, sizeof(double));
+    if (sums == NULL ||
+        !sim_case_ok(c, baton_sparse_dense(run->ranks[0], run->vector))) {
+        free(sums);
+        return false;
+    }
+    for (size_t i = 0; i < run->count; i++) {
+        run->out[i] += (double)run->vector[i];
+        sums[i] = run->out[i];
+    }
+    bool passed = add_residuals(run, sums);
+    for (size_t i = 0; passed && i < run->count; i++) {
+        if (!(fabs(sums[i] - run->in[i]) <=
+              TOLERANCE * (1 + run->magnitudes[i]))) {
+            passed = sim_case_fail(c,
+                                   "step %" PRIu64
+                                   ": results and residuals of element %zu add "
+                                   "up to %.9g, not to its gradients, %.9g",
+                                   step, i, sums[i], run->in[i]);
+        }
+    }
+    free(sums);
+    return passed;
+}
+
+/* ---- steps ------------------------------------------------------------ */
+
+static bool start_all(run_t *run, uint64_t step)
+{
+    for (int rank = 0; rank < run->of->ranks; rank++) {
+        const float *gradient = NULL;
+        if (run->gradients != NULL) {
+            fill_gradient(run, rank, step);
+            gradient = run->gradients + (size_t)rank * run->count;
+        }
+        if (!sim_case_ok(run->of,
+                         baton_sparse_start(run->ranks[rank], gradient))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take_stats(run_t *run, int rank, sim_result_t *out)
+{
+    baton_sparse_stats_t stats;
+    if (!sim_case_ok(run->of, baton_sparse_stats(run->ranks[rank], &stats))) {
+        return false;
+    }
+    bool counted = stats.algorithm != BATON_SPARSE_DENSE;
+    out->rounds = counted ? (double)stats.rounds : NAN;
+    out->sent = counted ? fmax(out->sent, (double)stats.messages_sent) : NAN;
+    out->sent_bytes =
+        counted ? fmax(out->sent_bytes, (double)stats.bytes_sent) : NAN;
+    out->nnz = run->gradients != NULL ? (double)stats.nnz : NAN;
+    out->k = (double)stats.k;
+    return true;
+}
+
+static bool wait_all(run_t *run, uint64_t step, sim_result_t *out)
+{
+    baton_sparse_result_t first = {0};
+    for (int rank = 0; rank < run->of->ranks; rank++) {
+        baton_sparse_result_t result;
+        if (!sim_case_ok(run->of,
+                         baton_sparse_wait(run->ranks[rank], -1, &result)) ||
+            !take_stats(run, rank, out)) {
+            return false;
+        }
+        first = rank == 0 ? result : first;
+        if (run->gradients != NULL && !same(&first, &result)) {
+            return sim_case_fail(run->of,
+                                 "step %" PRIu64 ": rank %d has another result "
+                                 "than rank 0",
+                                 step, rank);
+        }
+    }
+    return run->gradients == NULL || check_sums(run, step);
+}
+
+static bool run_step(run_t *run, uint64_t step, sim_result_t *out,
+                     double *us_out)
+{
+    double begin_us = baton_sim_now_us(run->sim);
+    if (!start_all(run, step) ||
+        !sim_case_ok(run->of, baton_sim_run(run->sim, -1))) {
+        return false;
+    }
+    *us_out = baton_sim_now_us(run->sim) - begin_us;
+    return wait_all(run, step, out);
+}
+
+static bool run_steps(run_t *run, sim_result_t *out)
+{
+    uint64_t steps = run->of->options->epochs;
+    double began_us = clock_now_us();
+    double us = 0;
+    sim_result_t unused = {0};
+    if (!run_step(run, 0, &unused, &us)) {
+        return false;
+    }
+    uint64_t before = baton_sim_totals(run->sim).messages;
+    out->low_us = INFINITY;
+    for (uint64_t step = 1; step <= steps; step++) {
+        if (!run_step(run, step, out, &us)) {
+            return false;
+        }
+        sim_watch_epoch(run->watch);
+        out->mean_us += us / (double)steps;
+        out->low_us = fmin(out->low_us, us);
+        out->high_us = fmax(out->high_us, us);
+    }
+    out->messages = baton_sim_totals(run->sim).messages - before;
+    out->run_s = (clock_now_us() - began_us) / 1e6;
+    return true;
+}
+
+/* ---- the run ---------------------------------------------------------- */
+
+static baton_sparse_options_t options_of(const sim_case_t *c)
+{
+    const sim_options_t *options = c->options;
+    const baton_sim_link_t *link = &options->model.link;
+    baton_sparse_options_t out = BATON_SPARSE_OPTIONS;
+    out.name = c->name;
+    out.algorithm = (baton_sparse_algorithm_t)c->variant;
+    out.count = (size_t)options->count;
+    out.density = c->density;
+    out.teams = c->teams == 0 ? BATON_SPARSE_TEAMS_AUTO : (int)c->teams;
+    out.exchange = (baton_teams_t)options->exchange;
+    out.link = (baton_link_cost_t){link->alpha_us, link->beta_ns};
+    return out;
+}
+
+/* The mean over the steps: where Ok-Topk moves its regions, each rank gets P -
+   1 proposals of P - 1 bounds. */
+static void set_formula(const run_t *run, sim_result_t *out)
+{
+    sim_formula_t f;
+    if (!sim_formula_of(run->of->options, run->of->ranks, 0, &f)) {
+        return;
+    }
+    double steps = (double)run->of->options->epochs;
+    double moves = floor(steps / REGIONS_PERIOD) / steps;
+    double others = f.ranks - 1;
+    out->formula_us = out->cost.us;
+    if (out->cost.algorithm == BATON_SPARSE_OKTOPK) {
+        out->formula_us +=
+            moves * others * others * sizeof(uint64_t) * f.beta_us;
+    }
+}
+
+static bool create_all(run_t *run, sim_result_t *out)
+{
+    const sim_case_t *c = run->of;
+    double began_us = clock_now_us();
+    bool passed = true;
+    for (int rank = 0; rank < c->ranks && passed; rank++) {
+        sim_watch_build(run->watch, rank);
+        passed = sim_case_ok(
+            c, baton_sparse_prepare(baton_sim_group(run->sim, rank),
+                                    &run->options, &run->ranks[rank]));
+    }
+    for (int rank = 0; rank < c->ranks && passed; rank++) {
+        passed = sim_case_ok(c, baton_sparse_connect(run->ranks[rank], -1));
+    }
+    out->build_s = (clock_now_us() - began_us) / 1e6;
+    return passed && sim_case_ok(c, baton_sim_run(run->sim, -1));
+}
+
+static bool destroy_all(run_t *run)
+{
+    bool passed = true;
+    for (int rank = 0; rank < run->of->ranks; rank++) {
+        passed &= sim_case_ok(run->of, baton_sparse_destroy(run->ranks[rank]));
+    }
+    return passed;
+}
+
+static bool run_sim(run_t *run, sim_result_t *out)
+{
+    const sim_case_t *c = run->of;
+    baton_sim_options_t model = sim_case_model(c);
+    if (!sim_case_ok(c, baton_sim_create(&model, &run->sim))) {
+        return false;
+    }
+    bool passed = create_all(run, out);
+    if (passed) {
+        sim_watch_attach(run->watch, run->sim);
+        passed = run_steps(run, out);
+        sim_watch_detach(run->sim);
+    }
+    passed &= destroy_all(run);
+    passed &= sim_case_ok(c, baton_sim_destroy(run->sim));
+    return passed;
+}
+
+bool sim_run_sparse(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
+{
+    run_t run = {.of = c,
+                 .watch = watch,
+                 .options = options_of(c),
+                 .count = (size_t)c->options->count};
+    if (!sim_case_ok(c,
+                     baton_sparse_cost(&run.options, c->ranks, &out->cost))) {
+        return false;
+    }
+    set_formula(&run, out);
+    run.ranks = sim_case_alloc(c, (size_t)c->ranks, sizeof(baton_sparse_t *));
+    bool passed = run.ranks != NULL && open_data(&run) && run_sim(&run, out);
+    close_data(&run);
+    free(run.ranks);
+    return passed;
+}
