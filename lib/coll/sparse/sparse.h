@@ -7,6 +7,7 @@
        message.c     messages of entries
        gather.c      Bruck all-gather of parts of any length
        state_file.c  save and load
+       partial.c     steps that do not wait for every rank
        spardl.c ...  the algorithms
 
    A step works in `work`, which begins as gradient plus residual. `residual` is
@@ -19,6 +20,7 @@
 #include <baton/sparse.h>
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
+typedef struct baton__sparse_partial baton__sparse_partial_t;
 
 /* What an algorithm has learned from earlier steps; saved and loaded. Equal on
    all ranks, or on those that must agree on it. */
@@ -54,6 +56,7 @@ struct baton_sparse {
     char *residual, *work; /* n elements each, without payload NULL */
     char *velocity;        /* u of momentum; or NULL */
     const char *gradient;  /* of the running step; NULL: none */
+    baton__sparse_partial_t *partial; /* NULL: steps wait for every rank */
     double clip_factor;
     size_t k;
     baton__learned_t learned, next;
@@ -62,8 +65,10 @@ struct baton_sparse {
     uint64_t steps;                   /* completed */
     uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
 
-    /* The last result. */
-    bool has_result, dense_result;
+    bool has_result;
+    bool absent; /* the running epoch takes nothing of this rank */
+    baton_sparse_result_t last; /* where there is one */
+    /* What the running step writes; without options.partial it is `last`. */
     size_t result_count, result_capacity;
     uint32_t *result_indices;
     char *result_values;
@@ -130,9 +135,15 @@ baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
    gradient, for clipping. */
 baton_status_t baton__sparse_begin(void *arg, baton_call_t *call);
 
-/* work = residual + what the gradient contributes, for these elements. */
+/* work = residual + what the gradient contributes, for these elements; zeros,
+   where an epoch takes nothing. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
+
+/* target = the gradient, clipped, or (not `first`) target + that: for partial
+   ones, before the step. */
+void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
+                              char *target, bool first);
 
 /* After a step: velocity advances, and is zero at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
