@@ -2,6 +2,7 @@
 set(mpi_errors_ranks 1 2 3 5)
 set(mpi_sparse_ranks 1 2 3 6 8)
 set(mpi_sparse_partial_ranks 2 3 4 7)
+set(mpi_tensors_ranks 1 2 3 4)
 set(mpi_recovery_ranks 1 2 3 4 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)

@@ -36,7 +36,9 @@ baton_status_t baton__sparse_begin(void *arg, baton_call_t *call)
     sparse->next = sparse->learned;
     /* A partial one's gradients were clipped when they were started. */
     sparse->clip_factor =
-        sparse->partial != NULL ? 1 : clip_factor(sparse, sparse->gradient);
+        sparse->partial != NULL
+            ? 1
+            : sparse->given_factor * clip_factor(sparse, sparse->gradient);
     return BATON_OK;
 }
 

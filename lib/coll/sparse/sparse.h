@@ -57,7 +57,8 @@ struct baton_sparse {
     char *velocity;        /* u of momentum; or NULL */
     const char *gradient;  /* of the running step; NULL: none */
     baton__sparse_partial_t *partial; /* NULL: steps wait for every rank */
-    double clip_factor;
+    double given_factor; /* by which the running step's gradient is scaled, */
+    double clip_factor;  /* and with clipping */
     size_t k;
     baton__learned_t learned, next;
     uint64_t *extra; /* more that it has learned; saved and loaded, or NULL */
@@ -112,6 +113,10 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
 /* Behind the last of them: how many there are. Averages, and looks for what is
    not finite. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
+
+/* As baton_sparse_start, of a gradient times a factor. Not for partial ones. */
+baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
+                                          const void *gradient, double factor);
 
 /* BATON_ERR_BUSY while a step runs, BATON_ERR_STATE before connect. */
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,

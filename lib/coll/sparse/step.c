@@ -30,6 +30,12 @@ static baton_status_t start(baton_sparse_t *sparse, bool dense,
 
 baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
 {
+    return baton__sparse_start_scaled(sparse, gradient, 1);
+}
+
+baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
+                                          const void *gradient, double factor)
+{
     baton_status_t status = baton__sparse_check_idle(sparse, "start");
     if (status != BATON_OK) {
         return status;
@@ -41,6 +47,7 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
     if (sparse->partial != NULL) {
         return baton__sparse_partial_start(sparse, gradient);
     }
+    sparse->given_factor = factor;
     bool dense =
         sparse->algorithm == NULL || sparse->steps < sparse->options.warmup;
     return start(sparse, dense, gradient);
