@@ -176,3 +176,35 @@ size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
     };
     return baton_select_topk(&from, k, indices, scratch, NULL);
 }
+
+bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
+                                size_t count, baton_accumulation_t *out)
+{
+    size_t offset = first * sparse->element_bytes;
+    if (!sparse->payload || sparse->absent || sparse->gradient == NULL ||
+        sparse->velocity != NULL || sparse->clip_factor != 1) {
+        return false;
+    }
+    *out = (baton_accumulation_t){
+        .dtype = sparse->options.dtype,
+        .sum = sparse->work + offset,
+        .left = sparse->residual + offset,
+        .right = sparse->gradient + offset,
+        .count = count,
+        .first = (uint32_t)first,
+    };
+    return true;
+}
+
+size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
+                                     size_t count, size_t k, uint32_t *indices,
+                                     void *scratch)
+{
+    baton_accumulation_t of;
+    if (!baton__sparse_accumulation(sparse, first, count, &of)) {
+        baton__sparse_accumulate(sparse, first, count);
+        return baton__sparse_select(sparse, first, count, k, indices, scratch);
+    }
+    sparse->counting.block_selections++;
+    return baton_accumulate_topk(&of, k, indices, scratch, NULL);
+}

@@ -153,6 +153,17 @@ void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
 /* After a step: velocity advances, and is zero at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
 
+/* Whether work's elements are nothing but residual plus gradient; then `out`
+   adds them up, and selects from them in the same pass. */
+bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
+                                size_t count, baton_accumulation_t *out);
+
+/* Accumulates elements [first, first + count), and returns the indices of the k
+   largest. */
+size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
+                                     size_t count, size_t k, uint32_t *indices,
+                                     void *scratch);
+
 /* The indices of the k largest of work's elements [first, first + count). */
 size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
                             size_t k, uint32_t *indices, void *scratch);
