@@ -27,6 +27,12 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PREFETCH(address) (void)(address)
+#endif
+
 enum {
     SMALL_COUNT = 4096, /* every element is a candidate */
     SAMPLE_LEAST = 1024,
@@ -200,14 +206,19 @@ static void draw_sample_of_sums(const baton_selection_t *from,
                                 size_t size)
 {
     _Alignas(64) char left[GATHERED * sizeof(double)], right[sizeof left];
+    size_t at[GATHERED];
     const size_t bytes = baton_dtype_size(from->dtype);
     const baton_selection_t sums = {.dtype = from->dtype, .values = left};
     for (size_t done = 0; done < size; done += GATHERED) {
         size_t count = size - done < GATHERED ? size - done : GATHERED;
         for (size_t i = 0; i < count; i++) {
-            size_t at = position_of(from->count, size, done + i) * bytes;
-            memcpy(left + i * bytes, of->left + at, bytes);
-            memcpy(right + i * bytes, of->right + at, bytes);
+            at[i] = position_of(from->count, size, done + i) * bytes;
+            PREFETCH(of->left + at[i]);
+            PREFETCH(of->right + at[i]);
+        }
+        for (size_t i = 0; i < count; i++) {
+            memcpy(left + i * bytes, of->left + at[i], bytes);
+            memcpy(right + i * bytes, of->right + at[i], bytes);
         }
         add(from->dtype, left, left, right, count);
         for (size_t i = 0; i < count; i++) {
