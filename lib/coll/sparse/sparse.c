@@ -304,12 +304,12 @@ baton_status_t baton_sparse_create(baton_group_t *group,
                                    const baton_sparse_options_t *options,
                                    int timeout_ms, baton_sparse_t **out)
 {
-    baton_sparse_t *sparse;
+    baton_sparse_t *sparse = NULL;
     baton_status_t status = check_arguments(group, options, out);
     if (status == BATON_OK) {
         status = baton_sparse_prepare(group, options, &sparse);
     }
-    if (status != BATON_OK) {
+    if (status != BATON_OK || sparse == NULL) {
         return status;
     }
     status = baton_sparse_connect(sparse, timeout_ms);
@@ -444,11 +444,15 @@ baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                   baton_sparse_stats_t *out)
 {
-    if (sparse != NULL && out == NULL) {
+    baton_status_t status = check_sparse(sparse, "statistics of");
+    if (sparse == NULL || status != BATON_OK) {
+        return status;
+    }
+    if (out == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "statistics of \"%s\": out is NULL", sparse->name);
     }
-    baton_status_t status = baton__sparse_hold(sparse, "statistics of");
+    status = baton__sparse_hold(sparse, "statistics of");
     if (status != BATON_OK) {
         return status;
     }
