@@ -6,6 +6,8 @@
 #include "support/sanitized.h"
 #include "support/sim.h"
 
+#include "base/alloc.h"
+
 #include <baton/sparse.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -591,6 +593,64 @@ static void test_sparse_partial_runs_without_payload(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
+/* ---- memory ------------------------------------------------------------ */
+
+static void test_sparse_partial_steps_do_not_allocate(void **state)
+{
+    enum { RANKS = 4 };
+    support_cluster_t *cluster = support_cluster_manual(RANKS);
+    baton_sparse_options_t options = some_options();
+    baton_sparse_t *all[RANKS];
+    double gradient[61] = {0};
+    int64_t allocated = 0;
+    options.mode = BATON_QUORUM;
+    options.mode_ranks = 2;
+    for (int r = 0; r < RANKS; r++) {
+        support_ok(baton_sparse_prepare(cluster->groups[r], &options, &all[r]));
+    }
+    for (int r = 0; r < RANKS; r++) {
+        support_ok(baton_sparse_connect(all[r], -1));
+    }
+    for (int step = 0; step < 20; step++) {
+        baton_sparse_result_t result;
+        gradient[step] = step;
+        allocated = step == 10 ? baton__alloc_count() : allocated;
+        for (int r = 0; r < RANKS; r++) {
+            support_ok(baton_sparse_start(all[(r + step) % RANKS], gradient));
+        }
+        for (int r = 0; r < RANKS; r++) {
+            support_ok(baton_sparse_wait(all[r], -1, &result));
+        }
+    }
+    assert_int_equal(baton__alloc_count(), allocated);
+    for (int r = 0; r < RANKS; r++) {
+        support_ok(baton_sparse_destroy(all[r]));
+    }
+    support_cluster_close(cluster);
+}
+
+/* Whichever allocation of a create fails, nothing is left behind. */
+static void test_sparse_partial_create_without_memory_fails(void **state)
+{
+    support_cluster_t *cluster = support_cluster_manual(1);
+    baton_sparse_options_t options = some_options();
+    baton_status_t status = BATON_ERR_NO_MEMORY;
+    int64_t nth = 0;
+    while (status != BATON_OK) {
+        baton_sparse_t *sparse;
+        baton__alloc_fail_nth(++nth);
+        status = baton_sparse_create(cluster->groups[0], &options, -1, &sparse);
+        baton__alloc_fail_nth(0);
+        if (status == BATON_OK) {
+            support_ok(baton_sparse_destroy(sparse));
+        } else {
+            support_expect(status, BATON_ERR_NO_MEMORY);
+        }
+    }
+    assert_true(nth > 10);
+    support_cluster_close(cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +666,8 @@ int main(void)
         cmocka_unit_test(test_sparse_partial_clips_when_it_starts),
         cmocka_unit_test(test_sparse_partial_refuses_bad_options),
         cmocka_unit_test(test_sparse_partial_runs_without_payload),
+        cmocka_unit_test(test_sparse_partial_steps_do_not_allocate),
+        cmocka_unit_test(test_sparse_partial_create_without_memory_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
