@@ -33,6 +33,7 @@
 #include <baton/sim.h>
 #include <baton/sparse.h>
 #include <baton/status.h>
+#include <baton/tensors.h>
 #include <baton/transport.h>
 #include <baton/tuning.h>
 #include <baton/types.h>

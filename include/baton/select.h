@@ -69,6 +69,28 @@ size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
                              size_t capacity);
 
+/* A vector that is selected from while it is computed, in one pass over memory:
+   sum[i] = left[i] + right[i], as BATON_SUM adds. `sum` may be `left` or
+   `right`, and overlaps them in no other way; the rest is as in
+   baton_selection_t. */
+typedef struct baton_accumulation {
+    baton_dtype_t dtype;
+    baton_side_t side;
+    void *sum;
+    const void *left, *right;
+    size_t count;
+    uint32_t first;
+} baton_accumulation_t;
+
+/* The whole sum is computed, and the selection is that of baton_select_topk, or
+   of baton_select_at_least, on it. */
+size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
+                             uint32_t *indices, void *scratch,
+                             baton_magnitude_t *threshold_out);
+size_t baton_accumulate_at_least(const baton_accumulation_t *of,
+                                 baton_magnitude_t threshold, uint32_t *indices,
+                                 size_t capacity);
+
 /* How many elements baton_select_at_least would select. */
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold);

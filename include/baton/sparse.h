@@ -25,6 +25,35 @@
    the others still have its gradient ahead of them. After a recovery, what an
    algorithm has learned from earlier steps (h, thresholds) begins anew.
 
+   With options.partial a step does not wait for every rank (after Li et al.
+   2020, papers: eager-sgd, and partial.h, which has the modes):
+
+       start --> [pending] ---+          all of it, or nothing
+                              v
+       activation ---------> take --> select, exchange, sum --> result, residual
+
+   The k-th start of a rank belongs to epoch k. It adds the gradient, clipped,
+   to what is pending on this rank, and the gradient is the caller's again when
+   it returns. An epoch begins as options.mode says, and works on a rank from
+   when its activation comes there. If a gradient is pending on the rank then,
+   the epoch takes all that the rank has: what is pending, and the residual. If
+   none is, it takes nothing: the rank passes on what others have sent it, and
+   its own lists are empty.
+
+   So a rank that starts step k late leaves its gradient to the next epoch that
+   works on it, whether the rank is late for that one or not. Its start and wait
+   return at once, with the result of epoch k, and `included` is false. Every
+   rank gets the result of every epoch, in order, the same on all of them: wait
+   returns epoch k's in step k. A rank may be `history` epochs behind, and then
+   holds up the others.
+
+   Entries that are dropped on their way on a rank of which nothing was taken
+   (SPARDL, GTOPK) go to its residual. So whenever no epoch runs, the sum of all
+   gradients that were started equals the sum of all results plus that of the
+   residuals, among which pending gradients are, up to rounding. A step that
+   failed leaves its gradient pending: a later epoch takes it, so it is not
+   started again, though a rank on which the step was completed has its result.
+
    A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
    have no entries, and messages are as long as full blocks make them.
 
@@ -35,6 +64,7 @@
 #ifndef BATON_SPARSE_H
 #define BATON_SPARSE_H
 
+#include <baton/partial.h>
 #include <baton/schedule.h>
 #include <baton/select.h>
 #include <baton/tuning.h>
@@ -128,8 +158,22 @@ typedef struct baton_sparse_options {
                       */
     bool gtopk_reference;   /* GTOPK: the residual of the published code, which
                                loses what ranks drop on the way; to compare */
-    baton_link_cost_t link; /* what the choices by cost go by; zeros: the costs
-                               of this machine (tuning.h) */
+    baton_link_cost_t link; /* what the choices by cost go by; zeros mean the
+                               costs of this machine (tuning.h) */
+    /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k
+       entries), TOPKDSA and GTOPK; without momentum and warmup. Memory: two
+       vectors of n elements more, and `history` results. */
+    bool partial;
+    baton_partial_mode_t mode; /* as in baton_partial_options_t */
+    uint32_t mode_ranks;
+    uint32_t history;    /* W, epochs whose results are kept for a rank that is
+                            behind, 1 to 2^20; 0 means 4 */
+    uint32_t sync_every; /* N: epochs N, 2 N, ... are FULL; 0 means that none
+                            is */
+    uint32_t max_staleness; /* S, up to 2^20: no gradient is taken more than S
+                               epochs after its step; 0 means that W is the
+                               bound */
+    uint64_t seed;          /* of the elections */
 } baton_sparse_options_t;
 
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
@@ -163,12 +207,15 @@ BATON_CHECKED baton_status_t baton_sparse_destroy(baton_sparse_t *sparse);
 /* ---- steps ------------------------------------------------------------- */
 
 /* Starts a step. The gradient, n elements, stays as it is until the step has
-   ended. BATON_ERR_BUSY while one runs; as baton_schedule_start. */
+   ended; with options.partial, until start returns. BATON_ERR_BUSY while one
+   runs; as baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
                                                 const void *gradient);
 
 /* Starts a dense step without a gradient: its result is the sum of the
-   residuals, which are zero then. The same on all ranks. */
+   residuals, which are zero then. The same on all ranks. BATON_ERR_UNSUPPORTED
+   with options.partial: sum what baton_sparse_residual copies, and scale the
+   residual by 0. */
 BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
 
 /* *done_out: whether the last step has ended. As baton_schedule_test. */
@@ -180,6 +227,8 @@ typedef struct baton_sparse_result {
     size_t count;            /* entries */
     const uint32_t *indices; /* ascending; NULL after a dense step: all */
     const void *values;      /* of these elements */
+    bool included; /* false only with options.partial: this step's gradient was
+                      late, and a later epoch takes it */
 } baton_sparse_result_t;
 
 /* Waits for the last step, as baton_schedule_wait. An error of the step: the
@@ -195,7 +244,10 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* BATON_ERR_BUSY while a step runs, for all of these. */
+/* BATON_ERR_BUSY while a step runs, for all of these; with options.partial also
+   while an epoch runs that a peer has begun, and after one that failed until
+   the group was recovered. BATON_ERR_UNSUPPORTED with options.partial: set_k,
+   set_density, save and load. */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
    max(1, n * density), rounded down. BATON_ERR_INVALID. */
@@ -209,7 +261,7 @@ BATON_CHECKED baton_status_t baton_sparse_set_density(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
                                                          double factor);
 
-/* Copies this rank's residual, n elements. */
+/* Copies this rank's residual, n elements; what is pending is added to it. */
 BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
                                                    void *vector);
 
@@ -266,7 +318,8 @@ typedef struct baton_sparse_stats {
     size_t k;
     uint64_t h;           /* BSAG: entries that a team sends of a block */
     double threshold;     /* REDSYNC, OKTOPK: the last one, of this rank */
-    double residual_norm; /* of this rank's residual, which is read for it */
+    double residual_norm; /* of this rank's residual, which is read for it;
+                             without what is pending */
     int teams;            /* d */
 } baton_sparse_stats_t;
 

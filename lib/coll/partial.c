@@ -37,7 +37,7 @@ static void fill_control(baton_partial_t *partial, bool active)
     if (oldest != 0 && oldest < c->taken_for) {
         partial->control.staleness = (uint32_t)(c->taken_for - oldest);
     }
-    if (partial->changes) {
+    if (partial->begin.changes) {
         partial->control.first =
             baton__change_request(&partial->change, partial->rank);
     }
@@ -49,7 +49,7 @@ static baton_status_t take(void *arg, baton_call_t *call)
     baton__contribution_t *c = &partial->contribution;
     char *source;
     char *target;
-    baton_status_t status = baton__partial_check_peers(partial, call);
+    baton_status_t status = baton__begin_check_peers(&partial->begin, call);
     if (status != BATON_OK) {
         return status;
     }
@@ -63,7 +63,7 @@ static baton_status_t take(void *arg, baton_call_t *call)
         }
     }
     baton__stats_take(&partial->stats,
-                      baton_call_completed(call, partial->start),
+                      baton_call_completed(call, partial->begin.start),
                       baton_call_epoch(call), c->taken.first_step);
     if (!partial->payload) {
         return BATON_OK;
@@ -88,7 +88,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     baton__contribution_t *c = &partial->contribution;
     uint32_t active = partial->control.active;
     /* Where this rank began the epoch by itself they come meanwhile. */
-    baton_status_t status = baton__partial_check_peers(partial, call);
+    baton_status_t status = baton__begin_check_peers(&partial->begin, call);
     if (status != BATON_OK) {
         return status;
     }
@@ -96,9 +96,10 @@ static baton_status_t publish(void *arg, baton_call_t *call)
         char *slot = c->memory + (size_t)c->result * c->slot_bytes;
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
-    if (partial->changes) {
+    if (partial->begin.changes) {
         status = baton__change_apply(&partial->change, partial->rank,
-                                     &partial->control, call, &partial->choice);
+                                     &partial->control, call,
+                                     &partial->begin.choice);
     }
     if (status == BATON_OK) {
         baton__contribution_publish(c, baton_call_epoch(call), active);
@@ -138,11 +139,8 @@ static void recover(void *arg, uint64_t epoch)
     baton__contribution_recover(&partial->contribution, epoch);
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     partial->seen = 0;
-    partial->choice = partial->first_choice;
+    baton__begin_recover(&partial->begin, partial->first_choice);
     baton__change_reset(&partial->change);
-    if (partial->quorum != NULL) {
-        baton__quorum_recover(partial->quorum);
-    }
     set_limit(partial);
 }
 
@@ -170,7 +168,7 @@ static void build(baton_partial_t *partial,
     bool reduces = options->result_count == 0; /* on all ranks */
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
     size_t result_bytes = reduces ? bytes : options->result_count * element;
-    baton_node_t begin = baton__partial_add_begin(partial);
+    baton_node_t begin = baton__begin_add(&partial->begin);
     baton_node_t taken = baton_add_call(s, take, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     partial->source = baton_buffer_bind(s, NULL, bytes);
@@ -209,44 +207,29 @@ static uint32_t digest(const baton_partial_options_t *options)
     return (uint32_t)hash;
 }
 
-static baton_status_t init_quorum(baton_partial_t *partial)
-{
-    baton__rule_t rule = baton__rule_of(partial->choice, partial->size);
-    bool changes = partial->changes && partial->size > 1;
-    if (!changes &&
-        (rule.needed == 1 || baton__rule_is_full(rule, partial->size))) {
-        return BATON_OK;
-    }
-    partial->quorum =
-        baton__quorum_create(partial->rank, partial->size, partial->seed,
-                             baton__partial_rule_at, partial);
-    return partial->quorum != NULL
-               ? BATON_OK
-               : baton__error(BATON_ERR_NO_MEMORY,
-                              "partial \"%s\": no memory for a quorum",
-                              baton_schedule_name(partial->schedule));
-}
-
 static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
                            const baton_partial_options_t *options)
 {
     partial->rank = baton_group_rank(group);
     partial->size = baton_group_size(group);
-    partial->choice =
+    partial->first_choice =
         (baton_partial_choice_t){options->mode, options->mode_ranks};
-    partial->first_choice = partial->choice;
-    partial->changes = options->changes || options->policy != NULL;
+    partial->begin = (baton__begin_t){
+        .schedule = partial->schedule,
+        .seed = options->seed,
+        .sync_every = options->sync_every,
+        .digest = digest(options),
+        .changes = options->changes || options->policy != NULL,
+        .choice = partial->first_choice,
+    };
     partial->policy = options->policy;
     partial->policy_arg = options->policy_arg;
     baton__change_init(&partial->change);
     partial->keep = options->keep;
-    partial->seed = options->seed;
-    partial->sync_every = options->sync_every;
     partial->max_staleness = options->max_staleness;
-    partial->digest = digest(options);
     partial->payload = baton_group_has_payload(group);
     partial->rides =
-        options->op == BATON_SUM && !partial->changes &&
+        options->op == BATON_SUM && !partial->begin.changes &&
         options->result_count == 0 &&
         (uint64_t)partial->size <= baton__largest_count(options->dtype);
     /* Without payload vectors are empty; contributions are counted as ever. */
@@ -255,7 +238,7 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     baton_status_t status =
         baton__contribution_init(&partial->contribution, options, count,
                                  extra * baton_dtype_size(options->dtype));
-    return status == BATON_OK ? init_quorum(partial) : status;
+    return status == BATON_OK ? baton__begin_init(&partial->begin) : status;
 }
 
 baton_status_t baton_partial_create(baton_group_t *group,
@@ -301,7 +284,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     baton_status_t status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
-        baton__quorum_destroy(partial->quorum);
+        baton__begin_fini(&partial->begin);
         baton__change_fini(&partial->change);
         baton__free(partial);
     }
@@ -390,7 +373,7 @@ baton_status_t baton_partial_set_mode(baton_partial_t *partial,
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
     }
     const char *name = baton_schedule_name(partial->schedule);
-    if (!partial->changes) {
+    if (!partial->begin.changes) {
         return baton__error(BATON_ERR_INVALID,
                             "mode of partial \"%s\": it was created without "
                             "options.changes, which must be true",

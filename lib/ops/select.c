@@ -15,7 +15,10 @@
    estimate's error does not depend on the values' distribution, nor on their
    order. Ties alone can make candidates too many; then the threshold is most
    likely the value that is tied, and one more pass for the larger ones tells.
- */
+
+   Where the vector is a sum that is still to be computed, the sample is one of
+   sums, and the first pass computes them: a tile of the vector is added up and
+   then filtered, while it is in the first-level cache. */
 #include "ops/select.h"
 
 #include "base/random.h"
@@ -23,6 +26,12 @@
 #include <assert.h>
 #include <math.h>
 #include <string.h>
+
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PREFETCH(address) (void)(address)
+#endif
 
 enum {
     SMALL_COUNT = 4096, /* every element is a candidate */
@@ -33,8 +42,15 @@ enum {
     CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
     DIGIT_BITS = 11,
     FEW = 2048, /* keys that are collected on the stack */
-    DIGITS = 1 << DIGIT_BITS
+    DIGITS = 1 << DIGIT_BITS,
+    TILE_BYTES = 8192, /* of a vector that is computed; three are in use */
+    GATHERED = 256     /* elements of a sample that are added at a time */
 };
+
+/* What the elements are the sums of. */
+typedef struct addends {
+    const char *left, *right;
+} addends_t;
 
 /* ---- scratch ----------------------------------------------------------- */
 
@@ -158,26 +174,69 @@ typedef struct estimate {
     uint64_t high; /* 0: unknown */
 } estimate_t;
 
+/* The i-th position of a sample of `size`. */
+static size_t position_of(size_t count, size_t size, size_t i)
+{
+    size_t begin = (size_t)((double)count * (double)i / (double)size);
+    size_t end = (size_t)((double)count * (double)(i + 1) / (double)size);
+    return begin + (size_t)(baton__random(1, count, i) %
+                            (end > begin ? end - begin : 1));
+}
+
 static void draw_sample(const baton_selection_t *from,
                         const baton__filter_t *filter, uint64_t *sample,
                         size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        size_t begin = (size_t)((double)from->count * (double)i / (double)size);
-        size_t end =
-            (size_t)((double)from->count * (double)(i + 1) / (double)size);
-        size_t at = begin + (size_t)(baton__random(1, from->count, i) %
-                                     (end > begin ? end - begin : 1));
-        sample[i] = baton__key_at(from, filter, at);
+        sample[i] =
+            baton__key_at(from, filter, position_of(from->count, size, i));
     }
 }
 
-static estimate_t estimate(const baton_selection_t *from,
+static void add(baton_dtype_t dtype, void *sum, const void *left,
+                const void *right, size_t count)
+{
+    BATON_SUM->reduce(BATON_SUM->arg, sum, left, right, count, dtype);
+}
+
+/* The same positions, of sums that are not there yet. */
+static void draw_sample_of_sums(const baton_selection_t *from,
+                                const addends_t *of,
+                                const baton__filter_t *filter, uint64_t *sample,
+                                size_t size)
+{
+    _Alignas(64) char left[GATHERED * sizeof(double)], right[sizeof left];
+    size_t at[GATHERED];
+    const size_t bytes = baton_dtype_size(from->dtype);
+    const baton_selection_t sums = {.dtype = from->dtype, .values = left};
+    for (size_t done = 0; done < size; done += GATHERED) {
+        size_t count = size - done < GATHERED ? size - done : GATHERED;
+        for (size_t i = 0; i < count; i++) {
+            at[i] = position_of(from->count, size, done + i) * bytes;
+            PREFETCH(of->left + at[i]);
+            PREFETCH(of->right + at[i]);
+        }
+        for (size_t i = 0; i < count; i++) {
+            memcpy(left + i * bytes, of->left + at[i], bytes);
+            memcpy(right + i * bytes, of->right + at[i], bytes);
+        }
+        add(from->dtype, left, left, right, count);
+        for (size_t i = 0; i < count; i++) {
+            sample[done + i] = baton__key_at(&sums, filter, i);
+        }
+    }
+}
+
+static estimate_t estimate(const baton_selection_t *from, const addends_t *of,
                            const baton__filter_t *filter, size_t k,
                            uint64_t *sample)
 {
     size_t size = sample_of(from->count);
-    draw_sample(from, filter, sample, size);
+    if (of != NULL) {
+        draw_sample_of_sums(from, of, filter, sample, size);
+    } else {
+        draw_sample(from, filter, sample, size);
+    }
     double expected = (double)size * (double)k / (double)from->count;
     double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
     estimate_t result = {.low = 1, .high = filter->nan};
@@ -282,6 +341,31 @@ static uint64_t lowest_key(const uint64_t *keys, size_t count)
     return lowest;
 }
 
+/* Computes the sums, and writes down those from a key on, as the filter does.
+ */
+static size_t add_and_filter(const baton_selection_t *from, const addends_t *of,
+                             const baton__filter_t *filter, uint64_t least,
+                             uint32_t *indices, uint64_t *keys, size_t capacity)
+{
+    baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
+    const size_t bytes = baton_dtype_size(from->dtype);
+    const size_t tile = TILE_BYTES / bytes;
+    char *sums = (char *)(uintptr_t)from->values;
+    size_t found = 0;
+    for (size_t done = 0; done < from->count; done += tile) {
+        size_t count = from->count - done < tile ? from->count - done : tile;
+        char *at = sums + done * bytes;
+        add(from->dtype, at, of->left + done * bytes, of->right + done * bytes,
+            count);
+        if (found <= capacity) {
+            found += pass(at, count, filter, least,
+                          from->first + (uint32_t)done, indices + found,
+                          keys != NULL ? keys + found : NULL, capacity - found);
+        }
+    }
+    return found;
+}
+
 static uint64_t halved(baton_dtype_t dtype, uint64_t key)
 {
     uint64_t half =
@@ -302,7 +386,7 @@ static size_t copy_all(const uint32_t *candidates, const uint64_t *keys,
 /* Where fewer than k elements reach the lower estimate, half of its magnitude
    is tried, then everything that is not zero; where too many reach it, and it
    is not the threshold, the next key, then the exact one. */
-static size_t select_from(const baton_selection_t *from,
+static size_t select_from(const baton_selection_t *from, const addends_t *of,
                           const baton__filter_t *filter, size_t k,
                           estimate_t where, uint32_t *indices, void *scratch,
                           uint64_t *threshold)
@@ -313,8 +397,12 @@ static size_t select_from(const baton_selection_t *from,
     baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
     int raised = 0, lowered = 0;
     for (;;) {
-        size_t found = pass(from->values, from->count, filter, where.low,
-                            from->first, candidates, keys, capacity);
+        size_t found = of != NULL
+                           ? add_and_filter(from, of, filter, where.low,
+                                            candidates, keys, capacity)
+                           : pass(from->values, from->count, filter, where.low,
+                                  from->first, candidates, keys, capacity);
+        of = NULL; /* the sums are there */
         if (found > capacity) {
             *threshold = where.low;
             if (take_ties(from, filter, k, where.low, candidates, keys,
@@ -336,28 +424,77 @@ static size_t select_from(const baton_selection_t *from,
     }
 }
 
-size_t baton_select_topk(const baton_selection_t *from, size_t k,
-                         uint32_t *indices, void *scratch,
-                         baton_magnitude_t *threshold_out)
+static size_t select_topk(const baton_selection_t *from, const addends_t *of,
+                          size_t k, uint32_t *indices, void *scratch,
+                          baton_magnitude_t *threshold_out)
 {
     assert(baton_select_supports(from->dtype));
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold = 0;
-    size_t found = 0;
+    estimate_t where = {.low = 1};
     k = k < from->count ? k : from->count;
-    if (k > 0) {
-        estimate_t where = {.low = 1};
-        if (from->count > SMALL_COUNT) {
-            where = estimate(from, &filter, k, scratch);
-        }
-        found =
-            select_from(from, &filter, k, where, indices, scratch, &threshold);
+    if (from->count > SMALL_COUNT) {
+        where = estimate(from, of, &filter, k, scratch);
     }
+    size_t found =
+        select_from(from, of, &filter, k, where, indices, scratch, &threshold);
     if (threshold_out != NULL) {
         *threshold_out = threshold;
     }
     return found;
 }
+
+size_t baton_select_topk(const baton_selection_t *from, size_t k,
+                         uint32_t *indices, void *scratch,
+                         baton_magnitude_t *threshold_out)
+{
+    if (k > 0 && from->count > 0) {
+        return select_topk(from, NULL, k, indices, scratch, threshold_out);
+    }
+    if (threshold_out != NULL) {
+        *threshold_out = 0;
+    }
+    return 0;
+}
+
+/* ---- of sums ----------------------------------------------------------- */
+
+static baton_selection_t selection_of(const baton_accumulation_t *of)
+{
+    return (baton_selection_t){.dtype = of->dtype,
+                               .side = of->side,
+                               .values = of->sum,
+                               .count = of->count,
+                               .first = of->first};
+}
+
+size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
+                             uint32_t *indices, void *scratch,
+                             baton_magnitude_t *threshold_out)
+{
+    baton_selection_t from = selection_of(of);
+    const addends_t addends = {of->left, of->right};
+    if (k > 0 && of->count > 0) {
+        return select_topk(&from, &addends, k, indices, scratch, threshold_out);
+    }
+    add(of->dtype, of->sum, of->left, of->right, of->count);
+    return baton_select_topk(&from, 0, indices, scratch, threshold_out);
+}
+
+size_t baton_accumulate_at_least(const baton_accumulation_t *of,
+                                 baton_magnitude_t threshold, uint32_t *indices,
+                                 size_t capacity)
+{
+    baton_selection_t from = selection_of(of);
+    const addends_t addends = {of->left, of->right};
+    baton__filter_t filter = baton__filter_of(of->dtype, of->side);
+    uint64_t least = threshold > 0 ? threshold : 1;
+    size_t found = add_and_filter(&from, &addends, &filter, least, indices,
+                                  NULL, capacity);
+    return found <= capacity ? found : baton_select_count(&from, threshold);
+}
+
+/* ---- by threshold ------------------------------------------------------ */
 
 size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
@@ -391,7 +528,7 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold;
     estimate_t where = {.low = least > 0 ? least : 1};
-    return k > 0 ? select_from(from, &filter, k, where, indices, scratch,
+    return k > 0 ? select_from(from, NULL, &filter, k, where, indices, scratch,
                                &threshold)
                  : 0;
 }

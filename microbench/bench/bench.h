@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Compares Baton's f32 sum with a plain loop that is compiled for this machine.
-   Runs on one rank. */
+/* Compares Baton's f32 sum with a plain loop that is compiled for this machine,
+   and the selection from a sum with its two steps. Runs on one rank. */
 int bench_kernels(FILE *json);
 
 enum { BENCH_MAX_SIZES = 32, BENCH_MAX_SYSTEMS = 16, BENCH_MAX_LAYERS = 4 };

@@ -1,7 +1,10 @@
 /* baton-bench kernels: the f32 sum and the plain loop take turns in one run, so
-   that both see the same clock rate and the same load. */
+   that both see the same clock rate and the same load. selection.c has the
+   rest.
+ */
 #include "bench/bench.h"
 #include "bench/kernels_native.h"
+#include "bench/selection.h"
 #include "common/harness.h"
 
 #include <baton/baton.h>
@@ -123,9 +126,10 @@ int bench_kernels(FILE *json)
         vectors.left = memory + stride;
         report(json, false, &vectors);
     }
+    free(memory);
+    int status = bench_selection(json);
     if (json != NULL) {
         fputs("\n]\n", json);
     }
-    free(memory);
-    return 0;
+    return status;
 }

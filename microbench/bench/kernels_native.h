@@ -11,4 +11,7 @@ void bench_native_sum(float *restrict target, const float *left,
 /* target[i] += right[i] */
 void bench_native_add(float *restrict target, const float *right, size_t count);
 
+/* The sum of |values[i]|, in many partial sums. */
+float bench_native_magnitudes(const float *values, size_t count);
+
 #endif

@@ -1,6 +1,8 @@
 # The tests that run under mpirun, and on pretended hosts.
 set(mpi_errors_ranks 1 2 3 5)
 set(mpi_sparse_ranks 1 2 3 6 8)
+set(mpi_sparse_partial_ranks 2 3 4 7)
+set(mpi_tensors_ranks 1 2 3 4)
 set(mpi_recovery_ranks 1 2 3 4 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)
@@ -16,7 +18,7 @@ foreach(source ${sources})
 endforeach()
 
 # All that is right passes its verification too.
-foreach(name mpi_coll mpi_dense mpi_partial mpi_sparse)
+foreach(name mpi_coll mpi_dense mpi_partial mpi_sparse mpi_sparse_partial)
     set(${name}_verified_ranks 2 5)
     set(${name}_verified_env BATON_VERIFY=1)
     mpi_entries(${name}_verified ${name} mpi)

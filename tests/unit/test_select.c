@@ -235,9 +235,12 @@ static void expect_all(baton_dtype_t dtype, size_t count,
     }
 }
 
-static void test_topk_is_that_of_a_sort(void **state)
+typedef void (*expect_fn)(baton_dtype_t dtype, size_t count,
+                          support_random_t *random);
+
+/* By the kernels of each instruction set, for every type, of many sizes. */
+static void for_each_size(expect_fn expect)
 {
-    (void)state;
     static const char *const isas[] = {"baseline", "avx2", "avx512"};
     for (size_t isa = 0; isa < 3; isa++) {
         (void)setenv("BATON_ISA", isas[isa], 1);
@@ -247,13 +250,101 @@ static void test_topk_is_that_of_a_sort(void **state)
             support_random_t random = support_random(support_seed(), type);
             const size_t counts[] = {0, 1, 63, 64, 65, 1000, 4097, 33333};
             for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-                expect_all(types[type], counts[i], &random);
+                expect(types[type], counts[i], &random);
             }
         }
     }
     (void)unsetenv("BATON_ISA");
     baton__config_forget();
     baton__kernels_forget();
+}
+
+static void test_topk_is_that_of_a_sort(void **state)
+{
+    (void)state;
+    for_each_size(expect_all);
+}
+
+/* ---- of sums ----------------------------------------------------------- */
+
+static double left[LARGEST], right[LARGEST], sums[LARGEST];
+
+/* The sum goes to a third vector, or to the left or the right one. */
+static baton_accumulation_t accumulation(baton_dtype_t dtype, size_t count,
+                                         int form)
+{
+    static double copies[2][LARGEST];
+    size_t bytes = count * baton_dtype_size(dtype);
+    memcpy(copies[0], left, bytes);
+    memcpy(copies[1], right, bytes);
+    memset(values, 0, bytes);
+    return (baton_accumulation_t){
+        .dtype = dtype,
+        .side = (baton_side_t)form,
+        .sum = form == 0 ? values : copies[form - 1],
+        .left = copies[0],
+        .right = copies[1],
+        .count = count,
+        .first = 5,
+    };
+}
+
+static void expect_accumulated(const baton_accumulation_t *of, size_t found,
+                               size_t kept)
+{
+    assert_memory_equal(of->sum, sums, of->count * baton_dtype_size(of->dtype));
+    assert_int_equal(found, kept);
+    assert_memory_equal(actual, expected, kept * sizeof *actual);
+}
+
+/* Adding up and selecting, one after the other, and at once. */
+static void expect_one_pass(baton_dtype_t dtype, size_t count, size_t k,
+                            int form)
+{
+    baton_magnitude_t threshold, same;
+    void *scratch = malloc(baton_select_scratch_bytes(count, k));
+    const baton_selection_t from = {.dtype = dtype,
+                                    .side = (baton_side_t)form,
+                                    .values = sums,
+                                    .count = count,
+                                    .first = 5};
+    BATON_SUM->reduce(BATON_SUM->arg, sums, left, right, count, dtype);
+    size_t kept = baton_select_topk(&from, k, expected, scratch, &threshold);
+    baton_accumulation_t of = accumulation(dtype, count, form);
+    size_t found = baton_accumulate_topk(&of, k, actual, scratch, &same);
+    expect_accumulated(&of, found, kept);
+    assert_int_equal(same, threshold);
+    /* All that reach the threshold fit, or half of them do. */
+    const size_t rooms[] = {LARGEST, kept / 2};
+    for (int i = 0; i < 2; i++) {
+        size_t all =
+            baton_select_at_least(&from, threshold, expected, rooms[i]);
+        of = accumulation(dtype, count, form);
+        found = baton_accumulate_at_least(&of, threshold, actual, rooms[i]);
+        assert_int_equal(found, all);
+        size_t written = all < rooms[i] ? all : rooms[i];
+        expect_accumulated(&of, written, written);
+    }
+    free(scratch);
+}
+
+static void expect_accumulation(baton_dtype_t dtype, size_t count,
+                                support_random_t *random)
+{
+    const size_t ks[] = {0, 1, count / 100 + 1, count / 2, count};
+    for (shape_t shape = 0; shape < SHAPES; shape++) {
+        fill(dtype, left, count, shape, random);
+        fill(dtype, right, count, shape == BITS ? NORMAL : shape, random);
+        for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
+            expect_one_pass(dtype, count, ks[i], (int)(i % 3));
+        }
+    }
+}
+
+static void test_accumulation_selects_from_the_sum(void **state)
+{
+    (void)state;
+    for_each_size(expect_accumulation);
 }
 
 static void test_search_leaves_k_to_2k(void **state)
@@ -429,6 +520,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topk_is_that_of_a_sort),
+        cmocka_unit_test(test_accumulation_selects_from_the_sum),
         cmocka_unit_test(test_search_leaves_k_to_2k),
         cmocka_unit_test(test_sum_of_lists_is_the_dense_sum),
         cmocka_unit_test(test_put_undoes_add),

@@ -16,37 +16,49 @@ static void add(baton_sparse_t *sparse, void *target, const void *left,
                       sparse->options.dtype);
 }
 
+static double clip_factor(const baton_sparse_t *sparse, const void *gradient)
+{
+    if (sparse->options.clip == 0 || gradient == NULL) {
+        return 1;
+    }
+    baton_magnitudes_t all = baton_elements_measure(
+        sparse->options.dtype, gradient, sparse->options.count);
+    double norm = sqrt(all.square_sum);
+    double most = sparse->options.clip / sqrt((double)sparse->size);
+    return norm > most ? most / norm : 1;
+}
+
 baton_status_t baton__sparse_begin(void *arg, baton_call_t *call)
 {
     (void)call;
     baton_sparse_t *sparse = arg;
     sparse->counting = (baton_sparse_stats_t){0};
     sparse->next = sparse->learned;
-    sparse->clip_factor = 1;
-    if (sparse->options.clip > 0 && sparse->gradient != NULL) {
-        baton_magnitudes_t all = baton_elements_measure(
-            sparse->options.dtype, sparse->gradient, sparse->options.count);
-        double norm = sqrt(all.square_sum);
-        double most = sparse->options.clip / sqrt((double)sparse->size);
-        if (norm > most) {
-            sparse->clip_factor = most / norm;
-        }
-    }
+    /* A partial one's gradients were clipped when they were started. */
+    sparse->clip_factor =
+        sparse->partial != NULL
+            ? 1
+            : sparse->given_factor * clip_factor(sparse, sparse->gradient);
     return BATON_OK;
 }
 
-/* The gradient's elements, clipped: in `tile`, or where they are. */
-static const void *clipped(baton_sparse_t *sparse, size_t first, size_t count,
-                           char *tile)
+/* Elements of a gradient, clipped: in `tile`, or where they are. */
+static const void *scaled(const baton_sparse_t *sparse, const char *from,
+                          size_t count, double factor, char *tile)
 {
-    const char *from = sparse->gradient + first * sparse->element_bytes;
-    if (sparse->clip_factor == 1) {
+    if (factor == 1) {
         return from;
     }
     memcpy(tile, from, count * sparse->element_bytes);
-    baton_elements_scale(sparse->options.dtype, tile, count,
-                         sparse->clip_factor);
+    baton_elements_scale(sparse->options.dtype, tile, count, factor);
     return tile;
+}
+
+static const void *clipped(baton_sparse_t *sparse, size_t first, size_t count,
+                           char *tile)
+{
+    return scaled(sparse, sparse->gradient + first * sparse->element_bytes,
+                  count, sparse->clip_factor, tile);
 }
 
 /* velocity_out = m u + g, or m (u + g); returns what is accumulated. */
@@ -88,6 +100,11 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
     if (!sparse->payload) {
         return;
     }
+    if (sparse->absent) {
+        memset(sparse->work + first * sparse->element_bytes, 0,
+               count * sparse->element_bytes);
+        return;
+    }
     if (sparse->gradient == NULL) {
         memcpy(sparse->work + first * sparse->element_bytes,
                sparse->residual + first * sparse->element_bytes,
@@ -99,6 +116,26 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
     for (size_t done = 0; done < count; done += tile) {
         size_t left = count - done;
         accumulate_tile(sparse, first + done, left < tile ? left : tile);
+    }
+}
+
+void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
+                              char *target, bool first)
+{
+    _Alignas(64) char data[TILE_BYTES];
+    const size_t size = sparse->element_bytes, all = sparse->options.count;
+    double factor = clip_factor(sparse, gradient);
+    size_t tile = TILE_BYTES / size;
+    for (size_t done = 0; done < all; done += tile) {
+        size_t count = all - done < tile ? all - done : tile;
+        const void *adds = scaled(sparse, (const char *)gradient + done * size,
+                                  count, factor, data);
+        char *to = target + done * size;
+        if (first) {
+            memcpy(to, adds, count * size);
+        } else {
+            add(sparse, to, to, adds, count);
+        }
     }
 }
 
@@ -138,4 +175,36 @@ size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
         .first = (uint32_t)first,
     };
     return baton_select_topk(&from, k, indices, scratch, NULL);
+}
+
+bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
+                                size_t count, baton_accumulation_t *out)
+{
+    size_t offset = first * sparse->element_bytes;
+    if (!sparse->payload || sparse->absent || sparse->gradient == NULL ||
+        sparse->velocity != NULL || sparse->clip_factor != 1) {
+        return false;
+    }
+    *out = (baton_accumulation_t){
+        .dtype = sparse->options.dtype,
+        .sum = sparse->work + offset,
+        .left = sparse->residual + offset,
+        .right = sparse->gradient + offset,
+        .count = count,
+        .first = (uint32_t)first,
+    };
+    return true;
+}
+
+size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
+                                     size_t count, size_t k, uint32_t *indices,
+                                     void *scratch)
+{
+    baton_accumulation_t of;
+    if (!baton__sparse_accumulation(sparse, first, count, &of)) {
+        baton__sparse_accumulate(sparse, first, count);
+        return baton__sparse_select(sparse, first, count, k, indices, scratch);
+    }
+    sparse->counting.block_selections++;
+    return baton_accumulate_topk(&of, k, indices, scratch, NULL);
 }

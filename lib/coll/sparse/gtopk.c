@@ -65,10 +65,9 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     gtopk_t *gtopk = arg;
     baton_sparse_t *sparse = gtopk->sparse;
     baton_status_t status = baton__sparse_begin(sparse, call);
-    baton__sparse_accumulate(sparse, 0, sparse->options.count);
-    gtopk->own_count =
-        baton__sparse_select(sparse, 0, sparse->options.count, sparse->k,
-                             gtopk->indices, gtopk->scratch);
+    gtopk->own_count = baton__sparse_accumulate_topk(
+        sparse, 0, sparse->options.count, sparse->k, gtopk->indices,
+        gtopk->scratch);
     gtopk->sum_count = gtopk->own_count;
     if (sparse->payload) {
         baton_entries_take(sparse->options.dtype, gtopk->own, gtopk->indices,

@@ -62,7 +62,38 @@ static uint64_t scaled(const baton_sparse_t *sparse, uint64_t threshold,
 
 /* ---- select ------------------------------------------------------------ */
 
+/* Accumulates, and selects exactly. */
 static size_t select_exactly(oktopk_t *self, const baton_selection_t *from)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton_magnitude_t *threshold = &sparse->next.local_threshold;
+    baton_accumulation_t of;
+    if (baton__sparse_accumulation(sparse, 0, from->count, &of)) {
+        return baton_accumulate_topk(&of, sparse->k, self->regions.indices,
+                                     self->scratch, threshold);
+    }
+    baton__sparse_accumulate(sparse, 0, from->count);
+    return baton_select_topk(from, sparse->k, self->regions.indices,
+                             self->scratch, threshold);
+}
+
+/* Accumulates; how many elements reach the threshold. They are selected, where
+   there is room for them. */
+static size_t select_at_first(oktopk_t *self, const baton_selection_t *from,
+                              baton_magnitude_t threshold)
+{
+    baton__regions_t *regions = &self->regions;
+    baton_accumulation_t of;
+    if (baton__sparse_accumulation(self->sparse, 0, from->count, &of)) {
+        return baton_accumulate_at_least(&of, threshold, regions->indices,
+                                         regions->room);
+    }
+    baton__sparse_accumulate(self->sparse, 0, from->count);
+    return baton_select_at_least(from, threshold, regions->indices,
+                                 regions->room);
+}
+
+static size_t select_again(oktopk_t *self, const baton_selection_t *from)
 {
     return baton_select_topk(from, self->sparse->k, self->regions.indices,
                              self->scratch,
@@ -74,16 +105,19 @@ static size_t select_by_threshold(oktopk_t *self, const baton_selection_t *from)
     baton_sparse_t *sparse = self->sparse;
     uint64_t *threshold = &sparse->next.local_threshold;
     size_t k = sparse->k;
-    size_t count = baton_select_count(from, *threshold);
-    for (int i = 0; i < RAISES && 3 * count > 4 * k; i++) {
+    size_t count = select_at_first(self, from, *threshold);
+    int raises = 0;
+    for (; raises < RAISES && 3 * count > 4 * k; raises++) {
         *threshold = scaled(sparse, *threshold, RAISE);
         count = baton_select_count(from, *threshold);
     }
     if (count > 2 * k || count > self->regions.room) {
-        return select_exactly(self, from);
+        return select_again(self, from);
     }
-    count = baton_select_at_least(from, *threshold, self->regions.indices,
-                                  self->regions.room);
+    if (raises > 0) {
+        count = baton_select_at_least(from, *threshold, self->regions.indices,
+                                      self->regions.room);
+    }
     if (3 * count < 2 * k) {
         *threshold = scaled(sparse, *threshold, 1 / LOCAL_FACTOR);
     } else if (4 * count > 5 * k) {
@@ -117,7 +151,6 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     oktopk_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     baton_status_t status = baton__sparse_begin(sparse, call);
-    baton__sparse_accumulate(sparse, 0, sparse->options.count);
     sparse->counting.block_selections++;
     sparse->next.steps++;
     self->regions.count = sparse->k;

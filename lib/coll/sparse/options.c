@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "coll/partial_rule.h"
 
 #include <baton/coll.h>
 #include <math.h>
@@ -125,8 +126,79 @@ static baton_status_t check_link(const baton_sparse_options_t *o, char *text,
     return BATON_OK;
 }
 
+enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 }; /* with options.partial */
+
+static baton_status_t check_not_partial(const baton_sparse_options_t *o,
+                                        char *text, size_t text_bytes)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } others[] = {{"mode", (uint32_t)o->mode},
+                  {"mode_ranks", o->mode_ranks},
+                  {"history", o->history},
+                  {"sync_every", o->sync_every},
+                  {"max_staleness", o->max_staleness}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (others[i].value != 0) {
+            return REFUSE("%s is %u; allowed without partial: 0",
+                          others[i].name, others[i].value);
+        }
+    }
+    return BATON_OK;
+}
+
+/* An algorithm that learns from what a rank has selected before would learn
+   from empty selections, too. */
+static bool may_be_partial(baton_sparse_algorithm_t algorithm)
+{
+    return algorithm == BATON_SPARSE_AUTO || algorithm == BATON_SPARSE_SPARDL ||
+           algorithm == BATON_SPARSE_TOPKA ||
+           algorithm == BATON_SPARSE_TOPKDSA || algorithm == BATON_SPARSE_GTOPK;
+}
+
+static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
+                                    char *text, size_t text_bytes)
+{
+    if (!o->partial) {
+        return check_not_partial(o, text, text_bytes);
+    }
+    if (!may_be_partial(o->algorithm)) {
+        return REFUSE("algorithm is %s; allowed with partial: auto, spardl, "
+                      "topka, topkdsa, gtopk",
+                      baton_sparse_algorithm_name(o->algorithm));
+    }
+    if (o->momentum > 0 || o->warmup > 0) {
+        return REFUSE("%s is %g; allowed with partial: 0",
+                      o->momentum > 0 ? "momentum" : "warmup",
+                      o->momentum > 0 ? o->momentum : (double)o->warmup);
+    }
+    if (o->history > MOST_EPOCHS || o->max_staleness > MOST_EPOCHS) {
+        return REFUSE("%s is %u; allowed: 0 to %d",
+                      o->history > MOST_EPOCHS ? "history" : "max_staleness",
+                      o->history > MOST_EPOCHS ? o->history : o->max_staleness,
+                      (int)MOST_EPOCHS);
+    }
+    const baton_partial_choice_t choice = {o->mode, o->mode_ranks};
+    return baton__rule_check(o->name != NULL ? o->name : "sparse", choice,
+                             size) == BATON_OK
+               ? BATON_OK
+               : REFUSE("%s", baton_error_message());
+}
+
+static void fill_partial(baton_sparse_options_t *o)
+{
+    o->history = o->history == 0 ? HISTORY : o->history;
+    if (o->algorithm == BATON_SPARSE_AUTO) {
+        o->algorithm = BATON_SPARSE_SPARDL;
+    }
+}
+
 static void fill(baton_sparse_options_t *o)
 {
+    if (o->partial) {
+        fill_partial(o);
+    }
     o->dtype = o->dtype == 0 ? BATON_F32 : o->dtype;
     o->teams = o->teams == 0 ? 1 : o->teams;
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
@@ -181,6 +253,9 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     if (status == BATON_OK) {
         status = check_link(out, text, text_bytes);
     }
+    if (status == BATON_OK) {
+        status = check_partial(out, size, text, text_bytes);
+    }
     fill(out);
     if (status == BATON_OK) {
         status = fill_link(out, hosts, text, text_bytes);
@@ -210,7 +285,14 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     X(redsync, (uint64_t)o->redsync)                                           \
     X(quantise, o->quantise)                                                   \
     X(keep_error, o->keep_error)                                               \
-    X(gtopk_reference, o->gtopk_reference)
+    X(gtopk_reference, o->gtopk_reference)                                     \
+    X(partial, o->partial)                                                     \
+    X(mode, (uint64_t)o->mode)                                                 \
+    X(mode_ranks, o->mode_ranks)                                               \
+    X(history, o->history)                                                     \
+    X(sync_every, o->sync_every)                                               \
+    X(max_staleness, o->max_staleness)                                         \
+    X(seed, o->seed)
 
 enum {
     WRONG, /* this rank's options are */

@@ -5,9 +5,11 @@
    bag of blocks p + gap to p + gap + s - 1, gap = 2^(l-i), the top-L of each,
    as one message to p + gap; it receives blocks p to p + s - 1 from p - gap and
    adds them. A block is selected from when it is sent, and not before, so m
-   selections are all. Three members, l = 2, gaps 2 and 1, at p = 0:
+   selections are all. To blocks of the first bag nothing is added before they
+   are selected from, so they are accumulated in the same pass. Three members, l
+   = 2, gaps 2 and 1, at p = 0:
 
-       begin --> accumulate 2 --> select 2 --> send (block 2, to 2)
+       begin --> accumulate and select 2 --> send (block 2, to 2)
                                      |
               +----------------------+----------+
               v                                 v
@@ -66,13 +68,16 @@ static baton_status_t accumulate(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Takes the largest of a block out of `work`; returns how many. */
-static size_t take(spardl_t *spardl, int index, size_t k, char *entries)
+/* Takes the largest of a block out of `work`, where it is accumulated before or
+   now; returns how many. */
+static size_t take(spardl_t *spardl, int index, bool accumulated, size_t k,
+                   char *entries)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton__block_t block = baton__spardl_block(spardl, index);
-    size_t count = baton__sparse_select(sparse, block.first, block.count, k,
-                                        spardl->indices, spardl->scratch);
+    size_t count = (accumulated ? baton__sparse_select
+                                : baton__sparse_accumulate_topk)(
+        sparse, block.first, block.count, k, spardl->indices, spardl->scratch);
     if (sparse->payload) {
         baton_entries_take(sparse->options.dtype, entries, spardl->indices,
                            count, sparse->work);
@@ -92,8 +97,8 @@ static baton_status_t select_for_bag(void *arg, baton_call_t *call)
     }
     char *to = sparse->payload ? step->send.data + step->send.bytes : NULL;
     size_t quota = baton__spardl_quota(spardl, sparse->k, self->block);
-    step->send.bytes +=
-        take(spardl, self->block, quota, to) * sparse->entry_bytes;
+    step->send.bytes += take(spardl, self->block, self->step > 0, quota, to) *
+                        sparse->entry_bytes;
     return self->place == step->blocks - 1
                ? baton__message_end(&step->send, call, step->send.bytes)
                : BATON_OK;
@@ -103,7 +108,7 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
     (void)call;
-    spardl->own.count = take(spardl, spardl->position,
+    spardl->own.count = take(spardl, spardl->position, spardl->step_count > 0,
                              baton__spardl_share(spardl), spardl->own.data);
     return BATON_OK;
 }
@@ -229,13 +234,14 @@ static size_t bag_room(const spardl_t *spardl, int first, int blocks)
     return bytes;
 }
 
-/* Accumulations of a bag's blocks, from the first on, behind `before`. */
-static void add_accumulations(spardl_t *spardl, int first, int blocks,
-                              baton_node_t before, baton_node_t *nodes)
+/* Accumulations of the first blocks from this rank's own on, behind `before`.
+ */
+static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before,
+                              baton_node_t *nodes)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     for (int j = 0; j < blocks; j++) {
-        int block = block_at(spardl, first + j);
+        int block = block_at(spardl, j);
         nodes[block] = baton_add_call(s, accumulate, &spardl->blocks[block]);
         baton_before(s, before, nodes[block]);
     }
@@ -258,7 +264,9 @@ static baton_node_t add_bag(spardl_t *spardl, int index,
         block->place = j;
         baton_node_t node = baton_add_call(s, select_for_bag, block);
         baton_before(s, last, node);
-        baton_before(s, accumulated[block->block], node);
+        if (index > 0) {
+            baton_before(s, accumulated[block->block], node);
+        }
         for (int earlier = 0; earlier < index; earlier++) {
             if (distance < spardl->steps[earlier].blocks) {
                 baton_before(s, spardl->steps[earlier].add, node);
@@ -295,14 +303,11 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, baton_node_t *nodes)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     baton_node_t last = baton_add_call(s, begin, spardl);
-    int others = 0; /* distance from which on the first bag lies */
     if (spardl->step_count > 0) {
-        const spardl_step_t *first = &spardl->steps[0];
-        add_accumulations(spardl, first->gap, first->blocks, last, nodes);
         last = add_bag(spardl, 0, nodes, last);
-        others = first->gap;
+        /* The first bag lies behind these. */
+        add_accumulations(spardl, spardl->steps[0].gap, last, nodes);
     }
-    add_accumulations(spardl, 0, others > 0 ? others : 1, last, nodes);
     for (int i = 0; i < spardl->step_count; i++) {
         if (i > 0) {
             last = add_bag(spardl, i, nodes, last);
@@ -311,8 +316,8 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, baton_node_t *nodes)
     }
     baton_node_t own = baton_add_call(s, select_own, spardl);
     baton_before(s, last, own);
-    baton_before(s, nodes[spardl->position], own);
     if (spardl->step_count > 0) {
+        baton_before(s, nodes[spardl->position], own);
         baton_before(s, spardl->steps[spardl->step_count - 1].add, own);
     }
     return own;

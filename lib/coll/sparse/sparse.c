@@ -1,5 +1,5 @@
 /* The life of a sparse all-reduce: memory, schedules, options between steps. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/partial.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -51,11 +51,14 @@ void *baton__sparse_room(const baton_sparse_t *sparse, size_t count,
 bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
     bool ok = true;
+    sparse->result_capacity = capacity;
+    if (sparse->partial != NULL) {
+        return baton__sparse_partial_result_room(sparse, capacity);
+    }
     sparse->result_indices = baton__sparse_room(
         sparse, capacity, sizeof *sparse->result_indices, &ok);
     sparse->result_values =
         baton__sparse_room(sparse, capacity, sparse->element_bytes, &ok);
-    sparse->result_capacity = capacity;
     return ok;
 }
 
@@ -134,6 +137,15 @@ static void recover_dense(void *arg, uint64_t epoch)
     sparse->steps = sparse->sparse_base + sparse->dense_base;
 }
 
+static baton_status_t build_partial(baton_sparse_t *sparse)
+{
+    baton_status_t status = baton__sparse_partial_create(sparse);
+    if (status == BATON_OK) {
+        status = baton__sparse_partial_build(sparse);
+    }
+    return status == BATON_OK ? BATON_OK : no_memory(sparse);
+}
+
 /* Adds the nodes of both schedules. */
 static baton_status_t build_schedules(baton_sparse_t *sparse)
 {
@@ -141,9 +153,12 @@ static baton_status_t build_schedules(baton_sparse_t *sparse)
     if (status != BATON_OK) {
         return status;
     }
+    sparse->algorithm = algorithm_of(sparse->options.algorithm);
+    if (sparse->options.partial) {
+        return build_partial(sparse);
+    }
     build_dense(sparse);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
-    sparse->algorithm = algorithm_of(sparse->options.algorithm);
     if (sparse->algorithm == NULL) {
         return BATON_OK; /* dense */
     }
@@ -207,6 +222,7 @@ static void free_sparse(baton_sparse_t *sparse)
     if (sparse->algorithm != NULL && sparse->state != NULL) {
         sparse->algorithm->destroy(sparse);
     }
+    baton__sparse_partial_destroy(sparse);
     baton__free(sparse->name);
     baton__free(sparse->compared);
     baton__free(sparse->residual);
@@ -291,12 +307,12 @@ baton_status_t baton_sparse_create(baton_group_t *group,
                                    const baton_sparse_options_t *options,
                                    int timeout_ms, baton_sparse_t **out)
 {
-    baton_sparse_t *sparse;
+    baton_sparse_t *sparse = NULL;
     baton_status_t status = check_arguments(group, options, out);
     if (status == BATON_OK) {
         status = baton_sparse_prepare(group, options, &sparse);
     }
-    if (status != BATON_OK) {
+    if (status != BATON_OK || sparse == NULL) {
         return status;
     }
     status = baton_sparse_connect(sparse, timeout_ms);
@@ -356,7 +372,10 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
 
 baton_status_t baton_sparse_set_k(baton_sparse_t *sparse, size_t k)
 {
-    baton_status_t status = baton__sparse_check_idle(sparse, "set k of");
+    baton_status_t status = baton__sparse_check_full(sparse, "set k of");
+    if (status == BATON_OK) {
+        status = baton__sparse_check_idle(sparse, "set k of");
+    }
     if (status != BATON_OK) {
         return status;
     }
@@ -388,50 +407,55 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
 baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
                                            double factor)
 {
-    baton_status_t status =
-        baton__sparse_check_idle(sparse, "scale the residual of");
+    baton_status_t status = baton__sparse_hold(sparse, "scale the residual of");
     if (status != BATON_OK) {
         return status;
     }
     if (!isfinite(factor)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "sparse \"%s\": the residual's factor is %g; "
-                            "allowed: finite",
-                            sparse->name, factor);
-    }
-    if (sparse->payload) {
+        status = baton__error(BATON_ERR_INVALID,
+                              "sparse \"%s\": the residual's factor is %g; "
+                              "allowed: finite",
+                              sparse->name, factor);
+    } else if (sparse->payload) {
         baton_elements_scale(sparse->options.dtype, sparse->residual,
                              sparse->options.count, factor);
+        baton__sparse_partial_scale(sparse, factor);
     }
-    return BATON_OK;
+    baton__sparse_release(sparse);
+    return status;
 }
 
 baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 {
-    baton_status_t status =
-        baton__sparse_check_idle(sparse, "copy the residual of");
-    if (status == BATON_OK && vector == NULL && sparse->payload) {
+    baton_status_t status = baton__sparse_hold(sparse, "copy the residual of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (vector == NULL && sparse->payload) {
         status =
             baton__error(BATON_ERR_INVALID,
                          "residual of \"%s\": vector is NULL", sparse->name);
-    }
-    if (status == BATON_OK && sparse->payload) {
+    } else if (sparse->payload) {
         memcpy(vector, sparse->residual,
                sparse->options.count * sparse->element_bytes);
+        baton__sparse_partial_add_pending(sparse, vector);
     }
+    baton__sparse_release(sparse);
     return status;
 }
 
 baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                   baton_sparse_stats_t *out)
 {
-    baton_status_t status = baton__sparse_check_idle(sparse, "statistics of");
-    if (status == BATON_OK && out == NULL) {
-        status = baton__error(BATON_ERR_INVALID,
-                              "statistics of \"%s\": out is "
-                              "NULL",
-                              sparse->name);
+    baton_status_t status = check_sparse(sparse, "statistics of");
+    if (sparse == NULL || status != BATON_OK) {
+        return status;
     }
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "statistics of \"%s\": out is NULL", sparse->name);
+    }
+    status = baton__sparse_hold(sparse, "statistics of");
     if (status != BATON_OK) {
         return status;
     }
@@ -448,5 +472,6 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                         sparse->options.count)
                      .square_sum);
     }
+    baton__sparse_release(sparse);
     return BATON_OK;
 }

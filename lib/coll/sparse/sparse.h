@@ -8,6 +8,7 @@
        message.c     messages of entries
        gather.c      Bruck all-gather of parts of any length
        state_file.c  save and load
+       partial.c     steps that do not wait for every rank
        spardl.c ...  the algorithms
 
    A step works in `work`, which begins as gradient plus residual. `residual` is
@@ -20,6 +21,7 @@
 #include <baton/sparse.h>
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
+typedef struct baton__sparse_partial baton__sparse_partial_t;
 
 /* What an algorithm has learned from earlier steps; saved and loaded. Equal on
    all ranks, or on those that must agree on it. */
@@ -54,8 +56,10 @@ struct baton_sparse {
 
     char *residual, *work; /* n elements each, without payload NULL */
     char *velocity;        /* u of momentum; or NULL */
-    const char *gradient;  /* of the running step; NULL means none */
-    double clip_factor;
+    const char *gradient;             /* of the running step, or NULL */
+    baton__sparse_partial_t *partial; /* NULL if steps wait for every rank */
+    double given_factor; /* by which the running step's gradient is scaled, */
+    double clip_factor;  /* and with clipping */
     size_t k;
     baton__learned_t learned, next;
     uint64_t *extra; /* more that it has learned; saved and loaded, or NULL */
@@ -63,8 +67,10 @@ struct baton_sparse {
     uint64_t steps;                   /* completed */
     uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
 
-    /* The last result. */
-    bool has_result, dense_result;
+    bool has_result;
+    bool absent; /* the running epoch takes nothing of this rank */
+    baton_sparse_result_t last; /* where there is one */
+    /* What the running step writes; without options.partial it is `last`. */
     size_t result_count, result_capacity;
     uint32_t *result_indices;
     char *result_values;
@@ -109,6 +115,10 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
    not finite. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
+/* As baton_sparse_start, of a gradient times a factor. Not for partial ones. */
+baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
+                                          const void *gradient, double factor);
+
 /* BATON_ERR_BUSY while a step runs, BATON_ERR_STATE before connect. */
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
@@ -137,12 +147,29 @@ baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
    gradient, for clipping. */
 baton_status_t baton__sparse_begin(void *arg, baton_call_t *call);
 
-/* work = residual + what the gradient contributes, for these elements. */
+/* work = residual + what the gradient contributes, for these elements; zeros,
+   where an epoch takes nothing. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
+/* target = the gradient, clipped, or (not `first`) target + that: for partial
+   ones, before the step. */
+void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
+                              char *target, bool first);
+
 /* After a step: velocity advances, and is zero at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
+
+/* Whether work's elements are nothing but residual plus gradient; then `out`
+   adds them up, and selects from them in the same pass. */
+bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
+                                size_t count, baton_accumulation_t *out);
+
+/* Accumulates elements [first, first + count), and returns the indices of the k
+   largest. */
+size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
+                                     size_t count, size_t k, uint32_t *indices,
+                                     void *scratch);
 
 /* The indices of the k largest of work's elements [first, first + count). */
 size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,

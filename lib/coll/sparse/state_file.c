@@ -10,7 +10,7 @@
    file is written under another name and renamed, so a crash leaves the old
    one; it is read into memory that is not in use between steps, so a bad one
    changes nothing. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/partial.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -92,7 +92,10 @@ static bool write_state(const baton_sparse_t *sparse, FILE *file)
 static baton_status_t check_path(const baton_sparse_t *sparse,
                                  const char *doing, const char *path)
 {
-    baton_status_t status = baton__sparse_check_idle(sparse, doing);
+    baton_status_t status = baton__sparse_check_full(sparse, doing);
+    if (status == BATON_OK) {
+        status = baton__sparse_check_idle(sparse, doing);
+    }
     if (status != BATON_OK) {
         return status;
     }
@@ -262,7 +265,7 @@ static baton_status_t load_from(baton_sparse_t *sparse, const char *path,
                             sparse->name, path, strerror(errno));
     }
     /* `work` is a dense step's result: that is gone now. */
-    sparse->has_result = sparse->has_result && !sparse->dense_result;
+    sparse->has_result = sparse->has_result && sparse->last.indices != NULL;
     baton_status_t status = read_state(sparse, path, file, loaded);
     (void)fclose(file);
     if (status == BATON_OK) {

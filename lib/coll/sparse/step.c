@@ -2,6 +2,7 @@
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
+#include "coll/sparse/partial.h"
 
 #include <string.h>
 
@@ -29,6 +30,12 @@ static baton_status_t start(baton_sparse_t *sparse, bool dense,
 
 baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
 {
+    return baton__sparse_start_scaled(sparse, gradient, 1);
+}
+
+baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
+                                          const void *gradient, double factor)
+{
     baton_status_t status = baton__sparse_check_idle(sparse, "start");
     if (status != BATON_OK) {
         return status;
@@ -37,6 +44,10 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
         return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
                             sparse->name);
     }
+    if (sparse->partial != NULL) {
+        return baton__sparse_partial_start(sparse, gradient);
+    }
+    sparse->given_factor = factor;
     bool dense =
         sparse->algorithm == NULL || sparse->steps < sparse->options.warmup;
     return start(sparse, dense, gradient);
@@ -44,7 +55,10 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
 
 baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 {
-    baton_status_t status = baton__sparse_check_idle(sparse, "flush");
+    baton_status_t status = baton__sparse_check_full(sparse, "flush");
+    if (status == BATON_OK) {
+        status = baton__sparse_check_idle(sparse, "flush");
+    }
     return status == BATON_OK ? start(sparse, true, NULL) : status;
 }
 
@@ -80,9 +94,12 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 /* After a dense step `work` is the result, and nothing is left out. */
 static void complete_dense(baton_sparse_t *sparse)
 {
-    sparse->dense_result = true;
     sparse->counting.algorithm = BATON_SPARSE_DENSE;
-    sparse->result_count = sparse->payload ? sparse->options.count : 0;
+    sparse->last = (baton_sparse_result_t){
+        .count = sparse->payload ? sparse->options.count : 0,
+        .values = sparse->work,
+        .included = true,
+    };
     sparse->masked_count = 0;
     baton__sparse_advance(sparse);
     if (!sparse->payload) {
@@ -101,11 +118,15 @@ static void complete_sparse(baton_sparse_t *sparse)
     char *residual = sparse->work;
     sparse->work = sparse->residual;
     sparse->residual = residual;
-    sparse->dense_result = false;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
     sparse->learned = sparse->next;
-    sparse->result_count = sparse->payload ? sparse->result_count : 0;
+    sparse->last = (baton_sparse_result_t){
+        .count = sparse->payload ? sparse->result_count : 0,
+        .indices = sparse->result_indices,
+        .values = sparse->result_values,
+        .included = true,
+    };
     baton__sparse_advance(sparse);
 }
 
@@ -117,6 +138,11 @@ static void complete(baton_sparse_t *sparse, baton_status_t status)
     if (status != BATON_OK) {
         return;
     }
+    sparse->has_result = true;
+    if (sparse->partial != NULL) {
+        baton__sparse_partial_complete(sparse);
+        return;
+    }
     if (dense) {
         complete_dense(sparse);
     } else {
@@ -124,7 +150,6 @@ static void complete(baton_sparse_t *sparse, baton_status_t status)
     }
     sparse->stats = sparse->counting;
     sparse->steps++;
-    sparse->has_result = true;
 }
 
 /* ---- test, wait -------------------------------------------------------- */
@@ -180,11 +205,7 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
                             "been completed since a start",
                             sparse->name);
     }
-    *out = (baton_sparse_result_t){
-        .count = sparse->result_count,
-        .indices = sparse->dense_result ? NULL : sparse->result_indices,
-        .values = sparse->dense_result ? sparse->work : sparse->result_values,
-    };
+    *out = sparse->last;
     return BATON_OK;
 }
 
@@ -203,15 +224,16 @@ baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
     if (!sparse->payload) {
         return BATON_OK;
     }
-    size_t size = sparse->element_bytes;
-    if (sparse->dense_result) {
-        memcpy(vector, sparse->work, sparse->options.count * size);
+    const size_t size = sparse->element_bytes;
+    const baton_sparse_result_t *last = &sparse->last;
+    if (last->indices == NULL) {
+        memcpy(vector, last->values, sparse->options.count * size);
         return BATON_OK;
     }
     memset(vector, 0, sparse->options.count * size);
-    for (size_t i = 0; i < sparse->result_count; i++) {
-        memcpy((char *)vector + (size_t)sparse->result_indices[i] * size,
-               sparse->result_values + i * size, size);
+    for (size_t i = 0; i < last->count; i++) {
+        memcpy((char *)vector + (size_t)last->indices[i] * size,
+               (const char *)last->values + i * size, size);
     }
     return BATON_OK;
 }

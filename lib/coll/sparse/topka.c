@@ -1,7 +1,7 @@
 /* Sparse all-gather: each rank's selection goes to all, and each rank adds them
    up in the order of ranks. What was not selected is the residual.
 
-       accumulate --> select --> Bruck all-gather (gather.c) --> sum
+       accumulate, select --> Bruck all-gather (gather.c) --> sum
 
    TopkA sends the k largest, as entries; where fewer are not zero the list is
    filled up, so all have one length.
@@ -52,19 +52,38 @@ static baton_selection_t selection_of(const baton_sparse_t *sparse)
     return from;
 }
 
+/* The elements that reach a threshold of an earlier step, where these are not
+   too many: SIZE_MAX. Accumulates them. */
+static size_t select_again(topka_t *topka, const baton_selection_t *from)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    size_t most = 2 * sparse->k, found;
+    baton_magnitude_t threshold = sparse->next.local_threshold;
+    baton_accumulation_t of;
+    if (baton__sparse_accumulation(sparse, 0, from->count, &of)) {
+        of.side = from->side;
+        found = baton_accumulate_at_least(&of, threshold, topka->indices, most);
+    } else {
+        baton__sparse_accumulate(sparse, 0, from->count);
+        found = baton_select_at_least(from, threshold, topka->indices, most);
+    }
+    return found <= most ? found : SIZE_MAX;
+}
+
 /* Those of a threshold that is searched, or was in an earlier step; exactly k
-   where there is none. */
+   where there is none. Accumulates them. */
 static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from,
                                   bool reuse)
 {
     baton__learned_t *next = &topka->sparse->next;
     size_t k = topka->sparse->k;
     if (reuse && next->local_threshold != 0) {
-        size_t found = baton_select_at_least(from, next->local_threshold,
-                                             topka->indices, 2 * k);
-        if (found <= 2 * k) {
-            return found;
+        size_t again = select_again(topka, from);
+        if (again != SIZE_MAX) {
+            return again;
         }
+    } else {
+        baton__sparse_accumulate(topka->sparse, 0, from->count);
     }
     next->local_threshold =
         baton_select_search(from, k, topka->indices, topka->scratch);
@@ -76,6 +95,22 @@ static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from,
                                    &next->local_threshold);
 }
 
+static size_t select_exactly(topka_t *topka, const baton_selection_t *from)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    baton_magnitude_t *threshold = &sparse->next.local_threshold;
+    baton_accumulation_t of;
+    if (baton__sparse_accumulation(sparse, 0, from->count, &of)) {
+        of.side = from->side;
+        return baton_accumulate_topk(&of, sparse->k, topka->indices,
+                                     topka->scratch, threshold);
+    }
+    baton__sparse_accumulate(sparse, 0, from->count);
+    return baton_select_topk(from, sparse->k, topka->indices, topka->scratch,
+                             threshold);
+}
+
+/* Accumulates and selects. */
 static size_t select_redsync(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
@@ -84,6 +119,7 @@ static size_t select_redsync(topka_t *topka)
     sparse->counting.block_selections++;
     switch (sparse->options.redsync) {
     case BATON_REDSYNC_TRIMMED:
+        baton__sparse_accumulate(sparse, 0, from.count);
         return baton_select_trimmed(&from, sparse->k, topka->indices,
                                     topka->scratch);
     case BATON_REDSYNC_SEARCH:
@@ -93,8 +129,7 @@ static size_t select_redsync(topka_t *topka)
     case BATON_REDSYNC_EXACT:
         break;
     }
-    return baton_select_topk(&from, sparse->k, topka->indices, topka->scratch,
-                             &sparse->next.local_threshold);
+    return select_exactly(topka, &from);
 }
 
 /* ---- this rank's part -------------------------------------------------- */
@@ -114,9 +149,9 @@ static size_t redsync_bytes(const baton_sparse_t *sparse, size_t count)
 static size_t write_topka(topka_t *topka, char *to)
 {
     baton_sparse_t *sparse = topka->sparse;
-    topka->count =
-        baton__sparse_select(sparse, 0, sparse->options.count, sparse->k,
-                             topka->indices, topka->scratch);
+    topka->count = baton__sparse_accumulate_topk(
+        sparse, 0, sparse->options.count, sparse->k, topka->indices,
+        topka->scratch);
     size_t all = topka_bytes(sparse, sparse->k);
     if (to != NULL) {
         size_t bytes = topka_bytes(sparse, topka->count);
@@ -198,7 +233,6 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
     baton_status_t status = baton__sparse_begin(sparse, call);
-    baton__sparse_accumulate(sparse, 0, sparse->options.count);
     char *to = baton__gather_begin(topka->gather, call);
     size_t bytes =
         redsync(sparse) ? write_redsync(topka, to) : write_topka(topka, to);

@@ -55,10 +55,9 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = self->sparse;
     baton__regions_t *regions = &self->regions;
     baton_status_t status = baton__sparse_begin(sparse, call);
-    baton__sparse_accumulate(sparse, 0, sparse->options.count);
-    regions->count =
-        baton__sparse_select(sparse, 0, sparse->options.count, sparse->k,
-                             regions->indices, self->scratch);
+    regions->count = baton__sparse_accumulate_topk(
+        sparse, 0, sparse->options.count, sparse->k, regions->indices,
+        self->scratch);
     if (sparse->payload) {
         baton_entries_take(sparse->options.dtype, regions->own,
                            regions->indices, regions->count, sparse->work);

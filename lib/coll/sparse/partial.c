@@ -1,0 +1,441 @@
+/* Partial sparse all-reduce: the algorithm's schedule behind the activation of
+   a partial collective (partial_begin.h).
+
+       begin --> take --> [ the algorithm's nodes ] --> publish
+
+   Vectors of n elements, which move by changing places:
+
+       start adds to        take, where a           the epoch works in
+         pending  <-------> gradient is   taken --+
+                            pending               +--> work <----> residual
+                                                         publish, or recover
+
+   A rank of which an epoch takes nothing works from zeros: what `work` is at
+   the end is then what the residual gains, and publish adds the two up. After a
+   publish, `work` is the old residual and `taken` what was added to it, until
+   the next take: if the epoch fails after all, both go back.
+
+   `lock` is held by the application while it adds to `pending`, or uses the
+   residual, for which no epoch may be working. Take only tries it: it is an
+   async node, which is polled until the application has done. */
+#include "coll/sparse/partial.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/float_mode.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* What the vectors are. WORKING begins and PUBLISHED and IDLE end it, on the
+   driver; the application sees with the lock held that no epoch works, and none
+   can begin then. */
+typedef enum work_state {
+    IDLE,      /* no epoch has worked since the first, or a recovery */
+    WORKING,   /* from take to publish, or recover */
+    PUBLISHED, /* until the next take, or recover */
+} work_state_t;
+
+/* Steps whose gradients are in a vector; from 0: none. */
+typedef struct steps {
+    uint64_t first, last;
+} steps_t;
+
+/* The result of an epoch, for the application. */
+typedef struct outcome {
+    uint32_t *indices;
+    char *values;
+    size_t count;
+    steps_t taken;
+    baton_sparse_stats_t stats;
+} outcome_t;
+
+struct baton__sparse_partial {
+    baton_sparse_t *sparse;
+    baton__begin_t begin;
+    uint32_t history;
+    uint32_t max_staleness; /* 0: unbounded */
+    outcome_t *outcomes;    /* epoch e's is at e % (history + 1) */
+
+    pthread_mutex_t lock;
+    char *pending;
+    steps_t pending_steps;
+
+    _Atomic work_state_t state;
+    char *taken;
+    steps_t taken_steps;
+    uint64_t epoch; /* the last that has begun to work */
+
+    uint64_t steps; /* that this rank has started, */
+    uint64_t seen;  /* and whose result it has got; the application's */
+};
+
+static outcome_t *outcome_of(const baton__sparse_partial_t *self,
+                             uint64_t epoch)
+{
+    return &self->outcomes[epoch % ((uint64_t)self->history + 1)];
+}
+
+/* Pairs with the release in set_state: who sees that no epoch works sees what
+   the last one has left. */
+static work_state_t state_of(const baton__sparse_partial_t *self)
+{
+    return atomic_load_explicit(&self->state, memory_order_acquire);
+}
+
+static void set_state(baton__sparse_partial_t *self, work_state_t state)
+{
+    atomic_store_explicit(&self->state, state, memory_order_release);
+}
+
+static void exchange(char **left, char **right)
+{
+    char *other = *left;
+    *left = *right;
+    *right = other;
+}
+
+static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
+                   const char *right)
+{
+    BATON_SUM->reduce(BATON_SUM->arg, target, left, right,
+                      sparse->options.count, sparse->options.dtype);
+}
+
+/* ---- in an epoch ------------------------------------------------------- */
+
+/* False: the application holds the lock. */
+static bool try_take(baton__sparse_partial_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    if (pthread_mutex_trylock(&self->lock) != 0) {
+        return false;
+    }
+    bool any = self->pending_steps.first != 0;
+    self->taken_steps = self->pending_steps;
+    if (any) {
+        exchange(&self->pending, &self->taken);
+        self->pending_steps = (steps_t){0};
+    }
+    set_state(self, WORKING);
+    (void)pthread_mutex_unlock(&self->lock);
+    sparse->absent = !any;
+    sparse->gradient = self->taken;
+    sparse->result_indices = outcome_of(self, self->epoch)->indices;
+    sparse->result_values = outcome_of(self, self->epoch)->values;
+    return true;
+}
+
+static baton_status_t take(void *arg, baton_call_t *call, baton_async_t async)
+{
+    baton__sparse_partial_t *self = arg;
+    (void)async; /* only poll completes it */
+    baton_status_t status = baton__begin_check_peers(&self->begin, call);
+    if (status != BATON_OK) {
+        return status;
+    }
+    self->epoch = baton_call_epoch(call);
+    return try_take(self) ? BATON_DONE : BATON_OK;
+}
+
+static baton_status_t poll_take(void *arg)
+{
+    return try_take(arg) ? BATON_OK : BATON_AGAIN;
+}
+
+static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
+
+static baton_status_t publish(void *arg, baton_call_t *call)
+{
+    baton__sparse_partial_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    /* Where this rank began the epoch by itself they come meanwhile. */
+    baton_status_t status = baton__begin_check_peers(&self->begin, call);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (sparse->absent && sparse->payload) {
+        add_to(sparse, sparse->work, sparse->residual, sparse->work);
+    }
+    exchange(&sparse->work, &sparse->residual);
+    sparse->learned = sparse->next;
+    sparse->counting.algorithm = sparse->options.algorithm;
+    sparse->counting.rounds = sparse->rounds;
+    outcome_t *outcome = outcome_of(self, self->epoch);
+    outcome->count = sparse->payload ? sparse->result_count : 0;
+    outcome->taken = self->taken_steps;
+    outcome->stats = sparse->counting;
+    set_state(self, PUBLISHED);
+    return BATON_OK;
+}
+
+/* ---- failure ----------------------------------------------------------- */
+
+/* Epochs that peers may begin here. The results of those that this rank has not
+   seen need a place; and epoch e takes this rank's next gradient, of step
+   steps + 1, or a later epoch does, so e may be steps + S. */
+static void set_limit(const baton__sparse_partial_t *self)
+{
+    uint64_t limit = self->seen + self->history;
+    if (self->max_staleness != 0 && self->steps + self->max_staleness < limit) {
+        limit = self->steps + self->max_staleness;
+    }
+    baton_schedule_limit(self->sparse->schedule, limit);
+}
+
+/* The lock is held. */
+static void give_back(baton__sparse_partial_t *self)
+{
+    if (self->taken_steps.first == 0) {
+        return;
+    }
+    if (self->pending_steps.first == 0) {
+        exchange(&self->pending, &self->taken);
+    } else if (self->sparse->payload) {
+        baton__float_mode_t mode = baton__float_mode_enter();
+        add_to(self->sparse, self->pending, self->taken, self->pending);
+        baton__float_mode_leave(mode);
+    }
+    self->pending_steps = self->taken_steps;
+}
+
+/* The application is in baton_group_recover. `epoch` is the last that any rank
+   has completed. */
+static void recover(void *arg, uint64_t epoch)
+{
+    baton__sparse_partial_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    (void)pthread_mutex_lock(&self->lock);
+    bool published = state_of(self) == PUBLISHED;
+    bool stands = published && self->epoch <= epoch;
+    if (published && !stands) {
+        exchange(&sparse->work, &sparse->residual);
+    }
+    if (state_of(self) != IDLE && !stands) {
+        give_back(self);
+    }
+    if (self->pending_steps.first != 0) { /* of before the first step */
+        self->pending_steps = (steps_t){1, 1};
+    }
+    set_state(self, IDLE);
+    (void)pthread_mutex_unlock(&self->lock);
+    self->steps = 0;
+    self->seen = 0;
+    sparse->sparse_base += epoch;
+    sparse->steps = sparse->sparse_base;
+    sparse->learned = (baton__learned_t){0};
+    const baton_sparse_options_t *o = &sparse->options;
+    baton__begin_recover(&self->begin,
+                         (baton_partial_choice_t){o->mode, o->mode_ranks});
+    set_limit(self);
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+static baton_status_t init(baton__sparse_partial_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    const baton_sparse_options_t *o = &sparse->options;
+    bool ok = true;
+    self->history = o->history;
+    self->max_staleness = o->max_staleness;
+    self->outcomes =
+        baton__alloc((size_t)o->history + 1, sizeof *self->outcomes);
+    self->pending =
+        baton__sparse_room(sparse, o->count, sparse->element_bytes, &ok);
+    self->taken =
+        baton__sparse_room(sparse, o->count, sparse->element_bytes, &ok);
+    if (!ok || self->outcomes == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    self->begin = (baton__begin_t){
+        .schedule = sparse->schedule,
+        .seed = o->seed,
+        .sync_every = o->sync_every,
+        .choice = {o->mode, o->mode_ranks},
+    };
+    return baton__begin_init(&self->begin);
+}
+
+baton_status_t baton__sparse_partial_create(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = baton__alloc(1, sizeof *self);
+    if (self == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    self->sparse = sparse;
+    sparse->partial = self;
+    (void)pthread_mutex_init(&self->lock, NULL);
+    return init(self);
+}
+
+baton_status_t baton__sparse_partial_build(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    baton_schedule_t *s = sparse->schedule;
+    baton_node_t begin = baton__begin_add(&self->begin);
+    baton_node_t taken = baton_add_async(s, &take_ops, self);
+    baton_node_t published = baton_add_call(s, publish, self);
+    baton_before(s, begin, taken);
+    baton_enclosure_t inside = baton_enclose_begin(s);
+    baton_status_t status = sparse->algorithm->build(sparse);
+    baton_enclose_end(s, inside, taken, published);
+    baton_schedule_on_recover(s, recover, self);
+    set_limit(self);
+    return status;
+}
+
+bool baton__sparse_partial_result_room(baton_sparse_t *sparse, size_t capacity)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    bool ok = true;
+    for (uint32_t i = 0; i <= self->history; i++) {
+        outcome_t *outcome = &self->outcomes[i];
+        outcome->indices =
+            baton__sparse_room(sparse, capacity, sizeof *outcome->indices, &ok);
+        outcome->values =
+            baton__sparse_room(sparse, capacity, sparse->element_bytes, &ok);
+    }
+    return ok;
+}
+
+void baton__sparse_partial_destroy(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    if (self == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; self->outcomes != NULL && i <= self->history; i++) {
+        baton__free(self->outcomes[i].indices);
+        baton__free(self->outcomes[i].values);
+    }
+    sparse->result_indices = NULL; /* they are an outcome's */
+    sparse->result_values = NULL;
+    baton__begin_fini(&self->begin);
+    (void)pthread_mutex_destroy(&self->lock);
+    baton__free(self->outcomes);
+    baton__free(self->pending);
+    baton__free(self->taken);
+    baton__free(self);
+}
+
+/* ---- steps ------------------------------------------------------------- */
+
+static void contribute(baton__sparse_partial_t *self, const void *gradient)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    bool first = self->pending_steps.first == 0;
+    if (self->sparse->payload) {
+        baton__float_mode_t mode = baton__float_mode_enter();
+        baton__sparse_contribute(self->sparse, gradient, self->pending, first);
+        baton__float_mode_leave(mode);
+    }
+    self->pending_steps.last = self->steps + 1;
+    if (first) {
+        self->pending_steps.first = self->steps + 1;
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
+                                           const void *gradient)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    baton_failure_t failure;
+    if (baton_schedule_failure(sparse->schedule, &failure) == BATON_OK) {
+        return baton_schedule_start(sparse->schedule); /* says so */
+    }
+    contribute(self, gradient);
+    baton_status_t status = baton_schedule_start(sparse->schedule);
+    if (status == BATON_ERR_FAILED) { /* meanwhile: as if in this step */
+        status = BATON_OK;
+    }
+    if (status == BATON_OK) {
+        self->steps++;
+        sparse->running = sparse->schedule;
+        sparse->has_result = false;
+        set_limit(self);
+    }
+    return status;
+}
+
+void baton__sparse_partial_complete(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    uint64_t step = self->steps;
+    const outcome_t *outcome = outcome_of(self, step);
+    self->seen = step;
+    sparse->last = (baton_sparse_result_t){
+        .count = outcome->count,
+        .indices = outcome->indices,
+        .values = outcome->values,
+        .included = outcome->taken.first != 0 && outcome->taken.first <= step &&
+                    step <= outcome->taken.last,
+    };
+    sparse->stats = outcome->stats;
+    sparse->steps = sparse->sparse_base + step;
+    /* The place of the result before this one is free: one more epoch may run.
+     */
+    set_limit(self);
+}
+
+/* ---- between steps ----------------------------------------------------- */
+
+baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, doing);
+    if (status != BATON_OK || sparse->partial == NULL) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&sparse->partial->lock);
+    if (state_of(sparse->partial) != WORKING) {
+        return BATON_OK;
+    }
+    baton__sparse_release(sparse);
+    return baton__error(BATON_ERR_BUSY,
+                        "%s \"%s\": an epoch that a peer has begun is running, "
+                        "or has failed",
+                        doing, sparse->name);
+}
+
+void baton__sparse_release(baton_sparse_t *sparse)
+{
+    if (sparse->partial != NULL) {
+        (void)pthread_mutex_unlock(&sparse->partial->lock);
+    }
+}
+
+void baton__sparse_partial_add_pending(const baton_sparse_t *sparse,
+                                       void *vector)
+{
+    const baton__sparse_partial_t *self = sparse->partial;
+    if (self != NULL && self->pending_steps.first != 0) {
+        baton__float_mode_t mode = baton__float_mode_enter();
+        add_to(sparse, vector, vector, self->pending);
+        baton__float_mode_leave(mode);
+    }
+}
+
+void baton__sparse_partial_scale(const baton_sparse_t *sparse, double factor)
+{
+    const baton__sparse_partial_t *self = sparse->partial;
+    if (self == NULL) {
+        return;
+    }
+    char *vectors[] = {sparse->work, self->pending, self->taken};
+    for (int i = 0; i < 3; i++) {
+        baton_elements_scale(sparse->options.dtype, vectors[i],
+                             sparse->options.count, factor);
+    }
+}
+
+baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
+                                        const char *doing)
+{
+    return sparse == NULL || sparse->partial == NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s \"%s\": it was created with options.partial",
+                              doing, sparse->name);
+}

@@ -1,0 +1,558 @@
+/* A set of tensors: its life and its steps.
+
+   Each unit, a tensor or all packed ones, has a sparse all-reduce, whose
+   schedule is one of its own: so units start in any order, different ones on
+   different ranks, and run beside each other. With clipping a unit whose
+   gradients are ready waits for the other units, since the norm is that of all
+   gradients. */
+#include "coll/sparse/tensors.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "coll/sparse/sparse.h"
+
+#include <baton/sim.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- life -------------------------------------------------------------- */
+
+static void free_set(baton_tensors_t *set)
+{
+    for (size_t i = 0; set->members != NULL && i < set->count; i++) {
+        baton__free((void *)(uintptr_t)set->members[i].tensor.name);
+    }
+    for (size_t i = 0; set->units != NULL && i < set->unit_count; i++) {
+        baton__free(set->units[i].pack);
+    }
+    baton__compare_fini(&set->compare);
+    baton__free(set->members);
+    baton__free(set->units);
+    baton__free(set->densities);
+    baton__free(set->name);
+    baton__free(set);
+}
+
+static bool copy_tensors(baton_tensors_t *set, const baton_tensor_t *tensors,
+                         size_t count)
+{
+    set->members = baton__alloc(count, sizeof *set->members);
+    set->units = baton__alloc(count, sizeof *set->units);
+    set->count = set->members != NULL ? count : 0;
+    bool ok = set->members != NULL && set->units != NULL;
+    for (size_t i = 0; ok && i < count; i++) {
+        char number[32];
+        const char *name = tensors[i].name;
+        (void)snprintf(number, sizeof number, "%zu", i);
+        set->members[i].tensor = tensors[i];
+        set->members[i].tensor.name =
+            baton__copy_string(name != NULL ? name : number);
+        ok = set->members[i].tensor.name != NULL;
+    }
+    return ok;
+}
+
+static bool copy_options(baton_tensors_t *set,
+                         const baton_tensors_options_t *options)
+{
+    size_t count = options->density_count;
+    set->options = *options;
+    set->name =
+        baton__copy_string(options->name != NULL ? options->name : "tensors");
+    set->densities = baton__alloc(count, sizeof *set->densities);
+    if (set->name == NULL || set->densities == NULL) {
+        return false;
+    }
+    if (count > 0) {
+        memcpy(set->densities, options->densities, count * sizeof(double));
+    }
+    set->options.name = set->name;
+    set->options.densities = set->densities;
+    return true;
+}
+
+static baton_status_t check_arguments(baton_group_t *group,
+                                      const baton_tensor_t *tensors,
+                                      size_t count,
+                                      const baton_tensors_options_t *options)
+{
+    if (group == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create tensors: group is NULL");
+    }
+    if (count == 0 || tensors == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create tensors: %s",
+                            count == 0 ? "count is 0; allowed: 1 and above"
+                                       : "tensors is NULL");
+    }
+    return options->density_count == 0 || options->densities != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "create tensors: densities is NULL, and "
+                              "density_count is %zu",
+                              options->density_count);
+}
+
+static baton_status_t init(baton_tensors_t *set, const baton_tensor_t *tensors,
+                           size_t count, const baton_tensors_options_t *options)
+{
+    if (!copy_tensors(set, tensors, count) || !copy_options(set, options)) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for %zu tensors",
+                            count);
+    }
+    set->costs = (baton_costs_t)BATON_COSTS;
+    baton_status_t status = baton_costs_get(&set->costs);
+    if (status == BATON_OK) {
+        status = baton_schedule_create(set->group, set->name, &set->comparison);
+    }
+    if (status == BATON_OK) {
+        baton__tensors_resolve(set);
+        status = baton__tensors_compare_start(set);
+    }
+    return status;
+}
+
+baton_status_t baton_tensors_prepare(baton_group_t *group,
+                                     const baton_tensor_t *tensors,
+                                     size_t count,
+                                     const baton_tensors_options_t *given,
+                                     baton_tensors_t **out)
+{
+    baton_tensors_options_t options;
+    baton_status_t status =
+        baton__options_read(&options, sizeof options, given, "tensors options",
+                            "BATON_TENSORS_OPTIONS");
+    if (status == BATON_OK) {
+        status = check_arguments(group, tensors, count, &options);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create tensors: out is NULL");
+    }
+    baton_tensors_t *set = baton__alloc(1, sizeof *set);
+    if (set == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for %zu tensors",
+                            count);
+    }
+    set->group = group;
+    set->ranks = baton_group_size(group);
+    set->payload = baton_group_has_payload(group);
+    status = init(set, tensors, count, &options);
+    if (status != BATON_OK) {
+        (void)!baton_tensors_destroy(set);
+        return status;
+    }
+    *out = set;
+    return BATON_OK;
+}
+
+/* ---- all-reduces ------------------------------------------------------- */
+
+static size_t k_of(size_t count, double density)
+{
+    double k = (double)count * density;
+    return k < 1 ? 1 : (size_t)k;
+}
+
+/* The largest k of the warm-up and after it. */
+static size_t most_entries(const baton_tensors_t *set, size_t count)
+{
+    size_t most = k_of(count, set->options.density);
+    for (size_t i = 0; i < set->options.density_count; i++) {
+        size_t k = k_of(count, set->densities[i]);
+        most = k > most ? k : most;
+    }
+    return most;
+}
+
+static baton_sparse_options_t options_of(const baton_tensors_t *set,
+                                         const baton__unit_t *unit,
+                                         const baton__member_t *member)
+{
+    const baton_tensors_options_t *o = &set->options;
+    const baton_tensor_plan_t *plan = &member->plan;
+    bool sparse = plan->form == BATON_TENSOR_SPARSE;
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.name = set->name;
+    options.algorithm = plan->algorithm;
+    options.count = unit->count;
+    options.dtype = o->dtype;
+    options.k = sparse ? plan->k : 1;
+    options.max_k = sparse ? most_entries(set, unit->count) : 0;
+    options.average = o->average;
+    options.momentum = o->momentum;
+    options.nesterov = o->nesterov;
+    options.warmup = sparse && o->density_count == 0 ? o->warmup : 0;
+    options.redsync = plan->selection;
+    options.quantise = plan->quantise;
+    options.keep_error = plan->quantise && o->keep_error;
+    return options;
+}
+
+static baton_status_t make_units(baton_tensors_t *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        const baton__member_t *member = &set->members[i];
+        baton__unit_t *unit = &set->units[member->unit];
+        if (unit->sparse != NULL) {
+            continue; /* another packed one has made it */
+        }
+        baton_sparse_options_t options = options_of(set, unit, member);
+        baton_status_t status =
+            baton_sparse_prepare(set->group, &options, &unit->sparse);
+        if (status != BATON_OK) {
+            return status;
+        }
+        if (member->plan.form == BATON_TENSOR_PACKED && set->payload) {
+            unit->pack = baton__alloc(unit->count, set->element_bytes);
+            if (unit->pack == NULL) {
+                return baton__error(BATON_ERR_NO_MEMORY,
+                                    "tensors \"%s\": no memory to pack %zu "
+                                    "elements",
+                                    set->name, unit->count);
+            }
+            unit->gradient = unit->pack;
+        }
+    }
+    return BATON_OK;
+}
+
+static baton_status_t check_set(const baton_tensors_t *set, const char *doing)
+{
+    return set != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID, "%s: set is NULL", doing);
+}
+
+baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
+{
+    baton_status_t status = check_set(set, "agree");
+    if (status != BATON_OK || set->agreed) {
+        return status;
+    }
+    status = baton_schedule_wait(set->comparison, timeout_ms);
+    if (status == BATON_OK) {
+        status = baton__tensors_compare_end(set);
+    }
+    if (status == BATON_OK) {
+        baton__tensors_decide(set);
+        status = make_units(set);
+    }
+    set->agreed = status == BATON_OK;
+    return status;
+}
+
+baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
+{
+    baton_status_t status = check_set(set, "connect");
+    if (status == BATON_OK && !set->agreed) {
+        status = baton__error(BATON_ERR_STATE,
+                              "connect \"%s\": ranks have not agreed yet",
+                              set->name);
+    }
+    for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
+        status = baton_sparse_connect(set->units[i].sparse, timeout_ms);
+    }
+    if (status == BATON_OK) {
+        set->connected = true;
+    }
+    return status;
+}
+
+baton_status_t baton_tensors_create(baton_group_t *group,
+                                    const baton_tensor_t *tensors, size_t count,
+                                    const baton_tensors_options_t *options,
+                                    int timeout_ms, baton_tensors_t **out)
+{
+    baton_tensors_t *set = NULL;
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create tensors: out is NULL");
+    }
+    baton_status_t status =
+        baton_tensors_prepare(group, tensors, count, options, &set);
+    if (status != BATON_OK || set == NULL) {
+        return status;
+    }
+    status = baton_tensors_agree(set, timeout_ms);
+    if (status == BATON_OK) {
+        status = baton_tensors_connect(set, timeout_ms);
+    }
+    if (status != BATON_OK) {
+        (void)!baton_tensors_destroy(set);
+        return status;
+    }
+    *out = set;
+    return BATON_OK;
+}
+
+baton_status_t baton_tensors_destroy(baton_tensors_t *set)
+{
+    if (set == NULL) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton_schedule_destroy(set->comparison);
+    if (status == BATON_OK) {
+        set->comparison = NULL;
+    }
+    for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
+        status = baton_sparse_destroy(set->units[i].sparse);
+        if (status == BATON_OK) {
+            set->units[i].sparse = NULL;
+        }
+    }
+    if (status == BATON_OK) { /* else its memory is still in use */
+        free_set(set);
+    }
+    return status;
+}
+
+/* ---- starting ---------------------------------------------------------- */
+
+static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
+                                   const char *doing)
+{
+    baton_status_t status = check_set(set, doing);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!set->connected) {
+        return baton__error(BATON_ERR_STATE, "%s \"%s\": it is not connected",
+                            doing, set->name);
+    }
+    return tensor < set->count
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "%s \"%s\": tensor is %zu; allowed: 0 to %zu",
+                              doing, set->name, tensor, set->count - 1);
+}
+
+/* The next gradients may come. */
+static void reset(baton_tensors_t *set, baton__unit_t *unit)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (&set->units[set->members[i].unit] == unit) {
+            set->members[i].ready = false;
+        }
+    }
+    unit->ready = 0;
+    unit->running = false;
+}
+
+/* In the warm-up each density has its share of the steps. */
+static baton_status_t set_density(const baton_tensors_t *set,
+                                  baton__unit_t *unit)
+{
+    const baton_tensors_options_t *o = &set->options;
+    uint64_t step = unit->sparse->steps;
+    if (o->density_count == 0 ||
+        unit->sparse->options.algorithm == BATON_SPARSE_DENSE) {
+        return BATON_OK;
+    }
+    double density = o->density;
+    if (step < o->warmup) {
+        double share = (double)step / (double)o->warmup;
+        density = set->densities[(size_t)(share * (double)o->density_count)];
+    }
+    if (density == unit->density) {
+        return BATON_OK;
+    }
+    unit->density = density;
+    return baton_sparse_set_density(unit->sparse, density);
+}
+
+static baton_status_t start_unit(baton_tensors_t *set, baton__unit_t *unit,
+                                 double factor)
+{
+    baton_status_t status = set_density(set, unit);
+    if (status == BATON_OK) {
+        status =
+            baton__sparse_start_scaled(unit->sparse, unit->gradient, factor);
+    }
+    if (status != BATON_OK) {
+        reset(set, unit);
+        return status;
+    }
+    unit->running = true;
+    return BATON_OK;
+}
+
+/* Local clipping, by the norm of all gradients. */
+static double clip_factor(const baton_tensors_t *set)
+{
+    double square_sum = 0;
+    for (size_t i = 0; set->payload && i < set->unit_count; i++) {
+        const baton__unit_t *unit = &set->units[i];
+        square_sum += baton_elements_measure(set->options.dtype, unit->gradient,
+                                             unit->count)
+                          .square_sum;
+    }
+    double norm = sqrt(square_sum);
+    double most = set->options.clip / sqrt((double)set->ranks);
+    return norm > most ? most / norm : 1;
+}
+
+static baton_status_t start_all(baton_tensors_t *set)
+{
+    baton_status_t status = BATON_OK;
+    double factor = clip_factor(set);
+    set->ready_units = 0;
+    for (size_t i = 0; i < set->unit_count; i++) {
+        baton_status_t one = start_unit(set, &set->units[i], factor);
+        status = status == BATON_OK ? one : status;
+    }
+    return status;
+}
+
+baton_status_t baton_tensors_ready(baton_tensors_t *set, size_t tensor,
+                                   const void *gradient)
+{
+    baton_status_t status = check_tensor(set, tensor, "ready");
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__member_t *member = &set->members[tensor];
+    baton__unit_t *unit = &set->units[member->unit];
+    if (gradient == NULL && set->payload) {
+        return baton__error(BATON_ERR_INVALID,
+                            "tensor \"%s\" of \"%s\": gradient is NULL",
+                            member->tensor.name, set->name);
+    }
+    if (member->ready) {
+        return baton__error(BATON_ERR_BUSY,
+                            "tensor \"%s\" of \"%s\": its last gradient was "
+                            "not waited for",
+                            member->tensor.name, set->name);
+    }
+    member->ready = true;
+    unit->has_result = false;
+    if (unit->pack == NULL) {
+        unit->gradient = gradient;
+    } else if (gradient != NULL) {
+        memcpy(unit->pack + member->offset * set->element_bytes, gradient,
+               member->tensor.count * set->element_bytes);
+    }
+    if (++unit->ready < unit->members) {
+        return BATON_OK;
+    }
+    if (set->options.clip == 0) {
+        return start_unit(set, unit, 1);
+    }
+    return ++set->ready_units < set->unit_count ? BATON_OK : start_all(set);
+}
+
+/* ---- waiting ----------------------------------------------------------- */
+
+baton_status_t baton_tensors_test(baton_tensors_t *set, size_t tensor,
+                                  bool *done_out)
+{
+    baton_status_t status = check_tensor(set, tensor, "test");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (done_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "test \"%s\": done_out is NULL",
+                            set->name);
+    }
+    baton__unit_t *unit = &set->units[set->members[tensor].unit];
+    if (!unit->running) {
+        *done_out = unit->has_result;
+        return BATON_OK;
+    }
+    status = baton_sparse_test(unit->sparse, done_out);
+    if (status != BATON_OK) {
+        reset(set, unit);
+    }
+    return status;
+}
+
+/* Names a tensor whose gradient is awaited. */
+static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
+{
+    const baton__member_t *member = &set->members[tensor];
+    const baton__member_t *missing = member;
+    bool clips = set->options.clip > 0;
+    for (size_t i = 0; missing->ready && i < set->count; i++) {
+        if (clips || set->members[i].unit == member->unit) {
+            missing = &set->members[i];
+        }
+    }
+    return baton__error(
+        BATON_ERR_STATE,
+        "wait for tensor \"%s\" of \"%s\": the gradient of tensor \"%s\"%s is "
+        "not ready",
+        member->tensor.name, set->name, missing->tensor.name,
+        missing == member ? ""
+        : clips           ? ", which counts for clipping,"
+                          : ", which is packed with it,");
+}
+
+static baton_status_t wait_for_unit(baton_tensors_t *set, baton__unit_t *unit,
+                                    int timeout_ms)
+{
+    baton_status_t status =
+        baton_sparse_wait(unit->sparse, timeout_ms, &unit->result);
+    if (status == BATON_OK) {
+        unit->has_result = true;
+        reset(set, unit);
+    } else if (unit->sparse->running == NULL) { /* it has failed */
+        reset(set, unit);
+    }
+    return status;
+}
+
+baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
+                                  int timeout_ms, baton_sparse_result_t *out)
+{
+    baton_status_t status = check_tensor(set, tensor, "wait");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "wait for \"%s\": out is NULL",
+                            set->name);
+    }
+    const baton__member_t *member = &set->members[tensor];
+    baton__unit_t *unit = &set->units[member->unit];
+    if (unit->running) {
+        status = wait_for_unit(set, unit, timeout_ms);
+    } else if (!unit->has_result) {
+        status = not_started(set, tensor);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    *out = unit->result;
+    if (unit->pack != NULL) {
+        out->count = member->tensor.count;
+        out->values = (const char *)unit->result.values +
+                      member->offset * set->element_bytes;
+    }
+    return BATON_OK;
+}
+
+/* ---- to look at -------------------------------------------------------- */
+
+baton_status_t baton_tensors_plan(const baton_tensors_t *set, size_t tensor,
+                                  baton_tensor_plan_t *out)
+{
+    baton_status_t status = check_tensor(set, tensor, "plan of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "plan of \"%s\": out is NULL",
+                            set->name);
+    }
+    *out = set->members[tensor].plan;
+    return BATON_OK;
+}
+
+baton_sparse_t *baton_tensors_sparse(baton_tensors_t *set, size_t tensor)
+{
+    return set != NULL && set->connected && tensor < set->count
+               ? set->units[set->members[tensor].unit].sparse
+               : NULL;
+}

@@ -1,0 +1,68 @@
+/* Sets of tensors, inside: tensors.c has their life and steps,
+   tensors_plan.c what becomes of each tensor, tensors_options.c defaults,
+   checks and the comparison across ranks. */
+#ifndef BATON_COLL_SPARSE_TENSORS_H
+#define BATON_COLL_SPARSE_TENSORS_H
+
+#include "coll/compare.h"
+
+#include <baton/tensors.h>
+
+/* A tensor of a set. */
+typedef struct baton__member {
+    baton_tensor_t tensor; /* with a name of its own */
+    baton_tensor_plan_t plan;
+    size_t unit;
+    size_t offset; /* in the unit, elements */
+    bool ready;    /* in this step, which nobody has waited for */
+} baton__member_t;
+
+/* An all-reduce: of one tensor, or of all that are packed. */
+typedef struct baton__unit {
+    baton_sparse_t *sparse;
+    size_t count;   /* elements */
+    size_t members; /* tensors */
+    size_t ready;   /* of these, in this step */
+    const char *gradient;
+    char *pack; /* where that is a copy; or NULL */
+    bool running;
+    bool has_result;
+    baton_sparse_result_t result;
+    double density; /* in force; 0: of the options */
+} baton__unit_t;
+
+struct baton_tensors {
+    baton_group_t *group;
+    char *name;
+    baton_tensors_options_t options; /* defaults filled in */
+    double *densities;               /* the options' */
+    int ranks;
+    bool payload;
+    size_t element_bytes;
+    baton_costs_t costs;
+    baton_link_cost_t link; /* of the costs, that counts here */
+    baton__member_t *members;
+    size_t count;
+    baton__unit_t *units;
+    size_t unit_count;
+    size_t ready_units; /* with clipping: whose gradients are all ready */
+
+    baton_schedule_t *comparison;
+    baton__compare_t compare;
+    char wrong[256]; /* about this rank's options; empty: they are right */
+    bool agreed, connected;
+};
+
+/* Fills in defaults, checks options and tensors; what is wrong goes to
+   set->wrong. Options and tensors are copied before. */
+void baton__tensors_resolve(baton_tensors_t *set);
+
+/* Begins the comparison; and says, when it has ended, what is wrong or differs.
+ */
+baton_status_t baton__tensors_compare_start(baton_tensors_t *set);
+baton_status_t baton__tensors_compare_end(baton_tensors_t *set);
+
+/* Decides about all tensors, and divides them into units. */
+void baton__tensors_decide(baton_tensors_t *set);
+
+#endif

@@ -1,0 +1,215 @@
+/* Options of a set of tensors; see tensors.h. */
+#include "coll/sparse/tensors.h"
+
+#include "base/error.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SMALL_BYTES = 128 * 1024, ENTRY_REDUCTIONS = 16 };
+static const double default_density = 0.001;
+
+/* ---- checks ------------------------------------------------------------ */
+
+#define REFUSE(set, ...)                                                       \
+    ((void)snprintf((set)->wrong, sizeof(set)->wrong, __VA_ARGS__), false)
+
+static bool is_density(double density)
+{
+    return density > 0 && density <= 1;
+}
+
+static bool check_numbers(baton_tensors_t *set)
+{
+    const baton_tensors_options_t *o = &set->options;
+    const struct {
+        const char *name;
+        double value;
+    } positive[] = {{"clip", o->clip},
+                    {"select_ns", o->select_ns},
+                    {"entry_ns", o->entry_ns}};
+    for (size_t i = 0; i < sizeof positive / sizeof positive[0]; i++) {
+        if (!(positive[i].value >= 0) || isinf(positive[i].value)) {
+            return REFUSE(set, "%s is %g; allowed: 0 and above, finite",
+                          positive[i].name, positive[i].value);
+        }
+    }
+    if (!(o->momentum >= 0 && o->momentum < 1)) {
+        return REFUSE(set, "momentum is %g; allowed: 0 to below 1",
+                      o->momentum);
+    }
+    if (!is_density(o->density)) {
+        return REFUSE(set, "density is %g; allowed: above 0 and at most 1",
+                      o->density);
+    }
+    return baton_select_supports(o->dtype) ||
+           REFUSE(set, "dtype is %s; allowed: f32, f64, f16, bf16",
+                  baton_dtype_name(o->dtype));
+}
+
+static bool check_algorithm(baton_tensors_t *set)
+{
+    const baton_tensors_options_t *o = &set->options;
+    if (o->algorithm != BATON_SPARSE_AUTO &&
+        o->algorithm != BATON_SPARSE_REDSYNC &&
+        o->algorithm != BATON_SPARSE_SPARDL) {
+        return REFUSE(set, "algorithm is %s; allowed: auto, redsync, spardl",
+                      baton_sparse_algorithm_name(o->algorithm));
+    }
+    if (o->algorithm == BATON_SPARSE_SPARDL &&
+        (o->quantise || o->paper_selections)) {
+        return REFUSE(set,
+                      "%s is set with spardl; allowed: with auto or redsync",
+                      o->quantise ? "quantise" : "paper_selections");
+    }
+    return !o->keep_error || o->quantise ||
+           REFUSE(set, "keep_error is set; allowed: with quantise");
+}
+
+static bool check_warmup(baton_tensors_t *set)
+{
+    const baton_tensors_options_t *o = &set->options;
+    if (o->density_count > o->warmup) {
+        return REFUSE(set, "density_count is %zu; allowed: 0 to warmup, %llu",
+                      o->density_count, (unsigned long long)o->warmup);
+    }
+    for (size_t i = 0; i < o->density_count; i++) {
+        if (!is_density(o->densities[i])) {
+            return REFUSE(set,
+                          "densities[%zu] is %g; allowed: above 0 and at most "
+                          "1",
+                          i, o->densities[i]);
+        }
+    }
+    return true;
+}
+
+static bool check_tensors(baton_tensors_t *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        const baton_tensor_t *tensor = &set->members[i].tensor;
+        if ((unsigned)tensor->role >= BATON_ROLE_COUNT) {
+            return REFUSE(
+                set, "tensor \"%.100s\": role is %d; allowed: 0 to %d",
+                tensor->name, (int)tensor->role, BATON_ROLE_COUNT - 1);
+        }
+        if (tensor->count == 0 || tensor->count > UINT32_MAX) {
+            return REFUSE(
+                set, "tensor \"%.100s\": count is %zu; allowed: 1 to %lu",
+                tensor->name, tensor->count, (unsigned long)UINT32_MAX);
+        }
+    }
+    return true;
+}
+
+static void set_costs(baton_tensors_t *set)
+{
+    baton_tensors_options_t *o = &set->options;
+    double reduce_ns = set->costs.gamma_ns * (double)set->element_bytes;
+    set->link = baton_schedule_hosts(set->comparison) > 1 ? set->costs.between
+                                                          : set->costs.inside;
+    o->select_ns = o->select_ns > 0 ? o->select_ns : reduce_ns;
+    o->entry_ns = o->entry_ns > 0 ? o->entry_ns : ENTRY_REDUCTIONS * reduce_ns;
+}
+
+void baton__tensors_resolve(baton_tensors_t *set)
+{
+    baton_tensors_options_t *o = &set->options;
+    o->dtype = o->dtype == 0 ? BATON_F32 : o->dtype;
+    o->density = o->density == 0 ? default_density : o->density;
+    o->small_bytes = o->small_bytes == 0 ? SMALL_BYTES : o->small_bytes;
+    set->element_bytes = baton_dtype_size(o->dtype);
+    if (check_numbers(set) && check_algorithm(set) && check_warmup(set) &&
+        check_tensors(set)) {
+        set_costs(set);
+    }
+}
+
+/* ---- comparison -------------------------------------------------------- */
+
+static uint64_t hash_of_tensors(const baton_tensors_t *set)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        const baton_tensor_t *tensor = &set->members[i].tensor;
+        hash = baton__random(hash, tensor->count, (uint64_t)tensor->role);
+    }
+    return hash;
+}
+
+static uint64_t hash_of_densities(const baton_tensors_options_t *o)
+{
+    uint64_t hash = o->density_count;
+    for (size_t i = 0; i < o->density_count; i++) {
+        hash = baton__random(hash, i, baton__compare_bits(o->densities[i]));
+    }
+    return hash;
+}
+
+baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
+{
+    const baton_tensors_options_t *o = &set->options;
+#define INTEGER(field)                                                         \
+    {                                                                          \
+        .name = #field, .word = (uint64_t)o->field                             \
+    }
+#define REAL(label, value)                                                     \
+    {                                                                          \
+        .name = label, .real = true, .word = baton__compare_bits(value)        \
+    }
+    const baton__compared_t list[] = {
+        {.name = "the number of tensors", .word = set->count},
+        {.name = "a hash of the tensors' sizes and roles",
+         .word = hash_of_tensors(set)},
+        INTEGER(dtype),
+        REAL("density", o->density),
+        INTEGER(algorithm),
+        INTEGER(average),
+        REAL("momentum", o->momentum),
+        INTEGER(nesterov),
+        REAL("clip", o->clip),
+        INTEGER(warmup),
+        {.name = "a hash of the densities", .word = hash_of_densities(o)},
+        INTEGER(quantise),
+        INTEGER(keep_error),
+        INTEGER(paper_selections),
+        INTEGER(small_bytes),
+        INTEGER(always_sparse),
+        REAL("select_ns", o->select_ns),
+        REAL("entry_ns", o->entry_ns),
+        REAL("the calibration's alpha", set->link.alpha_us),
+        REAL("the calibration's beta", set->link.beta_ns),
+        REAL("the calibration's gamma", set->costs.gamma_ns),
+    };
+    return baton__compare_start(&set->compare, set->comparison, list,
+                                sizeof list / sizeof list[0],
+                                set->wrong[0] != '\0');
+}
+
+baton_status_t baton__tensors_compare_end(baton_tensors_t *set)
+{
+    char data[BATON__MESSAGE_BYTES] = "";
+    baton__text_t text = {.data = data, .size = sizeof data};
+    bool wrong = false;
+    if (set->wrong[0] != '\0') {
+        return baton__error(BATON_ERR_INVALID, "tensors \"%s\": %s", set->name,
+                            set->wrong);
+    }
+    if (!set->payload) { /* nothing was compared */
+        return BATON_OK;
+    }
+    baton__compare_end(&set->compare, &wrong, &text);
+    if (wrong) {
+        return baton__error(BATON_ERR_INVALID,
+                            "tensors \"%s\": another rank's options are "
+                            "invalid",
+                            set->name);
+    }
+    return text.used == 0
+               ? BATON_OK
+               : baton__error(BATON_ERR_MISMATCH,
+                              "tensors \"%s\": options differ across ranks: %s",
+                              set->name, data);
+}

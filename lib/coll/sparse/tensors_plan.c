@@ -1,0 +1,212 @@
+/* What becomes of each tensor of a set: by its role and size, and then by the
+   cost model (papers: redsync, sections 2.1 and 2.3). */
+#include "coll/sparse/tensors.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "coll/pattern.h"
+
+#include <stdio.h>
+
+static const char *const role_names[] = {
+#define ROLE_NAME(NAME, name) name,
+    BATON_ROLE_LIST(ROLE_NAME)
+#undef ROLE_NAME
+};
+
+const char *baton_role_name(baton_role_t role)
+{
+    return (unsigned)role < BATON_ROLE_COUNT ? role_names[role] : "?";
+}
+
+/* ---- the cost model ---------------------------------------------------- */
+
+static double entry_bytes(const baton_tensors_t *set,
+                          const baton_tensor_plan_t *plan)
+{
+    double index = sizeof(uint32_t);
+    return plan->quantise ? index : index + (double)set->element_bytes;
+}
+
+/* Equation 1. */
+static double sparse_us(const baton_tensors_t *set,
+                        const baton_tensor_plan_t *plan, size_t count)
+{
+    const double ranks = set->ranks, k = (double)plan->k;
+    const double select_ns = (double)count * set->options.select_ns;
+    const double entry_ns = set->options.entry_ns;
+    const double sent_ns = entry_bytes(set, plan) * set->link.beta_ns;
+    double rounds = baton__log2_ceil(set->ranks);
+    double data_ns = (ranks - 1) * k * sent_ns + ranks * k * entry_ns;
+    if (plan->algorithm == BATON_SPARSE_SPARDL) {
+        rounds *= 2;
+        data_ns = 2 * (ranks - 1) / ranks * k * (sent_ns + entry_ns);
+    }
+    return rounds * set->link.alpha_us + (select_ns + data_ns) / 1000;
+}
+
+/* Equation 2. */
+static double dense_us(const baton_tensors_t *set, size_t count)
+{
+    const double ranks = set->ranks;
+    double bytes = (double)(count * set->element_bytes);
+    double byte_ns = 2 * set->link.beta_ns + set->costs.gamma_ns;
+    return 2.0 * baton__log2_ceil(set->ranks) * set->link.alpha_us +
+           (ranks - 1) / ranks * bytes * byte_ns / 1000;
+}
+
+/* ---- policy ------------------------------------------------------------ */
+
+static baton_redsync_t selection_of(const baton_tensors_options_t *o,
+                                    baton_role_t role, bool quantise)
+{
+    if (!o->paper_selections) {
+        return BATON_REDSYNC_EXACT;
+    }
+    if (role == BATON_ROLE_CONVOLUTION) {
+        return BATON_REDSYNC_TRIMMED;
+    }
+    return quantise ? BATON_REDSYNC_SEARCH : BATON_REDSYNC_SAMPLED;
+}
+
+/* As if the tensor were sparse. */
+static void plan_sparse(const baton_tensors_t *set, const baton_tensor_t *of,
+                        baton_tensor_plan_t *plan)
+{
+    const baton_tensors_options_t *o = &set->options;
+    double k = (double)of->count * o->density;
+    plan->form = BATON_TENSOR_SPARSE;
+    plan->k = k < 1 ? 1 : (size_t)k;
+    plan->quantise = o->quantise && of->role != BATON_ROLE_OUTPUT;
+    plan->selection = selection_of(o, of->role, plan->quantise);
+    plan->algorithm = BATON_SPARSE_REDSYNC;
+    plan->sparse_us = sparse_us(set, plan, of->count);
+    bool alone = o->quantise || o->paper_selections;
+    if (o->algorithm == BATON_SPARSE_REDSYNC || alone) {
+        return;
+    }
+    baton_tensor_plan_t other = *plan;
+    other.algorithm = BATON_SPARSE_SPARDL;
+    other.sparse_us = sparse_us(set, &other, of->count);
+    if (o->algorithm == BATON_SPARSE_SPARDL ||
+        other.sparse_us < plan->sparse_us) {
+        *plan = other;
+    }
+}
+
+static void pack(const baton_tensors_t *set, const baton_tensor_t *of,
+                 baton_tensor_plan_t *plan)
+{
+    *plan = (baton_tensor_plan_t){.form = BATON_TENSOR_PACKED,
+                                  .algorithm = BATON_SPARSE_DENSE};
+    if (of->role == BATON_ROLE_BIAS_OR_NORM) {
+        (void)snprintf(plan->reason, sizeof plan->reason,
+                       "It is a bias or norm.");
+    } else {
+        (void)snprintf(plan->reason, sizeof plan->reason,
+                       "It has %zu bytes, which is at most %zu.",
+                       of->count * set->element_bytes,
+                       set->options.small_bytes);
+    }
+}
+
+/* Whole, where that is cheaper. */
+static void choose(const baton_tensors_t *set, const baton_tensor_t *of,
+                   baton_tensor_plan_t *plan)
+{
+    const char *name = baton_sparse_algorithm_name(plan->algorithm);
+    plan->dense_us = dense_us(set, of->count);
+    if (set->options.always_sparse) {
+        (void)snprintf(plan->reason, sizeof plan->reason,
+                       "It has more than %zu bytes.", set->options.small_bytes);
+    } else if (plan->sparse_us < plan->dense_us) {
+        (void)snprintf(plan->reason, sizeof plan->reason,
+                       "%s is expected to take %.4g us, dense %.4g us.", name,
+                       plan->sparse_us, plan->dense_us);
+    } else {
+        (void)snprintf(plan->reason, sizeof plan->reason,
+                       "Dense is expected to take %.4g us, %s %.4g us.",
+                       plan->dense_us, name, plan->sparse_us);
+        plan->form = BATON_TENSOR_DENSE;
+        plan->algorithm = BATON_SPARSE_DENSE;
+        plan->quantise = false;
+        plan->k = 0;
+    }
+}
+
+static void decide(const baton_tensors_t *set, baton__member_t *member)
+{
+    const baton_tensor_t *of = &member->tensor;
+    if (of->role == BATON_ROLE_BIAS_OR_NORM ||
+        of->count * set->element_bytes <= set->options.small_bytes) {
+        pack(set, of, &member->plan);
+        return;
+    }
+    plan_sparse(set, of, &member->plan);
+    choose(set, of, &member->plan);
+}
+
+/* The packed ones are the last unit. */
+void baton__tensors_decide(baton_tensors_t *set)
+{
+    size_t packed = 0, packed_count = 0;
+    set->unit_count = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        baton__member_t *member = &set->members[i];
+        decide(set, member);
+        if (member->plan.form == BATON_TENSOR_PACKED) {
+            member->offset = packed_count;
+            packed_count += member->tensor.count;
+            packed++;
+        } else {
+            member->unit = set->unit_count;
+            set->units[set->unit_count++] =
+                (baton__unit_t){.count = member->tensor.count, .members = 1};
+        }
+    }
+    for (size_t i = 0; packed > 0 && i < set->count; i++) {
+        if (set->members[i].plan.form == BATON_TENSOR_PACKED) {
+            set->members[i].unit = set->unit_count;
+        }
+    }
+    if (packed > 0) {
+        set->units[set->unit_count++] =
+            (baton__unit_t){.count = packed_count, .members = packed};
+    }
+}
+
+/* ---- as text ----------------------------------------------------------- */
+
+static const char *form_name(baton_tensor_form_t form)
+{
+    static const char *const names[] = {"packed", "dense", "sparse"};
+    return names[form];
+}
+
+baton_status_t baton_tensors_text(const baton_tensors_t *set, char *text,
+                                  size_t room, size_t *length_out)
+{
+    if (set == NULL || (text == NULL && room > 0) || length_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            set == NULL          ? "set"
+                            : length_out == NULL ? "length_out"
+                                                 : "text");
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        const baton__member_t *member = &set->members[i];
+        char none[1];
+        bool fits = used < room;
+        int length =
+            snprintf(fits ? text + used : none, fits ? room - used : 0,
+                     "%s: %s, %zu elements, %s. %s\n", member->tensor.name,
+                     baton_role_name(member->tensor.role), member->tensor.count,
+                     form_name(member->plan.form), member->plan.reason);
+        used += (size_t)length;
+    }
+    if (room > 0 && set->count == 0) {
+        text[0] = '\0';
+    }
+    *length_out = used;
+    return BATON_OK;
+}

@@ -1,0 +1,778 @@
+/* Sets of tensors in the simulator: what is decided about each of them, and
+   every feature of the trainer's side beside a plain implementation of it.
+   Values are integers and binary fractions, so sums are exact. */
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "support/sim.h"
+
+#include "base/alloc.h"
+
+#include <baton/tensors.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TENSORS = 5, MOST_RANKS = 5, MOST_COUNT = 300, STEPS = 7 };
+
+static const baton_tensor_t model[TENSORS] = {
+    {"conv", BATON_ROLE_CONVOLUTION, 300},
+    {"bias", BATON_ROLE_BIAS_OR_NORM, 40},
+    {"hidden", BATON_ROLE_RECURRENT, 200},
+    {"small", BATON_ROLE_DENSE, 7},
+    {"softmax", BATON_ROLE_OUTPUT, 129},
+};
+
+/* ---- all ranks --------------------------------------------------------- */
+
+typedef struct world {
+    baton_sim_t *sim;
+    int size;
+    baton_tensors_t *sets[MOST_RANKS];
+    double gradients[MOST_RANKS][TENSORS][MOST_COUNT];
+} world_t;
+
+static baton_tensors_options_t some_options(void)
+{
+    baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
+    options.dtype = BATON_F64;
+    options.density = 0.02;
+    options.small_bytes = 100;
+    options.algorithm = BATON_SPARSE_REDSYNC;
+    options.always_sparse = true;
+    return options;
+}
+
+static world_t *open_world(int size, const baton_tensors_options_t *options)
+{
+    baton_sim_options_t sim = support_sim_options(size);
+    world_t *world = calloc(1, sizeof *world);
+    world->sim = support_sim_open(&sim);
+    world->size = size;
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_tensors_prepare(baton_sim_group(world->sim, r), model,
+                                         TENSORS, options, &world->sets[r]));
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_tensors_agree(world->sets[r], -1));
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_tensors_connect(world->sets[r], -1));
+    }
+    return world;
+}
+
+static void close_world(world_t *world)
+{
+    for (int r = 0; r < world->size; r++) {
+        support_ok(baton_tensors_destroy(world->sets[r]));
+    }
+    support_ok(baton_sim_destroy(world->sim));
+    free(world);
+}
+
+static void fill(world_t *world, support_random_t *random)
+{
+    for (int r = 0; r < world->size; r++) {
+        for (int t = 0; t < TENSORS; t++) {
+            for (size_t i = 0; i < model[t].count; i++) {
+                world->gradients[r][t][i] =
+                    (double)support_random_below(random, 2001) - 1000;
+            }
+        }
+    }
+}
+
+/* Each rank's tensors are ready in an order of its own. */
+static void make_ready(world_t *world)
+{
+    for (int r = 0; r < world->size; r++) {
+        for (int i = 0; i < TENSORS; i++) {
+            size_t t =
+                (size_t)((i * (r % 2 == 0 ? 1 : TENSORS - 1) + r) % TENSORS);
+            support_ok(
+                baton_tensors_ready(world->sets[r], t, world->gradients[r][t]));
+        }
+    }
+}
+
+static void dense_of(const baton_sparse_result_t *result, size_t count,
+                     double *vector)
+{
+    const double *values = result->values;
+    memset(vector, 0, count * sizeof *vector);
+    for (size_t i = 0; i < result->count; i++) {
+        vector[result->indices != NULL ? result->indices[i] : i] = values[i];
+    }
+}
+
+/* ---- a plain implementation -------------------------------------------- */
+
+typedef struct plain {
+    const baton_tensors_options_t *options;
+    int size;
+    double residual[MOST_RANKS][TENSORS][MOST_COUNT];
+    double velocity[MOST_RANKS][TENSORS][MOST_COUNT];
+} plain_t;
+
+static bool plain_packs(const plain_t *plain, int t)
+{
+    return model[t].role == BATON_ROLE_BIAS_OR_NORM ||
+           model[t].count * sizeof(double) <= plain->options->small_bytes;
+}
+
+static double plain_factor(const plain_t *plain, const world_t *world, int r)
+{
+    double sum = 0;
+    double most = plain->options->clip / sqrt(plain->size);
+    for (int t = 0; t < TENSORS; t++) {
+        for (size_t i = 0; i < model[t].count; i++) {
+            sum += world->gradients[r][t][i] * world->gradients[r][t][i];
+        }
+    }
+    return plain->options->clip > 0 && sqrt(sum) > most ? most / sqrt(sum) : 1;
+}
+
+/* residual += what the gradient contributes; velocity advances. */
+static void plain_accumulate(plain_t *plain, const world_t *world, int r, int t,
+                             double factor)
+{
+    double m = plain->options->momentum;
+    for (size_t i = 0; i < model[t].count; i++) {
+        double g = factor * world->gradients[r][t][i];
+        double *u = &plain->velocity[r][t][i];
+        if (plain->options->nesterov) {
+            *u = m * (*u + g);
+            plain->residual[r][t][i] += *u + g;
+        } else {
+            *u = m * *u + g;
+            plain->residual[r][t][i] += *u;
+        }
+    }
+}
+
+static double plain_magnitude(double value, int side)
+{
+    return side == 0 ? fabs(value) : side * value;
+}
+
+/* The largest that was not taken; of equal ones the first. SIZE_MAX: none. */
+static size_t plain_largest(const double *values, const bool *taken,
+                            size_t count, int side)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        double magnitude = plain_magnitude(values[i], side);
+        if (!taken[i] && magnitude > 0 &&
+            (best == SIZE_MAX ||
+             magnitude > plain_magnitude(values[best], side))) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Selects the largest of a rank's residual, adds them to `sum`. */
+static void plain_send(plain_t *plain, int r, int t, int step, size_t k,
+                       double *sum)
+{
+    const baton_tensors_options_t *o = plain->options;
+    bool quantise = o->quantise && model[t].role != BATON_ROLE_OUTPUT;
+    int side = !quantise ? 0 : step % 2 == 0 ? 1 : -1;
+    bool taken[MOST_COUNT] = {false};
+    double *residual = plain->residual[r][t];
+    double mean = 0;
+    size_t count = 0;
+    for (; count < k; count++) {
+        size_t i = plain_largest(residual, taken, model[t].count, side);
+        if (i == SIZE_MAX) {
+            break;
+        }
+        taken[i] = true;
+        mean += residual[i];
+    }
+    mean = count > 0 ? mean / (double)count : 0;
+    for (size_t i = 0; i < model[t].count; i++) {
+        if (taken[i]) {
+            sum[i] += quantise ? mean : residual[i];
+            residual[i] = quantise && o->keep_error ? residual[i] - mean : 0;
+            plain->velocity[r][t][i] = 0;
+        }
+    }
+}
+
+static void plain_send_all(plain_t *plain, int r, int t, double *sum)
+{
+    for (size_t i = 0; i < model[t].count; i++) {
+        sum[i] += plain->residual[r][t][i];
+        plain->residual[r][t][i] = 0;
+    }
+}
+
+static void plain_step(plain_t *plain, const world_t *world, int t, int step,
+                       double *sum)
+{
+    const baton_tensors_options_t *o = plain->options;
+    bool warm = (uint64_t)step < o->warmup;
+    double density = o->density;
+    if (warm && o->density_count > 0) {
+        density = o->densities[(size_t)step * o->density_count / o->warmup];
+    }
+    size_t k = (size_t)((double)model[t].count * density);
+    bool dense = plain_packs(plain, t) || (warm && o->density_count == 0);
+    memset(sum, 0, model[t].count * sizeof *sum);
+    for (int r = 0; r < plain->size; r++) {
+        plain_accumulate(plain, world, r, t, plain_factor(plain, world, r));
+        if (dense) {
+            plain_send_all(plain, r, t, sum);
+        } else {
+            plain_send(plain, r, t, step, k > 0 ? k : 1, sum);
+        }
+    }
+    for (size_t i = 0; o->average && i < model[t].count; i++) {
+        sum[i] *= 1.0 / plain->size;
+    }
+}
+
+/* ---- features ---------------------------------------------------------- */
+
+static void expect_step(world_t *world, plain_t *plain, int step)
+{
+    double expected[MOST_COUNT], actual[MOST_COUNT];
+    for (int t = 0; t < TENSORS; t++) {
+        plain_step(plain, world, t, step, expected);
+        for (int r = 0; r < world->size; r++) {
+            baton_sparse_result_t result;
+            support_ok(
+                baton_tensors_wait(world->sets[r], (size_t)t, -1, &result));
+            dense_of(&result, model[t].count, actual);
+            for (size_t i = 0; i < model[t].count; i++) {
+                if (!(actual[i] == expected[i])) {
+                    fail_msg("step %d, rank %d of %d, %s[%zu]: %.17g, expected "
+                             "%.17g",
+                             step, r, world->size, model[t].name, i, actual[i],
+                             expected[i]);
+                }
+            }
+        }
+    }
+}
+
+static void compare(baton_tensors_options_t options)
+{
+    support_random_t random = support_random(support_seed(), 4);
+    for (int size = 1; size <= MOST_RANKS; size++) {
+        world_t *world = open_world(size, &options);
+        plain_t *plain = calloc(1, sizeof *plain);
+        plain->options = &options;
+        plain->size = size;
+        for (int step = 0; step < STEPS; step++) {
+            fill(world, &random);
+            make_ready(world);
+            expect_step(world, plain, step);
+        }
+        free(plain);
+        close_world(world);
+    }
+}
+
+static void test_tensors_sum_what_is_sent(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    compare(options);
+    options.paper_selections = true; /* SAMPLED and SEARCH may send more */
+    options.small_bytes = 1 << 20;   /* all are packed */
+    compare(options);
+}
+
+static void test_tensors_correct_momentum_and_mask(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    options.momentum = 0.5;
+    compare(options);
+    options.nesterov = true;
+    compare(options);
+}
+
+/* Gradients of +-1, so that norms are those of 676 elements, 26. */
+static void test_tensors_clip_by_the_norm_of_all(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    support_random_t random = support_random(support_seed(), 5);
+    options.clip = 13; /* on 4 ranks: 6.5, i.e. a quarter */
+    world_t *world = open_world(4, &options);
+    plain_t *plain = calloc(1, sizeof *plain);
+    plain->options = &options;
+    plain->size = 4;
+    for (int step = 0; step < STEPS; step++) {
+        for (int r = 0; r < 4; r++) {
+            for (int t = 0; t < TENSORS; t++) {
+                for (size_t i = 0; i < model[t].count; i++) {
+                    world->gradients[r][t][i] =
+                        support_random_below(&random, 2) == 0 ? 1 : -1;
+                }
+            }
+        }
+        assert_true(plain_factor(plain, world, 0) == 0.25);
+        make_ready(world);
+        expect_step(world, plain, step);
+    }
+    free(plain);
+    close_world(world);
+}
+
+static void test_tensors_warm_up_densely(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    options.warmup = 3;
+    options.momentum = 0.5;
+    compare(options);
+}
+
+static void test_tensors_warm_up_by_densities(void **state)
+{
+    static const double densities[] = {0.25, 0.0625, 0.03};
+    baton_tensors_options_t options = some_options();
+    options.warmup = 5;
+    options.densities = densities;
+    options.density_count = 3;
+    compare(options);
+}
+
+static void test_tensors_average(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    options.average = true;
+    compare(options);
+}
+
+/* k is 4, 2 and 1, so that means are exact. */
+static void test_tensors_quantise_with_alternating_signs(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    options.density = 0.0135;
+    options.quantise = true;
+    for (int keep = 0; keep < 2; keep++) {
+        options.keep_error = keep != 0;
+        compare(options);
+    }
+}
+
+/* ---- decisions --------------------------------------------------------- */
+
+typedef struct decision {
+    baton_tensor_t tensor;
+    bool quantise;
+    baton_tensor_form_t form;
+    baton_redsync_t selection;
+    bool quantised;
+} decision_t;
+
+static baton_tensor_plan_t plan_of(const baton_tensor_t *tensor,
+                                   const baton_tensors_options_t *options,
+                                   int size)
+{
+    baton_sim_options_t sim_options = support_sim_options(size);
+    baton_sim_t *sim = support_sim_open(&sim_options);
+    baton_tensors_t *sets[8];
+    baton_tensor_plan_t plan;
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_tensors_prepare(baton_sim_group(sim, r), tensor, 1,
+                                         options, &sets[r]));
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_tensors_agree(sets[r], -1));
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_tensors_connect(sets[r], -1));
+    }
+    support_ok(baton_tensors_plan(sets[size - 1], 0, &plan));
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_tensors_destroy(sets[r]));
+    }
+    support_ok(baton_sim_destroy(sim));
+    return plan;
+}
+
+static void test_tensors_policy_is_the_papers(void **state)
+{
+    static const decision_t all[] = {
+        {{"a", BATON_ROLE_BIAS_OR_NORM, 100000},
+         false,
+         BATON_TENSOR_PACKED,
+         BATON_REDSYNC_EXACT,
+         false},
+        {{"b", BATON_ROLE_CONVOLUTION, 32768},
+         false,
+         BATON_TENSOR_PACKED,
+         BATON_REDSYNC_EXACT,
+         false},
+        {{"c", BATON_ROLE_CONVOLUTION, 32769},
+         false,
+         BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_TRIMMED,
+         false},
+        {{"d", BATON_ROLE_CONVOLUTION, 32769},
+         true,
+         BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_TRIMMED,
+         true},
+        {{"e", BATON_ROLE_RECURRENT, 40000},
+         false,
+         BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_SAMPLED,
+         false},
+        {{"f", BATON_ROLE_DENSE, 40000},
+         true,
+         BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_SEARCH,
+         true},
+        {{"g", BATON_ROLE_OUTPUT, 40000},
+         true,
+         BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_SAMPLED,
+         false},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
+        options.paper_selections = true;
+        options.always_sparse = true;
+        options.quantise = all[i].quantise;
+        baton_tensor_plan_t plan = plan_of(&all[i].tensor, &options, 2);
+        assert_int_equal(plan.form, all[i].form);
+        assert_int_equal(plan.selection, all[i].selection);
+        assert_int_equal(plan.quantise, all[i].quantised);
+    }
+}
+
+static void expect_near(double actual, double expected)
+{
+    if (!(fabs(actual - expected) <= 1e-12 * expected)) {
+        fail_msg("%.17g, expected %.17g", actual, expected);
+    }
+}
+
+/* Equations 1 and 2, written out for 8 ranks on as many hosts, lg P = 3. */
+static void test_tensors_choose_by_cost(void **state)
+{
+    static const baton_tensor_t tensor = {"layer", BATON_ROLE_DENSE, 1000000};
+    baton_costs_t costs = BATON_COSTS;
+    support_ok(baton_costs_get(&costs));
+    baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
+    options.algorithm = BATON_SPARSE_REDSYNC;
+    options.density = 0.001;
+    options.select_ns = 0.3;
+    options.entry_ns = 5;
+    double alpha = costs.between.alpha_us, beta = costs.between.beta_ns / 1000;
+    double sparse =
+        1e6 * 0.3e-3 + 3 * alpha + 7 * 1000 * 8 * beta + 8 * 1000 * 5e-3;
+    double dense =
+        6 * alpha + 7.0 / 8 * 4e6 * (2 * beta + costs.gamma_ns / 1000);
+    baton_tensor_plan_t plan = plan_of(&tensor, &options, 8);
+    expect_near(plan.sparse_us, sparse);
+    expect_near(plan.dense_us, dense);
+    assert_true(sparse < dense);
+    assert_int_equal(plan.form, BATON_TENSOR_SPARSE);
+    assert_int_equal(plan.algorithm, BATON_SPARSE_REDSYNC);
+    assert_int_equal(plan.k, 1000);
+    assert_non_null(strstr(plan.reason, "redsync is expected to take"));
+
+    options.quantise = true; /* an index alone */
+    plan = plan_of(&tensor, &options, 8);
+    expect_near(plan.sparse_us, sparse - 7 * 1000 * 4 * beta);
+
+    options.quantise = false;
+    options.algorithm = BATON_SPARSE_SPARDL;
+    plan = plan_of(&tensor, &options, 8);
+    expect_near(plan.sparse_us,
+                1e6 * 0.3e-3 + 6 * alpha + 7.0 / 4 * 1000 * (8 * beta + 5e-3));
+    options.algorithm = BATON_SPARSE_AUTO;
+    assert_int_equal(plan_of(&tensor, &options, 8).algorithm,
+                     plan.sparse_us < sparse ? BATON_SPARSE_SPARDL
+                                             : BATON_SPARSE_REDSYNC);
+
+    options.density = 0.5; /* more words than there are elements */
+    plan = plan_of(&tensor, &options, 8);
+    assert_int_equal(plan.form, BATON_TENSOR_DENSE);
+    assert_int_equal(plan.algorithm, BATON_SPARSE_DENSE);
+    assert_int_equal(plan.k, 0);
+    assert_non_null(strstr(plan.reason, "Dense is expected to take"));
+    options.always_sparse = true;
+    assert_int_equal(plan_of(&tensor, &options, 8).form, BATON_TENSOR_SPARSE);
+}
+
+static void test_tensors_say_why(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    world_t *world = open_world(2, &options);
+    char text[1000];
+    size_t length, same;
+    support_ok(baton_tensors_text(world->sets[0], text, sizeof text, &length));
+    assert_int_equal(length, strlen(text));
+    assert_non_null(strstr(text, "conv: convolution, 300 elements, sparse. It "
+                                 "has more than 100 bytes.\n"));
+    assert_non_null(strstr(text, "bias: bias or norm, 40 elements, packed. It "
+                                 "is a bias or norm.\n"));
+    assert_non_null(strstr(text, "small: dense, 7 elements, packed. It has 56 "
+                                 "bytes, which is at most 100.\n"));
+    support_ok(baton_tensors_text(world->sets[0], text, 10, &same));
+    assert_int_equal(same, length);
+    assert_int_equal(strlen(text), 9);
+    support_ok(baton_tensors_text(world->sets[0], NULL, 0, &same));
+    assert_int_equal(same, length);
+    close_world(world);
+}
+
+/* ---- when they start --------------------------------------------------- */
+
+/* Packed ones are one all-reduce, which waits for the last of them; others
+   start at once. */
+static void test_tensors_start_when_they_are_ready(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    world_t *world = open_world(3, &options);
+    baton_sparse_result_t result;
+    bool done;
+    uint64_t before = baton_sim_totals(world->sim).messages;
+    for (int r = 0; r < 3; r++) {
+        support_ok(
+            baton_tensors_ready(world->sets[r], 1, world->gradients[r][1]));
+        support_expect(baton_tensors_wait(world->sets[r], 1, -1, &result),
+                       BATON_ERR_STATE);
+        support_says("the gradient of tensor \"small\", which is packed with "
+                     "it, is not ready");
+    }
+    support_ok(baton_sim_run(world->sim, -1));
+    assert_int_equal(baton_sim_totals(world->sim).messages, before);
+    for (int r = 0; r < 3; r++) {
+        support_ok(
+            baton_tensors_ready(world->sets[r], 0, world->gradients[r][0]));
+    }
+    support_ok(baton_sim_run(world->sim, -1)); /* the others are not ready */
+    for (int r = 0; r < 3; r++) {
+        support_ok(baton_tensors_test(world->sets[r], 0, &done));
+        assert_true(done);
+        support_ok(baton_tensors_test(world->sets[r], 1, &done));
+        assert_false(done);
+        support_expect(
+            baton_tensors_ready(world->sets[r], 0, world->gradients[r][0]),
+            BATON_ERR_BUSY);
+        support_says("tensor \"conv\" of \"tensors\": its last gradient was");
+    }
+    before = baton_sim_totals(world->sim).messages;
+    for (int r = 0; r < 3; r++) {
+        support_ok(
+            baton_tensors_ready(world->sets[r], 3, world->gradients[r][3]));
+    }
+    support_ok(baton_sim_run(world->sim, -1));
+    /* A binomial tree there and back. */
+    assert_int_equal(baton_sim_totals(world->sim).messages, before + 4);
+    for (int r = 0; r < 3; r++) {
+        support_ok(baton_tensors_wait(world->sets[r], 3, -1, &result));
+        assert_int_equal(result.count, model[3].count);
+        support_ok(baton_tensors_wait(world->sets[r], 1, -1, &result));
+        assert_int_equal(result.count, model[1].count);
+        support_ok(baton_tensors_wait(world->sets[r], 0, -1, &result));
+    }
+    close_world(world);
+}
+
+static void test_tensors_wait_for_all_gradients_to_clip(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    options.clip = 1;
+    world_t *world = open_world(1, &options);
+    baton_sparse_result_t result;
+    support_ok(baton_tensors_ready(world->sets[0], 0, world->gradients[0][0]));
+    support_expect(baton_tensors_wait(world->sets[0], 0, -1, &result),
+                   BATON_ERR_STATE);
+    support_says("tensor \"bias\", which counts for clipping, is not ready");
+    close_world(world);
+}
+
+/* ---- what is refused --------------------------------------------------- */
+
+static void agree_on(const baton_tensors_options_t *mine,
+                     const baton_tensors_options_t *others, size_t count,
+                     baton_status_t expected, const char *says)
+{
+    baton_sim_options_t sim_options = support_sim_options(3);
+    baton_sim_t *sim = support_sim_open(&sim_options);
+    baton_tensors_t *sets[3];
+    for (int r = 0; r < 3; r++) {
+        support_ok(baton_tensors_prepare(baton_sim_group(sim, r), model,
+                                         r == 1 ? count : TENSORS,
+                                         r == 1 ? others : mine, &sets[r]));
+    }
+    for (int r = 0; r < 3; r++) {
+        support_expect(baton_tensors_agree(sets[r], -1), expected);
+        if (r == 1 || expected == BATON_ERR_MISMATCH) {
+            support_says(says);
+        }
+        support_expect(baton_tensors_connect(sets[r], -1), BATON_ERR_STATE);
+        support_expect(baton_tensors_ready(sets[r], 0, ""), BATON_ERR_STATE);
+    }
+    for (int r = 0; r < 3; r++) {
+        support_ok(baton_tensors_destroy(sets[r]));
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_tensors_compare_options(void **state)
+{
+    baton_tensors_options_t options = some_options(), other = options;
+    other.momentum = 0.5;
+    agree_on(&options, &other, TENSORS, BATON_ERR_MISMATCH,
+             "options differ across ranks: momentum is 0 on one rank and 0.5 "
+             "on another");
+    agree_on(&options, &options, 4, BATON_ERR_MISMATCH,
+             "the number of tensors is 4 on one rank and 5 on another");
+}
+
+static void test_tensors_refuse_bad_options(void **state)
+{
+    static const double bad_density[] = {2};
+#define BAD(...)                                                               \
+    {                                                                          \
+        .size = sizeof(baton_tensors_options_t), __VA_ARGS__                   \
+    }
+    static const struct {
+        const char *says;
+        baton_tensors_options_t options;
+    } all[] = {
+        {"density is 1.5; allowed: above 0", BAD(.density = 1.5)},
+        {"dtype is i32; allowed: f32, f64", BAD(.dtype = BATON_I32)},
+        {"momentum is 1; allowed: 0 to below 1", BAD(.momentum = 1)},
+        {"clip is -1; allowed: 0 and above", BAD(.clip = -1)},
+        {"entry_ns is -2; allowed: 0 and above", BAD(.entry_ns = -2)},
+        {"algorithm is gtopk; allowed: auto, redsync, spardl",
+         BAD(.algorithm = BATON_SPARSE_GTOPK)},
+        {"quantise is set with spardl",
+         BAD(.algorithm = BATON_SPARSE_SPARDL, .quantise = true)},
+        {"keep_error is set; allowed: with quantise", BAD(.keep_error = true)},
+        {"density_count is 1; allowed: 0 to warmup, 0",
+         BAD(.densities = bad_density, .density_count = 1)},
+        {"densities[0] is 2; allowed: above 0 and at most 1",
+         BAD(.densities = bad_density, .density_count = 1, .warmup = 4)},
+    };
+    baton_tensors_options_t options = some_options();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        agree_on(&options, &all[i].options, TENSORS, BATON_ERR_INVALID,
+                 all[i].says);
+    }
+}
+
+static void test_tensors_refuse_wrong_use(void **state)
+{
+    baton_tensors_options_t options = some_options();
+    world_t *world = open_world(1, &options);
+    baton_tensors_t *set = world->sets[0], *none;
+    baton_group_t *group = baton_sim_group(world->sim, 0);
+    baton_sparse_result_t result;
+    baton_tensor_plan_t plan;
+    baton_tensor_t empty = {.name = "nothing"};
+    support_expect(baton_tensors_ready(set, TENSORS, ""), BATON_ERR_INVALID);
+    support_says("tensor is 5; allowed: 0 to 4");
+    support_expect(baton_tensors_ready(set, 0, NULL), BATON_ERR_INVALID);
+    support_expect(baton_tensors_wait(set, 0, -1, &result), BATON_ERR_STATE);
+    support_says("the gradient of tensor \"conv\" is not ready");
+    support_expect(baton_tensors_wait(NULL, 0, -1, &result), BATON_ERR_INVALID);
+    support_expect(baton_tensors_plan(set, 9, &plan), BATON_ERR_INVALID);
+    assert_null(baton_tensors_sparse(set, 9));
+    support_expect(baton_tensors_create(group, model, 0, &options, -1, &none),
+                   BATON_ERR_INVALID);
+    support_expect(baton_tensors_create(group, &empty, 1, &options, -1, &none),
+                   BATON_ERR_INVALID);
+    support_says("tensor \"nothing\": count is 0; allowed: 1 to");
+    support_ok(baton_tensors_destroy(NULL));
+    close_world(world);
+}
+
+static void test_tensors_measure(void **state)
+{
+    static const baton_dtype_t dtypes[] = {BATON_F32, BATON_F64, BATON_F16,
+                                           BATON_BF16};
+    for (int i = 0; i < 4; i++) {
+        double select_ns = 0, entry_ns = 0;
+        support_ok(baton_tensors_measure(dtypes[i], &select_ns, &entry_ns));
+        assert_true(select_ns > 0 && entry_ns > 0);
+    }
+    double ns;
+    support_expect(baton_tensors_measure(BATON_I8, &ns, &ns),
+                   BATON_ERR_INVALID);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static void test_tensors_steps_do_not_allocate(void **state)
+{
+    support_cluster_t *cluster = support_cluster_manual(1);
+    baton_tensors_options_t options = some_options();
+    static double gradient[MOST_COUNT];
+    baton_tensors_t *set;
+    int64_t allocated = 0;
+    support_ok(baton_tensors_create(cluster->groups[0], model, TENSORS,
+                                    &options, -1, &set));
+    for (size_t step = 0; step < 10; step++) {
+        baton_sparse_result_t result;
+        gradient[step] = 1;
+        allocated = step == 5 ? baton__alloc_count() : allocated;
+        for (size_t t = 0; t < TENSORS; t++) {
+            support_ok(baton_tensors_ready(set, t, gradient));
+        }
+        for (size_t t = 0; t < TENSORS; t++) {
+            support_ok(baton_tensors_wait(set, t, -1, &result));
+        }
+    }
+    assert_int_equal(baton__alloc_count(), allocated);
+    support_ok(baton_tensors_destroy(set));
+    support_cluster_close(cluster);
+}
+
+/* Whichever allocation of a create fails, nothing is left behind. */
+static void test_tensors_create_without_memory_fails(void **state)
+{
+    support_cluster_t *cluster = support_cluster_manual(1);
+    baton_tensors_options_t options = some_options();
+    baton_status_t status = BATON_ERR_NO_MEMORY;
+    int64_t nth = 0;
+    while (status != BATON_OK) {
+        baton_tensors_t *set;
+        baton__alloc_fail_nth(++nth);
+        status = baton_tensors_create(cluster->groups[0], model, TENSORS,
+                                      &options, -1, &set);
+        baton__alloc_fail_nth(0);
+        if (status == BATON_OK) {
+            support_ok(baton_tensors_destroy(set));
+        } else {
+            support_expect(status, BATON_ERR_NO_MEMORY);
+        }
+    }
+    assert_true(nth > 10);
+    support_cluster_close(cluster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensors_sum_what_is_sent),
+        cmocka_unit_test(test_tensors_correct_momentum_and_mask),
+        cmocka_unit_test(test_tensors_clip_by_the_norm_of_all),
+        cmocka_unit_test(test_tensors_warm_up_densely),
+        cmocka_unit_test(test_tensors_warm_up_by_densities),
+        cmocka_unit_test(test_tensors_average),
+        cmocka_unit_test(test_tensors_quantise_with_alternating_signs),
+        cmocka_unit_test(test_tensors_policy_is_the_papers),
+        cmocka_unit_test(test_tensors_choose_by_cost),
+        cmocka_unit_test(test_tensors_say_why),
+        cmocka_unit_test(test_tensors_start_when_they_are_ready),
+        cmocka_unit_test(test_tensors_wait_for_all_gradients_to_clip),
+        cmocka_unit_test(test_tensors_compare_options),
+        cmocka_unit_test(test_tensors_refuse_bad_options),
+        cmocka_unit_test(test_tensors_refuse_wrong_use),
+        cmocka_unit_test(test_tensors_measure),
+        cmocka_unit_test(test_tensors_steps_do_not_allocate),
+        cmocka_unit_test(test_tensors_create_without_memory_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
