@@ -106,14 +106,17 @@ typedef struct baton_partial_options {
     baton_partial_mode_t mode;
     uint32_t mode_ranks; /* as in baton_partial_choice_t */
     baton_keep_t keep;
-    uint32_t history; /* W, epochs of results that are kept, up to 2^20; 0: 1
-                         for LATEST, 4 for ALL */
+    /* W, epochs of results that are kept, 1 to 2^20. 0: 1 for LATEST, 4 for
+       ALL. There is no W = 0: a rank that may not fall behind at all is what
+       BATON_FULL is for. */
+    uint32_t history;
     /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0: none is. */
     uint32_t sync_every;
-    /* S, up to 2^20: no contribution is taken more than S epochs after its
-       step. An epoch that would exceed that for some rank waits until this rank
-       has started step epoch - S, however late it is. 0: there is no bound but
-       that of KEEP_ALL. */
+    /* S, 1 to 2^20: no contribution is taken more than S epochs after its step.
+       An epoch that would exceed that for some rank waits until this rank has
+       started step epoch - S, however late it is; so every mode can keep every
+       S. With KEEP_ALL 1 to W, since none gets older than that. 0: there is no
+       bound but that of KEEP_ALL; no staleness at all is BATON_FULL. */
     uint32_t max_staleness;
     /* The mode may change between epochs: by baton_partial_set_mode, or, where
        there is one, by a policy. It costs 2 (P - 1) short messages an epoch,
