@@ -217,7 +217,7 @@ static const char usage[] =
     "  --digits FILE     of scripts/digits.sh (default: where it writes)\n"
     "  --systems LIST    of mpi, full, solo, majority, quorum:Q, any:M, all:M\n"
     "                    (default: mpi,full,solo,majority,quorum of half)\n"
-    "  --sweep           mpi, solo, majority, and every quorum from 2 to P - "
+    "  --sweep           full, solo, majority, and every quorum from 2 to P - "
     "1\n"
     "  --scale F         of data and delays, 0.002 to 1 (default 0.02)\n"
     "  --delay-ms MS     of one rank a step, before scaling (default 300; 0\n"
@@ -322,7 +322,7 @@ static bool read_systems(const char *list)
 
 static bool add_sweep(void)
 {
-    bool valid = read_systems("mpi,solo,majority");
+    bool valid = read_systems("full,solo,majority");
     for (int q = 2; valid && q < size; q++) {
         char name[SYSTEM_NAME];
         snprintf(name, sizeof name, "quorum:%d", q);

@@ -27,8 +27,8 @@ typedef struct run {
 void print_task(const task_t *task);
 
 /* A table, and, where there are quorums, which of them was the first to be as
-   good as the first system is at its end (within 1 point of accuracy, or 5 % of
-   loss). */
+   good as the first system is at its end: within 1 point of accuracy, or 5 % of
+   loss, as means of four epochs. */
 void print_runs(const run_t *runs, int count);
 
 /* Names may be NULL. False when a file could not be written, which is said. The
