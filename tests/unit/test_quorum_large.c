@@ -39,7 +39,7 @@ static void test_quorum_of_many_is_exact(void **state)
 static void test_quorum_of_a_burst(void **state)
 {
     (void)state;
-    enum { RANKS = 400, QUORUM = 200, EPOCHS = 4 };
+    enum { RANKS = 400, QUORUM = 200, EPOCHS = 2 };
     static arrivals_t world;
     const baton_partial_options_t options =
         arrivals_options(BATON_QUORUM, QUORUM);
