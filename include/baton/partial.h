@@ -55,9 +55,10 @@ typedef enum baton_partial_mode {
     BATON_MAJORITY, /* at the start of the one rank elected for the epoch;
                        (P + 1) / 2 active on average, 1 at least */
     BATON_FULL,     /* on each rank at its own start: synchronous */
-    BATON_QUORUM,   /* as soon as q ranks have started it: q active, exactly;
-                       counted along a tree whose root is rank e mod P in epoch
-                       e, by less than 2 P messages, and then P - 1 more */
+    BATON_QUORUM,   /* as soon as q ranks have started it: q active, and those
+                       that start while they are counted; along a tree whose
+                       root is rank e mod P in epoch e, by less than 2 P
+                       messages (3 P beyond 144 ranks), and then P - 1 more */
     BATON_CANDIDATES_ANY, /* at the first start of m ranks elected for the
                              epoch; (P + 1) / (m + 1) active on average */
     BATON_CANDIDATES_ALL  /* when all m ranks elected for the epoch have started
