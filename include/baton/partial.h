@@ -55,9 +55,10 @@ typedef enum baton_partial_mode {
     BATON_MAJORITY, /* at the start of the one rank elected for the epoch;
                        (P + 1) / 2 active on average, 1 at least */
     BATON_FULL,     /* on each rank at its own start: synchronous */
-    BATON_QUORUM,   /* as soon as q ranks have started it: q active, exactly;
-                       counted along a tree whose root is rank e mod P in epoch
-                       e, by less than 2 P messages, and then P - 1 more */
+    BATON_QUORUM,   /* as soon as q ranks have started it: q active, and those
+                       that start while they are counted; along a tree whose
+                       root is rank e mod P in epoch e, by less than 2 P
+                       messages (3 P beyond 144 ranks), and then P - 1 more */
     BATON_CANDIDATES_ANY, /* at the first start of m ranks elected for the
                              epoch; (P + 1) / (m + 1) active on average */
     BATON_CANDIDATES_ALL  /* when all m ranks elected for the epoch have started
@@ -106,15 +107,18 @@ typedef struct baton_partial_options {
     baton_partial_mode_t mode;
     uint32_t mode_ranks; /* as in baton_partial_choice_t */
     baton_keep_t keep;
-    uint32_t history; /* W, epochs of results that are kept, up to 2^20; 0 means
-                         1 for LATEST, 4 for ALL */
+    /* W, epochs of results that are kept, 1 to 2^20. 0 means 1 for LATEST, 4
+       for ALL. There is no W = 0: a rank that may not fall behind at all is
+       what BATON_FULL is for. */
+    uint32_t history;
     /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0 means that none is.
      */
     uint32_t sync_every;
-    /* S, up to 2^20: no contribution is taken more than S epochs after its
-       step. An epoch that would exceed that for some rank waits until this rank
-       has started step epoch - S, however late it is. 0 means no bound but
-       that of KEEP_ALL. */
+    /* S, 1 to 2^20: no contribution is taken more than S epochs after its step.
+       An epoch that would exceed that for some rank waits until this rank has
+       started step epoch - S, however late it is; so every mode can keep every
+       S. With KEEP_ALL 1 to W, since none gets older than that. 0 means no
+       bound but that of KEEP_ALL; no staleness at all is BATON_FULL. */
     uint32_t max_staleness;
     /* The mode may change between epochs: by baton_partial_set_mode, or, where
        there is one, by a policy. It costs 2 (P - 1) short messages an epoch,

@@ -16,6 +16,16 @@ static baton_status_t refuse(const baton_partial_options_t *options,
                         options->name, what, (long long)actual);
 }
 
+static baton_status_t refuse_epochs(const baton_partial_options_t *options,
+                                    const char *what, uint32_t actual,
+                                    const char *zero)
+{
+    return baton__error(BATON_ERR_INVALID,
+                        "partial \"%s\": %s is %u, must be 1 to %d epochs, or "
+                        "0 for %s",
+                        options->name, what, actual, (int)MOST_EPOCHS, zero);
+}
+
 static baton_status_t check(const baton_partial_options_t *options)
 {
     size_t element = baton_op_element_bytes(options->op, options->dtype);
@@ -26,11 +36,12 @@ static baton_status_t check(const baton_partial_options_t *options)
         return refuse(options, "not LATEST or ALL: keep", (int)options->keep);
     }
     if (options->history > MOST_EPOCHS) {
-        return refuse(options, "more than 1048576: history", options->history);
+        return refuse_epochs(options, "history", options->history,
+                             "the default");
     }
     if (options->max_staleness > MOST_EPOCHS) {
-        return refuse(options, "more than 1048576: max_staleness",
-                      options->max_staleness);
+        return refuse_epochs(options, "max_staleness", options->max_staleness,
+                             "no bound");
     }
     if (options->keep == BATON_KEEP_ALL &&
         options->max_staleness > options->history) {

@@ -1,5 +1,6 @@
 #include "common/steal.h"
 #include <stdio.h>
+#include <string.h>
 
 /* user nice system idle iowait irq softirq steal; what follows, guests' time,
    is in user and nice already. */
@@ -9,7 +10,9 @@ steal_t steal_parse(const char *line)
 {
     double field[FIELDS];
     steal_t reading = {0, 0};
-    if (sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &field[0],
+    /* A blank in scanf's format would match none, and "cpu0" pass for "cpu". */
+    if (strncmp(line, "cpu ", 4) != 0 ||
+        sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &field[0],
                &field[1], &field[2], &field[3], &field[4], &field[5], &field[6],
                &field[7]) != FIELDS) {
         return reading;

@@ -63,7 +63,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 
     skew_options_t options;
-    cli_verdict_t verdict = skew_options_parse(argc, argv, rank == 0, &options);
+    cli_verdict_t verdict =
+        skew_options_parse(argc, argv, ranks, rank == 0, &options);
     bool passed = verdict == CLI_DONE;
     if (verdict == CLI_RUN) {
         passed = measure_and_report(&options, rank, ranks);

@@ -1,4 +1,7 @@
 #include "skew/options.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #define MAX_BYTES      (UINT64_C(1) << 30)
 #define MAX_ITERATIONS UINT64_C(100000)
@@ -10,35 +13,102 @@ static const char doc[] =
     "time from its call to its completion is measured. The systems take turns "
     "inside each iteration. Every result is checked: it tells exactly "
     "which contributions of which iterations it contains.\n\n"
-    "Example: mpirun -np 8 --oversubscribe baton-skew --plot skew.svg";
+    "Examples: mpirun -np 8 --oversubscribe baton-skew --plot skew.svg\n"
+    "  mpirun -np 32 --oversubscribe baton-skew --systems "
+    "mpi,quorum:2,quorum:16,all:4";
 
-static const char *const system_names[] = {
-#define KIND_NAME(id, name, label) (name),
-    SKEW_KIND_LIST(KIND_NAME)
-#undef KIND_NAME
-        NULL};
+static const struct {
+    const char *name;
+    const char *label;
+} kinds[SKEW_KIND_COUNT] = {
+#define KIND_WORDS(id, name, label) [SKEW_##id] = {(name), (label)},
+    SKEW_KIND_LIST(KIND_WORDS)
+#undef KIND_WORDS
+};
 
-const char *skew_kind_name(skew_kind_t kind)
+static bool has_ranks(skew_kind_t kind)
 {
-    return system_names[kind];
+    return kind == SKEW_QUORUM || kind == SKEW_ANY || kind == SKEW_ALL;
 }
 
-const char *skew_kind_label(skew_kind_t kind)
+static const char *format(const char *word, const char *separator,
+                          skew_choice_t choice, char text[SKEW_NAME_BYTES])
 {
-    static const char *const labels[] = {
-#define KIND_LABEL(id, name, label) [SKEW_##id] = (label),
-        SKEW_KIND_LIST(KIND_LABEL)
-#undef KIND_LABEL
-    };
-    return labels[kind];
+    if (has_ranks(choice.kind)) {
+        (void)snprintf(text, SKEW_NAME_BYTES, "%s%s%" PRIu32, word, separator,
+                       choice.ranks);
+    } else {
+        (void)snprintf(text, SKEW_NAME_BYTES, "%s", word);
+    }
+    return text;
 }
+
+const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES])
+{
+    return format(kinds[choice.kind].name, ":", choice, text);
+}
+
+const char *skew_label(skew_choice_t choice, char text[SKEW_NAME_BYTES])
+{
+    return format(kinds[choice.kind].label, " ", choice, text);
+}
+
+/* ---- the limit -------------------------------------------------------- */
+
+/* The mean over `ranks` ranks of what they wait for the k-th arrival, in units
+   of the skew. */
+static double wait_for(int k, int ranks)
+{
+    return (double)k * (k - 1) / 2 / ranks;
+}
+
+/* The same for the first, or for the last, of m elected ranks. The first is the
+   k-th of all with a probability of C(P - k, m - 1) / C(P, m). */
+static double wait_for_elected(uint32_t m, int ranks, bool last)
+{
+    double probability = (double)m / ranks;
+    double sum = 0;
+    for (int k = 1; k <= ranks - (int)m + 1; k++) {
+        sum += probability * wait_for(last ? ranks + 1 - k : k, ranks);
+        if (k < ranks) {
+            probability *= (double)(ranks - k - (int)m + 1) / (ranks - k);
+        }
+    }
+    return sum;
+}
+
+double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
+{
+    switch (choice.kind) {
+    case SKEW_SOLO:
+        return 0;
+    case SKEW_MAJORITY:
+        return skew_us * wait_for_elected(1, ranks, false);
+    case SKEW_ANY:
+    case SKEW_ALL:
+        return skew_us *
+               wait_for_elected(choice.ranks, ranks, choice.kind == SKEW_ALL);
+    case SKEW_QUORUM:
+        return skew_us * wait_for((int)choice.ranks, ranks);
+    case SKEW_MPI:
+    case SKEW_MPI_NB:
+    case SKEW_FULL:
+    case SKEW_KIND_COUNT:
+        break;
+    }
+    return skew_us * wait_for(ranks, ranks);
+}
+
+/* ---- the command line ------------------------------------------------- */
 
 #define AT(member) offsetof(skew_options_t, member)
 
 static const cli_option_t options[] = {
-    {CLI_ANY, "systems", 's', AT(systems),
-     CLI_WORDS(system_names, SKEW_KIND_COUNT, AT(system_count)), NULL,
-     "Systems to compare"},
+    {CLI_ANY, "systems", 's', AT(systems), CLI_TEXT("LIST"),
+     "mpi,mpi-nb,full,solo,majority",
+     "Systems to compare: mpi, mpi-nb, full, solo, majority, quorum:Q (an "
+     "iteration begins with the Q-th arrival), any:M (with the first of M "
+     "elected ranks), all:M (with the last of them)"},
     {CLI_ANY, "bytes", 'b', AT(bytes),
      CLI_SIZES(8, 8, MAX_BYTES, SKEW_MAX_SIZES, AT(size_count)),
      "64,4096,65536", "Message sizes"},
@@ -57,7 +127,77 @@ static const cli_option_t options[] = {
      "Draw the mean latencies, which needs gnuplot"},
 };
 
-cli_verdict_t skew_options_parse(int argc, char **argv, bool speak,
+/* Reads "solo" or "quorum:16". */
+static error_t read_system(const cli_parser_t *parser, const char *text,
+                           int ranks, skew_choice_t *out)
+{
+    size_t length = strcspn(text, ":");
+    size_t kind = 0;
+    while (kind < SKEW_KIND_COUNT &&
+           (strlen(kinds[kind].name) != length ||
+            strncmp(kinds[kind].name, text, length) != 0)) {
+        kind++;
+    }
+    if (kind == SKEW_KIND_COUNT ||
+        (text[length] == ':' && !has_ranks((skew_kind_t)kind))) {
+        return cli_refuse(parser,
+                          "--systems: '%s' is not one of mpi, mpi-nb, full, "
+                          "solo, majority, quorum:Q, any:M, all:M",
+                          text);
+    }
+    uint64_t number = 0;
+    if (has_ranks((skew_kind_t)kind) &&
+        (text[length] != ':' || !cli_read_count(text + length + 1, &number) ||
+         number < 1 || number > (uint64_t)ranks)) {
+        return cli_refuse(parser,
+                          "--systems: '%s' is not %s with a number from 1 to "
+                          "%d, the ranks",
+                          text, kinds[kind].name, ranks);
+    }
+    *out = (skew_choice_t){(skew_kind_t)kind, (uint32_t)number};
+    return 0;
+}
+
+static bool is_chosen(const skew_options_t *values, skew_choice_t choice)
+{
+    for (size_t i = 0; i < values->system_count; i++) {
+        if (values->choices[i].kind == choice.kind &&
+            values->choices[i].ranks == choice.ranks) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static error_t read_systems(cli_parser_t *parser)
+{
+    skew_options_t *values = parser->values;
+    for (const char *next = values->systems; next != NULL;) {
+        char item[SKEW_NAME_BYTES];
+        size_t length = strcspn(next, ",");
+        (void)snprintf(item, sizeof(item), "%.*s", (int)length, next);
+        next = next[length] == ',' ? next + length + 1 : NULL;
+        skew_choice_t choice = {SKEW_MPI, 0};
+        error_t error = read_system(parser, item, values->ranks, &choice);
+        if (error != 0) {
+            return error;
+        }
+        if (is_chosen(values, choice)) {
+            return cli_refuse(parser, "--systems: '%s' is in the list twice",
+                              item);
+        }
+        if (values->system_count == SKEW_MAX_SYSTEMS) {
+            return cli_refuse(parser,
+                              "--systems: '%s' is one too many: at most %d "
+                              "systems",
+                              item, (int)SKEW_MAX_SYSTEMS);
+        }
+        values->choices[values->system_count++] = choice;
+    }
+    return 0;
+}
+
+cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
                                  skew_options_t *out)
 {
     static const cli_program_t program = {
@@ -65,7 +205,8 @@ cli_verdict_t skew_options_parse(int argc, char **argv, bool speak,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .command = CLI_ANY,
+        .resolve = read_systems,
     };
-    *out = (skew_options_t){.seed = cli_default_seed()};
+    *out = (skew_options_t){.ranks = ranks, .seed = cli_default_seed()};
     return cli_parse(&program, argc, argv, speak, out);
 }

@@ -5,13 +5,16 @@
 #include "common/cli.h"
 
 /* The systems to compare: suffix of the enumerator, name on the command line,
-   label. */
+   label. The last three take a number of ranks, as in "quorum:16". */
 #define SKEW_KIND_LIST(X)                                                      \
     X(MPI, "mpi", "MPI_Allreduce")                                             \
     X(MPI_NB, "mpi-nb", "MPI_Iallreduce + MPI_Wait")                           \
     X(FULL, "full", "Baton full")                                              \
     X(SOLO, "solo", "Baton solo")                                              \
-    X(MAJORITY, "majority", "Baton majority")
+    X(MAJORITY, "majority", "Baton majority")                                  \
+    X(QUORUM, "quorum", "Baton quorum")                                        \
+    X(ANY, "any", "Baton any candidate")                                       \
+    X(ALL, "all", "Baton all candidates")
 
 typedef enum skew_kind {
 #define SKEW_KIND_ENUM(id, name, label) SKEW_##id,
@@ -20,13 +23,28 @@ typedef enum skew_kind {
         SKEW_KIND_COUNT
 } skew_kind_t;
 
-const char *skew_kind_name(skew_kind_t kind);
-const char *skew_kind_label(skew_kind_t kind);
+typedef struct skew_choice {
+    skew_kind_t kind;
+    uint32_t ranks; /* q of a quorum, m of candidates: 1 to P; else 0 */
+} skew_choice_t;
 
-enum { SKEW_MAX_SIZES = 16 };
+enum { SKEW_MAX_SIZES = 16, SKEW_MAX_SYSTEMS = 16, SKEW_NAME_BYTES = 48 };
+
+/* Write the name ("quorum:16") and the label ("Baton quorum 16"). Return
+   `text`. */
+const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
+const char *skew_label(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
+
+/* The mean latency of a system that takes no time itself: what ranks wait for
+   those whose arrival begins an epoch. Of `ranks` ranks that arrive skew_us
+   apart, (k - 1) k / 2P * skew_us where the k-th arrival begins it. MAJORITY
+   and candidates: the mean over all elections. */
+double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 
 typedef struct skew_options {
-    size_t systems[SKEW_KIND_COUNT]; /* skew_kind_t, each at most once */
+    int ranks;                               /* that are measured, P */
+    const char *systems;                     /* as given */
+    skew_choice_t choices[SKEW_MAX_SYSTEMS]; /* each at most once */
     size_t system_count;
     uint64_t bytes[SKEW_MAX_SIZES]; /* multiples of 8 */
     size_t size_count;
@@ -39,8 +57,9 @@ typedef struct skew_options {
     const char *plot; /* ends in .svg or .png */
 } skew_options_t;
 
-/* Parses the command line. `speak` is true on rank 0 only. */
-cli_verdict_t skew_options_parse(int argc, char **argv, bool speak,
+/* Parses the command line for a job of so many ranks. `speak` is true on rank 0
+   only. */
+cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
                                  skew_options_t *out);
 
 #endif

@@ -13,7 +13,8 @@ static const char *color_of(skew_kind_t kind)
     static const char *const colors[] = {
         [SKEW_MPI] = "#4d4d4d",      [SKEW_MPI_NB] = "#a6a6a6",
         [SKEW_FULL] = "#0072b2",     [SKEW_SOLO] = "#e69f00",
-        [SKEW_MAJORITY] = "#009e73",
+        [SKEW_MAJORITY] = "#009e73", [SKEW_QUORUM] = "#56b4e9",
+        [SKEW_ANY] = "#f0e442",      [SKEW_ALL] = "#d55e00",
     };
     return colors[kind];
 }
@@ -103,12 +104,13 @@ static void write_plot(FILE *script, const skew_options_t *options)
 {
     const char *separator = "plot ";
     for (size_t i = 0; i < options->system_count; i++) {
+        char label[SKEW_NAME_BYTES];
         (void)fprintf(script,
                       "%s$system%zu using 1:2 with boxes lc rgb '%s' "
                       "title '%s', $system%zu using 1:2:3 with labels "
                       "offset 0,0.6 font ',10' notitle",
-                      separator, i, color_of((skew_kind_t)options->systems[i]),
-                      skew_kind_label((skew_kind_t)options->systems[i]), i);
+                      separator, i, color_of(options->choices[i].kind),
+                      skew_label(options->choices[i], label), i);
         separator = ", ";
     }
     (void)fputs("\n", script);

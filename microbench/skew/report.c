@@ -13,6 +13,8 @@ enum {
     ITERATIONS,
     MEAN,
     ROBUST,
+    LIMIT,
+    OVER,
     MEDIAN,
     P99,
     RATIO,
@@ -35,6 +37,8 @@ static const table_column_t columns[COLUMN_COUNT] = {
     [ITERATIONS] = {"iterations", NULL, TABLE_FIXED, 0, 0},
     [MEAN] = {"mean_us", "mean us", TABLE_FIXED, 10, 1},
     [ROBUST] = {"robust_us", "robust us", TABLE_FIXED, 10, 1},
+    [LIMIT] = {"limit_us", "limit us", TABLE_FIXED, 9, 1},
+    [OVER] = {"robust_over_limit", "/limit", TABLE_FIXED, 6, 2},
     [MEDIAN] = {"median_us", "median us", TABLE_FIXED, 10, 1},
     [P99] = {"p99_us", "p99 us", TABLE_FIXED, 10, 1},
     [RATIO] = {"ratio_to_mpi", "MPI/this", TABLE_FIXED, 8, 2},
@@ -70,6 +74,9 @@ void skew_report_heading(const skew_report_t *report)
         "%" PRIu64 " to warm up, seed %" PRIu64 ", every result checked\n"
         "  MPI/this  mean latency of MPI_Allreduce over this one's\n"
         "  robust us median over iterations of the mean over ranks\n"
+        "  limit us  mean of what ranks wait for those whose arrival begins an "
+        "iteration\n"
+        "  /limit    robust us over the limit, where no rank is elected\n"
         "  active    processes whose contribution of an iteration is in its "
         "result\n"
         "  cpu us    processor time (user + system) of a rank in an iteration\n"
@@ -79,20 +86,34 @@ void skew_report_heading(const skew_report_t *report)
     (void)fflush(stdout);
 }
 
+/* Of the modes that elect, the median and the mean over iterations differ. */
+static double over_limit(const skew_result_t *result)
+{
+    skew_kind_t kind = result->choice.kind;
+    bool elects = kind == SKEW_MAJORITY || kind == SKEW_ANY || kind == SKEW_ALL;
+    return elects || result->limit_us <= 0
+               ? NAN
+               : result->robust_us / result->limit_us;
+}
+
 static void add_row(skew_report_t *report, const skew_result_t *result)
 {
     char range[32];
     (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                    result->active_min, result->active_max);
+    char name[SKEW_NAME_BYTES];
+    char label[SKEW_NAME_BYTES];
     const table_cell_t cells[COLUMN_COUNT] = {
-        [SYSTEM] = table_text(skew_kind_name(result->kind)),
-        [LABEL] = table_text(skew_kind_label(result->kind)),
+        [SYSTEM] = table_text(skew_name(result->choice, name)),
+        [LABEL] = table_text(skew_label(result->choice, label)),
         [RANKS] = table_number(result->ranks),
         [BYTES] = table_number((double)result->bytes),
         [SKEW_MS] = table_number(report->options->skew_ms),
         [ITERATIONS] = table_number((double)report->options->iterations),
         [MEAN] = table_number(result->mean_us),
         [ROBUST] = table_number(result->robust_us),
+        [LIMIT] = table_number(result->limit_us),
+        [OVER] = table_number(over_limit(result)),
         [MEDIAN] = table_number(result->median_us),
         [P99] = table_number(result->p99_us),
         [RATIO] =

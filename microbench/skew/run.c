@@ -36,18 +36,27 @@ typedef struct run {
     const skew_options_t *options;
     uint64_t bytes;
     uint64_t *source; /* this rank's next contribution */
-    measurement_t measurements[SKEW_KIND_COUNT];
+    measurement_t measurements[SKEW_MAX_SYSTEMS];
 } run_t;
 
 /* ---- life ------------------------------------------------------------- */
 
-static void open_measurement(const run_t *run, skew_kind_t kind,
+static bool is_synchronous(skew_choice_t choice, int ranks)
+{
+    bool none_may_miss =
+        (choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL) &&
+        choice.ranks == (uint32_t)ranks;
+    return choice.kind == SKEW_MPI || choice.kind == SKEW_MPI_NB ||
+           choice.kind == SKEW_FULL || none_may_miss;
+}
+
+static void open_measurement(const run_t *run, skew_choice_t choice,
                              measurement_t *measurement)
 {
     const skew_options_t *options = run->options;
     uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
     size_t count = (size_t)(run->bytes / sizeof(uint64_t));
-    skew_system_open(run->harness, kind, count, options->seed,
+    skew_system_open(run->harness, choice, count, options->seed,
                      &measurement->system);
     measurement->latency_us =
         harness_alloc(options->iterations, sizeof(double));
@@ -55,12 +64,12 @@ static void open_measurement(const run_t *run, skew_kind_t kind,
     measurement->barrier_us = 0;
     measurement->account = (skew_account_t){
         .salt = options->seed * UINT64_C(0x9e3779b97f4a7c15) + run->bytes +
-                (uint64_t)kind,
+                (uint64_t)choice.kind + ((uint64_t)choice.ranks << 32),
         .rank = run->harness->rank,
         .ranks = run->harness->size,
         .count = count,
         .iterations = iterations,
-        .synchronous = kind != SKEW_SOLO && kind != SKEW_MAJORITY,
+        .synchronous = is_synchronous(choice, run->harness->size),
         .entries = harness_alloc(iterations, sizeof(skew_entry_t)),
     };
 }
@@ -130,7 +139,7 @@ static void check_elected(const run_t *run, measurement_t *measurement,
 {
     int elected =
         baton_partial_elect(run->options->seed, iteration, run->harness->size);
-    if (measurement->system.kind == SKEW_MAJORITY &&
+    if (measurement->system.choice.kind == SKEW_MAJORITY &&
         elected == run->harness->rank && !outcome->included) {
         skew_account_fail(&measurement->account, iteration,
                           "the elected rank is not in its own epoch");
@@ -170,7 +179,7 @@ static void take_turns(run_t *run, progress_t *progress)
     const skew_options_t *options = run->options;
     uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
     for (uint32_t iteration = 1; iteration <= iterations; iteration++) {
-        size_t order[SKEW_KIND_COUNT];
+        size_t order[SKEW_MAX_SYSTEMS];
         shuffle(options, iteration, order);
         show(progress, run->bytes);
         for (size_t i = 0; i < options->system_count; i++) {
@@ -213,6 +222,7 @@ static bool passed_everywhere(const measurement_t *measurement)
     if (first.iteration == INT_MAX) {
         return true;
     }
+    char name[SKEW_NAME_BYTES];
     char failure[sizeof(account->failure)];
     memcpy(failure, account->failure, sizeof(failure));
     MPI_Bcast(failure, (int)sizeof(failure), MPI_CHAR, first.rank,
@@ -221,10 +231,30 @@ static bool passed_everywhere(const measurement_t *measurement)
         (void)fprintf(stderr,
                       "baton-skew: wrong result of %s, %zu elements, on rank "
                       "%d in iteration %d: %s\n",
-                      skew_kind_name(measurement->system.kind), account->count,
-                      first.rank, first.iteration, failure);
+                      skew_name(measurement->system.choice, name),
+                      account->count, first.rank, first.iteration, failure);
     }
     return false;
+}
+
+/* No iteration begins before so many ranks have arrived, warm-up included. */
+static void check_active(measurement_t *measurement,
+                         const uint32_t *pending_from)
+{
+    skew_choice_t choice = measurement->system.choice;
+    uint32_t least = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL
+                         ? choice.ranks
+                         : 1;
+    skew_account_t *account = &measurement->account;
+    for (uint32_t i = 1; i <= account->iterations; i++) {
+        uint32_t active = skew_account_active(account, pending_from, i);
+        if (active < least) {
+            skew_account_fail(account, i,
+                              "%" PRIu32 " active ranks, expected at least "
+                              "%" PRIu32,
+                              active, least);
+        }
+    }
 }
 
 /* ---- summary ---------------------------------------------------------- */
@@ -297,12 +327,16 @@ static bool finish_measurement(const run_t *run, measurement_t *measurement,
                                skew_result_t *out)
 {
     *out = (skew_result_t){
-        .kind = measurement->system.kind,
+        .choice = measurement->system.choice,
         .ranks = run->harness->size,
         .bytes = run->bytes,
+        .limit_us =
+            skew_limit_us(measurement->system.choice, run->harness->size,
+                          run->options->skew_ms * 1e3),
     };
     uint32_t *pending_from = gather_pending(&measurement->account);
     skew_account_audit(&measurement->account, pending_from);
+    check_active(measurement, pending_from);
     summarize_active(run, measurement, pending_from, out);
     free(pending_from);
     summarize_latency(run, measurement, out);
@@ -314,7 +348,7 @@ static void fill_ratios(skew_result_t *results, size_t count)
 {
     double mpi_us = 0;
     for (size_t i = 0; i < count; i++) {
-        if (results[i].kind == SKEW_MPI) {
+        if (results[i].choice.kind == SKEW_MPI) {
             mpi_us = results[i].mean_us;
         }
     }
@@ -329,8 +363,7 @@ bool skew_run(const harness_t *harness, const skew_options_t *options,
     run_t run = {.harness = harness, .options = options, .bytes = bytes};
     run.source = harness_alloc((size_t)bytes, 1);
     for (size_t i = 0; i < options->system_count; i++) {
-        open_measurement(&run, (skew_kind_t)options->systems[i],
-                         &run.measurements[i]);
+        open_measurement(&run, options->choices[i], &run.measurements[i]);
     }
     steal_t before = steal_read();
     take_turns(&run, progress);

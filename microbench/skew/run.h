@@ -8,7 +8,7 @@
 
 /* The result of one system at one size. */
 typedef struct skew_result {
-    skew_kind_t kind;
+    skew_choice_t choice;
     int ranks;
     uint64_t bytes;
     double mean_us;   /* latency, over all ranks and counted iterations */
@@ -16,6 +16,7 @@ typedef struct skew_result {
                          stall of the machine hardly moves */
     double median_us;
     double p99_us;
+    double limit_us;     /* skew_limit_us */
     double ratio_to_mpi; /* MPI_Allreduce's mean over this mean, or 0 if
                             MPI_Allreduce was not measured */
     double active_mean;  /* skew_account_active, over counted iterations */

@@ -14,6 +14,12 @@ static baton_partial_mode_t mode_of(skew_kind_t kind)
         return BATON_SOLO;
     case SKEW_MAJORITY:
         return BATON_MAJORITY;
+    case SKEW_QUORUM:
+        return BATON_QUORUM;
+    case SKEW_ANY:
+        return BATON_CANDIDATES_ANY;
+    case SKEW_ALL:
+        return BATON_CANDIDATES_ALL;
     case SKEW_MPI:
     case SKEW_MPI_NB:
     case SKEW_FULL:
@@ -23,19 +29,21 @@ static baton_partial_mode_t mode_of(skew_kind_t kind)
     return BATON_FULL;
 }
 
-void skew_system_open(const harness_t *harness, skew_kind_t kind, size_t count,
-                      uint64_t seed, skew_system_t *out)
+void skew_system_open(const harness_t *harness, skew_choice_t choice,
+                      size_t count, uint64_t seed, skew_system_t *out)
 {
-    *out = (skew_system_t){.kind = kind, .count = count};
-    if (is_mpi(kind)) {
+    *out = (skew_system_t){.choice = choice, .count = count};
+    if (is_mpi(choice.kind)) {
         out->target = harness_alloc(count, sizeof(uint64_t));
         return;
     }
     out->pending = harness_alloc(count, sizeof(uint64_t));
+    char name[SKEW_NAME_BYTES];
     baton_partial_options_t options = {
         .size = sizeof(options),
-        .name = skew_kind_name(kind),
-        .mode = mode_of(kind),
+        .name = skew_name(choice, name),
+        .mode = mode_of(choice.kind),
+        .mode_ranks = choice.ranks,
         .keep = BATON_KEEP_LATEST,
         .seed = seed,
         .count = count,
@@ -56,7 +64,7 @@ void skew_system_close(skew_system_t *system)
 static void call_mpi(skew_system_t *system, const uint64_t *source)
 {
     int count = (int)system->count;
-    if (system->kind == SKEW_MPI) {
+    if (system->choice.kind == SKEW_MPI) {
         MPI_Allreduce(source, system->target, count, MPI_UINT64_T, MPI_SUM,
                       MPI_COMM_WORLD);
         return;
@@ -79,7 +87,7 @@ static void call_baton(skew_system_t *system, const uint64_t *source,
 void skew_system_call(skew_system_t *system, const uint64_t *source,
                       uint64_t iteration, int ranks, skew_outcome_t *out)
 {
-    if (is_mpi(system->kind)) {
+    if (is_mpi(system->choice.kind)) {
         call_mpi(system, source);
         *out = (skew_outcome_t){
             .epoch = iteration,

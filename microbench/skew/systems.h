@@ -9,7 +9,7 @@
 #include <baton/partial.h>
 
 typedef struct skew_system {
-    skew_kind_t kind;
+    skew_choice_t choice;
     size_t count;             /* elements */
     uint64_t *target;         /* of the MPI systems */
     baton_partial_t *partial; /* of the Baton systems */
@@ -17,8 +17,8 @@ typedef struct skew_system {
 } skew_system_t;
 
 /* Collective, in the same order on all ranks. */
-void skew_system_open(const harness_t *harness, skew_kind_t kind, size_t count,
-                      uint64_t seed, skew_system_t *out);
+void skew_system_open(const harness_t *harness, skew_choice_t choice,
+                      size_t count, uint64_t seed, skew_system_t *out);
 
 /* Collective. No rank may be inside a call. */
 void skew_system_close(skew_system_t *system);

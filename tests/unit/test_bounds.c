@@ -225,7 +225,7 @@ static void test_bounds_out_of_range(void **state)
     baton_partial_options_t options = {.size = sizeof options,
                                        .dtype = BATON_U64,
                                        .max_staleness = (1u << 20) + 1};
-    expect_refused(&options, "max_staleness is 1048577");
+    expect_refused(&options, "max_staleness is 1048577, must be 1 to 1048576");
     options.keep = BATON_KEEP_ALL;
     options.history = 3;
     options.max_staleness = 4;

@@ -488,7 +488,7 @@ static void test_partial_wrong_options_are_refused(void **state)
     expect_refused(&options, "dtype is 12");
     options = right;
     options.history = UINT32_MAX;
-    expect_refused(&options, "history is 4294967295");
+    expect_refused(&options, "history is 4294967295, must be 1 to 1048576");
     options = right;
     options.count = SIZE_MAX / 4;
     expect_refused(&options, "count is");

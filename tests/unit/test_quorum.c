@@ -1,9 +1,8 @@
-/* QUORUM and CANDIDATES in the simulator: an epoch begins when enough ranks
-   have arrived, not earlier and not later; no contribution is lost; and what it
-   takes to count them. */
-#include "support/random.h"
+/* QUORUM in the simulator: an epoch begins when enough ranks have arrived, not
+   earlier and not later; no contribution is lost; what it takes to count them;
+   and numbers of ranks that are refused. */
+#include "support/arrivals.h"
 #include "support/sanitized.h"
-#include "support/sim.h"
 
 #include <baton/partial.h>
 #include <setjmp.h>
@@ -14,167 +13,20 @@
 
 #include <cmocka.h>
 
-enum { LARGEST = 32, ARRIVALS_US = 1000 };
-
-typedef struct world {
-    baton_sim_t *sim;
-    int size;
-    uint64_t epoch;
-    uint64_t contributed; /* sums modulo 2^64 */
-    uint64_t results;
-    uint32_t active;   /* of the last epoch */
-    uint32_t included; /* ranks whose contribution of the last step is in it */
-    support_random_t random;
-    struct rank {
-        struct world *world;
-        baton_partial_t *partial;
-    } ranks[LARGEST];
-} world_t;
-
-static void open_world(world_t *world, int size,
-                       const baton_partial_options_t *options)
-{
-    baton_sim_options_t model = support_sim_options(size);
-    model.link = (baton_sim_link_t){.alpha_us = 1};
-    *world = (world_t){.sim = support_sim_open(&model),
-                       .size = size,
-                       .random = support_random(support_seed(), 17)};
-    for (int r = 0; r < size; r++) {
-        world->ranks[r].world = world;
-        support_ok(baton_partial_create(baton_sim_group(world->sim, r), options,
-                                        &world->ranks[r].partial));
-    }
-}
-
-static void close_world(world_t *world)
-{
-    for (int r = 0; r < world->size; r++) {
-        support_ok(baton_partial_destroy(world->ranks[r].partial));
-    }
-    support_ok(baton_sim_destroy(world->sim));
-}
-
-static void arrive(void *arg)
-{
-    struct rank *rank = arg;
-    uint64_t value = support_random_next(&rank->world->random);
-    rank->world->contributed += value;
-    support_ok(baton_partial_contribute(rank->partial, &value));
-    support_ok(baton_partial_start(rank->partial));
-}
-
-/* How the ranks of a step arrive. */
-typedef enum order { IN_TURN, SHUFFLED, TOGETHER, RANDOM } order_t;
-
-static void run_step(world_t *world, order_t order)
-{
-    int place[LARGEST];
-    double now_us = baton_sim_now_us(world->sim);
-    world->epoch++;
-    for (int r = 0; r < world->size; r++) {
-        int other = (int)support_random_below(&world->random, (uint64_t)r + 1);
-        place[r] = order == SHUFFLED ? place[other] : r;
-        place[order == SHUFFLED ? other : r] = r;
-    }
-    for (int r = 0; r < world->size; r++) {
-        double late_us = order == TOGETHER ? 0
-                         : order == RANDOM
-                             ? (double)support_random_below(&world->random, 40)
-                             : (double)place[r] * ARRIVALS_US;
-        support_ok(baton_sim_at(world->sim, now_us + late_us, arrive,
-                                &world->ranks[r]));
-    }
-    support_ok(baton_sim_run(world->sim, -1));
-    world->included = 0;
-    for (int r = 0; r < world->size; r++) {
-        baton_partial_result_t seen;
-        support_ok(baton_partial_wait(world->ranks[r].partial, -1, &seen));
-        assert_int_equal(seen.epoch, world->epoch);
-        world->included += seen.included;
-        uint64_t result = *(const uint64_t *)seen.data;
-        if (r == 0) {
-            world->results += result;
-            world->active = seen.active;
-        }
-        assert_int_equal(seen.active, world->active);
-    }
-}
-
-static void expect_conserved(world_t *world)
-{
-    uint64_t pending = 0;
-    for (int r = 0; r < world->size; r++) {
-        uint64_t mine = 0;
-        bool any;
-        support_ok(baton_partial_pending(world->ranks[r].partial, &mine, &any));
-        pending += mine;
-    }
-    assert_true(world->results + pending == world->contributed);
-}
-
-static baton_partial_options_t options_of(baton_partial_mode_t mode,
-                                          uint32_t ranks)
-{
-    return (baton_partial_options_t){.size = sizeof(baton_partial_options_t),
-                                     .mode = mode,
-                                     .mode_ranks = ranks,
-                                     .seed = 3,
-                                     .count = 1,
-                                     .dtype = BATON_U64};
-}
-
-static const int sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 16, 32};
+/* test_quorum_large.c has the larger ones. */
+static const int sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 16};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
-/* The quorums that are tested at a size; how many. */
-static size_t quorums_of(int size, uint32_t quorums[5])
-{
-    const uint32_t p = (uint32_t)size;
-    const uint32_t wanted[] = {1, 2, p / 2, p - 1, p};
-    size_t count = 0;
-    for (size_t i = 0; i < 5; i++) {
-        bool known = wanted[i] < 1;
-        for (size_t k = 0; k < count; k++) {
-            known |= quorums[k] == wanted[i];
-        }
-        if (!known) {
-            quorums[count++] = wanted[i];
-        }
-    }
-    return count;
-}
-
 /* ---- quorum ----------------------------------------------------------- */
-
-static void run_quorum(int size, uint32_t q, uint64_t epochs)
-{
-    world_t world;
-    const baton_partial_options_t options = options_of(BATON_QUORUM, q);
-    open_world(&world, size, &options);
-    for (uint64_t i = 1; i <= epochs; i++) {
-        order_t order = (order_t)(i % 4);
-        run_step(&world, order);
-        if (world.included < q || world.active < q) {
-            fail_msg("%d ranks, quorum %u, epoch %d: %u active, %u included",
-                     size, q, (int)i, world.active, world.included);
-        }
-        if ((order == IN_TURN || order == SHUFFLED) && world.included != q) {
-            fail_msg("%d ranks, quorum %u, epoch %d: %u have arrived in time",
-                     size, q, (int)i, world.included);
-        }
-    }
-    expect_conserved(&world);
-    close_world(&world);
-}
 
 static void test_quorum_has_arrived_in_every_epoch(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SIZES; i++) {
         uint32_t quorums[5];
-        size_t count = quorums_of(sizes[i], quorums);
+        size_t count = arrivals_quorums(sizes[i], quorums);
         for (size_t k = 0; k < count; k++) {
-            run_quorum(sizes[i], quorums[k], SUPPORT_REPEAT(10000));
+            arrivals_run_quorum(sizes[i], quorums[k], SUPPORT_REPEAT(10000));
         }
     }
 }
@@ -185,29 +37,29 @@ static void test_quorum_of_any_number(void **state)
     (void)state;
     for (int size = 1; size <= 17; size++) {
         for (int q = 1; q <= size; q++) {
-            run_quorum(size, (uint32_t)q, 4 * (uint64_t)size);
+            arrivals_run_quorum(size, (uint32_t)q, 4 * (uint64_t)size);
         }
     }
     for (uint32_t q = 1; q <= 31; q++) {
-        run_quorum(31, q, 62);
+        arrivals_run_quorum(31, q, 62);
     }
 }
 
-static uint64_t messages_of_epoch(int size, uint32_t q, order_t order)
+static uint64_t messages_of_epoch(int size, uint32_t q, arrivals_order_t order)
 {
-    world_t world;
-    const baton_partial_options_t options = options_of(BATON_QUORUM, q);
-    open_world(&world, size, &options);
-    run_step(&world, order); /* introductions come before it */
+    static arrivals_t world;
+    const baton_partial_options_t options = arrivals_options(BATON_QUORUM, q);
+    arrivals_open(&world, size, &options);
+    arrivals_step(&world, order); /* introductions come before it */
     uint64_t before = baton_sim_totals(world.sim).messages;
     uint64_t most = 0;
     for (int i = 0; i < size; i++) { /* every rank is the root once */
-        run_step(&world, order);
+        arrivals_step(&world, order);
         uint64_t after = baton_sim_totals(world.sim).messages;
         most = after - before > most ? after - before : most;
         before = after;
     }
-    close_world(&world);
+    arrivals_close(&world);
     return most;
 }
 
@@ -234,52 +86,13 @@ static void test_quorum_takes_few_messages(void **state)
     }
 }
 
-/* ---- candidates ------------------------------------------------------- */
-
-/* Over whole blocks of elections every rank is a candidate as often as the
-   others, so ranks in a fixed order have an exact mean where m = 1; elsewhere
-   the standard error is below 1 % of P here. */
-static void expect_mean(baton_partial_mode_t mode, int size, uint32_t m,
-                        double expected)
-{
-    world_t world;
-    const baton_partial_options_t options = options_of(mode, m);
-    open_world(&world, size, &options);
-    double sum = 0;
-    const int epochs = 200 * size;
-    for (int i = 0; i < epochs; i++) {
-        run_step(&world, IN_TURN);
-        sum += world.included;
-    }
-    expect_conserved(&world);
-    close_world(&world);
-    double mean = sum / epochs;
-    if (mean < expected - 0.04 * size || mean > expected + 0.04 * size) {
-        fail_msg("%d ranks, mode %d of %u: %.2f active, expected %.2f", size,
-                 (int)mode, m, mean, expected);
-    }
-}
-
-static void test_candidates_have_their_mean(void **state)
-{
-    (void)state;
-    static const int some[] = {2, 3, 5, 8, 16};
-    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        int p = some[i];
-        for (uint32_t m = 1; m <= (uint32_t)p; m += m < 3 ? 1 : 3) {
-            expect_mean(BATON_CANDIDATES_ANY, p, m, (p + 1.0) / (m + 1.0));
-            expect_mean(BATON_CANDIDATES_ALL, p, m, m * (p + 1.0) / (m + 1.0));
-        }
-    }
-}
-
 /* ---- what is wrong ---------------------------------------------------- */
 
 static void refuse(baton_sim_t *sim, baton_partial_mode_t mode, uint32_t ranks,
                    const char *value, const char *range)
 {
     baton_partial_t *partial = NULL;
-    const baton_partial_options_t options = options_of(mode, ranks);
+    const baton_partial_options_t options = arrivals_options(mode, ranks);
     support_expect(
         baton_partial_create(baton_sim_group(sim, 0), &options, &partial),
         BATON_ERR_INVALID);
@@ -335,13 +148,14 @@ static void expect_mismatch(const baton_partial_options_t *first,
 static void test_ranks_that_ask_for_different_modes(void **state)
 {
     (void)state;
-    const baton_partial_options_t two = options_of(BATON_QUORUM, 2);
-    const baton_partial_options_t three = options_of(BATON_QUORUM, 3);
+    const baton_partial_options_t two = arrivals_options(BATON_QUORUM, 2);
+    const baton_partial_options_t three = arrivals_options(BATON_QUORUM, 3);
     expect_mismatch(&two, &three, "QUORUM(2)", "QUORUM(3)");
-    const baton_partial_options_t any = options_of(BATON_CANDIDATES_ANY, 2);
-    const baton_partial_options_t one = options_of(BATON_MAJORITY, 0);
+    const baton_partial_options_t any =
+        arrivals_options(BATON_CANDIDATES_ANY, 2);
+    const baton_partial_options_t one = arrivals_options(BATON_MAJORITY, 0);
     expect_mismatch(&any, &one, "CANDIDATES_ANY(2)", "MAJORITY");
-    baton_partial_options_t other = options_of(BATON_SOLO, 0);
+    baton_partial_options_t other = arrivals_options(BATON_SOLO, 0);
     const baton_partial_options_t solo = other;
     other.dtype = BATON_F64;
     expect_mismatch(&solo, &other, "SOLO", "dtype");
@@ -353,7 +167,6 @@ int main(void)
         cmocka_unit_test(test_quorum_has_arrived_in_every_epoch),
         cmocka_unit_test(test_quorum_of_any_number),
         cmocka_unit_test(test_quorum_takes_few_messages),
-        cmocka_unit_test(test_candidates_have_their_mean),
         cmocka_unit_test(test_mode_ranks_out_of_range),
         cmocka_unit_test(test_ranks_that_ask_for_different_modes),
     };

@@ -1,0 +1,188 @@
+/* baton-skew's command line, the limits that it prints, and its reading of the
+   processors' time. They are compiled in, since the microbenchmarks are no
+   library. */
+#include "../microbench/common/cli.c"
+#include "../microbench/common/steal.c"
+#include "../microbench/skew/options.c"
+#include "support/cmocka.h"
+
+enum { RANKS = 8 };
+
+/* ---- the time that the host took -------------------------------------- */
+
+static void expect_reading(const char *line, double stolen, double total)
+{
+    steal_t reading = steal_parse(line);
+    assert_float_equal(reading.stolen, stolen, 0);
+    assert_float_equal(reading.total, total, 0);
+}
+
+static void test_steal_is_the_eighth_field(void **state)
+{
+    expect_reading("cpu  1 2 3 4 5 6 7 8 0 0\n", 8, 36);
+}
+
+/* Time of guests is in user and nice already. */
+static void test_steal_leaves_guests_out(void **state)
+{
+    expect_reading("cpu  100 20 30 4000 50 6 7 8 90 10\n", 8, 4221);
+}
+
+/* Ticks of many processors over years do not fit 32 bits. */
+static void test_steal_reads_long_numbers(void **state)
+{
+    expect_reading("cpu 9000000000 0 0 9000000000 0 0 0 5000000000",
+                   5000000000.0, 23000000000.0);
+}
+
+static void test_steal_of_what_is_no_such_line(void **state)
+{
+    expect_reading("", 0, 0);
+    expect_reading("cpu\n", 0, 0);
+    expect_reading("cpu 1 2 3 4 5 6 7\n", 0, 0); /* before Linux 2.6.11 */
+    expect_reading("cpu0 1 2 3 4 5 6 7 8\n", 0, 0);
+    expect_reading("intr 1 2 3 4 5 6 7 8\n", 0, 0);
+    expect_reading("cpu 1 2 3 4 x 6 7 8\n", 0, 0);
+}
+
+static void test_steal_share_is_of_what_has_passed(void **state)
+{
+    steal_t before = {10, 1000};
+    assert_float_equal(steal_share(before, (steal_t){35, 1100}), 0.25, 1e-12);
+    assert_float_equal(steal_share(before, (steal_t){10, 1100}), 0, 0);
+    assert_float_equal(steal_share(before, before), 0, 0);
+    assert_float_equal(steal_share((steal_t){0, 0}, (steal_t){0, 0}), 0, 0);
+}
+
+/* ---- the systems ------------------------------------------------------ */
+
+static cli_verdict_t parse_systems(const char *list, skew_options_t *out)
+{
+    char program[] = "baton-skew";
+    char option[] = "--systems";
+    char text[256];
+    (void)snprintf(text, sizeof text, "%s", list);
+    char *arguments[] = {program, option, text, NULL};
+    return skew_options_parse(3, arguments, RANKS, false, out);
+}
+
+static void test_systems_have_numbers_of_ranks(void **state)
+{
+    skew_options_t parsed;
+    assert_int_equal(
+        parse_systems("solo,quorum:1,quorum:8,any:3,all:8", &parsed), CLI_RUN);
+    static const skew_choice_t expected[] = {{SKEW_SOLO, 0},
+                                             {SKEW_QUORUM, 1},
+                                             {SKEW_QUORUM, 8},
+                                             {SKEW_ANY, 3},
+                                             {SKEW_ALL, 8}};
+    assert_int_equal(parsed.system_count, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(parsed.choices[i].kind, expected[i].kind);
+        assert_int_equal(parsed.choices[i].ranks, expected[i].ranks);
+    }
+    char text[SKEW_NAME_BYTES];
+    assert_string_equal(skew_name(parsed.choices[1], text), "quorum:1");
+    assert_string_equal(skew_label(parsed.choices[2], text), "Baton quorum 8");
+    assert_string_equal(skew_name(parsed.choices[0], text), "solo");
+}
+
+static void test_systems_by_default(void **state)
+{
+    char program[] = "baton-skew";
+    char *arguments[] = {program, NULL};
+    skew_options_t parsed;
+    assert_int_equal(skew_options_parse(1, arguments, RANKS, false, &parsed),
+                     CLI_RUN);
+    assert_int_equal(parsed.system_count, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(parsed.choices[i].kind, i);
+    }
+}
+
+static void test_systems_that_are_refused(void **state)
+{
+    static const char *const lists[] = {"",         "nothing",   "solo,",
+                                        "quorum",   "quorum:",   "quorum:0",
+                                        "quorum:9", "any:-1",    "all:2x",
+                                        "solo:2",   "solo,solo", "any:2,any:2",
+                                        "quorums:2"};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        skew_options_t parsed;
+        if (parse_systems(lists[i], &parsed) != CLI_BAD) {
+            fail_msg("\"%s\" was not refused", lists[i]);
+        }
+    }
+}
+
+/* ---- the limits ------------------------------------------------------- */
+
+/* What ranks wait on average when an iteration begins with arrival k. */
+static double mean_wait(int k, int ranks)
+{
+    double sum = 0;
+    for (int arrival = 1; arrival <= k; arrival++) {
+        sum += k - arrival;
+    }
+    return sum / ranks;
+}
+
+/* Over all sets of m elected ranks, as masks. */
+static double mean_over_elections(uint32_t m, int ranks, bool last)
+{
+    double sum = 0;
+    int sets = 0;
+    for (uint32_t set = 1; set < 1u << ranks; set++) {
+        if ((uint32_t)__builtin_popcount(set) == m) {
+            int k = last ? 32 - __builtin_clz(set) : 1 + __builtin_ctz(set);
+            sum += mean_wait(k, ranks);
+            sets++;
+        }
+    }
+    return sum / sets;
+}
+
+static void expect_limit(skew_kind_t kind, uint32_t m, int ranks,
+                         double expected)
+{
+    double limit_us = skew_limit_us((skew_choice_t){kind, m}, ranks, 1000);
+    if (limit_us < 1000 * expected - 1e-6 ||
+        limit_us > 1000 * expected + 1e-6) {
+        fail_msg("kind %d of %u, %d ranks: %g us, expected %g", (int)kind, m,
+                 ranks, limit_us, 1000 * expected);
+    }
+}
+
+static void test_limits_are_means_over_all_elections(void **state)
+{
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        expect_limit(SKEW_SOLO, 0, ranks, 0);
+        expect_limit(SKEW_MPI, 0, ranks, mean_wait(ranks, ranks));
+        expect_limit(SKEW_FULL, 0, ranks, mean_wait(ranks, ranks));
+        expect_limit(SKEW_MAJORITY, 0, ranks,
+                     mean_over_elections(1, ranks, false));
+        for (uint32_t m = 1; m <= (uint32_t)ranks; m++) {
+            expect_limit(SKEW_QUORUM, m, ranks, mean_wait((int)m, ranks));
+            expect_limit(SKEW_ANY, m, ranks,
+                         mean_over_elections(m, ranks, false));
+            expect_limit(SKEW_ALL, m, ranks,
+                         mean_over_elections(m, ranks, true));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steal_is_the_eighth_field),
+        cmocka_unit_test(test_steal_leaves_guests_out),
+        cmocka_unit_test(test_steal_reads_long_numbers),
+        cmocka_unit_test(test_steal_of_what_is_no_such_line),
+        cmocka_unit_test(test_steal_share_is_of_what_has_passed),
+        cmocka_unit_test(test_systems_have_numbers_of_ranks),
+        cmocka_unit_test(test_systems_by_default),
+        cmocka_unit_test(test_systems_that_are_refused),
+        cmocka_unit_test(test_limits_are_means_over_all_elections),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
