@@ -179,14 +179,16 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
                                                 bool *done_out);
 
 typedef struct baton_partial_result {
-    uint64_t epoch;   /* whose result this is */
-    const void *data; /* `count` elements, or result_count, owned by the
-                         partial, unchanged until this rank's next wait;
-                         NULL when cost-only */
-    bool included;    /* whether what this rank contributed for this step is in
-                         it */
-    uint32_t active;  /* how many ranks had a contribution in it; 0 when
-                         cost-only */
+    uint64_t epoch;     /* whose result this is */
+    const void *data;   /* `count` elements, or result_count, owned by the
+                           partial, unchanged until this rank's next wait;
+                           NULL when cost-only */
+    bool included;      /* whether all that this rank contributed for this step
+                           is in it. False where an epoch began between two
+                           contributions for one step: each is in a result, but
+                           not in the same one */
+    uint32_t active;    /* how many ranks had a contribution in it; 0 when
+                           cost-only */
     uint64_t staleness; /* age in epochs of this rank's oldest contribution that
                            no earlier epoch took: epoch - its step; 0 when there
                            is none */

@@ -134,6 +134,8 @@ static void run_epoch(model_t *model, uint64_t epoch)
             /* A rank that has started this step contributes for the next one.
              */
             contribute(model, rank, started[rank] ? epoch + 1 : epoch);
+            /* Not all of the step's is in the result if it is for the same. */
+            included[rank] = included[rank] && started[rank];
         }
     }
     for (int rank = 0; rank < size; rank++) {
