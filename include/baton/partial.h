@@ -114,7 +114,7 @@ typedef struct baton_partial_options {
     /* S, up to 2^20: no contribution is taken more than S epochs after its
        step. An epoch that would exceed that for some rank waits until this rank
        has started step epoch - S, however late it is. 0 means no bound but
-       that of KEEP_ALL. */
+       that of KEEP_ALL, the history: there S must not be more. */
     uint32_t max_staleness;
     /* The mode may change between epochs: by baton_partial_set_mode, or, where
        there is one, by a policy. It costs 2 (P - 1) short messages an epoch,
@@ -247,8 +247,9 @@ BATON_CHECKED baton_status_t baton_partial_stats(const baton_partial_t *partial,
                                                  baton_partial_stats_t *out);
 
 /* As lines to read; as one JSON object, its keys the members' names, times in
-   microseconds (activation_us, inner_us, waiting_us). BATON_ERR_LIMIT: more
-   than `bytes`, of which BATON_PARTIAL_STATS_BYTES is always enough. */
+   microseconds (activation_us, inner_us, waiting_us). BATON_ERR_LIMIT: the text
+   and its final zero are more than `bytes`, of which BATON_PARTIAL_STATS_BYTES
+   is always enough; `out` is not written then. */
 BATON_CHECKED baton_status_t baton_partial_stats_text(
     const baton_partial_stats_t *stats, char *out, size_t bytes);
 BATON_CHECKED baton_status_t baton_partial_stats_json(

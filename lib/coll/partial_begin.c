@@ -102,8 +102,9 @@ static baton_status_t refuse_peer(const baton_partial_t *partial,
         baton_schedule_name(partial->schedule), partial->rank, my_mode, peer,
         their_mode,
         modes ? ": must be the same on all ranks"
-              : ", but with another count, dtype, op, seed, sync_every or "
-                "max_staleness: must be the same on all ranks");
+              : ", but with another count, result_count, dtype, seed, "
+                "sync_every, max_staleness, keep or history: must be the same "
+                "on all ranks");
 }
 
 baton_status_t baton__partial_check_peers(const baton_partial_t *partial,
