@@ -183,14 +183,16 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
                                                 bool *done_out);
 
 typedef struct baton_partial_result {
-    uint64_t epoch;   /* whose result this is */
-    const void *data; /* `count` elements, or result_count, owned by the
-                         partial, unchanged until this rank's next wait;
-                         NULL when cost-only */
-    bool included;    /* whether what this rank contributed for this step is in
-                         it */
-    uint32_t active;  /* how many ranks had a contribution in it; 0 when
-                         cost-only */
+    uint64_t epoch;     /* whose result this is */
+    const void *data;   /* `count` elements, or result_count, owned by the
+                           partial, unchanged until this rank's next wait;
+                           NULL when cost-only */
+    bool included;      /* whether all that this rank contributed for this step
+                           is in it. False where an epoch began between two
+                           contributions for one step: each is in a result, but
+                           not in the same one */
+    uint32_t active;    /* how many ranks had a contribution in it; 0 when
+                           cost-only */
     uint64_t staleness; /* age in epochs of this rank's oldest contribution that
                            no earlier epoch took: epoch - its step; 0 when there
                            is none */
@@ -249,8 +251,9 @@ BATON_CHECKED baton_status_t baton_partial_stats(const baton_partial_t *partial,
                                                  baton_partial_stats_t *out);
 
 /* As lines to read; as one JSON object, its keys the members' names, times in
-   microseconds (activation_us, inner_us, waiting_us). BATON_ERR_LIMIT: more
-   than `bytes`, of which BATON_PARTIAL_STATS_BYTES is always enough. */
+   microseconds (activation_us, inner_us, waiting_us). BATON_ERR_LIMIT: the text
+   and its final zero are more than `bytes`, of which BATON_PARTIAL_STATS_BYTES
+   is always enough; `out` is not written then. */
 BATON_CHECKED baton_status_t baton_partial_stats_text(
     const baton_partial_stats_t *stats, char *out, size_t bytes);
 BATON_CHECKED baton_status_t baton_partial_stats_json(

@@ -145,6 +145,10 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
 
+/* The size of a buffer, bound or scratch; SIZE_MAX for an id that is none. */
+size_t baton_buffer_bytes(const baton_schedule_t *schedule,
+                          baton_buffer_t buffer);
+
 /* The address of a view of a bound buffer; NULL for scratch, and when nothing
    is bound. Builders compare addresses to find views of the same memory. The
    address must not be used to access memory in a group without payload. */

@@ -64,13 +64,15 @@ typedef struct baton_algorithm {
     const char *name;    /* as BATON_ALLREDUCE=name and messages have it */
     const char *formula; /* log: rounded up; n bytes, p ranks, b a segment */
     double (*cost_us)(const baton_cost_case_t *of);
-    bool ordered;      /* takes reductions that are not commutative */
-    bool segmented;    /* has a segment size to choose */
-    bool equal_blocks; /* takes no sizes per rank */
+    bool ordered;         /* takes reductions that are not commutative */
+    bool segmented;       /* has a segment size to choose */
+    bool equal_blocks;    /* takes no sizes per rank */
+    bool ordered_at_ends; /* takes them where the root is rank 0 or P - 1 */
 } baton_algorithm_t;
 
-/* The i-th of the table; false past its end. By name: BATON_ERR_INVALID lists
-   the collective's algorithms and the nearest name. */
+/* The i-th of the table; false past its end, and where out is NULL. By name:
+   BATON_ERR_INVALID lists the collective's algorithms and the nearest name, or
+   says that `collective` is none, or that a pointer is NULL. */
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out);
 BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
                                                   const char *name,
@@ -93,14 +95,18 @@ typedef struct baton_costs {
 #define BATON_COSTS BATON_INITIALIZER(baton_costs_t)
 
 /* The costs in force: of the file that BATON_CALIBRATION names, else those
-   compiled in. BATON_ERR_INVALID, _UNSUPPORTED, _SYSTEM: see read. */
+   compiled in. Fills the fields that `out`, initialised with BATON_COSTS, has
+   by its size. BATON_ERR_INVALID: out is NULL or was not initialised; and
+   otherwise, as _UNSUPPORTED and _SYSTEM: see read. */
 BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
 
 /* Writes a file of costs, which names this machine and the version of its form;
-   reads one. BATON_ERR_SYSTEM: the file can't be opened or written.
-   BATON_ERR_INVALID names the line that is wrong, and what it must be.
-   BATON_ERR_UNSUPPORTED: it is of another version, or of another machine, which
-   is named beside this one. Nothing is stored then. */
+   reads one into `out`, as get does. Costs are finite and not negative.
+   BATON_ERR_SYSTEM: the file can't be opened or written. BATON_ERR_INVALID: a
+   pointer is NULL or a size impossible; or names the cost or the line that is
+   wrong, and what it must be. BATON_ERR_UNSUPPORTED: the file is of another
+   version, or of another machine, which is named beside this one. Nothing is
+   stored, and no file is written, then. */
 BATON_CHECKED baton_status_t baton_costs_write(const char *path,
                                                const baton_costs_t *costs);
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,
@@ -116,13 +122,16 @@ typedef struct baton_choice_case {
     size_t size; /* set by BATON_CHOICE_CASE */
     baton_collective_t collective;
     int ranks;
-    int hosts;    /* that they are on; 0 means 1 */
+    int hosts;    /* that they are on, at most `ranks`; 0 means 1 */
     size_t bytes; /* as of baton_cost_case_t */
-    bool ordered; /* the reduction is not commutative */
+    bool ordered; /* the reduction is not commutative; false for collectives
+                     that reduce nothing */
     bool uneven;  /* sizes are given per rank */
     /* By name; NULL means what the collective's variable says (BATON_ALLREDUCE
        and so on), else the cheapest. */
     const char *algorithm;
+    bool root_at_end; /* of a reduce: the root is rank 0 or P - 1, where the
+                         linear pipeline keeps the order of ranks, too */
 } baton_choice_case_t;
 
 #define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)
@@ -133,15 +142,18 @@ typedef struct baton_choice {
     double cost_us;       /* that is expected */
 } baton_choice_t;
 
-/* BATON_ERR_INVALID: no such algorithm, as of find. BATON_ERR_UNSUPPORTED: it
-   can't do this; names those that can. Errors of baton_costs_get. */
+/* BATON_ERR_INVALID: no such algorithm, as of find; a value that is not
+   allowed, which is named with its range; or a pointer is NULL.
+   BATON_ERR_UNSUPPORTED: the algorithm can't do this; names those that can, or
+   says that none can. Errors of baton_costs_get. */
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 
 /* The whole table for so many ranks on so many hosts as text: for each
    collective, up to which size which algorithm is taken, with segments of how
-   many bytes. Stores at most `room` bytes with the final zero, and returns in
-   *length_out how long the text is. Errors of baton_choose. */
+   many bytes. Stores at most `room` bytes with the final zero (text may be NULL
+   if that is 0), and returns in *length_out how long the text is. Errors of
+   baton_choose. */
 BATON_CHECKED baton_status_t baton_choices_text(int ranks, int hosts,
                                                 char *text, size_t room,
                                                 size_t *length_out);

@@ -73,8 +73,10 @@ typedef struct baton_op {
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
 
 /* The built-in reductions, for every element type. Integer sums and products
-   wrap modulo 2^bits. MIN and MAX of floats: a NaN operand gives a NaN; of a
-   zero and a negative zero, MIN is the negative one and MAX the positive. */
+   wrap modulo 2^bits. The neutral element of a float sum is -0, as x + -0 is x
+   for every x: a sum that nobody contributed to is -0, which equals 0. MIN and
+   MAX of floats: a NaN operand gives a NaN; of a zero and a negative zero, MIN
+   is the negative one and MAX the positive. */
 extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max;
 #define BATON_SUM  (&baton_op_sum)
 #define BATON_PROD (&baton_op_prod)

@@ -18,18 +18,33 @@ static bool is_zero(const char *bytes, size_t count)
     return true;
 }
 
+/* The size that a struct says it has; 0, with an error, when it can't be. */
+static size_t size_of(const void *given, size_t bytes, const char *what,
+                      const char *initialiser)
+{
+    size_t size = 0;
+    if (given == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: NULL", what);
+        return 0;
+    }
+    memcpy(&size, given, sizeof size);
+    if (size < sizeof size || size > SIZE_MOST) {
+        (void)baton__error(BATON_ERR_INVALID,
+                           "%s: size is %zu, must be %zu, or another version's "
+                           "from %zu to %d: initialise with %s",
+                           what, size, bytes, sizeof size, (int)SIZE_MOST,
+                           initialiser);
+        return 0;
+    }
+    return size;
+}
+
 baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
                                    const char *what, const char *initialiser)
 {
-    if (given == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: NULL", what);
-    }
-    size_t size;
-    memcpy(&size, given, sizeof size);
-    if (size < sizeof size || size > SIZE_MOST) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: size is %zu, expected %zu: initialise with %s",
-                            what, size, bytes, initialiser);
+    size_t size = size_of(given, bytes, what, initialiser);
+    if (size == 0) {
+        return BATON_ERR_INVALID;
     }
     if (size > bytes && !is_zero((const char *)given + bytes, size - bytes)) {
         return baton__error(BATON_ERR_INVALID,
@@ -40,5 +55,18 @@ baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
     memset(out, 0, bytes);
     memcpy(out, given, size < bytes ? size : bytes);
     memcpy(out, &bytes, sizeof bytes);
+    return BATON_OK;
+}
+
+baton_status_t baton__options_write(void *out, const void *whole, size_t bytes,
+                                    const char *what, const char *initialiser)
+{
+    size_t size = size_of(out, bytes, what, initialiser);
+    if (size == 0) {
+        return BATON_ERR_INVALID;
+    }
+    memset(out, 0, size);
+    memcpy(out, whole, size < bytes ? size : bytes);
+    memcpy(out, &size, sizeof size);
     return BATON_OK;
 }

@@ -14,4 +14,11 @@
 baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
                                    const char *what, const char *initialiser);
 
+/* Copies a struct of this version to the caller's: the fields that the caller's
+   has. Its size stays, and fields that this version does not know become zero.
+   BATON_ERR_INVALID when `out` is NULL or its size is impossible; it is not
+   written then. */
+baton_status_t baton__options_write(void *out, const void *whole, size_t bytes,
+                                    const char *what, const char *initialiser);
+
 #endif

@@ -1,5 +1,6 @@
 #include "activation.h"
 
+#include "check.h"
 #include "pattern.h"
 
 /* The union of P binomial trees by offset. A message that came in step t has
@@ -58,5 +59,8 @@ baton_node_t baton_add_activation(baton_schedule_t *schedule,
                                   baton_node_t initiate)
 {
     baton__wave_t nodes;
+    if (!baton__check_schedule(schedule, "activation")) {
+        return (baton_node_t){UINT32_MAX};
+    }
     return baton__add_activation(schedule, initiate, &nodes);
 }

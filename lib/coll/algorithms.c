@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { ANY = 0, ORDERED = 1, SEGMENTED = 2, EQUAL = 4 };
+enum { ANY = 0, ORDERED = 1, SEGMENTED = 2, EQUAL = 4, ENDS = 8 };
 
 /* Builders behind one type of function. */
 #define BEHIND(type, name)                                                     \
@@ -70,7 +70,8 @@ typedef struct row {
          .cost_us = baton__cost_##builder,                                     \
          .ordered = ((flags)&ORDERED) != 0,                                    \
          .segmented = ((flags)&SEGMENTED) != 0,                                \
-         .equal_blocks = ((flags)&EQUAL) != 0},                                \
+         .equal_blocks = ((flags)&EQUAL) != 0,                                 \
+         .ordered_at_ends = ((flags)&ENDS) != 0},                              \
             build_##builder                                                    \
     }
 
@@ -91,7 +92,7 @@ static const row_t table[] = {
         "log(p) (alpha + n (beta + gamma))"),
     ROW(REDUCE, "scatter_gather", reduce_scatter_gather, ANY,
         "2 log(p) alpha + (p-1)/p n (2 beta + gamma)"),
-    ROW(REDUCE, "linear_pipeline", reduce_linear_pipeline, SEGMENTED,
+    ROW(REDUCE, "linear_pipeline", reduce_linear_pipeline, SEGMENTED | ENDS,
         "(p-1) (alpha + b (beta + gamma)) + (n/b - 1) (alpha + b beta)"),
 
     ROW(ALLREDUCE, "recursive_doubling", allreduce_recursive_doubling, ORDERED,
@@ -152,6 +153,10 @@ const char *baton_collective_name(baton_collective_t collective)
 
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out)
 {
+    if (out == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+        return false;
+    }
     if (i >= COUNT) {
         return false;
     }
@@ -182,9 +187,27 @@ static baton_status_t unknown(baton_collective_t collective, const char *name)
                         nearest);
 }
 
+baton_status_t baton__check_collective(const char *what,
+                                       baton_collective_t collective)
+{
+    return (unsigned)collective < (unsigned)BATON_COLLECTIVE_COUNT
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "%s: collective is %d; allowed: 0 to %d", what,
+                              (int)collective, (int)BATON_COLLECTIVE_COUNT - 1);
+}
+
 baton_status_t baton_algorithm_find(baton_collective_t collective,
                                     const char *name, baton_algorithm_t *out)
 {
+    if (name == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            name == NULL ? "name" : "out");
+    }
+    baton_status_t status = baton__check_collective("algorithm", collective);
+    if (status != BATON_OK) {
+        return status;
+    }
     for (size_t i = 0; i < COUNT; i++) {
         if (table[i].algorithm.collective == collective &&
             strcmp(table[i].algorithm.name, name) == 0) {

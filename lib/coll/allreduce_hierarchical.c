@@ -107,8 +107,8 @@ static size_t *cut_for(baton_schedule_t *schedule, size_t count, size_t element,
         counts[i] =
             baton__block_of(count, (size_t)place->blocks, (size_t)i).count;
     }
-    size_t *at =
-        baton__cut_by_counts(schedule, counts, element, place->mate_count);
+    size_t *at = baton__cut_by_counts(schedule, "hierarchical all-reduce",
+                                      counts, element, place->mate_count);
     baton__free(counts);
     return at;
 }

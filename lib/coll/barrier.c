@@ -1,4 +1,6 @@
+#include "check.h"
 #include "pattern.h"
+
 #include <baton/coll.h>
 
 /* Dissemination. After round t a rank knows that the 2^(t+1) - 1 ranks before
@@ -16,6 +18,9 @@
    Receives wait for nothing, so they are posted when the epoch begins. */
 void baton_barrier_dissemination(baton_schedule_t *schedule)
 {
+    if (!baton__check_schedule(schedule, "barrier by dissemination")) {
+        return;
+    }
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
     int rounds = baton__log2_ceil(size);

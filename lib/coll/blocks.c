@@ -31,18 +31,17 @@ size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
     return at;
 }
 
-size_t *baton__cut_by_counts(baton_schedule_t *schedule, const size_t *counts,
-                             size_t element, int parts)
+size_t *baton__cut_by_counts(baton_schedule_t *schedule, const char *builder,
+                             const size_t *counts, size_t element, int parts)
 {
     size_t *at = offsets_of(schedule, parts);
     for (int i = 0; at != NULL && i < parts; i++) {
         if (counts[i] > (SIZE_MAX - at[i]) / element) {
             baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                                "schedule \"%s\": rank %d has %zu elements of "
-                                "%zu bytes: with those before it that is more "
-                                "than %zu bytes",
-                                baton_schedule_name(schedule), i, counts[i],
-                                element, SIZE_MAX);
+                                "%s: rank %d has %zu elements of %zu bytes: "
+                                "with those before it that is more than %zu "
+                                "bytes",
+                                builder, i, counts[i], element, SIZE_MAX);
             baton__free(at);
             return NULL;
         }

@@ -20,11 +20,12 @@ typedef struct baton__blocks {
 
 /* The offsets of blocks in bytes, parts + 1 of them, for baton__free: blocks
    that differ by at most one element; of counts[i] elements each. NULL means
-   the schedule has an error (no memory, or too many bytes). */
+   the schedule has an error (no memory, or too many bytes), which names the
+   builder. */
 size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
                           size_t element, int parts);
-size_t *baton__cut_by_counts(baton_schedule_t *schedule, const size_t *counts,
-                             size_t element, int parts);
+size_t *baton__cut_by_counts(baton_schedule_t *schedule, const char *builder,
+                             const size_t *counts, size_t element, int parts);
 
 /* Blocks [first, first + count), counted round the end: their bytes. */
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count);

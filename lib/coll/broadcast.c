@@ -31,18 +31,13 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
 void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
                               baton_view_t data)
 {
+    static const char name[] = "binomial broadcast";
+    if (!baton__check_schedule(schedule, name) ||
+        !baton__check_root(schedule, name, root) || data.bytes == 0) {
+        return;
+    }
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
-    if (root < 0 || root >= size) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "binomial broadcast: root is %d, must be a rank of "
-                            "the group, 0 to %d",
-                            root, size - 1);
-        return;
-    }
-    if (data.bytes == 0) {
-        return;
-    }
 
     /* Up the bits to the lowest one that is set: it leads to the parent, and
        the bits below it to the children. The root has none and reaches all. */

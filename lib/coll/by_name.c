@@ -9,6 +9,11 @@ static bool is_ordered(const baton_op_t *op)
     return op != NULL && !op->commutative;
 }
 
+static bool is_end(const baton_schedule_t *schedule, int root)
+{
+    return root == 0 || root == baton_schedule_size(schedule) - 1;
+}
+
 /* False: the schedule's error says why there is no choice. */
 static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
                    baton_choice_t *out)
@@ -58,13 +63,14 @@ void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args)
     baton_choice_t choice;
     args = baton__read_args(schedule, "reduce", args, sizeof *args,
                             "baton_reduce_t");
-    if (args != NULL &&
-        choose(schedule,
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE,
-                                     .bytes = args->source.bytes,
-                                     .ordered = is_ordered(args->op),
-                                     .algorithm = args->algorithm},
-               &choice)) {
+    if (args != NULL && choose(schedule,
+                               (baton_choice_case_t){
+                                   .collective = BATON_COLLECTIVE_REDUCE,
+                                   .bytes = args->source.bytes,
+                                   .ordered = is_ordered(args->op),
+                                   .root_at_end = is_end(schedule, args->root),
+                                   .algorithm = args->algorithm},
+                               &choice)) {
         baton_reduce_t chosen = *args;
         CALL(choice, chosen);
     }

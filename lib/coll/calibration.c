@@ -21,6 +21,7 @@
 
 #define HEADER     "baton-calibration "
 #define MACHINE    "machine "
+#define RANGE      ", finite numbers that are 0 or more"
 #define LINE_BYTES 256
 #define PATH_BYTES 1024
 enum { FORM = 1 };
@@ -73,11 +74,51 @@ static baton_status_t system_error(const char *doing, const char *path)
                         doing, path, strerror(errno));
 }
 
+static bool is_cost(double value)
+{
+    return isfinite(value) && value >= 0;
+}
+
+static baton_status_t check_costs(const baton_costs_t *costs)
+{
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"inside.alpha_us", costs->inside.alpha_us},
+               {"inside.beta_ns", costs->inside.beta_ns},
+               {"between.alpha_us", costs->between.alpha_us},
+               {"between.beta_ns", costs->between.beta_ns},
+               {"gamma_ns", costs->gamma_ns}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (!is_cost(all[i].value)) {
+            return baton__error(BATON_ERR_INVALID,
+                                "calibration: costs: %s is %g, must be a "
+                                "finite number that is 0 or more",
+                                all[i].name, all[i].value);
+        }
+    }
+    return BATON_OK;
+}
+
+static baton_status_t check_path(const char *path)
+{
+    return path != NULL ? BATON_OK
+                        : baton__error(BATON_ERR_INVALID,
+                                       "calibration: path is NULL, must name "
+                                       "a file");
+}
+
 baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
 {
     baton_costs_t costs;
-    baton_status_t status = baton__options_read(
-        &costs, sizeof costs, given, "calibration: costs", "BATON_COSTS");
+    baton_status_t status = check_path(path);
+    if (status == BATON_OK) {
+        status = baton__options_read(&costs, sizeof costs, given,
+                                     "calibration: costs", "BATON_COSTS");
+    }
+    if (status == BATON_OK) {
+        status = check_costs(&costs);
+    }
     if (status != BATON_OK) {
         return status;
     }
@@ -98,18 +139,20 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
     return written && closed ? BATON_OK : system_error("write", path);
 }
 
-static baton_status_t wrong_line(const char *path, int number,
+static baton_status_t wrong_line(const char *path, int number, const char *line,
                                  const char *expected)
 {
     return baton__error(BATON_ERR_INVALID,
-                        "calibration: line %d of \"%s\" must be %s", number,
-                        path, expected);
+                        "calibration: line %d of \"%s\" is \"%.60s\", must be "
+                        "%s",
+                        number, path, line, expected);
 }
 
-/* One line without its end; false when there is none. */
+/* One line without its end; false, and an empty one, when there is none. */
 static bool next_line(FILE *file, char *line)
 {
     if (fgets(line, LINE_BYTES, file) == NULL) {
+        line[0] = '\0';
         return false;
     }
     line[strcspn(line, "\n")] = '\0';
@@ -126,11 +169,11 @@ static bool parse(const char *line, const char *name, double *a_out,
     }
     char *end = NULL;
     *a_out = strtod(line + length, &end);
-    bool right = end != line + length && isfinite(*a_out) && *a_out >= 0;
+    bool right = end != line + length && is_cost(*a_out);
     if (right && b_out != NULL) {
         const char *second = end;
         *b_out = strtod(second, &end);
-        right = end != second && isfinite(*b_out) && *b_out >= 0;
+        right = end != second && is_cost(*b_out);
     }
     return right && *end == '\0';
 }
@@ -139,7 +182,7 @@ static baton_status_t read_head(FILE *file, const char *path)
 {
     char line[LINE_BYTES];
     if (!next_line(file, line) || strncmp(line, HEADER, strlen(HEADER)) != 0) {
-        return wrong_line(path, 1, "\"" HEADER "1\"");
+        return wrong_line(path, 1, line, "\"" HEADER "1\"");
     }
     if (strcmp(line + strlen(HEADER), "1") != 0) {
         return baton__error(BATON_ERR_UNSUPPORTED,
@@ -149,7 +192,7 @@ static baton_status_t read_head(FILE *file, const char *path)
     }
     if (!next_line(file, line) ||
         strncmp(line, MACHINE, strlen(MACHINE)) != 0) {
-        return wrong_line(path, 2, "\"machine NAME\"");
+        return wrong_line(path, 2, line, "\"machine NAME\"");
     }
     if (strcmp(line + strlen(MACHINE), baton_machine_name()) != 0) {
         return baton__error(BATON_ERR_UNSUPPORTED,
@@ -166,35 +209,48 @@ static baton_status_t read_costs(FILE *file, const char *path,
     char line[LINE_BYTES];
     if (!next_line(file, line) ||
         !parse(line, "inside", &out->inside.alpha_us, &out->inside.beta_ns)) {
-        return wrong_line(path, 3, "\"inside ALPHA_US BETA_NS\"");
+        return wrong_line(path, 3, line, "\"inside ALPHA_US BETA_NS\"" RANGE);
     }
     if (!next_line(file, line) ||
         !parse(line, "between", &out->between.alpha_us,
                &out->between.beta_ns)) {
-        return wrong_line(path, 4, "\"between ALPHA_US BETA_NS\"");
+        return wrong_line(path, 4, line, "\"between ALPHA_US BETA_NS\"" RANGE);
     }
     if (!next_line(file, line) || !parse(line, "gamma", &out->gamma_ns, NULL)) {
-        return wrong_line(path, 5, "\"gamma NS\"");
+        return wrong_line(path, 5, line, "\"gamma NS\"" RANGE);
     }
     return BATON_OK;
 }
 
-baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
+static baton_status_t read_file(const char *path, baton_costs_t *out)
 {
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         return system_error("open", path);
     }
-    baton_costs_t costs = {.size = sizeof costs};
     baton_status_t status = read_head(file, path);
     if (status == BATON_OK) {
-        status = read_costs(file, path, &costs);
+        status = read_costs(file, path, out);
     }
     (void)fclose(file);
-    if (status == BATON_OK) {
-        *out = costs;
-    }
     return status;
+}
+
+/* To the caller's struct, which may be of another version. */
+static baton_status_t give(const baton_costs_t *costs, baton_costs_t *out)
+{
+    return baton__options_write(out, costs, sizeof *costs, "calibration: out",
+                                "BATON_COSTS");
+}
+
+baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
+{
+    baton_costs_t costs = {.size = sizeof costs};
+    baton_status_t status = check_path(path);
+    if (status == BATON_OK) {
+        status = read_file(path, &costs);
+    }
+    return status == BATON_OK ? give(&costs, out) : status;
 }
 
 /* ---- in force ---------------------------------------------------------- */
@@ -208,20 +264,19 @@ baton_status_t baton_costs_get(baton_costs_t *out)
 {
     const char *path = baton__config_text(BATON__CONFIG_CALIBRATION);
     if (path[0] == '\0') {
-        *out = estimates;
-        return BATON_OK;
+        return give(&estimates, out);
     }
     baton_status_t status = BATON_OK;
     pthread_mutex_lock(&lock);
     if (strcmp(path, known_path) != 0) {
-        status = baton_costs_read(path, &known);
+        status = read_file(path, &known);
         known_path[0] = '\0';
         if (status == BATON_OK) {
             (void)snprintf(known_path, sizeof known_path, "%s", path);
         }
     }
     if (status == BATON_OK) {
-        *out = known;
+        status = give(&known, out);
     }
     pthread_mutex_unlock(&lock);
     return status;

@@ -1,5 +1,6 @@
 #include "coll/check.h"
 
+#include "base/error.h"
 #include "base/options.h"
 
 #include <assert.h>
@@ -9,11 +10,23 @@
 
 enum { ARGS_MOST = 256 }; /* bytes of any builder's arguments */
 
+bool baton__check_schedule(const baton_schedule_t *schedule,
+                           const char *builder)
+{
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", builder);
+    }
+    return schedule != NULL;
+}
+
 const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
                              const void *args, size_t bytes, const char *type)
 {
     static _Thread_local _Alignas(max_align_t) char whole[ARGS_MOST];
     size_t size = 0;
+    if (!baton__check_schedule(schedule, builder)) {
+        return NULL;
+    }
     if (args == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: args is NULL, must point to its arguments",
@@ -25,14 +38,13 @@ const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
         return args;
     }
     assert(bytes <= sizeof whole);
-    char what[128];
+    char what[128], initialiser[64];
     (void)snprintf(what, sizeof what, "%s: args", builder);
+    (void)snprintf(initialiser, sizeof initialiser, "sizeof(%s)", type);
     baton_status_t status =
-        baton__options_read(whole, bytes, args, what, "sizeof args");
+        baton__options_read(whole, bytes, args, what, initialiser);
     if (status != BATON_OK) {
-        baton_schedule_fail(schedule, status,
-                            "%s: args.size is %zu, must be %zu: sizeof(%s)",
-                            builder, size, bytes, type);
+        baton_schedule_fail(schedule, status, "%s", baton_error_message());
         return NULL;
     }
     return whole;
@@ -113,11 +125,31 @@ bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
            (address != NULL && address == baton_view_address(schedule, b));
 }
 
+/* A view of no buffer is left to the node that uses it. */
+static bool check_range(baton_schedule_t *schedule, const char *builder,
+                        const char *what, baton_view_t view)
+{
+    size_t size = baton_buffer_bytes(schedule, view.buffer);
+    bool inside = size == SIZE_MAX ||
+                  (view.offset <= size && view.bytes <= size - view.offset);
+    if (!inside) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: %s is %zu bytes at %zu of buffer %u, which "
+                            "has %zu",
+                            builder, what, view.bytes, view.offset,
+                            view.buffer.index, size);
+    }
+    return inside;
+}
+
 bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
                         baton_view_t source, baton_view_t target)
 {
-    /* Without sums, which could overflow for offsets that an adder has yet to
-       refuse. */
+    if (!check_range(schedule, builder, "source", source) ||
+        !check_range(schedule, builder, "target", target)) {
+        return false;
+    }
+    /* Without sums, which could overflow for views of no buffer. */
     uintptr_t from = source.offset;
     uintptr_t to = target.offset;
     bool known = true;

@@ -6,6 +6,10 @@
 
 #include <baton/coll.h>
 
+/* False, with this thread's error, where the schedule is NULL. */
+bool baton__check_schedule(const baton_schedule_t *schedule,
+                           const char *builder);
+
 /* The arguments, `bytes` long as this version's `type`: `args` itself, or, when
    it is of an older header, a copy with zero for what that lacks, valid until
    this thread's next such call. NULL for an error. */
@@ -26,7 +30,7 @@ bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
 bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
                            const char *what, size_t bytes, size_t unit);
 
-/* Source and target do not overlap. */
+/* Source and target lie in their buffers, and do not overlap. */
 bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
                         baton_view_t source, baton_view_t target);
 

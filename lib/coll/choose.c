@@ -39,8 +39,10 @@ static const char *variable_of(baton_collective_t collective)
 static bool can(const baton_algorithm_t *algorithm,
                 const baton_choice_case_t *of)
 {
+    bool keeps_order =
+        algorithm->ordered || (algorithm->ordered_at_ends && of->root_at_end);
     return algorithm->collective == of->collective &&
-           (algorithm->ordered || !of->ordered) &&
+           (keeps_order || !of->ordered) &&
            (!algorithm->equal_blocks || !of->uneven);
 }
 
@@ -62,7 +64,7 @@ static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
 static baton_status_t cost_case(const baton_choice_case_t *of,
                                 baton_cost_case_t *out)
 {
-    baton_costs_t costs;
+    baton_costs_t costs = BATON_COSTS;
     baton_status_t status = baton_costs_get(&costs);
     if (status == BATON_OK) {
         const baton_link_cost_t *link =
@@ -76,36 +78,73 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
     return status;
 }
 
+/* What a case asks for that not every algorithm can do. */
+static const char *demand_of(const baton_choice_case_t *of)
+{
+    return !of->ordered ? "blocks of different sizes"
+           : of->collective == BATON_COLLECTIVE_REDUCE && !of->root_at_end
+               ? "a reduction that is not commutative to a root that is not "
+                 "rank 0 or P - 1"
+               : "a reduction that is not commutative";
+}
+
+static baton_status_t refuse_all(const baton_choice_case_t *of)
+{
+    return baton__error(BATON_ERR_UNSUPPORTED, "no algorithm of %s can do %s",
+                        baton_collective_name(of->collective), demand_of(of));
+}
+
 static baton_status_t refuse(const baton_choice_case_t *of,
                              const baton_algorithm_t *algorithm)
 {
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
     baton__text_add(&text, "%s by %s can't do %s; these can:",
-                    baton_collective_name(of->collective),
-                    algorithm == NULL ? "any algorithm" : algorithm->name,
-                    of->ordered ? "a reduction that is not commutative"
-                                : "blocks of different sizes");
+                    baton_collective_name(of->collective), algorithm->name,
+                    demand_of(of));
+    size_t others = 0;
     baton_algorithm_t other;
     for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
         if (can(&other, of)) {
             baton__text_add(&text, " %s", other.name);
+            others++;
         }
     }
-    return baton__error(BATON_ERR_UNSUPPORTED, "%s", memory);
+    return others > 0 ? baton__error(BATON_ERR_UNSUPPORTED, "%s", memory)
+                      : refuse_all(of);
+}
+
+static bool reduces(baton_collective_t collective)
+{
+    return collective == BATON_COLLECTIVE_REDUCE ||
+           collective == BATON_COLLECTIVE_ALLREDUCE ||
+           collective == BATON_COLLECTIVE_REDUCE_SCATTER ||
+           collective == BATON_COLLECTIVE_SCAN ||
+           collective == BATON_COLLECTIVE_EXSCAN;
 }
 
 static baton_status_t check(const baton_choice_case_t *of)
 {
-    if ((unsigned)of->collective >= (unsigned)BATON_COLLECTIVE_COUNT) {
-        return baton__error(
-            BATON_ERR_INVALID, "choice: collective is %d; allowed: 0 to %d",
-            (int)of->collective, (int)BATON_COLLECTIVE_COUNT - 1);
+    baton_status_t status = baton__check_collective("choice", of->collective);
+    if (status != BATON_OK) {
+        return status;
     }
     if (of->ranks < 1) {
         return baton__error(BATON_ERR_INVALID,
                             "choice: ranks is %d; allowed: 1 or more",
                             of->ranks);
+    }
+    if (of->hosts < 0 || of->hosts > of->ranks) {
+        return baton__error(BATON_ERR_INVALID,
+                            "choice: hosts is %d; allowed: 0, which means 1, "
+                            "to %d, the ranks",
+                            of->hosts, of->ranks);
+    }
+    if (of->ordered && !reduces(of->collective)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "choice: ordered is true; allowed: false, as %s "
+                            "reduces nothing",
+                            baton_collective_name(of->collective));
     }
     return BATON_OK;
 }
@@ -117,6 +156,9 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
     const baton_choice_case_t *of = &whole;
     baton_cost_case_t cost;
     baton_choice_t best = {.cost_us = 0};
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    }
     baton_status_t status = baton__options_read(
         &whole, sizeof whole, given, "choice: case", "BATON_CHOICE_CASE");
     if (status == BATON_OK) {
@@ -146,7 +188,7 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
             }
         }
         if (best.algorithm.name == NULL) {
-            status = refuse(of, NULL);
+            status = refuse_all(of);
         }
     }
     if (status == BATON_OK) {
@@ -237,6 +279,10 @@ baton_status_t baton_choices_text(int ranks, int hosts, char *text, size_t room,
 {
     writer_t writer = {text, room, 0};
     baton_status_t status = BATON_OK;
+    if ((text == NULL && room > 0) || length_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            length_out == NULL ? "length_out" : "text");
+    }
     for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT && status == BATON_OK;
          i++) {
         baton_choice_case_t of = {.size = sizeof of,

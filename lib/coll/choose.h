@@ -10,4 +10,9 @@ typedef void (*baton__build_fn)(baton_schedule_t *schedule, const void *args);
 /* The builder of an algorithm that is in the table. */
 baton__build_fn baton__algorithm_builder(const baton_algorithm_t *algorithm);
 
+/* BATON_ERR_INVALID names a value that is no collective, and those that are;
+   `what` begins the sentence. */
+baton_status_t baton__check_collective(const char *what,
+                                       baton_collective_t collective);
+
 #endif

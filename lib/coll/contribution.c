@@ -161,6 +161,8 @@ bool baton__contribution_take(baton__contribution_t *self, uint64_t epoch,
         if (active) {
             self->taken.first_step = self->first_step;
             self->taken.last_step = self->last_step;
+            self->taken.in_parts = self->first_step == self->newest_taken;
+            self->newest_taken = self->last_step;
             self->source = self->pending;
             self->pending = fresh;
             /* In this order: a thread that no longer sees it pending sees it
@@ -223,6 +225,7 @@ static void give_back(baton__contribution_t *self)
 /* Steps are numbered from 1 again: what is pending is from before the first. */
 static void renumber(baton__contribution_t *self)
 {
+    self->newest_taken = 0;
     if (self->first_step != 0) {
         self->first_step = 1;
         self->last_step = 1;
@@ -287,6 +290,18 @@ static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
     return step;
 }
 
+/* Whether the epoch took all that was contributed for `step`, which is over:
+   more may be pending, or be taken by another epoch. The lock is held. */
+static bool includes(const baton__contribution_t *self,
+                     const baton__outcome_t *outcome, uint64_t step)
+{
+    const baton__taken_t *taken = &outcome->taken;
+    uint64_t left = oldest_since(self, outcome->epoch);
+    return taken->first_step != 0 && taken->first_step <= step &&
+           step <= taken->last_step && (left == 0 || left > step) &&
+           !(taken->in_parts && taken->first_step == step);
+}
+
 static void describe(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step,
                      baton_partial_result_t *out)
@@ -300,8 +315,7 @@ static void describe(const baton__contribution_t *self,
     *out = (baton_partial_result_t){
         .epoch = outcome->epoch,
         .data = slot_memory(self, outcome->slot),
-        .included = taken->first_step != 0 && taken->first_step <= step &&
-                    step <= taken->last_step,
+        .included = includes(self, outcome, step),
         .active = outcome->active,
         .staleness = oldest != 0 && oldest < outcome->epoch
                          ? outcome->epoch - oldest

@@ -27,6 +27,7 @@ typedef struct baton__taken {
     uint64_t first_step;
     uint64_t last_step;
     uint64_t waiting; /* the oldest step that it did not take */
+    bool in_parts;    /* an earlier epoch took a part of first_step's */
 } baton__taken_t;
 
 /* A result in the history. */
@@ -48,6 +49,7 @@ typedef struct baton__contribution {
     pthread_mutex_t contribute_lock;
     uint32_t pending; /* slot */
     uint64_t first_step, last_step;
+    uint64_t newest_taken; /* the newest step that was taken from, or 0 */
     /* For threads without that lock: first_step, and the first step of what the
        running epoch has taken. */
     _Atomic uint64_t oldest;

@@ -31,6 +31,12 @@ uint64_t baton__largest_count(baton_dtype_t dtype)
     return INT32_MAX;
 }
 
+/* The sum of no ranks is -0. */
+static bool is_zero_f16(uint16_t bits)
+{
+    return (bits & 0x7fffu) == 0;
+}
+
 /* A small natural number as an IEEE binary16: 11 bits of precision, the lowest
    worth 2^(exponent - 25). */
 static uint32_t count_of_f16(uint16_t bits)
@@ -74,7 +80,7 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
         COUNT_OF(double, at);
     case BATON_F16:
         memcpy(&half, at, sizeof half);
-        return half == 0 ? 0 : count_of_f16(half);
+        return is_zero_f16(half) ? 0 : count_of_f16(half);
     case BATON_BF16:
         memcpy(&half, at, sizeof half);
         word = (uint32_t)half << 16;

@@ -13,7 +13,7 @@ size_t *baton__cut_bytes(baton_schedule_t *schedule, const char *builder,
                    ? baton__cut_evenly(schedule, bytes, 1, size)
                    : NULL;
     }
-    size_t *at = baton__cut_by_counts(schedule, block_bytes, 1, size);
+    size_t *at = baton__cut_by_counts(schedule, builder, block_bytes, 1, size);
     if (at != NULL &&
         !baton__check_bytes(schedule, builder, what, bytes, at[size])) {
         baton__free(at);

@@ -71,7 +71,8 @@ static baton_status_t take(void *arg, baton_call_t *call)
     if (!partial->rides) {
         fill_control(partial, active);
     } else {
-        /* The identities of product and sum are one and zero. */
+        /* The identities of product and sum are one and zero (-0 of floats,
+           which is 0 as a count). */
         const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
         one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
                               c->dtype);
@@ -246,6 +247,9 @@ baton_status_t baton_partial_create(baton_group_t *group,
                                     baton_partial_t **out)
 {
     baton_partial_options_t options;
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    }
     baton_status_t status =
         baton__partial_resolve_options(given, group, &options);
     if (status != BATON_OK) {
@@ -430,6 +434,11 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
                                      bool *any_out)
 {
     baton_status_t status = check_data(partial, data, "pending of");
+    if (status == BATON_OK && any_out == NULL) {
+        status =
+            baton__error(BATON_ERR_INVALID, "%s of \"%s\": any_out is NULL",
+                         __func__, baton_schedule_name(partial->schedule));
+    }
     if (status == BATON_OK) {
         *any_out = baton__contribution_pending(&partial->contribution, data);
     }

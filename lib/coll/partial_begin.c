@@ -145,8 +145,9 @@ static baton_status_t refuse_peer(const baton__begin_t *self,
         baton_schedule_name(self->schedule), rank_of(self), my_mode, peer,
         their_mode,
         modes ? ": must be the same on all ranks"
-              : ", but with another count, dtype, op, seed, sync_every or "
-                "max_staleness: must be the same on all ranks");
+              : ", but with another count, result_count, dtype, seed, "
+                "sync_every, max_staleness, keep or history: must be the same "
+                "on all ranks");
 }
 
 baton_status_t baton__begin_check_peers(const baton__begin_t *self,

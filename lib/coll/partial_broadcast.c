@@ -3,19 +3,24 @@
        root     source --> copy --> target --> binomial broadcast
        others                                  binomial broadcast --> target
 */
+#include "coll/check.h"
+
 #include <baton/partial.h>
 
 void baton_partial_broadcast(baton_schedule_t *schedule,
                              const baton_allreduce_t *args)
 {
-    if (args == NULL || args->arg == NULL ||
-        args->source.bytes != args->target.bytes) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "partial broadcast: %s",
-                            args == NULL        ? "args is NULL"
-                            : args->arg == NULL ? "inner_arg is NULL, must "
-                                                  "point to the root"
-                                                : "result_count must be count");
+    static const char name[] = "partial broadcast";
+    args = baton__read_args(schedule, name, args, sizeof *args,
+                            "baton_allreduce_t");
+    if (args == NULL) {
+        return;
+    }
+    if (args->arg == NULL || args->source.bytes != args->target.bytes) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID, "%s: %s", name,
+                            args->arg == NULL ? "inner_arg is NULL, must point "
+                                                "to the root"
+                                              : "result_count must be count");
         return;
     }
     int root = *(const int *)args->arg;

@@ -108,14 +108,12 @@ static void describe(const baton__request_t *a, const baton__request_t *b,
                     a->rank, modes[0], b->rank, modes[1]);
 }
 
-/* The lock is held. What this rank wants that contradicts what was done. */
+/* The lock is held. Whether `mine`, this rank's request for a change that has
+   taken effect, asks for another mode than that. */
 static bool contradicts(const baton__change_t *change, uint32_t number,
-                        int rank, baton__request_t *mine)
+                        const baton__request_t *mine)
 {
-    *mine = (baton__request_t){BATON__WISH_USER, rank,
-                               change->wanted[number % BATON__CHANGES]};
-    return change->asked >= number &&
-           !same(mine->choice, change->done[number % BATON__CHANGES].choice);
+    return !same(mine->choice, change->done[number % BATON__CHANGES].choice);
 }
 
 baton_status_t baton__change_apply(baton__change_t *change, int rank,
@@ -137,7 +135,10 @@ baton_status_t baton__change_apply(baton__change_t *change, int rank,
             uint32_t number = ++change->applied;
             change->done[number % BATON__CHANGES] = *first;
             /* It may have been asked for after this epoch's take. */
-            wrong = contradicts(change, number, rank, &other);
+            other = (baton__request_t){BATON__WISH_USER, rank,
+                                       change->wanted[number % BATON__CHANGES]};
+            wrong =
+                change->asked >= number && contradicts(change, number, &other);
         }
         *choice = first->choice;
     }
@@ -163,16 +164,16 @@ static baton_status_t ask(baton__change_t *change, const char *name, int rank,
             "made, must be within %d of those",
             name, number, change->applied, (int)BATON__CHANGES);
     }
-    change->wanted[number % BATON__CHANGES] = choice;
-    change->asked = number;
-    baton__request_t mine;
-    if (number <= change->applied && contradicts(change, number, rank, &mine)) {
+    const baton__request_t mine = {BATON__WISH_USER, rank, choice};
+    if (number <= change->applied && contradicts(change, number, &mine)) {
         char text[200];
         describe(&change->done[number % BATON__CHANGES], &mine, text,
                  sizeof text);
         return baton__error(BATON_ERR_MISMATCH, "mode of partial \"%s\": %s",
                             name, text);
     }
+    change->wanted[number % BATON__CHANGES] = choice;
+    change->asked = number;
     return BATON_OK;
 }
 

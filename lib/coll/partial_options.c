@@ -10,10 +10,26 @@
 enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 
 static baton_status_t refuse(const baton_partial_options_t *options,
-                             const char *what, int64_t actual)
+                             const char *what, int64_t actual,
+                             const char *allowed, int64_t most)
 {
-    return baton__error(BATON_ERR_INVALID, "partial \"%s\": %s is %lld",
-                        options->name, what, (long long)actual);
+    return baton__error(
+        BATON_ERR_INVALID, "partial \"%s\": %s is %lld, must be %s%lld",
+        options->name, what, (long long)actual, allowed, (long long)most);
+}
+
+/* Of a vector: one whose bytes could not be counted, or added to. */
+static baton_status_t check_count(const baton_partial_options_t *options,
+                                  const char *what, size_t count,
+                                  size_t element)
+{
+    size_t most = SIZE_MAX / 2 / element;
+    return count <= most
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "partial \"%s\": %s is %zu, must be at most %zu "
+                              "elements of %zu bytes",
+                              options->name, what, count, most, element);
 }
 
 static baton_status_t refuse_epochs(const baton_partial_options_t *options,
@@ -30,10 +46,13 @@ static baton_status_t check(const baton_partial_options_t *options)
 {
     size_t element = baton_op_element_bytes(options->op, options->dtype);
     if (element == 0) {
-        return refuse(options, "no element type: dtype", (int)options->dtype);
+        return refuse(options, "dtype", (int)options->dtype,
+                      "an element type, 0 to ", BATON_DTYPE_COUNT - 1);
     }
     if ((unsigned)options->keep > BATON_KEEP_ALL) {
-        return refuse(options, "not LATEST or ALL: keep", (int)options->keep);
+        return refuse(options, "keep", (int)options->keep,
+                      "BATON_KEEP_LATEST or BATON_KEEP_ALL, 0 to ",
+                      BATON_KEEP_ALL);
     }
     if (options->history > MOST_EPOCHS) {
         return refuse_epochs(options, "history", options->history,
@@ -53,16 +72,18 @@ static baton_status_t check(const baton_partial_options_t *options)
                             options->history);
     }
     if (options->result_count != 0 && options->inner == NULL) {
-        return refuse(options, "without an inner collective: result_count",
-                      (int64_t)options->result_count);
+        return baton__error(BATON_ERR_INVALID,
+                            "partial \"%s\": result_count is %zu, must be 0 "
+                            "without an inner collective",
+                            options->name, options->result_count);
     }
-    if (options->result_count > (SIZE_MAX / 2) / element) {
-        return refuse(options, "more than memory can hold: result_count",
-                      (int64_t)options->result_count);
+    baton_status_t status =
+        check_count(options, "result_count", options->result_count, element);
+    if (status == BATON_OK) {
+        status = check_count(options, "count", options->count, element);
     }
-    if (options->count > (SIZE_MAX / 2) / element) {
-        return refuse(options, "more than memory can hold: count",
-                      (int64_t)options->count);
+    if (status != BATON_OK) {
+        return status;
     }
     if (options->op->reduce == NULL || options->op->identity == NULL) {
         return baton__error(

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <string.h>
+
 /* To a count that one thread at a time writes. */
 static void add(_Atomic uint64_t *count, uint64_t more)
 {
@@ -78,18 +80,15 @@ void baton__stats_read(const baton__stats_t *stats, baton_partial_stats_t *out)
 
 typedef unsigned long long number_t;
 
-static baton_status_t check_room(const baton__text_t *text)
-{
-    return text->used + 1 < text->size
-               ? BATON_OK
-               : baton__error(BATON_ERR_LIMIT,
-                              "statistics of a partial: %zu bytes are not "
-                              "enough, %d are",
-                              text->size, (int)BATON_PARTIAL_STATS_BYTES);
-}
+/* A text that is built in memory of its own, so that `out` is written when it
+   is complete. */
+typedef struct report {
+    char memory[BATON_PARTIAL_STATS_BYTES];
+    baton__text_t text;
+} report_t;
 
-static baton_status_t begin(const baton_partial_stats_t *stats, char *out,
-                            size_t bytes, baton__text_t *text)
+static baton_status_t begin(const baton_partial_stats_t *stats, const char *out,
+                            size_t bytes, report_t *report)
 {
     if (stats == NULL || out == NULL || bytes == 0) {
         return baton__error(BATON_ERR_INVALID,
@@ -98,8 +97,20 @@ static baton_status_t begin(const baton_partial_stats_t *stats, char *out,
                             : out == NULL ? "out is NULL"
                                           : "bytes is 0");
     }
-    *text = (baton__text_t){out, bytes, 0};
-    out[0] = '\0';
+    report->text = (baton__text_t){report->memory, sizeof report->memory, 0};
+    return BATON_OK;
+}
+
+static baton_status_t end(const report_t *report, char *out, size_t bytes)
+{
+    size_t needed = report->text.used + 1;
+    if (needed > bytes) {
+        return baton__error(BATON_ERR_LIMIT,
+                            "statistics of a partial: bytes is %zu, must be at "
+                            "least %zu; %d are always enough",
+                            bytes, needed, (int)BATON_PARTIAL_STATS_BYTES);
+    }
+    memcpy(out, report->memory, needed);
     return BATON_OK;
 }
 
@@ -126,29 +137,30 @@ static void add_bins(baton__text_t *text, const char *title,
 baton_status_t baton_partial_stats_text(const baton_partial_stats_t *stats,
                                         char *out, size_t bytes)
 {
-    baton__text_t text;
-    baton_status_t status = begin(stats, out, bytes, &text);
+    report_t report;
+    baton_status_t status = begin(stats, out, bytes, &report);
     if (status != BATON_OK) {
         return status;
     }
-    baton__text_add(&text,
+    baton__text_t *text = &report.text;
+    baton__text_add(text,
                     "%llu epochs of %d ranks: %llu after the own start, %llu "
                     "activated by a peer\n",
                     (number_t)stats->epochs, stats->ranks,
                     (number_t)stats->internal, (number_t)stats->external);
-    baton__text_add(&text, "contributions: %llu taken (%llu late), %llu null\n",
+    baton__text_add(text, "contributions: %llu taken (%llu late), %llu null\n",
                     (number_t)stats->taken, (number_t)stats->late,
                     (number_t)stats->null);
-    add_bins(&text, "epochs by staleness:", stats->staleness);
-    add_bins(&text, "epochs by active ranks, in 32nds of all:", stats->active);
-    baton__text_add(&text, "sent: %llu messages, %llu bytes\n",
+    add_bins(text, "epochs by staleness:", stats->staleness);
+    add_bins(text, "epochs by active ranks, in 32nds of all:", stats->active);
+    baton__text_add(text, "sent: %llu messages, %llu bytes\n",
                     (number_t)stats->messages, (number_t)stats->bytes);
-    baton__text_add(&text,
+    baton__text_add(text,
                     "time: %.1f us until activated, %.1f us in the inner "
                     "collective, %.1f us in wait\n",
                     us(stats->activation_ns), us(stats->inner_ns),
                     us(stats->waiting_ns));
-    return check_room(&text);
+    return end(&report, out, bytes);
 }
 
 static void add_array(baton__text_t *text, const char *key,
@@ -164,12 +176,13 @@ static void add_array(baton__text_t *text, const char *key,
 baton_status_t baton_partial_stats_json(const baton_partial_stats_t *stats,
                                         char *out, size_t bytes)
 {
-    baton__text_t text;
-    baton_status_t status = begin(stats, out, bytes, &text);
+    report_t report;
+    baton_status_t status = begin(stats, out, bytes, &report);
     if (status != BATON_OK) {
         return status;
     }
-    baton__text_add(&text,
+    baton__text_t *text = &report.text;
+    baton__text_add(text,
                     "{\"ranks\": %d, \"epochs\": %llu, \"internal\": %llu, "
                     "\"external\": %llu, \"taken\": %llu, \"null\": %llu, "
                     "\"late\": %llu, ",
@@ -177,14 +190,14 @@ baton_status_t baton_partial_stats_json(const baton_partial_stats_t *stats,
                     (number_t)stats->internal, (number_t)stats->external,
                     (number_t)stats->taken, (number_t)stats->null,
                     (number_t)stats->late);
-    add_array(&text, "staleness", stats->staleness);
-    add_array(&text, "active", stats->active);
-    baton__text_add(&text,
+    add_array(text, "staleness", stats->staleness);
+    add_array(text, "active", stats->active);
+    baton__text_add(text,
                     "\"messages\": %llu, \"bytes\": %llu, "
                     "\"activation_us\": %.3f, \"inner_us\": %.3f, "
                     "\"waiting_us\": %.3f}",
                     (number_t)stats->messages, (number_t)stats->bytes,
                     us(stats->activation_ns), us(stats->inner_ns),
                     us(stats->waiting_ns));
-    return check_room(&text);
+    return end(&report, out, bytes);
 }

@@ -48,7 +48,8 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     int rank = baton_schedule_rank(schedule);
     out->at =
         args->counts != NULL
-            ? baton__cut_by_counts(schedule, args->counts, out->element, size)
+            ? baton__cut_by_counts(schedule, builder, args->counts,
+                                   out->element, size)
             : baton__cut_evenly(schedule, args->source.bytes / out->element,
                                 out->element, size);
     if (out->at == NULL) {

@@ -27,6 +27,24 @@ typedef struct operands {
     const char *whole_name, *part_name;
 } operands_t;
 
+/* Equal blocks: the root's vector has P of them. */
+static bool check_whole(baton_schedule_t *schedule, const operands_t *operands,
+                        size_t size)
+{
+    size_t part = operands->part.bytes;
+    bool right = operands->whole.bytes / size == part &&
+                 operands->whole.bytes % size == 0;
+    if (!right) {
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "%s: %s of the root has %zu bytes and its %s %zu, must have %zu "
+            "blocks as long as that",
+            operands->builder, operands->whole_name, operands->whole.bytes,
+            operands->part_name, part, size);
+    }
+    return right;
+}
+
 /* Offsets of the blocks; what the root's vector has is known on other ranks,
    too. */
 static size_t *cut(baton_schedule_t *schedule, const baton_rooted_t *args,
@@ -34,12 +52,17 @@ static size_t *cut(baton_schedule_t *schedule, const baton_rooted_t *args,
 {
     int size = baton_schedule_size(schedule);
     if (baton_schedule_rank(schedule) == args->root) {
+        if (args->block_bytes == NULL &&
+            !check_whole(schedule, operands, (size_t)size)) {
+            return NULL;
+        }
         return baton__cut_bytes(schedule, operands->builder,
                                 operands->whole_name, operands->whole.bytes,
                                 args->block_bytes);
     }
     return args->block_bytes != NULL
-               ? baton__cut_by_counts(schedule, args->block_bytes, 1, size)
+               ? baton__cut_by_counts(schedule, operands->builder,
+                                      args->block_bytes, 1, size)
                : baton__cut_evenly(schedule, (size_t)size, operands->part.bytes,
                                    size);
 }

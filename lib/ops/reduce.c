@@ -117,10 +117,13 @@ const char *baton_kernels_name(void)
 
 /* ---- identities ------------------------------------------------------- */
 
-/* Bits of the neutral elements. That of a float sum is +0, though only -0 would
-   keep a negative zero: a null contribution should look like zeros. */
+/* Bits of the neutral elements. That of a float sum is -0, as +0 would make +0
+   of a contributed -0. */
 static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
-    [BATON__OP_SUM] = {0},
+    [BATON__OP_SUM] = {[BATON_F16] = 0x8000,
+                       [BATON_BF16] = 0x8000,
+                       [BATON_F32] = 0x80000000,
+                       [BATON_F64] = UINT64_C(0x8000000000000000)},
     [BATON__OP_PROD] = {[BATON_I8] = 1,
                         [BATON_I16] = 1,
                         [BATON_I32] = 1,

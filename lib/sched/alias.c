@@ -237,6 +237,18 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
     return BATON_OK;
 }
 
+size_t baton_buffer_bytes(const baton_schedule_t *schedule,
+                          baton_buffer_t buffer)
+{
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+        return SIZE_MAX;
+    }
+    return buffer.index < schedule->buffer_count
+               ? schedule->buffers[buffer.index].bytes
+               : SIZE_MAX;
+}
+
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view)
 {

@@ -145,7 +145,7 @@ int info_calibrate(const char *path)
         (void)fprintf(stderr, "baton-info: --calibrate: there is 1 rank, must "
                               "be 2 or more: run it under mpirun\n");
     } else {
-        baton_costs_t costs;
+        baton_costs_t costs = BATON_COSTS;
         harness_require(baton_costs_get(&costs), "get the costs in force");
         find_peers(harness.size, harness.rank, &inside, &between);
         if (inside >= 0) {

@@ -132,14 +132,30 @@ void fuzz_combine_elements(const fuzz_task_plan_t *task, uint64_t *into,
     }
 }
 
+/* +0 or -0. */
+static bool is_float_zero(const fuzz_task_plan_t *task, const char *at)
+{
+    float single = 1;
+    double wide = 1;
+    if (task->dtype == BATON_F32) {
+        memcpy(&single, at, sizeof single);
+    } else if (task->dtype == BATON_F64) {
+        memcpy(&wide, at, sizeof wide);
+    }
+    return single == 0 || wide == 0;
+}
+
 size_t fuzz_difference(const fuzz_task_plan_t *task, const uint64_t *values,
                        const void *elements)
 {
     size_t size = baton_dtype_size(task->dtype);
     for (size_t i = 0; i < task->count; i++) {
+        const char *at = (const char *)elements + i * size;
         char right[sizeof(uint64_t)];
         store(task->dtype, values[i], right);
-        if (memcmp(right, (const char *)elements + i * size, size) != 0) {
+        /* A float sum of nothing is -0. */
+        if (memcmp(right, at, size) != 0 &&
+            !(values[i] == 0 && is_float_zero(task, at))) {
             return i;
         }
     }

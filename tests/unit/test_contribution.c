@@ -84,6 +84,51 @@ static void test_contribution_is_taken_whole_and_once(void **state)
     baton__contribution_fini(&c);
 }
 
+/* One step's contributions in two epochs: neither result has all of them. */
+static void test_contribution_in_parts_is_not_included(void **state)
+{
+    baton__contribution_t c;
+    baton_partial_result_t result;
+    open_contribution(&c, 3, BATON_SUM);
+    add(&c, 1, 1);
+    (void)take(&c, 1, true);
+    baton__contribution_publish(&c, 1, 1);
+    add(&c, 10, 1);
+    assert_true(baton__contribution_pin(&c, 1, 1, &result));
+    assert_false(result.included); /* the rest is pending */
+    (void)take(&c, 2, true);
+    assert_true(baton__contribution_pin(&c, 1, 1, &result));
+    assert_false(result.included); /* a running epoch has it */
+    baton__contribution_publish(&c, 2, 1);
+    for (uint64_t epoch = 1; epoch <= 2; epoch++) {
+        assert_true(baton__contribution_pin(&c, epoch, 1, &result));
+        assert_false(result.included); /* two results have it */
+    }
+    add(&c, 100, 2);
+    (void)take(&c, 3, true);
+    baton__contribution_publish(&c, 3, 1);
+    assert_true(baton__contribution_pin(&c, 3, 2, &result));
+    assert_true(result.included);
+    baton__contribution_fini(&c);
+}
+
+/* The parts of a step that epochs which have failed took are pending again. */
+static void test_contribution_is_whole_after_a_recovery(void **state)
+{
+    baton__contribution_t c;
+    baton_partial_result_t result;
+    open_contribution(&c, 1, BATON_SUM);
+    add(&c, 1, 1);
+    (void)take(&c, 1, true);
+    baton__contribution_recover(&c, 0);
+    add(&c, 10, 1);
+    expect_vector(take(&c, 1, true), 11);
+    baton__contribution_publish(&c, 1, 1);
+    assert_true(baton__contribution_pin(&c, 0, 1, &result));
+    assert_true(result.included);
+    baton__contribution_fini(&c);
+}
+
 /* The first contribution after a take replaces what the slot held before. */
 static void test_contribution_slots_come_back_clean(void **state)
 {
@@ -363,6 +408,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contribution_is_taken_whole_and_once),
+        cmocka_unit_test(test_contribution_in_parts_is_not_included),
+        cmocka_unit_test(test_contribution_is_whole_after_a_recovery),
         cmocka_unit_test(test_contribution_slots_come_back_clean),
         cmocka_unit_test(test_contribution_in_the_making_is_not_taken),
         cmocka_unit_test(test_contribution_history_keeps_the_last),

@@ -90,6 +90,7 @@ static const int sizes[] = {1, 2, 3, 5, 8, 12};
 static const int sizes[] = {1, 2, 3, 5, 6, 7, 8, 12, 16, 32};
 #endif
 enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
+enum { ORDERED_COUNT = 5 };
 
 static dense_case_t case_of(const dense_builder_t *builder, int size,
                             void *hosts)
@@ -301,7 +302,7 @@ static void test_wrong_arguments_are_named(void **state)
 
     s = schedule_of(3);
     baton_broadcast_double_tree(s, &(baton_broadcast_t){.size = 1});
-    refused(s, "broadcast by double tree: args.size is 1, must be ");
+    refused(s, "broadcast by double tree: args: size is 1, must be ");
 
     s = schedule_of(3);
     baton_broadcast_t broadcast = {.size = sizeof broadcast, .root = 3};
@@ -345,7 +346,8 @@ static void test_wrong_arguments_are_named(void **state)
     const size_t most[] = {SIZE_MAX, 2, 3};
     gathered.block_bytes = most;
     baton_allgather_ring(s, &gathered);
-    refused(s, "rank 1 has 2 elements of 1 bytes: with those before it");
+    refused(s, "all-gather by ring: rank 1 has 2 elements of 1 bytes: with "
+               "those before it");
 
     s = schedule_of(3);
     baton_view_t all = scratch(s, 30);
@@ -363,6 +365,125 @@ static void test_wrong_arguments_are_named(void **state)
                               .op = BATON_SUM};
     baton_allreduce_hierarchical(s, &args);
     refused(s, "args.arg must point to a baton_hosts_t");
+}
+
+/* A view past its buffer is not an overlap. */
+static void test_a_view_past_its_buffer_is_named(void **state)
+{
+    (void)state;
+    static float memory[64];
+    const struct {
+        size_t offset, bytes;
+        const char *says;
+    } wrong[] = {
+        {0, SIZE_MAX - 3, "at 0 of buffer 0, which has 128"},
+        {120, 16, "source is 16 bytes at 120 of buffer 0, which has 128"},
+        {SIZE_MAX - 7, 16, "of buffer 0, which has 128"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        baton_schedule_t *s = schedule_of(3);
+        /* Two buffers, one behind the other. */
+        baton_buffer_t from = baton_buffer_bind(s, memory, 128);
+        baton_buffer_t to = baton_buffer_bind(s, memory + 32, 128);
+        baton_allreduce_t args = {
+            .size = sizeof args,
+            .source = baton_view(from, wrong[i].offset, wrong[i].bytes),
+            .target = baton_view(to, 0, wrong[i].bytes),
+            .dtype = BATON_F32,
+            .op = BATON_SUM};
+        baton_allreduce_ring(s, &args);
+        refused(s, wrong[i].says);
+    }
+}
+
+/* At the root, where the vector is shorter than its blocks. */
+static void test_the_vector_of_a_root_is_named(void **state)
+{
+    (void)state;
+    baton_schedule_t *s = schedule_of(3);
+    baton_rooted_t args = {
+        .size = sizeof args, .root = 2, .target = scratch(s, 16)};
+    baton_scatter(s, &args);
+    refused(s, "scatter by binomial tree: source of the root has 0 bytes and "
+               "its target 16, must have 3 blocks as long as that");
+    const size_t blocks[] = {4, 4, 16};
+    s = schedule_of(3);
+    args.target = scratch(s, 16);
+    args.block_bytes = blocks;
+    baton_scatter(s, &args);
+    refused(s, "source has 0 bytes, must have 24");
+    args.block_bytes = NULL;
+    s = schedule_of(3);
+    args.source = scratch(s, 16);
+    args.target = (baton_view_t){0};
+    baton_gather(s, &args);
+    refused(s, "gather by binomial tree: target of the root has 0 bytes and "
+               "its source 16, must have 3 blocks as long as that");
+}
+
+/* A reduce that is not commutative, by the pipeline; `result` is the root's. */
+static void build_ordered(support_cluster_t *ranks, baton_schedule_t **all,
+                          int root, dense_affine_t *sources,
+                          dense_affine_t *result)
+{
+    size_t bytes = ORDERED_COUNT * sizeof(dense_affine_t);
+    for (int rank = 0; rank < ranks->size; rank++) {
+        baton_buffer_t source = baton_buffer_bind(
+            all[rank], sources + (size_t)rank * ORDERED_COUNT, bytes);
+        baton_reduce_t args = {.size = sizeof args,
+                               .root = root,
+                               .source = baton_view(source, 0, bytes),
+                               .dtype = BATON_U64,
+                               .op = &dense_compose,
+                               .chunk_bytes = 2 * sizeof(dense_affine_t),
+                               .algorithm = "linear_pipeline"};
+        if (rank == root) {
+            args.target = baton_view(
+                baton_buffer_bind(all[rank], result, bytes), 0, bytes);
+        }
+        baton_reduce(all[rank], &args);
+    }
+}
+
+static void run_ordered(support_cluster_t *ranks, int root)
+{
+    dense_affine_t sources[SUPPORT_LARGEST][ORDERED_COUNT];
+    dense_affine_t expected[ORDERED_COUNT], result[ORDERED_COUNT];
+    for (uint32_t i = 0; i < SUPPORT_LARGEST * ORDERED_COUNT; i++) {
+        sources[i / ORDERED_COUNT][i % ORDERED_COUNT] =
+            (dense_affine_t){2 * i + 3, i};
+    }
+    memcpy(expected, sources[0], sizeof expected);
+    for (int rank = 1; rank < ranks->size; rank++) {
+        dense_compose.reduce(NULL, expected, expected, sources[rank],
+                             ORDERED_COUNT, BATON_U64);
+    }
+    baton_schedule_t **all = support_schedules_create(ranks, "named");
+    build_ordered(ranks, all, root, sources[0], result);
+    if (root == 0 || root == ranks->size - 1) {
+        support_schedules_commit(ranks, all);
+        support_schedules_run(ranks, all);
+        assert_memory_equal(result, expected, sizeof expected);
+    } else {
+        for (int rank = 0; rank < ranks->size; rank++) {
+            support_expect(baton_schedule_commit(all[rank]),
+                           BATON_ERR_UNSUPPORTED);
+        }
+    }
+    support_schedules_destroy(ranks, all);
+}
+
+/* By the name that chooses, as by its own: at the ends of the chain of ranks a
+   pipeline keeps their order. */
+static void test_a_pipeline_by_name_keeps_the_order(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SIZE_COUNT; i++) {
+        support_cluster_t *ranks = support_cluster_of(sizes[i]);
+        run_ordered(ranks, 0);
+        run_ordered(ranks, sizes[i] / 2);
+        run_ordered(ranks, sizes[i] - 1);
+    }
 }
 
 /* ---- inside partial collectives ----------------------------------------- */
@@ -475,6 +596,9 @@ int main(void)
         cmocka_unit_test(test_reductions_that_are_not_commutative),
         cmocka_unit_test(test_builders_without_order_refuse_them),
         cmocka_unit_test(test_wrong_arguments_are_named),
+        cmocka_unit_test(test_a_view_past_its_buffer_is_named),
+        cmocka_unit_test(test_the_vector_of_a_root_is_named),
+        cmocka_unit_test(test_a_pipeline_by_name_keeps_the_order),
         cmocka_unit_test(test_any_allreduce_inside_a_partial_one),
         cmocka_unit_test(test_builders_without_memory),
     };

@@ -321,6 +321,75 @@ static void test_stats_of_any_size_fit(void **state)
     support_ok(baton_partial_stats_json(&stats, text, sizeof text));
 }
 
+/* What one rank alone contributes comes back bit for bit, a -0 among it, also
+   where the inner all-reduce adds the neutral elements of the others; and where
+   nobody contributes the count of active ranks is 0. */
+static void check_alone(baton_dtype_t dtype, baton_allreduce_fn inner)
+{
+    enum { SIZE = 3, COUNT = 4 };
+    size_t bytes = COUNT * baton_dtype_size(dtype);
+    const baton_partial_options_t options = {.size = sizeof options,
+                                             .mode = BATON_FULL,
+                                             .count = COUNT,
+                                             .dtype = dtype,
+                                             .inner = inner};
+    char given[COUNT * 8] = {0};
+    given[bytes - 1] = (char)0x80; /* of floats, -0 */
+    world_t world;
+    open_world(&world, SIZE, &options);
+    for (int who = 0; who <= SIZE; who++) { /* the last time nobody */
+        bool active[SIZE] = {false};
+        baton_partial_result_t results[SIZE];
+        if (who < SIZE) {
+            active[who] = true;
+        }
+        run_epoch(&world, active, given, 0, results);
+        for (int r = 0; r < SIZE; r++) {
+            assert_int_equal(results[r].active, who < SIZE);
+            if (who < SIZE) {
+                assert_memory_equal(results[r].data, given, bytes);
+            }
+        }
+    }
+    close_world(&world);
+}
+
+static void test_a_contribution_alone_keeps_its_bits(void **state)
+{
+    (void)state;
+    const baton_allreduce_fn inner[] = {
+        baton_allreduce_binomial,       baton_allreduce_recursive_doubling,
+        baton_allreduce_ring,           baton_allreduce_rabenseifner,
+        baton_allreduce_circulant,      baton_allreduce_double_tree,
+        baton_allreduce_linear_pipeline};
+    for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
+        for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
+            check_alone((baton_dtype_t)dtype, inner[i]);
+        }
+    }
+}
+
+/* A text that fits to the byte, with its final zero, is given. */
+static void test_statistics_fit_exactly(void **state)
+{
+    (void)state;
+    typedef baton_status_t write_fn(const baton_partial_stats_t *, char *,
+                                    size_t);
+    write_fn *const writes[] = {baton_partial_stats_text,
+                                baton_partial_stats_json};
+    const baton_partial_stats_t stats = {.ranks = 4, .epochs = 12};
+    for (int i = 0; i < 2; i++) {
+        char whole[BATON_PARTIAL_STATS_BYTES];
+        char part[BATON_PARTIAL_STATS_BYTES] = "untouched";
+        support_ok(writes[i](&stats, whole, sizeof whole));
+        size_t length = strlen(whole);
+        support_expect(writes[i](&stats, part, length), BATON_ERR_LIMIT);
+        assert_string_equal(part, "untouched");
+        support_ok(writes[i](&stats, part, length + 1));
+        assert_string_equal(part, whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +400,8 @@ int main(void)
         cmocka_unit_test(test_null_contributions_save_bytes),
         cmocka_unit_test(test_stats_count_what_happened),
         cmocka_unit_test(test_stats_of_any_size_fit),
+        cmocka_unit_test(test_a_contribution_alone_keeps_its_bits),
+        cmocka_unit_test(test_statistics_fit_exactly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,34 @@ static void test_options_that_were_not_initialised(void **state)
     assert_int_equal(out.second, 7);
 }
 
+/* What the library fills is as long as the caller's header has it. */
+static void test_a_struct_that_is_filled_keeps_its_size(void **state)
+{
+    (void)state;
+    const options_t whole = {sizeof whole, 3, 4};
+    options_t older = {offsetof(options_t, second), 9, 9};
+    newer_t newer = {{sizeof newer, 9, 9}, 9};
+    support_ok(baton__options_write(&older, &whole, sizeof whole, "some",
+                                    "SOME_OPTIONS"));
+    assert_int_equal(older.size, offsetof(options_t, second));
+    assert_int_equal(older.first, 3);
+    assert_int_equal(older.second, 9);
+    support_ok(baton__options_write(&newer, &whole, sizeof whole, "some",
+                                    "SOME_OPTIONS"));
+    assert_int_equal(newer.known.size, sizeof newer);
+    assert_int_equal(newer.known.second, 4);
+    assert_int_equal(newer.later, 0);
+    older.size = 7;
+    support_expect(baton__options_write(&older, &whole, sizeof whole, "some",
+                                        "SOME_OPTIONS"),
+                   BATON_ERR_INVALID);
+    support_says("some: size is 7");
+    support_expect(baton__options_write(NULL, &whole, sizeof whole, "some",
+                                        "SOME_OPTIONS"),
+                   BATON_ERR_INVALID);
+    assert_int_equal(older.first, 3);
+}
+
 static void test_a_transport_lacks_a_function(void **state)
 {
     (void)state;
@@ -127,6 +155,7 @@ int main(void)
         cmocka_unit_test(test_options_of_an_older_header),
         cmocka_unit_test(test_options_of_a_newer_header),
         cmocka_unit_test(test_options_that_were_not_initialised),
+        cmocka_unit_test(test_a_struct_that_is_filled_keeps_its_size),
         cmocka_unit_test(test_a_transport_lacks_a_function),
         cmocka_unit_test(test_codes_that_are_no_status),
         cmocka_unit_test(test_a_call_node_returns_no_status),

@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "support/cluster.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,12 +72,26 @@ static void test_an_unknown_name_lists_those_that_there_are(void **state)
     says("the nearest is ring");
 }
 
+static void test_a_collective_that_is_none_is_named(void **state)
+{
+    (void)state;
+    baton_algorithm_t algorithm;
+    support_expect(
+        baton_algorithm_find((baton_collective_t)-1, "ring", &algorithm),
+        BATON_ERR_INVALID);
+    says("collective is -1; allowed: 0 to 10");
+    support_expect(
+        baton_algorithm_find(BATON_COLLECTIVE_COUNT, "ring", &algorithm),
+        BATON_ERR_INVALID);
+    says("collective is 11; allowed: 0 to 10");
+}
+
 /* ---- the choice -------------------------------------------------------- */
 
 static void test_the_choice_is_the_cheapest(void **state)
 {
     (void)state;
-    baton_costs_t costs;
+    baton_costs_t costs = BATON_COSTS;
     support_ok(baton_costs_get(&costs));
     for (int ranks = 1; ranks <= 40; ranks++) {
         for (size_t bytes = 1; bytes < (size_t)1 << 28; bytes *= 7) {
@@ -164,6 +179,42 @@ static void test_what_an_algorithm_cannot_do_names_those_that_can(void **state)
          "pairwise");
 }
 
+static void test_what_no_algorithm_can_do_is_said(void **state)
+{
+    (void)state;
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_REDUCE_SCATTER, 8, 64);
+    of.ordered = true;
+    const char *const names[] = {NULL, "ring"};
+    for (int i = 0; i < 2; i++) {
+        of.algorithm = names[i];
+        support_expect(baton_choose(&of, &choice), BATON_ERR_UNSUPPORTED);
+        says("no algorithm of reduce_scatter can do a reduction that is not "
+             "commutative");
+    }
+}
+
+/* As the header of the linear pipeline says: where the root is at an end of the
+   chain of ranks. */
+static void test_a_pipeline_to_an_end_keeps_the_order(void **state)
+{
+    (void)state;
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_REDUCE, 8, 64);
+    of.ordered = true;
+    of.algorithm = "linear_pipeline";
+    support_expect(baton_choose(&of, &choice), BATON_ERR_UNSUPPORTED);
+    says("reduce by linear_pipeline can't do a reduction that is not "
+         "commutative to a root that is not rank 0 or P - 1; these can: "
+         "binomial");
+    of.root_at_end = true;
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "linear_pipeline");
+    of.algorithm = "scatter_gather";
+    support_expect(baton_choose(&of, &choice), BATON_ERR_UNSUPPORTED);
+    says("these can: binomial linear_pipeline");
+}
+
 static void test_wrong_cases_are_refused(void **state)
 {
     (void)state;
@@ -175,6 +226,19 @@ static void test_wrong_cases_are_refused(void **state)
     of = case_of(BATON_COLLECTIVE_COUNT, 2, 8);
     support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
     says("collective is 11; allowed: 0 to 10");
+    of = case_of(BATON_COLLECTIVE_SCAN, 4, 8);
+    of.hosts = -1;
+    support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+    says("hosts is -1; allowed: 0, which means 1, to 4, the ranks");
+    of.hosts = 5;
+    support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+    says("hosts is 5; allowed: 0, which means 1, to 4, the ranks");
+    of.hosts = 4;
+    support_ok(baton_choose(&of, &choice));
+    of = case_of(BATON_COLLECTIVE_BARRIER, 4, 0);
+    of.ordered = true;
+    support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+    says("ordered is true; allowed: false, as barrier reduces nothing");
 }
 
 static void test_a_wrong_variable_is_the_schedules_error(void **state)
@@ -280,7 +344,7 @@ static int close_path(void **state)
 static void test_costs_are_read_as_they_were_written(void **state)
 {
     (void)state;
-    baton_costs_t costs;
+    baton_costs_t costs = BATON_COSTS;
     support_ok(baton_costs_write(path, &measured));
     support_ok(baton_costs_read(path, &costs));
     assert_true(costs.inside.alpha_us == 3.5 && costs.inside.beta_ns == 0.125);
@@ -291,7 +355,8 @@ static void test_costs_are_read_as_they_were_written(void **state)
 static void test_the_variable_names_the_file_in_force(void **state)
 {
     (void)state;
-    baton_costs_t costs, estimates;
+    baton_costs_t costs = BATON_COSTS;
+    baton_costs_t estimates = BATON_COSTS;
     support_ok(baton_costs_get(&estimates));
     support_ok(baton_costs_write(path, &measured));
     set_variable("BATON_CALIBRATION", path);
@@ -306,6 +371,68 @@ static void test_the_variable_names_the_file_in_force(void **state)
     set_variable("BATON_CALIBRATION", NULL);
     support_ok(baton_costs_get(&costs));
     assert_true(costs.inside.alpha_us == estimates.inside.alpha_us);
+}
+
+/* As a program that was compiled with a header of fewer, or more, fields. */
+static void test_costs_fill_a_struct_of_another_version(void **state)
+{
+    (void)state;
+    enum { SMALL = offsetof(baton_costs_t, between) };
+    union {
+        baton_costs_t costs;
+        unsigned char bytes[sizeof(baton_costs_t) + 16];
+    } out;
+    support_ok(baton_costs_write(path, &measured));
+    for (int reads = 0; reads < 2; reads++) {
+        memset(&out, 0xee, sizeof out);
+        out.costs.size = SMALL;
+        support_ok(reads ? baton_costs_read(path, &out.costs)
+                         : baton_costs_get(&out.costs));
+        assert_int_equal(out.costs.size, SMALL);
+        assert_true(out.costs.inside.alpha_us < 1e6);
+        for (size_t i = SMALL; i < sizeof out; i++) {
+            assert_int_equal(out.bytes[i], 0xee);
+        }
+        out.costs.size = sizeof out;
+        support_ok(reads ? baton_costs_read(path, &out.costs)
+                         : baton_costs_get(&out.costs));
+        assert_int_equal(out.costs.size, sizeof out);
+        assert_true(out.costs.gamma_ns < 1e6);
+        for (size_t i = sizeof(baton_costs_t); i < sizeof out; i++) {
+            assert_int_equal(out.bytes[i], 0);
+        }
+        out.costs.size = 0;
+        support_expect(reads ? baton_costs_read(path, &out.costs)
+                             : baton_costs_get(&out.costs),
+                       BATON_ERR_INVALID);
+        says("size is 0");
+        says("BATON_COSTS");
+    }
+}
+
+static void test_wrong_costs_are_not_written(void **state)
+{
+    (void)state;
+    const double wrong[] = {-1, NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        baton_costs_t all[5] = {measured, measured, measured, measured,
+                                measured};
+        static const char *const names[] = {
+            "inside.alpha_us is ", "inside.beta_ns is ", "between.alpha_us is ",
+            "between.beta_ns is ", "gamma_ns is "};
+        all[0].inside.alpha_us = wrong[i];
+        all[1].inside.beta_ns = wrong[i];
+        all[2].between.alpha_us = wrong[i];
+        all[3].between.beta_ns = wrong[i];
+        all[4].gamma_ns = wrong[i];
+        for (int k = 0; k < 5; k++) {
+            (void)remove(path);
+            support_expect(baton_costs_write(path, &all[k]), BATON_ERR_INVALID);
+            says(names[k]);
+            says("must be a finite number that is 0 or more");
+            assert_int_not_equal(access(path, F_OK), 0);
+        }
+    }
 }
 
 static void refuses(const char *text, baton_status_t status, const char *why)
@@ -339,6 +466,7 @@ static void test_files_of_others_are_refused(void **state)
                    "between 1 2\ngamma nan\n",
                    baton_machine_name());
     refuses(text, BATON_ERR_INVALID, "line 5 of");
+    says("is \"gamma nan\", must be \"gamma NS\", finite numbers that are 0");
 }
 
 int main(void)
@@ -351,12 +479,17 @@ int main(void)
         cmocka_unit_test(test_hosts_cost_more),
         cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
         cmocka_unit_test(test_what_an_algorithm_cannot_do_names_those_that_can),
+        cmocka_unit_test(test_what_no_algorithm_can_do_is_said),
+        cmocka_unit_test(test_a_pipeline_to_an_end_keeps_the_order),
+        cmocka_unit_test(test_a_collective_that_is_none_is_named),
         cmocka_unit_test(test_wrong_cases_are_refused),
         cmocka_unit_test(test_a_wrong_variable_is_the_schedules_error),
         cmocka_unit_test(test_the_table_as_text),
         cmocka_unit_test(test_ranks_that_choose_differently_are_told),
         cmocka_unit_test(test_costs_are_read_as_they_were_written),
         cmocka_unit_test(test_the_variable_names_the_file_in_force),
+        cmocka_unit_test(test_costs_fill_a_struct_of_another_version),
+        cmocka_unit_test(test_wrong_costs_are_not_written),
         cmocka_unit_test(test_files_of_others_are_refused),
     };
     return cmocka_run_group_tests(tests, open_path, close_path);

@@ -250,6 +250,8 @@ static void test_calls_refuse_nothing(void **state)
     support_says("baton_schedule_size: schedule is NULL");
     assert_string_equal(baton_schedule_name(NULL), "");
     support_says("baton_schedule_name: schedule is NULL");
+    assert_true(baton_buffer_bytes(NULL, whole.buffer) == SIZE_MAX);
+    support_says("baton_buffer_bytes: schedule is NULL");
     assert_null(baton_view_address(NULL, whole));
     support_says("baton_view_address: schedule is NULL");
     assert_int_equal(baton_group_rank(NULL), -1);
