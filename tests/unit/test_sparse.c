@@ -328,6 +328,69 @@ static void test_what_is_not_finite_surfaces(void **state)
     }
 }
 
+/* Where several ranks have a NaN or an infinity in one element, the order of
+   operands decides on the bits of the sum. */
+static void fill_not_finite(support_sparse_t *group, uint64_t seed)
+{
+    static const uint64_t special[] = {
+        UINT64_C(0x7ff8000000000000), UINT64_C(0xfff8000000000000),
+        UINT64_C(0x7ff8000000000123), UINT64_C(0xfff8000000000456),
+        UINT64_C(0x7ff0000000000000), UINT64_C(0xfff0000000000000),
+    };
+    static const uint32_t special_f32[] = {0x7fc00000, 0xffc00000, 0x7fc00123,
+                                           0xffc00456, 0x7f800000, 0xff800000};
+    support_random_t random = support_random(support_seed(), seed);
+    for (size_t i = 0; i < (size_t)group->size * group->options.count; i++) {
+        uint64_t which = support_random_below(&random, 20);
+        double value = (double)support_random_below(&random, 2001) - 1000;
+        float single = (float)value;
+        if (which < 6) {
+            memcpy(&value, &special[which], sizeof value);
+            memcpy(&single, &special_f32[which], sizeof single);
+        }
+        memcpy(group->gradients + i * group->element,
+               group->options.dtype == BATON_F64 ? (const void *)&value
+                                                 : (const void *)&single,
+               group->element);
+    }
+}
+
+static void step_not_finite(int size, const baton_sparse_options_t *options)
+{
+    support_sparse_t *group = support_sparse_open(size, options);
+    for (uint64_t step = 0; step < 3; step++) {
+        fill_not_finite(group, step);
+        support_sparse_step(group); /* fails unless ranks have the same bits */
+    }
+    support_sparse_close(group);
+}
+
+static void test_what_is_not_finite_has_the_same_bits_on_all_ranks(void **state)
+{
+    (void)state;
+    static const int sizes[] = {2, 3, 4, 6, 8, 12};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int j = BATON_SPARSE_SPARDL; j < BATON_SPARSE_COUNT; j++) {
+            for (int teams = 1; teams <= sizes[i]; teams++) {
+                baton_sparse_options_t options = some_options();
+                if (sizes[i] % teams != 0 ||
+                    (teams > 1 && j != BATON_SPARSE_SPARDL)) {
+                    continue;
+                }
+                options.algorithm = (baton_sparse_algorithm_t)j;
+                options.teams = teams;
+                options.k = 60;
+                step_not_finite(sizes[i], &options);
+                options.dtype = BATON_F64;
+                options.average = true;
+                step_not_finite(sizes[i], &options);
+                options.exchange = BATON_TEAMS_BSAG;
+                step_not_finite(sizes[i], &options);
+            }
+        }
+    }
+}
+
 /* ---- state in files ---------------------------------------------------- */
 
 static void path_of(int rank, char *path, size_t bytes)
@@ -590,6 +653,8 @@ int main(void)
         cmocka_unit_test(test_momentum_is_accumulated_and_masked),
         cmocka_unit_test(test_gradients_are_clipped),
         cmocka_unit_test(test_what_is_not_finite_surfaces),
+        cmocka_unit_test(
+            test_what_is_not_finite_has_the_same_bits_on_all_ranks),
         cmocka_unit_test(test_run_goes_on_from_a_file_with_the_same_bits),
         cmocka_unit_test(test_bad_files_are_refused),
         cmocka_unit_test(test_failed_step_leaves_the_residual),
