@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { SIZE_MOST = 4096 }; /* beyond that it was not initialised */
-
 static bool is_zero(const char *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -26,7 +24,7 @@ baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
     }
     size_t size;
     memcpy(&size, given, sizeof size);
-    if (size < sizeof size || size > SIZE_MOST) {
+    if (size < sizeof size || size > BATON__OPTIONS_MOST) {
         return baton__error(BATON_ERR_INVALID,
                             "%s: size is %zu, expected %zu: initialise with %s",
                             what, size, bytes, initialiser);

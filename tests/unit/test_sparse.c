@@ -140,6 +140,85 @@ static void test_options_that_differ_are_refused_on_all_ranks(void **state)
     create_all(sim, &options, 0, &other, BATON_ERR_MISMATCH,
                "algorithm is spardl on one rank and topka on another; momentum "
                "is 0 on one rank and 0.5 on another");
+    other = options;
+    other.dtype = BATON_F64;
+    create_all(sim, &options, 1, &other, BATON_ERR_MISMATCH,
+               "dtype is f32 on one rank and f64 on another");
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* One rank gives `others`, which are wrong; it says why, and the other ranks
+   say which rank it was. */
+static void create_but_one(baton_sim_t *sim,
+                           const baton_sparse_options_t *options, int other,
+                           const baton_sparse_options_t *others,
+                           const char *says, const char *elsewhere)
+{
+    baton_sparse_t *all[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
+                                        rank == other ? others : options,
+                                        &all[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_expect(baton_sparse_connect(all[rank], -1), BATON_ERR_INVALID);
+        expect_says(rank == other ? says : elsewhere);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_destroy(all[rank]));
+    }
+}
+
+/* Later creates of this name belong together. */
+static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options)
+{
+    baton_sparse_t *all[RANKS];
+    float gradient[COUNT] = {1};
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank), options,
+                                        &all[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_connect(all[rank], -1));
+        support_ok(baton_sparse_start(all[rank], gradient));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_sparse_result_t result;
+        support_ok(baton_sparse_wait(all[rank], -1, &result));
+        assert_int_equal(result.count, 1);
+        assert_true(*(const float *)result.values == RANKS);
+        support_ok(baton_sparse_destroy(all[rank]));
+    }
+}
+
+static void test_options_that_one_rank_has_wrong_fail_on_all(void **state)
+{
+    (void)state;
+    baton_sim_t *sim = open_sim();
+    baton_sparse_options_t options = some_options(), other = options;
+    static const char *const names[] = {NULL, "gradients"};
+    for (int i = 0; i < 2; i++) {
+        other = options;
+        options.name = other.name = names[i];
+        other.size = 0;
+        create_but_one(sim, &options, 2, &other, "size is 0, expected",
+                       "rank 2's options cannot be read: initialise them with "
+                       "BATON_SPARSE_OPTIONS");
+        expect_step(sim, &options);
+        other = options;
+        other.count = 0;
+        create_but_one(sim, &options, 1, &other, "count is 0; allowed: 1 to",
+                       "rank 1's options are invalid: count is 0 on one rank "
+                       "and 100 on another");
+        expect_step(sim, &options);
+    }
+    options.name = NULL;
+    other.size = 5000; /* of memory that was not initialised */
+    create_but_one(sim, &options, 0, &other, "size is 5000, expected",
+                   "rank 0's options cannot be read");
+    create_but_one(sim, &options, 3, NULL, "options is NULL",
+                   "rank 3's options cannot be read");
+    expect_step(sim, &options);
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -154,6 +233,7 @@ static void test_wrong_use_is_refused(void **state)
     support_sparse_t *group = support_sparse_open(1, &options);
     sparse = group->ranks[0];
     support_expect(baton_sparse_wait(sparse, -1, &result), BATON_ERR_STATE);
+    expect_says("no step has been completed since a start");
     support_expect(baton_sparse_dense(sparse, vector), BATON_ERR_STATE);
     support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
     support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
@@ -173,6 +253,37 @@ static void test_wrong_use_is_refused(void **state)
     support_ok(
         baton_sparse_wait(sparse, -1, &result)); /* as often as one likes */
     support_sparse_close(group);
+}
+
+static void test_nothing_is_allowed_before_connect(void **state)
+{
+    (void)state;
+    baton_sim_t *sim = open_sim();
+    baton_sparse_options_t options = some_options();
+    baton_sparse_t *sparse;
+    baton_sparse_result_t result;
+    baton_sparse_stats_t stats;
+    float vector[COUNT] = {0};
+    bool done = false;
+    support_ok(
+        baton_sparse_prepare(baton_sim_group(sim, 0), &options, &sparse));
+    support_expect(baton_sparse_test(sparse, &done), BATON_ERR_STATE);
+    expect_says("\"sparse\": it is not connected");
+    assert_false(done);
+    support_expect(baton_sparse_wait(sparse, 0, &result), BATON_ERR_STATE);
+    expect_says("\"sparse\": it is not connected");
+    support_expect(baton_sparse_start(sparse, vector), BATON_ERR_STATE);
+    support_expect(baton_sparse_flush(sparse), BATON_ERR_STATE);
+    support_expect(baton_sparse_dense(sparse, vector), BATON_ERR_STATE);
+    support_expect(baton_sparse_set_k(sparse, 3), BATON_ERR_STATE);
+    support_expect(baton_sparse_set_density(sparse, 0.1), BATON_ERR_STATE);
+    support_expect(baton_sparse_scale_residual(sparse, 1), BATON_ERR_STATE);
+    support_expect(baton_sparse_residual(sparse, vector), BATON_ERR_STATE);
+    support_expect(baton_sparse_stats(sparse, &stats), BATON_ERR_STATE);
+    support_expect(baton_sparse_save(sparse, "/tmp/never"), BATON_ERR_STATE);
+    support_expect(baton_sparse_load(sparse, "/tmp/never"), BATON_ERR_STATE);
+    support_ok(baton_sparse_destroy(sparse));
+    support_ok(baton_sim_destroy(sim));
 }
 
 /* ---- between steps ----------------------------------------------------- */
@@ -498,6 +609,34 @@ static void test_bad_files_are_refused(void **state)
     support_sparse_close(group);
 }
 
+/* A rank that does another step than the others fails with a sentence, on all
+   ranks. */
+static void test_steps_that_differ_are_told(void **state)
+{
+    (void)state;
+    char path[100];
+    baton_sparse_options_t options = some_options();
+    options.algorithm = BATON_SPARSE_OKTOPK;
+    support_sparse_t *group = support_sparse_open(RANKS, &options);
+    path_of(1, path, sizeof path);
+    support_ok(baton_sparse_save(group->ranks[1], path));
+    fill(group, 1);
+    support_sparse_step(group);
+    support_ok(baton_sparse_load(group->ranks[1], path));
+    (void)remove(path);
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_start(group->ranks[rank],
+                                      support_sparse_gradient(group, rank)));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_sparse_result_t result;
+        support_expect(baton_sparse_wait(group->ranks[rank], -1, &result),
+                       BATON_ERR_MISMATCH);
+        expect_says("are ranks in different steps, or with different k?");
+    }
+    support_sparse_close(group);
+}
+
 /* ---- failures ---------------------------------------------------------- */
 
 static void recover(support_sparse_t *group)
@@ -646,7 +785,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_options_are_refused_on_all_ranks),
         cmocka_unit_test(test_options_that_differ_are_refused_on_all_ranks),
+        cmocka_unit_test(test_options_that_one_rank_has_wrong_fail_on_all),
         cmocka_unit_test(test_wrong_use_is_refused),
+        cmocka_unit_test(test_nothing_is_allowed_before_connect),
         cmocka_unit_test(test_flush_returns_all_residuals),
         cmocka_unit_test(test_warm_up_is_dense_and_averages),
         cmocka_unit_test(test_density_changes_between_steps),
@@ -657,6 +798,7 @@ int main(void)
             test_what_is_not_finite_has_the_same_bits_on_all_ranks),
         cmocka_unit_test(test_run_goes_on_from_a_file_with_the_same_bits),
         cmocka_unit_test(test_bad_files_are_refused),
+        cmocka_unit_test(test_steps_that_differ_are_told),
         cmocka_unit_test(test_failed_step_leaves_the_residual),
         cmocka_unit_test(test_steps_do_not_allocate),
         cmocka_unit_test(test_create_without_memory_fails),

@@ -108,11 +108,20 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
    not finite. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
-/* BATON_ERR_BUSY while a step runs, BATON_ERR_STATE before connect. */
+/* BATON_ERR_STATE before connect. */
+baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
+                                             const char *doing);
+
+/* The same, and BATON_ERR_BUSY while a step runs. */
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
 /* ---- options ----------------------------------------------------------- */
+
+/* Reads the caller's struct. Where that is impossible `out` has size 0, and
+   nothing else but a name, if that can be read. */
+baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
+                                  baton_sparse_options_t *out);
 
 /* Fills in defaults and checks; the message goes to text. */
 baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
