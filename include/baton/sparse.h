@@ -217,8 +217,11 @@ BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
    momentum, k, the number of steps, and what the algorithm has learned. A run
    that goes on from a file has the same bits as one that was not interrupted.
    The file names its version, options and rank, and has a checksum;
-   BATON_ERR_INVALID says what does not fit, and the state is as it was.
-   BATON_ERR_SYSTEM: the file cannot be read, or written. */
+   BATON_ERR_INVALID says what does not fit, and the state is as it was. Save
+   writes path.new first, and then puts it in the place of a regular file, whose
+   permissions it gets, or of none; of a symbolic link it replaces the target.
+   Any other kind of file is BATON_ERR_INVALID, for both. BATON_ERR_SYSTEM: the
+   file cannot be read, or written. */
 BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
                                                const char *path);
 BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,

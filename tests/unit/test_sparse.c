@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -609,6 +610,118 @@ static void test_bad_files_are_refused(void **state)
     support_sparse_close(group);
 }
 
+enum { PATH_BYTES = 200 };
+
+/* Paths in a directory of the test's own. */
+static const char *in(const char *directory, const char *name)
+{
+    static char paths[4][PATH_BYTES];
+    static int next;
+    char *path = paths[next++ % 4];
+    (void)snprintf(path, PATH_BYTES, "%s/%s", directory, name);
+    return path;
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 ? status.st_mode : 0;
+}
+
+static void expect_refused(baton_sparse_t *sparse, const char *path,
+                           baton_status_t expected, const char *says)
+{
+    mode_t before = mode_of(path);
+    support_expect(baton_sparse_save(sparse, path), expected);
+    expect_says(says);
+    support_expect(baton_sparse_load(sparse, path), expected);
+    expect_says(says);
+    assert_int_equal(mode_of(path), before);
+}
+
+static void test_save_replaces_only_files(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/baton_sparse_XXXXXX";
+    char name[5000];
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    fill(group, 1);
+    support_sparse_step(group);
+    assert_non_null(mkdtemp(directory));
+    assert_int_equal(mkfifo(in(directory, "fifo"), 0600), 0);
+    assert_int_equal(mkdir(in(directory, "directory"), 0700), 0);
+    assert_int_equal(symlink("fifo", in(directory, "to_fifo")), 0);
+    assert_int_equal(symlink("loop", in(directory, "loop")), 0);
+    expect_refused(sparse, "", BATON_ERR_INVALID, "path is empty");
+    expect_refused(sparse, in(directory, "fifo"), BATON_ERR_INVALID,
+                   "fifo is a FIFO, not a regular file");
+    expect_refused(sparse, in(directory, "directory"), BATON_ERR_INVALID,
+                   "directory is a directory, not a regular file");
+    expect_refused(sparse, in(directory, "to_fifo"), BATON_ERR_INVALID,
+                   "to_fifo is a FIFO, not a regular file");
+    expect_refused(sparse, in(directory, "loop"), BATON_ERR_SYSTEM, "loop: ");
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = '\0';
+    expect_refused(sparse, name, BATON_ERR_INVALID,
+                   "path has 4999 bytes; allowed: 1 to 4095");
+    name[300] = '\0';
+    expect_refused(sparse, name, BATON_ERR_SYSTEM, "File name too long");
+
+    /* What is in the way of the file that is written first. */
+    assert_int_equal(mkfifo(in(directory, "new.new"), 0600), 0);
+    support_expect(baton_sparse_save(sparse, in(directory, "new")),
+                   BATON_ERR_INVALID);
+    expect_says("new.new is a FIFO, not a regular file");
+    assert_int_equal(remove(in(directory, "new.new")), 0);
+    write_file(in(directory, "new.new"), "left by a crash", 15);
+    support_ok(baton_sparse_save(sparse, in(directory, "new")));
+    support_ok(baton_sparse_load(sparse, in(directory, "new")));
+    assert_int_equal(mode_of(in(directory, "new.new")), 0);
+
+    const char *const names[] = {"fifo", "directory", "to_fifo", "loop", "new"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_int_equal(remove(in(directory, names[i])), 0);
+    }
+    assert_int_equal(rmdir(directory), 0); /* nothing else is left behind */
+    support_sparse_close(group);
+}
+
+static void test_save_replaces_what_a_link_points_to(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/baton_sparse_XXXXXX";
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    fill(group, 1);
+    support_sparse_step(group);
+    assert_non_null(mkdtemp(directory));
+    assert_int_equal(mkdir(in(directory, "other"), 0700), 0);
+    write_file(in(directory, "other/old"), "hello", 5);
+    assert_int_equal(chmod(in(directory, "other/old"), 0600), 0);
+    assert_int_equal(symlink("other/second", in(directory, "first")), 0);
+    assert_int_equal(symlink("old", in(directory, "other/second")), 0);
+    assert_int_equal(
+        symlink(in(directory, "other/new"), in(directory, "dangling")), 0);
+    support_ok(baton_sparse_save(sparse, in(directory, "first")));
+    assert_true(S_ISLNK(mode_of(in(directory, "first"))));
+    assert_true(S_ISLNK(mode_of(in(directory, "other/second"))));
+    assert_int_equal(mode_of(in(directory, "other/old")), S_IFREG | 0600);
+    support_ok(baton_sparse_load(sparse, in(directory, "other/old")));
+    support_ok(baton_sparse_save(sparse, in(directory, "dangling")));
+    assert_true(S_ISLNK(mode_of(in(directory, "dangling"))));
+    support_ok(baton_sparse_load(sparse, in(directory, "other/new")));
+    const char *const names[] = {"first",        "dangling",  "other/old",
+                                 "other/second", "other/new", "other"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_int_equal(remove(in(directory, names[i])), 0);
+    }
+    assert_int_equal(rmdir(directory), 0);
+    support_sparse_close(group);
+}
+
 /* A rank that does another step than the others fails with a sentence, on all
    ranks. */
 static void test_steps_that_differ_are_told(void **state)
@@ -798,6 +911,8 @@ int main(void)
             test_what_is_not_finite_has_the_same_bits_on_all_ranks),
         cmocka_unit_test(test_run_goes_on_from_a_file_with_the_same_bits),
         cmocka_unit_test(test_bad_files_are_refused),
+        cmocka_unit_test(test_save_replaces_only_files),
+        cmocka_unit_test(test_save_replaces_what_a_link_points_to),
         cmocka_unit_test(test_steps_that_differ_are_told),
         cmocka_unit_test(test_failed_step_leaves_the_residual),
         cmocka_unit_test(test_steps_do_not_allocate),
