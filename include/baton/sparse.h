@@ -183,9 +183,13 @@ typedef struct baton_sparse_options {
 /* Collective: all ranks create with the same options, in the same order. Blocks
    until all have, at most timeout_ms (negative: for ever). Options that are
    wrong, or differ, fail on all ranks alike, with a message that names the
-   option, its smallest and its largest value. Memory: residual and a vector to
-   work in, i.e. 2n elements, n more with momentum, and the entries of messages
-   and results. BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
+   option, its smallest and its largest value. Where one rank's options are
+   wrong the others name that rank. A rank whose options cannot be read (NULL,
+   or of a size that no version has) takes part under the name in them, if the
+   size is 0, else as "sparse". A group or an out that is NULL is an error of
+   this rank alone. Memory: residual and a vector to work in, i.e. 2n elements,
+   n more with momentum, and the entries of messages and results.
+   BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
    BATON_ERR_NO_MEMORY, and commit's. */
 BATON_CHECKED baton_status_t
 baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
@@ -218,7 +222,8 @@ BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
    residual by 0. */
 BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
 
-/* *done_out: whether the last step has ended. As baton_schedule_test. */
+/* *done_out: whether the last step has ended. As baton_schedule_test;
+   BATON_ERR_STATE before connect. */
 BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
                                                bool *done_out);
 
@@ -232,7 +237,8 @@ typedef struct baton_sparse_result {
 } baton_sparse_result_t;
 
 /* Waits for the last step, as baton_schedule_wait. An error of the step: the
-   residual is that of before it. BATON_ERR_STATE: no step was started. */
+   residual is that of before it. BATON_ERR_STATE: no step was started, or it is
+   not connected. */
 BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
                                                int timeout_ms,
                                                baton_sparse_result_t *out);
@@ -269,8 +275,11 @@ BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
    momentum, k, the number of steps, and what the algorithm has learned. A run
    that goes on from a file has the same bits as one that was not interrupted.
    The file names its version, options and rank, and has a checksum;
-   BATON_ERR_INVALID says what does not fit, and the state is as it was.
-   BATON_ERR_SYSTEM: the file cannot be read, or written. */
+   BATON_ERR_INVALID says what does not fit, and the state is as it was. Save
+   writes path.new first, and then puts it in the place of a regular file, whose
+   permissions it gets, or of none; of a symbolic link it replaces the target.
+   Any other kind of file is BATON_ERR_INVALID, for both. BATON_ERR_SYSTEM: the
+   file cannot be read, or written. */
 BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
                                                const char *path);
 BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,

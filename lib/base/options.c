@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { SIZE_MOST = 4096 }; /* beyond that it was not initialised */
-
 static bool is_zero(const char *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -28,12 +26,12 @@ static size_t size_of(const void *given, size_t bytes, const char *what,
         return 0;
     }
     memcpy(&size, given, sizeof size);
-    if (size < sizeof size || size > SIZE_MOST) {
+    if (size < sizeof size || size > BATON__OPTIONS_MOST) {
         (void)baton__error(BATON_ERR_INVALID,
                            "%s: size is %zu, must be %zu, or another version's "
                            "from %zu to %d: initialise with %s",
-                           what, size, bytes, sizeof size, (int)SIZE_MOST,
-                           initialiser);
+                           what, size, bytes, sizeof size,
+                           (int)BATON__OPTIONS_MOST, initialiser);
         return 0;
     }
     return size;

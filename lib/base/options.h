@@ -5,6 +5,9 @@
 #include <baton/status.h>
 #include <stddef.h>
 
+/* Bytes of a struct; a size beyond that was not initialised. */
+enum { BATON__OPTIONS_MOST = 4096 };
+
 /* Copies the caller's struct, whose first field is its size, to one of this
    version, of `bytes` bytes. Fields that the caller's does not have are zero.
    BATON_ERR_INVALID when `given` is NULL, its size is impossible, or it has

@@ -150,7 +150,8 @@ static void compare_others(baton_group_t *group)
     compare(group, options);
 }
 
-/* One rank has another density: all fail, and can go on. */
+/* One rank has another density, or options that are wrong: all fail, and can go
+   on. */
 static void differ(baton_group_t *group)
 {
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
@@ -169,7 +170,18 @@ static void differ(baton_group_t *group)
             baton_sparse_create(group, &options, WAIT_MS, &sparse),
             BATON_ERR_INVALID);
         support_mpi_says(rank == size - 1 ? "allowed: the divisors of"
-                                          : "another rank's options");
+                                          : "'s options are invalid: teams is");
+        options.teams = 0;
+        options.size = rank == 0 ? 0 : sizeof options;
+        support_mpi_expect(
+            baton_sparse_create(group, &options, WAIT_MS, &sparse),
+            BATON_ERR_INVALID);
+        support_mpi_says(rank == 0 ? "size is 0"
+                                   : "rank 0's options cannot be read");
+        options.size = sizeof options;
+        support_mpi_expect(
+            baton_sparse_create(group, &options, WAIT_MS, &sparse), BATON_OK);
+        support_mpi_expect(baton_sparse_destroy(sparse), BATON_OK);
     }
     support_mpi_healthy(group);
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -140,6 +141,85 @@ static void test_options_that_differ_are_refused_on_all_ranks(void **state)
     create_all(sim, &options, 0, &other, BATON_ERR_MISMATCH,
                "algorithm is spardl on one rank and topka on another; momentum "
                "is 0 on one rank and 0.5 on another");
+    other = options;
+    other.dtype = BATON_F64;
+    create_all(sim, &options, 1, &other, BATON_ERR_MISMATCH,
+               "dtype is f32 on one rank and f64 on another");
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* One rank gives `others`, which are wrong; it says why, and the other ranks
+   say which rank it was. */
+static void create_but_one(baton_sim_t *sim,
+                           const baton_sparse_options_t *options, int other,
+                           const baton_sparse_options_t *others,
+                           const char *says, const char *elsewhere)
+{
+    baton_sparse_t *all[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
+                                        rank == other ? others : options,
+                                        &all[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_expect(baton_sparse_connect(all[rank], -1), BATON_ERR_INVALID);
+        expect_says(rank == other ? says : elsewhere);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_destroy(all[rank]));
+    }
+}
+
+/* Later creates of this name belong together. */
+static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options)
+{
+    baton_sparse_t *all[RANKS];
+    float gradient[COUNT] = {1};
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank), options,
+                                        &all[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_connect(all[rank], -1));
+        support_ok(baton_sparse_start(all[rank], gradient));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_sparse_result_t result;
+        support_ok(baton_sparse_wait(all[rank], -1, &result));
+        assert_int_equal(result.count, 1);
+        assert_true(*(const float *)result.values == RANKS);
+        support_ok(baton_sparse_destroy(all[rank]));
+    }
+}
+
+static void test_options_that_one_rank_has_wrong_fail_on_all(void **state)
+{
+    (void)state;
+    baton_sim_t *sim = open_sim();
+    baton_sparse_options_t options = some_options(), other = options;
+    static const char *const names[] = {NULL, "gradients"};
+    for (int i = 0; i < 2; i++) {
+        other = options;
+        options.name = other.name = names[i];
+        other.size = 0;
+        create_but_one(sim, &options, 2, &other, "size is 0, expected",
+                       "rank 2's options cannot be read: initialise them with "
+                       "BATON_SPARSE_OPTIONS");
+        expect_step(sim, &options);
+        other = options;
+        other.count = 0;
+        create_but_one(sim, &options, 1, &other, "count is 0; allowed: 1 to",
+                       "rank 1's options are invalid: count is 0 on one rank "
+                       "and 100 on another");
+        expect_step(sim, &options);
+    }
+    options.name = NULL;
+    other.size = 5000; /* of memory that was not initialised */
+    create_but_one(sim, &options, 0, &other, "size is 5000, expected",
+                   "rank 0's options cannot be read");
+    create_but_one(sim, &options, 3, NULL, "options is NULL",
+                   "rank 3's options cannot be read");
+    expect_step(sim, &options);
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -154,6 +234,7 @@ static void test_wrong_use_is_refused(void **state)
     support_sparse_t *group = support_sparse_open(1, &options);
     sparse = group->ranks[0];
     support_expect(baton_sparse_wait(sparse, -1, &result), BATON_ERR_STATE);
+    expect_says("no step has been completed since a start");
     support_expect(baton_sparse_dense(sparse, vector), BATON_ERR_STATE);
     support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
     support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
@@ -173,6 +254,37 @@ static void test_wrong_use_is_refused(void **state)
     support_ok(
         baton_sparse_wait(sparse, -1, &result)); /* as often as one likes */
     support_sparse_close(group);
+}
+
+static void test_nothing_is_allowed_before_connect(void **state)
+{
+    (void)state;
+    baton_sim_t *sim = open_sim();
+    baton_sparse_options_t options = some_options();
+    baton_sparse_t *sparse;
+    baton_sparse_result_t result;
+    baton_sparse_stats_t stats;
+    float vector[COUNT] = {0};
+    bool done = false;
+    support_ok(
+        baton_sparse_prepare(baton_sim_group(sim, 0), &options, &sparse));
+    support_expect(baton_sparse_test(sparse, &done), BATON_ERR_STATE);
+    expect_says("\"sparse\": it is not connected");
+    assert_false(done);
+    support_expect(baton_sparse_wait(sparse, 0, &result), BATON_ERR_STATE);
+    expect_says("\"sparse\": it is not connected");
+    support_expect(baton_sparse_start(sparse, vector), BATON_ERR_STATE);
+    support_expect(baton_sparse_flush(sparse), BATON_ERR_STATE);
+    support_expect(baton_sparse_dense(sparse, vector), BATON_ERR_STATE);
+    support_expect(baton_sparse_set_k(sparse, 3), BATON_ERR_STATE);
+    support_expect(baton_sparse_set_density(sparse, 0.1), BATON_ERR_STATE);
+    support_expect(baton_sparse_scale_residual(sparse, 1), BATON_ERR_STATE);
+    support_expect(baton_sparse_residual(sparse, vector), BATON_ERR_STATE);
+    support_expect(baton_sparse_stats(sparse, &stats), BATON_ERR_STATE);
+    support_expect(baton_sparse_save(sparse, "/tmp/never"), BATON_ERR_STATE);
+    support_expect(baton_sparse_load(sparse, "/tmp/never"), BATON_ERR_STATE);
+    support_ok(baton_sparse_destroy(sparse));
+    support_ok(baton_sim_destroy(sim));
 }
 
 /* ---- between steps ----------------------------------------------------- */
@@ -328,6 +440,69 @@ static void test_what_is_not_finite_surfaces(void **state)
     }
 }
 
+/* Where several ranks have a NaN or an infinity in one element, the order of
+   operands decides on the bits of the sum. */
+static void fill_not_finite(support_sparse_t *group, uint64_t seed)
+{
+    static const uint64_t special[] = {
+        UINT64_C(0x7ff8000000000000), UINT64_C(0xfff8000000000000),
+        UINT64_C(0x7ff8000000000123), UINT64_C(0xfff8000000000456),
+        UINT64_C(0x7ff0000000000000), UINT64_C(0xfff0000000000000),
+    };
+    static const uint32_t special_f32[] = {0x7fc00000, 0xffc00000, 0x7fc00123,
+                                           0xffc00456, 0x7f800000, 0xff800000};
+    support_random_t random = support_random(support_seed(), seed);
+    for (size_t i = 0; i < (size_t)group->size * group->options.count; i++) {
+        uint64_t which = support_random_below(&random, 20);
+        double value = (double)support_random_below(&random, 2001) - 1000;
+        float single = (float)value;
+        if (which < 6) {
+            memcpy(&value, &special[which], sizeof value);
+            memcpy(&single, &special_f32[which], sizeof single);
+        }
+        memcpy(group->gradients + i * group->element,
+               group->options.dtype == BATON_F64 ? (const void *)&value
+                                                 : (const void *)&single,
+               group->element);
+    }
+}
+
+static void step_not_finite(int size, const baton_sparse_options_t *options)
+{
+    support_sparse_t *group = support_sparse_open(size, options);
+    for (uint64_t step = 0; step < 3; step++) {
+        fill_not_finite(group, step);
+        support_sparse_step(group); /* fails unless ranks have the same bits */
+    }
+    support_sparse_close(group);
+}
+
+static void test_what_is_not_finite_has_the_same_bits_on_all_ranks(void **state)
+{
+    (void)state;
+    static const int sizes[] = {2, 3, 4, 6, 8, 12};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int j = BATON_SPARSE_SPARDL; j < BATON_SPARSE_COUNT; j++) {
+            for (int teams = 1; teams <= sizes[i]; teams++) {
+                baton_sparse_options_t options = some_options();
+                if (sizes[i] % teams != 0 ||
+                    (teams > 1 && j != BATON_SPARSE_SPARDL)) {
+                    continue;
+                }
+                options.algorithm = (baton_sparse_algorithm_t)j;
+                options.teams = teams;
+                options.k = 60;
+                step_not_finite(sizes[i], &options);
+                options.dtype = BATON_F64;
+                options.average = true;
+                step_not_finite(sizes[i], &options);
+                options.exchange = BATON_TEAMS_BSAG;
+                step_not_finite(sizes[i], &options);
+            }
+        }
+    }
+}
+
 /* ---- state in files ---------------------------------------------------- */
 
 static void path_of(int rank, char *path, size_t bytes)
@@ -432,6 +607,146 @@ static void test_bad_files_are_refused(void **state)
     support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
     support_expect(baton_sparse_save(sparse, "/nowhere/at/all"),
                    BATON_ERR_SYSTEM);
+    support_sparse_close(group);
+}
+
+enum { PATH_BYTES = 200 };
+
+/* Paths in a directory of the test's own. */
+static const char *in(const char *directory, const char *name)
+{
+    static char paths[4][PATH_BYTES];
+    static int next;
+    char *path = paths[next++ % 4];
+    (void)snprintf(path, PATH_BYTES, "%s/%s", directory, name);
+    return path;
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 ? status.st_mode : 0;
+}
+
+static void expect_refused(baton_sparse_t *sparse, const char *path,
+                           baton_status_t expected, const char *says)
+{
+    mode_t before = mode_of(path);
+    support_expect(baton_sparse_save(sparse, path), expected);
+    expect_says(says);
+    support_expect(baton_sparse_load(sparse, path), expected);
+    expect_says(says);
+    assert_int_equal(mode_of(path), before);
+}
+
+static void test_save_replaces_only_files(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/baton_sparse_XXXXXX";
+    char name[5000];
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    fill(group, 1);
+    support_sparse_step(group);
+    assert_non_null(mkdtemp(directory));
+    assert_int_equal(mkfifo(in(directory, "fifo"), 0600), 0);
+    assert_int_equal(mkdir(in(directory, "directory"), 0700), 0);
+    assert_int_equal(symlink("fifo", in(directory, "to_fifo")), 0);
+    assert_int_equal(symlink("loop", in(directory, "loop")), 0);
+    expect_refused(sparse, "", BATON_ERR_INVALID, "path is empty");
+    expect_refused(sparse, in(directory, "fifo"), BATON_ERR_INVALID,
+                   "fifo is a FIFO, not a regular file");
+    expect_refused(sparse, in(directory, "directory"), BATON_ERR_INVALID,
+                   "directory is a directory, not a regular file");
+    expect_refused(sparse, in(directory, "to_fifo"), BATON_ERR_INVALID,
+                   "to_fifo is a FIFO, not a regular file");
+    expect_refused(sparse, in(directory, "loop"), BATON_ERR_SYSTEM, "loop: ");
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = '\0';
+    expect_refused(sparse, name, BATON_ERR_INVALID,
+                   "path has 4999 bytes; allowed: 1 to 4095");
+    name[300] = '\0';
+    expect_refused(sparse, name, BATON_ERR_SYSTEM, "File name too long");
+
+    /* What is in the way of the file that is written first. */
+    assert_int_equal(mkfifo(in(directory, "new.new"), 0600), 0);
+    support_expect(baton_sparse_save(sparse, in(directory, "new")),
+                   BATON_ERR_INVALID);
+    expect_says("new.new is a FIFO, not a regular file");
+    assert_int_equal(remove(in(directory, "new.new")), 0);
+    write_file(in(directory, "new.new"), "left by a crash", 15);
+    support_ok(baton_sparse_save(sparse, in(directory, "new")));
+    support_ok(baton_sparse_load(sparse, in(directory, "new")));
+    assert_int_equal(mode_of(in(directory, "new.new")), 0);
+
+    const char *const names[] = {"fifo", "directory", "to_fifo", "loop", "new"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_int_equal(remove(in(directory, names[i])), 0);
+    }
+    assert_int_equal(rmdir(directory), 0); /* nothing else is left behind */
+    support_sparse_close(group);
+}
+
+static void test_save_replaces_what_a_link_points_to(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/baton_sparse_XXXXXX";
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    fill(group, 1);
+    support_sparse_step(group);
+    assert_non_null(mkdtemp(directory));
+    assert_int_equal(mkdir(in(directory, "other"), 0700), 0);
+    write_file(in(directory, "other/old"), "hello", 5);
+    assert_int_equal(chmod(in(directory, "other/old"), 0600), 0);
+    assert_int_equal(symlink("other/second", in(directory, "first")), 0);
+    assert_int_equal(symlink("old", in(directory, "other/second")), 0);
+    assert_int_equal(
+        symlink(in(directory, "other/new"), in(directory, "dangling")), 0);
+    support_ok(baton_sparse_save(sparse, in(directory, "first")));
+    assert_true(S_ISLNK(mode_of(in(directory, "first"))));
+    assert_true(S_ISLNK(mode_of(in(directory, "other/second"))));
+    assert_int_equal(mode_of(in(directory, "other/old")), S_IFREG | 0600);
+    support_ok(baton_sparse_load(sparse, in(directory, "other/old")));
+    support_ok(baton_sparse_save(sparse, in(directory, "dangling")));
+    assert_true(S_ISLNK(mode_of(in(directory, "dangling"))));
+    support_ok(baton_sparse_load(sparse, in(directory, "other/new")));
+    const char *const names[] = {"first",        "dangling",  "other/old",
+                                 "other/second", "other/new", "other"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_int_equal(remove(in(directory, names[i])), 0);
+    }
+    assert_int_equal(rmdir(directory), 0);
+    support_sparse_close(group);
+}
+
+/* A rank that does another step than the others fails with a sentence, on all
+   ranks. */
+static void test_steps_that_differ_are_told(void **state)
+{
+    (void)state;
+    char path[100];
+    baton_sparse_options_t options = some_options();
+    options.algorithm = BATON_SPARSE_OKTOPK;
+    support_sparse_t *group = support_sparse_open(RANKS, &options);
+    path_of(1, path, sizeof path);
+    support_ok(baton_sparse_save(group->ranks[1], path));
+    fill(group, 1);
+    support_sparse_step(group);
+    support_ok(baton_sparse_load(group->ranks[1], path));
+    (void)remove(path);
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_start(group->ranks[rank],
+                                      support_sparse_gradient(group, rank)));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_sparse_result_t result;
+        support_expect(baton_sparse_wait(group->ranks[rank], -1, &result),
+                       BATON_ERR_MISMATCH);
+        expect_says("are ranks in different steps, or with different k?");
+    }
     support_sparse_close(group);
 }
 
@@ -583,15 +898,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_options_are_refused_on_all_ranks),
         cmocka_unit_test(test_options_that_differ_are_refused_on_all_ranks),
+        cmocka_unit_test(test_options_that_one_rank_has_wrong_fail_on_all),
         cmocka_unit_test(test_wrong_use_is_refused),
+        cmocka_unit_test(test_nothing_is_allowed_before_connect),
         cmocka_unit_test(test_flush_returns_all_residuals),
         cmocka_unit_test(test_warm_up_is_dense_and_averages),
         cmocka_unit_test(test_density_changes_between_steps),
         cmocka_unit_test(test_momentum_is_accumulated_and_masked),
         cmocka_unit_test(test_gradients_are_clipped),
         cmocka_unit_test(test_what_is_not_finite_surfaces),
+        cmocka_unit_test(
+            test_what_is_not_finite_has_the_same_bits_on_all_ranks),
         cmocka_unit_test(test_run_goes_on_from_a_file_with_the_same_bits),
         cmocka_unit_test(test_bad_files_are_refused),
+        cmocka_unit_test(test_save_replaces_only_files),
+        cmocka_unit_test(test_save_replaces_what_a_link_points_to),
+        cmocka_unit_test(test_steps_that_differ_are_told),
         cmocka_unit_test(test_failed_step_leaves_the_residual),
         cmocka_unit_test(test_steps_do_not_allocate),
         cmocka_unit_test(test_create_without_memory_fails),

@@ -16,7 +16,6 @@
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "coll/pattern.h"
 
 #include <string.h>
@@ -100,11 +99,12 @@ static baton_status_t append(void *arg, baton_call_t *call)
     baton__message_take(&round->received, call);
     const char *data = round->received.data;
     if (!find_parts(round, data, round->received.bytes)) {
-        return baton__error(BATON_ERR_MISMATCH,
-                            "\"%s\": a message of %zu bytes has not the parts "
-                            "of the %d ranks that it should come from",
-                            gather->plan.sparse->name, round->received.bytes,
-                            round->parts);
+        return baton_call_fail(
+            call, BATON_ERR_MISMATCH,
+            "a message of %zu bytes from rank %d does not consist of the parts "
+            "of %d ranks that this step gathers: are ranks in different steps, "
+            "or with different k?",
+            round->received.bytes, rank_at(gather, round->have), round->parts);
     }
     if (data != NULL) {
         memcpy(gather->data + gather->offsets[round->have], data,

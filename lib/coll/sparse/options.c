@@ -2,16 +2,19 @@
 
    Each rank writes its options as words, with their complements behind them;
    the minimum over all ranks of both tells the smallest and the largest value
-   of each option, on all ranks alike. One more word says whether some rank's
-   options are wrong, or it lacks memory, since that rank takes part, too. */
+   of each option, on all ranks alike. A rank whose options are wrong, or that
+   lacks memory, takes part, too: one more word tells the others which rank it
+   is, and why. */
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "coll/partial_rule.h"
 
 #include <baton/coll.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -266,6 +269,33 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     return status;
 }
 
+/* ---- reading ----------------------------------------------------------- */
+
+/* A size of 0 is that of a struct that was zeroed without its initializer. */
+static bool has_name(const baton_sparse_options_t *given)
+{
+    const size_t least =
+        offsetof(baton_sparse_options_t, name) + sizeof given->name;
+    return given->size == 0 ||
+           (given->size >= least && given->size <= BATON__OPTIONS_MOST);
+}
+
+baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
+                                  baton_sparse_options_t *out)
+{
+    *out = (baton_sparse_options_t){0};
+    if (given == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "create a sparse: options is NULL");
+    }
+    baton_status_t status = baton__options_read(
+        out, sizeof *out, given, "sparse options", "BATON_SPARSE_OPTIONS");
+    if (status != BATON_OK) {
+        out->name = has_name(given) ? given->name : NULL;
+    }
+    return status;
+}
+
 /* ---- comparison -------------------------------------------------------- */
 
 /* Every option that must be the same: what it is called, its word. */
@@ -295,7 +325,7 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     X(seed, o->seed)
 
 enum {
-    WRONG, /* this rank's options are */
+    WRONG, /* see wrong_word; of all ranks the largest counts */
 #define COMPARED_ENUM(name, word) COMPARED_##name,
     COMPARED_LIST(COMPARED_ENUM)
 #undef COMPARED_ENUM
@@ -315,7 +345,24 @@ static uint64_t bits_of(double value)
     return bits;
 }
 
-static void write_words(const baton_sparse_options_t *o, bool wrong,
+/* 0, or how this rank fails before options are compared:
+
+       rank + 1 | whether its options cannot be read | -status
+                8                                    7          bits */
+enum { WRONG_RANK = 8, WRONG_UNREAD = 1 << 7, WRONG_STATUS = WRONG_UNREAD - 1 };
+
+static uint64_t wrong_word(const baton_sparse_t *sparse)
+{
+    /* A mismatch is of all ranks, and the options may say why. */
+    if (sparse->wrong == BATON_OK || sparse->wrong == BATON_ERR_MISMATCH) {
+        return 0;
+    }
+    uint64_t word = (uint64_t)(sparse->rank + 1) << WRONG_RANK;
+    word |= sparse->options.size == 0 ? WRONG_UNREAD : 0;
+    return word | (uint64_t)(-sparse->wrong & WRONG_STATUS);
+}
+
+static void write_words(const baton_sparse_options_t *o, uint64_t wrong,
                         uint64_t *words)
 {
     words[WRONG] = wrong;
@@ -335,11 +382,7 @@ baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for sparse \"%s\"",
                             sparse->name);
     }
-    /* A mismatch is of all ranks, and the options may say why. */
-    write_words(&sparse->options,
-                sparse->wrong != BATON_OK &&
-                    sparse->wrong != BATON_ERR_MISMATCH,
-                sparse->compared);
+    write_words(&sparse->options, wrong_word(sparse), sparse->compared);
     baton_schedule_t *s = sparse->comparison;
     baton_view_t view =
         baton_view(baton_buffer_bind(s, sparse->compared, bytes), 0, bytes);
@@ -363,41 +406,78 @@ static void describe(baton__text_t *text, int option, uint64_t word)
         baton__text_add(
             text, "%s",
             baton_sparse_algorithm_name((baton_sparse_algorithm_t)word));
+    } else if (option == COMPARED_dtype) {
+        baton__text_add(text, "%s", baton_dtype_name((baton_dtype_t)word));
     } else {
         baton__text_add(text, "%llu", (unsigned long long)word);
     }
 }
 
-baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
+/* The smallest and the largest value of each option that differs. */
+static void describe_differences(baton__text_t *text, const uint64_t *smallest)
 {
-    const uint64_t *smallest = sparse->compared;
-    char data[BATON__MESSAGE_BYTES];
-    baton__text_t text = {.data = data, .size = sizeof data};
-    if (sparse->wrong == BATON_ERR_INVALID) {
+    size_t begin = text->used;
+    for (int i = WRONG + 1; i < COMPARED_COUNT; i++) {
+        /* A complement's minimum is that of the largest value. */
+        uint64_t largest = ~smallest[COMPARED_COUNT + i];
+        if (smallest[i] != largest) {
+            baton__text_add(text, "%s%s is ", text->used > begin ? "; " : "",
+                            compared_names[i]);
+            describe(text, i, smallest[i]);
+            baton__text_add(text, " on one rank and ");
+            describe(text, i, largest);
+            baton__text_add(text, " on another");
+        }
+    }
+}
+
+static baton_status_t own_error(const baton_sparse_t *sparse)
+{
+    if (sparse->wrong == BATON_ERR_INVALID && sparse->options.size != 0) {
         return baton__error(BATON_ERR_INVALID, "sparse \"%s\": %s",
                             sparse->name, sparse->wrong_text);
     }
-    if (sparse->wrong != BATON_OK && sparse->wrong != BATON_ERR_MISMATCH) {
-        return baton__error_forward(sparse->wrong, sparse->wrong_text);
+    return baton__error_forward(sparse->wrong, sparse->wrong_text);
+}
+
+/* What another rank's word says. */
+static baton_status_t error_of(const baton_sparse_t *sparse, uint64_t word)
+{
+    char data[BATON__MESSAGE_BYTES] = "";
+    baton__text_t text = {.data = data, .size = sizeof data};
+    unsigned long long rank = (unsigned long long)(word >> WRONG_RANK) - 1;
+    baton_status_t status = baton__failure_of(-(int)(word & WRONG_STATUS));
+    if ((word & WRONG_UNREAD) != 0) {
+        return baton__error(status,
+                            "sparse \"%s\": rank %llu's options cannot be "
+                            "read: initialise them with BATON_SPARSE_OPTIONS",
+                            sparse->name, rank);
     }
-    /* A complement's minimum is that of the largest value. */
-    if (~smallest[COMPARED_COUNT + WRONG] != 0 && sparse->payload) {
-        return baton__error(BATON_ERR_INVALID,
-                            "sparse \"%s\": another rank's options are "
-                            "invalid, or it could not build its schedules",
-                            sparse->name);
+    if (status != BATON_ERR_INVALID) {
+        return baton__error(status,
+                            "sparse \"%s\": rank %llu could not build its "
+                            "schedules: %s",
+                            sparse->name, rank, baton_status_text(status));
     }
-    for (int i = 0; i < COMPARED_COUNT; i++) {
-        uint64_t largest = ~smallest[COMPARED_COUNT + i];
-        if (smallest[i] != largest) {
-            baton__text_add(&text, "%s%s is ", text.used > 0 ? "; " : "",
-                            compared_names[i]);
-            describe(&text, i, smallest[i]);
-            baton__text_add(&text, " on one rank and ");
-            describe(&text, i, largest);
-            baton__text_add(&text, " on another");
-        }
+    describe_differences(&text, sparse->compared);
+    return baton__error(status,
+                        "sparse \"%s\": rank %llu's options are "
+                        "invalid%s%s",
+                        sparse->name, rank, text.used > 0 ? ": " : "", data);
+}
+
+baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
+{
+    char data[BATON__MESSAGE_BYTES] = "";
+    baton__text_t text = {.data = data, .size = sizeof data};
+    if (wrong_word(sparse) != 0) {
+        return own_error(sparse);
     }
+    uint64_t word = ~sparse->compared[COMPARED_COUNT + WRONG];
+    if (word != 0 && sparse->payload) {
+        return error_of(sparse, word);
+    }
+    describe_differences(&text, sparse->compared);
     if (text.used > 0) {
         return baton__error(BATON_ERR_MISMATCH,
                             "sparse \"%s\": options differ across ranks: %s",

@@ -131,8 +131,14 @@ static baton_status_t pack(void *arg, baton_call_t *call)
     return baton__message_end(&exchange->send, call, bytes);
 }
 
+static baton_entries_t entries_of(const baton__message_t *message)
+{
+    return (baton_entries_t){message->data, baton__message_entries(message)};
+}
+
 /* other = sum of the message that was sent and the one that came; its top-L
-   becomes the new sum. */
+   becomes the new sum. Both ranks add the lower team's entries first: of two
+   NaNs the sum has the bits of the first one. */
 static baton_status_t merge(void *arg, baton_call_t *call)
 {
     spardl_exchange_t *exchange = arg;
@@ -144,9 +150,10 @@ static baton_status_t merge(void *arg, baton_call_t *call)
         spardl->sum.count = quota(spardl);
         return BATON_OK;
     }
-    baton_entries_t lists[2] = {
-        {exchange->send.data, baton__message_entries(&exchange->send)},
-        {exchange->recv.data, baton__message_entries(&exchange->recv)}};
+    int own = (spardl->team >> exchange->step) & 1;
+    baton_entries_t lists[2];
+    lists[own] = entries_of(&exchange->send);
+    lists[1 - own] = entries_of(&exchange->recv);
     spardl_list_t both = spardl->other;
     both.count = baton_entries_sum(dtype, lists, 2, both.data);
     both.count = baton_entries_topk(dtype, both.data, both.count, quota(spardl),

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/options.h"
 
 #include <baton/coll.h>
 #include <baton/partial.h>
@@ -204,15 +203,14 @@ static void build(baton_sparse_t *sparse)
 
 /* ---- life -------------------------------------------------------------- */
 
+/* Options are not among these: a rank whose options are wrong takes part in the
+   comparison, so that all fail. */
 static baton_status_t check_arguments(baton_group_t *group,
-                                      const baton_sparse_options_t *options,
                                       baton_sparse_t **out)
 {
-    if (group == NULL || options == NULL || out == NULL) {
+    if (group == NULL || out == NULL) {
         return baton__error(BATON_ERR_INVALID, "create a sparse: %s is NULL",
-                            group == NULL     ? "group"
-                            : options == NULL ? "options"
-                                              : "out");
+                            group == NULL ? "group" : "out");
     }
     return BATON_OK;
 }
@@ -239,11 +237,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
                                     baton_sparse_t **out)
 {
     baton_sparse_options_t options;
-    baton_status_t status = check_arguments(group, given, out);
-    if (status == BATON_OK) {
-        status = baton__options_read(&options, sizeof options, given,
-                                     "sparse options", "BATON_SPARSE_OPTIONS");
-    }
+    baton_status_t status = check_arguments(group, out);
     if (status != BATON_OK) {
         return status;
     }
@@ -255,17 +249,21 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
     sparse->payload = baton_group_has_payload(group);
+    keep_error(sparse, baton__sparse_read(given, &options));
     sparse->name =
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
         free_sparse(sparse);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
     }
+    sparse->options = options;
     status = create_schedules(sparse);
-    if (status == BATON_OK) {
+    if (status == BATON_OK && sparse->wrong == BATON_OK) {
         sparse->wrong = baton__sparse_resolve(
             &options, sparse->size, baton_schedule_hosts(sparse->schedule),
             &sparse->options, sparse->wrong_text, sizeof sparse->wrong_text);
+    }
+    if (status == BATON_OK) {
         sparse->options.name = sparse->name;
         sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
         sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
@@ -308,7 +306,7 @@ baton_status_t baton_sparse_create(baton_group_t *group,
                                    int timeout_ms, baton_sparse_t **out)
 {
     baton_sparse_t *sparse = NULL;
-    baton_status_t status = check_arguments(group, options, out);
+    baton_status_t status = check_arguments(group, out);
     if (status == BATON_OK) {
         status = baton_sparse_prepare(group, options, &sparse);
     }
@@ -353,19 +351,22 @@ const baton_schedule_t *baton_sparse_schedule(const baton_sparse_t *sparse)
 
 /* ---- between steps ----------------------------------------------------- */
 
+baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
+                                             const char *doing)
+{
+    baton_status_t status = check_sparse(sparse, doing);
+    return status != BATON_OK || sparse->connected
+               ? status
+               : baton__error(BATON_ERR_STATE, "%s \"%s\": it is not connected",
+                              doing, sparse->name);
+}
+
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing)
 {
-    baton_status_t status = check_sparse(sparse, doing);
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (!sparse->connected) {
-        return baton__error(BATON_ERR_STATE, "%s \"%s\": it is not connected",
-                            doing, sparse->name);
-    }
-    return sparse->running == NULL
-               ? BATON_OK
+    baton_status_t status = baton__sparse_check_connected(sparse, doing);
+    return status != BATON_OK || sparse->running == NULL
+               ? status
                : baton__error(BATON_ERR_BUSY, "%s \"%s\": a step is running",
                               doing, sparse->name);
 }

@@ -56,7 +56,7 @@ struct baton_sparse {
 
     char *residual, *work; /* n elements each, without payload NULL */
     char *velocity;        /* u of momentum; or NULL */
-    const char *gradient;             /* of the running step, or NULL */
+    const char *gradient;  /* of the running step, or NULL */
     baton__sparse_partial_t *partial; /* NULL if steps wait for every rank */
     double given_factor; /* by which the running step's gradient is scaled, */
     double clip_factor;  /* and with clipping */
@@ -119,11 +119,20 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                                           const void *gradient, double factor);
 
-/* BATON_ERR_BUSY while a step runs, BATON_ERR_STATE before connect. */
+/* BATON_ERR_STATE before connect. */
+baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
+                                             const char *doing);
+
+/* The same, and BATON_ERR_BUSY while a step runs. */
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
 /* ---- options ----------------------------------------------------------- */
+
+/* Reads the caller's struct. Where that is impossible `out` has size 0, and
+   nothing else but a name, if that can be read. */
+baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
+                                  baton_sparse_options_t *out);
 
 /* Checks, and fills in defaults and what is chosen by cost, for `size` ranks on
    so many hosts; the message goes to text. */

@@ -8,8 +8,10 @@
 
    Numbers are in the processor's byte order; the magic tells another one. A
    file is written under another name and renamed, so a crash leaves the old
-   one; it is read into memory that is not in use between steps, so a bad one
-   changes nothing. */
+   one. Only a regular file is replaced, with its permissions, or the one that
+   a symbolic link points to; a rename alone would put the file in the place of
+   a link, a FIFO or a device. A file is read into memory that is not in use
+   between steps, so a bad one changes nothing. */
 #include "coll/sparse/partial.h"
 
 #include "base/alloc.h"
@@ -17,8 +19,12 @@
 #include "base/random.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MAGIC   UINT64_C(0x73706172736531ff)
 #define VERSION 1
@@ -67,6 +73,106 @@ static uint64_t checksum(uint64_t sum, const void *data, size_t bytes)
     return sum;
 }
 
+/* ---- paths ------------------------------------------------------------- */
+
+enum { LINKS_MOST = 40 }; /* to follow, as Linux does */
+
+static baton_status_t check_path(const baton_sparse_t *sparse,
+                                 const char *doing, const char *path)
+{
+    baton_status_t status = baton__sparse_check_full(sparse, doing);
+    if (status == BATON_OK) {
+        status = baton__sparse_check_idle(sparse, doing);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (path == NULL || path[0] == '\0') {
+        return baton__error(BATON_ERR_INVALID, "%s \"%s\": path is %s", doing,
+                            sparse->name, path == NULL ? "NULL" : "empty");
+    }
+    if (strlen(path) >= PATH_MAX) {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s \"%s\": path has %zu bytes; allowed: 1 to %d",
+                            doing, sparse->name, strlen(path), PATH_MAX - 1);
+    }
+    return sparse->payload
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s \"%s\": a cost-only simulation has no state",
+                              doing, sparse->name);
+}
+
+static baton_status_t system_error(const baton_sparse_t *sparse,
+                                   const char *doing, const char *path,
+                                   int cause)
+{
+    return baton__error(BATON_ERR_SYSTEM, "%s \"%s\", file %s: %s", doing,
+                        sparse->name, path, strerror(cause));
+}
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISLNK(mode)  ? "a symbolic link"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISCHR(mode)  ? "a character device"
+           : S_ISBLK(mode)  ? "a block device"
+                            : "of an unknown kind";
+}
+
+static baton_status_t check_regular(const baton_sparse_t *sparse,
+                                    const char *doing, const char *path,
+                                    mode_t mode)
+{
+    return S_ISREG(mode)
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "%s \"%s\": %s is %s, not a regular file", doing,
+                              sparse->name, path, kind_of(mode));
+}
+
+/* Replaces the name of a symbolic link, in place, by what it points to. */
+static int follow_link(char *path)
+{
+    char next[PATH_MAX], target[PATH_MAX];
+    ssize_t length = readlink(path, target, sizeof target);
+    if (length < 0) {
+        return errno;
+    }
+    const char *slash = strrchr(path, '/');
+    size_t folder =
+        target[0] == '/' || slash == NULL ? 0 : (size_t)(slash - path) + 1;
+    if (folder + (size_t)length >= sizeof next) {
+        return ENAMETOOLONG;
+    }
+    memcpy(next, path, folder);
+    memcpy(next + folder, target, (size_t)length);
+    next[folder + (size_t)length] = '\0';
+    memcpy(path, next, folder + (size_t)length + 1);
+    return 0;
+}
+
+/* What is at the end of all links, from `path` on, whose name becomes that. An
+   errno; ENOENT where nothing is there yet. */
+static int follow_links(char *path, struct stat *found)
+{
+    for (int links = 0; links <= LINKS_MOST; links++) {
+        if (lstat(path, found) != 0) {
+            return errno;
+        }
+        if (!S_ISLNK(found->st_mode)) {
+            return 0;
+        }
+        int cause = follow_link(path);
+        if (cause != 0) {
+            return cause;
+        }
+    }
+    return ELOOP;
+}
+
 /* ---- save -------------------------------------------------------------- */
 
 static bool write_state(const baton_sparse_t *sparse, FILE *file)
@@ -89,60 +195,100 @@ static bool write_state(const baton_sparse_t *sparse, FILE *file)
     return ok && fwrite(&sum, sizeof sum, 1, file) == 1;
 }
 
-static baton_status_t check_path(const baton_sparse_t *sparse,
-                                 const char *doing, const char *path)
+/* Where a state goes: the file that it replaces, and the one that is written
+   and renamed. */
+typedef struct target {
+    char path[PATH_MAX];
+    char other[PATH_MAX + sizeof ".new"];
+    bool exists;
+    mode_t mode; /* if it exists */
+} target_t;
+
+static baton_status_t find_target(const baton_sparse_t *sparse,
+                                  const char *path, target_t *target)
 {
-    baton_status_t status = baton__sparse_check_full(sparse, doing);
-    if (status == BATON_OK) {
-        status = baton__sparse_check_idle(sparse, doing);
+    struct stat found;
+    memcpy(target->path, path, strlen(path) + 1);
+    int cause = follow_links(target->path, &found);
+    target->exists = cause == 0;
+    target->mode = cause == 0 ? found.st_mode : 0;
+    (void)snprintf(target->other, sizeof target->other, "%s.new", target->path);
+    if (cause != 0) {
+        return cause == ENOENT ? BATON_OK
+                               : system_error(sparse, "save", path, cause);
     }
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (path == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s \"%s\": path is NULL", doing,
-                            sparse->name);
-    }
-    return sparse->payload
-               ? BATON_OK
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s \"%s\": a cost-only simulation has no state",
-                              doing, sparse->name);
+    return check_regular(sparse, "save", path, target->mode);
 }
 
-static baton_status_t save_to(const baton_sparse_t *sparse, const char *path,
-                              const char *other)
+/* Removes what an earlier save has left. */
+static baton_status_t remove_other(const baton_sparse_t *sparse,
+                                   const target_t *target)
 {
-    FILE *file = fopen(other, "wb");
-    bool ok = file != NULL && write_state(sparse, file);
-    if (file != NULL) {
-        ok = fclose(file) == 0 && ok;
+    struct stat found;
+    if (lstat(target->other, &found) != 0) {
+        return BATON_OK; /* whatever is wrong, to create it says */
     }
-    if (ok && rename(other, path) == 0) {
+    baton_status_t status =
+        check_regular(sparse, "save", target->other, found.st_mode);
+    return status != BATON_OK || remove(target->other) == 0
+               ? status
+               : system_error(sparse, "save", target->other, errno);
+}
+
+/* NULL, and errno, where it cannot be created. */
+static FILE *create_other(const target_t *target)
+{
+    /* Nobody may read meanwhile what they may not read in the end. */
+    int file = open(target->other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                    target->exists ? 0600 : 0666);
+    if (file < 0) {
+        return NULL;
+    }
+    FILE *stream = NULL;
+    if (!target->exists || fchmod(file, target->mode & 0777) == 0) {
+        stream = fdopen(file, "wb");
+    }
+    if (stream == NULL) {
+        int cause = errno;
+        (void)close(file);
+        (void)remove(target->other);
+        errno = cause;
+    }
+    return stream;
+}
+
+static baton_status_t save_to(const baton_sparse_t *sparse,
+                              const target_t *target)
+{
+    FILE *file = create_other(target);
+    if (file == NULL) {
+        return system_error(sparse, "save", target->other, errno);
+    }
+    bool ok = write_state(sparse, file);
+    int cause = errno;
+    if (fclose(file) != 0 && ok) {
+        ok = false;
+        cause = errno;
+    }
+    if (ok && rename(target->other, target->path) == 0) {
         return BATON_OK;
     }
-    int cause = errno;
-    (void)remove(other);
-    return baton__error(BATON_ERR_SYSTEM, "save \"%s\" to %s: %s", sparse->name,
-                        path, strerror(cause));
+    cause = ok ? errno : cause;
+    (void)remove(target->other);
+    return system_error(sparse, "save", target->path, cause);
 }
 
 baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
 {
+    target_t target;
     baton_status_t status = check_path(sparse, "save", path);
-    if (status != BATON_OK) {
-        return status;
+    if (status == BATON_OK) {
+        status = find_target(sparse, path, &target);
     }
-    size_t bytes = strlen(path) + sizeof ".new";
-    char *other = baton__alloc(1, bytes);
-    if (other == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "save \"%s\": no memory",
-                            sparse->name);
+    if (status == BATON_OK) {
+        status = remove_other(sparse, &target);
     }
-    (void)snprintf(other, bytes, "%s.new", path);
-    status = save_to(sparse, path, other);
-    baton__free(other);
-    return status;
+    return status == BATON_OK ? save_to(sparse, &target) : status;
 }
 
 /* ---- load -------------------------------------------------------------- */
@@ -259,14 +405,21 @@ static void adopt(baton_sparse_t *sparse, const loaded_t *loaded)
 static baton_status_t load_from(baton_sparse_t *sparse, const char *path,
                                 loaded_t *loaded)
 {
+    struct stat found;
+    if (stat(path, &found) != 0) {
+        return system_error(sparse, "load", path, errno);
+    }
+    baton_status_t status = check_regular(sparse, "load", path, found.st_mode);
+    if (status != BATON_OK) {
+        return status;
+    }
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
-        return baton__error(BATON_ERR_SYSTEM, "load \"%s\" from %s: %s",
-                            sparse->name, path, strerror(errno));
+        return system_error(sparse, "load", path, errno);
     }
     /* `work` is a dense step's result: that is gone now. */
     sparse->has_result = sparse->has_result && sparse->last.indices != NULL;
-    baton_status_t status = read_state(sparse, path, file, loaded);
+    status = read_state(sparse, path, file, loaded);
     (void)fclose(file);
     if (status == BATON_OK) {
         adopt(sparse, loaded);

@@ -160,12 +160,16 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
                             sparse == NULL ? "sparse" : "done_out");
     }
+    baton_status_t status = baton__sparse_check_connected(sparse, "test");
+    if (status != BATON_OK) {
+        return status;
+    }
     if (sparse->running == NULL) {
         *done_out = true;
         return BATON_OK;
     }
     bool done = false;
-    baton_status_t status = baton_schedule_test(sparse->running, &done);
+    status = baton_schedule_test(sparse->running, &done);
     if (status != BATON_OK || done) {
         complete(sparse, status);
         done = true;
@@ -183,9 +187,12 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
                             sparse == NULL ? "sparse" : "out");
     }
+    baton_status_t status = baton__sparse_check_connected(sparse, "wait for");
+    if (status != BATON_OK) {
+        return status;
+    }
     if (sparse->running != NULL) {
-        baton_status_t status =
-            baton_schedule_wait(sparse->running, timeout_ms);
+        status = baton_schedule_wait(sparse->running, timeout_ms);
         if (status != BATON_OK) {
             bool done = false;
             baton_status_t ended = baton_schedule_test(sparse->running, &done);
