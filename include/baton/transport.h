@@ -11,8 +11,9 @@
        sender                               receiver
        send(header, data) ------------->    poll: ARRIVED (header, bytes)
                                             ... for as long as the engine likes
-       poll: SENT         <-------------    accept(target), or drop
-                                            poll: RECEIVED
+       poll: SENT         <-------------    accept(target), or drop; or
+                                            lend, read `data`, and drop
+                                            poll: RECEIVED (after accept)
 
    Short sends don't wait for the receiver: their data travels with the header,
    and send returns BATON_DONE. A receiver that is behind therefore holds up
@@ -26,7 +27,8 @@
    - Messages from one rank to another arrive in the order in which they were
      sent, unless `unordered` is set. Their data may arrive in any order. A rank
      may send to itself.
-   - Whatever was reserved is accepted, and only reserve allocates.
+   - Whatever was reserved is accepted, and only reserve allocates (and
+     allocate, below).
    - The transfers in progress to or from a peer are bounded in number, however
      many sends are posted. */
 #ifndef BATON_TRANSPORT_H
@@ -166,6 +168,13 @@ typedef struct baton_transport {
     int hosts;
     /* Commits are verified, as with BATON_VERIFY=1; all ranks have agreed. */
     bool verify;
+
+    /* Optional. Makes a message's data readable where they lie, at `data`,
+       until the message is dropped, which ends its send. From then on its
+       sender can't withdraw it. BATON_DONE: they can be read now. BATON_AGAIN:
+       not in place; the message is to be accepted or dropped. If the sender has
+       withdrawn it: BATON_ERR_CANCELLED, and the message is taken back. */
+    baton_status_t (*lend)(void *endpoint, baton_message_t *message);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

@@ -134,6 +134,7 @@ static void add_branch(baton_partial_t *partial, baton_call_fn fn,
 {
     baton_node_t call = baton_add_call(partial->schedule, fn, partial);
     baton_set_optional(partial->schedule, call);
+    baton_set_no_scratch(partial->schedule, call);
     baton_before(partial->schedule, start, call);
     baton_before(partial->schedule, call, to);
 }
@@ -150,7 +151,7 @@ baton_node_t baton__partial_add_begin(baton_partial_t *partial)
         baton_before(s, start, begin);
         return begin;
     }
-    (void)baton_add_call(s, stamp, partial);
+    baton_set_no_scratch(s, baton_add_call(s, stamp, partial));
     baton_node_t initiate = start;
     bool always = rule.counting == (uint32_t)partial->size &&
                   rule.needed == 1 && partial->sync_every == 0 && !changes;

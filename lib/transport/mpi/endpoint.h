@@ -358,6 +358,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
 
 baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
                                  baton_token_t token, void *target);
+baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message);
 void baton__mpi_drop(void *endpoint, baton_message_t *message);
 
 /* This rank is done with a message: its sender gets a credit, or FIN. */

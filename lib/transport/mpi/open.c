@@ -435,6 +435,7 @@ static const baton_transport_t mpi_transport = {
     .disarm = baton__mpi_disarm,
     .close = close_endpoint,
     .max_bytes = INT_MAX,
+    .lend = baton__mpi_lend,
 };
 
 static void init_far(baton__far_t *far)

@@ -253,6 +253,12 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     return BATON_OK;
 }
 
+baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
+{
+    (void)endpoint;
+    return message->data != NULL ? BATON_DONE : BATON_AGAIN;
+}
+
 void baton__mpi_drop(void *endpoint, baton_message_t *message)
 {
     baton__mpi_t *mpi = endpoint;
