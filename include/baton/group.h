@@ -45,7 +45,8 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 
 /* Destroys the group. NULL is allowed. Its schedules must have been destroyed
-   before: BATON_ERR_BUSY names one that was not. Collective for a group over
+   before, and its memory (memory.h) freed: BATON_ERR_BUSY says what was not.
+   Collective for a group over
    MPI. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 

@@ -21,9 +21,9 @@
    number of short messages that a transport keeps for a peer that is behind.
 
    Rules for an implementation
-   - All functions of an endpoint but drain are called by one thread at a time,
-     the engine's driver. None blocks, and none computes for long: a long copy
-   is made in parts, in poll.
+   - All functions of an endpoint but drain, allocate and free are called by one
+     thread at a time, the engine's driver. None blocks, and none computes for
+   long: a long copy is made in parts, in poll.
    - Messages from one rank to another arrive in the order in which they were
      sent, unless `unordered` is set. Their data may arrive in any order. A rank
      may send to itself.
@@ -175,6 +175,13 @@ typedef struct baton_transport {
        not in place; the message is to be accepted or dropped. If the sender has
        withdrawn it: BATON_ERR_CANCELLED, and the message is taken back. */
     baton_status_t (*lend)(void *endpoint, baton_message_t *message);
+
+    /* Optional, both or neither; any thread. Memory that peers on this host can
+       read in place, so that a message out of it can be lent; aligned to 64
+       bytes, not initialised. NULL if there is none, or ordinary memory is as
+       good. It must be freed before the endpoint is closed. */
+    void *(*allocate)(void *endpoint, size_t bytes);
+    void (*free)(void *endpoint, void *memory);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

@@ -194,6 +194,19 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     return used;
 }
 
+/* Scratch is what peers read most: it lies in memory that they can read in
+   place, where the transport has such. */
+static void *allocate_buffer(const baton_group_t *group,
+                             baton__buffer_t *buffer)
+{
+    void *memory =
+        group->transport->allocate != NULL
+            ? group->transport->allocate(group->endpoint, buffer->bytes)
+            : NULL;
+    buffer->shared = memory != NULL;
+    return memory != NULL ? memory : baton__alloc(buffer->bytes, 1);
+}
+
 static bool allocate_scratch(baton_schedule_t *schedule)
 {
     if (schedule->group->cost_only) {
@@ -202,13 +215,30 @@ static bool allocate_scratch(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         if (schedule->buffers[i].scratch) {
             schedule->addresses[i] =
-                baton__alloc(schedule->buffers[i].bytes, 1);
+                allocate_buffer(schedule->group, &schedule->buffers[i]);
             if (schedule->addresses[i] == NULL) {
                 return false;
             }
         }
     }
     return true;
+}
+
+static void free_scratch(baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[i];
+        if (buffer->shared) {
+            group->transport->free(group->endpoint, schedule->addresses[i]);
+        } else if (buffer->scratch) {
+            baton__free(schedule->addresses[i]);
+        }
+        if (buffer->scratch) {
+            schedule->addresses[i] = NULL;
+            buffer->shared = false;
+        }
+    }
 }
 
 /* ---- contents --------------------------------------------------------- */
@@ -286,12 +316,7 @@ static void find_length_limits(baton_schedule_t *schedule)
 
 void baton__plan_destroy(baton_schedule_t *schedule)
 {
-    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-        if (schedule->buffers[i].scratch) {
-            baton__free(schedule->addresses[i]);
-            schedule->addresses[i] = NULL;
-        }
-    }
+    free_scratch(schedule);
     if (schedule->plan.memory != NULL) {
         baton__free(schedule->plan.memory);
         schedule->ops = schedule->built_ops;

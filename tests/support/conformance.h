@@ -70,6 +70,7 @@ typedef struct conformance_rank {
     X(dropped)                                                                 \
     X(lent)                                                                    \
     X(lent_or_withdrawn)                                                       \
+    X(allocated)                                                               \
     X(withdraw_before_accept)                                                  \
     X(withdraw_races)                                                          \
     X(short_needs_no_receiver)                                                 \

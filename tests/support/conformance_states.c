@@ -143,6 +143,48 @@ void conformance_lent(conformance_rank_t *self)
     free(out);
 }
 
+/* Messages out of memory that the transport has allocated, at any place in it;
+   freed while peers know it, in another order than allocated. */
+void conformance_allocated(conformance_rank_t *self)
+{
+    static const size_t sizes[] = {70000, 3 << 20, 16500};
+    enum { BLOCKS = 3, ROUNDS = 4, SKIPPED = 100 };
+    if (self->transport->allocate == NULL) {
+        return;
+    }
+    unsigned char *in = malloc(sizes[1]);
+    int from = conformance_previous_of(self);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        unsigned char *blocks[BLOCKS];
+        bool own[BLOCKS];
+        conformance_forget(self);
+        for (uint32_t i = 0; i < BLOCKS; i++) {
+            size_t skipped = i * SKIPPED;
+            uint32_t number = round * BLOCKS + i;
+            blocks[i] = self->transport->allocate(self->endpoint, sizes[i]);
+            own[i] = blocks[i] == NULL;
+            blocks[i] = own[i] ? malloc(sizes[i]) : blocks[i];
+            conformance_fill(blocks[i] + skipped, sizes[i] - skipped,
+                             conformance_key_of(self->rank, number));
+            conformance_send(self, 2 * i, conformance_next_of(self), number,
+                             blocks[i] + skipped, sizes[i] - skipped);
+            conformance_recv(self, 2 * i + 1, from, number, in);
+            conformance_expect_message(self, 2 * i + 1, in, sizes[i] - skipped,
+                                       conformance_key_of(from, number));
+            conformance_expect_sent(self, 2 * i);
+        }
+        for (uint32_t i = 0; i < BLOCKS; i++) {
+            uint32_t k = (i + round) % BLOCKS;
+            if (own[k]) {
+                free(blocks[k]);
+            } else {
+                self->transport->free(self->endpoint, blocks[k]);
+            }
+        }
+    }
+    free(in);
+}
+
 /* Either the receiver may read, until it drops the message, or the sender has
    its memory back. */
 void conformance_lent_or_withdrawn(conformance_rank_t *self)

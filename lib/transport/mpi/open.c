@@ -436,6 +436,8 @@ static const baton_transport_t mpi_transport = {
     .close = close_endpoint,
     .max_bytes = INT_MAX,
     .lend = baton__mpi_lend,
+    .allocate = baton__mpi_allocate,
+    .free = baton__mpi_free,
 };
 
 static void init_far(baton__far_t *far)
