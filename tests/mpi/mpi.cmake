@@ -5,6 +5,7 @@ set(mpi_recovery_ranks 1 2 3 4 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)
 set(mpi_memory_ranks 1 2 3 4 7)
+set(mpi_forbidden_ranks "") # it has an argument; see below
 set(mpi_cable_ranks 4)
 set(mpi_quorum_ranks 2 3 6 9 32)
 set(mpi_conformance_ranks 1 2 3 5 8 16)
@@ -86,6 +87,13 @@ foreach(level single funneled serialized)
         COMMAND ${mpi_run} -np 2 $<TARGET_FILE:mpi_levels> ${level})
     describe_test(mpi_levels.${level} mpi_levels mpi)
     set_tests_properties(mpi_levels.${level} PROPERTIES RUN_SERIAL ON)
+endforeach()
+foreach(ban cma absent shm memfd)
+    add_test(NAME mpi_forbidden.${ban}
+        COMMAND ${mpi_run} -np 3 $<TARGET_FILE:mpi_forbidden> ${ban})
+    describe_test(mpi_forbidden.${ban} mpi_forbidden mpi)
+    set_tests_properties(mpi_forbidden.${ban} PROPERTIES
+        RUN_SERIAL ON SKIP_RETURN_CODE 125)
 endforeach()
 add_test(NAME mpi_kill
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/mpi_kill.sh $<TARGET_FILE:mpi_victim>

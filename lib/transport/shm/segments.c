@@ -5,8 +5,10 @@
 #include "transport/shm/segments.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "transport/shm/mappings.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +46,22 @@ static void unmake(baton__segment_t *segment)
 /* Reserves the memory, and forbids that it ever shrinks under a mapping. */
 static bool fill_file(int file, size_t bytes)
 {
-    return posix_fallocate(file, 0, (off_t)bytes) == 0 &&
+    errno = posix_fallocate(file, 0, (off_t)bytes);
+    return errno == 0 &&
            fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+}
+
+/* Logs, once in the life of the process, that there are no segments. */
+static void log_failure(int error)
+{
+    static _Atomic bool logged;
+    if (!atomic_exchange_explicit(&logged, true, memory_order_relaxed)) {
+        baton__log(
+            BATON_LOG_WARN,
+            "shared memory: memfd_create, fallocate or mmap: %s: scratch "
+            "and baton_memory_alloc take ordinary memory",
+            strerror(error));
+    }
 }
 
 static bool make(baton__segment_t *out, int peers, size_t bytes)
@@ -61,6 +77,7 @@ static bool make(baton__segment_t *out, int peers, size_t bytes)
         out->base = memory != MAP_FAILED ? memory : NULL;
     }
     if (out->base == NULL) {
+        log_failure(errno);
         unmake(out);
         return false;
     }
