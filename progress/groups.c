@@ -79,11 +79,12 @@ static baton_status_t read_transport(const baton_transport_t *given,
                             "group: a function of transport \"%s\" is NULL",
                             out->name != NULL ? out->name : "?");
     }
-    if ((out->allocate == NULL) != (out->free == NULL)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "group: of allocate and free transport \"%s\" has "
-                            "one only",
-                            out->name != NULL ? out->name : "?");
+    if ((out->allocate == NULL) != (out->release == NULL)) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "group: of allocate and release transport \"%s\" has "
+            "one only",
+            out->name != NULL ? out->name : "?");
     }
     return BATON_OK;
 }

@@ -83,7 +83,7 @@ baton_status_t baton_memory_free(baton_group_t *group, void *memory)
                             group->transport->name);
     }
     if (block->shared) {
-        group->transport->free(group->endpoint, memory);
+        group->transport->release(group->endpoint, memory);
     } else {
         baton__free(memory);
     }

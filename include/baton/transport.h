@@ -21,8 +21,8 @@
    number of short messages that a transport keeps for a peer that is behind.
 
    Rules for an implementation
-   - All functions of an endpoint but drain, allocate and free are called by one
-     thread at a time, the engine's driver. None blocks, and none computes for
+   - All functions of an endpoint but drain, allocate and release are called by
+   one thread at a time, the engine's driver. None blocks, and none computes for
    long: a long copy is made in parts, in poll.
    - Messages from one rank to another arrive in the order in which they were
      sent, unless `unordered` is set. Their data may arrive in any order. A rank
@@ -179,9 +179,9 @@ typedef struct baton_transport {
     /* Optional, both or neither; any thread. Memory that peers on this host can
        read in place, so that a message out of it can be lent; aligned to 64
        bytes, not initialised. NULL if there is none, or ordinary memory is as
-       good. It must be freed before the endpoint is closed. */
+       good. It is released before the endpoint is closed. */
     void *(*allocate)(void *endpoint, size_t bytes);
-    void (*free)(void *endpoint, void *memory);
+    void (*release)(void *endpoint, void *memory);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

@@ -230,7 +230,7 @@ static void free_scratch(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];
         if (buffer->shared) {
-            group->transport->free(group->endpoint, schedule->addresses[i]);
+            group->transport->release(group->endpoint, schedule->addresses[i]);
         } else if (buffer->scratch) {
             baton__free(schedule->addresses[i]);
         }

@@ -129,7 +129,7 @@ static void wrong_arguments(void)
                        BATON_ERR_INVALID);
     support_mpi_says("bytes is 0");
     check(memory == &memory, "an error leaves out as it was");
-    support_mpi_expect(baton_memory_alloc(group, SIZE_MAX / 2, &memory),
+    support_mpi_expect(baton_memory_alloc(group, SIZE_MAX, &memory),
                        BATON_ERR_NO_MEMORY);
     support_mpi_expect(baton_memory_free(group, &other), BATON_ERR_INVALID);
     support_mpi_expect(baton_memory_free(group, NULL), BATON_OK);

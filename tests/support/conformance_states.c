@@ -178,7 +178,7 @@ void conformance_allocated(conformance_rank_t *self)
             if (own[k]) {
                 free(blocks[k]);
             } else {
-                self->transport->free(self->endpoint, blocks[k]);
+                self->transport->release(self->endpoint, blocks[k]);
             }
         }
     }

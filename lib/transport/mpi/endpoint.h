@@ -366,7 +366,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
                                  baton_token_t token, void *target);
 baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message);
 void *baton__mpi_allocate(void *endpoint, size_t bytes);
-void baton__mpi_free(void *endpoint, void *memory);
+void baton__mpi_deallocate(void *endpoint, void *memory);
 void baton__mpi_drop(void *endpoint, baton_message_t *message);
 
 /* This rank is done with a message: its sender gets a credit, or FIN. */

@@ -472,7 +472,7 @@ static const baton_transport_t mpi_transport = {
     .max_bytes = INT_MAX,
     .lend = baton__mpi_lend,
     .allocate = baton__mpi_allocate,
-    .free = baton__mpi_free,
+    .release = baton__mpi_deallocate,
 };
 
 static void init_far(baton__far_t *far)

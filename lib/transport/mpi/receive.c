@@ -297,7 +297,7 @@ void *baton__mpi_allocate(void *endpoint, size_t bytes)
     return baton__segments_allocate(&mpi->host.segments, bytes);
 }
 
-void baton__mpi_free(void *endpoint, void *memory)
+void baton__mpi_deallocate(void *endpoint, void *memory)
 {
     baton__mpi_t *mpi = endpoint;
     baton__segments_release(&mpi->host.segments, memory);

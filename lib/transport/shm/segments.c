@@ -332,6 +332,11 @@ void baton__segments_fini(baton__segments_t *self)
                still write there: that keeps its scratch. */
             segment->base = NULL;
         }
+        while (segment->blocks != NULL) {
+            baton__segment_block_t *block = segment->blocks;
+            segment->blocks = block->next;
+            baton__free(block);
+        }
         if (segment->id != 0) {
             unmake(segment);
         }
