@@ -58,7 +58,7 @@ function(hosts_entry name)
     set_tests_properties(${name} PROPERTIES
         RUN_SERIAL ON SKIP_RETURN_CODE 125)
 endfunction()
-foreach(name mpi_conformance mpi_coll mpi_dense mpi_partial mpi_errors
+foreach(name mpi_conformance mpi_coll mpi_dense mpi_memory mpi_partial mpi_errors
              mpi_levels mpi_recovery)
     foreach(count 2 3)
         foreach(ranks ${hosts_ranks_${count}})

@@ -64,8 +64,8 @@ static void test_segments_are_read_by_the_peer(void **state)
     uint32_t next =
         baton__segments_share(&host.segments, PEER, other + 1, 2 * MIB - 1);
     assert_true(id != 0 && next != 0 && id != next);
-    strcpy(block, "here");
-    strcpy(other + 1, "there");
+    memcpy(block, "here", sizeof "here");
+    memcpy(other + 1, "there", sizeof "there");
     assert_string_equal(map(next, other + 1, 6), "there");
     assert_string_equal(map(id, block, 5), "here");
     assert_ptr_not_equal(map(id, block, 5), block);
