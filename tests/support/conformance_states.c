@@ -147,8 +147,8 @@ void conformance_lent(conformance_rank_t *self)
    freed while peers know it, in another order than allocated. */
 void conformance_allocated(conformance_rank_t *self)
 {
-    static const size_t sizes[] = {70000, 3 << 20, 16500};
-    enum { BLOCKS = 3, ROUNDS = 4, SKIPPED = 100 };
+    static const size_t sizes[] = {70000, 5 << 18, 16500};
+    enum { BLOCKS = 3, ROUNDS = 3, SKIPPED = 100 };
     if (self->transport->allocate == NULL) {
         return;
     }
