@@ -26,7 +26,8 @@ foreach(name mpi_coll mpi_dense mpi_partial mpi_sparse)
 endforeach()
 
 # Where ranks of a host share less: no buffers, no reading of each other's
-# memory, neither, or nothing; and with the smallest window.
+# memory, neither, or nothing; with the smallest window; and where scratch is
+# ordinary memory, or soon is.
 set(buffers_env BATON_SHM_BUFFERS=0)
 set(cma_env BATON_CMA=0)
 set(rings_env BATON_SHM_BUFFERS=0 BATON_CMA=0)
