@@ -24,6 +24,8 @@ static bool fire_receive(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          uint32_t node);
 static bool hold_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
                       uint32_t node);
+static uint32_t first_loan(const baton__plan_t *plan, uint32_t reduce);
+static void return_loans(baton_schedule_t *schedule, uint32_t reduce);
 static void fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     uint32_t node, baton_status_t status);
 static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule);
@@ -245,6 +247,25 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return take_outcome(stepper, schedule, node, outcome);
 }
 
+/* Has a reduce read what it was lent. */
+static void issue_borrower(const baton_schedule_t *schedule, uint32_t node,
+                           const baton__context_t *context, size_t begin,
+                           size_t bytes)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__plan_t *plan = &schedule->plan;
+    baton__context_t borrowing = *context;
+    for (uint32_t i = first_loan(plan, node);
+         i < plan->loan_count && plan->loans[i].reduce == node; i++) {
+        const baton_message_t *message = schedule->run.lent[i];
+        if (message != NULL) {
+            borrowing.lent[plan->loans[i].operand] = message->data;
+        }
+    }
+    (void)schedule->group->kinds[op->kind].issue(op, node, &borrowing, begin,
+                                                 bytes); /* BATON_OK */
+}
+
 /* Reduces or copies at most a slice of the node. */
 static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     uint32_t node, const baton__context_t *context)
@@ -280,7 +301,11 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
         !afford(stepper, part)) {
         return false;
     }
-    if (bytes > 0) {
+    bool borrows =
+        (op->flags & BATON__BORROWS) != 0 && schedule->run.lent_count > 0;
+    if (bytes > 0 && borrows) {
+        issue_borrower(schedule, node, context, done, part);
+    } else if (bytes > 0) {
         (void)issue(op, node, context, done, part); /* always BATON_OK */
     }
     if (done + part < bytes) {
@@ -289,6 +314,9 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     schedule->turn.slice_done = 0;
     (void)baton__run_pop(run);
+    if (borrows) {
+        return_loans(schedule, node);
+    }
     complete(stepper, schedule, node);
     return true;
 }
@@ -472,6 +500,79 @@ static void fail_mismatch(baton__stepper_t *stepper, baton_schedule_t *schedule,
                      op->bytes, bytes));
 }
 
+/* Below this a copy costs less than a loan (lib/sched/loans.h). */
+enum { LEND_BYTES = 1024 };
+
+/* The plan's first loan to a reduce; or where it would be. */
+static uint32_t first_loan(const baton__plan_t *plan, uint32_t reduce)
+{
+    uint32_t low = 0;
+    uint32_t high = plan->loan_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->loans[middle].reduce < reduce) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Lends a receive's message to the reduce behind it, which then reads it where
+   it lies. Only if that reduce waits for nothing else: the message's send may
+   not end before it is dropped, and the sender might have to end it before it
+   does what the reduce still waits for. BATON_DONE: the receive is complete.
+   BATON_AGAIN: the message is to be accepted. Or an error. */
+static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
+                           baton_message_t *message)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__op_t *op = &schedule->ops[node];
+    baton__run_t *run = &schedule->run;
+    if (op->message.loan == 0 || message->bytes < LEND_BYTES) {
+        return BATON_AGAIN;
+    }
+    size_t loan = op->message.loan - 1;
+    if (run->left[schedule->plan.loans[loan].reduce] != 1) {
+        return BATON_AGAIN;
+    }
+    baton_status_t status = group->transport->lend(group->endpoint, message);
+    if (status == BATON_DONE) {
+        run->lent[loan] = message;
+        run->lent_count++;
+    }
+    return status;
+}
+
+static void return_loan(baton_schedule_t *schedule, uint32_t loan)
+{
+    baton_message_t *message = schedule->run.lent[loan];
+    if (message != NULL) {
+        const baton_group_t *group = schedule->group;
+        schedule->run.lent[loan] = NULL;
+        schedule->run.lent_count--;
+        group->transport->drop(group->endpoint, message);
+    }
+}
+
+/* The reduce has read what it was lent. */
+static void return_loans(baton_schedule_t *schedule, uint32_t reduce)
+{
+    const baton__plan_t *plan = &schedule->plan;
+    for (uint32_t i = first_loan(plan, reduce);
+         i < plan->loan_count && plan->loans[i].reduce == reduce; i++) {
+        return_loan(schedule, i);
+    }
+}
+
+static void return_all_loans(baton_schedule_t *schedule)
+{
+    for (uint32_t i = 0; schedule->run.lent_count > 0; i++) {
+        return_loan(schedule, i);
+    }
+}
+
 /* A waiting receive takes its message; false when that failed the epoch. */
 static bool take_message(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          uint32_t node, baton_message_t *message)
@@ -494,8 +595,11 @@ static bool take_message(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     const baton_token_t token = {schedule, node};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
-    baton_status_t status =
-        group->transport->accept(group->endpoint, message, token, target);
+    baton_status_t status = lend(schedule, node, message);
+    if (status == BATON_AGAIN) {
+        status =
+            group->transport->accept(group->endpoint, message, token, target);
+    }
     switch ((int)status) {
     case BATON_DONE:
         complete(stepper, schedule, node);
@@ -915,12 +1019,14 @@ static void set_failure(baton_schedule_t *schedule,
 }
 
 /* Issues nothing more. Takes back what the transport has not begun to move; the
-   rest stays in motion until it ends. */
+   rest stays in motion until it ends. What was lent is given back: from the end
+   of the epoch on its sender may free it. */
 static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     schedule->run.head = schedule->run.tail;
     schedule->turn.slice_done = 0;
+    return_all_loans(schedule);
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
         const baton_token_t token = {schedule, node};

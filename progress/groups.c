@@ -86,6 +86,13 @@ static baton_status_t read_transport(const baton_transport_t *given,
                             "group: a function of transport \"%s\" is NULL",
                             out->name != NULL ? out->name : "?");
     }
+    if ((out->allocate == NULL) != (out->release == NULL)) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "group: of allocate and release transport \"%s\" has "
+            "one only",
+            out->name != NULL ? out->name : "?");
+    }
     return BATON_OK;
 }
 
@@ -146,7 +153,8 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     return BATON_OK;
 }
 
-/* BATON_ERR_BUSY names a schedule that is not the verifier's. */
+/* BATON_ERR_BUSY names a schedule that is not the verifier's; or counts what
+   was allocated and not freed. */
 static baton_status_t check_empty(const baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
@@ -160,7 +168,18 @@ static baton_status_t check_empty(const baton_group_t *group)
             (verifier != NULL && engine->verification->owns(verifier, left)))) {
         left = left->notices.next;
     }
+    uint32_t blocks = 0;
+    for (const baton__memory_t *m = group->memory; m != NULL; m = m->next) {
+        blocks++;
+    }
     engine->driver->leave(engine);
+    if (schedules == 0 && blocks > 0) {
+        return baton__error(BATON_ERR_BUSY,
+                            "group (rank %d of %d, %s): %u blocks of "
+                            "baton_memory_alloc still exist: free them first",
+                            group->rank, group->size, group->transport->name,
+                            blocks);
+    }
     return schedules == 0
                ? BATON_OK
                : baton__error(BATON_ERR_BUSY,

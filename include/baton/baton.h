@@ -10,6 +10,7 @@
      partial.h    solo, majority and full all-reduce over any inner builder
      select.h     the largest elements of a vector; sparse lists of entries
      sparse.h     sparse all-reduce with a residual: SparDL and others
+     memory.h     buffers that peers on the same host read in place
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
@@ -26,6 +27,7 @@
 #include <baton/engine.h>
 #include <baton/group.h>
 #include <baton/inproc.h>
+#include <baton/memory.h>
 #include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/schedule.h>

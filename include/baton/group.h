@@ -45,9 +45,10 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 
 /* Destroys the group. NULL is allowed. Its schedules must have been destroyed
-   before: BATON_ERR_BUSY names one that was not. Waits until peers that still
-   have such schedules have been told, but for no more than a second in which
-   none of them makes progress. Collective for a group over MPI. */
+   before, and its memory (memory.h) freed: BATON_ERR_BUSY says what was not.
+   Waits until peers that still have such schedules have been told, but for no
+   more than a second in which none of them makes progress. Collective for a
+   group over MPI. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 #ifdef __cplusplus

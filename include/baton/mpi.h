@@ -25,8 +25,10 @@ extern "C" {
    KiB a rank, and 68 KiB for each of its BATON_SHM_BUFFERS (8), which are fewer
    where all of them would take more than 64 MiB or an eighth of what is free.
    Longer messages are read out of the sender's memory where the host permits
-   that (process_vm_readv). What a host does not permit is found out here, and
-   done without.
+   that (process_vm_readv). Scratch of schedules, and what baton_memory_alloc
+   gives (memory.h), lies in memory that the ranks share without taking any of
+   /dev/shm (memfd_create), and is read without the kernel's help. What a host
+   does not permit is found out here, and done without.
 
    Ranks of different hosts talk over MPI, and each two that have messages keep
    a TCP connection, by which one wakes the other; a rank whose process has

@@ -125,7 +125,9 @@ baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
                                        const void *memory, size_t bytes);
 
 /* Memory that commit allocates (aligned to 64 bytes, not initialised) and the
-   schedule owns. */
+   schedule owns. In an epoch a byte of it has no defined value before a node
+   writes it. What a receive writes there and one reduce alone reads may never
+   be stored: the reduce reads it in the message (see baton_set_no_scratch). */
 baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes);
 
 /* Says where a buffer's bytes live. Buffers are in host memory unless they are
@@ -194,6 +196,12 @@ typedef struct baton_call baton_call_t;
 typedef baton_status_t (*baton_call_fn)(void *arg, baton_call_t *call);
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg);
+
+/* Promises that a call or async node, and what it begins, does not look at
+   scratch. A receive ahead of a call node without this promise always stores
+   its data in its view; with it, data that only one reduce reads can be reduced
+   straight from where the message lies, which saves a copy. */
+void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node);
 
 /* ---- nodes that complete elsewhere ------------------------------------ */
 

@@ -11,8 +11,9 @@
        sender                               receiver
        send(header, data) ------------->    poll: ARRIVED (header, bytes)
                                             ... for as long as the engine likes
-       poll: SENT         <-------------    accept(target), or drop
-                                            poll: RECEIVED
+       poll: SENT         <-------------    accept(target), or drop; or
+                                            lend, read `data`, and drop
+                                            poll: RECEIVED (after accept)
 
    Short sends don't wait for the receiver: their data travels with the header,
    and send returns BATON_DONE. A receiver that is behind therefore holds up
@@ -20,13 +21,14 @@
    number of short messages that a transport keeps for a peer that is behind.
 
    Rules for an implementation
-   - All functions of an endpoint but drain are called by one thread at a time,
-     the engine's driver. None blocks, and none computes for long: a long copy
-   is made in parts, in poll.
+   - All functions of an endpoint but drain, allocate and release are called by
+   one thread at a time, the engine's driver. None blocks, and none computes for
+   long: a long copy is made in parts, in poll.
    - Messages from one rank to another arrive in the order in which they were
      sent, unless `unordered` is set. Their data may arrive in any order. A rank
      may send to itself.
-   - Whatever was reserved is accepted, and only reserve allocates.
+   - Whatever was reserved is accepted, and only reserve allocates (and
+     allocate, below).
    - The transfers in progress to or from a peer are bounded in number, however
      many sends are posted. */
 #ifndef BATON_TRANSPORT_H
@@ -166,6 +168,20 @@ typedef struct baton_transport {
     int hosts;
     /* Commits are verified, as with BATON_VERIFY=1; all ranks have agreed. */
     bool verify;
+
+    /* Optional. Makes a message's data readable where they lie, at `data`,
+       until the message is dropped, which ends its send. From then on its
+       sender can't withdraw it. BATON_DONE: they can be read now. BATON_AGAIN:
+       not in place; the message is to be accepted or dropped. If the sender has
+       withdrawn it: BATON_ERR_CANCELLED, and the message is taken back. */
+    baton_status_t (*lend)(void *endpoint, baton_message_t *message);
+
+    /* Optional, both or neither; any thread. Memory that peers on this host can
+       read in place, so that a message out of it can be lent; aligned to 64
+       bytes, not initialised. NULL if there is none, or ordinary memory is as
+       good. It is released before the endpoint is closed. */
+    void *(*allocate)(void *endpoint, size_t bytes);
+    void (*release)(void *endpoint, void *memory);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

@@ -30,6 +30,9 @@
            "0: ranks of one host send all messages over MPI, too")             \
     NUMBER(SHM_BUFFERS, 8, 0, 8, "buffers",                                    \
            "Shared memory of a rank for messages of up to 68 KiB on its host") \
+    NUMBER(SHM_MEMORY, 1048576, 0, 1048576, "MiB",                             \
+           "Most memory of a rank for scratch, and for baton_memory_alloc, "   \
+           "that ranks of its host read in place")                             \
     NUMBER(CMA, 1, 0, 1, "",                                                   \
            "0: ranks do not read each other's memory, even where they may")    \
     NUMBER(PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                          \

@@ -75,6 +75,7 @@ baton__merged_t baton__add_merge(baton_schedule_t *schedule,
     };
     merged.sum.length = merge->out;
     merged.first = baton_add_call(schedule, decide, merge);
+    baton_set_no_scratch(schedule, merged.first);
     merged.last = add_after(schedule,
                             baton_add_reduce(schedule, args->dtype, args->op,
                                              target, left.view, right.view),
@@ -116,5 +117,7 @@ void baton__add_result(baton_schedule_t *schedule,
     given->op = args->op;
     given->dtype = args->dtype;
     given->result = (baton__maybe_vector_t){args->target, length};
-    baton_before(schedule, last, baton_add_call(schedule, fill, given));
+    baton_node_t filled = baton_add_call(schedule, fill, given);
+    baton_set_no_scratch(schedule, filled); /* it only writes the target */
+    baton_before(schedule, last, filled);
 }

@@ -172,6 +172,8 @@ static void build(baton_partial_t *partial,
     baton_node_t begin = baton__begin_add(&partial->begin);
     baton_node_t taken = baton_add_call(s, take, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
+    baton_set_no_scratch(s, taken);
+    baton_set_no_scratch(s, published);
     partial->source = baton_buffer_bind(s, NULL, bytes);
     partial->target = baton_buffer_bind(s, NULL, result_bytes);
     baton_allreduce_t args = {.size = sizeof args,

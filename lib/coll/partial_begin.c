@@ -177,6 +177,7 @@ static void add_branch(baton__begin_t *self, baton_call_fn fn,
 {
     baton_node_t call = baton_add_call(self->schedule, fn, self);
     baton_set_optional(self->schedule, call);
+    baton_set_no_scratch(self->schedule, call);
     baton_before(self->schedule, start, call);
     baton_before(self->schedule, call, to);
 }
@@ -193,7 +194,7 @@ baton_node_t baton__begin_add(baton__begin_t *self)
         baton_before(s, start, begin);
         return begin;
     }
-    (void)baton_add_call(s, stamp, self);
+    baton_set_no_scratch(s, baton_add_call(s, stamp, self));
     baton_node_t initiate = start;
     bool always = rule.counting == (uint32_t)size_of(self) &&
                   rule.needed == 1 && self->sync_every == 0 && !changes;

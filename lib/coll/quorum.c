@@ -341,6 +341,7 @@ static baton_node_t add_call(const tree_t *tree, baton_call_fn fn, void *arg,
 {
     baton_node_t call = baton_add_call(tree->schedule, fn, arg);
     baton_set_optional(tree->schedule, call);
+    baton_set_no_scratch(tree->schedule, call);
     baton_before(tree->schedule, after, call);
     return call;
 }

@@ -56,12 +56,12 @@ static int issue_reduce(const baton__op_t *op, uint32_t node,
     const baton_op_t *reduction = op->reduction;
     baton_dtype_t dtype = (baton_dtype_t)op->dtype;
     (void)node;
-    reduction->reduce(
-        reduction->arg,
-        baton__operand(op, BATON__TARGET, context->address) + begin,
-        baton__operand(op, BATON__LEFT, context->address) + begin,
-        baton__operand(op, BATON__RIGHT, context->address) + begin,
-        bytes / baton_op_element_bytes(reduction, dtype), dtype);
+    reduction->reduce(reduction->arg,
+                      baton__operand(op, BATON__TARGET, context->address) +
+                          begin,
+                      baton__source(op, BATON__LEFT, context) + begin,
+                      baton__source(op, BATON__RIGHT, context) + begin,
+                      bytes / baton_op_element_bytes(reduction, dtype), dtype);
     return BATON_OK;
 }
 

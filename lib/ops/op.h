@@ -30,7 +30,11 @@ enum {
     /* Of a message that goes out: the peer has committed its receive. */
     BATON__INTRODUCED = 2,
     /* Of a call: it was timed, and ended soon. */
-    BATON__QUICK = 4
+    BATON__QUICK = 4,
+    /* Of a call or async node: it does not look at scratch. */
+    BATON__NO_SCRATCH = 8,
+    /* Of a reduce: it may read a message in place; see sched/loans.h. */
+    BATON__BORROWS = 16
 };
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };
@@ -50,8 +54,11 @@ typedef struct baton__op {
     union {
         size_t offset[BATON__OPERANDS];
         struct {
-            size_t slot;      /* of the activation; else offset[TARGET] */
-            size_t left;      /* offset[LEFT] */
+            size_t slot; /* of the activation; else offset[TARGET] */
+            union {
+                size_t left; /* offset[LEFT] */
+                size_t loan; /* of a receive: which of the plan's + 1; or 0 */
+            };
             uint32_t tag;     /* which of the messages between the two ranks */
             uint32_t ordinal; /* which of the schedule's receives */
         } message;
@@ -135,8 +142,10 @@ static inline int baton__async_what(uint64_t state)
 typedef struct baton__context {
     const baton_transport_t *transport;
     void *endpoint;
-    void *owner;                      /* for tokens, and calls: the schedule */
-    char *const *address;             /* of each buffer */
+    void *owner;          /* for tokens, and calls: the schedule */
+    char *const *address; /* of each buffer */
+    /* Where the node's operands lie instead; NULL: as their buffers say. */
+    const char *lent[BATON__OPERANDS];
     baton__activation_t *activations; /* of each slot */
     baton__async_t *asyncs;           /* of each async node */
     baton_header_t header; /* of its messages, but for tag and kind */
@@ -174,6 +183,15 @@ static inline char *baton__operand(const baton__op_t *op, int which,
 {
     char *base = address[op->buffer[which]];
     return base == NULL ? NULL : base + op->offset[which];
+}
+
+/* Where a node reads an operand: in its buffer, or in a message. */
+static inline const char *baton__source(const baton__op_t *op, int which,
+                                        const baton__context_t *context)
+{
+    return context->lent[which] != NULL
+               ? context->lent[which]
+               : baton__operand(op, which, context->address);
 }
 
 #endif

@@ -54,6 +54,22 @@ void baton_set_optional(baton_schedule_t *schedule, baton_node_t node)
     }
 }
 
+void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node)
+{
+    if (!valid_node(schedule, node, __func__)) {
+        return;
+    }
+    baton__op_t *op = &schedule->ops[node.index];
+    if (op->kind != BATON__CALL && op->kind != BATON__ASYNC) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s is neither a call nor an async node: what it "
+                            "reads is known",
+                            baton__node_name(schedule, node.index));
+        return;
+    }
+    op->flags |= BATON__NO_SCRATCH;
+}
+
 baton_enclosure_t baton_enclose_begin(const baton_schedule_t *schedule)
 {
     if (schedule == NULL) {

@@ -2,24 +2,14 @@
    happens before the other; and nodes that use a length that a receive
    sets, without happening after it.
 
-   Each space, memory that buffers share (alias.c), is cut into segments at the
-   ends of its views. Walking the nodes
-   in a topological order, a segment knows its last writer and who has read it
-   since; a node that writes must happen after all of these, one that reads
-   after the writer. By transitivity older accesses need no look. */
+   Walking the nodes in a topological order, each segment of memory
+   (accesses.h) knows its last writer and who has read it since; a node that
+   writes must happen after all of these, one that reads after the writer. By
+   transitivity older accesses need no look. */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "sched/accesses.h"
 #include "sched/happens_before.h"
-
-#include <stdlib.h>
-
-typedef struct access {
-    uint32_t space; /* of its buffer; offsets are within it */
-    uint32_t buffer;
-    uint32_t position; /* of its node in the order */
-    size_t begin, end;
-    bool write;
-} access_t;
 
 typedef struct reader {
     uint32_t node;
@@ -35,9 +25,7 @@ typedef struct checker {
     const baton_schedule_t *schedule;
     const baton__order_t *order;
     baton__happens_before_t before;
-    access_t *accesses;
-    size_t access_count;
-    size_t *cuts;
+    baton__accesses_t accesses;
     segment_t *segments;
     reader_t *pool;
     uint32_t pool_used, pool_size;
@@ -45,7 +33,7 @@ typedef struct checker {
 } checker_t;
 
 static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
-                             const access_t *access, const size_t *cut,
+                             const baton__access_t *access, const size_t *cut,
                              const char *first_verb)
 {
     const char *name = c->schedule->name;
@@ -87,7 +75,7 @@ static bool add_reader(checker_t *c, segment_t *segment, uint32_t node)
     return true;
 }
 
-static baton_status_t visit(checker_t *c, const access_t *access,
+static baton_status_t visit(checker_t *c, const baton__access_t *access,
                             segment_t *segment, const size_t *cut)
 {
     uint32_t v = c->order->order[access->position];
@@ -109,61 +97,21 @@ static baton_status_t visit(checker_t *c, const access_t *access,
     return BATON_OK;
 }
 
-static int compare_sizes(const void *a, const void *b)
+/* Visits all accesses of a space, from `first` up to `end`. */
+static baton_status_t check_space(checker_t *c, size_t first, size_t end)
 {
-    size_t left = *(const size_t *)a;
-    size_t right = *(const size_t *)b;
-    return (left > right) - (left < right);
-}
-
-/* By space, then in the order of the nodes; a node's reads before its write,
-   so that it may write what it reads. */
-static int compare_accesses(const void *a, const void *b)
-{
-    const access_t *left = a;
-    const access_t *right = b;
-    if (left->space != right->space) {
-        return left->space < right->space ? -1 : 1;
-    }
-    if (left->position != right->position) {
-        return left->position < right->position ? -1 : 1;
-    }
-    return (int)left->write - (int)right->write;
-}
-
-static size_t find_cut(const size_t *cuts, size_t count, size_t value)
-{
-    const size_t *at =
-        bsearch(&value, cuts, count, sizeof *cuts, compare_sizes);
-    return (size_t)(at - cuts);
-}
-
-/* All accesses of one space, in order. */
-static baton_status_t check_space(checker_t *c, const access_t *accesses,
-                                  size_t count)
-{
-    size_t cuts = 0;
-    for (size_t i = 0; i < count; i++) {
-        c->cuts[cuts++] = accesses[i].begin;
-        c->cuts[cuts++] = accesses[i].end;
-    }
-    qsort(c->cuts, cuts, sizeof *c->cuts, compare_sizes);
-    size_t kept = 0;
-    for (size_t i = 0; i < cuts; i++) {
-        if (kept == 0 || c->cuts[i] != c->cuts[kept - 1]) {
-            c->cuts[kept++] = c->cuts[i];
-        }
-    }
-    for (size_t i = 0; i < kept; i++) {
+    const baton__accesses_t *accesses = &c->accesses;
+    for (size_t i = 0; i < accesses->cut_count; i++) {
         c->segments[i] = (segment_t){BATON__NO_NODE, BATON__NO_NODE};
     }
     c->pool_used = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t end = find_cut(c->cuts, kept, accesses[i].end);
-        for (size_t s = find_cut(c->cuts, kept, accesses[i].begin); s < end;
+    for (size_t i = first; i < end; i++) {
+        const baton__access_t *access = &accesses->all[i];
+        size_t last = baton__accesses_find(accesses, access->end);
+        for (size_t s = baton__accesses_find(accesses, access->begin); s < last;
              s++) {
             baton_status_t status =
-                visit(c, &accesses[i], &c->segments[s], &c->cuts[s]);
+                visit(c, access, &c->segments[s], &accesses->cuts[s]);
             if (status != BATON_OK) {
                 return status;
             }
@@ -172,50 +120,13 @@ static baton_status_t check_space(checker_t *c, const access_t *accesses,
     return BATON_OK;
 }
 
-/* Lists what the nodes touch: returns how many accesses; empty views touch
-   nothing. With accesses == NULL it only counts. */
-static size_t list_accesses(const baton_schedule_t *schedule,
-                            const baton__order_t *order, access_t *accesses)
-{
-    size_t count = 0;
-    for (uint32_t node = 0; node < schedule->count; node++) {
-        const baton__op_t *op = &schedule->ops[node];
-        const baton__kind_info_t *kind = &baton__kinds[op->kind];
-        for (int i = 0; i < BATON__OPERANDS && op->bytes > 0; i++) {
-            if (((kind->reads | kind->writes) >> i & 1) == 0) {
-                continue;
-            }
-            if (accesses != NULL) {
-                const baton__buffer_t *buffer =
-                    &schedule->buffers[op->buffer[i]];
-                size_t begin = buffer->base + op->offset[i];
-                accesses[count] = (access_t){
-                    .space = buffer->space,
-                    .buffer = op->buffer[i],
-                    .position = order->position[node],
-                    .begin = begin,
-                    .end = begin + op->bytes,
-                    .write = (kind->writes >> i & 1) != 0,
-                };
-            }
-            count++;
-        }
-    }
-    return count;
-}
-
 static baton_status_t check_all(checker_t *c)
 {
-    (void)list_accesses(c->schedule, c->order, c->accesses);
-    qsort(c->accesses, c->access_count, sizeof *c->accesses, compare_accesses);
     baton_status_t status = BATON_OK;
     size_t end = 0;
-    for (size_t i = 0; i < c->access_count && status == BATON_OK; i = end) {
-        while (end < c->access_count &&
-               c->accesses[end].space == c->accesses[i].space) {
-            end++;
-        }
-        status = check_space(c, c->accesses + i, end - i);
+    for (size_t i = 0; i < c->accesses.count && status == BATON_OK; i = end) {
+        end = baton__accesses_cut(&c->accesses, i);
+        status = check_space(c, i, end);
     }
     return status;
 }
@@ -276,20 +187,16 @@ static baton_status_t check_lengths(checker_t *c)
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order)
 {
-    size_t accesses = list_accesses(schedule, order, NULL);
     checker_t c = {
         .schedule = schedule,
         .order = order,
-        .access_count = accesses,
-        .accesses = baton__alloc(accesses, sizeof(access_t)),
-        .cuts = baton__alloc(2 * accesses, sizeof(size_t)),
-        .segments = baton__alloc(2 * accesses, sizeof(segment_t)),
         .receives = baton__alloc(schedule->length_count, sizeof(uint32_t)),
     };
     baton_status_t status =
         baton__happens_before_init(&c.before, schedule, order);
-    if (c.accesses == NULL || c.cuts == NULL || c.segments == NULL ||
-        c.receives == NULL) {
+    bool listed = baton__accesses_init(&c.accesses, schedule, order);
+    c.segments = baton__alloc(2 * c.accesses.count, sizeof *c.segments);
+    if (!listed || c.segments == NULL || c.receives == NULL) {
         status = BATON_ERR_NO_MEMORY;
     }
     if (status == BATON_OK) {
@@ -307,8 +214,7 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
     baton__free(c.pool);
     baton__free(c.receives);
     baton__free(c.segments);
-    baton__free(c.cuts);
-    baton__free(c.accesses);
+    baton__accesses_fini(&c.accesses);
     baton__happens_before_fini(&c.before);
     return status;
 }

@@ -2,7 +2,7 @@
    counts, tags, the table of receives, scratch memory. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sched/schedule.h"
+#include "sched/loans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,10 +155,12 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
         carve(memory, &used, plan->slot_count, sizeof *run->activations);
     run->asyncs = carve(memory, &used, plan->async_count, sizeof *run->asyncs);
     run->early = carve(memory, &used, plan->receive_count, sizeof(void *));
+    run->lent = carve(memory, &used, plan->loan_count, sizeof(void *));
     run->lengths =
         carve(memory, &used, plan->length_count, sizeof *run->lengths);
     schedule->length_limits =
         carve(memory, &used, plan->length_count, sizeof *run->lengths);
+    plan->loans = carve(memory, &used, plan->loan_count, sizeof *plan->loans);
     uint32_t *needs = carve(memory, &used, count, sizeof *needs);
     plan->successors = carve(memory, &used, edges, sizeof *needs);
     plan->roots = carve(memory, &used, plan->root_count, sizeof *needs);
@@ -192,6 +194,19 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     return used;
 }
 
+/* Scratch is what peers read most: it lies in memory that they can read in
+   place, where the transport has such. */
+static void *allocate_buffer(const baton_group_t *group,
+                             baton__buffer_t *buffer)
+{
+    void *memory =
+        group->transport->allocate != NULL
+            ? group->transport->allocate(group->endpoint, buffer->bytes)
+            : NULL;
+    buffer->shared = memory != NULL;
+    return memory != NULL ? memory : baton__alloc(buffer->bytes, 1);
+}
+
 static bool allocate_scratch(baton_schedule_t *schedule)
 {
     if (schedule->group->cost_only) {
@@ -200,13 +215,30 @@ static bool allocate_scratch(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         if (schedule->buffers[i].scratch) {
             schedule->addresses[i] =
-                baton__alloc(schedule->buffers[i].bytes, 1);
+                allocate_buffer(schedule->group, &schedule->buffers[i]);
             if (schedule->addresses[i] == NULL) {
                 return false;
             }
         }
     }
     return true;
+}
+
+static void free_scratch(baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[i];
+        if (buffer->shared) {
+            group->transport->release(group->endpoint, schedule->addresses[i]);
+        } else if (buffer->scratch) {
+            baton__free(schedule->addresses[i]);
+        }
+        if (buffer->scratch) {
+            schedule->addresses[i] = NULL;
+            buffer->shared = false;
+        }
+    }
 }
 
 /* ---- contents --------------------------------------------------------- */
@@ -284,12 +316,7 @@ static void find_length_limits(baton_schedule_t *schedule)
 
 void baton__plan_destroy(baton_schedule_t *schedule)
 {
-    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-        if (schedule->buffers[i].scratch) {
-            baton__free(schedule->addresses[i]);
-            schedule->addresses[i] = NULL;
-        }
-    }
+    free_scratch(schedule);
     if (schedule->plan.memory != NULL) {
         baton__free(schedule->plan.memory);
         schedule->ops = schedule->built_ops;
@@ -317,6 +344,17 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule);
 }
 
+/* The loans; none where messages are not lent. NULL without memory. */
+static baton__loan_t *find_loans(baton_schedule_t *schedule,
+                                 const baton__order_t *order)
+{
+    baton__plan_t *plan = &schedule->plan;
+    bool any = schedule->group->transport->lend != NULL &&
+               plan->receive_count > 0 && !schedule->group->cost_only;
+    return any ? baton__loans_find(schedule, order, &plan->loan_count)
+               : baton__alloc(0, sizeof(baton__loan_t));
+}
+
 baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order)
 {
@@ -333,12 +371,16 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     uint32_t *peers = find_peers(schedule, plan->messages, &plan->peer_count);
     uint32_t *counts =
         baton__alloc((size_t)plan->peer_count * 4, sizeof *counts);
-    char *memory = peers == NULL || counts == NULL
+    baton__loan_t *loans = find_loans(schedule, order);
+    char *memory = peers == NULL || counts == NULL || loans == NULL
                        ? NULL
                        : baton__alloc(lay_out(schedule, NULL, edges), 1);
     if (memory != NULL) {
         (void)lay_out(schedule, memory, edges);
         memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
+        if (plan->loan_count > 0) {
+            memcpy(plan->loans, loans, plan->loan_count * sizeof *loans);
+        }
     }
     bool enough = memory != NULL && allocate_scratch(schedule);
     if (enough) {
@@ -346,7 +388,9 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         link_successors(schedule, order);
         assign_tags(schedule, counts);
         find_length_limits(schedule);
+        baton__loans_enter(schedule);
     }
+    baton__free(loans);
     baton__free(peers);
     baton__free(counts);
     if (!enough) {

@@ -24,6 +24,14 @@
 
 #define BATON__NO_NODE UINT32_MAX
 
+/* A receive into scratch, and the one reduce that reads what it wrote; see
+   loans.h. */
+typedef struct baton__loan {
+    uint32_t receive;
+    uint32_t reduce;
+    uint8_t operand; /* of the reduce */
+} baton__loan_t;
+
 /* The plan that commit created. Lists are node ids. */
 typedef struct baton__plan {
     const baton__op_t *ops; /* count + 1 records */
@@ -37,11 +45,13 @@ typedef struct baton__plan {
     uint32_t *asyncs;
     uint32_t *peers; /* ranks that it has messages with, ascending; */
     uint32_t *peer_sends, *peer_receives; /* and how many with each */
+    baton__loan_t *loans; /* by their reduces; only where messages are lent */
     uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
                            ids + 1, a power of two long; 0 means empty */
     uint32_t incoming_mask;
     uint32_t count, root_count, on_start_count, armed_count, activate_count;
     uint32_t async_count, peer_count, receive_count, slot_count, length_count;
+    uint32_t loan_count;
     uint32_t required; /* nodes that an epoch waits for */
     uint32_t messages; /* nodes that go through the transport */
     int rank;
@@ -90,12 +100,14 @@ typedef struct baton__run {
     baton__activation_t *activations;
     baton__async_t *asyncs;
     baton_message_t **early; /* of each receive: what came for its turn later */
+    baton_message_t **lent;  /* of each loan: the message, until it is read */
     uint32_t head, tail;
     uint32_t required_left;
     uint32_t waited; /* nodes in motion, and required receives that wait */
     uint32_t optional_waiting; /* optional receives that wait */
     uint32_t unarmed; /* armed receives that got this epoch's message */
     uint32_t early_count;
+    uint32_t lent_count;
     uint64_t epoch;          /* the last that began */
     uint64_t progress_count; /* completions so far, which the watchdog reads */
     baton__run_state_t phase;

@@ -23,6 +23,7 @@ typedef struct baton__buffer {
     char *memory; /* as bound; not to be used where there is no payload */
     baton_memory_t kind;
     bool scratch;
+    bool shared;  /* scratch that the transport has allocated */
     bool input;   /* no node may write it */
     bool written; /* a node does */
     bool rebound; /* since the last check; see baton__check_rebound */

@@ -239,6 +239,12 @@ bool baton__group_has_lost(const baton_group_t *group, int peer)
 
 void baton__group_fini(baton_group_t *group)
 {
+    while (group->memory != NULL) { /* a simulated group's, with the rest */
+        baton__memory_t *block = group->memory;
+        group->memory = block->next;
+        baton__free(block->address);
+        baton__free(block);
+    }
     baton__free(group->table);
     baton__free(group->names);
     baton__free(group->lost);

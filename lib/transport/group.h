@@ -24,6 +24,13 @@ typedef struct baton__place {
     baton_schedule_t *schedule;
 } baton__place_t;
 
+/* A block of memory that the user has; see baton/memory.h. */
+typedef struct baton__memory {
+    struct baton__memory *next;
+    void *address;
+    bool shared; /* by the transport */
+} baton__memory_t;
+
 /* A dissemination: in round t a rank tells rank + 2^t what it knows, once it
    has heard from rank - 2^(t-1); after log2 P rounds it has heard from all.
    What is passed on is the highest number that any rank has. */
@@ -57,7 +64,8 @@ struct baton_group {
     uint32_t table_count;
 
     /* Under the engine's driver lock. */
-    uint32_t schedules; /* that exist */
+    uint32_t schedules;      /* that exist */
+    baton__memory_t *memory; /* that the user has */
     baton__name_t *names;
     uint32_t name_count;
     uint32_t name_capacity;

@@ -6,6 +6,8 @@ set(mpi_tensors_ranks 1 2 3 4)
 set(mpi_recovery_ranks 1 2 3 4 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)
+set(mpi_memory_ranks 1 2 3 4 7)
+set(mpi_forbidden_ranks "") # it has an argument; see below
 set(mpi_cable_ranks 4)
 set(mpi_quorum_ranks 2 3 6 9 32)
 set(mpi_conformance_ranks 1 2 3 5 8 16)
@@ -25,14 +27,17 @@ foreach(name mpi_coll mpi_dense mpi_partial mpi_sparse mpi_sparse_partial)
 endforeach()
 
 # Where ranks of a host share less: no buffers, no reading of each other's
-# memory, neither, or nothing; and with the smallest window.
+# memory, neither, or nothing; with the smallest window; and where scratch is
+# ordinary memory, or soon is.
 set(buffers_env BATON_SHM_BUFFERS=0)
 set(cma_env BATON_CMA=0)
 set(rings_env BATON_SHM_BUFFERS=0 BATON_CMA=0)
 set(shm_env BATON_SHM=0)
 set(window_env BATON_WINDOW=2)
-foreach(lack buffers cma rings shm window)
-    foreach(name mpi_conformance mpi_coll)
+set(memory_env BATON_SHM_MEMORY=0)
+set(little_env BATON_SHM_MEMORY=1 BATON_CMA=0)
+foreach(lack buffers cma rings shm window memory little)
+    foreach(name mpi_conformance mpi_coll mpi_memory)
         set(${name}_no_${lack}_ranks 3)
         set(${name}_no_${lack}_env ${${lack}_env})
         mpi_entries(${name}_no_${lack} ${name} mpi)
@@ -56,7 +61,7 @@ function(hosts_entry name)
     set_tests_properties(${name} PROPERTIES
         RUN_SERIAL ON SKIP_RETURN_CODE 125)
 endfunction()
-foreach(name mpi_conformance mpi_coll mpi_dense mpi_partial mpi_errors
+foreach(name mpi_conformance mpi_coll mpi_dense mpi_memory mpi_partial mpi_errors
              mpi_levels mpi_recovery)
     foreach(count 2 3)
         foreach(ranks ${hosts_ranks_${count}})
@@ -86,6 +91,13 @@ foreach(level single funneled serialized)
         COMMAND ${mpi_run} -np 2 $<TARGET_FILE:mpi_levels> ${level})
     describe_test(mpi_levels.${level} mpi_levels mpi)
     set_tests_properties(mpi_levels.${level} PROPERTIES RUN_SERIAL ON)
+endforeach()
+foreach(ban cma absent shm memfd)
+    add_test(NAME mpi_forbidden.${ban}
+        COMMAND ${mpi_run} -np 3 $<TARGET_FILE:mpi_forbidden> ${ban})
+    describe_test(mpi_forbidden.${ban} mpi_forbidden mpi)
+    set_tests_properties(mpi_forbidden.${ban} PROPERTIES
+        RUN_SERIAL ON SKIP_RETURN_CODE 125)
 endforeach()
 add_test(NAME mpi_kill
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/mpi_kill.sh $<TARGET_FILE:mpi_victim>

@@ -68,6 +68,9 @@ typedef struct conformance_rank {
     X(many_receives_first)                                                     \
     X(kept_while_others_pass)                                                  \
     X(dropped)                                                                 \
+    X(lent)                                                                    \
+    X(lent_or_withdrawn)                                                       \
+    X(allocated)                                                               \
     X(withdraw_before_accept)                                                  \
     X(withdraw_races)                                                          \
     X(short_needs_no_receiver)                                                 \

@@ -104,6 +104,162 @@ static void drop_arrived(conformance_rank_t *self, uint32_t first,
     }
 }
 
+/* Takes the previous rank's message of this tag, and has it lent; NULL if its
+   data can't be read in place, and the message was dropped. */
+static baton_message_t *borrow(conformance_rank_t *self, uint32_t tag)
+{
+    baton_message_t *message =
+        conformance_take(self, conformance_previous_of(self), tag);
+    if (message == NULL) {
+        return NULL;
+    }
+    baton_status_t status = self->transport->lend(self->endpoint, message);
+    if (status == BATON_DONE) {
+        EXPECT(self, message->data != NULL);
+        return message;
+    }
+    EXPECT(self, status == BATON_AGAIN);
+    self->transport->drop(self->endpoint, message);
+    return NULL;
+}
+
+/* What is lent can be read until it is dropped. Until then a long send has not
+   ended, and can't be withdrawn. */
+void conformance_lent(conformance_rank_t *self)
+{
+    static const size_t sizes[] = {1,     256,   257,     4096,
+                                   65536, 70000, 1 << 20, (1 << 20) + 1};
+    enum { SIZES = sizeof sizes / sizeof sizes[0], TOLD = 500 };
+    if (self->transport->lend == NULL) {
+        return;
+    }
+    unsigned char *out = malloc(sizes[SIZES - 1]);
+    for (uint32_t i = 0; i < SIZES; i++) {
+        int from = conformance_previous_of(self);
+        conformance_fill(out, sizes[i], conformance_key_of(self->rank, i));
+        bool over = conformance_send(self, i, conformance_next_of(self), i, out,
+                                     sizes[i]);
+        const baton_message_t *message = borrow(self, i);
+        const unsigned char borrowed = message != NULL;
+        unsigned char lent = 0;
+        conformance_send(self, SIZES + i, from, TOLD, &borrowed, 1);
+        conformance_recv(self, 2 * SIZES + i, conformance_next_of(self), TOLD,
+                         &lent);
+        conformance_expect_sent(self, SIZES + i);
+        conformance_wait(self, 2 * SIZES + i);
+        EXPECT(self, lent == 0 || over || self->results[i].ended ||
+                         !conformance_withdraw(self, i));
+        if (message != NULL) {
+            EXPECT(self, message->bytes == sizes[i]);
+            EXPECT(self, conformance_holds(message->data, sizes[i],
+                                           conformance_key_of(from, i)));
+            conformance_sync(self, 0);
+            self->transport->drop(self->endpoint, (baton_message_t *)message);
+        } else {
+            conformance_sync(self, 0);
+        }
+        conformance_expect_sent(self, i);
+    }
+    free(out);
+}
+
+/* Messages out of memory that the transport has allocated, at any place in it;
+   freed while peers know it, in another order than allocated. */
+void conformance_allocated(conformance_rank_t *self)
+{
+    static const size_t sizes[] = {70000, 5 << 18, 16500};
+    enum { BLOCKS = 3, ROUNDS = 3, SKIPPED = 100 };
+    if (self->transport->allocate == NULL) {
+        return;
+    }
+    unsigned char *in = malloc(sizes[1]);
+    int from = conformance_previous_of(self);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        unsigned char *blocks[BLOCKS];
+        bool own[BLOCKS];
+        conformance_forget(self);
+        for (uint32_t i = 0; i < BLOCKS; i++) {
+            size_t skipped = i * SKIPPED;
+            uint32_t number = round * BLOCKS + i;
+            blocks[i] = self->transport->allocate(self->endpoint, sizes[i]);
+            own[i] = blocks[i] == NULL;
+            blocks[i] = own[i] ? malloc(sizes[i]) : blocks[i];
+            conformance_fill(blocks[i] + skipped, sizes[i] - skipped,
+                             conformance_key_of(self->rank, number));
+            conformance_send(self, 2 * i, conformance_next_of(self), number,
+                             blocks[i] + skipped, sizes[i] - skipped);
+            conformance_recv(self, 2 * i + 1, from, number, in);
+            conformance_expect_message(self, 2 * i + 1, in, sizes[i] - skipped,
+                                       conformance_key_of(from, number));
+            conformance_expect_sent(self, 2 * i);
+        }
+        for (uint32_t i = 0; i < BLOCKS; i++) {
+            uint32_t k = (i + round) % BLOCKS;
+            if (own[k]) {
+                free(blocks[k]);
+            } else {
+                self->transport->release(self->endpoint, blocks[k]);
+            }
+        }
+    }
+    free(in);
+}
+
+/* Either the receiver may read, until it drops the message, or the sender has
+   its memory back. */
+void conformance_lent_or_withdrawn(conformance_rank_t *self)
+{
+    enum { ROUNDS = 60, BYTES = 80000, TAG = 100 };
+    if (self->transport->lend == NULL) {
+        return;
+    }
+    unsigned char *out = malloc(BYTES);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        size_t bytes = i % 2 == 0 ? BYTES : 3000;
+        int from = conformance_previous_of(self);
+        conformance_forget(self);
+        conformance_fill(out, bytes, conformance_key_of(self->rank, i));
+        bool over = conformance_send(self, 1, conformance_next_of(self),
+                                     TAG + i, out, bytes);
+        baton_message_t *message = NULL;
+        for (uint32_t turn = 0; turn < i % 7; turn++) {
+            (void)conformance_go_on(self);
+        }
+        for (baton_message_t **link = &self->arrived; *link != NULL;
+             link = &(*link)->next) {
+            if ((*link)->header.tag == TAG + i && (*link)->peer == from) {
+                message = *link;
+                *link = message->next;
+                break;
+            }
+        }
+        if (message != NULL) {
+            baton_status_t status =
+                self->transport->lend(self->endpoint, message);
+            EXPECT(self, status == BATON_DONE || status == BATON_AGAIN ||
+                             status == BATON_ERR_CANCELLED);
+            EXPECT(self, status != BATON_DONE ||
+                             conformance_holds(message->data, bytes,
+                                               conformance_key_of(from, i)));
+            if (status != BATON_ERR_CANCELLED) {
+                self->transport->drop(self->endpoint, message);
+            }
+        }
+        if (!over && !self->results[1].ended &&
+            !conformance_withdraw(self, 1)) {
+            conformance_expect_sent(self, 1);
+        }
+        memset(out, 0xee, bytes);
+        conformance_sync(self, 0);
+    }
+    conformance_wait_all(self);
+    for (int i = 0; i < 100; i++) {
+        (void)conformance_go_on(self);
+    }
+    drop_arrived(self, TAG, TAG + ROUNDS);
+    free(out);
+}
+
 /* A send that is not accepted yet can be withdrawn. Its memory is free at once,
    and a receiver that accepts it later gets BATON_ERR_CANCELLED. */
 void conformance_withdraw_before_accept(conformance_rank_t *self)

@@ -7,7 +7,8 @@
    the record on the sender's list of ended sends. Until then the sender can
    withdraw it: the side that changes the record's state from POSTED has it.
 
-   A long copy is made in slices, one in each poll of the receiver.
+   A long copy is made in slices, one in each poll of the receiver. A message
+   that is lent is taken, too, but not copied: it ends as it is dropped.
 
    Memory. Records are the sender's; only reserve() makes more, by whole slabs,
    since other ranks hold pointers into them. When all records with room for a
@@ -251,12 +252,31 @@ static baton_status_t inproc_accept(void *endpoint, baton_message_t *message,
     return BATON_OK;
 }
 
+/* Takes the record: its sender can't withdraw it any more. */
+static baton_status_t inproc_lend(void *endpoint, baton_message_t *message)
+{
+    record_t *record = (record_t *)message;
+    (void)endpoint;
+    if (message->data == NULL) {
+        if (!take(record)) {
+            return BATON_ERR_CANCELLED;
+        }
+        message->data = record->source;
+    }
+    return BATON_DONE;
+}
+
+static bool is_lent(const record_t *record)
+{
+    return !has_copy(record) && record->message.data != NULL;
+}
+
 static void inproc_drop(void *endpoint, baton_message_t *message)
 {
     record_t *record = (record_t *)message;
     if (has_copy(record)) {
         baton__inproc_give(record);
-    } else if (take(record)) {
+    } else if (is_lent(record) || take(record)) {
         end_send(record, endpoint);
     }
 }
@@ -420,4 +440,5 @@ const baton_transport_t baton__inproc_transport = {
     .close = inproc_close,
     .max_bytes = PTRDIFF_MAX,
     .copy_bytes = BATON__INPROC_COPY_BYTES,
+    .lend = inproc_lend,
 };

@@ -10,6 +10,9 @@
        up to 64 KiB   in a shm buffer                 an MPI message beside it
        more           read by the receiver (CMA)      an MPI message, pulled
 
+   From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
+   near receiver, which can lend it, too.
+
    A message that finds no credit or buffer, or whose receiver may not read this
    process's memory, is sent as in the next line; the last way, RTS (packet.h),
    needs nothing but MPI.
@@ -57,7 +60,9 @@ enum {
     BATON__MPI_PACKETS = 64, /* receives posted, and sends at a time */
     /* Over TCP Open MPI 4.1.4 sends up to 64 KiB eagerly, header included. */
     BATON__MPI_BODY_BYTES = 64 * 1024 - 256,
-    BATON__MPI_SLICE_BYTES = 1 << 18 /* of a long copy, at a time */
+    BATON__MPI_SLICE_BYTES = 1 << 18, /* of a long copy, at a time */
+    /* Shorter messages out of a segment are copied into buffers. */
+    BATON__MPI_DIRECT_BYTES = 16 * 1024
 };
 
 /* ---- what is in flight ------------------------------------------------ */
@@ -105,6 +110,7 @@ typedef struct baton__record {
     /* Once it is accepted: */
     baton_token_t token;
     char *target;
+    const char *source; /* of an offer: where it can be read; NULL: by CMA */
     size_t copied;
     unsigned char data[BATON__SHORT_BYTES];
 } baton__record_t;
@@ -375,6 +381,9 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
 
 baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
                                  baton_token_t token, void *target);
+baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message);
+void *baton__mpi_allocate(void *endpoint, size_t bytes);
+void baton__mpi_deallocate(void *endpoint, void *memory);
 void baton__mpi_drop(void *endpoint, baton_message_t *message);
 
 /* This rank is done with a message: its sender gets a credit, or FIN. */

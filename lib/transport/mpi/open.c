@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,31 @@ static bool all_of(MPI_Comm comm, bool mine)
 
 /* ---- shared memory ----------------------------------------------------- */
 
+/* What the ranks of a host can't do, and what is done instead. */
+typedef enum lack { LACK_MEMORY, LACK_BUFFERS, LACK_SOCKETS, LACK_CMA } lack_t;
+
+/* Logs it, by one rank of the host and once in its life: later groups lack the
+   same. */
+static void log_lack(const host_t *host, lack_t lack)
+{
+    static _Atomic bool logged[LACK_CMA + 1];
+    static const char *const texts[] = {
+        [LACK_MEMORY] = "ranks of one host can't share memory (is /dev/shm "
+                        "full?): they send all messages over MPI",
+        [LACK_BUFFERS] = "/dev/shm has little room: ranks have fewer than "
+                         "BATON_SHM_BUFFERS buffers, and announce more of "
+                         "their messages",
+        [LACK_SOCKETS] = "ranks of one host are in different network "
+                         "namespaces: they send all messages over MPI",
+        [LACK_CMA] = "ranks of one host may not read each other's memory "
+                     "(process_vm_readv): what is longer than 68 KiB, and not "
+                     "in memory of baton_memory_alloc, is copied by MPI"};
+    if (host->index == 0 &&
+        !atomic_exchange_explicit(&logged[lack], true, memory_order_relaxed)) {
+        baton__log(BATON_LOG_WARN, "mpi: %s", texts[lack]);
+    }
+}
+
 /* The steps of share.h: all ranks of the host open it, or none does. */
 static bool open_host(baton__mpi_t *mpi, const host_t *host)
 {
@@ -68,6 +94,9 @@ static bool open_host(baton__mpi_t *mpi, const host_t *host)
         int wanted = (int)baton__config_number(BATON__CONFIG_SHM_BUFFERS);
         baton__share_name(plan.name);
         plan.buffers = baton__host_afford(host->size, wanted);
+        if (plan.buffers < wanted) {
+            log_lack(host, LACK_BUFFERS);
+        }
         plan.made = baton__host_open(&mpi->host, plan.name, host->size, 0,
                                      plan.buffers, true) == BATON_OK;
     }
@@ -120,11 +149,17 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
     if (host->size == 1 || !all_of(host->comm, wanted)) {
         return false;
     }
-    if (!open_host(mpi, host) || !all_of(host->comm, reach_all(mpi))) {
+    bool open = open_host(mpi, host);
+    if (!open || !all_of(host->comm, reach_all(mpi))) {
+        log_lack(host, open ? LACK_SOCKETS : LACK_MEMORY);
         baton__host_close(&mpi->host);
         return false;
     }
-    mpi->reads = all_of(host->comm, reads && baton__host_probe(&mpi->host));
+    bool permitted = all_of(host->comm, baton__host_probe(&mpi->host));
+    mpi->reads = all_of(host->comm, reads) && permitted;
+    if (!permitted) {
+        log_lack(host, LACK_CMA);
+    }
     number(mpi, host);
     if (mpi->host.buffers > 0) {
         mpi->transport.copy_bytes = BATON__HOST_BUFFER_BYTES;
@@ -435,6 +470,9 @@ static const baton_transport_t mpi_transport = {
     .disarm = baton__mpi_disarm,
     .close = close_endpoint,
     .max_bytes = INT_MAX,
+    .lend = baton__mpi_lend,
+    .allocate = baton__mpi_allocate,
+    .release = baton__mpi_deallocate,
 };
 
 static void init_far(baton__far_t *far)

@@ -4,7 +4,8 @@
 
        SHORT   data in the packet       the receiver needs nothing more
        BUFFER  data in a shm buffer     it reads the buffer, and clears it
-       OFFER   data to be read (CMA)    it takes the offer, reads, answers FIN
+       OFFER   data to be read, in a    it takes the offer, reads, answers FIN
+               segment or by CMA        (or pulls it, as if it were RTS)
        BODY    data in an MPI message   it receives that
        RTS     data with the sender     it answers CTS, and they come as an MPI
                                         message; or FIN
@@ -45,8 +46,8 @@ typedef struct baton__packet {
     uint32_t id;
     uint64_t bytes; /* of the message */
     baton_header_t header;
-    uint32_t place; /* BUFFER: its number. BODY: its place among the
-                       tags. CTS: the tag */
+    uint32_t place; /* BUFFER: its number. BODY: its place among the tags. CTS:
+                       the tag. OFFER: the id of the segment, or 0 */
     uint32_t generation;
     union {
         uint64_t address; /* OFFER */

@@ -103,6 +103,9 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     baton__mpi_t *mpi = endpoint;
     baton__events_t events = {out, 0, max};
     poll_near(mpi, &events);
+    if (baton__mappings_are_stale(&mpi->host.mappings)) {
+        baton__mappings_sweep(&mpi->host.mappings);
+    }
     if (mpi->listed != NULL) {
         baton__mpi_flush(mpi, &events);
     }

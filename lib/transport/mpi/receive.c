@@ -152,15 +152,33 @@ static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
         memory_order_relaxed);
 }
 
+/* Where the data of an offer can be read here; NULL if only by CMA, or not. */
+static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
+{
+    int near = mpi->peers[record->message.peer].near;
+    if (near == mpi->host.index) {
+        return (const char *)(uintptr_t)record->address;
+    }
+    return record->place == 0
+               ? NULL
+               : baton__mappings_find(&mpi->host.mappings, near, record->place,
+                                      record->address, record->message.bytes);
+}
+
 static baton_status_t copy_slice(const baton__mpi_t *mpi,
                                  baton__record_t *record)
 {
     size_t bytes = record->message.bytes - record->copied;
+    char *target = record->target + record->copied;
+    baton_status_t status = BATON_OK;
     bytes = bytes < BATON__MPI_SLICE_BYTES ? bytes : BATON__MPI_SLICE_BYTES;
-    baton_status_t status =
-        baton__host_read(&mpi->host, mpi->peers[record->message.peer].near,
-                         record->target + record->copied,
-                         record->address + record->copied, bytes);
+    if (record->source != NULL) {
+        memcpy(target, record->source + record->copied, bytes);
+    } else {
+        status =
+            baton__host_read(&mpi->host, mpi->peers[record->message.peer].near,
+                             target, record->address + record->copied, bytes);
+    }
     record->copied += bytes;
     return status;
 }
@@ -258,7 +276,11 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
                             message->peer, mpi->peers[message->peer].detail);
     }
     if (record->kind == BATON__PACKET_OFFER) {
-        return accept_offer(mpi, record);
+        record->source = source_of(mpi, record);
+        if (record->source != NULL || mpi->reads) {
+            return accept_offer(mpi, record);
+        }
+        record->kind = BATON__PACKET_RTS; /* its segment can't be mapped */
     }
     if (record->kind == BATON__PACKET_BODY) {
         baton__far_receive(mpi, record, target,
@@ -269,6 +291,34 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     baton__records_append(&peer->pulled, record);
     pull_next(mpi, peer);
     return BATON_OK;
+}
+
+baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__record_t *record = record_of(message);
+    if (message->data == NULL && record->kind == BATON__PACKET_OFFER &&
+        !mpi->peers[message->peer].lost) {
+        const char *source = source_of(mpi, record);
+        if (source != NULL && !take_offer(mpi, record)) {
+            baton__mpi_give_record(mpi, record);
+            return BATON_ERR_CANCELLED;
+        }
+        message->data = source;
+    }
+    return message->data != NULL ? BATON_DONE : BATON_AGAIN;
+}
+
+void *baton__mpi_allocate(void *endpoint, size_t bytes)
+{
+    baton__mpi_t *mpi = endpoint;
+    return baton__segments_allocate(&mpi->host.segments, bytes);
+}
+
+void baton__mpi_deallocate(void *endpoint, void *memory)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__segments_release(&mpi->host.segments, memory);
 }
 
 void baton__mpi_drop(void *endpoint, baton_message_t *message)

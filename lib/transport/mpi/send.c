@@ -143,10 +143,12 @@ static outcome_t send_in_buffer(baton__mpi_t *mpi, baton__peer_t *peer,
 }
 
 static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
-                            const baton__send_t *send, baton__packet_t *packet)
+                            const baton__send_t *send, baton__packet_t *packet,
+                            uint32_t segment)
 {
     uint64_t address = (uint64_t)(uintptr_t)send->data;
     packet->kind = BATON__PACKET_OFFER;
+    packet->place = segment;
     /* The receiver of the packet reads this, and so after this store. */
     atomic_store_explicit(
         baton__host_offer(&mpi->host, mpi->host.index, send->id),
@@ -171,12 +173,26 @@ static outcome_t send_body(baton__mpi_t *mpi, baton__peer_t *peer,
                                                                   : ENDED;
 }
 
+/* The segment that the peer can read the data in; 0 if there is none, or a copy
+   costs less than an answer. */
+static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
+                           const baton__send_t *send)
+{
+    return send->bytes < BATON__MPI_DIRECT_BYTES ||
+                   peer->near == mpi->host.index
+               ? 0
+               : baton__segments_share(&mpi->host.segments, peer->near,
+                                       send->data, send->bytes);
+}
+
 static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
                            baton__send_t *send, baton__packet_t *packet,
                            bool credited)
 {
     bool near = peer->near >= 0;
-    if (near && credited && send->bytes <= BATON__HOST_BUFFER_BYTES) {
+    uint32_t segment = near ? segment_of(mpi, peer, send) : 0;
+    if (near && credited && segment == 0 &&
+        send->bytes <= BATON__HOST_BUFFER_BYTES) {
         int buffer = fill_buffer(mpi, send->data, send->bytes);
         if (buffer >= 0) {
             return send_in_buffer(mpi, peer, packet, buffer);
@@ -189,8 +205,8 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
     if (is_behind(peer)) {
         return NO_ROOM;
     }
-    if (near && mpi->reads && send->id < BATON__HOST_OFFERS) {
-        return send_offer(mpi, peer, send, packet);
+    if (near && (mpi->reads || segment != 0) && send->id < BATON__HOST_OFFERS) {
+        return send_offer(mpi, peer, send, packet, segment);
     }
     packet->kind = BATON__PACKET_RTS;
     return push(mpi, peer, packet, NULL, 0) ? ANNOUNCED : NO_ROOM;

@@ -6,27 +6,29 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-/* The address is in the abstract namespace, where a name may have any bytes and
-   ends with its process. */
-static socklen_t address_of(const baton__peer_state_t *state,
-                            struct sockaddr_un *address)
+socklen_t baton__peer_address(const baton__peer_state_t *state,
+                              const char *prefix, struct sockaddr_un *address)
 {
-    static const char PREFIX[] = "baton-";
     char *name = address->sun_path + 1;
+    size_t length = strlen(prefix) + 1;
     address->sun_family = AF_UNIX;
     address->sun_path[0] = '\0';
-    memcpy(name, PREFIX, sizeof PREFIX);
-    name += sizeof PREFIX;
+    memcpy(name, prefix, length);
+    name += length;
     memcpy(name, &state->process, sizeof state->process);
     name += sizeof state->process;
     memcpy(name, &state->nonce, sizeof state->nonce);
     name += sizeof state->nonce;
     return (socklen_t)(name - (char *)address);
+}
+
+static socklen_t address_of(const baton__peer_state_t *state,
+                            struct sockaddr_un *address)
+{
+    return baton__peer_address(state, "baton-", address);
 }
 
 static baton_status_t system_error(baton__doorbell_t *doorbell,

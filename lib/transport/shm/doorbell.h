@@ -13,6 +13,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 /* In shared memory. Peers read it whenever they send; it is written only when a
    process arms or disarms. */
@@ -30,6 +32,12 @@ typedef struct baton__doorbell {
     int index; /* of this process's own */
     int socket;
 } baton__doorbell_t;
+
+/* The address of a process's socket for one purpose, which `prefix` names: in
+   the abstract namespace, where a name may have any bytes and ends with its
+   process. */
+socklen_t baton__peer_address(const baton__peer_state_t *state,
+                              const char *prefix, struct sockaddr_un *address);
 
 /* Opens the socket of process `index`. BATON_ERR_SYSTEM. */
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,

@@ -1,6 +1,7 @@
 /* The processes of a host; see host.h. */
 #include "transport/shm/host.h"
 
+#include "base/config.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -39,6 +40,8 @@ static size_t lay_out(baton__host_t *host, char *memory)
     size_t used = 0;
     host->doorbell.states =
         carve(memory, &used, count, sizeof(baton__peer_state_t));
+    host->tables = carve(memory, &used, count, sizeof(baton__segment_table_t));
+    host->freed = carve(memory, &used, 1, sizeof(baton__freed_count_t));
     host->probes = carve(memory, &used, count, sizeof *host->probes);
     host->credits = carve(memory, &used, count * count, sizeof *host->credits);
     host->offers =
@@ -61,13 +64,38 @@ static baton_status_t map_alone(baton__host_t *host)
     return BATON_OK;
 }
 
+/* Opens what belongs to this process. */
+static baton_status_t open_own(baton__host_t *host)
+{
+    int index = host->index;
+    size_t limit = (size_t)baton__config_number(BATON__CONFIG_SHM_MEMORY) << 20;
+    const baton__peer_state_t *state = &host->doorbell.states[index];
+    baton__segments_init(&host->segments, &host->doorbell, &host->tables[index],
+                         host->freed, host->count, limit);
+    baton_status_t status =
+        baton__doorbell_open(&host->doorbell, host->doorbell.states, index);
+    if (status == BATON_OK) {
+        status = baton__mappings_open(&host->mappings, state, host->tables,
+                                      host->freed, host->count);
+    }
+    if (status != BATON_OK) {
+        baton__host_close(host);
+        return status;
+    }
+    host->tables[index].secret = baton__share_random();
+    host->probe = state->nonce;
+    host->probes[index] = (uint64_t)(uintptr_t)&host->probe;
+    return BATON_OK;
+}
+
 baton_status_t baton__host_open(baton__host_t *host, const char *name,
                                 int count, int index, int buffers, bool create)
 {
     *host = (baton__host_t){.count = count,
                             .index = index,
                             .buffers = buffers,
-                            .doorbell.socket = -1};
+                            .doorbell.socket = -1,
+                            .mappings.socket = -1};
     host->bytes = lay_out(host, NULL);
     baton_status_t status =
         count == 1 ? map_alone(host)
@@ -76,15 +104,7 @@ baton_status_t baton__host_open(baton__host_t *host, const char *name,
         return status;
     }
     (void)lay_out(host, host->memory);
-    status =
-        baton__doorbell_open(&host->doorbell, host->doorbell.states, index);
-    if (status != BATON_OK) {
-        baton__host_close(host);
-        return status;
-    }
-    host->probe = host->doorbell.states[index].nonce;
-    host->probes[index] = (uint64_t)(uintptr_t)&host->probe;
-    return BATON_OK;
+    return open_own(host);
 }
 
 void baton__host_close(baton__host_t *host)
@@ -93,6 +113,8 @@ void baton__host_close(baton__host_t *host)
         return;
     }
     baton__doorbell_disarm(&host->doorbell);
+    baton__mappings_close(&host->mappings);
+    baton__segments_fini(&host->segments);
     baton__doorbell_close(&host->doorbell);
     baton__share_unmap(host->memory, host->bytes);
     host->memory = NULL;

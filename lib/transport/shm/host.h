@@ -12,11 +12,12 @@
    - Credits: how many records one process may send to another without an
      answer.
 
-   All of it is one piece of shared memory. */
+   All of it is one piece of shared memory. Beside it each process has segments
+   that it allocates from, and that the others map (segments.h). */
 #ifndef BATON_TRANSPORT_SHM_HOST_H
 #define BATON_TRANSPORT_SHM_HOST_H
 
-#include "transport/shm/doorbell.h"
+#include "transport/shm/mappings.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/share.h"
 
@@ -49,7 +50,11 @@ typedef struct baton__host {
     void *memory;
     size_t bytes;
     baton__doorbell_t doorbell;
+    baton__segments_t segments; /* of this process */
+    baton__mappings_t mappings; /* of the others' */
     /* Into the shared memory. */
+    baton__segment_table_t *tables; /* of each process */
+    baton__freed_count_t *freed;
     uint64_t *probes; /* of each process: where its probe is */
     baton__credit_t *credits;
     _Atomic uint32_t *offers;

@@ -1,0 +1,188 @@
+/* The mapped segments of other processes; see mappings.h. */
+#include "transport/shm/mappings.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static baton__mapping_t *mapping_of(const baton__mappings_t *self, int peer,
+                                    uint32_t place)
+{
+    return &self->at[(size_t)peer * BATON__SEGMENTS + place];
+}
+
+/* Whether the owner still has the segment. Pairs with the stores in enter() and
+   leave(), segments.c. */
+static bool exists(const baton__mappings_t *self, int peer, uint32_t id)
+{
+    uint32_t place = baton__segment_place(id);
+    return atomic_load_explicit(&self->tables[peer].ids[place],
+                                memory_order_acquire) == id;
+}
+
+static void unmap(baton__mapping_t *mapping)
+{
+    if (mapping->id != 0) {
+        (void)munmap((void *)(uintptr_t)mapping->base, mapping->bytes);
+        *mapping = (baton__mapping_t){0};
+    }
+}
+
+/* ---- descriptors ------------------------------------------------------- */
+
+/* Maps a segment for reading. What another program sends to this socket does
+   not know the secret. */
+static void map(baton__mappings_t *self, const baton__segment_notice_t *notice,
+                int file)
+{
+    if (notice->owner >= (uint32_t)self->peers ||
+        notice->secret != self->tables[notice->owner].secret ||
+        !exists(self, (int)notice->owner, notice->id)) {
+        return;
+    }
+    void *memory = mmap(NULL, notice->bytes, PROT_READ, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) {
+        return;
+    }
+    baton__mapping_t *mapping =
+        mapping_of(self, (int)notice->owner, baton__segment_place(notice->id));
+    unmap(mapping); /* the last one of this place */
+    *mapping = (baton__mapping_t){.id = notice->id,
+                                  .base = memory,
+                                  .address = notice->address,
+                                  .bytes = notice->bytes};
+}
+
+/* Takes a notice from the socket, with its descriptor, or -1 if there was none
+   left for it; false when the socket is empty. */
+static bool take(const baton__mappings_t *self, baton__segment_notice_t *out,
+                 int *file_out)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {out, sizeof *out};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t got =
+        recvmsg(self->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0) {
+        return errno == EINTR && take(self, out, file_out);
+    }
+    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *file_out = -1;
+    if (head != NULL && head->cmsg_level == SOL_SOCKET &&
+        head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof(int))) {
+        memcpy(file_out, CMSG_DATA(head), sizeof *file_out);
+    }
+    if (got != (ssize_t)sizeof *out) {
+        *out = (baton__segment_notice_t){.owner = UINT32_MAX};
+    }
+    return true;
+}
+
+static void take_all(baton__mappings_t *self)
+{
+    baton__segment_notice_t notice;
+    int file = -1;
+    while (take(self, &notice, &file)) {
+        if (file >= 0) {
+            map(self, &notice, file);
+            (void)close(file);
+        }
+    }
+}
+
+/* ---- use --------------------------------------------------------------- */
+
+const char *baton__mappings_find(baton__mappings_t *self, int peer, uint32_t id,
+                                 uint64_t address, size_t bytes)
+{
+    const baton__mapping_t *mapping =
+        mapping_of(self, peer, baton__segment_place(id));
+    if (mapping->id != id) {
+        take_all(self);
+    }
+    if (mapping->id != id || address < mapping->address ||
+        address - mapping->address > mapping->bytes ||
+        bytes > mapping->bytes - (address - mapping->address)) {
+        return NULL;
+    }
+    return mapping->base + (address - mapping->address);
+}
+
+void baton__mappings_sweep(baton__mappings_t *self)
+{
+    self->seen =
+        atomic_load_explicit(&self->freed->count, memory_order_acquire);
+    take_all(self); /* an unread descriptor keeps its segment, too */
+    for (int peer = 0; peer < self->peers; peer++) {
+        for (uint32_t place = 0; place < BATON__SEGMENTS; place++) {
+            baton__mapping_t *mapping = mapping_of(self, peer, place);
+            if (mapping->id != 0 && !exists(self, peer, mapping->id)) {
+                unmap(mapping);
+            }
+        }
+    }
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+socklen_t baton__mappings_address(const baton__peer_state_t *state,
+                                  struct sockaddr_un *address)
+{
+    return baton__peer_address(state, "baton-map-", address);
+}
+
+baton_status_t baton__mappings_open(baton__mappings_t *self,
+                                    const baton__peer_state_t *own,
+                                    const baton__segment_table_t *tables,
+                                    baton__freed_count_t *freed, int peers)
+{
+    *self = (baton__mappings_t){
+        .socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+        .peers = peers,
+        .tables = tables,
+        .freed = freed,
+        .at = baton__alloc((size_t)peers * BATON__SEGMENTS, sizeof *self->at),
+    };
+    struct sockaddr_un address;
+    socklen_t bytes = baton__mappings_address(own, &address);
+    baton_status_t status = BATON_OK;
+    if (self->at == NULL) {
+        status = baton__error(BATON_ERR_NO_MEMORY,
+                              "shared memory: no memory for the mappings of "
+                              "%d processes",
+                              peers);
+    } else if (self->socket < 0 ||
+               bind(self->socket, (struct sockaddr *)&address, bytes) != 0) {
+        status =
+            baton__error(BATON_ERR_SYSTEM, "shared memory: socket or bind: %s",
+                         strerror(errno));
+    }
+    if (status != BATON_OK) {
+        baton__mappings_close(self);
+    }
+    return status;
+}
+
+void baton__mappings_close(baton__mappings_t *self)
+{
+    for (size_t i = 0;
+         self->at != NULL && i < (size_t)self->peers * BATON__SEGMENTS; i++) {
+        unmap(&self->at[i]);
+    }
+    if (self->socket >= 0) {
+        (void)close(self->socket);
+    }
+    baton__free(self->at);
+    *self = (baton__mappings_t){.socket = -1};
+}

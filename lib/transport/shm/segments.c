@@ -1,0 +1,345 @@
+/* The segments of this process; see segments.h.
+
+   The lock is not held while a segment is made or unmade, which may take long:
+   the driver needs it to send. */
+#include "transport/shm/segments.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "transport/shm/mappings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Shorter blocks stay in ordinary memory: messages out of them are copied. A
+   segment has at least LEAST bytes, and a quarter of all so far, so that there
+   are few. An empty one of LEAST bytes is kept for the next schedule. */
+#define BLOCK_LEAST ((size_t)4096)
+#define LEAST       ((size_t)1 << 20)
+#define PAGE        ((size_t)4096)
+#define ALIGNMENT   ((size_t)64)
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* ---- segments ---------------------------------------------------------- */
+
+static void unmake(baton__segment_t *segment)
+{
+    if (segment->base != NULL) {
+        (void)munmap(segment->base, segment->bytes);
+    }
+    if (segment->file >= 0) {
+        (void)close(segment->file);
+    }
+    baton__free(segment->told);
+    *segment = (baton__segment_t){.file = -1};
+}
+
+/* Reserves the memory, and forbids that it ever shrinks under a mapping. */
+static bool fill_file(int file, size_t bytes)
+{
+    errno = posix_fallocate(file, 0, (off_t)bytes);
+    return errno == 0 &&
+           fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+}
+
+/* Logs, once in the life of the process, that there are no segments. */
+static void log_failure(int error)
+{
+    static _Atomic bool logged;
+    if (!atomic_exchange_explicit(&logged, true, memory_order_relaxed)) {
+        baton__log(
+            BATON_LOG_WARN,
+            "shared memory: memfd_create, fallocate or mmap: %s: scratch "
+            "and baton_memory_alloc take ordinary memory",
+            strerror(error));
+    }
+}
+
+static bool make(baton__segment_t *out, int peers, size_t bytes)
+{
+    *out = (baton__segment_t){
+        .file = memfd_create("baton", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+        .bytes = bytes,
+        .told = baton__alloc((size_t)peers, sizeof *out->told),
+    };
+    if (out->file >= 0 && out->told != NULL && fill_file(out->file, bytes)) {
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_POPULATE, out->file, 0);
+        out->base = memory != MAP_FAILED ? memory : NULL;
+    }
+    if (out->base == NULL) {
+        log_failure(errno);
+        unmake(out);
+        return false;
+    }
+    return true;
+}
+
+/* Under the lock: gives the segment a place and an id. NULL if all places are
+   taken. */
+static baton__segment_t *enter(baton__segments_t *self,
+                               const baton__segment_t *made)
+{
+    for (uint32_t i = 0; i < BATON__SEGMENTS; i++) {
+        baton__segment_t *segment = &self->at[i];
+        if (segment->id != 0) {
+            continue;
+        }
+        *segment = *made;
+        self->generation =
+            self->generation % (UINT32_MAX / BATON__SEGMENTS) + 1;
+        segment->id = self->generation * BATON__SEGMENTS + i;
+        self->total += segment->bytes;
+        atomic_store_explicit(&self->table->ids[i], segment->id,
+                              memory_order_release);
+        return segment;
+    }
+    return NULL;
+}
+
+/* Under the lock. */
+static baton__segment_t leave(baton__segments_t *self,
+                              baton__segment_t *segment)
+{
+    baton__segment_t left = *segment;
+    atomic_store_explicit(&self->table->ids[baton__segment_place(left.id)], 0,
+                          memory_order_release);
+    self->total -= left.bytes;
+    *segment = (baton__segment_t){.file = -1};
+    return left;
+}
+
+/* Unmakes a segment that has left, and wakes the peers that may have it. */
+static void drop(const baton__segments_t *self, baton__segment_t *left)
+{
+    /* Pairs with the load in baton__mappings_sweep. */
+    atomic_fetch_add_explicit(&self->freed->count, 1, memory_order_release);
+    for (int i = 0; i < self->peers; i++) {
+        if (left->told[i]) {
+            (void)baton__doorbell_ring(self->doorbell, i);
+        }
+    }
+    unmake(left);
+}
+
+/* ---- blocks ------------------------------------------------------------ */
+
+/* Under the lock: takes the first gap that is large enough. */
+static void *take_gap(baton__segment_t *segment, baton__segment_block_t *block)
+{
+    baton__segment_block_t **link = &segment->blocks;
+    size_t offset = 0;
+    while (*link != NULL && (*link)->offset - offset < block->bytes) {
+        offset = (*link)->offset + (*link)->bytes;
+        link = &(*link)->next;
+    }
+    if (*link == NULL && segment->bytes - offset < block->bytes) {
+        return NULL;
+    }
+    block->offset = offset;
+    block->next = *link;
+    *link = block;
+    return segment->base + offset;
+}
+
+/* Under the lock. */
+static void *take_any_gap(baton__segments_t *self,
+                          baton__segment_block_t *block)
+{
+    void *memory = NULL;
+    for (int i = 0; i < BATON__SEGMENTS && memory == NULL; i++) {
+        if (self->at[i].id != 0) {
+            memory = take_gap(&self->at[i], block);
+        }
+    }
+    return memory;
+}
+
+/* Makes a segment for the block; NULL if that can't be done. */
+static void *grow(baton__segments_t *self, baton__segment_block_t *block)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    size_t part = round_up(self->total / 4, PAGE);
+    size_t room = self->limit > self->total ? self->limit - self->total : 0;
+    (void)pthread_mutex_unlock(&self->lock);
+    size_t bytes = round_up(block->bytes, PAGE);
+    bytes = bytes > part ? bytes : part;
+    bytes = bytes > LEAST ? bytes : LEAST;
+    baton__segment_t made;
+    if (bytes > room || !make(&made, self->peers, bytes)) {
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    baton__segment_t *segment = enter(self, &made);
+    void *memory = segment != NULL ? take_gap(segment, block) : NULL;
+    (void)pthread_mutex_unlock(&self->lock);
+    if (segment == NULL) {
+        unmake(&made);
+    }
+    return memory;
+}
+
+void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
+{
+    if (self->peers < 2 || bytes < BLOCK_LEAST || bytes > self->limit) {
+        return NULL;
+    }
+    baton__segment_block_t *block = baton__alloc(1, sizeof *block);
+    if (block == NULL) {
+        return NULL;
+    }
+    block->bytes = round_up(bytes, ALIGNMENT);
+    (void)pthread_mutex_lock(&self->lock);
+    void *memory = take_any_gap(self, block);
+    (void)pthread_mutex_unlock(&self->lock);
+    if (memory == NULL) {
+        memory = grow(self, block);
+    }
+    if (memory == NULL) {
+        baton__free(block);
+    }
+    return memory;
+}
+
+/* Under the lock: the segment that these bytes lie in, or NULL. */
+static baton__segment_t *find(baton__segments_t *self, const void *data,
+                              size_t bytes)
+{
+    uintptr_t address = (uintptr_t)data;
+    for (int i = 0; i < BATON__SEGMENTS; i++) {
+        baton__segment_t *segment = &self->at[i];
+        uintptr_t base = (uintptr_t)segment->base;
+        if (segment->id != 0 && address >= base &&
+            address - base < segment->bytes &&
+            bytes <= segment->bytes - (address - base)) {
+            return segment;
+        }
+    }
+    return NULL;
+}
+
+void baton__segments_release(baton__segments_t *self, void *memory)
+{
+    baton__segment_t left = {.file = -1};
+    (void)pthread_mutex_lock(&self->lock);
+    baton__segment_t *segment = find(self, memory, 1);
+    size_t offset = (size_t)((char *)memory - segment->base);
+    baton__segment_block_t **link = &segment->blocks;
+    while ((*link)->offset != offset) {
+        link = &(*link)->next;
+    }
+    baton__segment_block_t *block = *link;
+    *link = block->next;
+    if (segment->blocks == NULL && segment->bytes > LEAST) {
+        left = leave(self, segment);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    baton__free(block);
+    if (left.base != NULL) {
+        drop(self, &left);
+    }
+}
+
+/* ---- sharing ----------------------------------------------------------- */
+
+/* Sends a segment's descriptor to a peer; false if it can't take it now. */
+static bool tell(const baton__segments_t *self, const baton__segment_t *segment,
+                 int index)
+{
+    baton__segment_notice_t notice = {
+        .secret = self->table->secret,
+        .address = (uint64_t)(uintptr_t)segment->base,
+        .bytes = segment->bytes,
+        .owner = (uint32_t)self->doorbell->index,
+        .id = segment->id,
+    };
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    memset(&control, 0, sizeof control);
+    struct sockaddr_un address;
+    struct iovec part = {&notice, sizeof notice};
+    struct msghdr message = {
+        .msg_name = &address,
+        .msg_namelen =
+            baton__mappings_address(&self->doorbell->states[index], &address),
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof control,
+    };
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &segment->file, sizeof(int));
+    return sendmsg(self->doorbell->socket, &message,
+                   MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof notice;
+}
+
+uint32_t baton__segments_share(baton__segments_t *self, int index,
+                               const void *data, size_t bytes)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    baton__segment_t *segment =
+        self->total > 0 ? find(self, data, bytes) : NULL;
+    (void)pthread_mutex_unlock(&self->lock);
+    /* Without the lock from here on: a message's memory is in use, so its
+       segment stays. */
+    if (segment == NULL) {
+        return 0;
+    }
+    if (!segment->told[index]) {
+        segment->told[index] = tell(self, segment, index);
+    }
+    return segment->told[index] ? segment->id : 0;
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+void baton__segments_init(baton__segments_t *self,
+                          const baton__doorbell_t *doorbell,
+                          baton__segment_table_t *table,
+                          baton__freed_count_t *freed, int peers, size_t limit)
+{
+    *self = (baton__segments_t){.doorbell = doorbell,
+                                .table = table,
+                                .freed = freed,
+                                .peers = peers,
+                                .limit = limit};
+    (void)pthread_mutex_init(&self->lock, NULL);
+    for (int i = 0; i < BATON__SEGMENTS; i++) {
+        self->at[i].file = -1;
+    }
+}
+
+void baton__segments_fini(baton__segments_t *self)
+{
+    for (int i = 0; i < BATON__SEGMENTS; i++) {
+        baton__segment_t *segment = &self->at[i];
+        if (segment->blocks != NULL) {
+            /* Of a schedule that was destroyed while an async node of it may
+               still write there: that keeps its scratch. */
+            segment->base = NULL;
+        }
+        while (segment->blocks != NULL) {
+            baton__segment_block_t *block = segment->blocks;
+            segment->blocks = block->next;
+            baton__free(block);
+        }
+        if (segment->id != 0) {
+            unmake(segment);
+        }
+    }
+    (void)pthread_mutex_destroy(&self->lock);
+}

@@ -1,0 +1,331 @@
+/* Memory that ranks of a host share: as source, as target and in place; freed
+   in any order; without descriptors; and that none of it is left behind. The
+   exit code is the result. */
+#include "base/config.h"
+#include "sched/schedule.h"
+#include "support/mpi.h"
+#include "transport/mpi/endpoint.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WAIT_MS 60000
+
+static int rank, size;
+static baton_engine_t *engine;
+static baton_group_t *group;
+
+static void begin(const char *part)
+{
+    support_mpi_running = part;
+}
+
+static void check(bool right, const char *what)
+{
+    if (!right) {
+        support_mpi_die(what);
+    }
+}
+
+static void *allocate(size_t bytes)
+{
+    void *memory = NULL;
+    support_mpi_expect(baton_memory_alloc(group, bytes, &memory), BATON_OK);
+    check(((uintptr_t)memory & 63) == 0, "memory is aligned");
+    return memory;
+}
+
+static void release(void *memory)
+{
+    support_mpi_expect(baton_memory_free(group, memory), BATON_OK);
+}
+
+static void run(baton_schedule_t *s)
+{
+    support_mpi_expect(baton_schedule_start(s), BATON_OK);
+    support_mpi_expect(baton_schedule_wait(s, WAIT_MS), BATON_OK);
+}
+
+/* ---- results ----------------------------------------------------------- */
+
+static unsigned char value_of(int of, size_t i, int epoch)
+{
+    return (unsigned char)((size_t)of * 7 + i * 13 + (size_t)epoch * 31);
+}
+
+/* An all-reduce of bytes, two epochs. */
+static void sum_bytes(const char *algorithm, unsigned char *source,
+                      unsigned char *target, size_t bytes)
+{
+    baton_schedule_t *s;
+    support_mpi_expect(baton_schedule_create(group, "sum", &s), BATON_OK);
+    baton_view_t out =
+        baton_view(baton_buffer_bind(s, target, bytes), 0, bytes);
+    baton_view_t in =
+        source == target
+            ? out
+            : baton_view(baton_buffer_bind_input(s, source, bytes), 0, bytes);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = in,
+                              .target = out,
+                              .dtype = BATON_U8,
+                              .op = BATON_SUM,
+                              .algorithm = algorithm};
+    baton_allreduce(s, &args);
+    support_mpi_expect(baton_schedule_commit(s), BATON_OK);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        for (size_t i = 0; i < bytes; i++) {
+            source[i] = value_of(rank, i, epoch);
+        }
+        run(s);
+        for (size_t i = 0; i < bytes; i++) {
+            unsigned char sum = 0;
+            for (int r = 0; r < size; r++) {
+                sum = (unsigned char)(sum + value_of(r, i, epoch));
+            }
+            check(target[i] == sum, "the sum is right");
+        }
+    }
+    support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
+}
+
+static void sums_of_any_memory(void)
+{
+    static const size_t sizes[] = {
+        1,     4096,          65536,         69567,        69568,
+        69569, 68 * 1024 - 1, 68 * 1024 + 1, (1 << 20) + 1};
+    static const char *const algorithms[] = {"ring", "recursive_doubling",
+                                             "linear_pipeline"};
+    enum { SIZES = sizeof sizes / sizeof sizes[0], ALGORITHMS = 3 };
+    begin("sums of any memory");
+    for (int i = 0; i < SIZES; i++) {
+        unsigned char *shared[2] = {allocate(sizes[i]), allocate(sizes[i])};
+        unsigned char *own = malloc(sizes[i]);
+        const char *algorithm = algorithms[i % ALGORITHMS];
+        sum_bytes(algorithm, shared[0], shared[1], sizes[i]);
+        sum_bytes(algorithm, shared[0], shared[0], sizes[i]);
+        sum_bytes(algorithm, own, shared[1], sizes[i]);
+        sum_bytes(algorithm, shared[0], own, sizes[i]);
+        sum_bytes(algorithm, own, own, sizes[i]);
+        free(own);
+        release(shared[0]);
+        release(shared[1]);
+    }
+}
+
+/* ---- allocation -------------------------------------------------------- */
+
+static void wrong_arguments(void)
+{
+    begin("wrong arguments");
+    void *memory = &memory;
+    int other;
+    support_mpi_expect(baton_memory_alloc(NULL, 8, &memory), BATON_ERR_INVALID);
+    support_mpi_expect(baton_memory_alloc(group, 8, NULL), BATON_ERR_INVALID);
+    support_mpi_expect(baton_memory_alloc(group, 0, &memory),
+                       BATON_ERR_INVALID);
+    support_mpi_says("bytes is 0");
+    check(memory == &memory, "an error leaves out as it was");
+    support_mpi_expect(baton_memory_alloc(group, SIZE_MAX, &memory),
+                       BATON_ERR_NO_MEMORY);
+    support_mpi_expect(baton_memory_free(group, &other), BATON_ERR_INVALID);
+    support_mpi_expect(baton_memory_free(group, NULL), BATON_OK);
+    memory = allocate(100000);
+    support_mpi_expect(baton_memory_free(NULL, memory), BATON_ERR_INVALID);
+    support_mpi_expect(baton_group_destroy(group), BATON_ERR_BUSY);
+    support_mpi_says("1 blocks of baton_memory_alloc");
+    support_mpi_expect(baton_memory_free(group, memory), BATON_OK);
+    support_mpi_expect(baton_memory_free(group, memory), BATON_ERR_INVALID);
+    support_mpi_says("was freed already");
+}
+
+/* Blocks do not overlap, whatever was freed between them. */
+static void blocks_are_apart(void)
+{
+    enum { BLOCKS = 40, ROUNDS = 300 };
+    static unsigned char *blocks[BLOCKS];
+    static size_t bytes[BLOCKS];
+    begin("blocks are apart");
+    unsigned random = 12345u + (unsigned)rank;
+    for (int round = 0; round < ROUNDS; round++) {
+        random = random * 1103515245u + 12345u;
+        int i = (int)(random >> 16) % BLOCKS;
+        if (blocks[i] == NULL) {
+            bytes[i] = 1 + (random >> 8) % 200000;
+            blocks[i] = allocate(bytes[i]);
+            memset(blocks[i], i + 1, bytes[i]);
+            continue;
+        }
+        for (size_t k = 0; k < bytes[i]; k++) {
+            check(blocks[i][k] == i + 1, "nobody else wrote to the block");
+        }
+        release(blocks[i]);
+        blocks[i] = NULL;
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        release(blocks[i]);
+        blocks[i] = NULL;
+    }
+}
+
+/* Counts this process's mappings of segments. */
+static int count_mappings(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    check(maps != NULL, "there are maps");
+    while (fgets(line, sizeof line, maps) != NULL) {
+        count += strstr(line, "memfd:baton") != NULL;
+    }
+    (void)fclose(maps);
+    return count;
+}
+
+static bool is_shared(const void *memory)
+{
+    baton__mpi_t *mpi = group->endpoint;
+    const baton__segments_t *segments = &mpi->host.segments;
+    for (int i = 0; i < BATON__SEGMENTS; i++) {
+        const char *base = segments->at[i].base;
+        if (base != NULL && (const char *)memory >= base &&
+            (const char *)memory < base + segments->at[i].bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True once `mine` is true on all ranks. */
+static bool on_all(bool mine)
+{
+    int here = mine;
+    int all = 0;
+    MPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all != 0;
+}
+
+/* Ranks free what their peers have mapped, each in an order of its own, and
+   allocate again; in the end no mapping is left. */
+static void nothing_is_left_behind(void)
+{
+    enum { BYTES = 3 << 19, BLOCKS = 3, ROUNDS = 1000 };
+    unsigned char *blocks[BLOCKS];
+    begin("nothing is left behind");
+    MPI_Barrier(MPI_COMM_WORLD);
+    int before = count_mappings();
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = allocate(BYTES);
+        sum_bytes("ring", blocks[i], blocks[i], BYTES);
+    }
+    check(!is_shared(blocks[0]) || count_mappings() > before,
+          "what is shared is mapped");
+    for (int k = 0; k < BLOCKS; k++) {
+        int i = (k + rank) % BLOCKS;
+        release(blocks[i]);
+        blocks[i] = allocate(BYTES);
+        sum_bytes("ring", blocks[i], blocks[i], BYTES);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        release(blocks[(i + rank) % BLOCKS]);
+    }
+    bool left = true;
+    for (int i = 0; i < ROUNDS && left; i++) { /* peers have to poll */
+        support_mpi_healthy(group);
+        left = !on_all(count_mappings() <= before);
+    }
+    check(!left, "no mapping is left");
+}
+
+/* ---- what a host does not permit ---------------------------------------- */
+
+/* Every other rank can open no descriptor, so that it can neither make segments
+   nor map those of its peers. */
+static void without_descriptors(void)
+{
+    enum { BYTES = 5 << 18 };
+    struct rlimit limit;
+    begin("without descriptors");
+    check(getrlimit(RLIMIT_NOFILE, &limit) == 0, "there is a limit");
+    const struct rlimit before = limit;
+    if (rank % 2 == 1) {
+        int lowest = dup(STDIN_FILENO);
+        check(lowest >= 0 && close(lowest) == 0, "one descriptor is free");
+        limit.rlim_cur = (rlim_t)lowest;
+        check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "the limit is set");
+    }
+    unsigned char *memory = allocate(BYTES);
+    check(rank % 2 == 0 || !is_shared(memory), "it is ordinary memory");
+    sum_bytes("ring", memory, memory, BYTES);
+    check(setrlimit(RLIMIT_NOFILE, &before) == 0, "the limit is as before");
+    sum_bytes("ring", memory, memory, BYTES);
+    release(memory);
+}
+
+static void beside_a_child(void)
+{
+    enum { BYTES = 200000 };
+    begin("beside a child");
+    unsigned char *memory = allocate(BYTES);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(memory[0] == memory[1]); /* it may read */
+    }
+    sum_bytes("ring", memory, memory, BYTES);
+    int status;
+    check(child > 0 && waitpid(child, &status, 0) == child, "the child ends");
+    sum_bytes("ring", memory, memory, BYTES);
+    release(memory);
+}
+
+/* Where ranks share a host and nothing forbids it memory is shared, scratch,
+   too: that no test passes for want of it. */
+static void memory_is_shared(void)
+{
+    enum { BYTES = 200000 };
+    begin("memory is shared");
+    const baton__mpi_t *mpi = group->endpoint;
+    bool expected = mpi->host.count > 1 &&
+                    baton__config_number(BATON__CONFIG_SHM_MEMORY) > 0;
+    void *memory = allocate(BYTES);
+    check(is_shared(memory) == expected, "memory is shared");
+    release(memory);
+    baton_schedule_t *s;
+    support_mpi_expect(baton_schedule_create(group, "scratch", &s), BATON_OK);
+    (void)baton_buffer_scratch(s, BYTES);
+    (void)baton_add_nop(s);
+    support_mpi_expect(baton_schedule_commit(s), BATON_OK);
+    check(s->buffers[0].shared == expected, "scratch is shared");
+    support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
+}
+
+int main(int argc, char **argv)
+{
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    support_mpi_expect(baton_engine_open(&options, &engine), BATON_OK);
+    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+                       BATON_OK);
+    wrong_arguments();
+    memory_is_shared();
+    blocks_are_apart();
+    sums_of_any_memory();
+    nothing_is_left_behind();
+    without_descriptors();
+    beside_a_child();
+    begin("the end");
+    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    check(count_mappings() == 0, "the group leaves no mapping");
+    support_mpi_expect(baton_engine_close(engine), BATON_OK);
+    if (rank == 0) {
+        printf("mpi_memory: %d ranks, all right\n", size);
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,561 @@
+/* Loans: which receives have one, and what the engine does with a message that
+   a reduce reads in place. Ranks are turns of one thread, so a rank does
+   nothing until the test drives it. */
+#include "progress/engine.h"
+#include "sched/loans.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "support/sanitized.h"
+#include <stdlib.h>
+
+enum { COUNT = 1024, BYTES = COUNT * sizeof(float) };
+
+static support_cluster_t *pair;
+
+static int open_pair(void **state)
+{
+    pair = support_cluster_manual(2);
+    return 0;
+}
+
+static int close_pair(void **state)
+{
+    support_cluster_close(pair);
+    return 0;
+}
+
+/* ---- which receives ---------------------------------------------------- */
+
+/* A schedule of rank 1 that receives from rank 0 and adds that to `sum`. */
+typedef struct graph {
+    baton_schedule_t *schedule;
+    baton_view_t sum, scratch;
+    baton_node_t receive, reduce;
+} graph_t;
+
+static float sum_memory[COUNT + 1];
+
+static baton_node_t add_sum(graph_t *g, baton_view_t from)
+{
+    return baton_add_reduce(g->schedule, BATON_F32, BATON_SUM, g->sum, g->sum,
+                            from);
+}
+
+static graph_t begin_apart(void)
+{
+    graph_t g = {.schedule = support_schedule(pair->groups[1], "loans")};
+    g.sum = support_view(g.schedule, sum_memory, BYTES);
+    g.scratch = support_scratch(g.schedule, BYTES);
+    g.receive = baton_add_recv(g.schedule, 0, g.scratch);
+    return g;
+}
+
+static graph_t begin(void)
+{
+    graph_t g = begin_apart();
+    g.reduce = add_sum(&g, g.scratch);
+    baton_before(g.schedule, g.receive, g.reduce);
+    return g;
+}
+
+static void end(graph_t *g, uint32_t loans)
+{
+    support_ok(baton_schedule_commit(g->schedule));
+    assert_int_equal(g->schedule->plan.loan_count, loans);
+    support_ok(baton_schedule_destroy(g->schedule));
+}
+
+static void test_loans_of_a_receive_and_its_reduce(void **state)
+{
+    graph_t g = begin();
+    support_ok(baton_schedule_commit(g.schedule));
+    assert_int_equal(g.schedule->plan.loan_count, 1);
+    const baton__loan_t *loan = &g.schedule->plan.loans[0];
+    assert_int_equal(loan->receive, g.receive.index);
+    assert_int_equal(loan->reduce, g.reduce.index);
+    assert_int_equal(loan->operand, BATON__RIGHT);
+    support_ok(baton_schedule_destroy(g.schedule));
+}
+
+static void test_loans_to_a_reduce_into_the_scratch(void **state)
+{
+    graph_t g = begin_apart();
+    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.scratch,
+                                g.scratch, g.sum);
+    baton_before(g.schedule, g.receive, g.reduce);
+    baton_before(g.schedule, g.reduce,
+                 baton_add_send(g.schedule, 0, g.scratch));
+    end(&g, 1);
+}
+
+static void test_loans_of_two_receives_to_one_reduce(void **state)
+{
+    graph_t g = begin_apart();
+    baton_view_t other = support_scratch(g.schedule, BYTES);
+    baton_node_t second = baton_add_recv(g.schedule, 0, other);
+    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.sum,
+                                g.scratch, other);
+    baton_before(g.schedule, g.receive, g.reduce);
+    baton_before(g.schedule, second, g.reduce);
+    end(&g, 2);
+}
+
+static void test_loans_not_of_bound_memory(void **state)
+{
+    graph_t g = begin_apart();
+    static float bound[COUNT];
+    baton_view_t view = support_view(g.schedule, bound, BYTES);
+    g.receive = baton_add_recv(g.schedule, 0, view);
+    baton_before(g.schedule, g.receive, add_sum(&g, view));
+    end(&g, 0);
+}
+
+static void test_loans_not_where_another_node_reads(void **state)
+{
+    graph_t g = begin();
+    baton_view_t part = baton_view(g.scratch.buffer, 8, 4);
+    baton_before(g.schedule, g.receive, baton_add_send(g.schedule, 0, part));
+    end(&g, 0);
+}
+
+static void test_loans_not_where_two_reduces_read(void **state)
+{
+    graph_t g = begin();
+    baton_node_t again = add_sum(&g, g.scratch);
+    baton_before(g.schedule, g.reduce, again);
+    end(&g, 0);
+}
+
+static void test_loans_not_of_both_operands(void **state)
+{
+    graph_t g = begin_apart();
+    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.sum,
+                                g.scratch, g.scratch);
+    baton_before(g.schedule, g.receive, g.reduce);
+    end(&g, 0);
+}
+
+static void test_loans_not_of_a_part(void **state)
+{
+    graph_t g = begin_apart();
+    baton_view_t half = baton_view(g.scratch.buffer, 0, BYTES / 2);
+    baton_view_t to = baton_view(g.sum.buffer, 0, BYTES / 2);
+    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, to, to, half);
+    baton_before(g.schedule, g.receive, g.reduce);
+    end(&g, 0);
+}
+
+static void test_loans_not_of_what_two_receives_wrote(void **state)
+{
+    graph_t g = begin_apart();
+    baton_view_t half = baton_view(g.scratch.buffer, 0, BYTES / 2);
+    baton_node_t over = baton_add_recv(g.schedule, 0, half);
+    g.reduce = add_sum(&g, g.scratch);
+    baton_before(g.schedule, g.receive, over);
+    baton_before(g.schedule, g.receive, g.reduce);
+    baton_before(g.schedule, over, g.reduce);
+    end(&g, 0);
+}
+
+static void test_loans_not_where_the_order_is_indirect(void **state)
+{
+    graph_t g = begin_apart();
+    g.reduce = add_sum(&g, g.scratch);
+    baton_node_t between = baton_add_nop(g.schedule);
+    baton_before(g.schedule, g.receive, between);
+    baton_before(g.schedule, between, g.reduce);
+    end(&g, 0);
+}
+
+/* Uses of one slot, of which the second leaves a byte of the first. */
+static void test_loans_of_a_slot_that_is_used_again(void **state)
+{
+    graph_t g = begin();
+    baton_view_t less = baton_view(g.scratch.buffer, 0, BYTES - 4);
+    baton_view_t to = baton_view(g.sum.buffer, 0, BYTES - 4);
+    baton_node_t second = baton_add_recv(g.schedule, 0, less);
+    baton_node_t sum =
+        baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, to, less, to);
+    baton_before(g.schedule, g.reduce, second);
+    baton_before(g.schedule, second, sum);
+    end(&g, 2);
+}
+
+static void test_loans_of_equal_lengths_alone(void **state)
+{
+    for (int same = 0; same < 2; same++) {
+        graph_t g = begin();
+        baton_length_t length = baton_add_length(g.schedule);
+        baton_set_length(g.schedule, g.receive, length);
+        if (same) {
+            baton_set_length(g.schedule, g.reduce, length);
+        }
+        end(&g, (uint32_t)same);
+    }
+}
+
+static void test_loans_not_ahead_of_a_call(void **state)
+{
+    for (int promised = 0; promised < 2; promised++) {
+        graph_t g = begin();
+        baton_node_t call = baton_add_call(g.schedule, support_succeed, NULL);
+        baton_before(g.schedule, g.reduce, call);
+        if (promised) {
+            baton_set_no_scratch(g.schedule, call);
+        }
+        end(&g, (uint32_t)promised);
+    }
+}
+
+static void test_loans_behind_a_call(void **state)
+{
+    graph_t g = begin();
+    baton_node_t call = baton_add_call(g.schedule, support_succeed, NULL);
+    baton_before(g.schedule, call, g.receive);
+    end(&g, 1);
+}
+
+static void test_loans_promise_of_a_node_that_calls_nothing(void **state)
+{
+    graph_t g = begin();
+    baton_set_no_scratch(g.schedule, g.reduce);
+    support_expect(baton_schedule_commit(g.schedule), BATON_ERR_INVALID);
+    support_says("reduce#1 is neither a call nor an async node");
+    support_ok(baton_schedule_destroy(g.schedule));
+}
+
+/* ---- what the engine does ----------------------------------------------- */
+
+/* A sum that writes down where it has read its right operand. */
+typedef struct witness {
+    const void *right;
+    size_t count;
+} witness_t;
+
+static void add(void *arg, void *target, const void *left, const void *right,
+                size_t count, baton_dtype_t dtype)
+{
+    witness_t *witness = arg;
+    witness->right = witness->count == 0 ? right : witness->right;
+    witness->count += count;
+    BATON_SUM->reduce(NULL, target, left, right, count, dtype);
+}
+
+/* Of more bytes than a step computes at a time. */
+enum { LARGEST = COUNT * 80 };
+
+/* Rank 0 sends `given`, and rank 1 adds it to `sum`. */
+typedef struct sum {
+    baton_op_t op;
+    witness_t witness;
+    baton_schedule_t *sender, *receiver;
+    float given[LARGEST], sum[LARGEST];
+    baton_node_t receive, reduce;
+    baton_view_t scratch;
+} sum_t;
+
+static void sum_begin(sum_t *s, size_t count, baton_call_fn between)
+{
+    *s = (sum_t){.op = *BATON_SUM};
+    s->op.reduce = add;
+    s->op.arg = &s->witness;
+    for (size_t i = 0; i < count; i++) {
+        s->given[i] = (float)(i % 1000);
+        s->sum[i] = 1;
+    }
+    s->sender = support_schedule(pair->groups[0], "sum");
+    s->receiver = support_schedule(pair->groups[1], "sum");
+    size_t bytes = count * sizeof(float);
+    (void)baton_add_send(s->sender, 1,
+                         support_view(s->sender, s->given, bytes));
+    baton_view_t sum = support_view(s->receiver, s->sum, bytes);
+    s->scratch = support_scratch(s->receiver, bytes);
+    s->receive = baton_add_recv(s->receiver, 0, s->scratch);
+    if (between != NULL) { /* it is issued before the reduce is */
+        baton_node_t call = baton_add_call(s->receiver, between, s);
+        baton_set_no_scratch(s->receiver, call);
+        baton_before(s->receiver, s->receive, call);
+    }
+    s->reduce =
+        baton_add_reduce(s->receiver, BATON_F32, &s->op, sum, sum, s->scratch);
+    baton_before(s->receiver, s->receive, s->reduce);
+}
+
+static void sum_commit(sum_t *s)
+{
+    support_ok(baton_schedule_commit(s->sender));
+    support_ok(baton_schedule_commit(s->receiver));
+}
+
+static void sum_run(const sum_t *s)
+{
+    support_ok(baton_schedule_start(s->sender));
+    support_ok(baton_schedule_start(s->receiver));
+    support_ok(baton_schedule_wait(s->sender, SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_wait(s->receiver, SUPPORT_WAIT_MS));
+}
+
+static void sum_end(const sum_t *s)
+{
+    support_ok(baton_schedule_destroy(s->sender));
+    support_ok(baton_schedule_destroy(s->receiver));
+}
+
+static void sum_is(const sum_t *s, size_t count, int epochs)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_true(s->sum[i] == 1 + (float)epochs * (float)(i % 1000));
+    }
+}
+
+static sum_t sum; /* too large for a stack */
+
+/* Of a size that takes several steps, too. */
+static void test_loans_are_read_where_they_lie(void **state)
+{
+    static const size_t counts[] = {COUNT, LARGEST};
+    for (int i = 0; i < 2; i++) {
+        sum_begin(&sum, counts[i], NULL);
+        sum_commit(&sum);
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            sum.witness = (witness_t){0};
+            sum_run(&sum);
+            assert_ptr_equal(sum.witness.right, sum.given);
+            assert_int_equal(sum.witness.count, counts[i]);
+            sum_is(&sum, counts[i], epoch);
+        }
+        sum_end(&sum);
+    }
+}
+
+static void test_loans_not_of_short_messages(void **state)
+{
+    sum_begin(&sum, 100, NULL);
+    sum_commit(&sum);
+    sum_run(&sum);
+    assert_ptr_not_equal(sum.witness.right, sum.given);
+    sum_is(&sum, 100, 1);
+    sum_end(&sum);
+}
+
+static baton_status_t halve(void *arg, baton_call_t *call)
+{
+    return baton_call_set_length(call, *(baton_length_t *)arg, BYTES / 2);
+}
+
+static void test_loans_of_a_shorter_message(void **state)
+{
+    sum_begin(&sum, COUNT, NULL);
+    baton_length_t length = baton_add_length(sum.receiver);
+    baton_set_length(sum.receiver, sum.receive, length);
+    baton_set_length(sum.receiver, sum.reduce, length);
+    length = baton_add_length(sum.sender);
+    baton_set_length(sum.sender, (baton_node_t){0}, length);
+    baton_node_t call = baton_add_call(sum.sender, halve, &length);
+    baton_before(sum.sender, call, (baton_node_t){0});
+    sum_commit(&sum);
+    sum_run(&sum);
+    assert_ptr_equal(sum.witness.right, sum.given);
+    assert_int_equal(sum.witness.count, COUNT / 2);
+    sum_is(&sum, COUNT / 2, 1);
+    assert_true(sum.sum[COUNT / 2] == 1);
+    sum_end(&sum);
+}
+
+/* The reduce waits for a second message, which rank 0 sends only when the send
+   of the first has ended: a loan of the first would never end. */
+static void test_loans_not_while_the_reduce_waits(void **state)
+{
+    static float more[COUNT];
+    sum_begin(&sum, COUNT, NULL);
+    baton_view_t word = support_scratch(sum.receiver, BYTES);
+    baton_before(sum.receiver, baton_add_recv(sum.receiver, 0, word),
+                 sum.reduce);
+    baton_node_t second =
+        baton_add_send(sum.sender, 1, support_view(sum.sender, more, BYTES));
+    baton_before(sum.sender, (baton_node_t){0}, second);
+    sum_commit(&sum);
+    support_ok(baton_schedule_start(sum.sender));
+    support_ok(baton_schedule_start(sum.receiver));
+    support_drain(pair);
+    bool done = false;
+    support_ok(baton_schedule_test(sum.receiver, &done));
+    assert_true(done);
+    assert_ptr_not_equal(sum.witness.right, sum.given);
+    sum_is(&sum, COUNT, 1);
+    sum_end(&sum);
+}
+
+/* Between the receive and the reduce. */
+static baton_status_t fail_while_lent(void *arg, baton_call_t *call)
+{
+    const sum_t *s = arg;
+    return s->receiver->run.lent_count == 1
+               ? baton_call_fail(call, BATON_ERR_LIMIT, "while it is lent")
+               : BATON_OK;
+}
+
+/* The message is given back, so that the sender's epoch ends, too. */
+static void test_loans_end_with_a_failure(void **state)
+{
+    sum_begin(&sum, COUNT, fail_while_lent);
+    sum_commit(&sum);
+    support_ok(baton_schedule_start(sum.sender));
+    support_ok(baton_schedule_start(sum.receiver));
+    support_expect(baton_schedule_wait(sum.receiver, SUPPORT_WAIT_MS),
+                   BATON_ERR_LIMIT);
+    support_says("while it is lent");
+    assert_int_equal(sum.receiver->run.lent_count, 0);
+    support_drain(pair);
+    assert_int_equal(sum.sender->turn.moving, 0);
+    sum_end(&sum);
+}
+
+/* Steps until the reduce has read a part of what it was lent. */
+static void sum_run_in_part(sum_t *s)
+{
+    baton_engine_t *engine = pair->engines[0];
+    support_ok(baton_schedule_start(s->sender));
+    support_ok(baton_schedule_start(s->receiver));
+    engine->driver->enter(engine);
+    while (s->witness.count == 0) {
+        (void)baton__step(&engine->stepper, BATON__SLICE_BYTES);
+    }
+    engine->driver->leave(engine);
+    assert_true(s->witness.count < LARGEST);
+    assert_int_equal(s->receiver->run.lent_count, 1);
+}
+
+static void test_loans_end_with_a_cancel(void **state)
+{
+    sum_begin(&sum, LARGEST, NULL);
+    sum_commit(&sum);
+    sum_run_in_part(&sum);
+    support_ok(baton_schedule_cancel(sum.receiver));
+    support_expect(baton_schedule_wait(sum.receiver, SUPPORT_WAIT_MS),
+                   BATON_ERR_CANCELLED);
+    assert_int_equal(sum.receiver->run.lent_count, 0);
+    support_drain(pair);
+    assert_int_equal(sum.sender->turn.moving, 0);
+    sum_end(&sum);
+}
+
+static void test_loans_end_with_a_destroy(void **state)
+{
+    sum_begin(&sum, LARGEST, NULL);
+    sum_commit(&sum);
+    sum_run_in_part(&sum);
+    support_ok(baton_schedule_cancel(sum.sender)); /* it can't withdraw */
+    support_ok(baton_schedule_destroy(sum.receiver));
+    support_drain(pair);
+    assert_int_equal(sum.sender->turn.moving, 0);
+    support_ok(baton_schedule_destroy(sum.sender));
+}
+
+/* ---- against the sender ------------------------------------------------- */
+
+enum { ROUNDS = SUPPORT_REPEAT(300), MANY = COUNT * 16 };
+
+/* Rank 1 adds what rank 0 sends, and one of them gives up sooner or later.
+   However the epoch ends, rank 0 overwrites its memory as soon as wait has
+   returned. */
+static void run_given_up(support_worker_t *worker, baton_schedule_t *s,
+                         float *memory, support_random_t *random)
+{
+    bool gives_up = (int)support_random_below(random, 3) == worker->rank;
+    uint64_t delay = support_random_below(random, 60);
+    float value = (float)support_random_below(random, 100);
+    for (size_t i = 0; i < MANY; i++) {
+        memory[i] = worker->rank == 0 ? value : 1;
+    }
+    bool done = false;
+    baton_status_t status = baton_schedule_start(s);
+    for (uint64_t i = 0; i < delay && gives_up && status == BATON_OK; i++) {
+        status = baton_schedule_test(s, &done);
+    }
+    if (gives_up && status == BATON_OK && !done) {
+        status = baton_schedule_cancel(s);
+        (void)support_worker_check(
+            worker, status == BATON_OK || status == BATON_ERR_STATE,
+            "cancel: %s", baton_error_message());
+    }
+    if (status != BATON_ERR_FAILED) {
+        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        (void)support_worker_check(worker,
+                                   worker->rank == 0 || status != BATON_OK ||
+                                       memory[i] == 1 + value,
+                                   "added what was written later");
+        memory[i] = -1;
+    }
+}
+
+static void run_rounds(support_worker_t *worker)
+{
+    support_random_t random = support_random(*(uint64_t *)worker->arg, 0);
+    float *memory = malloc(MANY * sizeof *memory);
+    size_t bytes = MANY * sizeof *memory;
+    baton_schedule_t *s = NULL;
+    if (!support_worker_ok(
+            worker, baton_schedule_create(worker->group, "given up", &s))) {
+        free(memory);
+        return;
+    }
+    baton_view_t view = support_view(s, memory, bytes);
+    if (worker->rank == 0) {
+        (void)baton_add_send(s, 1, view);
+    } else {
+        baton_view_t scratch = support_scratch(s, bytes);
+        baton_before(
+            s, baton_add_recv(s, 0, scratch),
+            baton_add_reduce(s, BATON_F32, BATON_SUM, view, view, scratch));
+    }
+    bool good = support_worker_ok(worker, baton_schedule_commit(s));
+    for (int round = 0; round < ROUNDS && good; round++) {
+        run_given_up(worker, s, memory, &random);
+        good = support_worker_ok(
+            worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS));
+    }
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
+    free(memory);
+}
+
+static void test_loans_end_before_the_failure_is_told(void **state)
+{
+    uint64_t seed = support_seed();
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
+    support_cluster_run(cluster, run_rounds, &seed);
+    support_cluster_close(cluster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loans_of_a_receive_and_its_reduce),
+        cmocka_unit_test(test_loans_to_a_reduce_into_the_scratch),
+        cmocka_unit_test(test_loans_of_two_receives_to_one_reduce),
+        cmocka_unit_test(test_loans_not_of_bound_memory),
+        cmocka_unit_test(test_loans_not_where_another_node_reads),
+        cmocka_unit_test(test_loans_not_where_two_reduces_read),
+        cmocka_unit_test(test_loans_not_of_both_operands),
+        cmocka_unit_test(test_loans_not_of_a_part),
+        cmocka_unit_test(test_loans_not_of_what_two_receives_wrote),
+        cmocka_unit_test(test_loans_not_where_the_order_is_indirect),
+        cmocka_unit_test(test_loans_of_a_slot_that_is_used_again),
+        cmocka_unit_test(test_loans_of_equal_lengths_alone),
+        cmocka_unit_test(test_loans_not_ahead_of_a_call),
+        cmocka_unit_test(test_loans_behind_a_call),
+        cmocka_unit_test(test_loans_promise_of_a_node_that_calls_nothing),
+        cmocka_unit_test(test_loans_are_read_where_they_lie),
+        cmocka_unit_test(test_loans_not_of_short_messages),
+        cmocka_unit_test(test_loans_of_a_shorter_message),
+        cmocka_unit_test(test_loans_not_while_the_reduce_waits),
+        cmocka_unit_test(test_loans_end_with_a_failure),
+        cmocka_unit_test(test_loans_end_with_a_cancel),
+        cmocka_unit_test(test_loans_end_with_a_destroy),
+        cmocka_unit_test(test_loans_end_before_the_failure_is_told),
+    };
+    return cmocka_run_group_tests(tests, open_pair, close_pair);
+}

@@ -1,0 +1,272 @@
+/* Segments and their mappings, with both ends in one process; and
+   baton_memory_alloc where there is nothing to share. */
+#include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "support/sim.h"
+#include "transport/shm/mappings.h"
+
+#include <baton/memory.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OWNER, PEER, PROCESSES, MIB = 1 << 20 };
+
+/* What processes share; and what each has of its own. */
+typedef struct host {
+    baton__peer_state_t states[PROCESSES];
+    baton__segment_table_t tables[PROCESSES];
+    baton__freed_count_t freed;
+    baton__doorbell_t doorbells[PROCESSES];
+    baton__segments_t segments;
+    baton__mappings_t mappings;
+} host_t;
+
+static host_t host;
+
+static void open_host(size_t limit)
+{
+    memset(&host, 0, sizeof host);
+    for (int i = 0; i < PROCESSES; i++) {
+        support_ok(baton__doorbell_open(&host.doorbells[i], host.states, i));
+        host.tables[i].secret = 1000 + (uint64_t)i;
+    }
+    baton__segments_init(&host.segments, &host.doorbells[OWNER],
+                         &host.tables[OWNER], &host.freed, PROCESSES, limit);
+    support_ok(baton__mappings_open(&host.mappings, &host.states[PEER],
+                                    host.tables, &host.freed, PROCESSES));
+}
+
+static void close_host(void)
+{
+    baton__mappings_close(&host.mappings);
+    baton__segments_fini(&host.segments);
+    for (int i = 0; i < PROCESSES; i++) {
+        baton__doorbell_close(&host.doorbells[i]);
+    }
+}
+
+static const char *map(uint32_t id, const void *data, size_t bytes)
+{
+    return baton__mappings_find(&host.mappings, OWNER, id,
+                                (uint64_t)(uintptr_t)data, bytes);
+}
+
+static void test_segments_are_read_by_the_peer(void **state)
+{
+    open_host(64 * MIB);
+    char *block = baton__segments_allocate(&host.segments, 10000);
+    char *other = baton__segments_allocate(&host.segments, 2 * MIB);
+    assert_non_null(block);
+    assert_non_null(other);
+    uint32_t id = baton__segments_share(&host.segments, PEER, block, 10000);
+    uint32_t next =
+        baton__segments_share(&host.segments, PEER, other + 1, 2 * MIB - 1);
+    assert_true(id != 0 && next != 0 && id != next);
+    memcpy(block, "here", sizeof "here");
+    memcpy(other + 1, "there", sizeof "there");
+    assert_string_equal(map(next, other + 1, 6), "there");
+    assert_string_equal(map(id, block, 5), "here");
+    assert_ptr_not_equal(map(id, block, 5), block);
+    block[0] = 'w'; /* it is no copy */
+    assert_string_equal(map(id, block, 5), "were");
+    close_host();
+}
+
+static void test_segments_only_of_their_own_bytes(void **state)
+{
+    open_host(64 * MIB);
+    static char own[10000];
+    char *block = baton__segments_allocate(&host.segments, 3 * MIB);
+    assert_int_equal(
+        baton__segments_share(&host.segments, PEER, own, sizeof own), 0);
+    assert_int_equal(
+        baton__segments_share(&host.segments, PEER, block, 3 * MIB + 1), 0);
+    uint32_t id = baton__segments_share(&host.segments, PEER, block, 3 * MIB);
+    assert_non_null(map(id, block, 3 * MIB));
+    assert_null(map(id, block + 1, 3 * MIB));
+    assert_null(map(id, block - 1, 1));
+    assert_null(map(id + BATON__SEGMENTS, block, 1));
+    close_host();
+}
+
+/* Of two segments that follow each other in one place the peer knows the last.
+ */
+static void test_segments_that_were_freed_are_unmapped(void **state)
+{
+    open_host(64 * MIB);
+    for (int round = 0; round < 10; round++) {
+        char *block = baton__segments_allocate(&host.segments, 2 * MIB);
+        uint32_t id =
+            baton__segments_share(&host.segments, PEER, block, 2 * MIB);
+        assert_non_null(map(id, block, 1));
+        assert_false(baton__mappings_are_stale(&host.mappings));
+        baton__segments_release(&host.segments, block);
+        assert_true(baton__mappings_are_stale(&host.mappings));
+        if (round % 2 == 0) {
+            baton__mappings_sweep(&host.mappings);
+            assert_false(baton__mappings_are_stale(&host.mappings));
+            assert_null(map(id, block, 1));
+        } else { /* the descriptor of the next one finds the old mapping */
+            host.mappings.seen = host.freed.count;
+        }
+    }
+    close_host();
+}
+
+/* More descriptors than the peer's socket takes: the others go another way, and
+   go through once there is room. */
+static void test_segments_of_a_peer_that_is_behind(void **state)
+{
+    enum { BLOCKS = 16, BYTES = 5 * MIB / 4 };
+    open_host(1024 * (size_t)MIB);
+    char *blocks[BLOCKS];
+    int count = 0;
+    size_t most = (size_t)48 * MIB;
+    while (count < BLOCKS && host.segments.total < most) {
+        size_t part = host.segments.total / 4; /* a segment of its own */
+        size_t bytes = part > BYTES ? part : BYTES;
+        blocks[count] = baton__segments_allocate(&host.segments, bytes);
+        assert_non_null(blocks[count]);
+        blocks[count][0] = (char)count;
+        (void)baton__segments_share(&host.segments, PEER, blocks[count], 1);
+        count++;
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < count; i++) {
+            uint32_t id =
+                baton__segments_share(&host.segments, PEER, blocks[i], 1);
+            const char *data = id != 0 ? map(id, blocks[i], 1) : NULL;
+            assert_true(data != NULL ? *data == (char)i
+                                     : id == 0 && round == 0);
+        }
+    }
+    close_host();
+}
+
+static void test_segments_have_a_limit(void **state)
+{
+    open_host(3 * MIB);
+    assert_null(baton__segments_allocate(&host.segments, 4 * MIB));
+    void *block = baton__segments_allocate(&host.segments, 2 * MIB);
+    assert_non_null(block);
+    assert_null(baton__segments_allocate(&host.segments, 2 * MIB));
+    baton__segments_release(&host.segments, block);
+    block = baton__segments_allocate(&host.segments, 3 * MIB);
+    assert_non_null(block);
+    assert_null(baton__segments_allocate(&host.segments, 100)); /* short */
+    close_host();
+}
+
+/* Gaps are found again. */
+static void test_segments_are_filled(void **state)
+{
+    enum { BLOCKS = 16 };
+    open_host(64 * MIB);
+    char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = baton__segments_allocate(&host.segments, MIB / BLOCKS);
+    }
+    assert_int_equal(host.segments.total, MIB);
+    baton__segments_release(&host.segments, blocks[3]);
+    baton__segments_release(&host.segments, blocks[9]);
+    assert_ptr_equal(baton__segments_allocate(&host.segments, 5000), blocks[3]);
+    assert_ptr_equal(baton__segments_allocate(&host.segments, MIB / BLOCKS),
+                     blocks[9]);
+    assert_int_equal(host.segments.total, MIB);
+    close_host();
+}
+
+static void test_segments_without_memory(void **state)
+{
+    open_host(64 * MIB);
+    for (int nth = 1; nth <= 2; nth++) {
+        baton__alloc_fail_nth(nth);
+        assert_null(baton__segments_allocate(&host.segments, 2 * MIB));
+        baton__alloc_fail_nth(0);
+    }
+    assert_int_equal(host.segments.total, 0);
+    close_host();
+}
+
+/* What does not know the secret is not mapped. */
+static void test_segments_of_strangers_are_refused(void **state)
+{
+    open_host(64 * MIB);
+    char *block = baton__segments_allocate(&host.segments, 2 * MIB);
+    static baton__segment_table_t wrong;
+    host.segments.table = &wrong; /* it sends this table's secret */
+    uint32_t id = baton__segments_share(&host.segments, PEER, block, 1);
+    assert_true(id != 0);
+    assert_null(map(id, block, 1));
+    host.segments.table = &host.tables[OWNER];
+    close_host();
+}
+
+/* ---- baton_memory_alloc ------------------------------------------------- */
+
+static void try_memory(baton_group_t *group)
+{
+    void *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        support_ok(baton_memory_alloc(group, 10000, &blocks[i]));
+        assert_int_equal((uintptr_t)blocks[i] % 64, 0);
+        memset(blocks[i], i, 10000);
+    }
+    support_ok(baton_memory_free(group, blocks[1]));
+    support_expect(baton_memory_free(group, blocks[1]), BATON_ERR_INVALID);
+    support_says("was freed already");
+    support_ok(baton_memory_free(group, blocks[2]));
+    support_ok(baton_memory_free(group, blocks[0]));
+    support_expect(baton_memory_alloc(group, 0, blocks), BATON_ERR_INVALID);
+    for (int nth = 1; nth <= 2; nth++) {
+        baton__alloc_fail_nth(nth);
+        support_expect(baton_memory_alloc(group, 10000, blocks),
+                       BATON_ERR_NO_MEMORY);
+        baton__alloc_fail_nth(0);
+    }
+}
+
+static void test_memory_alloc_inside_a_process(void **state)
+{
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
+    try_memory(cluster->groups[0]);
+    void *block;
+    support_ok(baton_memory_alloc(cluster->groups[1], 8, &block));
+    support_expect(baton_memory_free(cluster->groups[0], block),
+                   BATON_ERR_INVALID);
+    support_expect(baton_group_destroy(cluster->groups[1]), BATON_ERR_BUSY);
+    support_says("1 blocks of baton_memory_alloc still exist");
+    support_ok(baton_memory_free(cluster->groups[1], block));
+    support_cluster_close(cluster);
+}
+
+/* A simulator takes what is left with it. */
+static void test_memory_alloc_in_a_simulation(void **state)
+{
+    const baton_sim_options_t options = support_sim_options(2);
+    baton_sim_t *sim = support_sim_open(&options);
+    baton_group_t *group = baton_sim_group(sim, 1);
+    void *block;
+    try_memory(group);
+    support_ok(baton_memory_alloc(group, 8, &block));
+    support_ok(baton_sim_destroy(sim));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_segments_are_read_by_the_peer),
+        cmocka_unit_test(test_segments_only_of_their_own_bytes),
+        cmocka_unit_test(test_segments_that_were_freed_are_unmapped),
+        cmocka_unit_test(test_segments_of_a_peer_that_is_behind),
+        cmocka_unit_test(test_segments_have_a_limit),
+        cmocka_unit_test(test_segments_are_filled),
+        cmocka_unit_test(test_segments_without_memory),
+        cmocka_unit_test(test_segments_of_strangers_are_refused),
+        cmocka_unit_test(test_memory_alloc_inside_a_process),
+        cmocka_unit_test(test_memory_alloc_in_a_simulation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
