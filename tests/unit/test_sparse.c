@@ -202,7 +202,7 @@ static void test_options_that_one_rank_has_wrong_fail_on_all(void **state)
         other = options;
         options.name = other.name = names[i];
         other.size = 0;
-        create_but_one(sim, &options, 2, &other, "size is 0, expected",
+        create_but_one(sim, &options, 2, &other, "size is 0, must be",
                        "rank 2's options cannot be read: initialise them with "
                        "BATON_SPARSE_OPTIONS");
         expect_step(sim, &options);
