@@ -215,7 +215,7 @@ static void test_options_that_one_rank_has_wrong_fail_on_all(void **state)
     }
     options.name = NULL;
     other.size = 5000; /* of memory that was not initialised */
-    create_but_one(sim, &options, 0, &other, "size is 5000, expected",
+    create_but_one(sim, &options, 0, &other, "size is 5000, must be",
                    "rank 0's options cannot be read");
     create_but_one(sim, &options, 3, NULL, "options is NULL",
                    "rank 3's options cannot be read");
