@@ -100,18 +100,19 @@ static baton_status_t check_costs(const baton_costs_t *costs)
     return BATON_OK;
 }
 
-static baton_status_t check_path(const char *path)
+static baton_status_t check_given(const char *function, const char *path,
+                                  const void *costs, const char *what)
 {
-    return path != NULL ? BATON_OK
-                        : baton__error(BATON_ERR_INVALID,
-                                       "calibration: path is NULL, must name "
-                                       "a file");
+    return path != NULL && costs != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID, "%s: %s is NULL", function,
+                              path == NULL ? "path" : what);
 }
 
 baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
 {
     baton_costs_t costs;
-    baton_status_t status = check_path(path);
+    baton_status_t status = check_given(__func__, path, given, "costs");
     if (status == BATON_OK) {
         status = baton__options_read(&costs, sizeof costs, given,
                                      "calibration: costs", "BATON_COSTS");
@@ -246,7 +247,7 @@ static baton_status_t give(const baton_costs_t *costs, baton_costs_t *out)
 baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
 {
     baton_costs_t costs = {.size = sizeof costs};
-    baton_status_t status = check_path(path);
+    baton_status_t status = check_given(__func__, path, out, "out");
     if (status == BATON_OK) {
         status = read_file(path, &costs);
     }

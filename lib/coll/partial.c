@@ -436,15 +436,15 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
                                      bool *any_out)
 {
     baton_status_t status = check_data(partial, data, "pending of");
-    if (status == BATON_OK && any_out == NULL) {
-        status =
-            baton__error(BATON_ERR_INVALID, "%s of \"%s\": any_out is NULL",
-                         __func__, baton_schedule_name(partial->schedule));
+    if (status != BATON_OK) {
+        return status;
     }
-    if (status == BATON_OK) {
-        *any_out = baton__contribution_pending(&partial->contribution, data);
+    if (any_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": any_out is NULL",
+                            __func__, baton_schedule_name(partial->schedule));
     }
-    return status;
+    *any_out = baton__contribution_pending(&partial->contribution, data);
+    return BATON_OK;
 }
 
 baton_status_t baton_partial_stats(const baton_partial_t *partial,

@@ -22,7 +22,9 @@ static uint32_t index_at(const char *entry)
 
 uint32_t baton_entry_index(baton_dtype_t dtype, const void *entries, size_t i)
 {
-    return index_at((const char *)entries + i * baton_entry_bytes(dtype));
+    return baton__is_given(entries, true, __func__, "entries")
+               ? index_at((const char *)entries + i * baton_entry_bytes(dtype))
+               : 0;
 }
 
 /* ---- arithmetic of one element ----------------------------------------- */
@@ -130,6 +132,16 @@ static void *writable(const void *memory)
     return same.to;
 }
 
+static bool is_work_given(const work_t *work, bool indices,
+                          const char *function)
+{
+    bool any = work->count > 0;
+    return baton__is_given(work->entries, any, function, "entries") &&
+           baton__is_given(work->indices, any && indices, function,
+                           "indices") &&
+           baton__is_given(work->dense, any, function, "dense");
+}
+
 void baton_entries_gather(baton_dtype_t dtype, void *entries,
                           const uint32_t *indices, size_t count,
                           const void *dense)
@@ -138,6 +150,9 @@ void baton_entries_gather(baton_dtype_t dtype, void *entries,
                    .count = count,
                    .indices = indices,
                    .dense = writable(dense)};
+    if (!is_work_given(&work, true, __func__)) {
+        return;
+    }
     gather_loops[dtype](&work);
 }
 
@@ -146,6 +161,9 @@ void baton_entries_take(baton_dtype_t dtype, void *entries,
 {
     work_t work = {
         .entries = entries, .count = count, .indices = indices, .dense = dense};
+    if (!is_work_given(&work, true, __func__)) {
+        return;
+    }
     take_loops[dtype](&work);
 }
 
@@ -154,6 +172,9 @@ void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
 {
     work_t work = {
         .entries = writable(entries), .count = count, .dense = dense};
+    if (!is_work_given(&work, false, __func__)) {
+        return;
+    }
     put_loops[dtype](&work);
 }
 
@@ -162,6 +183,9 @@ void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
 {
     work_t work = {
         .entries = entries, .count = count, .dense = dense, .factor = factor};
+    if (!is_work_given(&work, false, __func__)) {
+        return;
+    }
     add_loops[dtype](&work);
 }
 
@@ -170,6 +194,9 @@ void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
 {
     size_t size = baton_dtype_size(dtype);
     const char *at = entries;
+    if (!baton__is_given(entries, count > 0, __func__, "entries")) {
+        return;
+    }
     for (size_t i = 0; i < count; i++, at += INDEX_BYTES + size) {
         if (indices != NULL) {
             indices[i] = index_at(at);
@@ -256,12 +283,27 @@ static uint64_t lowest_index(const baton_entries_t *lists, size_t list_count)
     return lowest;
 }
 
+static bool are_lists_given(const baton_entries_t *lists, size_t list_count,
+                            const void *out, const char *function)
+{
+    bool right = baton__is_given(lists, list_count > 0, function, "lists");
+    for (size_t i = 0; right && i < list_count; i++) {
+        bool any = lists[i].count > 0;
+        right = baton__is_given(lists[i].data, any, function, "lists->data") &&
+                baton__is_given(out, any, function, "out");
+    }
+    return right;
+}
+
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out)
 {
     tile_t tile;
     size_t written = 0;
     uint64_t lowest;
+    if (!are_lists_given(lists, list_count, out, __func__)) {
+        return 0;
+    }
     while ((lowest = lowest_index(lists, list_count)) != UINT64_MAX) {
         tile.first = lowest;
         memset(tile.present, 0, sizeof tile.present);
@@ -289,6 +331,11 @@ size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
                           void *scratch)
 {
     size_t bytes = baton_entry_bytes(dtype);
+    if (!baton__is_given(entries, count > 0, __func__, "entries") ||
+        !baton__is_given(dropped_out, true, __func__, "dropped_out") ||
+        !baton__is_given(scratch, count > 0, __func__, "scratch")) {
+        return 0;
+    }
     k = k < count ? k : count;
     char *values = scratch;
     uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
@@ -334,14 +381,20 @@ void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
 {
     static void (*const loops[BATON_DTYPE_COUNT])(void *, size_t, double) =
         BY_TYPE(scale_all);
+    if (!baton__is_given(values, count > 0, __func__, "values")) {
+        return;
+    }
     loops[dtype](values, count, factor);
 }
 
 baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
                                           const void *values, size_t count)
 {
+    baton_magnitudes_t result = {.sum = 0};
+    if (!baton__is_given(values, count > 0, __func__, "values")) {
+        return result;
+    }
     assert(baton_select_supports(dtype));
-    baton_magnitudes_t result;
     baton__select_kernels()->measure[dtype](values, count, &result);
     uint64_t nan = baton__filter_of(dtype, BATON_SIDE_BOTH).nan;
     result.largest = result.largest < nan ? result.largest : nan;

@@ -1,4 +1,6 @@
-/* Magnitudes as integers; and which kernels select by them. */
+/* Magnitudes as integers; which kernels select by them; and what selections
+   need. */
+#include "base/error.h"
 #include "ops/half.h"
 #include "ops/kernels.h"
 #include "ops/select.h"
@@ -113,4 +115,35 @@ double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key)
     }
     return (double)(dtype == BATON_F16 ? baton__f32_of_f16((uint16_t)key)
                                        : baton__f32_of_bf16((uint16_t)key));
+}
+
+/* ---- arguments --------------------------------------------------------- */
+
+bool baton__is_given(const void *pointer, bool needed, const char *function,
+                     const char *what)
+{
+    bool right = pointer != NULL || !needed;
+    if (!right) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: %s is NULL", function, what);
+    }
+    return right;
+}
+
+bool baton__selection_given(const baton_selection_t *from, const char *function)
+{
+    return baton__is_given(from, true, function, "from") &&
+           baton__is_given(from->values, from->count > 0, function,
+                           "from->values");
+}
+
+bool baton__topk_given(const baton_selection_t *from, size_t k,
+                       const uint32_t *indices, const void *scratch,
+                       const char *function)
+{
+    if (!baton__selection_given(from, function)) {
+        return false;
+    }
+    bool selects = k > 0 && from->count > 0;
+    return baton__is_given(indices, selects, function, "indices") &&
+           baton__is_given(scratch, selects, function, "scratch");
 }

@@ -428,6 +428,9 @@ static size_t select_topk(const baton_selection_t *from, const addends_t *of,
                           size_t k, uint32_t *indices, void *scratch,
                           baton_magnitude_t *threshold_out)
 {
+    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+        return 0;
+    }
     assert(baton_select_supports(from->dtype));
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold = 0;
@@ -500,6 +503,10 @@ size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
                              size_t capacity)
 {
+    if (!baton__selection_given(from, __func__) ||
+        !baton__is_given(indices, capacity > 0, __func__, "indices")) {
+        return 0;
+    }
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     const baton__select_kernels_t *kernels = baton__select_kernels();
     uint64_t least = threshold > 0 ? threshold : 1;
@@ -512,6 +519,9 @@ size_t baton_select_at_least(const baton_selection_t *from,
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold)
 {
+    if (!baton__selection_given(from, __func__)) {
+        return 0;
+    }
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t least = threshold > 0 ? threshold : 1;
     if (least > filter.nan) {

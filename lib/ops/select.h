@@ -17,4 +17,18 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
                           baton_magnitude_t least, uint32_t *indices,
                           void *scratch);
 
+/* Whether a pointer is given where it is needed; if not, this thread's error
+   names the function and the argument. */
+bool baton__is_given(const void *pointer, bool needed, const char *function,
+                     const char *what);
+
+/* The same for the elements to select from. */
+bool baton__selection_given(const baton_selection_t *from,
+                            const char *function);
+
+/* And for a selection of the k largest. */
+bool baton__topk_given(const baton_selection_t *from, size_t k,
+                       const uint32_t *indices, const void *scratch,
+                       const char *function);
+
 #endif

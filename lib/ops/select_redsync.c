@@ -44,6 +44,9 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
                             uint32_t *indices, void *scratch)
 {
     spread_t spread;
+    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+        return 0;
+    }
     k = k < from->count ? k : from->count;
     if (!spread_of(from, &spread)) {
         return baton_select_topk(from, k, indices, scratch, NULL);
@@ -70,6 +73,9 @@ baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
                                       uint32_t *indices, void *scratch)
 {
     spread_t spread;
+    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+        return 0;
+    }
     if (!spread_of(from, &spread) ||
         baton_select_count(from, between(from, &spread, 0)) < k) {
         return exact(from, k, indices, scratch);

@@ -302,6 +302,35 @@ static void test_change_wrong_use(void **state)
     close_world(&world);
 }
 
+/* Not a change, but found out in the same way: the options differ. */
+static void test_options_that_differ_are_named(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 2; what++) {
+        const baton_sim_options_t model = support_sim_options(2);
+        baton_sim_t *sim = support_sim_open(&model);
+        baton_partial_options_t options = {
+            .size = sizeof options, .count = 1, .dtype = BATON_U64};
+        baton_partial_t *partials[2];
+        for (int r = 0; r < 2; r++) {
+            options.history = 4;
+            options.keep = r == 1 && what == 0 ? BATON_KEEP_ALL : options.keep;
+            options.history = r == 1 && what == 1 ? 5 : options.history;
+            support_ok(baton_partial_create(baton_sim_group(sim, r), &options,
+                                            &partials[r]));
+        }
+        support_ok(baton_partial_start(partials[0]));
+        baton_partial_result_t seen;
+        support_expect(baton_partial_wait(partials[0], -1, &seen),
+                       BATON_ERR_MISMATCH);
+        expect_said("keep or history", "rank 0 for SOLO");
+        for (int r = 0; r < 2; r++) {
+            support_ok(baton_partial_destroy(partials[r]));
+        }
+        support_ok(baton_sim_destroy(sim));
+    }
+}
+
 static void test_change_needs_payload(void **state)
 {
     (void)state;
@@ -326,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_change_to_another_mode_later),
         cmocka_unit_test(test_change_wrong_use),
         cmocka_unit_test(test_change_needs_payload),
+        cmocka_unit_test(test_options_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
-/* Calls with NULL or in the wrong state fail at once: schedule.h and engine.h.
- */
+/* Calls with NULL or in the wrong state fail at once: schedule.h and engine.h;
+   with NULL, coll.h, tuning.h, partial.h and select.h. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/pair.h"
+
+#include <baton/select.h>
 
 #include <string.h>
 
@@ -315,6 +317,277 @@ static void test_calls_refuse_a_schedule_at_rest(void **state)
     support_ok(baton_schedule_destroy(s));
 }
 
+/* ---- collectives ------------------------------------------------------- */
+
+/* The last message is of another call than the one that is checked. */
+static void forget_message(void)
+{
+    support_expect(baton_group_recover(NULL, 0), BATON_ERR_INVALID);
+}
+
+#define BUILDERS(X)                                                            \
+    X(baton_broadcast_t, broadcast)                                            \
+    X(baton_broadcast_t, broadcast_linear_pipeline)                            \
+    X(baton_broadcast_t, broadcast_scatter_allgather)                          \
+    X(baton_broadcast_t, broadcast_double_tree)                                \
+    X(baton_reduce_t, reduce)                                                  \
+    X(baton_reduce_t, reduce_binomial)                                         \
+    X(baton_reduce_t, reduce_linear_pipeline)                                  \
+    X(baton_reduce_t, reduce_scatter_gather)                                   \
+    X(baton_allreduce_t, allreduce)                                            \
+    X(baton_allreduce_t, allreduce_recursive_doubling)                         \
+    X(baton_allreduce_t, allreduce_binomial)                                   \
+    X(baton_allreduce_t, allreduce_ring)                                       \
+    X(baton_allreduce_t, allreduce_rabenseifner)                               \
+    X(baton_allreduce_t, allreduce_linear_pipeline)                            \
+    X(baton_allreduce_t, allreduce_circulant)                                  \
+    X(baton_allreduce_t, allreduce_double_tree)                                \
+    X(baton_allreduce_t, allreduce_hierarchical)                               \
+    X(baton_allreduce_t, partial_broadcast)                                    \
+    X(baton_reduce_scatter_t, reduce_scatter)                                  \
+    X(baton_reduce_scatter_t, reduce_scatter_ring)                             \
+    X(baton_reduce_scatter_t, reduce_scatter_recursive_halving)                \
+    X(baton_reduce_scatter_t, reduce_scatter_circulant)                        \
+    X(baton_allgather_t, allgather)                                            \
+    X(baton_allgather_t, allgather_ring)                                       \
+    X(baton_allgather_t, allgather_recursive_doubling)                         \
+    X(baton_allgather_t, allgather_bruck)                                      \
+    X(baton_rooted_t, scatter)                                                 \
+    X(baton_rooted_t, scatter_binomial)                                        \
+    X(baton_rooted_t, gather)                                                  \
+    X(baton_rooted_t, gather_binomial)                                         \
+    X(baton_alltoall_t, alltoall)                                              \
+    X(baton_alltoall_t, alltoall_pairwise)                                     \
+    X(baton_alltoall_t, alltoall_bruck)                                        \
+    X(baton_scan_t, scan)                                                      \
+    X(baton_scan_t, scan_recursive_doubling)                                   \
+    X(baton_scan_t, exscan)                                                    \
+    X(baton_scan_t, exscan_recursive_doubling)
+
+#define DEFINE_BUILDER(type, name)                                             \
+    static void build_##name(baton_schedule_t *schedule, bool given)           \
+    {                                                                          \
+        const type args = {.size = sizeof args};                               \
+        baton_##name(schedule, given ? &args : NULL);                          \
+    }
+BUILDERS(DEFINE_BUILDER)
+
+static void test_builders_refuse_nothing(void **state)
+{
+#define BUILDER(type, name) build_##name,
+    static void (*const all[])(baton_schedule_t *, bool) = {BUILDERS(BUILDER)};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        forget_message();
+        all[i](NULL, true);
+        support_says(": schedule is NULL");
+        baton_schedule_t *s = support_schedule(ranks->groups[0], "none");
+        all[i](s, false);
+        expect_says(baton_schedule_commit(s), BATON_ERR_INVALID,
+                    ": args is NULL");
+        support_ok(baton_schedule_destroy(s));
+    }
+    baton_barrier(NULL);
+    support_says("barrier by dissemination: schedule is NULL");
+    forget_message();
+    baton_barrier_dissemination(NULL);
+    support_says("barrier by dissemination: schedule is NULL");
+    baton_broadcast_binomial(NULL, 0, whole);
+    support_says("binomial broadcast: schedule is NULL");
+    assert_int_equal(baton_add_activation(NULL, first).index, UINT32_MAX);
+    support_says("activation: schedule is NULL");
+}
+
+static void test_tuning_refuses_nothing(void **state)
+{
+    baton_algorithm_t algorithm;
+    baton_costs_t costs = BATON_COSTS;
+    baton_choice_case_t of = BATON_CHOICE_CASE;
+    baton_choice_t choice;
+    char text[8];
+    size_t text_bytes;
+    of.ranks = 2;
+    assert_false(baton_algorithm_get(0, NULL));
+    support_says("baton_algorithm_get: out is NULL");
+    expect_says(baton_algorithm_find(BATON_COLLECTIVE_SCAN, NULL, &algorithm),
+                BATON_ERR_INVALID, "baton_algorithm_find: name is NULL");
+    expect_says(baton_algorithm_find(BATON_COLLECTIVE_SCAN, "x", NULL),
+                BATON_ERR_INVALID, "baton_algorithm_find: out is NULL");
+    expect_says(baton_costs_get(NULL), BATON_ERR_INVALID, "out: NULL");
+    expect_says(baton_costs_write(NULL, &costs), BATON_ERR_INVALID,
+                "baton_costs_write: path is NULL");
+    expect_says(baton_costs_write("/nonexistent/costs", NULL),
+                BATON_ERR_INVALID, "baton_costs_write: costs is NULL");
+    expect_says(baton_costs_read(NULL, &costs), BATON_ERR_INVALID,
+                "baton_costs_read: path is NULL");
+    expect_says(baton_costs_read("/nonexistent/costs", NULL), BATON_ERR_INVALID,
+                "baton_costs_read: out is NULL");
+    expect_says(baton_choose(NULL, &choice), BATON_ERR_INVALID, "case: NULL");
+    expect_says(baton_choose(&of, NULL), BATON_ERR_INVALID,
+                "baton_choose: out is NULL");
+    expect_says(baton_choices_text(2, 1, NULL, 8, &text_bytes),
+                BATON_ERR_INVALID, "baton_choices_text: text is NULL");
+    expect_says(baton_choices_text(2, 1, text, 8, NULL), BATON_ERR_INVALID,
+                "baton_choices_text: length_out is NULL");
+    support_ok(baton_choices_text(2, 1, NULL, 0, &text_bytes));
+}
+
+static void test_partials_refuse_nothing(void **state)
+{
+    const baton_partial_choice_t solo = {BATON_SOLO, 0};
+    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+    baton_partial_t *p = NULL;
+    baton_partial_result_t seen;
+    baton_partial_stats_t stats = {.ranks = 2};
+    char text[BATON_PARTIAL_STATS_BYTES];
+    bool flag;
+    options.count = 1;
+    expect_says(baton_partial_create(NULL, &options, &p), BATON_ERR_INVALID,
+                "group is NULL");
+    expect_says(baton_partial_create(ranks->groups[0], NULL, &p),
+                BATON_ERR_INVALID, "partial options: NULL");
+    expect_says(baton_partial_create(ranks->groups[0], &options, NULL),
+                BATON_ERR_INVALID, "baton_partial_create: out is NULL");
+    support_ok(baton_partial_destroy(NULL));
+    expect_says(baton_partial_contribute(NULL, memory), BATON_ERR_INVALID,
+                "contribute to a partial: it is NULL");
+    expect_says(baton_partial_start(NULL), BATON_ERR_INVALID,
+                "baton_partial_start: partial is NULL");
+    expect_says(baton_partial_test(NULL, &flag), BATON_ERR_INVALID,
+                "baton_partial_test: partial is NULL");
+    expect_says(baton_partial_wait(NULL, 0, &seen), BATON_ERR_INVALID,
+                "baton_partial_wait: partial is NULL");
+    expect_says(baton_partial_set_mode(NULL, solo), BATON_ERR_INVALID,
+                "baton_partial_set_mode: partial is NULL");
+    expect_says(baton_partial_stats(NULL, &stats), BATON_ERR_INVALID,
+                "baton_partial_stats: partial is NULL");
+    expect_says(baton_partial_stats_text(NULL, text, sizeof text),
+                BATON_ERR_INVALID, "stats is NULL");
+    expect_says(baton_partial_stats_text(&stats, NULL, sizeof text),
+                BATON_ERR_INVALID, "out is NULL");
+    expect_says(baton_partial_stats_json(NULL, text, sizeof text),
+                BATON_ERR_INVALID, "stats is NULL");
+    expect_says(baton_partial_stats_json(&stats, NULL, sizeof text),
+                BATON_ERR_INVALID, "out is NULL");
+    assert_null(baton_partial_schedule(NULL));
+    expect_says(baton_partial_pending(NULL, memory, &flag), BATON_ERR_INVALID,
+                "pending of a partial: it is NULL");
+    support_ok(baton_partial_create(ranks->groups[0], &options, &p));
+    expect_says(baton_partial_contribute(p, NULL), BATON_ERR_INVALID,
+                "data is NULL");
+    expect_says(baton_partial_test(p, NULL), BATON_ERR_INVALID,
+                "done_out is NULL");
+    expect_says(baton_partial_wait(p, 0, NULL), BATON_ERR_INVALID,
+                "baton_partial_wait: out is NULL");
+    expect_says(baton_partial_stats(p, NULL), BATON_ERR_INVALID,
+                "baton_partial_stats: out is NULL");
+    forget_message();
+    expect_says(baton_partial_pending(p, NULL, &flag), BATON_ERR_INVALID,
+                "data is NULL");
+    expect_says(baton_partial_pending(p, memory, NULL), BATON_ERR_INVALID,
+                "any_out is NULL");
+    support_ok(baton_partial_destroy(p));
+}
+
+/* ---- selection --------------------------------------------------------- */
+
+static const float values[2] = {1, 2};
+static const baton_selection_t two = {
+    .dtype = BATON_F32, .values = values, .count = 2};
+static const baton_selection_t nothing = {.dtype = BATON_F32, .count = 2};
+
+static void test_selections_refuse_nothing(void **state)
+{
+    typedef size_t select_fn(const baton_selection_t *, size_t, uint32_t *,
+                             void *);
+    static select_fn *const all[] = {baton_select_trimmed, baton_select_search};
+    uint32_t indices[2];
+    uint64_t scratch[64];
+    assert_true(baton_select_scratch_bytes(2, 1) <= sizeof scratch);
+    for (int i = 0; i < 2; i++) {
+        forget_message();
+        assert_int_equal(all[i](NULL, 1, indices, scratch), 0);
+        support_says(": from is NULL");
+        assert_int_equal(all[i](&nothing, 1, indices, scratch), 0);
+        support_says(": from->values is NULL");
+        assert_int_equal(all[i](&two, 1, NULL, scratch), 0);
+        support_says(": indices is NULL");
+        assert_int_equal(all[i](&two, 1, indices, NULL), 0);
+        support_says(": scratch is NULL");
+    }
+    assert_int_equal(baton_select_topk(NULL, 1, indices, scratch, NULL), 0);
+    support_says("baton_select_topk: from is NULL");
+    assert_int_equal(baton_select_topk(&nothing, 1, indices, scratch, NULL), 0);
+    support_says("baton_select_topk: from->values is NULL");
+    assert_int_equal(baton_select_topk(&two, 1, NULL, scratch, NULL), 0);
+    support_says("baton_select_topk: indices is NULL");
+    assert_int_equal(baton_select_topk(&two, 1, indices, NULL, NULL), 0);
+    support_says("baton_select_topk: scratch is NULL");
+    assert_int_equal(baton_select_topk(&two, 0, NULL, NULL, NULL), 0);
+    assert_int_equal(baton_select_topk(&two, 1, indices, scratch, NULL), 1);
+    assert_int_equal(baton_select_at_least(NULL, 1, indices, 2), 0);
+    support_says("baton_select_at_least: from is NULL");
+    assert_int_equal(baton_select_at_least(&two, 1, NULL, 2), 0);
+    support_says("baton_select_at_least: indices is NULL");
+    assert_int_equal(baton_select_count(NULL, 1), 0);
+    support_says("baton_select_count: from is NULL");
+}
+
+static void test_entries_refuse_nothing(void **state)
+{
+    const baton_dtype_t dtype = BATON_F32;
+    const uint32_t indices[1] = {1};
+    float dense[2] = {1, 2};
+    uint32_t list[2] = {0, 0};
+    uint64_t scratch[64];
+    size_t dropped;
+    assert_int_equal(baton_entry_index(dtype, NULL, 0), 0);
+    support_says("baton_entry_index: entries is NULL");
+    baton_entries_gather(dtype, NULL, indices, 1, dense);
+    support_says("baton_entries_gather: entries is NULL");
+    baton_entries_gather(dtype, list, NULL, 1, dense);
+    support_says("baton_entries_gather: indices is NULL");
+    baton_entries_gather(dtype, list, indices, 1, NULL);
+    support_says("baton_entries_gather: dense is NULL");
+    baton_entries_take(dtype, NULL, indices, 1, dense);
+    support_says("baton_entries_take: entries is NULL");
+    baton_entries_take(dtype, list, NULL, 1, dense);
+    support_says("baton_entries_take: indices is NULL");
+    baton_entries_take(dtype, list, indices, 1, NULL);
+    support_says("baton_entries_take: dense is NULL");
+    baton_entries_put(dtype, NULL, 1, dense);
+    support_says("baton_entries_put: entries is NULL");
+    baton_entries_put(dtype, list, 1, NULL);
+    support_says("baton_entries_put: dense is NULL");
+    baton_entries_add(dtype, NULL, 1, 1, dense);
+    support_says("baton_entries_add: entries is NULL");
+    baton_entries_add(dtype, list, 1, 1, NULL);
+    support_says("baton_entries_add: dense is NULL");
+    baton_entries_split(dtype, NULL, 1, list, dense);
+    support_says("baton_entries_split: entries is NULL");
+    baton_entries_t lists[1] = {{NULL, 1}};
+    assert_int_equal(baton_entries_sum(dtype, NULL, 1, list), 0);
+    support_says("baton_entries_sum: lists is NULL");
+    assert_int_equal(baton_entries_sum(dtype, lists, 1, list), 0);
+    support_says("baton_entries_sum: lists->data is NULL");
+    lists[0].data = list;
+    assert_int_equal(baton_entries_sum(dtype, lists, 1, NULL), 0);
+    support_says("baton_entries_sum: out is NULL");
+    assert_int_equal(
+        baton_entries_topk(dtype, NULL, 1, 1, NULL, &dropped, scratch), 0);
+    support_says("baton_entries_topk: entries is NULL");
+    assert_int_equal(baton_entries_topk(dtype, list, 1, 1, NULL, NULL, scratch),
+                     0);
+    support_says("baton_entries_topk: dropped_out is NULL");
+    assert_int_equal(
+        baton_entries_topk(dtype, list, 1, 1, NULL, &dropped, NULL), 0);
+    support_says("baton_entries_topk: scratch is NULL");
+    baton_elements_scale(dtype, NULL, 1, 2);
+    support_says("baton_elements_scale: values is NULL");
+    assert_true(baton_elements_measure(dtype, NULL, 1).sum == 0);
+    support_says("baton_elements_measure: values is NULL");
+    assert_true(dense[0] == 1 && dense[1] == 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +597,11 @@ int main(void)
         cmocka_unit_test(test_calls_refuse_no_epoch),
         cmocka_unit_test(test_calls_refuse_a_schedule_without_commit),
         cmocka_unit_test(test_calls_refuse_a_schedule_at_rest),
+        cmocka_unit_test(test_builders_refuse_nothing),
+        cmocka_unit_test(test_tuning_refuses_nothing),
+        cmocka_unit_test(test_partials_refuse_nothing),
+        cmocka_unit_test(test_selections_refuse_nothing),
+        cmocka_unit_test(test_entries_refuse_nothing),
     };
     return cmocka_run_group_tests(tests, open_ranks, close_ranks);
 }
