@@ -45,7 +45,8 @@ typedef struct baton_selection {
    with them is exact. */
 typedef uint64_t baton_magnitude_t;
 
-/* The key of |value|, rounded to the type; and the magnitude of a key. */
+/* The key of |value|, rounded once, to the type, to nearest even; and the
+   magnitude of a key. */
 baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value);
 double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key);
 
@@ -66,7 +67,8 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
 
 /* Writes the indices of the elements whose magnitude is at least `threshold`
    (and not zero), at most `capacity`, those of the lowest indices. Returns how
-   many there are, which may be more than `capacity` says. */
+   many there are, which may be more than `capacity` says. None reaches a
+   threshold above the key of NaNs. */
 size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
                              size_t capacity);
@@ -103,10 +105,11 @@ size_t baton_select_count(const baton_selection_t *from,
 size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
                             uint32_t *indices, void *scratch);
 
-/* RedSync's binary search for a threshold: that of a selection of k to 2k
-   elements where the search finds one, else of the exact k-th. 0 where the
-   vector has no k elements that are not zero. The threshold may be used again
-   on later vectors (sampled threshold search). (papers: redsync, algorithm 3.)
+/* RedSync's binary search for a threshold, k at least 1: that of a selection of
+   k to 2k elements where the search finds one, else of the exact k-th. 0 where
+   the vector has no k elements that are not zero. The threshold may be used
+   again on later vectors (sampled threshold search). (papers: redsync,
+   algorithm 3.)
  */
 baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
                                       uint32_t *indices, void *scratch);

@@ -132,8 +132,10 @@ typedef enum baton_redsync {
 
 /* Zero means default, for each field but `count` and one of k and density. */
 typedef struct baton_sparse_options {
-    size_t size;      /* set by BATON_SPARSE_OPTIONS */
-    const char *name; /* for messages; NULL means "sparse" */
+    size_t size; /* set by BATON_SPARSE_OPTIONS */
+    /* In messages, and what pairs the ranks: the same on all, even where other
+       options differ. NULL means "sparse". */
+    const char *name;
     baton_sparse_algorithm_t algorithm;
     size_t count;        /* n, elements of the gradient; 1 to UINT32_MAX */
     baton_dtype_t dtype; /* f32, f64, f16, bf16; BATON_I8, i.e. 0: f32 */

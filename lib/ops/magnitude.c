@@ -86,18 +86,31 @@ uint64_t baton__key_at(const baton_selection_t *from,
     return key < filter->nan ? key : filter->nan;
 }
 
+/* `size` as a float that is cut off, and odd if something was: with these bits
+   more than a narrower type has, rounding the float rounds `size` itself. */
+static float round_to_odd(double size)
+{
+    float narrow = (float)size;
+    if (isnan(size) || (double)narrow == size) {
+        return narrow;
+    }
+    uint32_t bits = baton__bits_of_f32(narrow);
+    bits -= (double)narrow > size;
+    return baton__f32_of_bits(bits | 1);
+}
+
 baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
 {
     double size = fabs(value);
     uint64_t bits = 0;
-    float narrow = (float)size;
     if (dtype == BATON_F64) {
         memcpy(&bits, &size, sizeof bits);
     } else if (dtype == BATON_F32) {
-        bits = baton__bits_of_f32(narrow);
+        bits = baton__bits_of_f32((float)size);
     } else {
-        bits = dtype == BATON_F16 ? baton__f16_of_f32(narrow)
-                                  : baton__bf16_of_f32(narrow);
+        float odd = round_to_odd(size);
+        bits = dtype == BATON_F16 ? baton__f16_of_f32(odd)
+                                  : baton__bf16_of_f32(odd);
     }
     uint64_t nan = infinity_key(dtype) + 1;
     return bits < nan ? bits : nan;

@@ -510,6 +510,9 @@ size_t baton_select_at_least(const baton_selection_t *from,
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     const baton__select_kernels_t *kernels = baton__select_kernels();
     uint64_t least = threshold > 0 ? threshold : 1;
+    if (least > filter.nan) {
+        return 0; /* it may have more bits than an element */
+    }
     size_t found =
         kernels->filter[from->dtype](from->values, from->count, &filter, least,
                                      from->first, indices, NULL, capacity);

@@ -33,11 +33,13 @@ static bool spread_of(const baton_selection_t *from, spread_t *out)
     return true;
 }
 
+/* At least 1: of the smallest magnitudes the mean may be rounded to zero. */
 static baton_magnitude_t between(const baton_selection_t *from,
                                  const spread_t *spread, double ratio)
 {
     double value = spread->mean + ratio * (spread->largest - spread->mean);
-    return baton_magnitude_of(from->dtype, value);
+    baton_magnitude_t key = baton_magnitude_of(from->dtype, value);
+    return key > 0 ? key : 1;
 }
 
 size_t baton_select_trimmed(const baton_selection_t *from, size_t k,

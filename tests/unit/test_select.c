@@ -8,6 +8,7 @@
 
 #include <baton/baton.h>
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -381,6 +382,80 @@ static void test_search_leaves_k_to_2k(void **state)
     }
 }
 
+/* Few elements, all of the smallest magnitude: their mean rounds to zero. */
+static void test_search_finds_the_smallest_magnitude(void **state)
+{
+    (void)state;
+    enum { COUNT = 10000, FEW = 100, K = 60 };
+    static uint64_t memory[COUNT];
+    for (size_t type = 0; type < TYPES; type++) {
+        const uint16_t half = 1;
+        const uint32_t single = 1;
+        const uint64_t one = 1;
+        size_t size = baton_dtype_size(types[type]);
+        memset(memory, 0, sizeof memory);
+        for (size_t i = 0; i < FEW; i++) {
+            memcpy((char *)memory + i * size,
+                   size == 2   ? (const void *)&half
+                   : size == 4 ? (const void *)&single
+                               : (const void *)&one,
+                   size);
+        }
+        baton_selection_t from = {
+            .dtype = types[type], .values = memory, .count = COUNT};
+        void *scratch = malloc(baton_select_scratch_bytes(COUNT, K));
+        assert_int_equal(baton_select_search(&from, K, actual, scratch), 1);
+        free(scratch);
+    }
+}
+
+static void test_nothing_reaches_a_threshold_beyond_nans(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 50);
+    for (size_t type = 0; type < TYPES; type++) {
+        fill(types[type], values, 1000, NANS, &random);
+        baton_selection_t from = {
+            .dtype = types[type], .values = values, .count = 1000};
+        baton_magnitude_t nan = baton_magnitude_of(types[type], NAN);
+        assert_int_equal(baton_select_at_least(&from, nan, actual, 1000),
+                         baton_select_count(&from, nan));
+        const baton_magnitude_t beyond[] = {
+            nan + 1, UINT64_C(1) << (8 * baton_dtype_size(types[type]) - 1),
+            UINT64_C(1) << 63, UINT64_MAX};
+        for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+            assert_int_equal(baton_select_count(&from, beyond[i]), 0);
+            assert_int_equal(
+                baton_select_at_least(&from, beyond[i], actual, 1000), 0);
+        }
+    }
+}
+
+/* Doubles beside the middle of two neighbours, where rounding to f32 first
+   would lose on which side they are. */
+static void test_magnitudes_are_rounded_once(void **state)
+{
+    (void)state;
+    for (size_t type = 0; type < TYPES - 1; type++) {
+        baton_dtype_t dtype = types[type];
+        baton_magnitude_t largest = baton_magnitude_of(dtype, INFINITY) - 1;
+        baton_magnitude_t step = largest / 0x7000 + 1;
+        for (baton_magnitude_t key = 0; key < largest; key += step) {
+            double low = baton_magnitude_value(dtype, key);
+            double middle = (low + baton_magnitude_value(dtype, key + 1)) / 2;
+            assert_int_equal(baton_magnitude_of(dtype, -low), key);
+            assert_int_equal(baton_magnitude_of(dtype, nextafter(middle, 0)),
+                             key);
+            assert_int_equal(baton_magnitude_of(dtype, middle), key + key % 2);
+            assert_int_equal(
+                baton_magnitude_of(dtype, nextafter(middle, INFINITY)),
+                key + 1);
+        }
+        assert_int_equal(baton_magnitude_of(dtype, 1e308), largest + 1);
+        assert_int_equal(baton_magnitude_of(dtype, -NAN), largest + 2);
+    }
+}
+
 /* ---- lists of entries -------------------------------------------------- */
 
 enum { LENGTH = 20000, LISTS = 5 };
@@ -522,6 +597,9 @@ int main(void)
         cmocka_unit_test(test_topk_is_that_of_a_sort),
         cmocka_unit_test(test_accumulation_selects_from_the_sum),
         cmocka_unit_test(test_search_leaves_k_to_2k),
+        cmocka_unit_test(test_search_finds_the_smallest_magnitude),
+        cmocka_unit_test(test_nothing_reaches_a_threshold_beyond_nans),
+        cmocka_unit_test(test_magnitudes_are_rounded_once),
         cmocka_unit_test(test_sum_of_lists_is_the_dense_sum),
         cmocka_unit_test(test_put_undoes_add),
         cmocka_unit_test(test_topk_of_a_list_splits_it),
