@@ -20,7 +20,6 @@ typedef enum dense_kind {
 } dense_kind_t;
 
 typedef struct dense_builder {
-    dense_kind_t kind;
     const char *name;
     union {
         void (*broadcast)(baton_schedule_t *, const baton_broadcast_t *);
@@ -33,6 +32,7 @@ typedef struct dense_builder {
         void (*alltoall)(baton_schedule_t *, const baton_alltoall_t *);
         void (*scan)(baton_schedule_t *, const baton_scan_t *);
     } build;
+    dense_kind_t kind;
     bool ordered;     /* reduces in the order of ranks */
     bool equal_alone; /* takes no counts per rank */
     bool chooses;     /* calls one of the others */

@@ -61,7 +61,7 @@ static void run_case(const dense_case_t *c, support_op_t op)
 {
     support_cluster_t *ranks = support_cluster_of(c->size);
     baton_schedule_t **schedules = support_schedules_create(ranks, "dense");
-    memory_t memory;
+    static memory_t memory;
     open_memory(c, &memory);
     for (int rank = 0; rank < c->size; rank++) {
         dense_build(c, schedules[rank], memory.sources[rank],

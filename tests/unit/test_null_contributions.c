@@ -244,7 +244,8 @@ static void test_null_contributions_save_bytes(void **state)
             /* 29 % of 24. */
             assert_int_equal(bytes_of(counts[i], doubling, one), 7 * n);
             /* Seven to bring it to the others, and the way up to rank 0. */
-            uint64_t up = (uint64_t)((one & 1) + (one >> 1 & 1) + (one >> 2));
+            unsigned bits = (unsigned)one;
+            uint64_t up = (bits & 1) + (bits >> 1 & 1) + (bits >> 2);
             assert_int_equal(bytes_of(counts[i], binomial, one), (7 + up) * n);
         }
     }
@@ -339,7 +340,7 @@ static void check_alone(baton_dtype_t dtype, baton_allreduce_fn inner)
     open_world(&world, SIZE, &options);
     for (int who = 0; who <= SIZE; who++) { /* the last time nobody */
         bool active[SIZE] = {false};
-        baton_partial_result_t results[SIZE];
+        baton_partial_result_t results[SIZE] = {{0}};
         if (who < SIZE) {
             active[who] = true;
         }

@@ -391,8 +391,9 @@ static void test_momentum_is_accumulated_and_masked(void **state)
                 v[i] += nesterov != 0 ? u[i] + gradient[i] : u[i];
             }
             support_sparse_step(group);
-            size_t top = v[2] >= v[1] && v[2] >= v[0] ? 2 : v[1] >= v[0];
-            top = v[0] >= v[1] && v[0] >= v[2] ? 0 : v[1] >= v[2] ? 1 : 2;
+            size_t top = v[0] >= v[1] && v[0] >= v[2] ? 0
+                         : v[1] >= v[2]               ? 1
+                                                      : 2;
             assert_int_equal(group->results[0].indices[0], top);
             assert_true(((float *)(void *)group->dense)[top] == v[top]);
             u[top] = v[top] = 0;

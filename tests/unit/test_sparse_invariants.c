@@ -147,7 +147,7 @@ static void conserves(int size, const baton_sparse_options_t *options,
                 in += whole;
                 out += residual[i];
                 holds(!global || selected(&group->results[0], i) ||
-                      memcmp(&residual[i], &whole, sizeof whole) == 0);
+                      residual[i] == whole);
             }
             holds(in == out);
         }

@@ -111,7 +111,7 @@ baton_status_t baton__regions_send(baton__regions_t *regions,
         baton_entries_t list = baton__regions_entries(regions, owner);
         size_t bytes = list.count * sparse->entry_bytes;
         char *to = baton__message_begin(&regions->sends[i], call);
-        if (to != NULL && bytes > 0) {
+        if (to != NULL && list.data != NULL && bytes > 0) {
             memcpy(to, list.data, bytes);
         }
         status = baton__message_end(&regions->sends[i], call, bytes);

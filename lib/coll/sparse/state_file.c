@@ -387,7 +387,7 @@ static void adopt(baton_sparse_t *sparse, const loaded_t *loaded)
     char *residual = sparse->work;
     sparse->work = sparse->residual;
     sparse->residual = residual;
-    if (loaded->velocity != NULL) {
+    if (loaded->velocity != NULL && sparse->velocity != NULL) {
         memcpy(sparse->velocity, loaded->velocity,
                sparse->options.count * sparse->element_bytes);
     }
