@@ -178,7 +178,7 @@ static void check_bits(const dense_builder_t *builder, int size,
     c.chunk_bytes = 40;
     support_cluster_t *ranks = support_cluster_of(size);
     baton_schedule_t **schedules = support_schedules_create(ranks, "bits");
-    memory_t memory;
+    static memory_t memory;
     open_memory(&c, &memory);
     for (int rank = 0; rank < size; rank++) {
         support_random_t random = support_random(seed, (uint64_t)rank);
