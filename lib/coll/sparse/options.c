@@ -216,7 +216,7 @@ static baton_status_t fill_link(baton_sparse_options_t *o, int hosts,
                                 char *text, size_t text_bytes)
 {
     baton_costs_t costs = BATON_COSTS;
-    if (o->link.alpha_us > 0 || o->link.beta_ns > 0) {
+    if (o->link.alpha_us != 0 || o->link.beta_ns != 0) {
         return BATON_OK;
     }
     baton_status_t status = baton_costs_get(&costs);
@@ -226,15 +226,6 @@ static baton_status_t fill_link(baton_sparse_options_t *o, int hosts,
     }
     o->link = hosts > 1 ? costs.between : costs.inside;
     return BATON_OK;
-}
-
-static void choose(baton_sparse_options_t *o, int size)
-{
-    baton_sparse_cost_t cost;
-    baton__sparse_choose(o, size, &cost);
-    o->algorithm = cost.algorithm;
-    o->teams = cost.teams;
-    o->exchange = cost.exchange;
 }
 
 baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
@@ -260,13 +251,17 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
         status = check_partial(out, size, text, text_bytes);
     }
     fill(out);
-    if (status == BATON_OK) {
-        status = fill_link(out, hosts, text, text_bytes);
-    }
-    if (status == BATON_OK) {
-        choose(out, size);
-    }
-    return status;
+    baton_status_t linked = fill_link(out, hosts, text, text_bytes);
+    return status != BATON_OK ? status : linked;
+}
+
+void baton__sparse_take_choice(baton_sparse_options_t *o, int size)
+{
+    baton_sparse_cost_t cost;
+    baton__sparse_choose(o, size, &cost);
+    o->algorithm = cost.algorithm;
+    o->teams = cost.teams;
+    o->exchange = cost.exchange;
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -322,7 +317,9 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
     X(history, o->history)                                                     \
     X(sync_every, o->sync_every)                                               \
     X(max_staleness, o->max_staleness)                                         \
-    X(seed, o->seed)
+    X(seed, o->seed)                                                           \
+    X(alpha_us, bits_of(o->link.alpha_us))                                     \
+    X(beta_ns, bits_of(o->link.beta_ns))
 
 enum {
     WRONG, /* see wrong_word; of all ranks the largest counts */
@@ -382,7 +379,7 @@ baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for sparse \"%s\"",
                             sparse->name);
     }
-    write_words(&sparse->options, wrong_word(sparse), sparse->compared);
+    write_words(&sparse->asked, wrong_word(sparse), sparse->compared);
     baton_schedule_t *s = sparse->comparison;
     baton_view_t view =
         baton_view(baton_buffer_bind(s, sparse->compared, bytes), 0, bytes);
@@ -398,7 +395,8 @@ baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
 
 static void describe(baton__text_t *text, int option, uint64_t word)
 {
-    if (option == COMPARED_momentum || option == COMPARED_clip) {
+    if (option == COMPARED_momentum || option == COMPARED_clip ||
+        option == COMPARED_alpha_us || option == COMPARED_beta_ns) {
         double value;
         memcpy(&value, &word, sizeof value);
         baton__text_add(text, "%g", value);

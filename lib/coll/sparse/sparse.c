@@ -257,11 +257,16 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
     }
     sparse->options = options;
+    sparse->asked = options;
     status = create_schedules(sparse);
     if (status == BATON_OK && sparse->wrong == BATON_OK) {
         sparse->wrong = baton__sparse_resolve(
             &options, sparse->size, baton_schedule_hosts(sparse->schedule),
-            &sparse->options, sparse->wrong_text, sizeof sparse->wrong_text);
+            &sparse->asked, sparse->wrong_text, sizeof sparse->wrong_text);
+        sparse->options = sparse->asked;
+    }
+    if (status == BATON_OK && sparse->wrong == BATON_OK) {
+        baton__sparse_take_choice(&sparse->options, sparse->size);
     }
     if (status == BATON_OK) {
         sparse->options.name = sparse->name;

@@ -36,7 +36,8 @@ typedef struct baton__learned {
 struct baton_sparse {
     baton_group_t *group;
     char *name;
-    baton_sparse_options_t options; /* defaults filled in */
+    baton_sparse_options_t asked;   /* defaults filled in; compared */
+    baton_sparse_options_t options; /* and what is chosen by cost */
     int rank, size;
     bool payload;
     size_t element_bytes, entry_bytes;
@@ -134,12 +135,13 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
                                   baton_sparse_options_t *out);
 
-/* Checks, and fills in defaults and what is chosen by cost, for `size` ranks on
-   so many hosts; the message goes to text. */
+/* Checks, and fills in defaults, for `size` ranks on so many hosts; the message
+   goes to text. take_choice then replaces what is to be chosen by cost. */
 baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
                                      baton_sparse_options_t *out, char *text,
                                      size_t text_bytes);
+void baton__sparse_take_choice(baton_sparse_options_t *o, int size);
 
 /* The cheapest of what the options allow, which have been checked. */
 void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
