@@ -428,9 +428,6 @@ static size_t select_topk(const baton_selection_t *from, const addends_t *of,
                           size_t k, uint32_t *indices, void *scratch,
                           baton_magnitude_t *threshold_out)
 {
-    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
-        return 0;
-    }
     assert(baton_select_supports(from->dtype));
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold = 0;
@@ -451,6 +448,9 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out)
 {
+    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+        return 0;
+    }
     if (k > 0 && from->count > 0) {
         return select_topk(from, NULL, k, indices, scratch, threshold_out);
     }
@@ -461,6 +461,15 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
 }
 
 /* ---- of sums ----------------------------------------------------------- */
+
+static bool accumulation_given(const baton_accumulation_t *of,
+                               const char *function)
+{
+    return baton__is_given(of, true, function, "of") &&
+           baton__is_given(of->sum, of->count > 0, function, "of->sum") &&
+           baton__is_given(of->left, of->count > 0, function, "of->left") &&
+           baton__is_given(of->right, of->count > 0, function, "of->right");
+}
 
 static baton_selection_t selection_of(const baton_accumulation_t *of)
 {
@@ -475,8 +484,14 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
                              baton_magnitude_t *threshold_out)
 {
+    if (!accumulation_given(of, __func__)) {
+        return 0;
+    }
     baton_selection_t from = selection_of(of);
     const addends_t addends = {of->left, of->right};
+    if (!baton__topk_given(&from, k, indices, scratch, __func__)) {
+        return 0;
+    }
     if (k > 0 && of->count > 0) {
         return select_topk(&from, &addends, k, indices, scratch, threshold_out);
     }
@@ -488,10 +503,18 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity)
 {
+    if (!accumulation_given(of, __func__) ||
+        !baton__is_given(indices, capacity > 0, __func__, "indices")) {
+        return 0;
+    }
     baton_selection_t from = selection_of(of);
     const addends_t addends = {of->left, of->right};
     baton__filter_t filter = baton__filter_of(of->dtype, of->side);
     uint64_t least = threshold > 0 ? threshold : 1;
+    if (least > filter.nan) {
+        add(of->dtype, of->sum, of->left, of->right, of->count);
+        return 0; /* it may have more bits than an element */
+    }
     size_t found = add_and_filter(&from, &addends, &filter, least, indices,
                                   NULL, capacity);
     return found <= capacity ? found : baton_select_count(&from, threshold);

@@ -532,6 +532,40 @@ static void test_selections_refuse_nothing(void **state)
     support_says("baton_select_count: from is NULL");
 }
 
+static void test_accumulations_refuse_nothing(void **state)
+{
+    float sum[2] = {0};
+    const float left[2] = {1, 2};
+    const float right[2] = {3, 4};
+    uint32_t indices[2];
+    uint64_t scratch[64];
+    baton_accumulation_t of = {.dtype = BATON_F32, .count = 2};
+    assert_int_equal(baton_accumulate_topk(NULL, 1, indices, scratch, NULL), 0);
+    support_says("baton_accumulate_topk: of is NULL");
+    assert_int_equal(baton_accumulate_topk(&of, 1, indices, scratch, NULL), 0);
+    support_says("baton_accumulate_topk: of->sum is NULL");
+    of.sum = sum;
+    assert_int_equal(baton_accumulate_at_least(&of, 1, indices, 2), 0);
+    support_says("baton_accumulate_at_least: of->left is NULL");
+    of.left = left;
+    assert_int_equal(baton_accumulate_at_least(&of, 1, indices, 2), 0);
+    support_says("baton_accumulate_at_least: of->right is NULL");
+    of.right = right;
+    assert_int_equal(baton_accumulate_topk(&of, 1, NULL, scratch, NULL), 0);
+    support_says("baton_accumulate_topk: indices is NULL");
+    assert_int_equal(baton_accumulate_topk(&of, 1, indices, NULL, NULL), 0);
+    support_says("baton_accumulate_topk: scratch is NULL");
+    assert_int_equal(baton_accumulate_at_least(&of, 1, NULL, 2), 0);
+    support_says("baton_accumulate_at_least: indices is NULL");
+    assert_true(sum[0] == 0 && sum[1] == 0);
+    assert_int_equal(baton_accumulate_topk(&of, 1, indices, scratch, NULL), 1);
+    assert_int_equal(indices[0], 1);
+    /* No magnitude is that large. */
+    sum[0] = 0;
+    assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, indices, 2), 0);
+    assert_true(sum[0] == 4 && sum[1] == 6);
+}
+
 static void test_entries_refuse_nothing(void **state)
 {
     const baton_dtype_t dtype = BATON_F32;
@@ -601,6 +635,7 @@ int main(void)
         cmocka_unit_test(test_tuning_refuses_nothing),
         cmocka_unit_test(test_partials_refuse_nothing),
         cmocka_unit_test(test_selections_refuse_nothing),
+        cmocka_unit_test(test_accumulations_refuse_nothing),
         cmocka_unit_test(test_entries_refuse_nothing),
     };
     return cmocka_run_group_tests(tests, open_ranks, close_ranks);
