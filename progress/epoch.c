@@ -833,6 +833,8 @@ static bool hold_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return false;
 }
 
+/* ---- arrive: the loss of a peer ---------------------------------------- */
+
 static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     int peer, baton_status_t status, const char *detail)
 {
