@@ -108,8 +108,8 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function)
 {
     if (schedule == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: schedule is NULL",
-                            function);
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", function);
+        return BATON_ERR_INVALID;
     }
     return schedule->committed
                ? BATON_OK
@@ -228,10 +228,10 @@ static uint32_t generation(const baton_schedule_t *schedule)
    not taken for one before it. */
 static awaited_t awaited_now(baton_schedule_t *schedule)
 {
-    awaited_t awaited = {.schedule = schedule};
-    awaited.generation = generation(schedule);
-    awaited.epoch = requested(schedule);
-    return awaited;
+    uint32_t now = generation(schedule);
+    return (awaited_t){.schedule = schedule,
+                       .epoch = requested(schedule),
+                       .generation = now};
 }
 
 static bool has_ended(const void *arg)
