@@ -229,9 +229,8 @@ static uint32_t generation(const baton_schedule_t *schedule)
 static awaited_t awaited_now(baton_schedule_t *schedule)
 {
     uint32_t now = generation(schedule);
-    return (awaited_t){.schedule = schedule,
-                       .epoch = requested(schedule),
-                       .generation = now};
+    return (awaited_t){
+        .schedule = schedule, .epoch = requested(schedule), .generation = now};
 }
 
 static bool has_ended(const void *arg)
