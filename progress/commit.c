@@ -84,6 +84,13 @@ int baton_schedule_hosts(const baton_schedule_t *schedule)
     return hosts > 0 ? hosts : 1;
 }
 
+int baton_schedule_processors(const baton_schedule_t *schedule)
+{
+    return is_schedule(schedule, __func__)
+               ? schedule->group->transport->host_processors
+               : -1;
+}
+
 int baton_schedule_size(const baton_schedule_t *schedule)
 {
     return is_schedule(schedule, __func__) ? schedule->group->size : -1;

@@ -247,23 +247,49 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return take_outcome(stepper, schedule, node, outcome);
 }
 
-/* Has a reduce read what it was lent. */
-static void issue_borrower(const baton_schedule_t *schedule, uint32_t node,
+/* The part of a lent message from `begin` on, for an operand; NULL: it could
+   not be read. */
+static const char *part_of(const baton_group_t *group,
+                           const baton_message_t *message, int operand,
+                           size_t begin, size_t bytes, baton_status_t *status)
+{
+    if (message->data != NULL) {
+        return (const char *)message->data + begin;
+    }
+    char *part = group->parts + (size_t)operand * BATON__PART_BYTES;
+    *status =
+        group->transport->read(group->endpoint, message, begin, bytes, part);
+    return *status == BATON_OK ? part : NULL;
+}
+
+/* Reduces a part of what was lent; false when that failed the epoch. */
+static bool issue_borrower(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule, uint32_t node,
                            const baton__context_t *context, size_t begin,
                            size_t bytes)
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton__plan_t *plan = &schedule->plan;
     baton__context_t borrowing = *context;
+    baton_status_t status = BATON_OK;
     for (uint32_t i = first_loan(plan, node);
-         i < plan->loan_count && plan->loans[i].reduce == node; i++) {
+         status == BATON_OK && i < plan->loan_count &&
+         plan->loans[i].reduce == node;
+         i++) {
         const baton_message_t *message = schedule->run.lent[i];
+        int operand = plan->loans[i].operand;
         if (message != NULL) {
-            borrowing.lent[plan->loans[i].operand] = message->data;
+            borrowing.lent[operand] = part_of(schedule->group, message, operand,
+                                              begin, bytes, &status);
         }
+    }
+    if (status != BATON_OK) {
+        fail_at(stepper, schedule, node, status);
+        return false;
     }
     (void)schedule->group->kinds[op->kind].issue(op, node, &borrowing, begin,
                                                  bytes); /* BATON_OK */
+    return true;
 }
 
 /* Reduces or copies at most a slice of the node. */
@@ -291,20 +317,25 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
         fail_at(stepper, schedule, node, BATON_ERR_INVALID);
         return false;
     }
+    bool borrows =
+        (op->flags & BATON__BORROWS) != 0 && schedule->run.lent_count > 0;
     size_t done = schedule->turn.slice_done;
     size_t part = bytes - done;
-    if (part > stepper->slice_bytes) {
-        part = stepper->slice_bytes - stepper->slice_bytes % element;
+    size_t most = borrows && schedule->group->parts != NULL
+                      ? BATON__PART_BYTES
+                      : stepper->slice_bytes;
+    if (part > most) {
+        part = most - most % element;
         part = part > 0 ? part : element;
     }
     if ((done == 0 && !has_memory(stepper, schedule, node, bytes)) ||
         !afford(stepper, part)) {
         return false;
     }
-    bool borrows =
-        (op->flags & BATON__BORROWS) != 0 && schedule->run.lent_count > 0;
     if (bytes > 0 && borrows) {
-        issue_borrower(schedule, node, context, done, part);
+        if (!issue_borrower(stepper, schedule, node, context, done, part)) {
+            return false;
+        }
     } else if (bytes > 0) {
         (void)issue(op, node, context, done, part); /* always BATON_OK */
     }
@@ -519,6 +550,14 @@ static uint32_t first_loan(const baton__plan_t *plan, uint32_t reduce)
     return low;
 }
 
+/* Whether an element fits into the room for parts of messages. */
+static bool fits_part(const baton__op_t *reduce)
+{
+    return baton_op_element_bytes(reduce->reduction,
+                                  (baton_dtype_t)reduce->dtype) <=
+           BATON__PART_BYTES;
+}
+
 /* Lends a receive's message to the reduce behind it, which then reads it where
    it lies. Only if that reduce waits for nothing else: the message's send may
    not end before it is dropped, and the sender might have to end it before it
@@ -534,7 +573,11 @@ static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
         return BATON_AGAIN;
     }
     size_t loan = op->message.loan - 1;
-    if (run->left[schedule->plan.loans[loan].reduce] != 1) {
+    uint32_t reduce = schedule->plan.loans[loan].reduce;
+    if (run->left[reduce] != 1) {
+        return BATON_AGAIN;
+    }
+    if (!fits_part(&schedule->ops[reduce])) {
         return BATON_AGAIN;
     }
     baton_status_t status = group->transport->lend(group->endpoint, message);

@@ -67,6 +67,7 @@ static void drop_all(const baton_group_t *group, baton_message_t **list)
 static void free_group(watched_group_t *watched)
 {
     baton__group_fini(&watched->group);
+    baton__free(watched->group.parts);
     baton__free(watched);
 }
 
@@ -130,8 +131,17 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                      .unknown_peer = -1,
                                      .rank = rank,
                                      .size = size};
-    status = baton__event_loop_watch(engine->event_loop, &watched->transport,
-                                     endpoint, &watched->watch);
+    if (watched->transport.read != NULL) {
+        watched->group.parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
+        status =
+            watched->group.parts != NULL
+                ? BATON_OK
+                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    if (status == BATON_OK) {
+        status = baton__event_loop_watch(
+            engine->event_loop, &watched->transport, endpoint, &watched->watch);
+    }
     if (status != BATON_OK) {
         free_group(watched);
         return status;

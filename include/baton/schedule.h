@@ -107,6 +107,9 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
 int baton_schedule_size(const baton_schedule_t *schedule);  /* ranks, P */
 int baton_schedule_hosts(const baton_schedule_t *schedule); /* they are on */
+/* Processors that the ranks of this host may use, the same on all of them; 0
+   when unknown. */
+int baton_schedule_processors(const baton_schedule_t *schedule);
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
 /* For builders: makes `status`, with a message, the error that commit will

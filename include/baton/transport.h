@@ -12,7 +12,7 @@
        send(header, data) ------------->    poll: ARRIVED (header, bytes)
                                             ... for as long as the engine likes
        poll: SENT         <-------------    accept(target), or drop; or
-                                            lend, read `data`, and drop
+                                            lend, read it, and drop
                                             poll: RECEIVED (after accept)
 
    Short sends don't wait for the receiver: their data travels with the header,
@@ -169,12 +169,19 @@ typedef struct baton_transport {
     /* Commits are verified, as with BATON_VERIFY=1; all ranks have agreed. */
     bool verify;
 
-    /* Optional. Makes a message's data readable where they lie, at `data`,
-       until the message is dropped, which ends its send. From then on its
-       sender can't withdraw it. BATON_DONE: they can be read now. BATON_AGAIN:
-       not in place; the message is to be accepted or dropped. If the sender has
-       withdrawn it: BATON_ERR_CANCELLED, and the message is taken back. */
+    /* Optional. Makes a message's data readable until the message is dropped,
+       which ends its send. From then on its sender can't withdraw it.
+       BATON_DONE: they can be read now, at `data`, or if that is still NULL by
+       `read`. BATON_AGAIN: they can't; the message is to be accepted or
+       dropped. If the sender has withdrawn it: BATON_ERR_CANCELLED, and the
+       message is taken back. */
     baton_status_t (*lend)(void *endpoint, baton_message_t *message);
+
+    /* Optional. Copies `bytes` bytes from `offset` on of a message that was
+       lent without `data`. The engine reads a part at a time, which is small
+       enough to stay in a cache until it has been reduced. */
+    baton_status_t (*read)(void *endpoint, const baton_message_t *message,
+                           size_t offset, size_t bytes, void *target);
 
     /* Optional, both or neither; any thread. Memory that peers on this host can
        read in place, so that a message out of it can be lent; aligned to 64

@@ -2,7 +2,9 @@
    name for each collective that takes the cheapest.
 
    The model: a message of n bytes takes alpha + n beta, a reduced byte gamma;
-   a rank sends one message at a time and receives one. Links inside a host and
+   a rank sends one message at a time and receives one. Where all ranks are on
+   one host its processors make the copies, too, and nothing else meanwhile;
+   ranks beyond their number share them. Links inside a host and
    between hosts have an alpha and beta of their own. What is compiled in are
    rough figures; `mpirun ... baton-info --calibrate FILE` measures, and
    BATON_CALIBRATION=FILE has them read.
@@ -56,6 +58,8 @@ typedef struct baton_cost_case {
     double beta_us;       /* a byte */
     double gamma_us;      /* a reduced byte */
     double segment_bytes; /* of those that work in segments */
+    /* For host_us: of the host; 0 means one for each rank. */
+    int processors;
 } baton_cost_case_t;
 
 /* A builder: static strings. */
@@ -64,6 +68,8 @@ typedef struct baton_algorithm {
     const char *name;    /* as BATON_ALLREDUCE=name and messages have it */
     const char *formula; /* log: rounded up; n bytes, p ranks, b a segment */
     double (*cost_us)(const baton_cost_case_t *of);
+    /* The same when all ranks are on one host. */
+    double (*host_us)(const baton_cost_case_t *of);
     bool ordered;         /* takes reductions that are not commutative */
     bool segmented;       /* has a segment size to choose */
     bool equal_blocks;    /* takes no sizes per rank */
@@ -122,7 +128,9 @@ typedef struct baton_choice_case {
     size_t size; /* set by BATON_CHOICE_CASE */
     baton_collective_t collective;
     int ranks;
-    int hosts;    /* that they are on, at most `ranks`; 0 means 1 */
+    int hosts; /* that they are on, at most `ranks`; 0 means 1 */
+    /* That they share if they are on one host; 0 means one for each. */
+    int processors;
     size_t bytes; /* as of baton_cost_case_t */
     bool ordered; /* the reduction is not commutative; false for collectives
                      that reduce nothing */
@@ -149,13 +157,14 @@ typedef struct baton_choice {
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 
-/* The whole table for so many ranks on so many hosts as text: for each
+/* The whole table for so many ranks, hosts and processors as text: for each
    collective, up to which size which algorithm is taken, with segments of how
    many bytes. Stores at most `room` bytes with the final zero (text may be NULL
    if that is 0), and returns in *length_out how long the text is. Errors of
    baton_choose. */
 BATON_CHECKED baton_status_t baton_choices_text(int ranks, int hosts,
-                                                char *text, size_t room,
+                                                int processors, char *text,
+                                                size_t room,
                                                 size_t *length_out);
 
 /* ---- collectives by one name ------------------------------------------- */

@@ -68,6 +68,7 @@ typedef struct row {
          .name = (name_),                                                      \
          .formula = (formula_),                                                \
          .cost_us = baton__cost_##builder,                                     \
+         .host_us = baton__host_cost_##builder,                                \
          .ordered = ((flags)&ORDERED) != 0,                                    \
          .segmented = ((flags)&SEGMENTED) != 0,                                \
          .equal_blocks = ((flags)&EQUAL) != 0,                                 \
@@ -75,7 +76,8 @@ typedef struct row {
             build_##builder                                                    \
     }
 
-/* Of those that cost the same the first is taken. */
+/* Of those that cost the same the first is taken: rings pass on what is still
+   in a cache. */
 static const row_t table[] = {
     ROW(BARRIER, "dissemination", barrier_dissemination, ANY, "log(p) alpha"),
 
@@ -99,29 +101,29 @@ static const row_t table[] = {
         "log(p) (alpha + n (beta + gamma)), and a fold"),
     ROW(ALLREDUCE, "binomial", allreduce_binomial, ORDERED,
         "log(p) (2 alpha + n (2 beta + gamma))"),
+    ROW(ALLREDUCE, "ring", allreduce_ring, ANY,
+        "2(p-1) alpha + (p-1)/p n (2 beta + gamma)"),
     ROW(ALLREDUCE, "rabenseifner", allreduce_rabenseifner, ORDERED,
         "2 log(p) alpha + (p-1)/p n (2 beta + gamma), and a fold"),
     ROW(ALLREDUCE, "circulant", allreduce_circulant, ANY,
         "2 log(p) alpha + (p-1)/p n (2 beta + gamma)"),
-    ROW(ALLREDUCE, "ring", allreduce_ring, ANY,
-        "2(p-1) alpha + (p-1)/p n (2 beta + gamma)"),
     ROW(ALLREDUCE, "linear_pipeline", allreduce_linear_pipeline,
         ORDERED | SEGMENTED, "(p-3 + 2n/b) (alpha + b beta) + (p-3) b gamma"),
     ROW(ALLREDUCE, "double_tree", allreduce_double_tree, ORDERED | SEGMENTED,
         "(4 log(p) + 2n/b) (alpha + b beta)"),
 
+    ROW(REDUCE_SCATTER, "ring", reduce_scatter_ring, ANY,
+        "(p-1) alpha + (p-1)/p n (beta + gamma)"),
     ROW(REDUCE_SCATTER, "recursive_halving", reduce_scatter_recursive_halving,
         ANY, "log(p) alpha + (p-1)/p n (beta + gamma), and a fold"),
     ROW(REDUCE_SCATTER, "circulant", reduce_scatter_circulant, ANY,
         "log(p) alpha + (p-1)/p n (beta + gamma)"),
-    ROW(REDUCE_SCATTER, "ring", reduce_scatter_ring, ANY,
-        "(p-1) alpha + (p-1)/p n (beta + gamma)"),
 
+    ROW(ALLGATHER, "ring", allgather_ring, ANY, "(p-1) alpha + (p-1)/p n beta"),
     ROW(ALLGATHER, "recursive_doubling", allgather_recursive_doubling, ANY,
         "log(p) alpha + (p-1)/p n beta, and a fold"),
     ROW(ALLGATHER, "bruck", allgather_bruck, ANY,
         "log(p) alpha + (p-1)/p n beta"),
-    ROW(ALLGATHER, "ring", allgather_ring, ANY, "(p-1) alpha + (p-1)/p n beta"),
 
     ROW(SCATTER, "binomial", scatter_binomial, ANY,
         "log(p) alpha + (p-1)/p n beta"),

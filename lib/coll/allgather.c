@@ -4,9 +4,11 @@
 #include <baton/coll.h>
 
 /* Three ways to bring all blocks to all ranks. Each copies its own block to its
-   place, unless it is there, and goes on from the target:
+   place, unless it is there. The first message is sent from the source, all
+   others from the target:
 
-       source --> own block --> [ring, recursive doubling, or Bruck]        */
+       source --> own block --> [ring, recursive doubling, or Bruck]
+          +-----------------------^                                         */
 typedef struct gather {
     baton__flow_t flow;
     size_t *at;
@@ -28,8 +30,9 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     if (out->at == NULL) {
         return false;
     }
-    out->blocks = (baton__blocks_t){args->target, out->at,
-                                    baton_schedule_size(schedule), 0};
+    out->blocks = (baton__blocks_t){.memory = args->target,
+                                    .at = out->at,
+                                    .parts = baton_schedule_size(schedule)};
     baton_view_t own = baton__blocks_view(&out->blocks, rank, 1);
     bool in_place = baton__same_place(schedule, args->source, own);
     if (!baton__check_bytes(schedule, builder, "source", args->source.bytes,
@@ -42,6 +45,8 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     out->flow = baton__flow_open(schedule, BATON_U8, NULL);
     if (!in_place) {
         baton__flow_copy(&out->flow, own, args->source);
+        out->blocks.original = args->source;
+        out->blocks.original_block = rank;
     }
     return true;
 }
@@ -93,6 +98,9 @@ void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
         }
         baton__fold_unite(&fold, flow->size, gather.at);
         gather.blocks.parts = fold.core;
+        gather.blocks.original_block = fold.id;
+        gather.blocks.original.bytes =
+            fold.partner < 0 ? gather.blocks.original.bytes : 0;
         baton__doubling_allgather(flow, &fold, &gather.blocks,
                                   BATON__NEAREST_LAST);
         if (fold.partner >= 0) {

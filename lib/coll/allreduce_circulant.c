@@ -24,11 +24,13 @@ void baton_allreduce_circulant(baton_schedule_t *schedule,
     size_t *at = baton__cut_evenly(schedule, args->target.bytes / element,
                                    element, flow.size);
     if (at != NULL) {
-        baton__blocks_t target = {args->target, at, flow.size, 0};
-        baton__blocks_t source = {args->source, at, flow.size, 0};
+        baton__blocks_t target = {
+            .memory = args->target, .at = at, .parts = flow.size};
+        baton__blocks_t source = {
+            .memory = args->source, .at = at, .parts = flow.size};
         bool in_place = baton__allreduce_in_place(schedule, args);
-        baton__circulant_reduce_scatter(&flow, &target,
-                                        in_place ? &target : &source);
+        baton__circulant_reduce_scatter(
+            &flow, &target, in_place ? &target : &source, (baton_view_t){0});
         baton__circulant_allgather(&flow, &target, BATON__SKIPS_HALVED);
     }
     baton__free(at);

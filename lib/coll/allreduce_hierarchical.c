@@ -122,14 +122,17 @@ static void add_phases(baton__flow_t *flow, const place_t *place,
     if (at == NULL) {
         return;
     }
-    baton__blocks_t sums = {args->target, at, place->mate_count, 0};
-    baton__blocks_t own = {in_place ? args->target : args->source, at,
-                           place->mate_count, 0};
+    baton__blocks_t sums = {
+        .memory = args->target, .at = at, .parts = place->mate_count};
+    baton__blocks_t own = {.memory = in_place ? args->target : args->source,
+                           .at = at,
+                           .parts = place->mate_count};
     baton__flow_team(flow, place->mates, place->index, place->mate_count);
     if (place->mate_count == 1 && !in_place) {
         baton__flow_copy(flow, args->target, args->source);
     }
-    baton__circulant_reduce_scatter(flow, &sums, in_place ? &sums : &own);
+    baton__circulant_reduce_scatter(flow, &sums, in_place ? &sums : &own,
+                                    (baton_view_t){0});
     baton_view_t block = baton__blocks_view(&sums, place->index, 1);
     if (place->index < place->blocks && place->hosts > 1 && block.bytes > 0) {
         baton__flow_team(flow, place->peers, place->host, place->hosts);

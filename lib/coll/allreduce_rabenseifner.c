@@ -33,10 +33,10 @@ void baton__rabenseifner(baton__flow_t *flow, baton_view_t target,
     size_t *at = baton__cut_evenly(flow->schedule, target.bytes / element,
                                    element, fold.core);
     if (at != NULL) {
-        baton__blocks_t sums = {target, at, fold.core, 0};
-        baton__blocks_t own = {source, at, fold.core, 0};
+        baton__blocks_t sums = {.memory = target, .at = at, .parts = fold.core};
+        baton__blocks_t own = {.memory = source, .at = at, .parts = fold.core};
         baton__halving_reduce_scatter(flow, &fold, &sums, &own,
-                                      BATON__NEAREST_FIRST);
+                                      BATON__NEAREST_FIRST, (baton_view_t){0});
         baton__doubling_allgather(flow, &fold, &sums, BATON__NEAREST_FIRST);
     }
     baton__free(at);

@@ -66,8 +66,10 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
                                     args->source.bytes, args->send_bytes);
     out->recv_at = baton__cut_bytes(schedule, builder, "target",
                                     args->target.bytes, args->recv_bytes);
-    out->source = (baton__blocks_t){args->source, out->send_at, size, 0};
-    out->target = (baton__blocks_t){args->target, out->recv_at, size, 0};
+    out->source = (baton__blocks_t){
+        .memory = args->source, .at = out->send_at, .parts = size};
+    out->target = (baton__blocks_t){
+        .memory = args->target, .at = out->recv_at, .parts = size};
     bool right = out->send_at != NULL && out->recv_at != NULL;
     bool in_place = baton__same_place(schedule, args->source, args->target);
     if (right && in_place) {

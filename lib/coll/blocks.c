@@ -81,6 +81,15 @@ baton_view_t baton__blocks_view(const baton__blocks_t *blocks, int first,
                       baton__blocks_bytes(blocks, first, count));
 }
 
+baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block)
+{
+    return blocks->original.bytes > 0 &&
+                   baton__rank_shift(block, 0, blocks->parts) ==
+                       blocks->original_block
+               ? blocks->original
+               : baton__blocks_view(blocks, block, 1);
+}
+
 /* As many bytes from the front of a view; the view is what is behind them. */
 static baton_view_t take(baton_view_t *view, size_t bytes)
 {
@@ -106,6 +115,10 @@ static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
 void baton__blocks_send(baton__flow_t *flow, int peer,
                         const baton__blocks_t *blocks, int first, int count)
 {
+    if (count == 1) {
+        baton__flow_send(flow, peer, baton__blocks_outgoing(blocks, first));
+        return;
+    }
     if (run_of(blocks, first, count) == count) {
         baton__flow_send(flow, peer, baton__blocks_view(blocks, first, count));
         return;

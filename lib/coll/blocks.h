@@ -16,6 +16,10 @@ typedef struct baton__blocks {
     const size_t *at; /* block i is bytes at[i] to at[i + 1] of the vector */
     int parts;
     int base;
+    /* Where a message of block `original_block` alone is sent from, which is
+       copied from there to its place; no bytes: from its place. */
+    baton_view_t original;
+    int original_block;
 } baton__blocks_t;
 
 /* The offsets of blocks in bytes, parts + 1 of them, for baton__free: blocks
@@ -30,9 +34,11 @@ size_t *baton__cut_by_counts(baton_schedule_t *schedule, const char *builder,
 /* Blocks [first, first + count), counted round the end: their bytes. */
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count);
 
-/* Their place, where they are in one piece; a single block always is. */
+/* Their place, where they are in one piece; a single block always is. outgoing:
+   what a message of a single block is sent from. */
 baton_view_t baton__blocks_view(const baton__blocks_t *blocks, int first,
                                 int count);
+baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block);
 
 /* One message of a range. Where it is in two pieces it goes through scratch. */
 void baton__blocks_send(baton__flow_t *flow, int peer,

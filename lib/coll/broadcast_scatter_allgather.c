@@ -22,7 +22,10 @@ void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
     size_t *at = baton__cut_evenly(schedule, args->data.bytes, 1, flow.size);
     if (at != NULL) {
-        baton__blocks_t blocks = {args->data, at, flow.size, args->root};
+        baton__blocks_t blocks = {.memory = args->data,
+                                  .at = at,
+                                  .parts = flow.size,
+                                  .base = args->root};
         baton__binomial_scatter(&flow, args->root, &blocks);
         baton__ring_allgather(&flow, &blocks, 1, SIZE_MAX);
     }

@@ -21,6 +21,7 @@ static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
     of.size = sizeof of;
     of.ranks = baton_schedule_size(schedule);
     of.hosts = baton_schedule_hosts(schedule);
+    of.processors = baton_schedule_processors(schedule);
     baton_status_t status = baton_choose(&of, out);
     if (status != BATON_OK) {
         baton_schedule_fail(schedule, status, "%s", baton_error_message());

@@ -8,6 +8,11 @@
 
 #define LEAST_SEGMENT ((size_t)1024)
 #define MOST_SEGMENT  ((size_t)16 * 1024 * 1024)
+/* On one host: what still is in a cache when it is reduced or passed on. */
+#define MOST_HOST_SEGMENT ((size_t)512 * 1024)
+
+/* Costs that are the same may differ by how they were rounded. */
+#define LESS (1 - 1e-9)
 
 /* The variable that names an algorithm; "" for collectives with only one. */
 static const char *variable_of(baton_collective_t collective)
@@ -47,18 +52,20 @@ static bool can(const baton_algorithm_t *algorithm,
 }
 
 static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
-                  baton_choice_t *best)
+                  bool one_host, baton_choice_t *best)
 {
     size_t bytes = (size_t)cost.bytes;
     size_t segment = algorithm->segmented ? LEAST_SEGMENT : 0;
+    size_t most = one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
     do {
         cost.segment_bytes = (double)segment;
-        double us = algorithm->cost_us(&cost);
-        if (best->algorithm.name == NULL || us < best->cost_us) {
+        double us =
+            one_host ? algorithm->host_us(&cost) : algorithm->cost_us(&cost);
+        if (best->algorithm.name == NULL || us < best->cost_us * LESS) {
             *best = (baton_choice_t){*algorithm, segment, us};
         }
         segment *= 2;
-    } while (segment > 0 && segment / 2 < bytes && segment <= MOST_SEGMENT);
+    } while (segment > 0 && segment / 2 < bytes && segment <= most);
 }
 
 static baton_status_t cost_case(const baton_choice_case_t *of,
@@ -73,7 +80,8 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
                                    .bytes = (double)of->bytes,
                                    .alpha_us = link->alpha_us,
                                    .beta_us = link->beta_ns / 1e3,
-                                   .gamma_us = costs.gamma_ns / 1e3};
+                                   .gamma_us = costs.gamma_ns / 1e3,
+                                   .processors = of->processors};
     }
     return status;
 }
@@ -140,6 +148,12 @@ static baton_status_t check(const baton_choice_case_t *of)
                             "to %d, the ranks",
                             of->hosts, of->ranks);
     }
+    if (of->processors < 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "choice: processors is %d; allowed: 0, which means "
+                            "one for each rank, or more",
+                            of->processors);
+    }
     if (of->ordered && !reduces(of->collective)) {
         return baton__error(BATON_ERR_INVALID,
                             "choice: ordered is true; allowed: false, as %s "
@@ -179,12 +193,12 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
             status = refuse(of, &algorithm);
         }
         if (status == BATON_OK) {
-            weigh(&algorithm, cost, &best);
+            weigh(&algorithm, cost, of->hosts <= 1, &best);
         }
     } else {
         for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
             if (can(&algorithm, of)) {
-                weigh(&algorithm, cost, &best);
+                weigh(&algorithm, cost, of->hosts <= 1, &best);
             }
         }
         if (best.algorithm.name == NULL) {
@@ -274,8 +288,8 @@ static baton_status_t add_collective(writer_t *writer, baton_choice_case_t of)
     return BATON_OK;
 }
 
-baton_status_t baton_choices_text(int ranks, int hosts, char *text, size_t room,
-                                  size_t *length_out)
+baton_status_t baton_choices_text(int ranks, int hosts, int processors,
+                                  char *text, size_t room, size_t *length_out)
 {
     writer_t writer = {text, room, 0};
     baton_status_t status = BATON_OK;
@@ -288,7 +302,8 @@ baton_status_t baton_choices_text(int ranks, int hosts, char *text, size_t room,
         baton_choice_case_t of = {.size = sizeof of,
                                   .collective = (baton_collective_t)i,
                                   .ranks = ranks,
-                                  .hosts = hosts};
+                                  .hosts = hosts,
+                                  .processors = processors};
         status = add_collective(&writer, of);
     }
     if (status == BATON_OK) {

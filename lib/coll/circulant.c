@@ -16,7 +16,8 @@
    rank gets the next ones from rank + have. */
 void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                      const baton__blocks_t *target,
-                                     const baton__blocks_t *source)
+                                     const baton__blocks_t *source,
+                                     baton_view_t result)
 {
     int rank = flow->rank;
     int size = flow->size;
@@ -29,7 +30,13 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
                            rank + keep, give);
         baton__flow_recv(flow, baton__rank_shift(rank, -(int64_t)keep, size),
                          came);
-        baton__blocks_reduce(flow, target, came, source, rank, give, true);
+        baton__blocks_t last = {.memory = result,
+                                .at = target->at,
+                                .parts = target->parts,
+                                .base = rank};
+        bool ends = keep == 1 && result.bytes > 0;
+        baton__blocks_reduce(flow, ends ? &last : target, came, source, rank,
+                             give, true);
         if (source != target) {
             baton__blocks_copy(flow, target, source, rank + give, keep - give);
             source = target;

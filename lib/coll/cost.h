@@ -1,7 +1,8 @@
 /* What each builder takes in the simulator's model: alpha a message, beta a
    byte, gamma a reduced byte, single-ported ranks. Exact for equal blocks and
    segments, but where a comment in cost.c says otherwise.
-   tests/sim/test_dense_costs.c compares them with the simulator. */
+   tests/sim/test_dense_costs.c compares them with the simulator. And what it
+   takes on one host (host_cost.c). */
 #ifndef BATON_COLL_COST_H
 #define BATON_COLL_COST_H
 
@@ -37,7 +38,8 @@
     X(exscan_recursive_doubling)
 
 #define BATON__COST_DECLARE(name)                                              \
-    double baton__cost_##name(const baton_cost_case_t *of);
+    double baton__cost_##name(const baton_cost_case_t *of);                    \
+    double baton__host_cost_##name(const baton_cost_case_t *of);
 BATON__COST_LIST(BATON__COST_DECLARE)
 #undef BATON__COST_DECLARE
 

@@ -48,7 +48,8 @@ void baton__halving_reduce_scatter(baton__flow_t *flow,
                                    const baton__fold_t *fold,
                                    const baton__blocks_t *target,
                                    const baton__blocks_t *source,
-                                   baton__halving_order_t order)
+                                   baton__halving_order_t order,
+                                   baton_view_t result)
 {
     int rounds = baton__log2_ceil(fold->core);
     for (int i = 0; i < rounds; i++) {
@@ -57,8 +58,13 @@ void baton__halving_reduce_scatter(baton__flow_t *flow,
             flow, baton__blocks_bytes(target, round.keep, round.count));
         baton__blocks_send(flow, round.peer, source, round.give, round.count);
         baton__flow_recv(flow, round.peer, came);
-        baton__blocks_reduce(flow, target, came, source, round.keep,
-                             round.count, round.left);
+        baton__blocks_t last = {.memory = result,
+                                .at = target->at,
+                                .parts = target->parts,
+                                .base = round.keep};
+        bool ends = i == rounds - 1 && result.bytes > 0;
+        baton__blocks_reduce(flow, ends ? &last : target, came, source,
+                             round.keep, round.count, round.left);
         source = target;
     }
 }

@@ -18,12 +18,13 @@ typedef enum baton__halving_order {
 
 /* Reduce-scatter among the ids of the core, one block for each. Partial sums
    are made in `target`; a rank begins with `source`, which may be the target.
- */
+   The last sum goes to `result` instead, if that has bytes. */
 void baton__halving_reduce_scatter(baton__flow_t *flow,
                                    const baton__fold_t *fold,
                                    const baton__blocks_t *target,
                                    const baton__blocks_t *source,
-                                   baton__halving_order_t order);
+                                   baton__halving_order_t order,
+                                   baton_view_t result);
 
 /* The same, backwards: all-gather of the blocks that it leaves. */
 void baton__doubling_allgather(baton__flow_t *flow, const baton__fold_t *fold,
@@ -42,11 +43,13 @@ typedef enum baton__skips {
     BATON__SKIPS_DOUBLED /* 1, 2, 4, ...: Bruck's */
 } baton__skips_t;
 
-/* Reduce-scatter: block `rank` of target gets the sum, its other blocks hold
-   partial sums. `source` may be the target. */
+/* Reduce-scatter: block `rank` of target gets the sum, or `result`, if that has
+   bytes; target's other blocks hold partial sums. `source` may be the target.
+ */
 void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                      const baton__blocks_t *target,
-                                     const baton__blocks_t *source);
+                                     const baton__blocks_t *source,
+                                     baton_view_t result);
 
 /* All-gather of block `rank` of each rank. */
 void baton__circulant_allgather(baton__flow_t *flow,

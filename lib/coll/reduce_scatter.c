@@ -6,10 +6,10 @@
 
 /* Three ways to reduce block r of all ranks' sources to rank r. The ring keeps
    its partial sums in slots. The others make them in a vector of scratch, or in
-   the source when in place, and copy this rank's block from there:
+   the source when in place; the last sum goes to the target:
 
-       source --> [recursive halving, or circulant graph] --> sums
-                                              own block of them --> target  */
+       source --> [recursive halving, or circulant graph] --> target
+                        sums (scratch)                                      */
 typedef struct scatter {
     baton__flow_t flow;
     size_t element;
@@ -55,7 +55,8 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     if (out->at == NULL) {
         return false;
     }
-    out->source = (baton__blocks_t){args->source, out->at, size, 0};
+    out->source =
+        (baton__blocks_t){.memory = args->source, .at = out->at, .parts = size};
     baton_view_t own = baton__blocks_view(&out->source, rank, 1);
     out->in_place = baton__same_place(schedule, args->target, own);
     out->target = out->in_place ? own : args->target;
@@ -121,11 +122,8 @@ void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
         baton__blocks_t sums = sums_of(&scatter);
         sums.base = scatter.in_place ? 0 : rank;
         baton__circulant_reduce_scatter(
-            &scatter.flow, &sums, scatter.in_place ? &sums : &scatter.source);
-        if (!scatter.in_place) {
-            baton__flow_copy(&scatter.flow, scatter.target,
-                             baton__blocks_view(&sums, rank, 1));
-        }
+            &scatter.flow, &sums, scatter.in_place ? &sums : &scatter.source,
+            scatter.in_place ? (baton_view_t){0} : scatter.target);
     }
     end(&scatter);
 }
@@ -146,9 +144,11 @@ static void add_halving(scatter_t *scatter, const baton__fold_t *fold)
     }
     baton__fold_unite(fold, flow->size, scatter->at);
     sums.parts = source->parts = fold->core;
+    bool direct = !scatter->in_place && fold->partner < 0;
     baton__halving_reduce_scatter(flow, fold, &sums, source,
-                                  BATON__NEAREST_LAST);
-    if (!scatter->in_place) {
+                                  BATON__NEAREST_LAST,
+                                  direct ? scatter->target : (baton_view_t){0});
+    if (!scatter->in_place && !direct) {
         baton__flow_copy(flow, scatter->target, own);
     }
     if (fold->partner >= 0) {

@@ -25,14 +25,17 @@ void baton_reduce_scatter_gather(baton_schedule_t *schedule,
     size_t *at = baton__cut_evenly(schedule, bytes / reduce.element,
                                    reduce.element, flow.size);
     if (at != NULL) {
-        baton__blocks_t source = {reduce.source, at, flow.size, 0};
-        baton__blocks_t target = {reduce.target, at, flow.size, 0};
+        baton__blocks_t source = {
+            .memory = reduce.source, .at = at, .parts = flow.size};
+        baton__blocks_t target = {
+            .memory = reduce.target, .at = at, .parts = flow.size};
         if (!reduce.at_root) {
             target.memory = baton__flow_scratch(&flow, bytes);
             target.base = flow.rank;
         }
         baton__circulant_reduce_scatter(&flow, &target,
-                                        reduce.in_place ? &target : &source);
+                                        reduce.in_place ? &target : &source,
+                                        (baton_view_t){0});
         baton__binomial_gather(&flow, args->root, &target);
     }
     baton__free(at);

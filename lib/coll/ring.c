@@ -57,7 +57,7 @@ void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
     int next = baton__rank_shift(flow->rank, 1, flow->size);
     int previous = baton__rank_shift(flow->rank, -1, flow->size);
     for (int hop = 0; hop < flow->size - 1; hop++) {
-        baton_view_t out = baton__blocks_view(blocks, block_of(flow, hop), 1);
+        baton_view_t out = baton__blocks_outgoing(blocks, block_of(flow, hop));
         baton_view_t in =
             baton__blocks_view(blocks, block_of(flow, hop + 1), 1);
         for (size_t i = 0; i < chunks; i++) {

@@ -98,7 +98,8 @@ static bool begin(baton_schedule_t *schedule, const baton_rooted_t *args,
     int size = baton_schedule_size(schedule);
     int rank = baton_schedule_rank(schedule);
     bool at_root = rank == args->root;
-    out->blocks = (baton__blocks_t){operands->whole, out->at, size, 0};
+    out->blocks = (baton__blocks_t){
+        .memory = operands->whole, .at = out->at, .parts = size};
     if (!check(schedule, operands, at_root, out)) {
         baton__free(out->at);
         return false;

@@ -59,8 +59,8 @@ static int issue_reduce(const baton__op_t *op, uint32_t node,
     reduction->reduce(reduction->arg,
                       baton__operand(op, BATON__TARGET, context->address) +
                           begin,
-                      baton__source(op, BATON__LEFT, context) + begin,
-                      baton__source(op, BATON__RIGHT, context) + begin,
+                      baton__source(op, BATON__LEFT, context, begin),
+                      baton__source(op, BATON__RIGHT, context, begin),
                       bytes / baton_op_element_bytes(reduction, dtype), dtype);
     return BATON_OK;
 }

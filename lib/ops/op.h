@@ -144,7 +144,8 @@ typedef struct baton__context {
     void *endpoint;
     void *owner;          /* for tokens, and calls: the schedule */
     char *const *address; /* of each buffer */
-    /* Where the node's operands lie instead; NULL: as their buffers say. */
+    /* Where the part of the node's operands lies that is worked on, if not
+       where their buffers say; else NULL. */
     const char *lent[BATON__OPERANDS];
     baton__activation_t *activations; /* of each slot */
     baton__async_t *asyncs;           /* of each async node */
@@ -185,13 +186,15 @@ static inline char *baton__operand(const baton__op_t *op, int which,
     return base == NULL ? NULL : base + op->offset[which];
 }
 
-/* Where a node reads an operand: in its buffer, or in a message. */
+/* Where a node reads an operand from `begin` on: in its buffer, or in what it
+   was lent. */
 static inline const char *baton__source(const baton__op_t *op, int which,
-                                        const baton__context_t *context)
+                                        const baton__context_t *context,
+                                        size_t begin)
 {
     return context->lent[which] != NULL
                ? context->lent[which]
-               : baton__operand(op, which, context->address);
+               : baton__operand(op, which, context->address) + begin;
 }
 
 #endif

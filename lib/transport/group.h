@@ -40,6 +40,10 @@ typedef struct baton__rounds {
     uint64_t highest; /* number so far */
 } baton__rounds_t;
 
+/* What is read at a time of a message that is lent without being in memory; a
+   group has room for a part of each operand. */
+enum { BATON__PART_BYTES = 64 * 1024 };
+
 enum { BATON__UNKNOWN_BYTES = 64 };
 
 /* What a step touches comes first. */
@@ -47,8 +51,9 @@ struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
     const struct baton__kind_info *kinds; /* what its nodes do */
-    baton_group_t *next;                  /* of the engine's groups */
-    uint16_t incarnation;                 /* how often it has been recovered */
+    char *parts;          /* of lent messages, where the transport reads them */
+    baton_group_t *next;  /* of the engine's groups */
+    uint16_t incarnation; /* how often it has been recovered */
     int rank;
     int size;
     bool cost_only;  /* simulated: buffers have no memory */

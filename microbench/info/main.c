@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* CMakeLists.txt defines these. */
 #ifndef BATON_BUILD_TYPE
@@ -24,6 +25,7 @@ typedef struct request {
     bool json;
     uint64_t ranks; /* of --choices; 0 means not asked for */
     uint64_t hosts;
+    uint64_t processors;
     const char *calibrate;
 } request_t;
 
@@ -34,6 +36,10 @@ static const cli_option_t options[] = {
      NULL, "Print which algorithm is chosen up to which size on so many ranks"},
     {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_COUNT(1, 1 << 24),
      "1", "With --choices: the hosts that the ranks are on"},
+    {CLI_ANY, "processors", 0, offsetof(request_t, processors),
+     CLI_COUNT(1, 1 << 24), NULL,
+     "With --choices: the processors that ranks on one host share; by default "
+     "this machine's"},
     {CLI_ANY, "calibrate", 0, offsetof(request_t, calibrate), CLI_FILE, NULL,
      "Measure costs, and write them to a file for BATON_CALIBRATION"},
 };
@@ -178,8 +184,11 @@ static int print_choices(const request_t *request)
 {
     static char text[32768];
     size_t length = 0;
-    if (baton_choices_text((int)request->ranks, (int)request->hosts, text,
-                           sizeof(text), &length) != BATON_OK) {
+    int processors = request->processors > 0
+                         ? (int)request->processors
+                         : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (baton_choices_text((int)request->ranks, (int)request->hosts, processors,
+                           text, sizeof(text), &length) != BATON_OK) {
         (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
         return EXIT_FAILURE;
     }

@@ -56,9 +56,10 @@ static unsigned char value_of(int of, size_t i, int epoch)
     return (unsigned char)((size_t)of * 7 + i * 13 + (size_t)epoch * 31);
 }
 
-/* An all-reduce of bytes, two epochs. */
-static void sum_bytes(const char *algorithm, unsigned char *source,
-                      unsigned char *target, size_t bytes)
+/* An all-reduce of elements that are sums of bytes, two epochs. */
+static void sum_elements(const char *algorithm, const baton_op_t *op,
+                         unsigned char *source, unsigned char *target,
+                         size_t bytes)
 {
     baton_schedule_t *s;
     support_mpi_expect(baton_schedule_create(group, "sum", &s), BATON_OK);
@@ -72,7 +73,7 @@ static void sum_bytes(const char *algorithm, unsigned char *source,
                               .source = in,
                               .target = out,
                               .dtype = BATON_U8,
-                              .op = BATON_SUM,
+                              .op = op,
                               .algorithm = algorithm};
     baton_allreduce(s, &args);
     support_mpi_expect(baton_schedule_commit(s), BATON_OK);
@@ -90,6 +91,47 @@ static void sum_bytes(const char *algorithm, unsigned char *source,
         }
     }
     support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
+}
+
+static void sum_bytes(const char *algorithm, unsigned char *source,
+                      unsigned char *target, size_t bytes)
+{
+    sum_elements(algorithm, BATON_SUM, source, target, bytes);
+}
+
+static void add_bytes(void *arg, void *target, const void *left,
+                      const void *right, size_t count, baton_dtype_t dtype)
+{
+    (void)dtype;
+    for (size_t i = 0; i < count * *(const size_t *)arg; i++) {
+        ((unsigned char *)target)[i] =
+            (unsigned char)(((const unsigned char *)left)[i] +
+                            ((const unsigned char *)right)[i]);
+    }
+}
+
+/* Elements that are no part of what is read of a message at a time, and
+   elements that are longer than it. */
+static void sums_of_long_elements(void)
+{
+    static size_t elements[] = {24, BATON__PART_BYTES - 1,
+                                BATON__PART_BYTES + 1};
+    begin("sums of long elements");
+    for (int i = 0; i < 3; i++) {
+        const baton_op_t op = {.name = "long",
+                               .reduce = add_bytes,
+                               .arg = &elements[i],
+                               .commutative = true,
+                               .element_bytes = elements[i]};
+        size_t bytes = ((size_t)size * 200000 / elements[i] + 1) * elements[i];
+        unsigned char *source = malloc(bytes);
+        unsigned char *target = malloc(bytes);
+        sum_elements("rabenseifner", &op, source, target, bytes);
+        sum_elements("ring", &op, source, target, bytes);
+        sum_elements("recursive_doubling", &op, source, source, bytes);
+        free(source);
+        free(target);
+    }
 }
 
 static void sums_of_any_memory(void)
@@ -316,6 +358,7 @@ int main(int argc, char **argv)
     memory_is_shared();
     blocks_are_apart();
     sums_of_any_memory();
+    sums_of_long_elements();
     nothing_is_left_behind();
     without_descriptors();
     beside_a_child();

@@ -68,7 +68,7 @@ static void test_an_unknown_name_lists_those_that_there_are(void **state)
         baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE, "rin", &algorithm),
         BATON_ERR_INVALID);
     says("no algorithm of allreduce is called \"rin\"; there are: "
-         "recursive_doubling binomial rabenseifner circulant ring");
+         "recursive_doubling binomial ring rabenseifner circulant");
     says("the nearest is ring");
 }
 
@@ -108,7 +108,8 @@ static void test_the_choice_is_the_cheapest(void **state)
                                           .gamma_us = costs.gamma_ns / 1e3,
                                           .segment_bytes = 65536};
                 assert_true(other.collective != BATON_COLLECTIVE_ALLREDUCE ||
-                            choice.cost_us <= other.cost_us(&cost));
+                            choice.cost_us <=
+                                other.host_us(&cost) * (1 + 1e-6));
             }
         }
     }
@@ -124,6 +125,45 @@ static void test_short_and_long_vectors_differ(void **state)
     of.bytes = (size_t)1 << 24;
     support_ok(baton_choose(&of, &large));
     assert_string_not_equal(large.algorithm.name, "recursive_doubling");
+}
+
+/* There is nothing that could make copies while a processor reduces. */
+static void
+test_pipelines_gain_nothing_between_two_ranks_of_a_host(void **state)
+{
+    (void)state;
+    baton_choice_t choice;
+    baton_choice_case_t of =
+        case_of(BATON_COLLECTIVE_ALLREDUCE, 2, (size_t)1 << 24);
+    support_ok(baton_choose(&of, &choice));
+    assert_false(choice.algorithm.segmented);
+    const baton_cost_case_t cost = {.ranks = 2,
+                                    .bytes = 1 << 24,
+                                    .alpha_us = 2,
+                                    .beta_us = 1e-4,
+                                    .gamma_us = 1e-4,
+                                    .segment_bytes = 65536};
+    baton_algorithm_t pipeline;
+    support_ok(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE,
+                                    "linear_pipeline", &pipeline));
+    assert_true(pipeline.host_us(&cost) > 1.7 * pipeline.cost_us(&cost));
+}
+
+/* Messages count more than time where ranks take turns on a processor. */
+static void test_ranks_that_share_processors_send_few_messages(void **state)
+{
+    (void)state;
+    baton_choice_t alone, shared;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 8, 4096);
+    support_ok(baton_choose(&of, &alone));
+    of.processors = 2;
+    support_ok(baton_choose(&of, &shared));
+    assert_string_equal(alone.algorithm.name, "recursive_doubling");
+    assert_string_equal(shared.algorithm.name, "binomial");
+    assert_true(shared.cost_us > alone.cost_us);
+    of.processors = -1;
+    support_expect(baton_choose(&of, &shared), BATON_ERR_INVALID);
+    says("choice: processors is -1");
 }
 
 static void test_hosts_cost_more(void **state)
@@ -299,14 +339,14 @@ static void test_the_table_as_text(void **state)
     char part[20];
     size_t length = 0;
     size_t again = 0;
-    support_ok(baton_choices_text(12, 1, text, sizeof text, &length));
+    support_ok(baton_choices_text(12, 1, 0, text, sizeof text, &length));
     assert_int_equal(length, strlen(text));
     for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
         assert_non_null(
             strstr(text, baton_collective_name((baton_collective_t)i)));
     }
     assert_non_null(strstr(text, "recursive_doubling\n"));
-    support_ok(baton_choices_text(12, 1, part, sizeof part, &again));
+    support_ok(baton_choices_text(12, 1, 0, part, sizeof part, &again));
     assert_int_equal(again, length);
     assert_int_equal(strlen(part), sizeof part - 1);
     assert_memory_equal(part, text, sizeof part - 1);
@@ -476,6 +516,9 @@ int main(void)
         cmocka_unit_test(test_an_unknown_name_lists_those_that_there_are),
         cmocka_unit_test(test_the_choice_is_the_cheapest),
         cmocka_unit_test(test_short_and_long_vectors_differ),
+        cmocka_unit_test(
+            test_pipelines_gain_nothing_between_two_ranks_of_a_host),
+        cmocka_unit_test(test_ranks_that_share_processors_send_few_messages),
         cmocka_unit_test(test_hosts_cost_more),
         cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
         cmocka_unit_test(test_what_an_algorithm_cannot_do_names_those_that_can),

@@ -424,11 +424,11 @@ static void test_tuning_refuses_nothing(void **state)
     expect_says(baton_choose(NULL, &choice), BATON_ERR_INVALID, "case: NULL");
     expect_says(baton_choose(&of, NULL), BATON_ERR_INVALID,
                 "baton_choose: out is NULL");
-    expect_says(baton_choices_text(2, 1, NULL, 8, &text_bytes),
+    expect_says(baton_choices_text(2, 1, 0, NULL, 8, &text_bytes),
                 BATON_ERR_INVALID, "baton_choices_text: text is NULL");
-    expect_says(baton_choices_text(2, 1, text, 8, NULL), BATON_ERR_INVALID,
+    expect_says(baton_choices_text(2, 1, 0, text, 8, NULL), BATON_ERR_INVALID,
                 "baton_choices_text: length_out is NULL");
-    support_ok(baton_choices_text(2, 1, NULL, 0, &text_bytes));
+    support_ok(baton_choices_text(2, 1, 0, NULL, 0, &text_bytes));
 }
 
 static void test_partials_refuse_nothing(void **state)

@@ -60,7 +60,7 @@ enum {
     BATON__MPI_PACKETS = 64, /* receives posted, and sends at a time */
     /* Over TCP Open MPI 4.1.4 sends up to 64 KiB eagerly, header included. */
     BATON__MPI_BODY_BYTES = 64 * 1024 - 256,
-    BATON__MPI_SLICE_BYTES = 1 << 18, /* of a long copy, at a time */
+    BATON__MPI_SLICE_BYTES = 1 << 20, /* of a long copy, at a time */
     /* Shorter messages out of a segment are copied into buffers. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024
 };
@@ -382,6 +382,8 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
 baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
                                  baton_token_t token, void *target);
 baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message);
+baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
+                               size_t offset, size_t bytes, void *target);
 void *baton__mpi_allocate(void *endpoint, size_t bytes);
 void baton__mpi_deallocate(void *endpoint, void *memory);
 void baton__mpi_drop(void *endpoint, baton_message_t *message);

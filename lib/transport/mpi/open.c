@@ -471,6 +471,7 @@ static const baton_transport_t mpi_transport = {
     .close = close_endpoint,
     .max_bytes = INT_MAX,
     .lend = baton__mpi_lend,
+    .read = baton__mpi_read,
     .allocate = baton__mpi_allocate,
     .release = baton__mpi_deallocate,
 };

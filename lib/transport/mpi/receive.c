@@ -300,13 +300,26 @@ baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
     if (message->data == NULL && record->kind == BATON__PACKET_OFFER &&
         !mpi->peers[message->peer].lost) {
         const char *source = source_of(mpi, record);
-        if (source != NULL && !take_offer(mpi, record)) {
+        bool readable = source != NULL || mpi->reads;
+        if (readable && !take_offer(mpi, record)) {
             baton__mpi_give_record(mpi, record);
             return BATON_ERR_CANCELLED;
         }
         message->data = source;
+        return readable ? BATON_DONE : BATON_AGAIN;
     }
     return message->data != NULL ? BATON_DONE : BATON_AGAIN;
+}
+
+baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
+                               size_t offset, size_t bytes, void *target)
+{
+    const baton__mpi_t *mpi = endpoint;
+    const baton__record_t *record =
+        (const baton__record_t *)((const char *)message -
+                                  offsetof(baton__record_t, message));
+    return baton__host_read(&mpi->host, mpi->peers[message->peer].near, target,
+                            record->address + offset, bytes);
 }
 
 void *baton__mpi_allocate(void *endpoint, size_t bytes)

@@ -1,0 +1,288 @@
+/* What a builder takes when all ranks are on one host. There processors do what
+   a network does elsewhere: the receiver's makes the copy, and while it does,
+   or reduces, it does nothing else. So an epoch takes no less than its formula
+   (cost.c), and no less than all this work of the rank that has most of it.
+   Where ranks share processors, the work of all ranks is divided among these,
+   and they have to wait for what comes one after the other: by Graham (1966),
+   "Bounds for certain multiprocessing anomalies", it takes at most
+
+       work / processors + (1 - 1 / processors) longest path
+
+   which is the estimate. Folds of ranks beyond a power of two count in `all`
+   only. */
+#include "coll/cost.h"
+
+#include "coll/pattern.h"
+
+#include <math.h>
+
+typedef struct work {
+    double messages;
+    double bytes;   /* copied out of messages, or between buffers */
+    double reduced; /* bytes */
+} work_t;
+
+typedef struct works {
+    work_t most; /* that one rank has */
+    work_t all;
+} works_t;
+
+static double time_of(const baton_cost_case_t *of, work_t work)
+{
+    return work.messages * of->alpha_us + work.bytes * of->beta_us +
+           work.reduced * of->gamma_us;
+}
+
+static double host_cost(const baton_cost_case_t *of, double formula_us,
+                        works_t works)
+{
+    if (of->bytes <= 0 || of->ranks <= 1) {
+        return formula_us;
+    }
+    double path_us = fmax(formula_us, time_of(of, works.most));
+    if (of->processors <= 0 || of->processors >= of->ranks) {
+        return path_us;
+    }
+    return time_of(of, works.all) / of->processors +
+           (1 - 1.0 / of->processors) * path_us;
+}
+
+static works_t works(work_t most, work_t all)
+{
+    works_t both = {most, all};
+    return both;
+}
+
+/* Where all ranks have the same work. */
+static works_t evenly(const baton_cost_case_t *of, work_t all)
+{
+    double p = of->ranks;
+    return works((work_t){all.messages / p, all.bytes / p, all.reduced / p},
+                 all);
+}
+
+static double rounds(const baton_cost_case_t *of)
+{
+    return baton__log2_ceil(of->ranks);
+}
+
+/* The largest power of two, and the ranks beyond it. */
+static int core(const baton_cost_case_t *of)
+{
+    return 1 << baton__log2_ceil(of->ranks / 2 + 1);
+}
+
+static double extra(const baton_cost_case_t *of)
+{
+    return of->ranks - core(of);
+}
+
+static double core_rounds(const baton_cost_case_t *of)
+{
+    return baton__log2_ceil(core(of));
+}
+
+static double segments(const baton_cost_case_t *of)
+{
+    return of->segment_bytes > 0 ? fmax(1, ceil(of->bytes / of->segment_bytes))
+                                 : 1;
+}
+
+/* The whole vector, once for each rank but one. */
+static double others(const baton_cost_case_t *of)
+{
+    return (of->ranks - 1) * of->bytes;
+}
+
+/* ---- barrier, broadcast, reduce ---------------------------------------- */
+
+static works_t work_of_barrier_dissemination(const baton_cost_case_t *of)
+{
+    return evenly(of, (work_t){of->ranks * rounds(of), 0, 0});
+}
+
+static works_t work_of_broadcast_binomial(const baton_cost_case_t *of)
+{
+    return works((work_t){1, of->bytes, 0},
+                 (work_t){of->ranks - 1, others(of), 0});
+}
+
+static works_t work_of_broadcast_linear_pipeline(const baton_cost_case_t *of)
+{
+    double count = segments(of);
+    return works((work_t){count, of->bytes, 0},
+                 (work_t){(of->ranks - 1) * count, others(of), 0});
+}
+
+static works_t work_of_broadcast_scatter_allgather(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    return works((work_t){p, of->bytes, 0},
+                 (work_t){(p - 1) + p * (p - 1),
+                          others(of) + rounds(of) * of->bytes / 2, 0});
+}
+
+static works_t work_of_broadcast_double_tree(const baton_cost_case_t *of)
+{
+    return work_of_broadcast_linear_pipeline(of);
+}
+
+static works_t work_of_reduce_binomial(const baton_cost_case_t *of)
+{
+    double n = of->bytes;
+    return works((work_t){rounds(of), rounds(of) * n, rounds(of) * n},
+                 (work_t){of->ranks - 1, others(of), others(of)});
+}
+
+static works_t work_of_reduce_linear_pipeline(const baton_cost_case_t *of)
+{
+    double count = segments(of);
+    return works((work_t){count, of->bytes, of->bytes},
+                 (work_t){(of->ranks - 1) * count, others(of), others(of)});
+}
+
+static works_t work_of_reduce_scatter_gather(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    double part = others(of) / p;
+    return works((work_t){2 * rounds(of), 2 * part, part},
+                 (work_t){p * rounds(of) + p - 1,
+                          others(of) + rounds(of) * of->bytes / 2, others(of)});
+}
+
+/* ---- all-reduce -------------------------------------------------------- */
+
+static works_t work_of_allreduce_recursive_doubling(const baton_cost_case_t *of)
+{
+    double sums = core(of) * core_rounds(of) + extra(of);
+    double messages = sums + extra(of);
+    return works((work_t){core_rounds(of), core_rounds(of) * of->bytes,
+                          core_rounds(of) * of->bytes},
+                 (work_t){messages, messages * of->bytes, sums * of->bytes});
+}
+
+static works_t work_of_allreduce_binomial(const baton_cost_case_t *of)
+{
+    double n = of->bytes;
+    return works((work_t){rounds(of), rounds(of) * n, rounds(of) * n},
+                 (work_t){2 * (of->ranks - 1.0), 2 * others(of), others(of)});
+}
+
+static works_t work_of_allreduce_rabenseifner(const baton_cost_case_t *of)
+{
+    return evenly(of, (work_t){2 * (core(of) * core_rounds(of) + extra(of)),
+                               2 * others(of), others(of)});
+}
+
+static works_t work_of_allreduce_circulant(const baton_cost_case_t *of)
+{
+    return evenly(
+        of, (work_t){2 * of->ranks * rounds(of), 2 * others(of), others(of)});
+}
+
+static works_t work_of_allreduce_ring(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    return evenly(of, (work_t){2 * p * (p - 1), 2 * others(of), others(of)});
+}
+
+/* Between two ranks a vector goes each way; an inner rank gets both. */
+static works_t work_of_allreduce_linear_pipeline(const baton_cost_case_t *of)
+{
+    double count = segments(of);
+    double ways = of->ranks > 2 ? 2 : 1;
+    return works(
+        (work_t){ways * count, ways * of->bytes, of->bytes},
+        (work_t){2 * (of->ranks - 1) * count, 2 * others(of), others(of)});
+}
+
+static works_t work_of_allreduce_double_tree(const baton_cost_case_t *of)
+{
+    return work_of_allreduce_linear_pipeline(of);
+}
+
+/* ---- reduce-scatter, all-gather ---------------------------------------- */
+
+static works_t work_of_reduce_scatter_ring(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    return evenly(of, (work_t){p * (p - 1), others(of), others(of)});
+}
+
+static works_t
+work_of_reduce_scatter_recursive_halving(const baton_cost_case_t *of)
+{
+    return evenly(of, (work_t){core(of) * core_rounds(of) + 2 * extra(of),
+                               others(of), others(of)});
+}
+
+static works_t work_of_reduce_scatter_circulant(const baton_cost_case_t *of)
+{
+    return evenly(of, (work_t){of->ranks * rounds(of), others(of), others(of)});
+}
+
+static works_t work_of_allgather_ring(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    return evenly(of, (work_t){p * (p - 1), others(of), 0});
+}
+
+static works_t work_of_allgather_recursive_doubling(const baton_cost_case_t *of)
+{
+    return evenly(of, (work_t){core(of) * core_rounds(of) + 2 * extra(of),
+                               others(of) + extra(of) * of->bytes, 0});
+}
+
+static works_t work_of_allgather_bruck(const baton_cost_case_t *of)
+{
+    return evenly(of, (work_t){of->ranks * rounds(of), others(of), 0});
+}
+
+/* ---- scatter, gather, all-to-all --------------------------------------- */
+
+/* Each level of the tree moves half of the vector. */
+static works_t work_of_scatter_binomial(const baton_cost_case_t *of)
+{
+    return works((work_t){1, of->bytes / 2, 0},
+                 (work_t){of->ranks - 1, rounds(of) * of->bytes / 2, 0});
+}
+
+static works_t work_of_gather_binomial(const baton_cost_case_t *of)
+{
+    return works((work_t){rounds(of), others(of) / of->ranks, 0},
+                 (work_t){of->ranks - 1, rounds(of) * of->bytes / 2, 0});
+}
+
+static works_t work_of_alltoall_pairwise(const baton_cost_case_t *of)
+{
+    return work_of_allgather_ring(of);
+}
+
+/* Half of the blocks go in each round, and are copied together for that. */
+static works_t work_of_alltoall_bruck(const baton_cost_case_t *of)
+{
+    double moved = of->ranks * rounds(of) * of->bytes / 2;
+    return evenly(of, (work_t){of->ranks * rounds(of), 3 * moved, 0});
+}
+
+/* ---- prefix reductions ------------------------------------------------- */
+
+static works_t work_of_scan_recursive_doubling(const baton_cost_case_t *of)
+{
+    double each = rounds(of) * of->bytes;
+    return works(
+        (work_t){rounds(of), each, each},
+        (work_t){rounds(of) * of->ranks, of->ranks * each, of->ranks * each});
+}
+
+static works_t work_of_exscan_recursive_doubling(const baton_cost_case_t *of)
+{
+    return work_of_scan_recursive_doubling(of);
+}
+
+#define HOST_COST(name)                                                        \
+    double baton__host_cost_##name(const baton_cost_case_t *of)                \
+    {                                                                          \
+        return host_cost(of, baton__cost_##name(of), work_of_##name(of));      \
+    }
+BATON__COST_LIST(HOST_COST)
