@@ -18,9 +18,9 @@
                    |         |     |         |
        source -> sum --------+-> sum --------+
 
-   Partial sums are made in the target: a chunk is received there, and the
-   source added to it. In place there is no room for what comes, so it is
-   received in a slot of scratch, and the sum of both goes to the target.
+   A chunk is received in a slot of scratch, where it need not arrive: the
+   reduction may read it in the message. The sum of it and of the source goes to
+   the target.
 
    Pipelining. Columns take turns in LANES lanes, so that a chunk of one is
    received while another one's is reduced or sent, and what was received is
@@ -140,11 +140,8 @@ static void add_reduce_scatter(ring_t *ring, column_t *column, int hop)
     }
     maybe_t *idle = &column->lane->idle[hop % SLOTS];
     column->part = part_of(ring, args->target, chunk);
-    baton_view_t came = column->part;
-    if (ring->in_place) {
-        came = column->lane->slot[hop % SLOTS];
-        came.bytes = column->part.bytes;
-    }
+    baton_view_t came = column->lane->slot[hop % SLOTS];
+    came.bytes = column->part.bytes;
     int previous = baton__rank_shift(ring->rank, -1, ring->size);
     baton_node_t recv = baton_add_recv(ring->schedule, previous, came);
     after(ring, *idle, recv);
@@ -239,7 +236,7 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
     size_t block = baton__block_of(ring.count, size, 0).count;
     ring.columns =
         baton__segment_count(block, element, args->chunk_bytes, CHUNK_BYTES);
-    if (ring.in_place) {
+    if (ring.columns > 0 && ring.size > 1) {
         add_slots(&ring, baton__block_of(block, ring.columns, 0).count);
     }
     for (size_t index = 0; index < ring.columns; index++) {

@@ -42,6 +42,12 @@ typedef enum bench_compute {
     BENCH_COMPUTES
 } bench_compute_t;
 
+/* Where vectors lie. */
+typedef enum bench_memory {
+    BENCH_MEMORY_MALLOC,
+    BENCH_MEMORY_SHARED /* of baton_memory_alloc */
+} bench_memory_t;
+
 /* What the user asked for; each command uses some of it. */
 typedef struct bench_options {
     uint64_t repetitions; /* of each measurement, whose median is reported */
@@ -56,6 +62,7 @@ typedef struct bench_options {
     size_t compute_count;
     uint64_t layers[BENCH_MAX_LAYERS];
     size_t layer_count;
+    size_t memory;   /* bench_memory_t */
     const char *csv; /* file names, or NULL */
     const char *json;
     const char *plot; /* ends in .svg or .png */

@@ -176,8 +176,8 @@ static void open_contest(contest_t *contest, const bench_options_t *options,
     bench_operation_t *operation = &contest->operation;
     bench_operation_init(operation, options->collective, contest->harness->rank,
                          contest->harness->size, bytes);
-    operation->source = harness_alloc(operation->source_count, sizeof(float));
-    operation->target = harness_alloc(operation->target_count, sizeof(float));
+    bench_memory_alloc(contest->harness, (bench_memory_t)options->memory,
+                       operation);
     contest->count = options->system_count;
     for (size_t i = 0; i < contest->count; i++) {
         bench_runner_open(contest->harness, &options->systems[i], operation,
@@ -185,14 +185,14 @@ static void open_contest(contest_t *contest, const bench_options_t *options,
     }
 }
 
-static void close_contest(contest_t *contest)
+static void close_contest(contest_t *contest, const bench_options_t *options)
 {
     harness_barrier(contest->harness);
     for (size_t i = 0; i < contest->count; i++) {
         bench_runner_close(&contest->runners[i]);
     }
-    free(contest->operation.source);
-    free(contest->operation.target);
+    bench_memory_free(contest->harness, (bench_memory_t)options->memory,
+                      &contest->operation);
 }
 
 static void measure_size(const harness_t *harness,
@@ -205,7 +205,7 @@ static void measure_size(const harness_t *harness,
     rehearse(&contest);
     run_turns(&contest, (size_t)options->repetitions, progress,
               report->median_us[size]);
-    close_contest(&contest);
+    close_contest(&contest, options);
 }
 
 /* ---- report ------------------------------------------------------------- */

@@ -123,6 +123,7 @@ enum {
     CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
 
 static const char *const compute_names[] = {"processor", "sleep", NULL};
+static const char *const memory_names[] = {"malloc", "shared", NULL};
 
 static const cli_option_t options[] = {
     {DENSE_PARTS, "systems", 's', AT(system_list), CLI_TEXT("LIST"), NULL,
@@ -149,6 +150,8 @@ static const cli_option_t options[] = {
     {BENCH_OVERLAP, "compute", 'c', AT(computes),
      CLI_WORDS(compute_names, BENCH_COMPUTES, AT(compute_count)), NULL,
      "What the application does meanwhile"},
+    {DENSE_PARTS, "memory", 'm', AT(memory), CLI_WORD("KIND", memory_names),
+     "malloc", "Where the vectors lie; shared: from baton_memory_alloc"},
     {DENSE_PARTS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "5",
      "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(5, 1000), "11",

@@ -15,11 +15,14 @@ typedef enum phase {
     PHASES
 } phase_t;
 
-/* A system with an all-reduce for each layer. */
+/* A system with all-reduces for each layer. Those that overlap are others than
+   those that are waited for at once: an application does one or the other with
+   a schedule, and Baton learns which. */
 typedef struct contestant {
-    bench_runner_t *runners; /* [layers] */
-    double layer_us;         /* an all-reduce alone: as long a layer computes */
-    uint64_t units;          /* of work that take as long */
+    bench_runner_t *runners;    /* [layers] */
+    bench_runner_t *overlapped; /* [layers] */
+    double layer_us; /* an all-reduce alone: as long a layer computes */
+    uint64_t units;  /* of work that take as long */
 } contestant_t;
 
 typedef struct contest {
@@ -68,11 +71,11 @@ static void overlap(const contest_t *contest, const contestant_t *system,
                     bench_compute_t kind)
 {
     for (size_t i = 0; i < contest->layers; i++) {
-        bench_runner_start(&system->runners[i]);
+        bench_runner_start(&system->overlapped[i]);
         compute(system, kind);
     }
     for (size_t i = 0; i < contest->layers; i++) {
-        bench_runner_wait(&system->runners[i]);
+        bench_runner_wait(&system->overlapped[i]);
     }
 }
 
@@ -174,6 +177,25 @@ static void rehearse(const contest_t *contest, contestant_t *system)
     }
 }
 
+static bench_runner_t *open_runners(const contest_t *contest, size_t system)
+{
+    bench_runner_t *runners =
+        harness_alloc(contest->layers, sizeof(bench_runner_t));
+    for (size_t i = 0; i < contest->layers; i++) {
+        bench_runner_open(contest->harness, &contest->options->systems[system],
+                          &contest->operations[i], &runners[i]);
+    }
+    return runners;
+}
+
+static void close_runners(const contest_t *contest, bench_runner_t *runners)
+{
+    for (size_t i = 0; i < contest->layers; i++) {
+        bench_runner_close(&runners[i]);
+    }
+    free(runners);
+}
+
 static void open_contest(contest_t *contest)
 {
     const harness_t *harness = contest->harness;
@@ -183,21 +205,14 @@ static void open_contest(contest_t *contest)
         bench_operation_t *operation = &contest->operations[i];
         bench_operation_init(operation, BATON_COLLECTIVE_ALLREDUCE,
                              harness->rank, harness->size, contest->bytes);
-        operation->source =
-            harness_alloc(operation->source_count, sizeof(float));
-        operation->target =
-            harness_alloc(operation->target_count, sizeof(float));
+        bench_memory_alloc(harness, (bench_memory_t)contest->options->memory,
+                           operation);
     }
     fill(contest);
     for (size_t i = 0; i < contest->options->system_count; i++) {
         contestant_t *system = &contest->contestants[i];
-        system->runners =
-            harness_alloc(contest->layers, sizeof(bench_runner_t));
-        for (size_t layer = 0; layer < contest->layers; layer++) {
-            bench_runner_open(harness, &contest->options->systems[i],
-                              &contest->operations[layer],
-                              &system->runners[layer]);
-        }
+        system->runners = open_runners(contest, i);
+        system->overlapped = open_runners(contest, i);
         rehearse(contest, system);
     }
 }
@@ -206,14 +221,13 @@ static void close_contest(contest_t *contest)
 {
     harness_barrier(contest->harness);
     for (size_t i = 0; i < contest->options->system_count; i++) {
-        for (size_t layer = 0; layer < contest->layers; layer++) {
-            bench_runner_close(&contest->contestants[i].runners[layer]);
-        }
-        free(contest->contestants[i].runners);
+        close_runners(contest, contest->contestants[i].runners);
+        close_runners(contest, contest->contestants[i].overlapped);
     }
     for (size_t i = 0; i < contest->layers; i++) {
-        free(contest->operations[i].source);
-        free(contest->operations[i].target);
+        bench_memory_free(contest->harness,
+                          (bench_memory_t)contest->options->memory,
+                          &contest->operations[i]);
     }
     free(contest->operations);
 }

@@ -17,6 +17,50 @@
 #define HAS_PERSISTENT 0
 #endif
 
+/* ---- memory ------------------------------------------------------------- */
+
+static float *allocate(const harness_t *harness, bench_memory_t memory,
+                       size_t count)
+{
+    void *out = NULL;
+    if (memory == BENCH_MEMORY_MALLOC) {
+        return harness_alloc(count, sizeof(float));
+    }
+    if (count > 0) {
+        harness_require(
+            baton_memory_alloc(harness->group, count * sizeof(float), &out),
+            "allocate memory");
+    }
+    return out;
+}
+
+static void release(const harness_t *harness, bench_memory_t memory,
+                    void *block)
+{
+    if (memory == BENCH_MEMORY_MALLOC) {
+        free(block);
+    } else {
+        harness_require(baton_memory_free(harness->group, block),
+                        "free memory");
+    }
+}
+
+void bench_memory_alloc(const harness_t *harness, bench_memory_t memory,
+                        bench_operation_t *operation)
+{
+    operation->source = allocate(harness, memory, operation->source_count);
+    operation->target = allocate(harness, memory, operation->target_count);
+}
+
+void bench_memory_free(const harness_t *harness, bench_memory_t memory,
+                       const bench_operation_t *operation)
+{
+    release(harness, memory, operation->source);
+    release(harness, memory, operation->target);
+}
+
+/* ---- what there is ------------------------------------------------------ */
+
 const char *bench_system_lacks(const bench_system_t *system,
                                baton_collective_t collective)
 {

@@ -17,6 +17,12 @@ typedef struct bench_runner {
     baton_schedule_t **schedules; /* Baton's, of each root */
 } bench_runner_t;
 
+/* An operation's memory, of this kind. */
+void bench_memory_alloc(const harness_t *harness, bench_memory_t memory,
+                        bench_operation_t *operation);
+void bench_memory_free(const harness_t *harness, bench_memory_t memory,
+                       const bench_operation_t *operation);
+
 /* Returns why this system can't run the collective here, or NULL if it can. The
    same on all ranks. */
 const char *bench_system_lacks(const bench_system_t *system,
