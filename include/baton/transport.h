@@ -35,6 +35,7 @@
 #define BATON_TRANSPORT_H
 
 #include <baton/group.h>
+#include <baton/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,10 +60,13 @@ typedef struct baton_message {
     int peer;         /* the sender */
 } baton_message_t;
 
-/* Identifies a send or an accepted message in its event. */
+/* Identifies a send or an accepted message in its event. The engine also says
+   here in which memory the data lies, or the target: a transport that a group
+   of an engine without a device has need not look. */
 typedef struct baton_token {
     void *owner;
     uint32_t node;
+    baton_memory_t memory;
 } baton_token_t;
 
 typedef enum baton_event_kind {
