@@ -37,7 +37,7 @@ void conformance_forget(conformance_rank_t *self)
 
 static baton_token_t token_of(conformance_rank_t *self, uint32_t node)
 {
-    return (baton_token_t){self, node};
+    return (baton_token_t){.owner = self, .node = node};
 }
 
 static void end(conformance_rank_t *self, uint32_t node, baton_status_t status)
