@@ -186,6 +186,9 @@ static void run_builders(trial_t *trial, int size, bool both)
     for (size_t i = 0; i < dense_builder_count; i++) {
         for (size_t k = 0; k < COUNTS; k++) {
             size_t turn = i + k + (size_t)size;
+            if (!both && turn % 2 == 1) {
+                continue;
+            }
             support_op_t op = (support_op_t)(turn % SUPPORT_OP_COUNT);
             dense_case_t c = {
                 .builder = &dense_builders[i],
@@ -195,7 +198,7 @@ static void run_builders(trial_t *trial, int size, bool both)
                 .dtype = (baton_dtype_t)(turn % BATON_DTYPE_COUNT),
                 .op = support_op(op),
                 .varied = turn % 3 == 0 && !dense_builders[i].equal_alone,
-                .in_place = turn % 2 == 0,
+                .in_place = turn / 2 % 2 == 0,
                 .chunk_bytes = k % 2 == 0 ? 0 : 256,
                 .arg = &hosts};
             c.element = baton_dtype_size(c.dtype);
