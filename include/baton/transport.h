@@ -130,8 +130,8 @@ typedef struct baton_transport {
 
     /* Moves a message's data to `target`, which has room for all of its bytes,
        and takes the message back. BATON_DONE: the data is there, and no event
-       follows; this is always so for a message with `data`. BATON_OK: RECEIVED
-       follows. BATON_ERR_CANCELLED: the sender has withdrawn the message. */
+       follows; this is always so for a message with `data` and a target in
+       host memory. BATON_OK: RECEIVED follows. BATON_ERR_CANCELLED: the sender has withdrawn the message. */
     baton_status_t (*accept)(void *endpoint, baton_message_t *message,
                              baton_token_t token, void *target);
 

@@ -431,14 +431,9 @@ static baton_status_t make_pinned(baton__staged_t *self)
 static baton_status_t make_endpoint(baton__staged_t *self)
 {
     bool there = false;
-    int streams = 0;
-    do {
-        (void)self->port.stream(self->device, streams, &there);
-        streams += there;
-    } while (there);
-    int rest = streams > 3 ? streams - 2 : 1;
-    self->direct_stream =
-        self->port.stream(self->device, 2 + self->rank % rest, &there);
+    /* A stream beyond these may have been made to wait for one of a user, who
+       may wait for this message. */
+    self->direct_stream = self->port.stream(self->device, 1, &there);
     self->peers = baton__alloc((size_t)self->size, sizeof *self->peers);
     baton_status_t status =
         self->peers != NULL ? make_pinned(self) : BATON_ERR_NO_MEMORY;
