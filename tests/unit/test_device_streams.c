@@ -222,6 +222,28 @@ static void test_gate(void **state)
     for_each(check_gate);
 }
 
+/* A wait that gives up says what it has waited for. */
+static void test_gate_is_named(void **state)
+{
+    user_t user = user_open(SUPPORT_OWN_ENGINES, 8);
+    baton_schedule_t *queued = doubling(&user);
+    detour_t detour = {.calls = 0};
+    baton_schedule_t *held = detouring(&user, &detour);
+    close_gate(&user);
+    support_ok(baton_schedule_start_on(queued, user.stream));
+    support_ok(baton_schedule_start_on(held, user.stream));
+    support_expect(baton_schedule_wait(queued, 20), BATON_ERR_TIMEOUT);
+    support_says("waiting: reduce#0, which is queued on emulated:");
+    support_expect(baton_schedule_wait(held, 20), BATON_ERR_TIMEOUT);
+    support_says("the stream that it was started on has not got there");
+    open_gate(&user);
+    support_ok(baton_schedule_wait(queued, SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_wait(held, SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_destroy(queued));
+    support_ok(baton_schedule_destroy(held));
+    user_close(&user);
+}
+
 /* ---- without a visit to the host --------------------------------------- */
 
 /* A manual engine that nobody steps: the epoch begins and ends all the same, as
@@ -500,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_gate_is_named),
         cmocka_unit_test(test_ends_by_itself),
         cmocka_unit_test(test_no_cycle),
         cmocka_unit_test(test_many),
