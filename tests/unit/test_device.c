@@ -91,7 +91,7 @@ static void test_chain(void **state)
    stream, and one behind the last node. */
 static void test_chain_without_visits(void **state)
 {
-    enum { LENGTH = 40 };
+    enum { LENGTH = 20 };
     emulated_t *device = manual->devices[0];
     baton_schedule_t *s =
         support_schedule(manual->cluster->groups[0], "at once");
