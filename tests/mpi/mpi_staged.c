@@ -147,6 +147,28 @@ static void run_allreduces(baton_progress_t progress)
     require(baton_engine_close(engine) == BATON_OK, "close");
 }
 
+/* MPI is left to take what it pulls from other hosts, if it says that it can,
+   or the user does. */
+static void ask_for_gpu_aware_mpi(const char *word, bool expected)
+{
+    setenv("BATON_GPU_AWARE_MPI", word, 1);
+    baton__config_forget();
+    require(baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &self.transport,
+                            &self.endpoint) == BATON_OK,
+            word);
+    for (int peer = 0; peer < self.size; peer++) {
+        bool far = ((const baton__mpi_t *)self.endpoint)->peers[peer].near < 0;
+        require(self.transport->takes_device(self.endpoint, peer, 1 << 20) ==
+                    (expected && far),
+                "takes_device of a long message");
+        require(!self.transport->takes_device(self.endpoint, peer, 4096),
+                "takes_device of a short message");
+    }
+    self.transport->close(self.endpoint);
+    unsetenv("BATON_GPU_AWARE_MPI");
+    baton__config_forget();
+}
+
 int main(int argc, char **argv)
 {
     int level;
@@ -166,6 +188,8 @@ int main(int argc, char **argv)
     baton__config_forget();
     run_allreduces(BATON_PROGRESS_MANUAL);
     run_allreduces(BATON_PROGRESS_THREAD);
+    ask_for_gpu_aware_mpi("1", true);
+    ask_for_gpu_aware_mpi("0", false);
     MPI_Finalize();
     return 0;
 }

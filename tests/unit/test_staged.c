@@ -336,6 +336,62 @@ static void test_staged_ways_share_buffers(void **state)
     close_pair(pair);
 }
 
+/* An inner transport that takes device memory itself, in messages that are
+   long: it gets the addresses, and the device has nothing to do. */
+static baton_status_t (*inner_send)(void *endpoint, baton_token_t token,
+                                    int peer, const baton_header_t *of,
+                                    const void *data, size_t bytes);
+static baton_status_t (*inner_accept)(void *endpoint, baton_message_t *message,
+                                      baton_token_t token, void *target);
+static pair_t *aware;
+
+static bool takes_long(void *endpoint, int peer, size_t bytes)
+{
+    return bytes > 1000;
+}
+
+static baton_status_t send_of_device(void *endpoint, baton_token_t token,
+                                     int peer, const baton_header_t *of,
+                                     const void *data, size_t bytes)
+{
+    bool device = token.memory == DEVICE;
+    assert_true(!device || data == aware->ends[0].memory);
+    return inner_send(endpoint, token, peer, of,
+                      device ? aware->ends[0].host : data, bytes);
+}
+
+static baton_status_t accept_of_device(void *endpoint, baton_message_t *message,
+                                       baton_token_t token, void *target)
+{
+    bool device = token.memory == DEVICE;
+    assert_true(!device || target == aware->ends[1].memory);
+    return inner_accept(endpoint, message, token,
+                        device ? aware->ends[1].host : target);
+}
+
+static void test_staged_leaves_device_memory_to_who_takes_it(void **state)
+{
+    pair_t *pair = aware = open_pair("1");
+    inner_send = pair->ends[0].inner.send;
+    inner_accept = pair->ends[1].inner.accept;
+    pair->ends[0].inner.send = send_of_device;
+    pair->ends[1].inner.accept = accept_of_device;
+    pair->ends[0].inner.takes_device = takes_long;
+    pair->ends[1].inner.takes_device = takes_long;
+    fill(pair, 50000, 2);
+    post(pair, 1, DEVICE, 50000);
+    (void)take_in(pair, 2, DEVICE, take(pair));
+    assert_int_equal(wait_for(pair, &pair->ends[1].received[2]), BATON_OK);
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
+    assert_memory_equal(pair->ends[1].host, pair->ends[0].host, 50000);
+    assert_int_equal(emulated_counters(pair->ends[0].device).submissions, 0);
+    assert_int_equal(emulated_counters(pair->ends[1].device).submissions, 0);
+    pass(pair, DEVICE, DEVICE, 1000); /* a short one is staged */
+    assert_int_not_equal(emulated_counters(pair->ends[1].device).submissions,
+                         0);
+    close_pair(pair);
+}
+
 /* ---- states -----------------------------------------------------------------
  */
 
@@ -655,6 +711,7 @@ int main(void)
         cmocka_unit_test(test_staged_either_end_may_be_the_host),
         cmocka_unit_test(test_staged_host_message_lands_in_all_buffers),
         cmocka_unit_test(test_staged_ways_share_buffers),
+        cmocka_unit_test(test_staged_leaves_device_memory_to_who_takes_it),
         cmocka_unit_test(test_staged_withdrawn_is_cancelled),
         cmocka_unit_test(test_staged_asked_for_is_sent),
         cmocka_unit_test(test_staged_dropped_is_sent),
