@@ -3,17 +3,14 @@
    from yield to yield, so that the interleaving is the same each time; the
    simulated network, in turns, between which its events happen; and staged
    around inproc, with messages of device memory. */
-#include "base/config.h"
 #include "sim/model.h"
 #include "sim/net.h"
 #include "sim/port.h"
 #include "support/cmocka.h"
-#include "support/conformance.h"
-#include "support/emulated.h"
+#include "support/conformance_device.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 #include "transport/inproc/endpoint.h"
-#include "transport/staged/staged.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -21,19 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Which messages are of device memory: of `share` ends in four. Blocks and
-   buffers are as small as they can be, unless `roomy`. */
-typedef struct staging {
-    uint32_t share;
-    bool roomy, direct, no_handles;
-} staging_t;
-
 /* The transport of a run; one of the first two is NULL. */
 typedef struct medium {
     baton_inproc_t *inproc;
     baton__sim_net_t *net;
-    const staging_t *staging;
-    emulated_t **devices; /* of each rank */
+    const conformance_staging_t *staging; /* or NULL */
 } medium_t;
 
 /* The state that the ranks of a run share. */
@@ -54,7 +43,7 @@ typedef struct setting {
     const char *name;
     bool turns;
     const baton_sim_options_t *options;
-    const staging_t *staging; /* or NULL */
+    const conformance_staging_t *staging; /* or NULL */
 } setting_t;
 
 /* Networks: simple; with messages that overtake each other; with senders that
@@ -75,13 +64,6 @@ static const baton_sim_options_t everything = {
     .sync_bytes = 1,
     .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
 
-static const staging_t host = {.direct = true};
-static const staging_t device = {.share = 4, .roomy = true, .direct = true};
-static const staging_t blocks = {.share = 4};
-static const staging_t handles = {
-    .share = 3, .direct = true, .no_handles = true};
-static const staging_t mixed = {.share = 2, .direct = true};
-
 static const setting_t settings[] = {
     {"inproc_turns", true, NULL, NULL},
     {"inproc_threads", false, NULL, NULL},
@@ -90,11 +72,11 @@ static const setting_t settings[] = {
     {"sim_sync", true, &synchronous, NULL},
     {"sim_multi_ported", true, &ported, NULL},
     {"sim_everything", true, &everything, NULL},
-    {"staged_host", true, NULL, &host},
-    {"staged_device", true, NULL, &device},
-    {"staged_blocks", false, NULL, &blocks},
-    {"staged_no_handles", true, NULL, &handles},
-    {"staged_mixed", true, NULL, &mixed}};
+    {"staged_host", true, NULL, &conformance_stagings[0]},
+    {"staged_device", true, NULL, &conformance_stagings[1]},
+    {"staged_blocks", false, NULL, &conformance_stagings[2]},
+    {"staged_no_handles", true, NULL, &conformance_stagings[3]},
+    {"staged_mixed", true, NULL, &conformance_stagings[4]}};
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 typedef struct run {
@@ -106,34 +88,9 @@ typedef struct run {
 
 static baton_sim_options_t sim_options; /* of the network that runs */
 
-static void set_variables(const staging_t *staging)
-{
-    setenv("BATON_DEVICE_BLOCK", staging->roomy ? "65536" : "4096", 1);
-    setenv("BATON_DEVICE_BUFFERS", staging->roomy ? "8" : "2", 1);
-    setenv("BATON_DEVICE_DIRECT", staging->direct ? "1" : "0", 1);
-    baton__config_forget();
-}
-
-static void open_devices(medium_t *medium, const staging_t *staging, int size)
-{
-    const emulated_options_t options = {.seed = support_seed(),
-                                        .delay_us = 5,
-                                        .workers = 1,
-                                        .no_handles = staging->no_handles};
-    medium->staging = staging;
-    medium->devices = calloc((size_t)size, sizeof(emulated_t *));
-    assert_non_null(medium->devices);
-    for (int i = 0; i < size; i++) {
-        medium->devices[i] = emulated_open(&options);
-    }
-    set_variables(staging);
-}
-
 static void open_medium(medium_t *medium, const setting_t *setting, int size)
 {
-    if (setting->staging != NULL) {
-        open_devices(medium, setting->staging, size);
-    }
+    medium->staging = setting->staging;
     if (setting->options == NULL) {
         assert_int_equal(baton_inproc_create(size, &medium->inproc), BATON_OK);
         return;
@@ -150,54 +107,6 @@ static void open_medium(medium_t *medium, const setting_t *setting, int size)
         BATON_OK);
 }
 
-static bool chooses(const conformance_rank_t *self, uint32_t node, bool sends)
-{
-    const staging_t *staging = self->device_handle;
-    support_random_t random = support_random(
-        self->seed, node * 64 + (uint32_t)self->rank * 2 + sends);
-    return support_random_below(&random, 4) < staging->share;
-}
-
-static emulated_t *device_of(const conformance_rank_t *self);
-
-static void *device_allocate(const conformance_rank_t *self, size_t bytes)
-{
-    return emulated_allocate(device_of(self), bytes);
-}
-
-static void device_release(const conformance_rank_t *self, void *memory)
-{
-    emulated_release(device_of(self), memory);
-}
-
-static void device_read(const conformance_rank_t *self, void *to,
-                        const void *memory, size_t bytes)
-{
-    emulated_read(device_of(self), to, memory, bytes);
-}
-
-static void device_write(const conformance_rank_t *self, void *memory,
-                         const void *from, size_t bytes)
-{
-    emulated_write(device_of(self), memory, from, bytes);
-}
-
-static const conformance_device_t device_functions = {
-    chooses, device_allocate, device_release, device_read, device_write};
-
-/* Puts the staged transport around the rank's. */
-static void stage(const medium_t *medium, conformance_rank_t *rank, int size)
-{
-    emulated_t *of = medium->devices[rank->rank];
-    rank->device = &device_functions;
-    rank->device_handle = (void *)medium->staging;
-    rank->synchronous = medium->staging->share > 0;
-    assert_int_equal(baton__staged_open(rank->transport, rank->endpoint,
-                                        rank->rank, size, emulated_port(of), of,
-                                        &rank->transport, &rank->endpoint),
-                     BATON_OK);
-}
-
 static void join(const medium_t *medium, conformance_rank_t *rank)
 {
     if (medium->net != NULL) {
@@ -211,28 +120,12 @@ static void join(const medium_t *medium, conformance_rank_t *rank)
                          BATON_OK);
     }
     if (medium->staging != NULL) {
-        stage(medium, rank, rank->size);
+        assert_true(conformance_stage(rank, medium->staging));
     }
 }
 
-static void close_devices(const medium_t *medium, int size)
+static void close_medium(const medium_t *medium)
 {
-    for (int i = 0; i < size; i++) {
-        emulated_counters_t counters = emulated_counters(medium->devices[i]);
-        emulated_port(medium->devices[i])->close(medium->devices[i]);
-        assert_int_equal(counters.allocated, 0);
-        assert_int_equal(counters.events, 0);
-        assert_int_equal(counters.unpinned, 0);
-        assert_true(medium->staging->direct || counters.foreign == 0);
-    }
-    free(medium->devices);
-}
-
-static void close_medium(const medium_t *medium, int size)
-{
-    if (medium->staging != NULL) {
-        close_devices(medium, size);
-    }
     if (medium->net != NULL) {
         baton__sim_net_fini(medium->net);
         free(medium->net);
@@ -259,12 +152,6 @@ static void let_time_pass(baton__sim_net_t *net)
 }
 
 /* ---- ranks -------------------------------------------------------------- */
-
-static emulated_t *device_of(const conformance_rank_t *self)
-{
-    const session_t *session = self->fixture;
-    return session->medium.devices[self->rank];
-}
 
 static void take_turn(session_t *session, int rank)
 {
@@ -357,7 +244,14 @@ static void run_case(const run_t *run, int size)
     for (int i = 0; i < size; i++) {
         ranks[i].transport->close(ranks[i].endpoint);
     }
-    close_medium(&session.medium, size);
+    for (int i = 0; i < size && run->setting->staging != NULL; i++) {
+        const char *wrong = conformance_close_device(&ranks[i]);
+        if (wrong != NULL) {
+            print_error("rank %d: %s\n", i, wrong);
+            session.failed = true;
+        }
+    }
+    close_medium(&session.medium);
     for (int i = 0; i < size; i++) {
         if (ranks[i].failure[0] != '\0') {
             print_error("%s\n", ranks[i].failure);
