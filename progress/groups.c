@@ -3,6 +3,7 @@
 #include "progress/epoch.h"
 #include "progress/epochs.h"
 #include "progress/notice.h"
+#include "progress/queues.h"
 #include "progress/recovery.h"
 
 #include "base/alloc.h"
@@ -10,6 +11,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "transport/staged/staged.h"
 
 #include <sched.h>
 
@@ -21,7 +23,9 @@ static const uint64_t patience_ns = 1000000000;
 typedef struct watched_group {
     baton_group_t group;
     baton__watch_t *watch;
-    baton_transport_t transport; /* a copy */
+    baton_transport_t given;     /* a copy */
+    baton_transport_t transport; /* in use: the same, or one around it that can
+                                    carry messages of device memory */
 } watched_group_t;
 
 static void link_group(baton_group_t *group)
@@ -49,6 +53,7 @@ static void unlink_group(baton_group_t *group)
         link = &(*link)->next;
     }
     *link = group->next;
+    baton__queues_forget_group(&engine->stepper, group);
     for (const baton_message_t *m = group->refused; m != NULL; m = m->next) {
         engine->stepper.refusals--;
     }
@@ -97,6 +102,40 @@ static baton_status_t read_transport(const baton_transport_t *given,
     return BATON_OK;
 }
 
+/* Messages of an engine with a device go through a transport around the given
+   one. disclose: the given endpoint is the caller's again. */
+static baton_status_t enclose(const baton__device_t *device,
+                              watched_group_t *watched, void **endpoint,
+                              int rank, int size)
+{
+    const baton_transport_t *around = &watched->given;
+    baton_status_t status =
+        device == NULL ? BATON_OK
+                       : baton__staged_open(&watched->given, *endpoint, rank,
+                                            size, &device->port, device->device,
+                                            &around, endpoint);
+    watched->transport = *around;
+    return status;
+}
+
+static void disclose(const watched_group_t *watched)
+{
+    if (watched->group.device != NULL) {
+        baton__staged_undo(watched->group.endpoint);
+    }
+}
+
+static baton_status_t reserve_parts(baton_group_t *group)
+{
+    if (group->transport->read == NULL) {
+        return BATON_OK;
+    }
+    group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
+    return group->parts != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+}
+
 baton_status_t baton_group_create(baton_engine_t *engine,
                                   const baton_transport_t *transport,
                                   void *endpoint, int rank, int size,
@@ -117,7 +156,10 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     if (watched == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    baton_status_t status = read_transport(transport, &watched->transport);
+    baton_status_t status = read_transport(transport, &watched->given);
+    if (status == BATON_OK) {
+        status = enclose(engine->device, watched, &endpoint, rank, size);
+    }
     if (status != BATON_OK) {
         baton__free(watched);
         return status;
@@ -125,24 +167,25 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     watched->group = (baton_group_t){.engine = engine,
                                      .stepper = &engine->stepper,
                                      .kinds = baton__kinds,
+                                     .device = engine->device,
                                      .transport = &watched->transport,
                                      .endpoint = endpoint,
                                      .introduces = true,
                                      .unknown_peer = -1,
                                      .rank = rank,
                                      .size = size};
-    if (watched->transport.read != NULL) {
-        watched->group.parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
-        status =
-            watched->group.parts != NULL
-                ? BATON_OK
-                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
-    }
+    const baton__watched_t descriptors = {.name = watched->transport.name,
+                                          .object = endpoint,
+                                          .descriptor =
+                                              watched->transport.descriptor,
+                                          .drain = watched->transport.drain};
+    status = reserve_parts(&watched->group);
     if (status == BATON_OK) {
-        status = baton__event_loop_watch(
-            engine->event_loop, &watched->transport, endpoint, &watched->watch);
+        status = baton__event_loop_watch(engine->event_loop, &descriptors,
+                                         &watched->watch);
     }
     if (status != BATON_OK) {
+        disclose(watched);
         free_group(watched);
         return status;
     }
@@ -156,6 +199,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     if (status != BATON_OK) {
         unlink_group(&watched->group);
         baton__event_loop_unwatch(watched->watch);
+        disclose(watched);
         free_group(watched);
         return status;
     }

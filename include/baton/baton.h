@@ -15,6 +15,7 @@
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
      dump.h       a schedule as text: Graphviz, GOAL
+     device.h     buffers on an accelerator, epochs in stream order; its port
      transport.h  the port, to bring a transport of your own
      mpi.h        groups over MPI: include it yourself, it needs mpi.h
 
@@ -23,6 +24,7 @@
 #define BATON_BATON_H
 
 #include <baton/coll.h>
+#include <baton/device.h>
 #include <baton/dump.h>
 #include <baton/engine.h>
 #include <baton/group.h>

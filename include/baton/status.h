@@ -75,6 +75,12 @@ const char *baton_status_text(baton_status_t status);
    this thread's next failing call; "" when none failed yet. Never blocks. */
 const char *baton_error_message(void);
 
+/* For transports, devices and builders of your own: makes a sentence this
+   thread's error message, and returns `status`. The library says around it
+   which object met the error. */
+baton_status_t baton_error_set(baton_status_t status, const char *format, ...)
+    BATON_PRINTF(2, 3);
+
 /* Log levels. A message goes to the handler when its level is at most the one
    in force (BATON_LOG, default warn). */
 typedef enum baton_log_level {

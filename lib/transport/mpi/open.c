@@ -474,6 +474,7 @@ static const baton_transport_t mpi_transport = {
     .read = baton__mpi_read,
     .allocate = baton__mpi_allocate,
     .release = baton__mpi_deallocate,
+    .takes_device = baton__mpi_takes_device,
 };
 
 static void init_far(baton__far_t *far)

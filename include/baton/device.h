@@ -1,0 +1,196 @@
+/* Devices: schedules whose buffers are in the memory of an accelerator, and
+   epochs that begin and end in the order of its streams.
+
+   An engine has at most one device, which is attached before its first group.
+   <baton/cuda.h> attaches a GPU:
+
+       baton_cuda_attach(engine, 0);
+       ...
+       baton_buffer_t grad = baton_buffer_bind(s, gradient, bytes);
+       baton_buffer_set_memory(s, grad, BATON_MEMORY_DEVICE);
+       baton_schedule_add_allreduce(s, ...);           // any builder, unchanged
+       baton_schedule_commit(s);
+       ...
+       backward<<<grid, block, 0, stream>>>(gradient);
+       baton_schedule_start_on(s, stream);             // neither of the two
+       other_work<<<grid, block, 0, stream>>>();       // blocks the host, or
+       baton_schedule_wait_on(s, stream);              // synchronises anything
+       update<<<grid, block, 0, stream>>>(weights, gradient);
+
+   A reduce or copy with a view in device memory is done by the device. All
+   operands of a reduce are in one kind of memory; a copy may go from one to the
+   other. Such nodes in a row are queued one behind the other, without a visit
+   to the host between them. Messages may be sent from device memory and
+   received into it on any transport. Scratch is in device memory where a reduce
+   or a copy connects it with a buffer that is, directly or through other
+   scratch; baton_buffer_set_memory says otherwise. Call nodes run on the host,
+   and find addresses of device memory there that the host must not follow.
+
+   Without a device, a schedule with device buffers fails to commit with
+   BATON_ERR_UNSUPPORTED.
+
+   The second part of this header is the port that a device implements. A
+   library of its own implements it for CUDA, so that this one needs no driver;
+   tests/support has one whose queues are threads. */
+#ifndef BATON_DEVICE_H
+#define BATON_DEVICE_H
+
+#include <baton/engine.h>
+#include <baton/schedule.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A queue of work of the device, which is done in order: a cudaStream_t. NULL
+   is a stream, too: CUDA's default stream. */
+typedef void *baton_stream_t;
+
+/* ---- epochs in stream order ------------------------------------------- */
+
+/* Starts this rank's next epoch, as baton_schedule_start does, but it begins
+   when the work that is in the stream now has been done. Returns within
+   microseconds; up to 8 epochs may be started before the first of them has
+   ended, and run one after the other; when one fails or is cancelled, those
+   behind it fail with it. BATON_ERR_BUSY: as many have been.
+   BATON_ERR_UNSUPPORTED: the engine has no device; and as
+   baton_schedule_start. */
+BATON_CHECKED baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
+                                                     baton_stream_t stream);
+
+/* What is put into the stream from now on is done when the last epoch that was
+   started has ended, with success or not; test or wait tell which. Does not
+   block. BATON_ERR_UNSUPPORTED, _STATE as for start_on. */
+BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
+                                                    baton_stream_t stream);
+
+/* ---- nodes ------------------------------------------------------------ */
+
+/* Calls a function that puts work of its own (kernels, copies) into `stream`,
+   and neither waits for it nor synchronises. The work comes after that of the
+   node's predecessors, and successors come after it. Returns BATON_OK or an
+   error, which fails the epoch. The function is called on the driving thread,
+   as a call node's; baton_call_address gives it device addresses. */
+typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
+                                               baton_stream_t stream);
+baton_node_t baton_add_device_call(baton_schedule_t *schedule,
+                                   baton_device_call_fn fn, void *arg);
+
+/* ---- the port --------------------------------------------------------- */
+
+/* How device memory is known to others; see get_handle. */
+#define BATON_DEVICE_HANDLE_BYTES 128
+
+/* Rules for an implementation
+   - Unless a function says otherwise, one thread at a time calls it, the
+     engine's driver, and it neither blocks nor computes nor allocates.
+   - A function that puts work into a stream returns at once. An error that it
+     returns has put nothing there. Work that fails later makes query fail for
+     every event behind it in its stream.
+   - Errors are BATON_ERR_SYSTEM, or what a function names, with a message
+     (baton_error_set) that names the device and what its driver said. */
+typedef struct baton_device_port {
+    size_t size;      /* of this struct; an engine keeps a copy of it */
+    const char *name; /* "cuda:0 NVIDIA H100"; outlives the engine */
+
+    /* Memory of the device, or of the host such that the device copies it at
+       its full speed (pinned), aligned to 256 bytes. Any thread; may block.
+       BATON_ERR_NO_MEMORY. */
+    baton_status_t (*allocate)(void *device, baton_memory_t kind, size_t bytes,
+                               void **out);
+    void (*release)(void *device, baton_memory_t kind, void *memory);
+
+    /* Whether all of this is memory of that kind, for this device. Any thread.
+       BATON_ERR_INVALID, and the message says what it is instead ("host memory"
+       or "memory of device 1"). */
+    baton_status_t (*check)(void *device, const void *memory, size_t bytes,
+                            baton_memory_t kind);
+
+    /* The device's own streams: the k-th, counted from 0, or NULL with *there
+       false past the last. Stream 0 is for copies from the host, 1 for copies
+       to it, the others for the rest. There are at least three. With five or
+       more, epochs that are started on streams of users are put behind these
+       without a visit to the host; each that waits takes one of the rest, one
+       of which is always left to others. Up to 16 are used. */
+    baton_stream_t (*stream)(void *device, int k, bool *there);
+
+    /* Puts a copy into the stream. Either end may be device memory, this
+       device's or what open_handle gave, or host memory; host memory that is
+       not pinned may make it block for as long as the copy takes. */
+    baton_status_t (*copy)(void *device, baton_stream_t stream, void *target,
+                           const void *source, size_t bytes);
+
+    /* Whether the device can do this reduction: asked at commit. reduce puts
+       one into the stream: target[i] = left[i] (op) right[i]; with the same
+       bits as on the host. */
+    bool (*reduces)(void *device, const baton_op_t *op, baton_dtype_t dtype);
+    baton_status_t (*reduce)(void *device, baton_stream_t stream,
+                             const baton_op_t *op, baton_dtype_t dtype,
+                             void *target, const void *left, const void *right,
+                             size_t count);
+
+    /* Events. create and destroy: any thread; may allocate. record: the event
+       is what is in the stream now, and no longer what it was before. follow:
+       what is put into the stream from now on is done after the event. query:
+       BATON_OK when that has been done (or nothing was ever recorded),
+       BATON_AGAIN, or an error. record and follow: any thread. */
+    baton_status_t (*event_create)(void *device, void **out);
+    void (*event_destroy)(void *device, void *event);
+    baton_status_t (*record)(void *device, baton_stream_t stream, void *event);
+    baton_status_t (*follow)(void *device, baton_stream_t stream, void *event);
+    baton_status_t (*query)(void *device, void *event);
+
+    /* Flags: numbers that host and device see, 0 at first, which only grow.
+       create and destroy: any thread; may allocate. The engine destroys no flag
+       before it closes the device. A number that a stream raises never comes
+       behind a larger one of raise_now. await: what is put into the
+       stream from now on is done when the flag is at least `value`; any thread.
+       raise: the stream sets the flag when it gets there; raise_now: the host
+       does, at once. */
+    baton_status_t (*flag_create)(void *device, void **out);
+    void (*flag_destroy)(void *device, void *flag);
+    baton_status_t (*await)(void *device, baton_stream_t stream, void *flag,
+                            uint64_t value);
+    baton_status_t (*raise)(void *device, baton_stream_t stream, void *flag,
+                            uint64_t value);
+    void (*raise_now)(void *device, void *flag, uint64_t value);
+
+    /* Sleep, as a transport's (transport.h). arm: for each of the device's
+       streams, when what is in it now has been done, the descriptor becomes
+       readable; spurious wake-ups are possible. What has been done before may
+       not be told. drain: any thread. */
+    int (*descriptor)(void *device);
+    void (*drain)(void *device);
+    baton_status_t (*arm)(void *device);
+
+    /* Optional, both or neither. Memory of this device as others may know it:
+       get_handle writes a handle for other processes of the host, and for other
+       engines of this one, whose devices have the same `kin`. open_handle gives
+       an address that copy takes as a source, until the device is closed; it
+       remembers what it has opened, so that a second time is quick. They may
+       block. BATON_ERR_UNSUPPORTED: not for this memory. */
+    baton_status_t (*get_handle)(
+        void *device, const void *memory,
+        unsigned char handle_out[BATON_DEVICE_HANDLE_BYTES]);
+    baton_status_t (*open_handle)(
+        void *device, const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
+        const void **out);
+    uint64_t kin; /* 0: none */
+
+    /* Frees the device. Nothing of it is in use. */
+    void (*close)(void *device);
+} baton_device_port_t;
+
+#define BATON_DEVICE_PORT BATON_INITIALIZER(baton_device_port_t)
+
+/* Attaches a device, which the engine closes when it is closed. Before the
+   engine's first group. BATON_ERR_INVALID (a function is missing), _STATE (it
+   has a device, or a group), _NO_MEMORY. On an error the device is still the
+   caller's. */
+BATON_CHECKED baton_status_t baton_engine_attach_device(
+    baton_engine_t *engine, const baton_device_port_t *port, void *device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
