@@ -278,7 +278,7 @@ void conformance_many_receives_first(conformance_rank_t *self)
 
 void conformance_headers_arrive_as_sent(conformance_rank_t *self)
 {
-    const baton_token_t token = {self, 0};
+    const baton_token_t token = {.owner = self};
     const baton_header_t header = {.schedule = UINT64_C(0x123456789abcdef0),
                                    .epoch = UINT64_C(0xfedcba9876543210),
                                    .tag = 77,

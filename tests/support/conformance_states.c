@@ -421,7 +421,7 @@ void conformance_notices(conformance_rank_t *self)
             EXPECT(self, length == tag % (BATON_NOTICE_BYTES + 1));
             EXPECT(self, self->transport->unordered || tag == seen);
             EXPECT(self, self->transport->accept(self->endpoint, message,
-                                                 (baton_token_t){NULL, 0},
+                                                 (baton_token_t){.owner = NULL},
                                                  in) == BATON_DONE);
             EXPECT(self, conformance_holds(in, length, tag));
             seen++;

@@ -47,7 +47,7 @@ static void close_pair(pair_t *pair)
 
 static baton_token_t token(uint32_t node)
 {
-    return (baton_token_t){NULL, node};
+    return (baton_token_t){.node = node};
 }
 
 /* From rank 0 to rank 1. */

@@ -1,0 +1,95 @@
+/* The suite that every device port passes. A case is written against the port
+   and a few functions of a fixture, so that it runs over the emulated device,
+   and over a GPU: test_device_conformance.c is an example.
+
+   Cases use no framework: a failure is a sentence in the subject. */
+#ifndef TESTS_SUPPORT_DEVICE_CONFORMANCE_H
+#define TESTS_SUPPORT_DEVICE_CONFORMANCE_H
+
+#include <baton/device.h>
+
+/* A device under test. The fixture fills all but the last fields. */
+typedef struct device_subject {
+    const baton_device_port_t *port;
+    void *device;
+    /* A stream as an application has one, which lives as long as the device. */
+    baton_stream_t (*user_stream)(struct device_subject *self);
+    /* Puts work into a stream that takes about so long. */
+    void (*slow_work)(struct device_subject *self, baton_stream_t stream,
+                      int us);
+    /* Copy between host and device memory at once, whatever streams do. */
+    void (*read)(struct device_subject *self, void *host, const void *memory,
+                 size_t bytes);
+    void (*write)(struct device_subject *self, void *memory, const void *host,
+                  size_t bytes);
+    /* Optional. Makes the next piece of work that is done fail; makes the
+       device work again. NULL where no fault can be planted. */
+    void (*fail_next_work)(struct device_subject *self);
+    void (*repair)(struct device_subject *self);
+    /* Optional. Another device, of the same kin if it has one; or NULL. */
+    struct device_subject *other;
+    /* A NaN may have other bits than the host's: where the device has but one
+       NaN, as a GPU does. */
+    bool any_nan;
+    uint64_t seed;
+    int rounds; /* of sleeping and waking; 0: 10,000 */
+
+    void *fixture;
+    char failure[512]; /* the first failed expectation, or "" */
+} device_subject_t;
+
+#define DEVICE_CONFORMANCE_LIST(X)                                             \
+    X(streams_are_there)                                                       \
+    X(memory_of_both_kinds)                                                    \
+    X(memory_runs_out)                                                         \
+    X(check_names_other_memory)                                                \
+    X(copies_of_any_size_and_place)                                            \
+    X(copies_in_a_stream_are_in_order)                                         \
+    X(a_copy_overwrites_only_its_target)                                       \
+    X(nothing_takes_nothing)                                                   \
+    X(query_of_an_event_never_recorded)                                        \
+    X(query_says_when_work_is_done)                                            \
+    X(an_event_is_what_was_recorded_last)                                      \
+    X(follow_orders_streams)                                                   \
+    X(follow_is_of_the_record_before_it)                                       \
+    X(follow_in_a_diamond)                                                     \
+    X(default_stream_is_one)                                                   \
+    X(user_streams_are_streams)                                                \
+    X(many_events)                                                             \
+    X(reduce_gives_the_bits_of_the_host)                                       \
+    X(reduce_in_place)                                                         \
+    X(reduce_of_any_alignment)                                                 \
+    X(reduces_knows_its_operators)                                             \
+    X(flag_awaited_then_raised)                                                \
+    X(flag_raised_then_awaited)                                                \
+    X(flag_of_many_waiters)                                                    \
+    X(flag_only_grows)                                                         \
+    X(flag_between_streams)                                                    \
+    X(submissions_return_at_once)                                              \
+    X(armed_device_wakes)                                                      \
+    X(no_wake_up_is_lost)                                                      \
+    X(handles)                                                                 \
+    X(failed_work_fails_queries)                                               \
+    X(random_work)
+
+enum {
+#define DEVICE_CONFORMANCE_COUNT(name) +1
+    DEVICE_CONFORMANCE_CASES =
+        0 DEVICE_CONFORMANCE_LIST(DEVICE_CONFORMANCE_COUNT)
+#undef DEVICE_CONFORMANCE_COUNT
+};
+
+typedef struct device_conformance_case {
+    const char *name;
+    void (*run)(device_subject_t *self);
+} device_conformance_case_t;
+
+extern const device_conformance_case_t
+    device_conformance_cases[DEVICE_CONFORMANCE_CASES];
+
+/* Runs a case; true if it passed. The device is as before it, but after
+   failed_work_fails_queries, where a repair function is needed. */
+bool device_conformance_run(const device_conformance_case_t *test,
+                            device_subject_t *self);
+
+#endif

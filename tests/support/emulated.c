@@ -1,0 +1,1321 @@
+/* The emulated device: memory, streams, and the threads that work them off.
+
+   A stream counts what was put into it and what has been done. So an event is a
+   stream and a position in it, and has no state of its own: it has been reached
+   when the stream has done as much. What follows it copies both, and later
+   records don't matter.
+
+   Locks: each device has one; the list of devices has one, which is taken
+   first. Work is done without a lock, its stream marked busy. */
+#include "support/emulated.h"
+
+#include "support/random.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ALIGN = 256, STREAMS_MOST = 256, OPENED_MOST = 4096 };
+
+typedef enum kind { COPY, REDUCE, CALL, DELAY, FOLLOW, AWAIT, RAISE } kind_t;
+
+typedef struct stream stream_t;
+
+typedef struct flag {
+    struct flag *next; /* of the device's */
+    uint64_t value;
+    size_t pending; /* pieces of work that refer to it */
+    bool destroyed;
+} flag_t;
+
+typedef struct event {
+    stream_t *stream; /* NULL: nothing was recorded */
+    uint64_t position;
+} event_t;
+
+/* A piece of work; addresses are those that can be followed. */
+typedef struct work {
+    struct work *next;
+    kind_t kind;
+    bool delayed;
+    int64_t not_before; /* once delayed */
+    int delay_us;       /* of DELAY */
+    char *target;
+    const char *left, *right;
+    size_t bytes; /* of each operand */
+    size_t count;
+    const baton_op_t *op;
+    baton_dtype_t dtype;
+    void (*fn)(void *arg);
+    void *arg;
+    event_t event;
+    flag_t *flag;
+    uint64_t value;
+} work_t;
+
+struct stream {
+    emulated_t *device;
+    int index;
+    work_t *head, *tail;
+    bool busy;
+    uint64_t submitted, completed;
+    uint64_t failed_at; /* position; 0: it has not failed */
+    uint64_t armed;     /* position whose end rings; 0: none */
+};
+
+typedef struct allocation {
+    struct allocation *next; /* by address */
+    char *address;           /* as it was given out */
+    size_t bytes;
+    baton_memory_t kind; /* pinned host memory, or the device's */
+    uint64_t serial;
+} allocation_t;
+
+struct emulated {
+    emulated_t *next; /* of the list of all */
+    int number;
+    char name[32];
+    emulated_options_t options;
+    baton_device_port_t port;
+    char *base;   /* of the addresses given out */
+    char *shadow; /* where the data are */
+    int event_fd;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* work came, work was done, a flag was raised */
+    bool closing;
+    pthread_t *threads;
+    support_random_t random;
+    stream_t *streams[STREAMS_MOST]; /* the own ones, NULL's, the user's */
+    int stream_count;
+    work_t *unused;
+    flag_t *flags;
+    allocation_t *allocations;
+    uint64_t serial;
+    const char *opened[OPENED_MOST]; /* by open_handle */
+    size_t opened_count;
+    int fail_work, fail_submit, fail_allocate;
+    emulated_counters_t counters;
+};
+
+typedef struct handle {
+    int device;
+    uint64_t serial;
+    uint64_t offset;
+} handle_t;
+_Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES, "");
+
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static emulated_t *devices;
+static int next_number;
+
+__attribute__((noreturn, format(printf, 1, 2))) static void
+give_up(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    fprintf(stderr, "emulated device: ");
+    vfprintf(stderr, format, values);
+    fprintf(stderr, "\n");
+    va_end(values);
+    abort();
+}
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+/* True for the call that a countdown was set for. */
+static bool is_due(int *countdown)
+{
+    return *countdown > 0 && --*countdown == 0;
+}
+
+/* ---- memory ---------------------------------------------------------------
+ */
+
+static bool is_in_range(const emulated_t *device, const void *memory)
+{
+    const char *address = memory;
+    return address >= device->base &&
+           address < device->base + device->options.bytes;
+}
+
+static char *followed(const emulated_t *device, const void *memory)
+{
+    return device->shadow + ((const char *)memory - device->base);
+}
+
+/* The allocation that holds all of the range, or NULL. */
+static allocation_t *find(const emulated_t *device, const void *memory,
+                          size_t bytes)
+{
+    const char *address = memory;
+    for (allocation_t *at = device->allocations; at != NULL; at = at->next) {
+        if (address >= at->address && address < at->address + at->bytes &&
+            bytes <= (size_t)(at->address + at->bytes - address)) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* The device in whose range of addresses this is. Under list_mutex. */
+static emulated_t *device_of(const void *memory)
+{
+    emulated_t *at = devices;
+    while (at != NULL && !is_in_range(at, memory)) {
+        at = at->next;
+    }
+    return at;
+}
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + ALIGN) / ALIGN * ALIGN; /* a gap behind each */
+}
+
+/* The first gap that is large enough; at NULL there is none. Device memory is
+   in the list in the order of addresses, behind pinned memory. */
+static char *find_gap(emulated_t *device, size_t bytes, allocation_t ***link)
+{
+    char *from = device->base;
+    *link = &device->allocations;
+    for (allocation_t *at = **link; at != NULL; at = **link) {
+        if (at->kind == BATON_MEMORY_DEVICE) {
+            if ((size_t)(at->address - from) >= rounded(bytes)) {
+                return from;
+            }
+            from = at->address + rounded(at->bytes);
+        }
+        *link = &at->next;
+    }
+    size_t used = (size_t)(from - device->base);
+    return rounded(bytes) <= device->options.bytes - used ? from : NULL;
+}
+
+static baton_status_t no_memory(const emulated_t *device, size_t bytes)
+{
+    return baton_error_set(BATON_ERR_NO_MEMORY,
+                           "%s: there is no memory for %zu bytes", device->name,
+                           bytes);
+}
+
+/* What is new in memory is never what a test expects. */
+static allocation_t *allocate(emulated_t *device, baton_memory_t kind,
+                              size_t bytes)
+{
+    allocation_t *made = malloc(sizeof *made);
+    allocation_t **link = &device->allocations;
+    char *address = kind == BATON_MEMORY_DEVICE
+                        ? find_gap(device, bytes, &link)
+                        : aligned_alloc(ALIGN, rounded(bytes));
+    if (made == NULL || address == NULL) {
+        free(made);
+        return NULL;
+    }
+    memset(kind == BATON_MEMORY_DEVICE ? followed(device, address) : address,
+           0xcb, bytes);
+    *made = (allocation_t){*link, address, bytes, kind, ++device->serial};
+    *link = made;
+    device->counters.allocated++;
+    return made;
+}
+
+static baton_status_t port_allocate(void *arg, baton_memory_t kind,
+                                    size_t bytes, void **out)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    allocation_t *made = is_due(&device->fail_allocate) || bytes == 0 ||
+                                 bytes > PTRDIFF_MAX - ALIGN
+                             ? NULL
+                             : allocate(device, kind, bytes);
+    if (made != NULL) {
+        *out = made->address;
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return made != NULL ? BATON_OK : no_memory(device, bytes);
+}
+
+static bool overlaps(const char *a, size_t a_bytes, const char *b,
+                     size_t b_bytes)
+{
+    return a != NULL && a < b + b_bytes && b < a + a_bytes;
+}
+
+/* Aborts when work that is queued, or being done, will touch the memory. */
+static void require_unused(emulated_t *device, const char *memory, size_t bytes)
+{
+    for (int i = 0; i < device->stream_count; i++) {
+        for (work_t *work = device->streams[i]->head; work; work = work->next) {
+            if (overlaps(work->target, work->bytes, memory, bytes) ||
+                overlaps(work->left, work->bytes, memory, bytes) ||
+                overlaps(work->right, work->bytes, memory, bytes)) {
+                give_up("%s has work in stream %d for memory that is released",
+                        device->name, i);
+            }
+        }
+    }
+}
+
+static void require_unused_anywhere(const char *memory, size_t bytes)
+{
+    pthread_mutex_lock(&list_mutex);
+    for (emulated_t *at = devices; at != NULL; at = at->next) {
+        pthread_mutex_lock(&at->mutex);
+        require_unused(at, memory, bytes);
+        pthread_mutex_unlock(&at->mutex);
+    }
+    pthread_mutex_unlock(&list_mutex);
+}
+
+static void port_release(void *arg, baton_memory_t kind, void *memory)
+{
+    emulated_t *device = arg;
+    if (memory == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&device->mutex);
+    allocation_t **link = &device->allocations;
+    while (*link != NULL && (*link)->address != memory) {
+        link = &(*link)->next;
+    }
+    allocation_t *gone = *link;
+    if (gone == NULL || gone->kind != kind) {
+        give_up("%s releases %p, which it did not allocate as that kind",
+                device->name, memory);
+    }
+    char *data =
+        kind == BATON_MEMORY_DEVICE ? followed(device, memory) : memory;
+    pthread_mutex_unlock(&device->mutex);
+    require_unused_anywhere(data, gone->bytes);
+    pthread_mutex_lock(&device->mutex);
+    memset(data, 0xdd, gone->bytes);
+    for (link = &device->allocations; *link != gone;) {
+        link = &(*link)->next;
+    }
+    *link = gone->next;
+    device->counters.allocated--;
+    pthread_mutex_unlock(&device->mutex);
+    if (kind == BATON_MEMORY_HOST) {
+        free(memory);
+    }
+    free(gone);
+}
+
+/* Under list_mutex; what the memory is, in words. */
+static baton_status_t check_is_device(emulated_t *device, emulated_t *owner,
+                                      const void *memory, size_t bytes)
+{
+    if (owner == NULL) {
+        return baton_error_set(BATON_ERR_INVALID, "%s: %p is host memory",
+                               device->name, memory);
+    }
+    if (owner != device) {
+        return baton_error_set(BATON_ERR_INVALID,
+                               "%s: %p is memory of device %d", device->name,
+                               memory, owner->number);
+    }
+    pthread_mutex_lock(&device->mutex);
+    bool all = find(device, memory, bytes) != NULL;
+    bool some = find(device, memory, 1) != NULL;
+    pthread_mutex_unlock(&device->mutex);
+    return all ? BATON_OK
+               : baton_error_set(BATON_ERR_INVALID,
+                                 some ? "%s: %p is memory of the device, but "
+                                        "less than %zu bytes"
+                                      : "%s: %p is not allocated (%zu bytes)",
+                                 device->name, memory, bytes);
+}
+
+static baton_status_t port_check(void *arg, const void *memory, size_t bytes,
+                                 baton_memory_t kind)
+{
+    emulated_t *device = arg;
+    if (bytes == 0) {
+        return BATON_OK;
+    }
+    pthread_mutex_lock(&list_mutex);
+    emulated_t *owner = device_of(memory);
+    baton_status_t status = BATON_OK;
+    if (kind == BATON_MEMORY_DEVICE) {
+        status = check_is_device(device, owner, memory, bytes);
+    } else if (owner != NULL) {
+        status =
+            baton_error_set(BATON_ERR_INVALID, "%s: %p is memory of device %d",
+                            device->name, memory, owner->number);
+    }
+    pthread_mutex_unlock(&list_mutex);
+    return status;
+}
+
+/* Whether open_handle gave an address in this allocation. */
+static bool has_opened(const emulated_t *device, const allocation_t *in)
+{
+    for (size_t i = 0; i < device->opened_count; i++) {
+        if (device->opened[i] >= in->address &&
+            device->opened[i] < in->address + in->bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the data of a range are, and in which memory; NULL if the device can't
+   reach them. Under list_mutex. */
+static char *resolve(emulated_t *device, const void *memory, size_t bytes,
+                     bool *on_device, bool *foreign, bool *pinned)
+{
+    emulated_t *owner = device_of(memory);
+    *on_device = owner != NULL;
+    *foreign = owner != NULL && owner != device;
+    if (owner == NULL) {
+        pthread_mutex_lock(&device->mutex);
+        *pinned = find(device, memory, bytes) != NULL;
+        pthread_mutex_unlock(&device->mutex);
+        return (char *)memory;
+    }
+    *pinned = true;
+    pthread_mutex_lock(&owner->mutex);
+    const allocation_t *found = find(owner, memory, bytes);
+    allocation_t in = found != NULL ? *found : (allocation_t){0};
+    bool there = found != NULL;
+    pthread_mutex_unlock(&owner->mutex);
+    if (there && *foreign) {
+        pthread_mutex_lock(&device->mutex);
+        there = has_opened(device, &in);
+        pthread_mutex_unlock(&device->mutex);
+    }
+    return there ? followed(owner, memory) : NULL;
+}
+
+/* ---- streams --------------------------------------------------------------
+ */
+
+static stream_t *make_stream(emulated_t *device)
+{
+    stream_t *stream = calloc(1, sizeof *stream);
+    if (stream == NULL || device->stream_count == STREAMS_MOST) {
+        give_up("%s has no room for a stream", device->name);
+    }
+    stream->device = device;
+    stream->index = device->stream_count;
+    device->streams[device->stream_count++] = stream;
+    return stream;
+}
+
+/* NULL's stream comes behind the device's own. */
+static stream_t *stream_of(emulated_t *device, baton_stream_t handle)
+{
+    if (handle == NULL) {
+        return device->streams[device->options.streams];
+    }
+    for (int i = 0; i < device->stream_count; i++) {
+        if (device->streams[i] == handle) {
+            return handle;
+        }
+    }
+    return NULL;
+}
+
+static baton_stream_t port_stream(void *arg, int k, bool *there)
+{
+    emulated_t *device = arg;
+    *there = k >= 0 && k < device->options.streams;
+    return *there ? device->streams[k] : NULL;
+}
+
+static work_t *take_work(emulated_t *device)
+{
+    work_t *work = device->unused;
+    if (work != NULL) {
+        device->unused = work->next;
+        return work;
+    }
+    work = malloc(sizeof *work);
+    if (work == NULL) {
+        give_up("%s has no memory for work", device->name);
+    }
+    return work;
+}
+
+/* Puts a piece of work into a stream. Under the device's mutex. */
+static baton_status_t submit(emulated_t *device, baton_stream_t handle,
+                             const work_t *what)
+{
+    stream_t *stream = stream_of(device, handle);
+    if (stream == NULL) {
+        return baton_error_set(BATON_ERR_SYSTEM,
+                               "%s: %p is no stream of this device",
+                               device->name, handle);
+    }
+    if (is_due(&device->fail_submit)) {
+        return baton_error_set(BATON_ERR_SYSTEM,
+                               "%s: a test made this call fail", device->name);
+    }
+    work_t *work = take_work(device);
+    *work = *what;
+    work->next = NULL;
+    *(stream->head == NULL ? &stream->head : &stream->tail->next) = work;
+    stream->tail = work;
+    stream->submitted++;
+    if (work->flag != NULL) {
+        work->flag->pending++;
+    }
+    device->counters.submissions++;
+    pthread_cond_broadcast(&device->changed);
+    return BATON_OK;
+}
+
+static baton_status_t submit_alone(emulated_t *device, baton_stream_t stream,
+                                   const work_t *what)
+{
+    pthread_mutex_lock(&device->mutex);
+    baton_status_t status = submit(device, stream, what);
+    pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+static baton_status_t unreachable(const emulated_t *device, const void *memory,
+                                  size_t bytes)
+{
+    return baton_error_set(BATON_ERR_SYSTEM,
+                           "%s: can't reach %zu bytes at %p: they are not "
+                           "allocated, or of a device that was not opened",
+                           device->name, bytes, memory);
+}
+
+static void count_copy(emulated_t *device, bool from_device, bool to_device,
+                       bool foreign, bool pinned, size_t bytes)
+{
+    int direction = from_device ? to_device ? EMULATED_DEVICE_TO_DEVICE
+                                            : EMULATED_DEVICE_TO_HOST
+                    : to_device ? EMULATED_HOST_TO_DEVICE
+                                : EMULATED_HOST_TO_HOST;
+    device->counters.copies[direction]++;
+    device->counters.copied_bytes[direction] += bytes;
+    device->counters.foreign += foreign;
+    device->counters.unpinned += !pinned;
+}
+
+static baton_status_t port_copy(void *arg, baton_stream_t stream, void *target,
+                                const void *source, size_t bytes)
+{
+    emulated_t *device = arg;
+    bool to_device = false, from_device = false, foreign_target = false;
+    bool foreign = false, pinned_target = true, pinned = true;
+    work_t work = {.kind = COPY, .bytes = bytes};
+    if (bytes > 0) {
+        pthread_mutex_lock(&list_mutex);
+        work.left =
+            resolve(device, source, bytes, &from_device, &foreign, &pinned);
+        work.target = resolve(device, target, bytes, &to_device,
+                              &foreign_target, &pinned_target);
+        pthread_mutex_unlock(&list_mutex);
+        if (work.left == NULL || work.target == NULL || foreign_target) {
+            return unreachable(device, work.left == NULL ? source : target,
+                               bytes);
+        }
+    }
+    pthread_mutex_lock(&device->mutex);
+    baton_status_t status = submit(device, stream, &work);
+    if (status == BATON_OK) {
+        count_copy(device, from_device, to_device, foreign,
+                   pinned && pinned_target, bytes);
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+static bool port_reduces(void *arg, const baton_op_t *op, baton_dtype_t dtype)
+{
+    const emulated_t *device = arg;
+    bool built_in = op == BATON_SUM || op == BATON_PROD || op == BATON_MIN ||
+                    op == BATON_MAX;
+    return baton_op_element_bytes(op, dtype) > 0 &&
+           (built_in || !device->options.builtin_only);
+}
+
+static baton_status_t port_reduce(void *arg, baton_stream_t stream,
+                                  const baton_op_t *op, baton_dtype_t dtype,
+                                  void *target, const void *left,
+                                  const void *right, size_t count)
+{
+    emulated_t *device = arg;
+    size_t bytes = count * baton_op_element_bytes(op, dtype);
+    pthread_mutex_lock(&device->mutex);
+    const void *const operands[] = {target, left, right};
+    for (int i = 0; i < 3 && bytes > 0; i++) {
+        if (!is_in_range(device, operands[i]) ||
+            find(device, operands[i], bytes) == NULL) {
+            pthread_mutex_unlock(&device->mutex);
+            return unreachable(device, operands[i], bytes);
+        }
+    }
+    work_t work = {.kind = REDUCE,
+                   .op = op,
+                   .dtype = dtype,
+                   .bytes = bytes,
+                   .count = count};
+    if (bytes > 0) {
+        work.target = followed(device, target);
+        work.left = followed(device, left);
+        work.right = followed(device, right);
+    }
+    baton_status_t status = submit(device, stream, &work);
+    device->counters.reduces += status == BATON_OK;
+    pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+/* ---- events and flags ------------------------------------------------------
+ */
+
+static baton_status_t port_event_create(void *arg, void **out)
+{
+    emulated_t *device = arg;
+    event_t *event = calloc(1, sizeof *event);
+    if (event == NULL) {
+        return no_memory(device, sizeof *event);
+    }
+    pthread_mutex_lock(&device->mutex);
+    device->counters.events++;
+    pthread_mutex_unlock(&device->mutex);
+    *out = event;
+    return BATON_OK;
+}
+
+static void port_event_destroy(void *arg, void *event)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    device->counters.events -= event != NULL;
+    pthread_mutex_unlock(&device->mutex);
+    free(event);
+}
+
+static baton_status_t port_record(void *arg, baton_stream_t handle, void *event)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    stream_t *stream = stream_of(device, handle);
+    bool fails = is_due(&device->fail_submit);
+    if (stream != NULL && !fails) {
+        *(event_t *)event = (event_t){stream, stream->submitted};
+        device->counters.records++;
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return stream == NULL
+               ? baton_error_set(BATON_ERR_SYSTEM,
+                                 "%s: %p is no stream of this device",
+                                 device->name, handle)
+           : fails
+               ? baton_error_set(BATON_ERR_SYSTEM,
+                                 "%s: a test made this call fail", device->name)
+               : BATON_OK;
+}
+
+static baton_status_t port_follow(void *arg, baton_stream_t stream, void *event)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    work_t work = {.kind = FOLLOW, .event = *(event_t *)event};
+    baton_status_t status = submit(device, stream, &work);
+    device->counters.follows += status == BATON_OK;
+    pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+static bool is_reached(const event_t *event)
+{
+    return event->stream == NULL || event->stream->completed >= event->position;
+}
+
+static bool has_failed(const event_t *event)
+{
+    return event->stream != NULL && event->stream->failed_at != 0 &&
+           event->position >= event->stream->failed_at;
+}
+
+/* An error says, too, that nothing before the event is in progress. */
+static baton_status_t port_query(void *arg, void *handle)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    device->counters.queries++;
+    event_t event = *(event_t *)handle;
+    bool reached = is_reached(&event);
+    bool failed = reached && has_failed(&event);
+    pthread_mutex_unlock(&device->mutex);
+    return failed ? baton_error_set(
+                        BATON_ERR_SYSTEM,
+                        "%s: work in stream %d failed, as a test asked",
+                        device->name, event.stream->index)
+                  : (reached ? BATON_OK : BATON_AGAIN);
+}
+
+static baton_status_t port_flag_create(void *arg, void **out)
+{
+    emulated_t *device = arg;
+    flag_t *flag = calloc(1, sizeof *flag);
+    if (flag == NULL) {
+        return no_memory(device, sizeof *flag);
+    }
+    pthread_mutex_lock(&device->mutex);
+    device->counters.flags++;
+    flag->next = device->flags;
+    device->flags = flag;
+    pthread_mutex_unlock(&device->mutex);
+    *out = flag;
+    return BATON_OK;
+}
+
+/* It is freed when it was destroyed, and no work refers to it. */
+static void forget_flag(emulated_t *device, flag_t *flag)
+{
+    if (flag == NULL || --flag->pending > 0 || !flag->destroyed) {
+        return;
+    }
+    flag_t **link = &device->flags;
+    while (*link != flag) {
+        link = &(*link)->next;
+    }
+    *link = flag->next;
+    free(flag);
+}
+
+/* Streams that still await it go on. */
+static void port_flag_destroy(void *arg, void *handle)
+{
+    emulated_t *device = arg;
+    flag_t *flag = handle;
+    if (flag == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&device->mutex);
+    device->counters.flags--;
+    flag->value = UINT64_MAX;
+    flag->destroyed = true;
+    flag->pending++;
+    forget_flag(device, flag);
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+static baton_status_t port_await(void *arg, baton_stream_t stream, void *flag,
+                                 uint64_t value)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    work_t work = {.kind = AWAIT, .flag = flag, .value = value};
+    baton_status_t status = submit(device, stream, &work);
+    device->counters.awaits += status == BATON_OK;
+    pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+static baton_status_t port_raise(void *arg, baton_stream_t stream, void *flag,
+                                 uint64_t value)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    work_t work = {.kind = RAISE, .flag = flag, .value = value};
+    baton_status_t status = submit(device, stream, &work);
+    device->counters.raises += status == BATON_OK;
+    pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+static void raise_to(flag_t *flag, uint64_t value)
+{
+    flag->value = flag->value < value ? value : flag->value;
+}
+
+static void port_raise_now(void *arg, void *flag, uint64_t value)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    device->counters.raises_now++;
+    raise_to(flag, value);
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+/* ---- the threads ------------------------------------------------------------
+ */
+
+/* Half of the pieces of work are delayed when they get to the front. */
+static int64_t begin_of(emulated_t *device, work_t *work)
+{
+    if (!work->delayed) {
+        work->delayed = true;
+        uint64_t most = (uint64_t)device->options.delay_us;
+        bool late = support_random_below(&device->random, 2) == 0;
+        uint64_t us =
+            late ? support_random_below(&device->random, most + 1) : 0;
+        us += (uint64_t)work->delay_us;
+        work->not_before = us > 0 ? now_us() + (int64_t)us : 0;
+    }
+    return work->not_before;
+}
+
+static bool is_ready(const stream_t *stream, const work_t *work)
+{
+    return stream->failed_at != 0 ||
+           (work->kind == FOLLOW  ? is_reached(&work->event)
+            : work->kind == AWAIT ? work->flag->value >= work->value
+                                  : true);
+}
+
+/* A stream with work that can be done now, at random; or NULL, and when there
+   may be one (INT64_MAX: when something has changed). */
+static stream_t *choose(emulated_t *device, int64_t *when)
+{
+    stream_t *chosen = NULL;
+    uint64_t candidates = 0;
+    int64_t now = 0;
+    *when = INT64_MAX;
+    for (int i = 0; i < device->stream_count; i++) {
+        stream_t *stream = device->streams[i];
+        work_t *work = stream->head;
+        if (work == NULL || stream->busy || !is_ready(stream, work)) {
+            continue;
+        }
+        int64_t begin = begin_of(device, work);
+        now = begin > 0 && now == 0 ? now_us() : now;
+        if (begin > now) {
+            *when = begin < *when ? begin : *when;
+        } else if (support_random_below(&device->random, ++candidates) == 0) {
+            chosen = stream;
+        }
+    }
+    return chosen;
+}
+
+static void await_change(emulated_t *device, int64_t until)
+{
+    if (until == INT64_MAX) {
+        pthread_cond_wait(&device->changed, &device->mutex);
+        return;
+    }
+    struct timespec time = {until / 1000000, until % 1000000 * 1000};
+    (void)pthread_cond_timedwait(&device->changed, &device->mutex, &time);
+}
+
+/* Without a lock. */
+static void do_work(const work_t *work)
+{
+    if (work->kind == COPY && work->bytes > 0) {
+        memmove(work->target, work->left, work->bytes);
+    } else if (work->kind == REDUCE && work->bytes > 0) {
+        work->op->reduce(work->op->arg, work->target, work->left, work->right,
+                         work->count, work->dtype);
+    } else if (work->kind == CALL) {
+        work->fn(work->arg);
+    }
+}
+
+static void ring(emulated_t *device)
+{
+    uint64_t one = 1;
+    ssize_t written = write(device->event_fd, &one, sizeof one);
+    (void)written;
+}
+
+/* Takes the first piece of work off a stream, which has been done. */
+static void retire(emulated_t *device, stream_t *stream)
+{
+    work_t *work = stream->head;
+    stream->head = work->next;
+    stream->completed++;
+    stream->busy = false;
+    forget_flag(device, work->flag);
+    work->next = device->unused;
+    device->unused = work;
+    if (stream->armed != 0 && stream->completed >= stream->armed) {
+        stream->armed = 0;
+        ring(device);
+    }
+    pthread_cond_broadcast(&device->changed);
+}
+
+static void work_on(emulated_t *device, stream_t *stream)
+{
+    work_t *work = stream->head;
+    uint64_t position = stream->completed + 1;
+    bool counts = work->kind <= CALL;
+    if (stream->failed_at == 0 &&
+        ((counts && is_due(&device->fail_work)) ||
+         (work->kind == FOLLOW && has_failed(&work->event)))) {
+        stream->failed_at = position;
+    }
+    stream->busy = true;
+    if (stream->failed_at == 0 && work->kind == RAISE) {
+        raise_to(work->flag, work->value);
+    } else if (stream->failed_at == 0 && counts) {
+        pthread_mutex_unlock(&device->mutex);
+        do_work(work);
+        pthread_mutex_lock(&device->mutex);
+    }
+    retire(device, stream);
+}
+
+static void *work_off(void *arg)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    while (!device->closing) {
+        int64_t when;
+        stream_t *stream = choose(device, &when);
+        if (stream != NULL) {
+            work_on(device, stream);
+        } else {
+            await_change(device, when);
+        }
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return NULL;
+}
+
+/* ---- sleep, handles --------------------------------------------------------
+ */
+
+static int port_descriptor(void *arg)
+{
+    return ((emulated_t *)arg)->event_fd;
+}
+
+static void port_drain(void *arg)
+{
+    uint64_t rings;
+    ssize_t got = read(((emulated_t *)arg)->event_fd, &rings, sizeof rings);
+    (void)got; /* EAGAIN: it was not readable */
+}
+
+/* Rings once for each of the device's own streams that has work. */
+static baton_status_t port_arm(void *arg)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    device->counters.arms++;
+    for (int i = 0; i < device->options.streams; i++) {
+        stream_t *stream = device->streams[i];
+        if (stream->completed < stream->submitted) {
+            stream->armed = stream->submitted;
+        }
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return BATON_OK;
+}
+
+static baton_status_t no_handle(const emulated_t *device, const char *why)
+{
+    return baton_error_set(BATON_ERR_UNSUPPORTED, "%s: %s", device->name, why);
+}
+
+static baton_status_t
+port_get_handle(void *arg, const void *memory,
+                unsigned char out[BATON_DEVICE_HANDLE_BYTES])
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    const allocation_t *in =
+        is_in_range(device, memory) ? find(device, memory, 1) : NULL;
+    handle_t handle = {0};
+    if (in != NULL) {
+        handle.device = device->number;
+        handle.serial = in->serial;
+        handle.offset = (uint64_t)((const char *)memory - in->address);
+        device->counters.handles_got++;
+    }
+    pthread_mutex_unlock(&device->mutex);
+    if (in == NULL) {
+        return no_handle(device, "there is no handle for such memory");
+    }
+    memset(out, 0, BATON_DEVICE_HANDLE_BYTES);
+    memcpy(out, &handle, sizeof handle);
+    return BATON_OK;
+}
+
+/* Where a handle's memory is, or NULL. Under list_mutex. */
+static const char *find_handle(const handle_t *handle)
+{
+    emulated_t *owner = devices;
+    while (owner != NULL && owner->number != handle->device) {
+        owner = owner->next;
+    }
+    const char *found = NULL;
+    if (owner != NULL) {
+        pthread_mutex_lock(&owner->mutex);
+        for (allocation_t *at = owner->allocations; at; at = at->next) {
+            if (at->serial == handle->serial) {
+                found = at->address + handle->offset;
+            }
+        }
+        pthread_mutex_unlock(&owner->mutex);
+    }
+    return found;
+}
+
+static baton_status_t remember(emulated_t *device, const char *address)
+{
+    pthread_mutex_lock(&device->mutex);
+    size_t i = 0;
+    while (i < device->opened_count && device->opened[i] != address) {
+        i++;
+    }
+    bool room = i < OPENED_MOST;
+    if (room) {
+        device->opened[i] = address;
+        device->opened_count += i == device->opened_count;
+    }
+    device->counters.handles_opened++;
+    pthread_mutex_unlock(&device->mutex);
+    return room ? BATON_OK : no_handle(device, "too many handles are open");
+}
+
+static baton_status_t
+port_open_handle(void *arg,
+                 const unsigned char bytes[BATON_DEVICE_HANDLE_BYTES],
+                 const void **out)
+{
+    emulated_t *device = arg;
+    handle_t handle;
+    memcpy(&handle, bytes, sizeof handle);
+    pthread_mutex_lock(&list_mutex);
+    const char *address = find_handle(&handle);
+    pthread_mutex_unlock(&list_mutex);
+    if (address == NULL) {
+        return no_handle(device, "the handle's memory is not in this process");
+    }
+    baton_status_t status = remember(device, address);
+    if (status == BATON_OK) {
+        *out = address;
+    }
+    return status;
+}
+
+/* ---- open and close ---------------------------------------------------------
+ */
+
+static void free_stream(stream_t *stream)
+{
+    while (stream->head != NULL) {
+        work_t *work = stream->head;
+        stream->head = work->next;
+        free(work);
+    }
+    free(stream);
+}
+
+static void leave_list(emulated_t *device)
+{
+    pthread_mutex_lock(&list_mutex);
+    emulated_t **link = &devices;
+    while (*link != device) {
+        link = &(*link)->next;
+    }
+    *link = device->next;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+static void free_memory(emulated_t *device)
+{
+    while (device->allocations != NULL) {
+        allocation_t *at = device->allocations;
+        device->allocations = at->next;
+        if (at->kind == BATON_MEMORY_HOST) {
+            free(at->address);
+        }
+        free(at);
+    }
+    munmap(device->base, device->options.bytes);
+    munmap(device->shadow, device->options.bytes);
+}
+
+/* Work that is being done ends; what is queued behind it is forgotten. */
+static void port_close(void *arg)
+{
+    emulated_t *device = arg;
+    pthread_mutex_lock(&device->mutex);
+    device->closing = true;
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->mutex);
+    for (int i = 0; i < device->options.workers; i++) {
+        pthread_join(device->threads[i], NULL);
+    }
+    leave_list(device);
+    for (int i = 0; i < device->stream_count; i++) {
+        free_stream(device->streams[i]);
+    }
+    while (device->unused != NULL) {
+        work_t *work = device->unused;
+        device->unused = work->next;
+        free(work);
+    }
+    while (device->flags != NULL) {
+        flag_t *flag = device->flags;
+        device->flags = flag->next;
+        free(flag);
+    }
+    free_memory(device);
+    close(device->event_fd);
+    pthread_cond_destroy(&device->changed);
+    pthread_mutex_destroy(&device->mutex);
+    free(device->threads);
+    free(device);
+}
+
+static const baton_device_port_t PORT = {.size = sizeof PORT,
+                                         .allocate = port_allocate,
+                                         .release = port_release,
+                                         .check = port_check,
+                                         .stream = port_stream,
+                                         .copy = port_copy,
+                                         .reduces = port_reduces,
+                                         .reduce = port_reduce,
+                                         .event_create = port_event_create,
+                                         .event_destroy = port_event_destroy,
+                                         .record = port_record,
+                                         .follow = port_follow,
+                                         .query = port_query,
+                                         .flag_create = port_flag_create,
+                                         .flag_destroy = port_flag_destroy,
+                                         .await = port_await,
+                                         .raise = port_raise,
+                                         .raise_now = port_raise_now,
+                                         .descriptor = port_descriptor,
+                                         .drain = port_drain,
+                                         .arm = port_arm,
+                                         .get_handle = port_get_handle,
+                                         .open_handle = port_open_handle,
+                                         .close = port_close};
+
+static void *map(size_t bytes, int access)
+{
+    void *memory = mmap(NULL, bytes, access,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        give_up("can't map %zu bytes: %s", bytes, strerror(errno));
+    }
+    return memory;
+}
+
+static emulated_options_t with_defaults(const emulated_options_t *given)
+{
+    emulated_options_t made = given != NULL ? *given : (emulated_options_t){0};
+    made.streams = made.streams > 0 ? made.streams : 6;
+    made.workers = made.workers > 0 ? made.workers : 2;
+    made.delay_us = made.delay_us > 0 ? made.delay_us : 50;
+    made.bytes = made.bytes > 0 ? made.bytes : (size_t)256 << 20;
+    made.bytes = (made.bytes + 65535) / 65536 * 65536;
+    return made;
+}
+
+static void start_threads(emulated_t *device)
+{
+    pthread_condattr_t monotonic;
+    pthread_mutex_init(&device->mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&device->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    size_t workers = (size_t)device->options.workers;
+    device->threads = calloc(workers, sizeof *device->threads);
+    for (size_t i = 0; i < workers; i++) {
+        if (device->threads == NULL ||
+            pthread_create(&device->threads[i], NULL, work_off, device) != 0) {
+            give_up("can't start %zu threads", workers);
+        }
+    }
+}
+
+static void join_list(emulated_t *device)
+{
+    pthread_mutex_lock(&list_mutex);
+    device->number = next_number++;
+    snprintf(device->name, sizeof device->name, "emulated:%d", device->number);
+    device->next = devices;
+    devices = device;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+emulated_t *emulated_open(const emulated_options_t *options)
+{
+    emulated_t *device = calloc(1, sizeof *device);
+    if (device == NULL) {
+        give_up("there is no memory for a device");
+    }
+    device->options = with_defaults(options);
+    device->base = map(device->options.bytes, PROT_NONE);
+    device->shadow = map(device->options.bytes, PROT_READ | PROT_WRITE);
+    device->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    device->random = support_random(device->options.seed, 4711);
+    for (int i = 0; i <= device->options.streams; i++) {
+        (void)make_stream(device);
+    }
+    device->port = PORT;
+    device->port.kin = (uint64_t)getpid();
+    if (device->options.no_handles) {
+        device->port.get_handle = NULL;
+        device->port.open_handle = NULL;
+        device->port.kin = 0;
+    }
+    start_threads(device);
+    join_list(device);
+    device->port.name = device->name;
+    return device;
+}
+
+const baton_device_port_t *emulated_port(const emulated_t *device)
+{
+    return &device->port;
+}
+
+/* ---- for tests
+ * --------------------------------------------------------------- */
+
+static void set(emulated_t *device, int *what, int value)
+{
+    pthread_mutex_lock(&device->mutex);
+    *what = value;
+    pthread_mutex_unlock(&device->mutex);
+}
+
+void emulated_fail_work(emulated_t *device, int k)
+{
+    set(device, &device->fail_work, k);
+}
+
+void emulated_fail_submit(emulated_t *device, int k)
+{
+    set(device, &device->fail_submit, k);
+}
+
+void emulated_fail_allocate(emulated_t *device, int k)
+{
+    set(device, &device->fail_allocate, k);
+}
+
+void emulated_repair(emulated_t *device)
+{
+    pthread_mutex_lock(&device->mutex);
+    for (int i = 0; i < device->stream_count; i++) {
+        device->streams[i]->failed_at = 0;
+    }
+    device->fail_work = device->fail_submit = device->fail_allocate = 0;
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+emulated_counters_t emulated_counters(emulated_t *device)
+{
+    pthread_mutex_lock(&device->mutex);
+    emulated_counters_t counters = device->counters;
+    pthread_mutex_unlock(&device->mutex);
+    return counters;
+}
+
+baton_stream_t emulated_stream(emulated_t *device)
+{
+    pthread_mutex_lock(&device->mutex);
+    stream_t *stream = make_stream(device);
+    pthread_mutex_unlock(&device->mutex);
+    return stream;
+}
+
+static void must_submit(emulated_t *device, baton_stream_t stream,
+                        const work_t *work)
+{
+    if (submit_alone(device, stream, work) != BATON_OK) {
+        give_up("%s", baton_error_message());
+    }
+}
+
+void emulated_delay(emulated_t *device, baton_stream_t stream, int us)
+{
+    must_submit(device, stream, &(work_t){.kind = DELAY, .delay_us = us});
+}
+
+void emulated_call(emulated_t *device, baton_stream_t stream,
+                   void (*fn)(void *arg), void *arg)
+{
+    must_submit(device, stream, &(work_t){.kind = CALL, .fn = fn, .arg = arg});
+}
+
+static void wait_for(emulated_t *device, const stream_t *stream)
+{
+    uint64_t position = stream->submitted;
+    while (stream->completed < position) {
+        pthread_cond_wait(&device->changed, &device->mutex);
+    }
+}
+
+void emulated_synchronise(emulated_t *device, baton_stream_t handle)
+{
+    pthread_mutex_lock(&device->mutex);
+    stream_t *stream = stream_of(device, handle);
+    if (stream == NULL) {
+        give_up("%s waits for a stream that is not its own", device->name);
+    }
+    wait_for(device, stream);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+void emulated_synchronise_all(emulated_t *device)
+{
+    pthread_mutex_lock(&device->mutex);
+    for (int i = 0; i < device->stream_count; i++) {
+        wait_for(device, device->streams[i]);
+    }
+    pthread_mutex_unlock(&device->mutex);
+}
+
+void *emulated_allocate(emulated_t *device, size_t bytes)
+{
+    void *memory = NULL;
+    if (port_allocate(device, BATON_MEMORY_DEVICE, bytes, &memory)) {
+        give_up("%s", baton_error_message());
+    }
+    return memory;
+}
+
+void emulated_release(emulated_t *device, void *memory)
+{
+    port_release(device, BATON_MEMORY_DEVICE, memory);
+}
+
+static char *must_find(emulated_t *device, const void *memory, size_t bytes)
+{
+    if (port_check(device, memory, bytes, BATON_MEMORY_DEVICE)) {
+        give_up("%s", baton_error_message());
+    }
+    return followed(device, memory);
+}
+
+void emulated_read(emulated_t *device, void *target, const void *source,
+                   size_t bytes)
+{
+    if (bytes > 0) {
+        memcpy(target, must_find(device, source, bytes), bytes);
+    }
+}
+
+void emulated_write(emulated_t *device, void *target, const void *source,
+                    size_t bytes)
+{
+    if (bytes > 0) {
+        memcpy(must_find(device, target, bytes), source, bytes);
+    }
+}

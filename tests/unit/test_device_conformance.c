@@ -1,0 +1,275 @@
+/* The conformance suite of device ports over the emulated device, and what is
+   the emulated device's own. */
+#include "support/cmocka.h"
+#include "support/device_conformance.h"
+#include "support/emulated.h"
+#include "support/random.h"
+#include "support/sanitized.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- the fixture -------------------------------------------------------- */
+
+static baton_stream_t user_stream(device_subject_t *self)
+{
+    return emulated_stream(self->device);
+}
+
+static void slow_work(device_subject_t *self, baton_stream_t stream, int us)
+{
+    emulated_delay(self->device, stream, us);
+}
+
+static void read_memory(device_subject_t *self, void *host, const void *memory,
+                        size_t bytes)
+{
+    emulated_read(self->device, host, memory, bytes);
+}
+
+static void write_memory(device_subject_t *self, void *memory, const void *host,
+                         size_t bytes)
+{
+    emulated_write(self->device, memory, host, bytes);
+}
+
+static void fail_next_work(device_subject_t *self)
+{
+    emulated_fail_work(self->device, 1);
+}
+
+static void repair(device_subject_t *self)
+{
+    emulated_repair(self->device);
+}
+
+static device_subject_t open_subject(const emulated_options_t *options)
+{
+    emulated_t *device = emulated_open(options);
+    return (device_subject_t){.port = emulated_port(device),
+                              .device = device,
+                              .user_stream = user_stream,
+                              .slow_work = slow_work,
+                              .read = read_memory,
+                              .write = write_memory,
+                              .fail_next_work = fail_next_work,
+                              .repair = repair,
+                              .rounds = SUPPORT_SANITIZED ? 2000 : 10000,
+                              .seed = support_seed()};
+}
+
+/* A device that is usually at once, one with delays, and one with one thread
+   and no handles. */
+static void run_case(void **state)
+{
+    const device_conformance_case_t *test = *state;
+    const emulated_options_t options[] = {
+        {.seed = support_seed(), .delay_us = 1},
+        {.seed = support_seed() + 1, .delay_us = 60, .workers = 3},
+        {.seed = support_seed() + 2, .workers = 1, .no_handles = true}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        device_subject_t subject = open_subject(&options[i]);
+        device_subject_t other = open_subject(&options[i]);
+        subject.other = &other;
+        bool passed = device_conformance_run(test, &subject);
+        emulated_counters_t counters = emulated_counters(subject.device);
+        subject.port->close(subject.device);
+        other.port->close(other.device);
+        if (!passed) {
+            fail_msg("%s", subject.failure);
+        }
+        assert_int_equal(counters.allocated, 0);
+        assert_int_equal(counters.events, 0);
+        assert_int_equal(counters.flags, 0);
+    }
+}
+
+/* ---- the emulated device's own ------------------------------------------- */
+
+/* Runs fn in a child of its own: the signal that ended it. A sanitizer has a
+   handler of its own, which exits. */
+static int ends_by(void (*fn)(void))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGABRT, SIG_DFL);
+        (void)!freopen("/dev/null", "w", stderr);
+        fn();
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void read_by_the_host(void)
+{
+    emulated_t *device = emulated_open(NULL);
+    volatile char *memory = emulated_allocate(device, 64);
+    _exit(memory[0] != 0 ? 0 : 1);
+}
+
+static void release_what_is_in_use(void)
+{
+    emulated_t *device = emulated_open(NULL);
+    const baton_device_port_t *port = emulated_port(device);
+    char *memory = emulated_allocate(device, 64);
+    void *gate = NULL;
+    if (port->flag_create(device, &gate) ||
+        port->await(device, NULL, gate, 1) ||
+        port->copy(device, NULL, memory, memory + 32, 16)) {
+        _exit(1);
+    }
+    emulated_release(device, memory);
+}
+
+static void test_emulated_memory_is_not_the_hosts(void **state)
+{
+    assert_int_equal(ends_by(read_by_the_host), SIGSEGV);
+}
+
+static void test_emulated_memory_in_use_is_not_released(void **state)
+{
+    assert_int_equal(ends_by(release_what_is_in_use), SIGABRT);
+}
+
+static void count(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void test_emulated_calls_are_in_stream_order(void **state)
+{
+    emulated_t *device = emulated_open(NULL);
+    baton_stream_t stream = emulated_stream(device);
+    atomic_int calls = 0;
+    emulated_delay(device, stream, 1000);
+    for (int i = 0; i < 10; i++) {
+        emulated_call(device, stream, count, &calls);
+    }
+    emulated_synchronise(device, stream);
+    assert_int_equal(atomic_load(&calls), 10);
+    emulated_synchronise_all(device);
+    emulated_port(device)->close(device);
+}
+
+/* What waits for ever is abandoned. */
+static void test_emulated_close_abandons_what_waits(void **state)
+{
+    emulated_t *device = emulated_open(NULL);
+    const baton_device_port_t *port = emulated_port(device);
+    void *gate = NULL;
+    char *memory = emulated_allocate(device, 64);
+    assert_int_equal(port->flag_create(device, &gate), BATON_OK);
+    for (int i = 0; i < 5; i++) {
+        baton_stream_t stream = emulated_stream(device);
+        assert_int_equal(port->await(device, stream, gate, 2), BATON_OK);
+        assert_int_equal(port->copy(device, stream, memory, memory + 8, 8),
+                         BATON_OK);
+    }
+    port->raise_now(device, gate, 1);
+    port->close(device);
+}
+
+/* A schedule may be destroyed while a stream has not yet got to its flag. */
+static void test_emulated_flag_outlives_its_destruction(void **state)
+{
+    emulated_t *device = emulated_open(NULL);
+    const baton_device_port_t *port = emulated_port(device);
+    baton_stream_t stream = emulated_stream(device);
+    void *flag = NULL;
+    assert_int_equal(port->flag_create(device, &flag), BATON_OK);
+    emulated_delay(device, stream, 2000);
+    assert_int_equal(port->await(device, stream, flag, 3), BATON_OK);
+    port->raise_now(device, flag, 3);
+    port->flag_destroy(device, flag);
+    emulated_synchronise(device, stream);
+    port->close(device);
+}
+
+static void test_emulated_faults_are_counted(void **state)
+{
+    emulated_t *device = emulated_open(NULL);
+    const baton_device_port_t *port = emulated_port(device);
+    void *memory = NULL;
+    emulated_fail_allocate(device, 2);
+    char *first = emulated_allocate(device, 64);
+    assert_int_equal(port->allocate(device, BATON_MEMORY_HOST, 64, &memory),
+                     BATON_ERR_NO_MEMORY);
+    assert_int_equal(port->allocate(device, BATON_MEMORY_HOST, 64, &memory),
+                     BATON_OK);
+    emulated_fail_submit(device, 2);
+    assert_int_equal(port->copy(device, NULL, first, memory, 64), BATON_OK);
+    assert_int_equal(port->copy(device, NULL, first, memory, 64),
+                     BATON_ERR_SYSTEM);
+    assert_int_equal(port->copy(device, NULL, first, memory, 64), BATON_OK);
+    emulated_synchronise(device, NULL);
+    emulated_counters_t counters = emulated_counters(device);
+    assert_int_equal(counters.copies[EMULATED_HOST_TO_DEVICE], 2);
+    assert_int_equal(counters.copied_bytes[EMULATED_HOST_TO_DEVICE], 128);
+    assert_int_equal(counters.unpinned, 0);
+    assert_int_equal(counters.allocated, 2);
+    port->release(device, BATON_MEMORY_HOST, memory);
+    emulated_release(device, first);
+    port->close(device);
+}
+
+/* Failure spreads to streams that follow, and to no other. */
+static void test_emulated_failure_follows_events(void **state)
+{
+    emulated_t *device = emulated_open(NULL);
+    const baton_device_port_t *port = emulated_port(device);
+    baton_stream_t a = emulated_stream(device);
+    baton_stream_t b = emulated_stream(device);
+    char *memory = emulated_allocate(device, 64);
+    void *event = NULL;
+    assert_int_equal(port->event_create(device, &event), BATON_OK);
+    emulated_fail_work(device, 1);
+    assert_int_equal(port->copy(device, a, memory, memory + 8, 8), BATON_OK);
+    assert_int_equal(port->record(device, a, event), BATON_OK);
+    assert_int_equal(port->follow(device, b, event), BATON_OK);
+    assert_int_equal(port->record(device, b, event), BATON_OK);
+    emulated_synchronise(device, b);
+    assert_int_equal(port->query(device, event), BATON_ERR_SYSTEM);
+    assert_int_equal(port->record(device, NULL, event), BATON_OK);
+    assert_int_equal(port->query(device, event), BATON_OK);
+    port->event_destroy(device, event);
+    emulated_release(device, memory);
+    port->close(device);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest own[] = {
+        cmocka_unit_test(test_emulated_calls_are_in_stream_order),
+        cmocka_unit_test(test_emulated_close_abandons_what_waits),
+        cmocka_unit_test(test_emulated_flag_outlives_its_destruction),
+        cmocka_unit_test(test_emulated_faults_are_counted),
+        cmocka_unit_test(test_emulated_failure_follows_events),
+        cmocka_unit_test(test_emulated_memory_in_use_is_not_released),
+        cmocka_unit_test(test_emulated_memory_is_not_the_hosts),
+    };
+    enum { OWN = sizeof own / sizeof own[0] };
+    static struct CMUnitTest tests[OWN + DEVICE_CONFORMANCE_CASES];
+    static device_conformance_case_t cases[DEVICE_CONFORMANCE_CASES];
+    support_seed();
+    int count_of = OWN;
+    memcpy(tests, own, sizeof own);
+    if (SUPPORT_SANITIZED) {
+        count_of -= 2; /* sanitizers have handlers of signals of their own */
+    }
+    for (int i = 0; i < DEVICE_CONFORMANCE_CASES; i++) {
+        cases[i] = device_conformance_cases[i];
+        tests[count_of++] =
+            (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
+    }
+    return _cmocka_run_group_tests("device_conformance", tests,
+                                   (size_t)count_of, NULL, NULL);
+}
