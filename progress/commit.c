@@ -4,6 +4,7 @@
 #include "progress/epochs.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
+#include "sched/offload.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -208,6 +209,9 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     baton__order_t order = {0};
     baton_status_t status = baton__validate(schedule, &order);
     if (status == BATON_OK) {
+        status = baton__place(schedule);
+    }
+    if (status == BATON_OK) {
         status = baton__find_aliases(schedule);
     }
     if (status == BATON_OK) {
@@ -293,7 +297,8 @@ static void stop(baton_schedule_t *schedule)
 
 static bool is_in_motion(const baton_schedule_t *schedule)
 {
-    return schedule->turn.moving > 0 || schedule->turn.begun > 0;
+    return schedule->turn.moving > 0 || schedule->turn.begun > 0 ||
+           schedule->turn.queued > 0;
 }
 
 /* Steps, as the driver, until nothing of the schedule is in motion and no
@@ -355,8 +360,9 @@ static detached_t detach(baton_schedule_t *schedule)
     if (engine->driver->forget != NULL) {
         engine->driver->forget(schedule);
     }
-    bool gone = engine->driver->forget != NULL ? schedule->turn.begun == 0
-                                               : drain(schedule, deadline_ns);
+    bool gone = engine->driver->forget != NULL
+                    ? schedule->turn.begun == 0 && schedule->turn.queued == 0
+                    : drain(schedule, deadline_ns);
     if (!gone) {
         abandon(schedule);
     }
@@ -447,6 +453,9 @@ static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
     put_behind(schedule, buffer, memory);
     baton_status_t status =
         schedule->committed ? baton__check_alias(schedule, buffer) : BATON_OK;
+    if (status == BATON_OK && schedule->committed) {
+        status = baton__check_bound(schedule, buffer);
+    }
     if (status != BATON_OK) {
         put_behind(schedule, buffer, before);
     }
@@ -481,8 +490,12 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
     }
     engine->driver->enter(engine);
     /* A failed epoch runs until nothing of it is in motion. */
-    bool runs = schedule->run.phase == BATON__RUN_RUNNING ||
-                schedule->run.phase == BATON__RUN_DRAINING;
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
+    bool runs =
+        schedule->run.phase == BATON__RUN_RUNNING ||
+        schedule->run.phase == BATON__RUN_DRAINING ||
+        (schedule->offload != NULL && !baton__epoch_ended(schedule, requested));
     if (!runs) {
         put_behind(schedule, buffer.index, memory);
         schedule->buffers[buffer.index].rebound = true;

@@ -101,6 +101,28 @@ static bool arm(baton_engine_t *engine)
     return true;
 }
 
+/* Whether something may be in the device's streams: nodes, or copies of the
+   transport's. */
+static bool uses_device(const baton_engine_t *engine)
+{
+    return engine->device != NULL &&
+           (engine->stepper.offloads != NULL || engine->stepper.waited > 0);
+}
+
+/* Has the device's descriptor tell when what is in its streams now has been
+   done. What was done before that it does not tell: so this looks once more.
+   False: something has been done. */
+static bool arm_device(baton_engine_t *engine)
+{
+    const baton__device_t *device = engine->device;
+    if (!uses_device(engine)) {
+        return true;
+    }
+    engine->unarmed = device->port.arm(device->device) != BATON_OK;
+    return !baton__step(&engine->stepper, BATON__STEP_BYTES) &&
+           !baton__step_is_due(&engine->stepper);
+}
+
 /* Tries to become the driver. */
 static bool try_drive(baton_engine_t *engine)
 {
@@ -117,13 +139,16 @@ static uint32_t sleep_us(const baton_engine_t *engine)
     const baton__stepper_t *stepper = &engine->stepper;
     uint32_t us = engine->armed_us < CHECK_US ? engine->armed_us : CHECK_US;
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
-                stepper->recovering > 0;
+                stepper->recovering > 0 || engine->unarmed;
     if (asks && us > POLL_US) {
         us = POLL_US;
     }
     if (asks || engine->armed_us != BATON_SLEEP_FOREVER) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
         us = idle_us < us ? idle_us : us;
+    }
+    if (stepper->starts > 0 && us > POLL_US) {
+        us = POLL_US; /* others may be ahead of one in the device's stream */
     }
     if (stepper->groups != NULL) {
         /* For the watchdog: an epoch may begin while the thread sleeps. */
@@ -193,8 +218,8 @@ static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
     }
     /* What armed descriptors don't tell of. */
     if (stepper->runnable_head != NULL || baton__stepper_has_notices(stepper) ||
-        stepper->polled > 0 || stepper->recovering > 0) {
-        return HANDOVER_KICK;
+        stepper->polled > 0 || stepper->recovering > 0 || uses_device(engine)) {
+        return HANDOVER_KICK; /* the thread arms the device before it sleeps */
     }
     if (engine->armed_us == BATON_SLEEP_FOREVER) {
         return HANDOVER_NONE;
@@ -336,7 +361,8 @@ static void sleep_in_loop(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
-    if (baton__step_is_due(&engine->stepper) || !arm(engine)) {
+    if (baton__step_is_due(&engine->stepper) || !arm_device(engine) ||
+        !arm(engine)) {
         return;
     }
     uint32_t us = sleep_us(engine);
@@ -506,7 +532,7 @@ static bool yield_lock(baton_engine_t *engine)
 static bool leave_to_sleep(baton_engine_t *engine, uint32_t *us_out)
 {
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
-    if (!arm(engine)) {
+    if (!arm_device(engine) || !arm(engine)) {
         return false;
     }
     uint32_t us = sleep_us(engine);
@@ -770,7 +796,8 @@ int baton_engine_timeout(baton_engine_t *engine)
     engine->watched = true;
     int ms = 0;
     if (!baton__step_has_mail(&engine->stepper) &&
-        !baton__step_is_due(&engine->stepper) && arm(engine)) {
+        !baton__step_is_due(&engine->stepper) && arm_device(engine) &&
+        arm(engine)) {
         uint32_t us = sleep_us(engine);
         ms = us == BATON_SLEEP_FOREVER ? -1 : (int)((us + 999) / 1000);
     }
@@ -904,6 +931,7 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
     if (engine->threaded) {
         stop_thread(engine);
     }
+    baton__engine_close_device(engine);
     dispose(engine);
     return BATON_OK;
 }

@@ -87,6 +87,9 @@ struct baton_engine {
     const baton__driver_t *driver;
     const baton__verification_t *verification; /* may be NULL */
     baton__event_loop_t *event_loop;
+    baton__device_t *device; /* or NULL; see devices.c */
+    baton__watch_t *device_watch;
+    bool unarmed; /* the device could not be armed; the lock's */
     bool threaded;
     pthread_t thread;
 
@@ -163,6 +166,9 @@ struct baton__driver {
 };
 
 extern const baton__driver_t baton__real_driver;
+
+/* Closes the engine's device; the thread has ended, and no group is left. */
+void baton__engine_close_device(baton_engine_t *engine);
 
 static inline bool baton__engine_is_inside(const baton_engine_t *engine)
 {

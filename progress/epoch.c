@@ -4,6 +4,9 @@
 #include "progress/epoch.h"
 
 #include "base/error.h"
+#include "progress/epoch_parts.h"
+#include "progress/queues.h"
+#include "sched/offload.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -32,7 +35,7 @@ static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule);
 static void fail_if_unsendable(baton__stepper_t *stepper,
                                baton_schedule_t *schedule);
 static void fail_if_due(baton__stepper_t *stepper, baton_schedule_t *schedule);
-static void end_in_draining(baton__stepper_t *stepper,
+static bool end_in_draining(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, uint32_t node);
 static void end_if_drained(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
@@ -79,6 +82,28 @@ static void skip(baton__stepper_t *stepper, baton_schedule_t *schedule,
     stepper->waited += schedule->run.waited - before;
 }
 
+void baton__epoch_complete(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule, uint32_t node)
+{
+    complete(stepper, schedule, node);
+}
+
+void baton__epoch_queue(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t node)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_queue(&schedule->run, node);
+    stepper->waited += schedule->run.waited - before;
+}
+
+void baton__epoch_complete_queued(baton__stepper_t *stepper,
+                                  baton_schedule_t *schedule, uint32_t node)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_complete_queued(&schedule->run, node);
+    stepper->waited += schedule->run.waited - before;
+}
+
 /* ---- begin ------------------------------------------------------------- */
 
 /* True if a peer has activated the epoch after the last one. */
@@ -117,6 +142,14 @@ static void deliver_activations(baton_schedule_t *schedule)
     }
 }
 
+/* True if the running epoch's start, which the application has called, is one
+   in the order of a stream. */
+static bool waits_for_stream(const baton_schedule_t *schedule)
+{
+    return schedule->offload != NULL &&
+           baton__queues_waits(schedule, schedule->run.epoch);
+}
+
 void baton__epoch_begin_if_due(baton__stepper_t *stepper,
                                baton_schedule_t *schedule)
 {
@@ -134,6 +167,9 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
             return;
         }
         baton__run_begin(run);
+        if (internal && waits_for_stream(schedule)) {
+            baton__queues_begin(stepper, schedule, false);
+        }
         atomic_store_explicit(&schedule->shared.running, true,
                               memory_order_relaxed);
         stepper->running++;
@@ -153,10 +189,17 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         }
     }
     if (run->phase == BATON__RUN_RUNNING) {
-        if (requested >= run->epoch) {
-            baton__run_started(run);
+        if (requested >= run->epoch && !run->started) {
+            if (waits_for_stream(schedule)) {
+                baton__queues_begin(stepper, schedule, true);
+            } else {
+                baton__run_started(run);
+            }
         }
         baton__stepper_add_runnable(stepper, schedule);
+    } else if (run->phase == BATON__RUN_FAILED && schedule->offload != NULL) {
+        /* What was started while it failed will not begin. */
+        baton__queues_raise(schedule, requested);
     }
 }
 
@@ -183,6 +226,38 @@ static bool has_memory(baton__stepper_t *stepper, baton_schedule_t *schedule,
         }
     }
     return true;
+}
+
+/* Fails the epoch if the bytes that a node works on are no whole number of
+   elements. */
+static bool is_whole(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                     uint32_t node, size_t bytes, size_t element)
+{
+    if (bytes % element == 0) {
+        return true;
+    }
+    (void)baton__error(BATON_ERR_INVALID,
+                       "its length is %zu bytes, which are no whole number "
+                       "of elements of %zu bytes",
+                       bytes, element);
+    fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+    return false;
+}
+
+static size_t element_of(const baton__op_t *op)
+{
+    return op->kind == BATON__REDUCE
+               ? baton_op_element_bytes(op->reduction, (baton_dtype_t)op->dtype)
+               : 1;
+}
+
+bool baton__epoch_can_compute(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule, uint32_t node,
+                              size_t bytes)
+{
+    return is_whole(stepper, schedule, node, bytes,
+                    element_of(&schedule->ops[node])) &&
+           has_memory(stepper, schedule, node, bytes);
 }
 
 /* Takes `bytes` from what this step may still compute and copy. A step that has
@@ -279,16 +354,8 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
         return true;
     }
     size_t bytes = baton__run_bytes(run, op);
-    size_t element =
-        op->kind == BATON__REDUCE
-            ? baton_op_element_bytes(op->reduction, (baton_dtype_t)op->dtype)
-            : 1;
-    if (bytes % element != 0) {
-        (void)baton__error(BATON_ERR_INVALID,
-                           "its length is %zu bytes, which are no whole number "
-                           "of elements of %zu bytes",
-                           bytes, element);
-        fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+    size_t element = element_of(op);
+    if (!is_whole(stepper, schedule, node, bytes, element)) {
         return false;
     }
     size_t done = schedule->turn.slice_done;
@@ -406,7 +473,10 @@ static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     case BATON__REDUCE:
     case BATON__COPY:
-        return compute(stepper, schedule, node, context);
+    case BATON__DEVICE_CALL:
+        return baton__op_offloaded(op)
+                   ? baton__queues_issue(stepper, schedule, node, context)
+                   : compute(stepper, schedule, node, context);
     case BATON__CALL:
         if (!may_call(stepper, op)) {
             return false;
@@ -433,6 +503,10 @@ static void issue_ready(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     const baton__run_t *run = &schedule->run;
     const baton__context_t context = context_of(schedule);
+    if (schedule->turn.held) {
+        baton__queues_issue_held(stepper, schedule, &context);
+        return;
+    }
     while (nodes > 0 && baton__run_has_ready(run) &&
            issue_next(stepper, schedule, &context)) {
         nodes--;
@@ -444,7 +518,10 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     baton__run_t *run = &schedule->run;
     issue_ready(stepper, schedule, nodes);
-    if (run->phase != BATON__RUN_RUNNING) {
+    if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL) {
+        baton__queues_end_turn(stepper, schedule);
+    }
+    if (run->phase != BATON__RUN_RUNNING || schedule->turn.held) {
         return;
     }
     bool through = baton__run_is_through(run);
@@ -593,7 +670,7 @@ static bool take_message(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (up_to) {
         schedule->run.lengths[op->length] = bytes;
     }
-    const baton_token_t token = {schedule, node};
+    const baton_token_t token = {schedule, node, baton__op_memory(op)};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
     baton_status_t status = lend(schedule, node, message);
     if (status == BATON_AGAIN) {
@@ -742,7 +819,7 @@ static void activate(baton_schedule_t *schedule, uint32_t node,
                      baton_message_t *message)
 {
     const baton_group_t *group = schedule->group;
-    const baton_token_t token = {schedule, node};
+    const baton_token_t token = {schedule, node, BATON_MEMORY_HOST};
     baton__activation_t activation = {0};
     if (message->bytes != sizeof activation) {
         group->transport->drop(group->endpoint, message); /* not from Baton */
@@ -901,7 +978,7 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
     uint32_t node = event->token.node;
     schedule->turn.moving--;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
-        end_in_draining(stepper, schedule, node);
+        (void)end_in_draining(stepper, schedule, node);
         return;
     }
     if (event->status == BATON_OK) {
@@ -937,7 +1014,7 @@ static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
     schedule->turn.begun--;
     stepper->polled -= op->async_ops->poll != NULL && !schedule->turn.abandoned;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
-        end_in_draining(stepper, schedule, node);
+        (void)end_in_draining(stepper, schedule, node);
         return;
     }
     enter(stepper, schedule, node, BATON__NODE_IDLE);
@@ -1031,7 +1108,7 @@ static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
     return_all_loans(schedule);
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
-        const baton_token_t token = {schedule, node};
+        const baton_token_t token = {schedule, node, baton__op_memory(op)};
         switch ((baton__node_state_t)schedule->run.state[node]) {
         case BATON__NODE_HELD:
         case BATON__NODE_WAITING:
@@ -1049,11 +1126,15 @@ static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
                 op->async_ops->cancel(op->async.argument);
             }
             break;
+        case BATON__NODE_QUEUED: /* until the device has done it */
         case BATON__NODE_IDLE:
         case BATON__NODE_SKIPPED:
         case BATON__NODE_COMPLETED:
             break;
         }
+    }
+    if (schedule->offload != NULL) {
+        baton__queues_stop(schedule);
     }
 }
 
@@ -1102,6 +1183,12 @@ static void fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
                      schedule->name, (unsigned long long)schedule->run.epoch,
                      baton__node_name(schedule, node), schedule->group->rank,
                      baton_error_message()));
+}
+
+void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                          uint32_t node, baton_status_t status)
+{
+    fail_at(stepper, schedule, node, status);
 }
 
 /* The node that skipped the branch that the epoch lacks; BATON__NO_NODE if none
@@ -1178,6 +1265,17 @@ static void fail_if_due(baton__stepper_t *stepper, baton_schedule_t *schedule)
 
 /* ---- retire ------------------------------------------------------------ */
 
+/* The flag reaches the number of the last epoch that has ended: if a failed one
+   stays so, all that were started have. */
+static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
+                       uint64_t retired)
+{
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    baton__queues_raise(schedule, failed != 0 && requested > retired ? requested
+                                                                     : retired);
+}
+
 /* Both stores pair with the loads in baton__epoch_ended(), epochs.c. */
 static void publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     uint64_t failed, uint64_t retired)
@@ -1189,6 +1287,9 @@ static void publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
             memory_order_relaxed);
         atomic_store_explicit(&schedule->shared.failed, failed,
                               memory_order_release);
+    }
+    if (schedule->offload != NULL) {
+        raise_flag(schedule, failed, retired);
     }
     atomic_store_explicit(&schedule->shared.running, false,
                           memory_order_release);
@@ -1203,12 +1304,32 @@ static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton__run_retire(&schedule->run);
     stepper->running--;
+    if (schedule->offload != NULL) {
+        baton__queues_stop(schedule);
+    }
     if (schedule->run.early_count > 0) {
         drop_up_to(schedule, schedule->run.epoch);
     }
     publish(stepper, schedule, 0, schedule->run.epoch);
     fail_if_due(stepper, schedule);
     baton__epoch_begin_if_due(stepper, schedule);
+}
+
+/* Epochs that were started on streams behind one that has failed fail with it.
+   Returns the last one. */
+static uint64_t fail_started(baton_schedule_t *schedule)
+{
+    baton__run_t *run = &schedule->run;
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    while (run->epoch < requested) {
+        run->epoch++;
+        atomic_store_explicit(
+            &schedule->shared.failures[run->epoch % BATON__FAILURES],
+            run->epoch << 8 | (uint8_t)-schedule->failure.status,
+            memory_order_relaxed);
+    }
+    return run->epoch;
 }
 
 /* Ends a failed epoch once nothing of it is in motion: from here on its memory
@@ -1218,7 +1339,7 @@ static void end_if_drained(baton__stepper_t *stepper,
 {
     baton__run_t *run = &schedule->run;
     if (run->phase != BATON__RUN_DRAINING || schedule->turn.moving > 0 ||
-        schedule->turn.begun > 0) {
+        schedule->turn.begun > 0 || schedule->turn.queued > 0) {
         return;
     }
     stepper->draining--;
@@ -1230,21 +1351,37 @@ static void end_if_drained(baton__stepper_t *stepper,
     } else {
         baton__run_set_phase(run, BATON__RUN_IDLE);
         schedule->failing_from = 0;
+        if (schedule->offload != NULL) {
+            atomic_store_explicit(
+                &schedule->shared.failures[failed % BATON__FAILURES],
+                failed << 8 | (uint8_t)-schedule->failure.status,
+                memory_order_relaxed);
+            failed = fail_started(schedule);
+        }
         retired = run->epoch;
     }
     publish(stepper, schedule, failed, retired);
 }
 
 /* A node of a failed epoch is no longer in motion. */
-static void end_in_draining(baton__stepper_t *stepper,
+static bool end_in_draining(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, uint32_t node)
 {
     if (!schedule->turn.abandoned) {
         enter(stepper, schedule, node, BATON__NODE_IDLE);
         end_if_drained(stepper, schedule);
-    } else if (schedule->turn.moving == 0 && schedule->turn.begun == 0) {
+    } else if (schedule->turn.moving == 0 && schedule->turn.begun == 0 &&
+               schedule->turn.queued == 0) {
         baton__schedule_free(schedule);
+        return true;
     }
+    return false;
+}
+
+bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
+                                  baton_schedule_t *schedule, uint32_t node)
+{
+    return end_in_draining(stepper, schedule, node);
 }
 
 void baton__epoch_abandon(baton__stepper_t *stepper, baton_schedule_t *schedule)

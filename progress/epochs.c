@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "progress/engine.h"
 #include "progress/epoch.h"
+#include "sched/offload.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -135,7 +136,9 @@ static baton_status_t check_rebound(baton_schedule_t *schedule)
                : baton__error(status, "start of %s", baton_error_message());
 }
 
-static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch)
+/* `ahead`: how many epochs may be in flight before this one. */
+static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
+                                  uint64_t ahead)
 {
     uint64_t failed =
         atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
@@ -151,11 +154,17 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch)
                             "start of \"%s\": it has failed: %s",
                             schedule->name, memory);
     }
-    if (retired + 1 < epoch) {
-        return baton__error(BATON_ERR_BUSY,
-                            "start of \"%s\": epoch %llu is still running: "
-                            "wait for it",
-                            schedule->name, (unsigned long long)epoch - 1);
+    if (retired + 1 + ahead < epoch) {
+        return ahead == 0
+                   ? baton__error(BATON_ERR_BUSY,
+                                  "start of \"%s\": epoch %llu is still "
+                                  "running: wait for it",
+                                  schedule->name, (unsigned long long)epoch - 1)
+                   : baton__error(BATON_ERR_BUSY,
+                                  "start of \"%s\": %llu epochs have been "
+                                  "started and not ended: wait for one",
+                                  schedule->name,
+                                  (unsigned long long)(epoch - retired - 1));
     }
     if (schedule->misused != NULL) {
         return baton__error(BATON_ERR_STATE,
@@ -187,6 +196,16 @@ static baton__leave_t expect(baton_schedule_t *schedule)
     return BATON__LEAVE_SOON;
 }
 
+/* Asks for the epoch, which may begin now. */
+static void request(baton_schedule_t *schedule, uint64_t epoch)
+{
+    atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
+                          memory_order_relaxed);
+    /* Pairs with the load in baton__epoch_begin_if_due(), epoch.c. */
+    atomic_store_explicit(&schedule->shared.requested, epoch,
+                          memory_order_release);
+}
+
 baton_status_t baton_schedule_start(baton_schedule_t *schedule)
 {
     baton_status_t status = baton__check_committed(schedule, __func__);
@@ -194,20 +213,86 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         return status;
     }
     uint64_t epoch = requested(schedule) + 1;
-    status = check_start(schedule, epoch);
+    status = check_start(schedule, epoch, 0);
     if (status != BATON_OK) {
         return status;
     }
-    atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
-                          memory_order_relaxed);
-    /* Pairs with the load in baton__epoch_begin_if_due(), epoch.c. */
-    atomic_store_explicit(&schedule->shared.requested, epoch,
-                          memory_order_release);
+    if (schedule->offload != NULL) {
+        schedule->offload->on[epoch % BATON__STARTS] = false;
+    }
+    request(schedule, epoch);
     if (baton_schedule_epoch(schedule) >= epoch) {
         return BATON_OK; /* peers have begun it, and it has retired */
     }
     engine_of(schedule)->driver->start(schedule, expect(schedule));
     return BATON_OK;
+}
+
+/* ---- start and wait in the order of a stream -------------------------- */
+
+static baton_status_t check_device(const baton_schedule_t *schedule,
+                                   const char *function)
+{
+    baton_status_t status = baton__check_committed(schedule, function);
+    if (status != BATON_OK) {
+        return status;
+    }
+    return schedule->offload != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s: \"%s\": the engine has no device "
+                              "(baton_engine_attach_device)",
+                              function, schedule->name);
+}
+
+baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
+                                       baton_stream_t stream)
+{
+    baton_status_t status = check_device(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    uint64_t epoch = requested(schedule) + 1;
+    status = check_start(schedule, epoch, BATON__STARTS - 1);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    uint64_t slot = epoch % BATON__STARTS;
+    status = device->port.record(device->device, stream, offload->starts[slot]);
+    if (status != BATON_OK) {
+        return baton__error(status, "start of \"%s\" on a stream: %s",
+                            schedule->name, baton_error_message());
+    }
+    offload->on[slot] = true;
+    atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
+    request(schedule, epoch);
+    engine_of(schedule)->driver->start(schedule, BATON__LEAVE_AWAY);
+    return BATON_OK;
+}
+
+baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
+                                      baton_stream_t stream)
+{
+    baton_status_t status = check_device(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
+    /* In this order: a recovery sets `requested` back, and then adds to
+       `base`. */
+    uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
+    uint64_t epoch =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    status = device->port.await(device->device, stream, offload->flag->flag,
+                                base + epoch);
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status, "wait for \"%s\" on a stream: %s",
+                              schedule->name, baton_error_message());
 }
 
 /* ---- test, wait ------------------------------------------------------- */

@@ -21,12 +21,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS = 4 }; /* of an endpoint, at most */
+enum { DESCRIPTORS = 4 }; /* of an object, at most */
 
 struct baton__watch {
     baton__event_loop_t *loop;
-    const baton_transport_t *transport;
-    void *endpoint;
+    baton__watched_t watched;
     struct event *events[DESCRIPTORS];
 };
 
@@ -77,7 +76,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     baton__watch_t *watch = arg;
     (void)fd;
     (void)what;
-    watch->transport->drain(watch->endpoint);
+    watch->watched.drain(watch->watched.object);
     watch->loop->wakeup = BATON__WAKEUP_MESSAGE;
 }
 
@@ -220,10 +219,10 @@ void baton__event_loop_kick(baton__event_loop_t *loop)
 }
 
 baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
-                                       const baton_transport_t *transport,
-                                       void *endpoint, baton__watch_t **out)
+                                       const baton__watched_t *watched,
+                                       baton__watch_t **out)
 {
-    int fd = transport->descriptor(endpoint, 0);
+    int fd = watched->descriptor(watched->object, 0);
     *out = NULL;
     if (fd < 0) {
         return BATON_OK;
@@ -233,8 +232,7 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a watch");
     }
     watch->loop = loop;
-    watch->transport = transport;
-    watch->endpoint = endpoint;
+    watch->watched = *watched;
     for (int k = 0; k < DESCRIPTORS && fd >= 0; k++) {
         watch->events[k] =
             event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
@@ -242,11 +240,10 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
             event_add(watch->events[k], NULL) != 0 || !show_outside(loop, fd)) {
             baton__event_loop_unwatch(watch);
             return baton__error(BATON_ERR_SYSTEM,
-                                "libevent could not watch a descriptor of the "
-                                "%s transport",
-                                transport->name);
+                                "libevent could not watch a descriptor of %s",
+                                watched->name);
         }
-        fd = transport->descriptor(endpoint, k + 1);
+        fd = watched->descriptor(watched->object, k + 1);
     }
     *out = watch;
     return BATON_OK;

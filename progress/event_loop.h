@@ -6,7 +6,16 @@
 #include <baton/transport.h>
 
 typedef struct baton__event_loop baton__event_loop_t;
-typedef struct baton__watch baton__watch_t; /* a descriptor in the loop */
+typedef struct baton__watch baton__watch_t; /* descriptors in the loop */
+
+/* What has descriptors: an endpoint, a device. They are asked for from k = 0
+   on, up to the first that is negative. */
+typedef struct baton__watched {
+    const char *name; /* outlives the watch */
+    void *object;
+    int (*descriptor)(void *object, int k);
+    void (*drain)(void *object);
+} baton__watched_t;
 
 /* What has ended a wait; if several things have, the last of these. */
 typedef enum baton__wakeup {
@@ -38,12 +47,11 @@ void baton__event_loop_drain(baton__event_loop_t *loop);
 /* Ends the present or the next wait. Any thread; kicks coalesce. */
 void baton__event_loop_kick(baton__event_loop_t *loop);
 
-/* Watches the endpoint's descriptors, and drains them when they become
-   readable; *out is NULL if the transport has none. Any thread, also while
-   another waits. */
+/* Watches the object's descriptors, and drains them when they become readable;
+ *out is NULL if it has none. Any thread, also while another waits. */
 baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
-                                       const baton_transport_t *transport,
-                                       void *endpoint, baton__watch_t **out);
+                                       const baton__watched_t *watched,
+                                       baton__watch_t **out);
 void baton__event_loop_unwatch(baton__watch_t *watch); /* NULL is allowed */
 
 #endif

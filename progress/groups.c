@@ -3,6 +3,7 @@
 #include "progress/epoch.h"
 #include "progress/epochs.h"
 #include "progress/notice.h"
+#include "progress/queues.h"
 #include "progress/recovery.h"
 
 #include "base/alloc.h"
@@ -49,6 +50,7 @@ static void unlink_group(baton_group_t *group)
         link = &(*link)->next;
     }
     *link = group->next;
+    baton__queues_forget_group(&engine->stepper, group);
     for (const baton_message_t *m = group->refused; m != NULL; m = m->next) {
         engine->stepper.refusals--;
     }
@@ -124,14 +126,20 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     watched->group = (baton_group_t){.engine = engine,
                                      .stepper = &engine->stepper,
                                      .kinds = baton__kinds,
+                                     .device = engine->device,
                                      .transport = &watched->transport,
                                      .endpoint = endpoint,
                                      .introduces = true,
                                      .unknown_peer = -1,
                                      .rank = rank,
                                      .size = size};
-    status = baton__event_loop_watch(engine->event_loop, &watched->transport,
-                                     endpoint, &watched->watch);
+    const baton__watched_t descriptors = {.name = watched->transport.name,
+                                          .object = endpoint,
+                                          .descriptor =
+                                              watched->transport.descriptor,
+                                          .drain = watched->transport.drain};
+    status = baton__event_loop_watch(engine->event_loop, &descriptors,
+                                     &watched->watch);
     if (status != BATON_OK) {
         free_group(watched);
         return status;

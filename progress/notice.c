@@ -71,6 +71,7 @@ static summary_t summarise(const baton_schedule_t *schedule, int peer)
         case BATON__COPY:
         case BATON__CALL:
         case BATON__ASYNC:
+        case BATON__DEVICE_CALL:
         case BATON__NOP:
         case BATON__ON_START:
         case BATON__KIND_COUNT:
@@ -94,7 +95,7 @@ static void take_content(baton_group_t *group, baton_message_t *message,
                          void *content, size_t bytes)
 {
     char memory[BATON_NOTICE_BYTES] = {0};
-    const baton_token_t no_token = {NULL, 0};
+    const baton_token_t no_token = {NULL, 0, BATON_MEMORY_HOST};
     if (message->bytes > sizeof memory) {
         group->transport->drop(group->endpoint, message);
     } else {

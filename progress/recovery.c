@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
+#include "sched/offload.h"
 
 /* The number of rounds in which a rank hears from all others. */
 static uint32_t count_rounds(const baton_group_t *group)
@@ -93,9 +94,17 @@ static baton__rounds_t *rounds_of(baton_schedule_t *schedule)
 static void reset(baton_schedule_t *schedule)
 {
     baton__epoch_forget_failure(schedule); /* first */
+    uint64_t last = schedule->run.epoch;
     schedule->run.epoch = 0;
     schedule->failing_from = 0;
-    atomic_store_explicit(&schedule->shared.requested, 0, memory_order_relaxed);
+    uint64_t requested = atomic_exchange_explicit(&schedule->shared.requested,
+                                                  0, memory_order_acq_rel);
+    if (schedule->offload != NULL) {
+        /* After that: see baton_schedule_wait_on. Flags only grow. */
+        atomic_fetch_add_explicit(&schedule->offload->base,
+                                  requested > last ? requested : last,
+                                  memory_order_acq_rel);
+    }
     atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);
     for (int i = 0; i < BATON__FAILURES; i++) {
         atomic_store_explicit(&schedule->shared.failures[i], 0,

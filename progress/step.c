@@ -5,6 +5,7 @@
 #include "base/float_mode.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
+#include "progress/queues.h"
 #include "progress/recovery.h"
 
 /* Nodes of one schedule that are issued before other schedules get their turn.
@@ -41,7 +42,7 @@ static void open_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
     baton__epoch_begin_if_due(stepper, schedule);
     uint64_t cancelled = atomic_exchange_explicit(&schedule->shared.cancel, 0,
                                                   memory_order_acquire);
-    if (cancelled != 0 && cancelled == schedule->run.epoch &&
+    if (cancelled != 0 && cancelled >= schedule->run.epoch &&
         schedule->run.phase == BATON__RUN_RUNNING) {
         char memory[BATON__SENTENCE_BYTES];
         baton__text_t text = {memory, sizeof memory, 0};
@@ -181,6 +182,9 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     if (stepper->polled > 0) {
         moved |= ask_asyncs(stepper);
     }
+    if (stepper->offloads != NULL) {
+        moved |= baton__queues_poll(stepper);
+    }
     if (stepper->recovering > 0) {
         moved |= baton__recovery_advance(stepper);
     }
@@ -278,6 +282,9 @@ void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return;
     }
     forget(stepper, schedule);
+    if (schedule->offload != NULL && !schedule->turn.abandoned) {
+        baton__queues_forget(stepper, schedule);
+    }
     if (!schedule->notices.leaving) {
         baton__notice_forget(stepper, schedule);
     }

@@ -17,8 +17,10 @@ typedef struct baton__stepper {
     baton_schedule_t *uncommitted; /* and that are not */
     baton_schedule_t *notices;     /* with notices to send */
     uint32_t refusals;             /* notices of destroyed schedules */
+    baton_schedule_t *offloads;    /* with something to ask a device for */
     uint32_t waited;     /* nodes that running epochs wait for: in motion, or
                             receives without their message */
+    uint32_t starts;     /* epochs that wait for a stream of the user */
     uint32_t polled;     /* async nodes with a poll function */
     uint32_t running;    /* epochs that have begun and not ended */
     uint32_t draining;   /* failed schedules with nodes in motion */

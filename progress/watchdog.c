@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sched/offload.h"
 
 enum {
     NODES_NAMED = 8,
@@ -39,6 +40,10 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     const baton__op_t *op = &schedule->ops[node];
     if (baton__kinds[op->kind].message) {
         describe_message(schedule, node, text);
+    } else if (schedule->run.state[node] == BATON__NODE_QUEUED) {
+        baton__text_add(text, "\n    waiting: %s, which is queued on %s",
+                        baton__node_name(schedule, node),
+                        schedule->group->device->port.name);
     } else {
         baton__text_add(text, "\n    waiting: %s, which was begun",
                         baton__node_name(schedule, node));
@@ -64,6 +69,7 @@ static bool is_awaited(const baton_schedule_t *schedule, uint32_t node,
     case BATON__NODE_WAITING:
     case BATON__NODE_MOVING:
     case BATON__NODE_BEGUN:
+    case BATON__NODE_QUEUED:
         return !armed;
     case BATON__NODE_IDLE:
         return armed && schedule->ops[node].kind == BATON__ARMED_RECV;
@@ -100,6 +106,11 @@ static void describe_draining(const baton_schedule_t *schedule,
                     "have not ended",
                     schedule->sentence, schedule->turn.moving,
                     schedule->turn.begun);
+    if (schedule->turn.queued > 0) {
+        baton__text_add(text, ", and %u nodes that are queued on %s",
+                        schedule->turn.queued,
+                        schedule->group->device->port.name);
+    }
 }
 
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
@@ -117,6 +128,9 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
         describe_draining(schedule, text);
     } else if (schedule->run.phase != BATON__RUN_RUNNING) {
         baton__text_add(text, "\n    it has not begun here");
+    } else if (schedule->turn.held && schedule->turn.queued == 0) {
+        baton__text_add(text, "\n    the stream that it was started on has not "
+                              "got there");
     } else if (describe_nodes(schedule, false, text) == 0 &&
                describe_nodes(schedule, true, text) == 0) {
         baton__text_add(text,

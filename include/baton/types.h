@@ -83,8 +83,7 @@ extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max;
 #define BATON_MIN  (&baton_op_min)
 #define BATON_MAX  (&baton_op_max)
 
-/* Where a buffer's bytes are. Commit accepts host memory only, in this version.
- */
+/* Where a buffer's bytes are: see device.h. */
 typedef enum baton_memory {
     BATON_MEMORY_HOST,
     BATON_MEMORY_DEVICE

@@ -10,7 +10,7 @@ static int send_message(const baton__op_t *op, uint32_t node,
                         baton__message_kind_t kind, const void *data,
                         size_t bytes)
 {
-    const baton_token_t token = {context->owner, node};
+    const baton_token_t token = {context->owner, node, baton__op_memory(op)};
     baton_header_t header = context->header;
     header.tag = op->message.tag;
     header.kind = (uint16_t)kind;
@@ -133,6 +133,7 @@ const baton__kind_info_t baton__kinds[BATON__KIND_COUNT] = {
     [BATON__COPY] = {"copy", LEFT, TARGET, false, issue_copy},
     [BATON__CALL] = {"call", 0, 0, false, issue_call},
     [BATON__ASYNC] = {"async", 0, 0, false, issue_async},
+    [BATON__DEVICE_CALL] = {"device_call", 0, 0, false, NULL},
     [BATON__NOP] = {"nop", 0, 0, false, NULL},
     [BATON__ON_START] = {"on_start", 0, 0, false, NULL},
     [BATON__ARMED_RECV] = {"armed_recv", 0, 0, true, NULL},

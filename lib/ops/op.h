@@ -7,6 +7,7 @@
 #define BATON_OPS_OP_H
 
 #include <assert.h>
+#include <baton/device.h>
 #include <baton/schedule.h>
 #include <baton/transport.h>
 #include <stdatomic.h>
@@ -18,6 +19,7 @@ typedef enum baton__kind {
     BATON__COPY,
     BATON__CALL,
     BATON__ASYNC,
+    BATON__DEVICE_CALL,
     BATON__NOP,
     BATON__ON_START,
     BATON__ARMED_RECV,
@@ -31,10 +33,15 @@ enum {
     BATON__INTRODUCED = 2,
     /* Of a call: it was timed, and ended soon. */
     BATON__QUICK = 4,
-    /* Of a call or async node: it does not look at scratch. */
+    /* Of a call, a device call or an async node: it does not look at scratch.
+     */
     BATON__NO_SCRATCH = 8,
     /* Of a reduce: it may read a message in place; see sched/loans.h. */
-    BATON__BORROWS = 16
+    BATON__BORROWS = 16,
+    /* Of a reduce, copy or device call: the device does it. */
+    BATON__ON_DEVICE = 32,
+    /* Of a send or receive: its view is in device memory. */
+    BATON__DEVICE_VIEW = 64
 };
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };
@@ -71,6 +78,7 @@ typedef struct baton__op {
     union {
         const baton_op_t *reduction;
         baton_call_fn call;
+        baton_device_call_fn device_call;
         const baton_async_ops_t *async_ops;
         int64_t peer;
     };
@@ -83,6 +91,13 @@ static_assert(sizeof(void *) != 8 || sizeof(baton__op_t) == 64,
 static inline bool baton__op_sends(const baton__op_t *op)
 {
     return op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
+}
+
+/* The memory that a message lies in, for its token. */
+static inline baton_memory_t baton__op_memory(const baton__op_t *op)
+{
+    return (op->flags & BATON__DEVICE_VIEW) != 0 ? BATON_MEMORY_DEVICE
+                                                 : BATON_MEMORY_HOST;
 }
 
 static inline bool baton__op_activates(const baton__op_t *op)

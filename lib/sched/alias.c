@@ -8,7 +8,7 @@
    exactly as it did at commit, as far as a node writes to either. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sched/schedule.h"
+#include "sched/offload.h"
 
 #include <stdlib.h>
 
@@ -225,6 +225,14 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count && one_by_one; i++) {
         baton_status_t status = schedule->buffers[i].rebound
                                     ? baton__check_alias(schedule, i)
+                                    : BATON_OK;
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton_status_t status = schedule->buffers[i].rebound
+                                    ? baton__check_bound(schedule, i)
                                     : BATON_OK;
         if (status != BATON_OK) {
             return status;

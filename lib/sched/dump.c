@@ -149,6 +149,7 @@ static const char *const shapes[BATON__KIND_COUNT] = {
     [BATON__COPY] = "parallelogram",
     [BATON__CALL] = "hexagon",
     [BATON__ASYNC] = "tripleoctagon",
+    [BATON__DEVICE_CALL] = "component",
     [BATON__NOP] = "ellipse",
     [BATON__ON_START] = "doublecircle",
     [BATON__ARMED_RECV] = "doubleoctagon",
@@ -192,10 +193,16 @@ static void put_operands(const sink_t *sink, const baton__op_t *op)
         break;
     case BATON__ASYNC:
     case BATON__CALL:
+    case BATON__DEVICE_CALL:
     case BATON__NOP:
     case BATON__ON_START:
     case BATON__KIND_COUNT:
         break;
+    }
+    if ((op->flags & (BATON__ON_DEVICE | BATON__DEVICE_VIEW)) != 0) {
+        put(sink, baton__op_memory(op) == BATON_MEMORY_DEVICE
+                      ? ", device memory"
+                      : "\\non the device");
     }
 }
 

@@ -60,7 +60,8 @@ void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node)
         return;
     }
     baton__op_t *op = &schedule->ops[node.index];
-    if (op->kind != BATON__CALL && op->kind != BATON__ASYNC) {
+    if (op->kind != BATON__CALL && op->kind != BATON__ASYNC &&
+        op->kind != BATON__DEVICE_CALL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s is neither a call nor an async node: what it "
                             "reads is known",

@@ -180,6 +180,7 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
         return;
     }
     schedule->buffers[buffer.index].kind = memory;
+    schedule->buffers[buffer.index].placed = true;
 }
 
 /* ---- nodes ------------------------------------------------------------ */
@@ -321,6 +322,23 @@ baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
     }
     return add(schedule,
                (baton__op_t){.kind = BATON__CALL, .call = fn, .argument = arg});
+}
+
+baton_node_t baton_add_device_call(baton_schedule_t *schedule,
+                                   baton_device_call_fn fn, void *arg)
+{
+    if (!baton__graph_open(schedule, __func__)) {
+        return no_node;
+    }
+    if (fn == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "device_call#%u: it has no function",
+                            schedule->count);
+        return no_node;
+    }
+    return add(schedule, (baton__op_t){.kind = BATON__DEVICE_CALL,
+                                       .device_call = fn,
+                                       .argument = arg});
 }
 
 baton_node_t baton_add_async(baton_schedule_t *schedule,

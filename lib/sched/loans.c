@@ -29,7 +29,8 @@ typedef struct finder {
 
 static bool may_see_scratch(const baton__op_t *op)
 {
-    return (op->kind == BATON__CALL || op->kind == BATON__ASYNC) &&
+    return (op->kind == BATON__CALL || op->kind == BATON__ASYNC ||
+            op->kind == BATON__DEVICE_CALL) &&
            (op->flags & BATON__NO_SCRATCH) == 0;
 }
 
@@ -71,8 +72,8 @@ static bool borrows(const finder_t *f, const baton__access_t *access,
     uint32_t node = f->order->order[access->position];
     const baton__op_t *op = &f->schedule->ops[node];
     const baton__op_t *from = &f->schedule->ops[receive];
-    return op->kind == BATON__REDUCE && op->bytes == from->bytes &&
-           op->length == from->length &&
+    return op->kind == BATON__REDUCE && (op->flags & BATON__ON_DEVICE) == 0 &&
+           op->bytes == from->bytes && op->length == from->length &&
            f->candidates[receive].reduce == BATON__NO_NODE &&
            has_edge(f, receive, node);
 }

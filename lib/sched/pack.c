@@ -42,7 +42,8 @@ void baton__pack(const baton_schedule_t *schedule, char *out)
             .peer = message ? (int32_t)op->peer : 0,
             .need = schedule->needs[i],
             .kind = op->kind,
-            .flags = op->flags,
+            .flags =
+                op->flags & (uint16_t) ~(BATON__ON_DEVICE | BATON__DEVICE_VIEW),
             .length = op->length,
         };
         memcpy(out, &record, sizeof record);
@@ -71,6 +72,7 @@ static baton_node_t add(baton_schedule_t *schedule, const record_t *record,
     case BATON__COPY:
     case BATON__CALL:
     case BATON__ASYNC:
+    case BATON__DEVICE_CALL:
     case BATON__NOP:
     case BATON__KIND_COUNT:
         break;

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/loans.h"
+#include "sched/offload.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -207,21 +208,49 @@ static void *allocate_buffer(const baton_group_t *group,
     return memory != NULL ? memory : baton__alloc(buffer->bytes, 1);
 }
 
-static bool allocate_scratch(baton_schedule_t *schedule)
+static baton_status_t allocate_on_device(baton_schedule_t *schedule,
+                                         uint32_t buffer)
 {
-    if (schedule->group->cost_only) {
-        return true;
-    }
-    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-        if (schedule->buffers[i].scratch) {
-            schedule->addresses[i] =
-                allocate_buffer(schedule->group, &schedule->buffers[i]);
-            if (schedule->addresses[i] == NULL) {
-                return false;
-            }
+    const baton__device_t *device = schedule->group->device;
+    const baton__buffer_t *scratch = &schedule->buffers[buffer];
+    void *memory = NULL;
+    baton_status_t status =
+        device->port.allocate(device->device, scratch->kind,
+                              scratch->bytes > 0 ? scratch->bytes : 1, &memory);
+    schedule->addresses[buffer] = memory;
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status,
+                              "commit of \"%s\" failed: no %zu bytes of %s for "
+                              "scratch buffer %u: %s",
+                              schedule->name, scratch->bytes, device->port.name,
+                              buffer, baton_error_message());
+}
+
+static baton_status_t no_memory(const baton_schedule_t *schedule)
+{
+    return baton__error(BATON_ERR_NO_MEMORY,
+                        "commit of \"%s\" failed: no memory for its plan of %u "
+                        "nodes and its scratch buffers",
+                        schedule->name, schedule->count);
+}
+
+static baton_status_t allocate_scratch(baton_schedule_t *schedule)
+{
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = 0; i < schedule->buffer_count && status == BATON_OK &&
+                         !schedule->group->cost_only;
+         i++) {
+        baton__buffer_t *buffer = &schedule->buffers[i];
+        if (buffer->scratch && buffer->kind == BATON_MEMORY_DEVICE) {
+            status = allocate_on_device(schedule, i);
+        } else if (buffer->scratch) {
+            schedule->addresses[i] = allocate_buffer(schedule->group, buffer);
+            status =
+                schedule->addresses[i] != NULL ? BATON_OK : no_memory(schedule);
         }
     }
-    return true;
+    return status;
 }
 
 static void free_scratch(baton_schedule_t *schedule)
@@ -229,7 +258,12 @@ static void free_scratch(baton_schedule_t *schedule)
     const baton_group_t *group = schedule->group;
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];
-        if (buffer->shared) {
+        if (buffer->scratch && buffer->kind == BATON_MEMORY_DEVICE) {
+            if (schedule->addresses[i] != NULL) {
+                group->device->port.release(group->device->device, buffer->kind,
+                                            schedule->addresses[i]);
+            }
+        } else if (buffer->shared) {
             group->transport->release(group->endpoint, schedule->addresses[i]);
         } else if (buffer->scratch) {
             baton__free(schedule->addresses[i]);
@@ -316,6 +350,7 @@ static void find_length_limits(baton_schedule_t *schedule)
 
 void baton__plan_destroy(baton_schedule_t *schedule)
 {
+    baton__offload_destroy(schedule);
     free_scratch(schedule);
     if (schedule->plan.memory != NULL) {
         baton__free(schedule->plan.memory);
@@ -382,23 +417,24 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
             memcpy(plan->loans, loans, plan->loan_count * sizeof *loans);
         }
     }
-    bool enough = memory != NULL && allocate_scratch(schedule);
-    if (enough) {
+    baton_status_t status =
+        memory != NULL ? allocate_scratch(schedule) : no_memory(schedule);
+    if (status == BATON_OK) {
         fill_lists(schedule, order);
         link_successors(schedule, order);
         assign_tags(schedule, counts);
         find_length_limits(schedule);
         baton__loans_enter(schedule);
+        if (schedule->group->device != NULL) {
+            status = baton__offload_create(schedule, order);
+        }
     }
     baton__free(loans);
     baton__free(peers);
     baton__free(counts);
-    if (!enough) {
+    if (status != BATON_OK) {
         baton__plan_destroy(schedule);
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "commit of \"%s\" failed: no memory for its plan "
-                            "of %u nodes and its scratch buffers",
-                            schedule->name, schedule->count);
+        return status;
     }
     return BATON_OK;
 }

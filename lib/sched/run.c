@@ -72,6 +72,7 @@ static uint32_t *count_of(baton__run_t *run, uint32_t node,
     case BATON__NODE_HELD:
     case BATON__NODE_MOVING:
     case BATON__NODE_BEGUN:
+    case BATON__NODE_QUEUED:
         return &run->waited;
     case BATON__NODE_WAITING:
         return (run->plan->ops[node].flags & BATON__OPTIONAL) != 0
@@ -137,6 +138,31 @@ void baton__run_complete(baton__run_t *run, uint32_t node)
 void baton__run_skip(baton__run_t *run, uint32_t node)
 {
     finish(run, node, BATON__NODE_SKIPPED);
+}
+
+/* Satisfies the successors that are on the device, or those that are not. */
+static void satisfy_some(baton__run_t *run, uint32_t node, bool on_device)
+{
+    const baton__plan_t *plan = run->plan;
+    const baton__op_t *op = &plan->ops[node];
+    for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
+        uint32_t next = plan->successors[i];
+        if (((plan->ops[next].flags & BATON__ON_DEVICE) != 0) == on_device) {
+            satisfy(run, next);
+        }
+    }
+}
+
+void baton__run_queue(baton__run_t *run, uint32_t node)
+{
+    baton__run_enter(run, node, BATON__NODE_QUEUED);
+    satisfy_some(run, node, true);
+}
+
+void baton__run_complete_queued(baton__run_t *run, uint32_t node)
+{
+    finish(run, node, BATON__NODE_COMPLETED);
+    satisfy_some(run, node, false);
 }
 
 /* ---- messages --------------------------------------------------------- */

@@ -85,6 +85,7 @@ typedef enum baton__node_state {
     BATON__NODE_WAITING, /* a receive that has fired, without its message */
     BATON__NODE_MOVING,  /* the transport has it: a send, an accepted message */
     BATON__NODE_BEGUN,   /* an async node that has not completed */
+    BATON__NODE_QUEUED,  /* the device has it */
     BATON__NODE_SKIPPED, /* completed, without satisfying its successors */
     BATON__NODE_COMPLETED
 } baton__node_state_t;
@@ -138,6 +139,11 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
 /* A node is done: its successors are satisfied, or not when it skipped. */
 void baton__run_complete(baton__run_t *run, uint32_t node);
 void baton__run_skip(baton__run_t *run, uint32_t node);
+
+/* The device has got a node: it is waited for, and its successors on the device
+   are satisfied. complete_queued: it is done, and the others are. */
+void baton__run_queue(baton__run_t *run, uint32_t node);
+void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 
 /* What a message of an epoch is to a receive now. */
 typedef enum baton__turn {

@@ -22,6 +22,7 @@ typedef struct baton__buffer {
     size_t bytes;
     char *memory; /* as bound; not to be used where there is no payload */
     baton_memory_t kind;
+    bool placed; /* the kind was said, not found out */
     bool scratch;
     bool shared;  /* scratch that the transport has allocated */
     bool input;   /* no node may write it */
@@ -31,6 +32,10 @@ typedef struct baton__buffer {
        `base` bytes into it. */
     uint32_t space;
     size_t base;
+    /* While commit finds out where scratch lies: buffers that are in one kind
+       of memory, and those that something computes on. */
+    uint32_t joined;
+    bool computed;
 } baton__buffer_t;
 
 /* A sentence that waits for its reader. */
@@ -61,11 +66,14 @@ struct baton_schedule {
         baton_schedule_t *next_runnable;
         uint32_t moving;   /* nodes that the transport has */
         uint32_t begun;    /* async nodes that have not completed */
+        uint32_t queued;   /* nodes that the device has */
         size_t slice_done; /* of a node that is computed on in parts */
         bool runnable;
+        bool held;      /* its epoch waits for a stream to get to its start */
         bool abandoned; /* was destroyed: to be freed when nothing moves */
     } turn;
 
+    struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
     uint64_t identity; /* name and attempt; see baton__identity */
     char *few_addresses[BATON__FEW_BUFFERS];

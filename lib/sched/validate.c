@@ -73,15 +73,6 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
             continue;
         }
         const baton__buffer_t *buffer = &schedule->buffers[op->buffer[i]];
-        if (buffer->kind != BATON_MEMORY_HOST) {
-            return baton__error(BATON_ERR_UNSUPPORTED,
-                                "commit of \"%s\" failed: %s uses buffer %u in "
-                                "device memory; this build computes on the "
-                                "host only",
-                                schedule->name,
-                                baton__node_name(schedule, node),
-                                op->buffer[i]);
-        }
         if ((kind->writes >> i & 1) != 0 && buffer->input) {
             return baton__error(BATON_ERR_INVALID,
                                 "commit of \"%s\" failed: %s writes buffer %u, "

@@ -72,7 +72,7 @@ static baton_status_t notify(void *endpoint, int peer,
 {
     baton__sim_port_t *port = endpoint;
     const baton__sim_net_t *net = port->net;
-    const baton_token_t none = {NULL, 0};
+    const baton_token_t none = {NULL, 0, BATON_MEMORY_HOST};
     if (port->dead || (net->any_dead && net->ports[peer].dead)) {
         return BATON_ERR_TRANSPORT;
     }
@@ -164,7 +164,8 @@ static size_t poll(void *endpoint, baton_event_t *out, size_t max)
         out[i] = (baton_event_t){
             .kind = (baton_event_kind_t)from->kind,
             .status = (baton_status_t)from->status,
-            .token = {arrived ? NULL : from->subject, from->node},
+            .token = {arrived ? NULL : from->subject, from->node,
+                      BATON_MEMORY_HOST},
             .message = arrived ? from->subject : NULL,
             .peer = from->peer,
             .detail = detail_of(from->status),

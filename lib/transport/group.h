@@ -7,6 +7,8 @@
 #ifndef BATON_TRANSPORT_GROUP_H
 #define BATON_TRANSPORT_GROUP_H
 
+#include "transport/device.h"
+
 #include <baton/schedule.h>
 #include <baton/transport.h>
 #include <stdatomic.h>
@@ -47,6 +49,7 @@ struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
     const struct baton__kind_info *kinds; /* what its nodes do */
+    baton__device_t *device;              /* the engine's, or NULL */
     baton_group_t *next;                  /* of the engine's groups */
     uint16_t incarnation;                 /* how often it has been recovered */
     int rank;

@@ -14,7 +14,9 @@ const char *const support_variant_names[SUPPORT_VARIANTS] = {
     [SUPPORT_OWN_ENGINES] = "engines with threads",
 };
 
-support_cluster_t *support_cluster_open(int size, int variant)
+support_cluster_t *support_cluster_prepare(int size, int variant,
+                                           support_prepare_fn prepare,
+                                           void *arg)
 {
     support_cluster_t *cluster = calloc(1, sizeof(*cluster));
     assert_non_null(cluster);
@@ -33,6 +35,9 @@ support_cluster_t *support_cluster_open(int size, int variant)
     for (int rank = 0; rank < size; rank++) {
         if (rank < cluster->engine_count) {
             support_ok(baton_engine_open(&options, &cluster->engines[rank]));
+            if (prepare != NULL) {
+                prepare(arg, rank, cluster->engines[rank]);
+            }
         } else {
             cluster->engines[rank] = cluster->engines[0];
         }
@@ -41,6 +46,11 @@ support_cluster_t *support_cluster_open(int size, int variant)
                                              &cluster->groups[rank]));
     }
     return cluster;
+}
+
+support_cluster_t *support_cluster_open(int size, int variant)
+{
+    return support_cluster_prepare(size, variant, NULL, NULL);
 }
 
 support_cluster_t *support_cluster_manual(int size)

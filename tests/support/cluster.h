@@ -32,6 +32,13 @@ extern const char *const support_variant_names[SUPPORT_VARIANTS];
 
 support_cluster_t *support_cluster_open(int size, int variant);
 support_cluster_t *support_cluster_manual(int size);
+
+/* The same, with a function that gets each engine before its first group. */
+typedef void (*support_prepare_fn)(void *arg, int rank, baton_engine_t *engine);
+support_cluster_t *support_cluster_prepare(int size, int variant,
+                                           support_prepare_fn prepare,
+                                           void *arg);
+
 void support_cluster_close(support_cluster_t *cluster);
 
 /* A manual cluster of each of these sizes, for all tests of a program: 1 to 17

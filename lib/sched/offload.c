@@ -1,0 +1,251 @@
+/* What commit makes for the device; see offload.h. */
+#include "sched/offload.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <string.h>
+
+baton__queue_kind_t baton__offload_queue(const baton_schedule_t *schedule,
+                                         const baton__op_t *op)
+{
+    if (op->kind != BATON__COPY) {
+        return BATON__QUEUE_WORK;
+    }
+    const baton__buffer_t *buffers = schedule->buffers;
+    if (buffers[op->buffer[BATON__LEFT]].kind == BATON_MEMORY_HOST) {
+        return BATON__QUEUE_IN;
+    }
+    return buffers[op->buffer[BATON__TARGET]].kind == BATON_MEMORY_HOST
+               ? BATON__QUEUE_OUT
+               : BATON__QUEUE_WORK;
+}
+
+/* ---- events ----------------------------------------------------------- */
+
+static bool create_event(const baton__device_t *device, void **out)
+{
+    return device->port.event_create(device->device, out) == BATON_OK;
+}
+
+static void destroy_event(const baton__device_t *device, void *event)
+{
+    if (event != NULL) {
+        device->port.event_destroy(device->device, event);
+    }
+}
+
+/* Whether somebody asks for the end of this node alone. */
+static bool needs_event(const baton_schedule_t *schedule, const baton__op_t *op)
+{
+    const baton__plan_t *plan = &schedule->plan;
+    baton__queue_kind_t queue = baton__offload_queue(schedule, op);
+    for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
+        const baton__op_t *next = &schedule->ops[plan->successors[i]];
+        if (!baton__op_offloaded(next) ||
+            baton__offload_queue(schedule, next) != queue) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool create_events(baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    bool enough = true;
+    for (uint32_t i = 0; i < schedule->count && offload->events != NULL; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        if (baton__op_offloaded(op) && needs_event(schedule, op)) {
+            enough =
+                enough && create_event(offload->device, &offload->events[i]);
+        }
+    }
+    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+        enough =
+            enough && create_event(offload->device, &offload->queues[i].mark);
+    }
+    for (int i = 0; i < BATON__STARTS; i++) {
+        enough = enough && create_event(offload->device, &offload->starts[i]);
+    }
+    return enough;
+}
+
+/* ---- the flag --------------------------------------------------------- */
+
+static baton__flag_t *take_flag(baton__device_t *device)
+{
+    (void)pthread_mutex_lock(&device->lock);
+    baton__flag_t *flag = device->flags;
+    if (flag != NULL) {
+        device->flags = flag->next;
+    }
+    (void)pthread_mutex_unlock(&device->lock);
+    if (flag != NULL) {
+        return flag;
+    }
+    flag = baton__alloc(1, sizeof *flag);
+    if (flag != NULL &&
+        device->port.flag_create(device->device, &flag->flag) != BATON_OK) {
+        baton__free(flag);
+        flag = NULL;
+    }
+    return flag;
+}
+
+/* No epoch will reach it any more: who waits for the flag need not. */
+static void give_flag(baton_schedule_t *schedule)
+{
+    const baton__offload_t *offload = schedule->offload;
+    baton__device_t *device = offload->device;
+    baton__flag_t *flag = offload->flag;
+    if (flag == NULL) {
+        return;
+    }
+    uint64_t epoch =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
+    epoch = schedule->run.epoch > epoch ? schedule->run.epoch : epoch;
+    flag->value =
+        atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch;
+    device->port.raise_now(device->device, flag->flag, flag->value);
+    (void)pthread_mutex_lock(&device->lock);
+    flag->next = device->flags;
+    device->flags = flag;
+    (void)pthread_mutex_unlock(&device->lock);
+}
+
+/* ---- nodes ------------------------------------------------------------ */
+
+/* Lists the predecessors on the device of nodes there; with preds == NULL it
+   only counts. */
+static uint32_t list_preds(const baton_schedule_t *schedule,
+                           const baton__order_t *order, uint32_t *first,
+                           uint32_t *preds)
+{
+    uint32_t count = 0;
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        if (preds != NULL) {
+            first[node] = count;
+        }
+        if (!baton__op_offloaded(&schedule->ops[node])) {
+            continue;
+        }
+        for (uint32_t e = order->first[node]; e < order->first[node + 1]; e++) {
+            if (!baton__op_offloaded(&schedule->ops[order->preds[e]])) {
+                continue;
+            }
+            if (preds != NULL) {
+                preds[count] = order->preds[e];
+            }
+            count++;
+        }
+    }
+    if (preds != NULL) {
+        first[schedule->count] = count;
+    }
+    return count;
+}
+
+static bool has_nodes(const baton_schedule_t *schedule)
+{
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        if (baton__op_offloaded(&schedule->ops[node])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool create_lists(baton_schedule_t *schedule,
+                         const baton__order_t *order)
+{
+    baton__offload_t *offload = schedule->offload;
+    size_t count = schedule->count;
+    offload->held = baton__alloc(count, sizeof *offload->held);
+    if (!has_nodes(schedule)) {
+        return offload->held != NULL;
+    }
+    offload->behind = baton__alloc(count, sizeof *offload->behind);
+    offload->events = baton__alloc(count, sizeof *offload->events);
+    offload->first_pred = baton__alloc(count + 1, sizeof(uint32_t));
+    offload->preds = baton__alloc(list_preds(schedule, order, NULL, NULL),
+                                  sizeof *offload->preds);
+    if (offload->held == NULL || offload->behind == NULL ||
+        offload->events == NULL || offload->first_pred == NULL ||
+        offload->preds == NULL) {
+        return false;
+    }
+    (void)list_preds(schedule, order, offload->first_pred, offload->preds);
+    return true;
+}
+
+/* ---- life ------------------------------------------------------------- */
+
+static void init_queues(baton__offload_t *offload)
+{
+    baton__device_t *device = offload->device;
+    uint32_t streams = (uint32_t)(device->work_end - BATON__STREAM_WORK);
+    (void)pthread_mutex_lock(&device->lock);
+    offload->preferred =
+        BATON__STREAM_WORK + (int)(device->schedules++ % streams);
+    (void)pthread_mutex_unlock(&device->lock);
+    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+        offload->queues[i] = (baton__queue_t){.stream = i,
+                                              .first = BATON__NO_NODE,
+                                              .last = BATON__NO_NODE,
+                                              .due = BATON__NO_NODE,
+                                              .marked = BATON__NO_NODE};
+    }
+}
+
+baton_status_t baton__offload_create(baton_schedule_t *schedule,
+                                     const baton__order_t *order)
+{
+    baton__device_t *device = schedule->group->device;
+    baton__offload_t *offload = baton__alloc(1, sizeof *offload);
+    schedule->offload = offload;
+    bool enough = offload != NULL;
+    if (enough) {
+        offload->device = device;
+        init_queues(offload);
+        enough = create_lists(schedule, order) && create_events(schedule);
+    }
+    if (enough) {
+        offload->flag = take_flag(device);
+        enough = offload->flag != NULL;
+    }
+    if (!enough) {
+        baton__offload_destroy(schedule);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "commit of \"%s\" failed: no memory, or no more "
+                            "events of %s, for its %u nodes",
+                            schedule->name, device->port.name, schedule->count);
+    }
+    atomic_init(&offload->base, offload->flag->value);
+    return BATON_OK;
+}
+
+void baton__offload_destroy(baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    if (offload == NULL) {
+        return;
+    }
+    give_flag(schedule);
+    for (uint32_t i = 0; i < schedule->count && offload->events != NULL; i++) {
+        destroy_event(offload->device, offload->events[i]);
+    }
+    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+        destroy_event(offload->device, offload->queues[i].mark);
+    }
+    for (int i = 0; i < BATON__STARTS; i++) {
+        destroy_event(offload->device, offload->starts[i]);
+    }
+    baton__free(offload->behind);
+    baton__free(offload->events);
+    baton__free(offload->first_pred);
+    baton__free(offload->preds);
+    baton__free(offload->held);
+    baton__free(offload);
+    schedule->offload = NULL;
+}

@@ -1,0 +1,100 @@
+/* What a schedule has on its engine's device: queues of the nodes that have
+   been put into streams and are not known to be done, events, and what it needs
+   to begin and end in the order of a user's stream.
+
+   A node for the device is put into a stream when its need is met by
+   predecessors that have completed, or have been put into streams themselves:
+   then its stream follows their events. Its successors on the device are
+   satisfied by that, all others when its work is done. So a row of such nodes
+   costs no visit to the host.
+
+       copy#0 --+                     stream of copies   copy#0, event
+                +--> reduce#2 --> ..  stream for the rest
+       reduce#1-+                         reduce#1, follow copy#0, reduce#2
+
+   Which queue a node is put into is known at commit, so it is known which nodes
+   need an event: those with a successor in another queue, or on the host. */
+#ifndef BATON_SCHED_OFFLOAD_H
+#define BATON_SCHED_OFFLOAD_H
+
+#include "sched/schedule.h"
+
+typedef enum baton__queue_kind {
+    BATON__QUEUE_IN,   /* copies from the host */
+    BATON__QUEUE_OUT,  /* copies to it */
+    BATON__QUEUE_WORK, /* all else */
+    BATON__QUEUE_COUNT
+} baton__queue_kind_t;
+
+/* A schedule's nodes in one stream, in the order in which they were put there.
+   Nodes are BATON__NO_NODE where there is none. */
+typedef struct baton__queue {
+    int stream; /* of the device's */
+    uint32_t first, last;
+    uint32_t due;    /* the first one that has an event to query */
+    uint32_t marked; /* `mark` was recorded behind this one */
+    void *mark;      /* an event; for last nodes without one of their own */
+} baton__queue_t;
+
+/* Epochs that may be in flight when they were started on streams. */
+enum { BATON__STARTS = 8 };
+
+typedef struct baton__offload {
+    baton__device_t *device;
+    baton__queue_t queues[BATON__QUEUE_COUNT];
+    int preferred; /* stream for work */
+
+    /* The stepper's list of those with something to ask the device for. */
+    baton_schedule_t *next;
+    bool listed;
+
+    uint32_t required; /* nodes in the queues that the epoch waits for */
+    bool sealed;       /* all that is left of the epoch is in the queues, and
+                          one of the streams raises the flag */
+    bool waits;        /* the epoch's start waits for the stream it was given */
+    bool follows;      /* the work queue's stream waits for it already */
+
+    /* By node; NULL in a schedule without nodes for the device. */
+    uint32_t *behind;     /* the next one in its queue */
+    void **events;        /* or NULL where no event is needed */
+    uint32_t *first_pred; /* predecessors on the device: from here up to the */
+    uint32_t *preds;      /* next node's first */
+
+    /* Nodes that are ready but for the start that is waited for. */
+    uint32_t *held;
+    uint32_t held_count;
+
+    /* Of each start, by its epoch: an event in the user's stream. The
+       application writes `on` before it raises `requested`. */
+    void *starts[BATON__STARTS];
+    bool on[BATON__STARTS];
+    baton__flag_t *flag; /* reaches `base` + an epoch when that has ended */
+    _Atomic uint64_t base;
+    _Atomic bool awaited; /* some stream of the user waits for the flag */
+} baton__offload_t;
+
+static inline bool baton__op_offloaded(const baton__op_t *op)
+{
+    return (op->flags & BATON__ON_DEVICE) != 0;
+}
+
+/* The queue of a node for the device. */
+baton__queue_kind_t baton__offload_queue(const baton_schedule_t *schedule,
+                                         const baton__op_t *op);
+
+/* Finds out where scratch lies and which nodes the device does; refuses what it
+   can't. Before the hazards are checked; of a graph that is valid otherwise. */
+baton_status_t baton__place(baton_schedule_t *schedule);
+
+/* BATON_ERR_INVALID: what is bound to the buffer is not the memory that it was
+   said to be. */
+baton_status_t baton__check_bound(const baton_schedule_t *schedule,
+                                  uint32_t buffer);
+
+/* Makes schedule->offload, in a group that has a device. destroy: nothing of it
+   is in a stream. */
+baton_status_t baton__offload_create(baton_schedule_t *schedule,
+                                     const baton__order_t *order);
+void baton__offload_destroy(baton_schedule_t *schedule);
+
+#endif

@@ -1,0 +1,264 @@
+/* Where memory is, and who computes: scratch that is connected with device
+   memory is device memory, too, and the device does what touches it. */
+#include "base/error.h"
+#include "sched/offload.h"
+
+/* ---- scratch ---------------------------------------------------------- */
+
+static bool is_free(const baton__buffer_t *buffer)
+{
+    return buffer->scratch && !buffer->placed;
+}
+
+/* The buffer that stands for all that have been joined with this one. */
+static uint32_t find(baton_schedule_t *schedule, uint32_t buffer)
+{
+    baton__buffer_t *buffers = schedule->buffers;
+    while (buffers[buffer].joined != buffer) {
+        buffers[buffer].joined = buffers[buffers[buffer].joined].joined;
+        buffer = buffers[buffer].joined;
+    }
+    return buffer;
+}
+
+/* The node's operands that are scratch will be in one kind of memory; in device
+   memory if another operand is. */
+static void join(baton_schedule_t *schedule, const baton__op_t *op)
+{
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    baton__buffer_t *buffers = schedule->buffers;
+    uint32_t scratch = UINT32_MAX;
+    bool device = false;
+    for (int i = 0; i < BATON__OPERANDS; i++) {
+        if (((kind->reads | kind->writes) >> i & 1) == 0) {
+            continue;
+        }
+        uint32_t buffer = op->buffer[i];
+        if (!is_free(&buffers[buffer])) {
+            device |= buffers[buffer].kind == BATON_MEMORY_DEVICE;
+            continue;
+        }
+        uint32_t root = find(schedule, buffer);
+        if (scratch != UINT32_MAX && root != scratch) {
+            buffers[root].joined = scratch;
+            device |= buffers[root].kind == BATON_MEMORY_DEVICE;
+        } else {
+            scratch = root;
+        }
+    }
+    if (scratch != UINT32_MAX && device) {
+        buffers[scratch].kind = BATON_MEMORY_DEVICE;
+    }
+}
+
+static bool computes(const baton__op_t *op)
+{
+    return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
+}
+
+static bool sees_scratch(const baton__op_t *op)
+{
+    return (op->kind == BATON__CALL || op->kind == BATON__ASYNC) &&
+           (op->flags & BATON__NO_SCRATCH) == 0;
+}
+
+/* Scratch that only messages touch, to pass data on, is in device memory if
+   what comes in or goes out is, and no function on the host may look at it. */
+static void place_passed_on(baton_schedule_t *schedule)
+{
+    bool device = false;
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        const baton__buffer_t *buffer = &schedule->buffers[i];
+        device |= !buffer->scratch && buffer->kind == BATON_MEMORY_DEVICE;
+    }
+    for (uint32_t node = 0; node < schedule->count && device; node++) {
+        device = !sees_scratch(&schedule->ops[node]);
+    }
+    for (uint32_t i = 0; i < schedule->buffer_count && device; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[i];
+        if (is_free(buffer) && !buffer->computed) {
+            buffer->kind = BATON_MEMORY_DEVICE;
+        }
+    }
+}
+
+static void place_scratch(baton_schedule_t *schedule)
+{
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[i];
+        buffer->joined = i;
+        buffer->computed = false;
+        if (is_free(buffer)) {
+            buffer->kind = BATON_MEMORY_HOST;
+        }
+    }
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        if (computes(op)) {
+            join(schedule, op);
+            for (int i = 0; i < BATON__OPERANDS; i++) {
+                schedule->buffers[op->buffer[i]].computed = true;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[i];
+        if (is_free(buffer)) {
+            buffer->kind = schedule->buffers[find(schedule, i)].kind;
+        }
+    }
+    place_passed_on(schedule);
+}
+
+/* ---- nodes ------------------------------------------------------------ */
+
+static baton_status_t no_device(const baton_schedule_t *schedule, uint32_t node,
+                                uint32_t buffer)
+{
+    const char *name = baton__node_name(schedule, node);
+    const char *how = "the engine has no device (baton_engine_attach_device, "
+                      "before its first group)";
+    if (schedule->ops[node].kind == BATON__DEVICE_CALL) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "commit of \"%s\" failed: %s needs a device: %s",
+                            schedule->name, name, how);
+    }
+    return baton__error(BATON_ERR_UNSUPPORTED,
+                        "commit of \"%s\" failed: %s uses buffer %u in device "
+                        "memory: %s",
+                        schedule->name, name, buffer, how);
+}
+
+static const char *memory_name(baton_memory_t memory)
+{
+    return memory == BATON_MEMORY_DEVICE ? "device" : "host";
+}
+
+/* A reduce on the device: all of its operands are there, and the device knows
+   the reduction. */
+static baton_status_t check_reduce(const baton_schedule_t *schedule,
+                                   uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__device_t *device = schedule->group->device;
+    const baton__buffer_t *buffers = schedule->buffers;
+    for (int i = BATON__LEFT; i < BATON__OPERANDS; i++) {
+        uint32_t target = op->buffer[BATON__TARGET];
+        if (buffers[op->buffer[i]].kind != buffers[target].kind) {
+            return baton__error(
+                BATON_ERR_INVALID,
+                "commit of \"%s\" failed: %s has buffer %u in %s memory and "
+                "buffer %u in %s memory: a reduction needs one kind; copy one "
+                "of them first",
+                schedule->name, baton__node_name(schedule, node), target,
+                memory_name(buffers[target].kind), op->buffer[i],
+                memory_name(buffers[op->buffer[i]].kind));
+        }
+    }
+    baton_dtype_t dtype = (baton_dtype_t)op->dtype;
+    if (!device->port.reduces(device->device, op->reduction, dtype)) {
+        return baton__error(
+            BATON_ERR_UNSUPPORTED,
+            "commit of \"%s\" failed: %s, on buffer %u in device memory: %s "
+            "has no reduction \"%s\" of %s",
+            schedule->name, baton__node_name(schedule, node),
+            op->buffer[BATON__TARGET], device->port.name,
+            op->reduction->name != NULL ? op->reduction->name : "?",
+            baton_dtype_name(dtype));
+    }
+    return BATON_OK;
+}
+
+/* A view of the node that is in device memory, or -1. */
+static int device_operand(const baton_schedule_t *schedule,
+                          const baton__op_t *op)
+{
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    for (int i = 0; i < BATON__OPERANDS; i++) {
+        if (((kind->reads | kind->writes) >> i & 1) != 0 &&
+            schedule->buffers[op->buffer[i]].kind == BATON_MEMORY_DEVICE) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static baton_status_t place_node(baton_schedule_t *schedule, uint32_t node)
+{
+    baton__op_t *op = &schedule->ops[node];
+    op->flags &= (uint16_t) ~(BATON__ON_DEVICE | BATON__DEVICE_VIEW);
+    int operand = device_operand(schedule, op);
+    bool calls = op->kind == BATON__DEVICE_CALL && op->device_call != NULL;
+    if (operand < 0 && !calls) {
+        return BATON_OK;
+    }
+    if (schedule->group->device == NULL) {
+        return no_device(schedule, node, calls ? 0 : op->buffer[operand]);
+    }
+    op->flags |= calls || computes(op) ? BATON__ON_DEVICE : BATON__DEVICE_VIEW;
+    return op->kind == BATON__REDUCE ? check_reduce(schedule, node) : BATON_OK;
+}
+
+/* ---- what is bound ---------------------------------------------------- */
+
+/* The first node that uses the buffer, or BATON__NO_NODE. */
+static uint32_t find_user(const baton_schedule_t *schedule, uint32_t buffer)
+{
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        const baton__kind_info_t *kind = &baton__kinds[op->kind];
+        for (int i = 0; i < BATON__OPERANDS; i++) {
+            if (((kind->reads | kind->writes) >> i & 1) != 0 &&
+                op->buffer[i] == buffer) {
+                return node;
+            }
+        }
+    }
+    return BATON__NO_NODE;
+}
+
+baton_status_t baton__check_bound(const baton_schedule_t *schedule,
+                                  uint32_t buffer)
+{
+    const baton__device_t *device = schedule->group->device;
+    const baton__buffer_t *bound = &schedule->buffers[buffer];
+    if (device == NULL || schedule->group->cost_only || bound->scratch ||
+        bound->memory == NULL || bound->bytes == 0) {
+        return BATON_OK;
+    }
+    baton_status_t status = device->port.check(device->device, bound->memory,
+                                               bound->bytes, bound->kind);
+    if (status == BATON_OK) {
+        return BATON_OK;
+    }
+    uint32_t user = find_user(schedule, buffer);
+    return baton__error(
+        status, "\"%s\": buffer %u%s%s%s is to be %s memory%s%s: %s",
+        schedule->name, buffer, user == BATON__NO_NODE ? "" : " (",
+        user == BATON__NO_NODE ? "" : baton__node_name(schedule, user),
+        user == BATON__NO_NODE ? "" : " uses it)", memory_name(bound->kind),
+        bound->kind == BATON_MEMORY_DEVICE ? " of " : " beside ",
+        device->port.name, baton_error_message());
+}
+
+static baton_status_t check_all_bound(const baton_schedule_t *schedule)
+{
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton_status_t status = baton__check_bound(schedule, i);
+        if (status != BATON_OK) {
+            return baton__error(status, "commit of %s", baton_error_message());
+        }
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__place(baton_schedule_t *schedule)
+{
+    baton_status_t status = BATON_OK;
+    place_scratch(schedule);
+    for (uint32_t node = 0; node < schedule->count && status == BATON_OK;
+         node++) {
+        status = place_node(schedule, node);
+    }
+    return status == BATON_OK ? check_all_bound(schedule) : status;
+}

@@ -1,0 +1,146 @@
+/* The device of an engine: how it is attached and closed. */
+#include "progress/engine.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/options.h"
+
+static int descriptor_of(void *object, int k)
+{
+    const baton__device_t *device = object;
+    return k == 0 ? device->port.descriptor(device->device) : -1;
+}
+
+static void drain(void *object)
+{
+    const baton__device_t *device = object;
+    device->port.drain(device->device);
+}
+
+static baton_status_t read_port(const baton_device_port_t *given,
+                                baton_device_port_t *out)
+{
+    baton_status_t status = baton__options_read(
+        out, sizeof *out, given, "device: port", "BATON_DEVICE_PORT");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out->name == NULL || out->allocate == NULL || out->release == NULL ||
+        out->check == NULL || out->stream == NULL || out->copy == NULL ||
+        out->reduces == NULL || out->reduce == NULL ||
+        out->event_create == NULL || out->event_destroy == NULL ||
+        out->record == NULL || out->follow == NULL || out->query == NULL ||
+        out->flag_create == NULL || out->flag_destroy == NULL ||
+        out->await == NULL || out->raise == NULL || out->raise_now == NULL ||
+        out->descriptor == NULL || out->drain == NULL || out->arm == NULL ||
+        out->close == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "device: a function of port \"%s\" is NULL, or its "
+                            "name is",
+                            out->name != NULL ? out->name : "?");
+    }
+    if ((out->get_handle == NULL) != (out->open_handle == NULL)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "device: of get_handle and open_handle port \"%s\" "
+                            "has one only",
+                            out->name);
+    }
+    return BATON_OK;
+}
+
+/* With two streams for work left, the last of more is for waiting alone. */
+static baton_status_t read_streams(baton__device_t *device)
+{
+    enum { LEAST = BATON__STREAM_WORK + 1, TO_WAIT = LEAST + 2 };
+    int count = 0;
+    bool there = true;
+    while (count < BATON__STREAMS_MOST && there) {
+        device->streams[count] =
+            device->port.stream(device->device, count, &there);
+        count += there;
+    }
+    if (count < LEAST) {
+        return baton__error(BATON_ERR_INVALID,
+                            "device: port \"%s\" has %d streams; at least %d "
+                            "are needed",
+                            device->port.name, count, LEAST);
+    }
+    device->waits_in_stream = count >= TO_WAIT;
+    device->work_end = device->waits_in_stream ? count - 1 : count;
+    return BATON_OK;
+}
+
+static void free_device(baton__device_t *device)
+{
+    (void)pthread_mutex_destroy(&device->lock);
+    baton__free(device);
+}
+
+/* Sets the device and watches its descriptor, unless the engine has one, or a
+   group. */
+static baton_status_t set_device(baton_engine_t *engine,
+                                 baton__device_t *device)
+{
+    const baton__watched_t descriptors = {.name = device->port.name,
+                                          .object = device,
+                                          .descriptor = descriptor_of,
+                                          .drain = drain};
+    baton_status_t status = BATON_OK;
+    engine->driver->enter(engine);
+    if (engine->device != NULL || engine->stepper.groups != NULL) {
+        status = baton__error(
+            BATON_ERR_STATE, "device \"%s\": the engine has %s already",
+            device->port.name, engine->device != NULL ? "a device" : "a group");
+    } else {
+        status = baton__event_loop_watch(engine->event_loop, &descriptors,
+                                         &engine->device_watch);
+        engine->device = status == BATON_OK ? device : NULL;
+    }
+    engine->driver->leave(engine);
+    return status;
+}
+
+baton_status_t baton_engine_attach_device(baton_engine_t *engine,
+                                          const baton_device_port_t *port,
+                                          void *object)
+{
+    if (engine == NULL || port == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            engine == NULL ? "engine" : "port");
+    }
+    baton__device_t *device = baton__alloc(1, sizeof *device);
+    if (device == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a device");
+    }
+    (void)pthread_mutex_init(&device->lock, NULL);
+    device->device = object;
+    baton_status_t status = read_port(port, &device->port);
+    if (status == BATON_OK) {
+        status = read_streams(device);
+    }
+    if (status == BATON_OK) {
+        status = set_device(engine, device);
+    }
+    if (status != BATON_OK) {
+        free_device(device);
+    }
+    return status;
+}
+
+void baton__engine_close_device(baton_engine_t *engine)
+{
+    baton__device_t *device = engine->device;
+    if (device == NULL) {
+        return;
+    }
+    baton__event_loop_unwatch(engine->device_watch);
+    while (device->flags != NULL) {
+        baton__flag_t *flag = device->flags;
+        device->flags = flag->next;
+        device->port.flag_destroy(device->device, flag->flag);
+        baton__free(flag);
+    }
+    device->port.close(device->device);
+    free_device(device);
+    engine->device = NULL;
+}

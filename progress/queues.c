@@ -1,0 +1,662 @@
+/* What the device does of an epoch; see queues.h.
+
+   Waiting for a stream of the user. What the epoch may begin with is held until
+   the event in that stream has been done; except for work that goes into one
+   stream of the device which nobody else uses meanwhile: that follows the event
+   and is put there at once. Nobody else: what another schedule put behind it
+   would wait, too, and the user's stream may wait for just that. For the same
+   reason copies to and from the host, whose streams all schedules share, are
+   held; and one stream is always left to others. */
+#include "progress/queues.h"
+
+#include "base/error.h"
+#include "ops/device.h"
+#include "progress/epoch.h"
+#include "progress/epoch_parts.h"
+#include "sched/offload.h"
+
+#include <string.h>
+
+static void list(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    if (!offload->listed) {
+        offload->listed = true;
+        offload->next = stepper->offloads;
+        stepper->offloads = schedule;
+    }
+}
+
+/* ---- streams ---------------------------------------------------------- */
+
+static int next_stream(const baton__device_t *device, int stream)
+{
+    return stream + 1 < device->work_end ? stream + 1 : BATON__STREAM_WORK;
+}
+
+/* Chooses a stream for work, the schedule's own if nothing waits there for a
+   user's stream. alone: with another one left for others. -1: there is none. */
+static int choose_stream(const baton__offload_t *offload, bool alone)
+{
+    const baton__device_t *device = offload->device;
+    int stream = offload->preferred;
+    int chosen = -1;
+    int unused = 0;
+    for (int i = BATON__STREAM_WORK; i < device->work_end; i++) {
+        if (device->waiting[stream] == NULL) {
+            unused++;
+            chosen = chosen < 0 ? stream : chosen;
+        }
+        stream = next_stream(device, stream);
+    }
+    return alone && unused < 2 ? -1 : chosen;
+}
+
+static void leave_stream(const baton_schedule_t *schedule)
+{
+    baton__device_t *device = schedule->offload->device;
+    int stream = schedule->offload->queues[BATON__QUEUE_WORK].stream;
+    if (device->waiting[stream] == schedule) {
+        device->waiting[stream] = NULL;
+    }
+}
+
+/* Gives the queue a stream, if it is empty and the stream is not its own for
+   good. False if the node has to be held: there is none for it to wait in. */
+static bool open_queue(baton_schedule_t *schedule, baton__queue_kind_t kind,
+                       baton_status_t *status)
+{
+    baton__offload_t *offload = schedule->offload;
+    baton__device_t *device = offload->device;
+    baton__queue_t *queue = &offload->queues[kind];
+    bool held = schedule->turn.held;
+    if (kind != BATON__QUEUE_WORK) {
+        return !held;
+    }
+    if (queue->first != BATON__NO_NODE) {
+        return !held || offload->follows;
+    }
+    int stream = choose_stream(offload, held);
+    if (stream < 0) {
+        return false;
+    }
+    queue->stream = stream;
+    if (held) {
+        const void *start =
+            offload->starts[schedule->run.epoch % BATON__STARTS];
+        *status = device->port.follow(device->device, device->streams[stream],
+                                      (void *)(uintptr_t)start);
+        device->waiting[stream] = *status == BATON_OK ? schedule : NULL;
+        offload->follows = *status == BATON_OK;
+    }
+    return true;
+}
+
+/* ---- a node into a stream --------------------------------------------- */
+
+/* Has the queue's stream follow what the node comes after. */
+static baton_status_t follow(const baton_schedule_t *schedule, uint32_t node,
+                             const baton__queue_t *queue)
+{
+    const baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = offload->first_pred[node];
+         i < offload->first_pred[node + 1] && status == BATON_OK; i++) {
+        uint32_t pred = offload->preds[i];
+        const baton__op_t *op = &schedule->ops[pred];
+        if (schedule->run.state[pred] == BATON__NODE_QUEUED &&
+            &offload->queues[baton__offload_queue(schedule, op)] != queue) {
+            status = device->port.follow(device->device,
+                                         device->streams[queue->stream],
+                                         offload->events[pred]);
+        }
+    }
+    return status;
+}
+
+static void append(baton_schedule_t *schedule, baton__queue_t *queue,
+                   uint32_t node)
+{
+    baton__offload_t *offload = schedule->offload;
+    offload->behind[node] = BATON__NO_NODE;
+    if (queue->last == BATON__NO_NODE) {
+        queue->first = node;
+    } else {
+        offload->behind[queue->last] = node;
+    }
+    queue->last = node;
+    schedule->turn.queued++;
+    offload->required +=
+        (schedule->ops[node].flags & BATON__OPTIONAL) == 0 ? 1 : 0;
+}
+
+/* Puts the node and its event into the stream. */
+static baton_status_t put(const baton__context_t *context,
+                          baton_schedule_t *schedule, baton__queue_t *queue,
+                          uint32_t node, size_t bytes)
+{
+    baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    const baton__op_t *op = &schedule->ops[node];
+    baton_stream_t stream = device->streams[queue->stream];
+    baton_status_t status = follow(schedule, node, queue);
+    if (status == BATON_OK) {
+        status = baton__device_issue(op, node, context, device, stream, bytes);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    append(schedule, queue, node);
+    if (offload->events[node] != NULL) {
+        status =
+            device->port.record(device->device, stream, offload->events[node]);
+        if (status == BATON_OK && queue->due == BATON__NO_NODE) {
+            queue->due = node;
+        }
+    }
+    return status;
+}
+
+/* True if something that the node comes after is still in a stream. */
+static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node)
+{
+    const baton__offload_t *offload = schedule->offload;
+    for (uint32_t i = offload->first_pred[node];
+         i < offload->first_pred[node + 1]; i++) {
+        if (schedule->run.state[offload->preds[i]] == BATON__NODE_QUEUED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         uint32_t node, const baton__context_t *context)
+{
+    baton__offload_t *offload = schedule->offload;
+    const baton__op_t *op = &schedule->ops[node];
+    baton__queue_kind_t kind = baton__offload_queue(schedule, op);
+    size_t bytes = baton__run_bytes(&schedule->run, op);
+    (void)baton__run_pop(&schedule->run);
+    if (!baton__epoch_can_compute(stepper, schedule, node, bytes)) {
+        return false;
+    }
+    if (bytes == 0 && op->kind != BATON__DEVICE_CALL && !schedule->turn.held &&
+        !comes_after_queued(schedule, node)) {
+        baton__epoch_complete(stepper, schedule, node);
+        return true;
+    }
+    baton_status_t status = BATON_OK;
+    if (!open_queue(schedule, kind, &status)) {
+        offload->held[offload->held_count++] = node;
+        return true;
+    }
+    baton__queue_t *queue = &offload->queues[kind];
+    if (status == BATON_OK) {
+        status = put(context, schedule, queue, node, bytes);
+    }
+    if (queue->last == node) { /* also if its event could not be recorded */
+        list(stepper, schedule);
+        baton__epoch_queue(stepper, schedule, node);
+    }
+    if (status != BATON_OK) {
+        baton__epoch_fail_at(stepper, schedule, node, status);
+        return false;
+    }
+    return true;
+}
+
+void baton__queues_issue_held(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule,
+                              const baton__context_t *context)
+{
+    baton__run_t *run = &schedule->run;
+    baton__offload_t *offload = schedule->offload;
+    while (baton__run_has_ready(run)) {
+        uint32_t node = run->ready[run->head];
+        if (!baton__op_offloaded(&schedule->ops[node])) {
+            offload->held[offload->held_count++] = baton__run_pop(run);
+        } else if (!baton__queues_issue(stepper, schedule, node, context)) {
+            return;
+        }
+    }
+}
+
+/* ---- the end of a turn ------------------------------------------------ */
+
+static void *event_of(const baton__offload_t *offload,
+                      const baton__queue_t *queue, uint32_t node)
+{
+    return node == queue->marked ? queue->mark : offload->events[node];
+}
+
+/* From this node on, the first that has an event. */
+static uint32_t find_due(const baton__offload_t *offload,
+                         const baton__queue_t *queue, uint32_t node)
+{
+    while (node != BATON__NO_NODE && event_of(offload, queue, node) == NULL) {
+        node = offload->behind[node];
+    }
+    return node;
+}
+
+/* Has the last node of the queue tell when it is done, and what else is in the
+   stream now. */
+static baton_status_t mark(const baton__offload_t *offload,
+                           baton__queue_t *queue)
+{
+    const baton__device_t *device = offload->device;
+    baton_status_t status = device->port.record(
+        device->device, device->streams[queue->stream], queue->mark);
+    if (status != BATON_OK) {
+        return status;
+    }
+    uint32_t from = queue->due != BATON__NO_NODE ? queue->due : queue->first;
+    queue->marked = queue->last;
+    queue->due = find_due(offload, queue, from);
+    return BATON_OK;
+}
+
+static bool is_unmarked(const baton__offload_t *offload,
+                        const baton__queue_t *queue)
+{
+    return queue->last != BATON__NO_NODE && queue->marked != queue->last &&
+           offload->events[queue->last] == NULL;
+}
+
+static baton_status_t mark_all(const baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < BATON__QUEUE_COUNT && status == BATON_OK; i++) {
+        if (is_unmarked(offload, &offload->queues[i])) {
+            status = mark(offload, &offload->queues[i]);
+        }
+    }
+    return status;
+}
+
+/* True if a node in the queue has a successor on the host. */
+static bool leads_to_host(const baton_schedule_t *schedule,
+                          const baton__queue_t *queue)
+{
+    const baton__plan_t *plan = &schedule->plan;
+    for (uint32_t node = queue->first; node != BATON__NO_NODE;
+         node = schedule->offload->behind[node]) {
+        const baton__op_t *op = &schedule->ops[node];
+        for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
+            if (!baton__op_offloaded(&schedule->ops[plan->successors[i]])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* True if the epoch ends when what is in the streams has been done. */
+static bool is_all_queued(const baton_schedule_t *schedule)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton__offload_t *offload = schedule->offload;
+    if (schedule->turn.queued == 0 || baton__run_has_ready(run) ||
+        run->waited != schedule->turn.queued || offload->held_count > 0 ||
+        run->required_left != offload->required ||
+        (!run->started && run->plan->on_start_count > 0)) {
+        return false;
+    }
+    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+        if (leads_to_host(schedule, &offload->queues[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Joins the streams in that of the last queue that has nodes, and has this one
+   raise the flag. Nothing is behind that event: so the flag has been raised
+   when the epoch is seen to have ended. */
+static baton_status_t seal(baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    int last = BATON__QUEUE_COUNT - 1;
+    while (offload->queues[last].first == BATON__NO_NODE) {
+        last--;
+    }
+    baton__queue_t *joint = &offload->queues[last];
+    baton_stream_t stream = device->streams[joint->stream];
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < last && status == BATON_OK; i++) {
+        const baton__queue_t *queue = &offload->queues[i];
+        if (queue->first != BATON__NO_NODE) {
+            status = device->port.follow(device->device, stream,
+                                         event_of(offload, queue, queue->last));
+        }
+    }
+    if (status == BATON_OK) {
+        status = device->port.raise(
+            device->device, stream, offload->flag->flag,
+            atomic_load_explicit(&offload->base, memory_order_relaxed) +
+                schedule->run.epoch);
+    }
+    offload->sealed = status == BATON_OK;
+    return status == BATON_OK ? mark(offload, joint) : status;
+}
+
+void baton__queues_end_turn(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    if (schedule->turn.queued == 0) {
+        return;
+    }
+    baton_status_t status = mark_all(schedule);
+    bool asked = atomic_load_explicit(&offload->awaited, memory_order_relaxed);
+    if (status == BATON_OK && asked && !offload->sealed &&
+        schedule->run.phase == BATON__RUN_RUNNING && is_all_queued(schedule)) {
+        status = seal(schedule);
+    }
+    if (status != BATON_OK && schedule->run.phase == BATON__RUN_RUNNING) {
+        uint32_t node = offload->queues[BATON__QUEUE_WORK].last;
+        for (int i = 0; node == BATON__NO_NODE; i++) {
+            node = offload->queues[i].last;
+        }
+        baton__epoch_fail_at(stepper, schedule, node, status);
+    }
+}
+
+/* ---- starts in the order of a stream ---------------------------------- */
+
+bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch)
+{
+    return schedule->offload->on[epoch % BATON__STARTS];
+}
+
+void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         bool external)
+{
+    baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    if (offload->waits) {
+        return;
+    }
+    offload->waits = true;
+    stepper->starts++;
+    schedule->turn.held = !external;
+    list(stepper, schedule);
+    if (device->waits_in_stream) {
+        /* For the driver's sleep alone: without it a timer wakes it. */
+        (void)device->port.follow(
+            device->device, device->streams[device->work_end],
+            offload->starts[schedule->run.epoch % BATON__STARTS]);
+    }
+}
+
+static void forget_start(baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    schedule->group->stepper->starts -= offload->waits;
+    offload->waits = false;
+    offload->follows = false;
+    offload->held_count = 0;
+    schedule->turn.held = false;
+}
+
+/* The user's stream has got there. */
+static void begin_held(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    baton__run_t *run = &schedule->run;
+    uint32_t count = offload->held_count;
+    /* They were popped, so there is room before those that are ready. */
+    run->head -= count;
+    memmove(&run->ready[run->head], offload->held, count * sizeof *run->ready);
+    leave_stream(schedule);
+    forget_start(schedule);
+    baton__run_started(run);
+    baton__stepper_add_runnable(stepper, schedule);
+}
+
+/* Asks whether the user's stream has got there. */
+static bool poll_start(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    const baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    baton_status_t status = device->port.query(
+        device->device, offload->starts[schedule->run.epoch % BATON__STARTS]);
+    if (status == BATON_AGAIN) {
+        return false;
+    }
+    if (status == BATON_OK) {
+        begin_held(stepper, schedule);
+        return true;
+    }
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(status,
+                     "\"%s\" epoch %llu failed on rank %d: the stream that it "
+                     "was started on has failed: %s",
+                     schedule->name, (unsigned long long)schedule->run.epoch,
+                     schedule->group->rank, baton_error_message()));
+    return true;
+}
+
+void baton__queues_stop(baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    forget_start(schedule);
+    offload->sealed = false;
+    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+        if (offload->queues[i].last != BATON__NO_NODE) {
+            (void)mark(offload, &offload->queues[i]); /* see is_done() */
+        }
+    }
+    if (offload->queues[BATON__QUEUE_WORK].first == BATON__NO_NODE) {
+        leave_stream(schedule);
+    }
+}
+
+void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch)
+{
+    const baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    device->port.raise_now(
+        device->device, offload->flag->flag,
+        atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch);
+}
+
+/* ---- what has been done ----------------------------------------------- */
+
+static baton_status_t query(const baton__offload_t *offload, void *event)
+{
+    const baton__device_t *device = offload->device;
+    return device->port.query(device->device, event);
+}
+
+static bool has_failed(baton_status_t status)
+{
+    return status != BATON_OK && status != BATON_AGAIN;
+}
+
+/* The queue that this one has failed for, because it follows a node there; or
+   itself. */
+static const baton__queue_t *find_cause(const baton_schedule_t *schedule,
+                                        const baton__queue_t *queue)
+{
+    const baton__offload_t *offload = schedule->offload;
+    for (uint32_t node = queue->first; node != BATON__NO_NODE;
+         node = offload->behind[node]) {
+        for (uint32_t i = offload->first_pred[node];
+             i < offload->first_pred[node + 1]; i++) {
+            uint32_t pred = offload->preds[i];
+            const baton__queue_t *other = &offload->queues[baton__offload_queue(
+                schedule, &schedule->ops[pred])];
+            if (other != queue &&
+                schedule->run.state[pred] == BATON__NODE_QUEUED &&
+                has_failed(query(offload, offload->events[pred]))) {
+                return other;
+            }
+        }
+        if (node == queue->due) {
+            break;
+        }
+    }
+    return queue;
+}
+
+/* Work in the queue's stream has failed: finds out where first. */
+static void fail_queued(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        const baton__queue_t *queue, baton_status_t status)
+{
+    const baton__offload_t *offload = schedule->offload;
+    const baton__queue_t *cause = find_cause(schedule, queue);
+    for (int i = 0; cause != queue && i < BATON__QUEUE_COUNT; i++) {
+        queue = cause;
+        cause = find_cause(schedule, queue);
+    }
+    uint32_t node = queue->due;
+    uint32_t failed = node;
+    while (node != BATON__NO_NODE) {
+        failed = node;
+        baton_status_t found = query(offload, event_of(offload, queue, node));
+        if (has_failed(found)) {
+            break;
+        }
+        node = find_due(offload, queue, offload->behind[node]);
+    }
+    if (queue->first != failed) {
+        (void)baton__error(status,
+                           "it or a node before it in its stream, from %s on: "
+                           "%s",
+                           baton__node_name(schedule, queue->first),
+                           baton_error_message());
+    }
+    baton__epoch_fail_at(stepper, schedule, failed, status);
+}
+
+/* Takes the oldest node from the queue, which is done. True if the schedule has
+   been freed. */
+static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                      baton__queue_t *queue)
+{
+    baton__offload_t *offload = schedule->offload;
+    uint32_t node = queue->first;
+    queue->first = offload->behind[node];
+    if (queue->first == BATON__NO_NODE) {
+        queue->last = BATON__NO_NODE;
+        queue->marked = BATON__NO_NODE;
+        if (queue == &offload->queues[BATON__QUEUE_WORK]) {
+            leave_stream(schedule);
+        }
+    }
+    schedule->turn.queued--;
+    offload->required -=
+        (schedule->ops[node].flags & BATON__OPTIONAL) == 0 ? 1 : 0;
+    if (schedule->run.phase == BATON__RUN_DRAINING) {
+        return baton__epoch_end_in_draining(stepper, schedule, node);
+    }
+    baton__epoch_complete_queued(stepper, schedule, node);
+    baton__stepper_add_runnable(stepper, schedule);
+    return false;
+}
+
+/* Whether what is in the stream up to `due` has been done. In an epoch that has
+   failed, a device that does not tell any more has done all that it will. */
+static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    const baton__queue_t *queue)
+{
+    const baton__offload_t *offload = schedule->offload;
+    bool draining = schedule->run.phase == BATON__RUN_DRAINING;
+    if (queue->due == BATON__NO_NODE) {
+        return draining && queue->first != BATON__NO_NODE;
+    }
+    baton_status_t status =
+        query(offload, event_of(offload, queue, queue->due));
+    if (!has_failed(status)) {
+        return status == BATON_OK;
+    }
+    if (!draining) {
+        fail_queued(stepper, schedule, queue, status);
+    }
+    return true;
+}
+
+/* Ends what the device has done of one queue. True if the schedule has been
+   freed. */
+static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    baton__queue_t *queue, bool *moved)
+{
+    const baton__offload_t *offload = schedule->offload;
+    while (queue->first != BATON__NO_NODE &&
+           is_done(stepper, schedule, queue)) {
+        uint32_t due = queue->due;
+        uint32_t end = due == BATON__NO_NODE ? due : offload->behind[due];
+        *moved = true;
+        while (queue->first != end) {
+            if (take_done(stepper, schedule, queue)) {
+                return true;
+            }
+        }
+        queue->due = find_due(offload, queue, queue->first);
+    }
+    return false;
+}
+
+/* True if the schedule has been freed. */
+static bool poll_queues(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        bool *moved)
+{
+    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+        if (schedule->turn.queued > 0 &&
+            advance(stepper, schedule, &schedule->offload->queues[i], moved)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool baton__queues_poll(baton__stepper_t *stepper)
+{
+    bool moved = false;
+    baton_schedule_t *next = stepper->offloads;
+    stepper->offloads = NULL;
+    while (next != NULL) {
+        baton_schedule_t *schedule = next;
+        next = schedule->offload->next;
+        schedule->offload->listed = false;
+        if (schedule->offload->waits) {
+            moved |= poll_start(stepper, schedule);
+        }
+        if (!poll_queues(stepper, schedule, &moved) &&
+            (schedule->turn.queued > 0 || schedule->offload->waits)) {
+            list(stepper, schedule);
+        }
+    }
+    return moved;
+}
+
+void baton__queues_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    baton_schedule_t **link = &stepper->offloads;
+    while (*link != NULL && *link != schedule) {
+        link = &(*link)->offload->next;
+    }
+    if (*link != NULL) {
+        *link = schedule->offload->next;
+        schedule->offload->listed = false;
+    }
+}
+
+void baton__queues_forget_group(baton__stepper_t *stepper,
+                                const baton_group_t *group)
+{
+    baton_schedule_t **link = &stepper->offloads;
+    while (*link != NULL) {
+        if ((*link)->group == group) {
+            *link = (*link)->offload->next;
+        } else {
+            link = &(*link)->offload->next;
+        }
+    }
+}

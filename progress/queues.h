@@ -1,0 +1,49 @@
+/* Nodes that the device does, and epochs that begin when a stream of the user
+   gets there: see sched/offload.h. All functions are the driver's; those that
+   take a schedule need one that has an offload. */
+#ifndef BATON_PROGRESS_QUEUES_H
+#define BATON_PROGRESS_QUEUES_H
+
+#include "progress/stepper.h"
+
+/* Puts the first ready node, which the device does, into a stream. False when
+   that failed the epoch. */
+bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         uint32_t node, const baton__context_t *context);
+
+/* A turn of an epoch whose start waits for a stream of the user: puts behind
+   that what can be, and holds the rest. */
+void baton__queues_issue_held(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule,
+                              const baton__context_t *context);
+
+/* The end of a turn: has the last nodes in each stream tell when they are done;
+   and if nothing else is left of the epoch, has a stream raise the flag. */
+void baton__queues_end_turn(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule);
+
+/* Whether this epoch, which the application has asked for, was to begin in the
+   order of a stream that has not got there. begin: it has begun; external: a
+   peer began it. */
+bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch);
+void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         bool external);
+
+/* The epoch has failed, or has retired: its start is no longer waited for; what
+   is in streams is waited for as before. */
+void baton__queues_stop(baton_schedule_t *schedule);
+
+/* All epochs up to this one have ended: raises the flag. */
+void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
+
+/* Asks the device what has been done. True if something has. */
+bool baton__queues_poll(baton__stepper_t *stepper);
+
+/* The schedule, or the group with schedules that were abandoned, leaves: the
+   device is asked no more. */
+void baton__queues_forget(baton__stepper_t *stepper,
+                          baton_schedule_t *schedule);
+void baton__queues_forget_group(baton__stepper_t *stepper,
+                                const baton_group_t *group);
+
+#endif

@@ -1,0 +1,47 @@
+#include "support/device_cluster.h"
+
+#include "support/cmocka.h"
+
+#include <stdlib.h>
+
+typedef struct attaching {
+    device_cluster_t *self;
+    const emulated_options_t *options;
+} attaching_t;
+
+static void attach(void *arg, int rank, baton_engine_t *engine)
+{
+    const attaching_t *attaching = arg;
+    emulated_options_t options = *attaching->options;
+    options.seed += (uint64_t)rank;
+    emulated_t *device = emulated_open(&options);
+    attaching->self->devices[rank] = device;
+    support_ok(
+        baton_engine_attach_device(engine, emulated_port(device), device));
+}
+
+device_cluster_t *device_cluster_open(int size, int variant,
+                                      const emulated_options_t *options)
+{
+    device_cluster_t *self = calloc(1, sizeof *self);
+    assert_non_null(self);
+    self->devices = calloc((size_t)size, sizeof(emulated_t *));
+    assert_non_null(self->devices);
+    attaching_t attaching = {self, options};
+    self->cluster = support_cluster_prepare(size, variant, attach, &attaching);
+    return self;
+}
+
+void device_cluster_close(device_cluster_t *self)
+{
+    support_cluster_close(self->cluster);
+    free(self->devices);
+    free(self);
+}
+
+baton_view_t device_view(baton_schedule_t *schedule, void *memory, size_t bytes)
+{
+    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, bytes);
+    baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
+    return baton_view(buffer, 0, bytes);
+}

@@ -1,0 +1,24 @@
+/* Ranks of one process, each with an engine and an emulated device of its own;
+   and what tests do with memory there. Failures are cmocka's. */
+#ifndef TESTS_SUPPORT_DEVICE_CLUSTER_H
+#define TESTS_SUPPORT_DEVICE_CLUSTER_H
+
+#include "support/cluster.h"
+#include "support/emulated.h"
+
+typedef struct device_cluster {
+    support_cluster_t *cluster;
+    emulated_t **devices; /* by rank */
+} device_cluster_t;
+
+/* variant: SUPPORT_OWN_ENGINES or SUPPORT_OWN_MANUAL. Rank r's device has the
+   seed options->seed + r. */
+device_cluster_t *device_cluster_open(int size, int variant,
+                                      const emulated_options_t *options);
+void device_cluster_close(device_cluster_t *self);
+
+/* A buffer bound to this device memory, and a view of all of it. */
+baton_view_t device_view(baton_schedule_t *schedule, void *memory,
+                         size_t bytes);
+
+#endif

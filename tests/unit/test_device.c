@@ -1,0 +1,608 @@
+/* Nodes that a device does, on one rank with an emulated device: what is put
+   into which stream, where scratch lies, what commit refuses, and what a
+   failure of the device does. */
+#include "support/cmocka.h"
+#include "support/device_cluster.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { COUNT = 1000, BYTES = COUNT * sizeof(int32_t), ROUNDS = 20 };
+
+static device_cluster_t *ranks; /* one rank with a thread */
+static device_cluster_t *manual;
+static int32_t in[COUNT], out[COUNT];
+
+static int open_ranks(void **state)
+{
+    const emulated_options_t options = {.seed = 5, .streams = 6};
+    ranks = device_cluster_open(1, SUPPORT_OWN_ENGINES, &options);
+    manual = device_cluster_open(1, SUPPORT_OWN_MANUAL, &options);
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = i * 7 - 3;
+    }
+    return 0;
+}
+
+static int close_ranks(void **state)
+{
+    device_cluster_close(ranks);
+    device_cluster_close(manual);
+    return 0;
+}
+
+static baton_schedule_t *begin(const char *name)
+{
+    return support_schedule(ranks->cluster->groups[0], name);
+}
+
+static baton_view_t scratch(baton_schedule_t *s, size_t bytes)
+{
+    return baton_view(baton_buffer_scratch(s, bytes), 0, bytes);
+}
+
+static baton_node_t behind(baton_schedule_t *s, baton_node_t before,
+                           baton_node_t node)
+{
+    baton_before(s, before, node);
+    return node;
+}
+
+/* ---- chains ------------------------------------------------------------ */
+
+/* in --> copy --> `length` sums, each of itself and itself --> copy --> out  */
+static void add_chain(baton_schedule_t *s, int length)
+{
+    baton_view_t a = scratch(s, BYTES);
+    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_node_t node = baton_add_copy(s, a, support_view(s, in, BYTES));
+    for (int i = 0; i < length; i++) {
+        node =
+            behind(s, node, baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a));
+    }
+    (void)behind(s, node, baton_add_copy(s, support_view(s, out, BYTES), a));
+}
+
+static void check_doubled(int times)
+{
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(out[i], (int32_t)((uint32_t)in[i] << times));
+    }
+}
+
+static void test_chain(void **state)
+{
+    for (int variant = 0; variant < 2; variant++) {
+        device_cluster_t *self = variant == 0 ? ranks : manual;
+        baton_schedule_t *s =
+            support_schedule(self->cluster->groups[0], "chain");
+        add_chain(s, 10);
+        support_ok(baton_schedule_commit(s));
+        for (int round = 0; round < ROUNDS; round++) {
+            memset(out, 0, sizeof out);
+            support_run(s);
+            check_doubled(10);
+        }
+        support_ok(baton_schedule_destroy(s));
+    }
+}
+
+/* A chain is put into its streams at once: one record for each change of the
+   stream, and one behind the last node. */
+static void test_chain_without_visits(void **state)
+{
+    enum { LENGTH = 40 };
+    emulated_t *device = manual->devices[0];
+    baton_schedule_t *s =
+        support_schedule(manual->cluster->groups[0], "at once");
+    add_chain(s, LENGTH);
+    support_ok(baton_schedule_commit(s));
+    emulated_counters_t before = emulated_counters(device);
+    support_ok(baton_schedule_start(s)); /* steps, and asks nothing */
+    emulated_counters_t after = emulated_counters(device);
+    assert_int_equal(after.reduces - before.reduces +
+                             after.copies[EMULATED_HOST_TO_DEVICE] -
+                             before.copies[EMULATED_HOST_TO_DEVICE] +
+                             after.copies[EMULATED_DEVICE_TO_HOST] -
+                             before.copies[EMULATED_DEVICE_TO_HOST] <=
+                         LENGTH + 2,
+                     1);
+    /* LENGTH reduces, two copies, two changes of the stream */
+    assert_int_equal(after.submissions - before.submissions, LENGTH + 4);
+    assert_int_equal(after.follows - before.follows, 2);
+    assert_int_equal(after.records - before.records, 3);
+    assert_int_equal(after.queries - before.queries, 0);
+    support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    assert_int_equal(emulated_counters(device).submissions, after.submissions);
+    check_doubled(LENGTH);
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* Host and device in turns: a call changes what the device has copied out. */
+static baton_status_t add_one(void *arg, baton_call_t *call)
+{
+    int32_t *data = baton_call_address(call, *(const baton_view_t *)arg);
+    for (int i = 0; i < COUNT; i++) {
+        data[i]++;
+    }
+    return BATON_OK;
+}
+
+static void test_host_between(void **state)
+{
+    baton_schedule_t *s = begin("between");
+    baton_view_t a = scratch(s, BYTES);
+    baton_view_t b = scratch(s, BYTES);
+    baton_view_t host = scratch(s, BYTES);
+    baton_buffer_set_memory(s, host.buffer, BATON_MEMORY_HOST);
+    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_node_t node = baton_add_copy(s, a, support_view(s, in, BYTES));
+    node = behind(s, node, baton_add_copy(s, host, a));
+    node = behind(s, node, baton_add_call(s, add_one, &host));
+    node = behind(s, node, baton_add_copy(s, b, host));
+    node = behind(s, node, baton_add_reduce(s, BATON_I32, BATON_SUM, b, b, a));
+    (void)behind(s, node, baton_add_copy(s, support_view(s, out, BYTES), b));
+    support_ok(baton_schedule_commit(s));
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(out, 0, sizeof out);
+        support_run(s);
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(out[i], 2 * in[i] + 1);
+        }
+    }
+    support_ok(baton_schedule_destroy(s));
+}
+
+static baton_status_t copy_by_itself(void *arg, baton_call_t *call,
+                                     baton_stream_t stream)
+{
+    const baton_view_t *views = arg;
+    emulated_t *device = ranks->devices[0];
+    return emulated_port(device)->copy(
+        device, stream, baton_call_address(call, views[0]),
+        baton_call_address(call, views[1]), views[0].bytes);
+}
+
+static void test_device_call(void **state)
+{
+    baton_schedule_t *s = begin("device call");
+    baton_view_t views[2] = {scratch(s, BYTES), scratch(s, BYTES)};
+    for (int i = 0; i < 2; i++) {
+        baton_buffer_set_memory(s, views[i].buffer, BATON_MEMORY_DEVICE);
+    }
+    baton_node_t node = baton_add_copy(s, views[1], support_view(s, in, BYTES));
+    node = behind(s, node, baton_add_device_call(s, copy_by_itself, views));
+    (void)behind(s, node,
+                 baton_add_copy(s, support_view(s, out, BYTES), views[0]));
+    support_ok(baton_schedule_commit(s));
+    support_run(s);
+    check_doubled(0);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static baton_status_t refuse_call(void *arg, baton_call_t *call,
+                                  baton_stream_t stream)
+{
+    return arg == NULL
+               ? BATON_SKIP
+               : baton_call_fail(call, BATON_ERR_LIMIT, "it does not want to");
+}
+
+static void test_device_call_fails(void **state)
+{
+    static const char *const texts[] = {
+        "failed at device_call#0 on rank 0: device_call#0 returned 1, "
+        "BATON_ERR_INVALID",
+        "failed at device_call#0 on rank 0: it does not want to"};
+    for (int i = 0; i < 2; i++) {
+        baton_schedule_t *s = begin("refusing");
+        (void)baton_add_device_call(s, refuse_call, i == 0 ? NULL : &in);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        assert_int_not_equal(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_OK);
+        support_says(texts[i]);
+        support_ok(baton_schedule_destroy(s));
+    }
+}
+
+/* ---- empty nodes, needs, lengths --------------------------------------- */
+
+static void test_empty_nodes_keep_order(void **state)
+{
+    baton_schedule_t *s = begin("empty");
+    baton_view_t a = scratch(s, BYTES);
+    baton_view_t nothing = baton_view(a.buffer, 8, 0);
+    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_node_t first =
+        baton_add_reduce(s, BATON_I32, BATON_SUM, nothing, nothing, nothing);
+    baton_node_t node =
+        behind(s, first, baton_add_copy(s, a, support_view(s, in, BYTES)));
+    node = behind(
+        s, node,
+        baton_add_reduce(s, BATON_I32, BATON_SUM, nothing, nothing, nothing));
+    uint64_t count = 0;
+    (void)behind(s, node, baton_add_call(s, support_count, &count));
+    (void)behind(s, node, baton_add_copy(s, support_view(s, out, BYTES), a));
+    support_ok(baton_schedule_commit(s));
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        memset(out, 0, sizeof out);
+        support_run(s);
+        check_doubled(0);
+        assert_int_equal(count, round);
+    }
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* One of a node for the device and a call is enough; the rest is dropped. */
+static void test_one_of_two(void **state)
+{
+    for (int skips = 0; skips < 2; skips++) {
+        baton_schedule_t *s = begin("one of two");
+        baton_view_t a = scratch(s, BYTES);
+        baton_view_t b = scratch(s, BYTES);
+        baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+        baton_buffer_set_memory(s, b.buffer, BATON_MEMORY_DEVICE);
+        baton_node_t copy = baton_add_copy(s, a, support_view(s, in, BYTES));
+        baton_node_t call =
+            baton_add_call(s, skips ? support_skip : support_succeed, NULL);
+        baton_node_t join = baton_add_reduce(
+            s, BATON_I32, BATON_SUM, baton_view(b.buffer, 0, 0),
+            baton_view(b.buffer, 0, 0), baton_view(b.buffer, 0, 0));
+        baton_before(s, copy, join);
+        baton_before(s, call, join);
+        baton_set_need(s, join, 1);
+        uint64_t count = 0;
+        (void)behind(s, join, baton_add_call(s, support_count, &count));
+        support_ok(baton_schedule_commit(s));
+        for (uint64_t round = 1; round <= ROUNDS; round++) {
+            support_run(s);
+            assert_int_equal(count, round);
+        }
+        support_ok(baton_schedule_destroy(s));
+    }
+}
+
+typedef struct lengths {
+    baton_length_t length;
+    size_t bytes;
+} lengths_t;
+
+static baton_status_t set_length(void *arg, baton_call_t *call)
+{
+    const lengths_t *lengths = arg;
+    return baton_call_set_length(call, lengths->length, lengths->bytes);
+}
+
+static void test_lengths(void **state)
+{
+    baton_schedule_t *s = begin("lengths");
+    lengths_t lengths = {.length = baton_add_length(s)};
+    baton_view_t a = scratch(s, BYTES);
+    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_node_t call = baton_add_call(s, set_length, &lengths);
+    baton_node_t copy =
+        behind(s, call, baton_add_copy(s, a, support_view(s, in, BYTES)));
+    baton_node_t sum =
+        behind(s, copy, baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a));
+    baton_node_t back =
+        behind(s, sum, baton_add_copy(s, support_view(s, out, BYTES), a));
+    baton_set_length(s, copy, lengths.length);
+    baton_set_length(s, sum, lengths.length);
+    baton_set_length(s, back, lengths.length);
+    support_ok(baton_schedule_commit(s));
+    for (size_t count = 0; count <= COUNT; count += 125) {
+        memset(out, 0, sizeof out);
+        lengths.bytes = count * sizeof *out;
+        support_run(s);
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_int_equal(out[i], i < count ? 2 * in[i] : 0);
+        }
+    }
+    lengths.bytes = 6;
+    support_ok(baton_schedule_start(s));
+    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID);
+    support_says("reduce#2 on rank 0: its length is 6 bytes");
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* ---- where scratch lies ------------------------------------------------ */
+
+static void test_scratch_follows_device_memory(void **state)
+{
+    emulated_t *device = ranks->devices[0];
+    void *memory = emulated_allocate(device, BYTES);
+    baton_schedule_t *s = begin("scratch");
+    baton_view_t bound = device_view(s, memory, BYTES);
+    baton_view_t near = scratch(s, BYTES);  /* by a reduce with `bound` */
+    baton_view_t far = scratch(s, BYTES);   /* by a copy from `near` */
+    baton_view_t other = scratch(s, BYTES); /* by nothing */
+    baton_view_t said = scratch(s, BYTES);
+    baton_buffer_set_memory(s, said.buffer, BATON_MEMORY_HOST);
+    emulated_write(device, memory, in, BYTES);
+    baton_node_t node =
+        baton_add_reduce(s, BATON_I32, BATON_SUM, near, bound, bound);
+    node = behind(s, node, baton_add_copy(s, far, near));
+    (void)behind(s, node, baton_add_copy(s, said, far));
+    (void)baton_add_copy(s, other, support_view(s, in, BYTES));
+    uint64_t before = emulated_counters(device).allocated;
+    support_ok(baton_schedule_commit(s));
+    assert_int_equal(emulated_counters(device).allocated - before, 2);
+    support_run(s);
+    support_ok(baton_schedule_destroy(s));
+    assert_int_equal(emulated_counters(device).allocated, before);
+    emulated_release(device, memory);
+}
+
+/* ---- refusals ---------------------------------------------------------- */
+
+static void refuses_commit(baton_schedule_t *s, baton_status_t status,
+                           const char *text)
+{
+    support_expect(baton_schedule_commit(s), status);
+    support_says("\"wrong\"");
+    support_says(text);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_refuses_mixed_reduce(void **state)
+{
+    baton_schedule_t *s = begin("wrong");
+    baton_view_t host = support_view(s, in, BYTES);
+    baton_view_t a = scratch(s, BYTES);
+    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, host);
+    refuses_commit(s, BATON_ERR_INVALID,
+                   "reduce#0 has buffer 1 in device memory and buffer 0 in "
+                   "host memory");
+}
+
+static void reduce_nothing(void *arg, void *target, const void *left,
+                           const void *right, size_t count, baton_dtype_t dtype)
+{
+}
+
+static void test_refuses_unknown_reduction(void **state)
+{
+    static const baton_op_t own = {
+        .name = "own", .reduce = reduce_nothing, .commutative = true};
+    const emulated_options_t options = {.builtin_only = true};
+    device_cluster_t *self =
+        device_cluster_open(1, SUPPORT_OWN_MANUAL, &options);
+    baton_schedule_t *s = support_schedule(self->cluster->groups[0], "wrong");
+    baton_view_t a = scratch(s, BYTES);
+    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    (void)baton_add_reduce(s, BATON_I32, &own, a, a, a);
+    refuses_commit(s, BATON_ERR_UNSUPPORTED, "has no reduction \"own\" of i32");
+    device_cluster_close(self);
+}
+
+static void test_refuses_wrong_memory(void **state)
+{
+    emulated_t *device = ranks->devices[0];
+    void *memory = emulated_allocate(device, BYTES);
+    baton_schedule_t *s = begin("wrong");
+    baton_view_t a = device_view(s, in, BYTES);
+    (void)baton_add_copy(s, support_view(s, out, BYTES), a);
+    refuses_commit(s, BATON_ERR_INVALID,
+                   "buffer 0 (copy#0 uses it) is to be device memory");
+    s = begin("wrong");
+    (void)baton_add_copy(s, support_view(s, out, BYTES),
+                         support_view(s, memory, BYTES));
+    refuses_commit(s, BATON_ERR_INVALID,
+                   "(copy#0 uses it) is to be host memory");
+    /* Memory of another device, and more than there is. */
+    void *foreign = emulated_allocate(manual->devices[0], BYTES);
+    s = begin("wrong");
+    (void)baton_add_copy(s, support_view(s, out, BYTES),
+                         device_view(s, foreign, BYTES));
+    refuses_commit(s, BATON_ERR_INVALID,
+                   "(copy#0 uses it) is to be device memory");
+    emulated_release(manual->devices[0], foreign);
+    emulated_release(device, memory);
+}
+
+static void test_refuses_without_device(void **state)
+{
+    support_cluster_t *cluster = support_cluster_manual(1);
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "wrong");
+    (void)baton_add_device_call(s, refuse_call, NULL);
+    refuses_commit(s, BATON_ERR_UNSUPPORTED, "device_call#0 needs a device");
+    s = support_schedule(cluster->groups[0], "wrong");
+    (void)baton_add_copy(s, support_view(s, out, BYTES),
+                         device_view(s, in, BYTES));
+    refuses_commit(s, BATON_ERR_UNSUPPORTED,
+                   " in device memory: the engine has no device");
+    s = support_schedule(cluster->groups[0], "idle");
+    support_ok(baton_schedule_commit(s));
+    support_expect(baton_schedule_start_on(s, NULL), BATON_ERR_UNSUPPORTED);
+    support_expect(baton_schedule_wait_on(s, NULL), BATON_ERR_UNSUPPORTED);
+    support_ok(baton_schedule_destroy(s));
+    support_cluster_close(cluster);
+}
+
+static void test_rebinds(void **state)
+{
+    emulated_t *device = ranks->devices[0];
+    char *memory = emulated_allocate(device, 2 * BYTES);
+    baton_schedule_t *s = begin("rebound");
+    baton_view_t a = device_view(s, memory, BYTES);
+    (void)baton_add_copy(s, support_view(s, out, BYTES), a);
+    support_ok(baton_schedule_commit(s));
+    emulated_write(device, memory + BYTES, in, BYTES);
+    support_ok(baton_buffer_rebind(s, a.buffer, memory + BYTES));
+    support_run(s);
+    check_doubled(0);
+    support_ok(baton_buffer_rebind(s, a.buffer, in));
+    support_expect(baton_schedule_start(s), BATON_ERR_INVALID);
+    support_says("buffer 0 (copy#0 uses it) is to be device memory");
+    support_ok(baton_buffer_rebind(s, a.buffer, memory));
+    emulated_write(device, memory, in, BYTES);
+    support_run(s);
+    support_ok(baton_schedule_destroy(s));
+    emulated_release(device, memory);
+}
+
+static void test_no_device_memory(void **state)
+{
+    emulated_t *device = ranks->devices[0];
+    baton_schedule_t *s = begin("wrong");
+    baton_view_t a = scratch(s, BYTES);
+    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    (void)baton_add_copy(s, a, support_view(s, in, BYTES));
+    emulated_fail_allocate(device, 1);
+    uint64_t events = emulated_counters(device).events;
+    support_expect(baton_schedule_commit(s), BATON_ERR_NO_MEMORY);
+    support_says("no 4000 bytes of emulated:");
+    support_says("for scratch buffer 0");
+    assert_int_equal(emulated_counters(device).events, events);
+    support_ok(baton_schedule_commit(s));
+    support_run(s);
+    support_ok(baton_schedule_destroy(s));
+    assert_int_equal(emulated_counters(device).events, events);
+}
+
+/* ---- attaching --------------------------------------------------------- */
+
+static void test_attaching(void **state)
+{
+    baton_engine_t *engine = manual->cluster->engines[0];
+    emulated_t *device = manual->devices[0];
+    baton_device_port_t port = *emulated_port(device);
+    support_expect(baton_engine_attach_device(engine, &port, device),
+                   BATON_ERR_STATE);
+    support_says("the engine has a device already");
+    support_cluster_t *cluster = support_cluster_manual(1);
+    support_expect(
+        baton_engine_attach_device(cluster->engines[0], &port, device),
+        BATON_ERR_STATE);
+    support_says("the engine has a group already");
+    support_cluster_close(cluster);
+    support_ok(baton_engine_open(NULL, &engine));
+    support_expect(baton_engine_attach_device(engine, NULL, device),
+                   BATON_ERR_INVALID);
+    port.query = NULL;
+    support_expect(baton_engine_attach_device(engine, &port, device),
+                   BATON_ERR_INVALID);
+    port = *emulated_port(device);
+    port.get_handle = NULL;
+    support_expect(baton_engine_attach_device(engine, &port, device),
+                   BATON_ERR_INVALID);
+    support_ok(baton_engine_close(engine));
+}
+
+/* ---- failures ---------------------------------------------------------- */
+
+/* Whatever fails, the epoch fails by name, and the next one is as ever. */
+static void test_failed_work(void **state)
+{
+    emulated_t *device = ranks->devices[0];
+    for (int k = 1; k <= 12; k++) {
+        baton_schedule_t *s = begin("failing");
+        add_chain(s, 10);
+        support_ok(baton_schedule_commit(s));
+        emulated_fail_work(device, k);
+        support_ok(baton_schedule_start(s));
+        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                       BATON_ERR_SYSTEM);
+        support_says("\"failing\" epoch 1 failed at ");
+        support_says(k == 1 ? "copy#0" : k == 12 ? "copy#11" : "reduce#10");
+        emulated_repair(device);
+        support_run(s);
+        check_doubled(10);
+        support_ok(baton_schedule_destroy(s));
+    }
+}
+
+static void test_failed_submission(void **state)
+{
+    emulated_t *device = ranks->devices[0];
+    for (int k = 1; k <= 14; k++) {
+        baton_schedule_t *s = begin("failing");
+        add_chain(s, 10);
+        support_ok(baton_schedule_commit(s));
+        emulated_fail_submit(device, k);
+        support_ok(baton_schedule_start(s));
+        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                       BATON_ERR_SYSTEM);
+        support_says("\"failing\" epoch 1 failed at ");
+        emulated_repair(device);
+        support_run(s);
+        check_doubled(10);
+        support_ok(baton_schedule_destroy(s));
+    }
+}
+
+static void test_destroy_while_queued(void **state)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        baton_schedule_t *s = begin("destroyed");
+        add_chain(s, 10);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        if (round % 2 == 1) {
+            baton_status_t status = baton_schedule_cancel(s);
+            assert_true(status == BATON_OK || status == BATON_ERR_STATE);
+        }
+        support_ok(baton_schedule_destroy(s));
+    }
+}
+
+static void test_many_schedules(void **state)
+{
+    enum { MANY = 300 };
+    static baton_schedule_t *s[MANY];
+    static int32_t results[MANY];
+    for (int i = 0; i < MANY; i++) {
+        s[i] = begin("many");
+        baton_view_t a = scratch(s[i], 4);
+        baton_buffer_set_memory(s[i], a.buffer, BATON_MEMORY_DEVICE);
+        baton_node_t node =
+            baton_add_copy(s[i], a, support_view(s[i], &in[i], 4));
+        node = behind(s[i], node,
+                      baton_add_reduce(s[i], BATON_I32, BATON_SUM, a, a, a));
+        (void)behind(
+            s[i], node,
+            baton_add_copy(s[i], support_view(s[i], &results[i], 4), a));
+        support_ok(baton_schedule_commit(s[i]));
+    }
+    for (int round = 0; round < 5; round++) {
+        memset(results, 0, sizeof results);
+        for (int i = 0; i < MANY; i++) {
+            support_ok(baton_schedule_start(s[i]));
+        }
+        for (int i = 0; i < MANY; i++) {
+            support_ok(baton_schedule_wait(s[i], SUPPORT_WAIT_MS));
+            assert_int_equal(results[i], 2 * in[i]);
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        support_ok(baton_schedule_destroy(s[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_chain_without_visits),
+        cmocka_unit_test(test_host_between),
+        cmocka_unit_test(test_device_call),
+        cmocka_unit_test(test_device_call_fails),
+        cmocka_unit_test(test_empty_nodes_keep_order),
+        cmocka_unit_test(test_one_of_two),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_scratch_follows_device_memory),
+        cmocka_unit_test(test_refuses_mixed_reduce),
+        cmocka_unit_test(test_refuses_unknown_reduction),
+        cmocka_unit_test(test_refuses_wrong_memory),
+        cmocka_unit_test(test_refuses_without_device),
+        cmocka_unit_test(test_rebinds),
+        cmocka_unit_test(test_no_device_memory),
+        cmocka_unit_test(test_attaching),
+        cmocka_unit_test(test_failed_work),
+        cmocka_unit_test(test_failed_submission),
+        cmocka_unit_test(test_destroy_while_queued),
+        cmocka_unit_test(test_many_schedules),
+    };
+    return cmocka_run_group_tests(tests, open_ranks, close_ranks);
+}
