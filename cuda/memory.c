@@ -57,13 +57,10 @@ static baton_status_t compare(const baton__gpu_t *gpu,
                               baton_memory_t kind)
 {
     if (is->type == cudaMemoryTypeDevice) {
-        if (is->device != gpu->ordinal) {
-            return baton_error_set(BATON_ERR_INVALID, "memory of device %d",
-                                   is->device);
-        }
-        return kind == BATON_MEMORY_DEVICE
+        return kind == BATON_MEMORY_DEVICE && is->device == gpu->ordinal
                    ? BATON_OK
-                   : baton_error_set(BATON_ERR_INVALID, "device memory");
+                   : baton_error_set(BATON_ERR_INVALID, "memory of device %d",
+                                     is->device);
     }
     if (is->type == cudaMemoryTypeManaged) {
         return kind == BATON_MEMORY_DEVICE || gpu->managed_by_host

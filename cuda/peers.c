@@ -72,21 +72,23 @@ uint64_t baton__gpu_kin(void)
 static baton_status_t describe(const baton__gpu_t *gpu, const void *memory,
                                handle_t *out)
 {
+    unsigned kind = 0;
     CUdeviceptr base = 0;
     unsigned long long number = 0;
     int sharable = 0;
     CUpointer_attribute names[] = {
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_BUFFER_ID,
         CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
-    void *values[] = {&base, &number, &sharable};
+    void *values[] = {&kind, &base, &number, &sharable};
     CUresult error =
-        gpu->driver.pointer_attributes(3, names, values, (CUdeviceptr)memory);
+        gpu->driver.pointer_attributes(4, names, values, (CUdeviceptr)memory);
     if (error != CUDA_SUCCESS) {
         return baton__gpu_report_driver(gpu, error, "cuPointerGetAttributes");
     }
-    if (base == 0) {
+    if (kind != CU_MEMORYTYPE_DEVICE || base == 0) {
         return baton_error_set(BATON_ERR_UNSUPPORTED,
-                               "%s: the memory is not an allocation of CUDA's",
+                               "%s: what is not device memory has no handle",
                                gpu->name);
     }
     out->base = base;

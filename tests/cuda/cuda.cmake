@@ -2,8 +2,8 @@
 #
 #   test_attach.c    why there is no GPU; with drivers that are made for this
 #   test_elements.c  what the kernels do with one element, on the host
-#   gpu_NAME.c       needs a GPU, and is skipped without one; also run by
-#                    scripts/test_gpu.sh
+#   gpu_NAME.c       needs a GPU, and is skipped without one; scripts/test_gpu.sh
+#                    runs these, also under compute-sanitizer
 #
 # They see libbaton as a user does, and of libbaton_cuda the objects.
 function(cuda_program name)
@@ -50,3 +50,15 @@ fake_driver(driver_broken "CUDA can't be used"
 
 cuda_program(test_elements cuda/test_elements.c cuda/elements.cu)
 cuda_test(test_elements unit)
+
+# ---- on a GPU ----------------------------------------------------------------
+
+cuda_program(gpu_elements cuda/test_elements.c cuda/gpu_elements.c
+    cuda/on_gpu.cu)
+cuda_program(gpu_port cuda/gpu_port.c cuda/on_gpu.cu
+    support/device_conformance.c)
+cuda_program(gpu_peers cuda/gpu_peers.c cuda/on_gpu.cu)
+foreach(name gpu_elements gpu_port gpu_peers)
+    cuda_test(${name} unit)
+    set_tests_properties(cuda.${name} PROPERTIES RUN_SERIAL ON)
+endforeach()

@@ -9,6 +9,9 @@
 extern "C" {
 #endif
 
+/* Whether it can be done here; prints why not. */
+bool elements_there(void);
+
 void elements_reduce(baton__cuda_op_t op, baton_dtype_t dtype, void *target,
                      const void *left, const void *right, size_t count);
 

@@ -1,7 +1,9 @@
-/* The kernels' functions of one element, as compiled for the host, against the
-   library's host kernels: the same bits. What this can't show is the device's
-   own arithmetic, which is IEEE 754's, and the launches; gpu_port.c does that.
- */
+/* The reductions of the GPU against the host's kernels: the same bits.
+
+   test_elements is linked with elements.cu, which runs the kernels' functions
+   of one element, compiled for the host. What that can't show is the device's
+   own arithmetic, which is IEEE 754's, and the launches: gpu_elements is the
+   same program over the kernels, on a GPU. */
 #include "cuda/elements.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -66,8 +68,8 @@ static void compare(baton__cuda_op_t op, baton_dtype_t dtype, size_t count)
                         ? is_nan(host, dtype) && is_nan(gpu, dtype)
                         : host == gpu;
         if (!same) {
-            fail_msg("%s of %s %#llx and %#llx is %#llx on the host, %#llx as "
-                     "on the GPU",
+            fail_msg("%s of %s %#llx and %#llx is %#llx on the host, %#llx by "
+                     "the kernels",
                      ops[op]->name, baton_dtype_name(dtype),
                      (unsigned long long)left, (unsigned long long)right,
                      (unsigned long long)host, (unsigned long long)gpu);
@@ -232,6 +234,9 @@ static void test_elements_of_all_halves(void **state)
 
 int main(void)
 {
+    if (!elements_there()) {
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elements_of_all_kinds),
         cmocka_unit_test(test_elements_of_random_bits),
