@@ -508,3 +508,8 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
     *endpoint_out = self;
     return BATON_OK;
 }
+
+void baton__staged_undo(void *endpoint)
+{
+    free_endpoint(endpoint);
+}
