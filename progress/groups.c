@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "transport/staged/staged.h"
 
 #include <sched.h>
 
@@ -22,7 +23,9 @@ static const uint64_t patience_ns = 1000000000;
 typedef struct watched_group {
     baton_group_t group;
     baton__watch_t *watch;
-    baton_transport_t transport; /* a copy */
+    baton_transport_t given;     /* a copy */
+    baton_transport_t transport; /* in use: the same, or one around it that can
+                                    carry messages of device memory */
 } watched_group_t;
 
 static void link_group(baton_group_t *group)
@@ -98,6 +101,29 @@ static baton_status_t read_transport(const baton_transport_t *given,
     return BATON_OK;
 }
 
+/* Messages of an engine with a device go through a transport around the given
+   one. disclose: the given endpoint is the caller's again. */
+static baton_status_t enclose(const baton__device_t *device,
+                              watched_group_t *watched, void **endpoint,
+                              int rank, int size)
+{
+    const baton_transport_t *around = &watched->given;
+    baton_status_t status =
+        device == NULL ? BATON_OK
+                       : baton__staged_open(&watched->given, *endpoint, rank,
+                                            size, &device->port, device->device,
+                                            &around, endpoint);
+    watched->transport = *around;
+    return status;
+}
+
+static void disclose(const watched_group_t *watched)
+{
+    if (watched->group.device != NULL) {
+        baton__staged_undo(watched->group.endpoint);
+    }
+}
+
 baton_status_t baton_group_create(baton_engine_t *engine,
                                   const baton_transport_t *transport,
                                   void *endpoint, int rank, int size,
@@ -118,7 +144,10 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     if (watched == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    baton_status_t status = read_transport(transport, &watched->transport);
+    baton_status_t status = read_transport(transport, &watched->given);
+    if (status == BATON_OK) {
+        status = enclose(engine->device, watched, &endpoint, rank, size);
+    }
     if (status != BATON_OK) {
         baton__free(watched);
         return status;
@@ -141,6 +170,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     status = baton__event_loop_watch(engine->event_loop, &descriptors,
                                      &watched->watch);
     if (status != BATON_OK) {
+        disclose(watched);
         free_group(watched);
         return status;
     }
@@ -154,6 +184,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     if (status != BATON_OK) {
         unlink_group(&watched->group);
         baton__event_loop_unwatch(watched->watch);
+        disclose(watched);
         free_group(watched);
         return status;
     }

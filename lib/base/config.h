@@ -48,6 +48,13 @@
     TEXT(CALIBRATION, "",                                                      \
          "File of costs that baton-info --calibrate wrote; if unset, "         \
          "estimates")                                                          \
+    NUMBER(DEVICE_BLOCK, 262144, 4096, 1073741824, "bytes",                    \
+           "Blocks in which messages of device memory pass through the host")  \
+    NUMBER(DEVICE_BUFFERS, 8, 2, 1024, "blocks",                               \
+           "Host memory of a group for such blocks, in each direction")        \
+    NUMBER(DEVICE_DIRECT, 1, 0, 1, "",                                         \
+           "0: devices do not copy from each other's memory, even where they " \
+           "can")                                                              \
     TEXT(BROADCAST, "",                                                        \
          "Algorithm of baton_broadcast; if unset, the cheapest")               \
     TEXT(REDUCE, "", "Algorithm of baton_reduce; if unset, the cheapest")      \

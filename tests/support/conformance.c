@@ -37,7 +37,42 @@ void conformance_forget(conformance_rank_t *self)
 
 static baton_token_t token_of(conformance_rank_t *self, uint32_t node)
 {
-    return (baton_token_t){.owner = self, .node = node};
+    return (baton_token_t){.owner = self,
+                           .node = node,
+                           .memory = self->mirrors[node].memory != NULL
+                                         ? BATON_MEMORY_DEVICE
+                                         : BATON_MEMORY_HOST};
+}
+
+/* Gives a message device memory, if it is to have it; where its data are. */
+static void *mirror(conformance_rank_t *self, uint32_t node, void *host,
+                    size_t bytes, bool sends)
+{
+    const conformance_device_t *device = self->device;
+    self->mirrors[node] = (conformance_mirror_t){NULL, sends ? NULL : host};
+    if (device == NULL || bytes == 0 || host == NULL ||
+        !device->chooses(self, node, sends)) {
+        return host;
+    }
+    void *memory = device->allocate(self, bytes);
+    if (sends) {
+        device->write(self, memory, host, bytes);
+    }
+    self->mirrors[node].memory = memory;
+    return memory;
+}
+
+static void release_mirror(conformance_rank_t *self, uint32_t node, bool read)
+{
+    conformance_mirror_t *of = &self->mirrors[node];
+    if (of->memory != NULL) {
+        if (read && of->host != NULL) {
+            self->device->read(self, of->host, of->memory,
+                               self->results[node].bytes);
+        }
+        self->device->release(self, of->memory);
+        of->memory = NULL;
+    }
 }
 
 static void end(conformance_rank_t *self, uint32_t node, baton_status_t status)
@@ -47,6 +82,7 @@ static void end(conformance_rank_t *self, uint32_t node, baton_status_t status)
     result->ended = true;
     result->status = status;
     self->posted--;
+    release_mirror(self, node, status == BATON_OK);
 }
 
 /* ---- posting ------------------------------------------------------------ */
@@ -56,8 +92,9 @@ bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
 {
     const baton_header_t header = {
         .schedule = 7, .epoch = ~UINT64_C(0), .tag = tag, .kind = 3};
+    const void *source = mirror(self, node, (void *)data, bytes, true);
     baton_status_t status = self->transport->send(
-        self->endpoint, token_of(self, node), peer, &header, data, bytes);
+        self->endpoint, token_of(self, node), peer, &header, source, bytes);
     EXPECT(self, status == BATON_OK || status == BATON_DONE);
     self->posted++;
     self->results[node].bytes = bytes;
@@ -89,11 +126,14 @@ void conformance_accept(conformance_rank_t *self, uint32_t node,
     bool at_once = message->data != NULL;
     self->results[node].bytes = message->bytes;
     self->posted++;
-    baton_status_t status = self->transport->accept(self->endpoint, message,
-                                                    token_of(self, node), data);
+    void *target = mirror(self, node, data, message->bytes, false);
+    const baton_token_t token = token_of(self, node);
+    baton_status_t status =
+        self->transport->accept(self->endpoint, message, token, target);
     EXPECT(self, status == BATON_OK || status == BATON_DONE ||
                      status == BATON_ERR_CANCELLED);
-    EXPECT(self, !at_once || status == BATON_DONE);
+    EXPECT(self, !at_once || status == BATON_DONE ||
+                     token.memory == BATON_MEMORY_DEVICE);
     if (status != BATON_OK) {
         end(self, node, status == BATON_DONE ? BATON_OK : status);
     }
@@ -117,6 +157,9 @@ bool conformance_withdraw(conformance_rank_t *self, uint32_t node)
     bool taken =
         self->transport->withdraw(self->endpoint, token_of(self, node));
     self->posted -= taken;
+    if (taken) {
+        release_mirror(self, node, false);
+    }
     return taken;
 }
 

@@ -28,6 +28,28 @@ typedef struct conformance_receive {
     uint32_t serial; /* in the order posted */
 } conformance_receive_t;
 
+struct conformance_rank;
+
+/* Makes messages ones of device memory: cases are written as if all memory were
+   the host's, and the data are copied from and to a block of device memory for
+   each message that `chooses` says so for. */
+typedef struct conformance_device {
+    bool (*chooses)(const struct conformance_rank *self, uint32_t node,
+                    bool sends);
+    void *(*allocate)(const struct conformance_rank *self, size_t bytes);
+    void (*release)(const struct conformance_rank *self, void *memory);
+    void (*read)(const struct conformance_rank *self, void *host,
+                 const void *memory, size_t bytes);
+    void (*write)(const struct conformance_rank *self, void *memory,
+                  const void *host, size_t bytes);
+} conformance_device_t;
+
+/* Where a message's data are, if that is device memory. */
+typedef struct conformance_mirror {
+    void *memory; /* NULL: in host memory */
+    void *host;   /* of a receive: where the data go */
+} conformance_mirror_t;
+
 /* A rank in a run. The fixture fills the first fields. */
 typedef struct conformance_rank {
     const baton_transport_t *transport;
@@ -38,6 +60,8 @@ typedef struct conformance_rank {
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
+    const conformance_device_t *device; /* or NULL: all memory is the host's */
+    void *device_handle;                /* for the functions above */
     /* Set for simulated networks: one that allocates while messages are in
        flight, and one that completes short sends only when they are accepted.
      */
@@ -49,6 +73,7 @@ typedef struct conformance_rank {
     char failure[256]; /* the first failed expectation, or "" */
     conformance_result_t results[CONFORMANCE_NODES];
     conformance_receive_t receives[CONFORMANCE_NODES];
+    conformance_mirror_t mirrors[CONFORMANCE_NODES];
     uint32_t serial;
     int posted;               /* sends and receives that have not ended */
     baton_message_t *arrived; /* messages not taken yet, oldest first */

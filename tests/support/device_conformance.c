@@ -996,7 +996,8 @@ CASE(handles)
 {
     EXPECT(self, (self->port->get_handle == NULL) ==
                      (self->port->open_handle == NULL));
-    if (self->port->get_handle == NULL || self->other == NULL ||
+    if (self->port->get_handle == NULL || self->port->open_handle == NULL ||
+        self->other == NULL || self->other->port->get_handle == NULL ||
         self->other->port->kin != self->port->kin || self->port->kin == 0) {
         return;
     }

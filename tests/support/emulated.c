@@ -29,6 +29,7 @@ typedef enum kind { COPY, REDUCE, CALL, DELAY, FOLLOW, AWAIT, RAISE } kind_t;
 typedef struct stream stream_t;
 
 typedef struct flag {
+    struct flag *next; /* of the device's */
     uint64_t value;
     size_t pending; /* pieces of work that refer to it */
     bool destroyed;
@@ -95,6 +96,7 @@ struct emulated {
     stream_t *streams[STREAMS_MOST]; /* the own ones, NULL's, the user's */
     int stream_count;
     work_t *unused;
+    flag_t *flags;
     allocation_t *allocations;
     uint64_t serial;
     const char *opened[OPENED_MOST]; /* by open_handle */
@@ -672,16 +674,25 @@ static baton_status_t port_flag_create(void *arg, void **out)
     }
     pthread_mutex_lock(&device->mutex);
     device->counters.flags++;
+    flag->next = device->flags;
+    device->flags = flag;
     pthread_mutex_unlock(&device->mutex);
     *out = flag;
     return BATON_OK;
 }
 
-static void forget_flag(flag_t *flag)
+/* It is freed when it was destroyed, and no work refers to it. */
+static void forget_flag(emulated_t *device, flag_t *flag)
 {
-    if (flag != NULL && --flag->pending == 0 && flag->destroyed) {
-        free(flag);
+    if (flag == NULL || --flag->pending > 0 || !flag->destroyed) {
+        return;
     }
+    flag_t **link = &device->flags;
+    while (*link != flag) {
+        link = &(*link)->next;
+    }
+    *link = flag->next;
+    free(flag);
 }
 
 /* Streams that still await it go on. */
@@ -697,7 +708,7 @@ static void port_flag_destroy(void *arg, void *handle)
     flag->value = UINT64_MAX;
     flag->destroyed = true;
     flag->pending++;
-    forget_flag(flag);
+    forget_flag(device, flag);
     pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->mutex);
 }
@@ -829,7 +840,7 @@ static void retire(emulated_t *device, stream_t *stream)
     stream->head = work->next;
     stream->completed++;
     stream->busy = false;
-    forget_flag(work->flag);
+    forget_flag(device, work->flag);
     work->next = device->unused;
     device->unused = work;
     if (stream->armed != 0 && stream->completed >= stream->armed) {
@@ -1003,7 +1014,6 @@ static void free_stream(stream_t *stream)
     while (stream->head != NULL) {
         work_t *work = stream->head;
         stream->head = work->next;
-        forget_flag(work->flag);
         free(work);
     }
     free(stream);
@@ -1054,6 +1064,11 @@ static void port_close(void *arg)
         device->unused = work->next;
         free(work);
     }
+    while (device->flags != NULL) {
+        flag_t *flag = device->flags;
+        device->flags = flag->next;
+        free(flag);
+    }
     free_memory(device);
     close(device->event_fd);
     pthread_cond_destroy(&device->changed);
@@ -1100,7 +1115,7 @@ static void *map(size_t bytes, int access)
 static emulated_options_t with_defaults(const emulated_options_t *given)
 {
     emulated_options_t made = given != NULL ? *given : (emulated_options_t){0};
-    made.streams = made.streams > 0 ? made.streams : 4;
+    made.streams = made.streams > 0 ? made.streams : 6;
     made.workers = made.workers > 0 ? made.workers : 2;
     made.delay_us = made.delay_us > 0 ? made.delay_us : 50;
     made.bytes = made.bytes > 0 ? made.bytes : (size_t)256 << 20;

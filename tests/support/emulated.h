@@ -20,7 +20,7 @@ typedef struct emulated emulated_t;
 /* Zero means the default. */
 typedef struct emulated_options {
     uint64_t seed;
-    int streams;       /* of its own; 4, at least 3 */
+    int streams;       /* of its own; 6, at least 3 */
     int workers;       /* threads; 2 */
     int delay_us;      /* the longest random delay of a piece of work; 50 */
     size_t bytes;      /* of memory; 256 MiB */

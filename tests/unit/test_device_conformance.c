@@ -175,7 +175,7 @@ static void test_emulated_close_abandons_what_waits(void **state)
                          BATON_OK);
     }
     port->raise_now(device, gate, 1);
-    port->close(device); /* the flag's memory is a leak of this test's */
+    port->close(device);
 }
 
 /* A schedule may be destroyed while a stream has not yet got to its flag. */

@@ -25,4 +25,8 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
 
+/* Frees an endpoint through which nothing has gone; the inner one is the
+   caller's again. */
+void baton__staged_undo(void *endpoint);
+
 #endif

@@ -1,0 +1,360 @@
+/* The endpoint of the staged transport, and what its files share.
+
+   A send of device memory is an offer: a short message with the header of the
+   send, so that it arrives in order with the others. The receiver asks for the
+   data when the message is accepted. Between devices of one kin they are copied
+   straight from one memory to the other; else in blocks through pinned memory
+   of both hosts, so that a block is copied off the device while the one before
+   it is on its way, and the one before that is copied to the other device.
+
+       sender                                        receiver
+       OFFER (id, bytes, kin) ------------------->   ARRIVED
+                                                     accept, and at most
+                                                     RECEIVES_FROM_PEER at once:
+       direct:  GRANT (handle)     <-------------    ASK_DIRECT
+                                   ------------->    device copies
+                SENT               <-------------    DONE, RECEIVED
+       staged:  copy to the host   <-------------    ASK (blocks, block bytes)
+                BLOCK              ------------->    copy to the device
+                copy to the host   <-------------    MORE (blocks)
+                BLOCK              ------------->    copy to the device
+                SENT                                 RECEIVED
+       drop:    SENT               <-------------    DECLINE
+       withdrawn before it was asked for:
+                REFUSE             ------------->    RECEIVED (cancelled)
+       the device failed:
+                SENT (error), ABORT  ----------->    RECEIVED (error)
+
+   The receiver asks for a block only when a buffer is free for it, so none
+   waits with data for a buffer, and buffers are always given back: a block on
+   its way out needs nothing but its receiver's buffer, which is there.
+
+   Host memory that is received into device memory comes as one ordinary
+   message. It is copied out of the message by blocks if it can be read in place
+   (its data came along, or the inner transport lends them); else it is received
+   into all buffers at once, which bounds its size.
+
+   Files, from the bottom up: pool.c (transfers, buffers, controls), receive.c,
+   send.c, staged.c (the transport). */
+#ifndef BATON_TRANSPORT_STAGED_ENDPOINT_H
+#define BATON_TRANSPORT_STAGED_ENDPOINT_H
+
+#include "transport/staged/staged.h"
+
+#include <assert.h>
+
+enum {
+    BATON__STAGED_RECEIVES_FROM_PEER = 4, /* that were asked for, at a time */
+    BATON__STAGED_BLOCKS_AHEAD = 4,       /* asked for, of one message */
+    BATON__STAGED_DIRECT = 8              /* copies between devices at a time */
+};
+
+/* A header's kind: the upper two bits are the transport's. */
+enum {
+    BATON__STAGED_KINDS = 0xc000,
+    BATON__STAGED_OFFER = 0x8000,  /* the rest is the send's kind */
+    BATON__STAGED_CONTROL = 0xc000 /* the rest is a baton__staged_control_t */
+};
+
+/* The header of each: `schedule` refers to the receiver's record of the
+   transfer, `epoch` to the sender's, `tag` is a number. */
+typedef enum baton__staged_kind {
+    BATON__STAGED_ASK,        /* tag: blocks so far; data: bytes of a block */
+    BATON__STAGED_ASK_DIRECT, /* */
+    BATON__STAGED_MORE,       /* tag: blocks so far */
+    BATON__STAGED_DECLINE,
+    BATON__STAGED_DONE,
+    BATON__STAGED_GRANT, /* tag: whether there is a handle; data: the handle */
+    BATON__STAGED_REFUSE,
+    BATON__STAGED_ABORT,
+    BATON__STAGED_BLOCK /* tag: which; data: its */
+} baton__staged_kind_t;
+
+/* The data of an offer. */
+typedef struct baton__staged_offer {
+    uint64_t reference; /* of the sender's record */
+    uint64_t bytes;
+    uint64_t kin;
+    uint64_t block; /* the sender's largest */
+} baton__staged_offer_t;
+static_assert(sizeof(baton__staged_offer_t) <= BATON_NOTICE_BYTES &&
+                  BATON_DEVICE_HANDLE_BYTES <= BATON_NOTICE_BYTES,
+              "these come along with the header");
+
+typedef enum baton__transfer_state {
+    BATON__TRANSFER_FREE,
+    /* of a send */
+    BATON__TRANSFER_OFFERED,
+    BATON__TRANSFER_GRANTED, /* the receiver's device reads it */
+    BATON__TRANSFER_SENDING,
+    BATON__TRANSFER_WITHDRAWN, /* the offer is still on its way */
+    /* of a receive */
+    BATON__TRANSFER_FETCHING, /* the offer's data */
+    BATON__TRANSFER_ARRIVED,  /* the engine has the message */
+    BATON__TRANSFER_QUEUED,   /* it was accepted */
+    BATON__TRANSFER_ASKED_DIRECT,
+    BATON__TRANSFER_COPYING, /* between devices, or waiting for that */
+    BATON__TRANSFER_RECEIVING,
+    BATON__TRANSFER_FEEDING, /* an ordinary message, by blocks */
+    BATON__TRANSFER_LANDING, /* an ordinary message, at once */
+    /* of both */
+    BATON__TRANSFER_ENDED
+} baton__transfer_state_t;
+
+typedef struct baton__transfer {
+    struct baton__transfer *next; /* in one list at a time */
+    uint32_t id;
+    uint32_t generation; /* of the record's use: a reference has it, too */
+    baton__transfer_state_t state;
+    bool sends;
+    bool over;         /* its event was reported, or there is none */
+    bool offer_posted; /* the inner send of the offer has not ended */
+    baton_status_t status;
+    const char *detail; /* of an error, or NULL */
+    int peer;
+    baton_token_t token;
+    uint64_t remote; /* reference to the peer's record */
+    baton__staged_offer_t offer;
+    const char *source;
+    char *target; /* NULL: the data are not wanted */
+    size_t bytes;
+    size_t block_bytes;
+    uint32_t blocks;   /* of the message; less after an ABORT */
+    uint32_t granted;  /* that the receiver asked for */
+    uint32_t started;  /* that were begun: copied off the device; arrived */
+    uint32_t finished; /* that are over */
+    baton_message_t message; /* what the engine gets */
+    baton_message_t *plain;  /* the inner message that is read */
+
+    /* What is to be told the peer, one thing at a time. */
+    struct baton__transfer *next_control;
+    bool control_queued;
+    baton__staged_kind_t control;
+    uint32_t number;
+    unsigned char handle[BATON_DEVICE_HANDLE_BYTES];
+} baton__transfer_t;
+
+typedef struct baton__transfer_list {
+    baton__transfer_t *head, *tail;
+} baton__transfer_list_t;
+
+/* Records never move: others refer to them by address. */
+typedef struct baton__transfer_slab {
+    struct baton__transfer_slab *next;
+    uint32_t first; /* its records' ids begin here */
+    uint32_t count;
+    baton__transfer_t records[];
+} baton__transfer_slab_t;
+
+typedef struct baton__transfer_pool {
+    bool sends;
+    baton__transfer_slab_t *slabs; /* the largest first */
+    baton__transfer_t *unused;
+    uint32_t capacity;
+} baton__transfer_pool_t;
+
+/* Pinned memory for a block. */
+typedef struct baton__staged_buffer {
+    struct baton__staged_buffer *next; /* in one list at a time */
+    char *memory;
+    void *event; /* of its copy */
+    uint32_t index;
+    uint32_t block;
+    baton_status_t status; /* an error: its copy can't be waited for */
+    baton__transfer_t *transfer;
+} baton__staged_buffer_t;
+
+typedef struct baton__staged_buffers {
+    baton__staged_buffer_t *all;
+    baton__staged_buffer_t *unused;
+    uint32_t unused_count;
+    /* Being copied from or to the device, in the order of the stream. */
+    baton__staged_buffer_t *first, *last;
+    baton_stream_t stream;
+} baton__staged_buffers_t;
+
+typedef struct baton__staged_peer {
+    bool reserved; /* room for blocks and controls, in the inner transport */
+    baton_status_t lost; /* or BATON_OK */
+    uint32_t active;     /* receives that were asked for */
+    baton__transfer_list_t queued;
+    /* An offer whose data have not come; and what has arrived behind it. */
+    baton__transfer_t *fetching;
+    baton_message_t *held, *held_last;
+    /* Receives that are to be told that their send was withdrawn. */
+    uint64_t refused[BATON__STAGED_RECEIVES_FROM_PEER];
+    uint32_t refusals;
+} baton__staged_peer_t;
+
+typedef struct baton__staged {
+    baton_transport_t transport;
+    const baton_transport_t *inner;
+    void *endpoint; /* the inner one */
+    int rank, size;
+    baton_device_port_t port;
+    void *device;
+    bool direct; /* devices of one kin copy from each other */
+
+    size_t block_bytes;
+    uint32_t buffers; /* in each direction */
+    char *pinned;
+    baton__staged_buffers_t out, in;
+    uint32_t promised; /* buffers of `in` that blocks were asked for */
+    void *direct_events[BATON__STAGED_DIRECT];
+    baton__transfer_t *direct_copies[BATON__STAGED_DIRECT];
+    uint32_t direct_count;
+    baton_stream_t direct_stream;
+
+    baton__transfer_pool_t sends, receives;
+    int64_t reserved_sends, reserved_receives;
+    baton__staged_peer_t *peers;
+    uint64_t held;     /* messages that peers' lists hold */
+    bool record_freed; /* since it was looked for one that is held */
+    bool any_refused;
+
+    baton__transfer_list_t sending;   /* with blocks left to begin */
+    baton__transfer_list_t receiving; /* by blocks */
+    baton__transfer_list_t feeding, landing, copying;
+    baton__transfer_t *landing_now;
+    baton__transfer_list_t ended; /* events to report */
+    baton_message_t *arrived, *arrived_last;
+    baton__transfer_t *controls, *controls_last;
+    char device_error[256]; /* the last one's sentence */
+} baton__staged_t;
+
+/* Tokens of the inner transport's sends and receives: the owner is the
+   endpoint, and the node is one of these, and a record or buffer. */
+typedef enum baton__staged_tokens {
+    BATON__STAGED_TOKEN_OFFER,   /* a send's record */
+    BATON__STAGED_TOKEN_OUT,     /* a buffer */
+    BATON__STAGED_TOKEN_FETCH,   /* a receive's record */
+    BATON__STAGED_TOKEN_IN,      /* a buffer */
+    BATON__STAGED_TOKEN_HOST,    /* a receive's record */
+    BATON__STAGED_TOKEN_LANDING, /* a receive's record */
+    BATON__STAGED_TOKEN_BITS = 28
+} baton__staged_tokens_t;
+
+static inline baton_token_t baton__staged_token(baton__staged_t *self,
+                                                baton__staged_tokens_t what,
+                                                uint32_t index)
+{
+    return (baton_token_t){.owner = self,
+                           .node = (uint32_t)what << BATON__STAGED_TOKEN_BITS |
+                                   index};
+}
+
+/* ---- pool.c ----------------------------------------------------------- */
+
+void baton__staged_append(baton__transfer_list_t *list,
+                          baton__transfer_t *transfer);
+baton__transfer_t *baton__staged_take_first(baton__transfer_list_t *list);
+void baton__staged_remove(baton__transfer_list_t *list,
+                          const baton__transfer_t *transfer);
+
+/* Makes room for so many records. */
+baton_status_t baton__staged_grow(baton__transfer_pool_t *pool, int64_t count);
+void baton__staged_free_pool(baton__transfer_pool_t *pool);
+
+/* A record, or NULL if all are in use. */
+baton__transfer_t *baton__staged_take(baton__transfer_pool_t *pool);
+
+/* The record is over: it is free when its last control has been sent, and its
+   offer is no longer on its way. */
+void baton__staged_give(baton__staged_t *self, baton__transfer_t *transfer);
+
+baton__transfer_t *baton__staged_by_id(const baton__transfer_pool_t *pool,
+                                       uint32_t id);
+
+/* References are what peers know records by; NULL if it is in use no more. */
+uint64_t baton__staged_reference(const baton__transfer_t *transfer);
+baton__transfer_t *baton__staged_find(const baton__transfer_pool_t *pool,
+                                      uint64_t reference, int peer);
+
+/* The record that this message of the engine is part of, or NULL. */
+baton__transfer_t *baton__staged_of(const baton__staged_t *self,
+                                    const baton_message_t *message);
+
+/* The transfer has failed, unless it had before. `detail` outlives it; NULL
+   stands for this thread's error message, for an error of the device. */
+void baton__staged_fail(baton__staged_t *self, baton__transfer_t *transfer,
+                        baton_status_t status, const char *detail);
+
+/* The transfer ends, with its status; its event will be reported. */
+void baton__staged_end(baton__staged_t *self, baton__transfer_t *transfer);
+
+/* Tells the peer, now or in a later poll. */
+void baton__staged_tell(baton__staged_t *self, baton__transfer_t *transfer,
+                        baton__staged_kind_t kind, uint32_t number);
+void baton__staged_refuse(baton__staged_t *self, int peer, uint64_t reference);
+void baton__staged_flush(baton__staged_t *self);
+void baton__staged_forget_control(baton__staged_t *self,
+                                  baton__transfer_t *transfer);
+
+/* Buffers: one that is free, or NULL; copies in progress, in order. */
+baton__staged_buffer_t *baton__staged_take_buffer(baton__staged_buffers_t *of);
+void baton__staged_give_buffer(baton__staged_buffers_t *of,
+                               baton__staged_buffer_t *buffer);
+baton_status_t baton__staged_copy(baton__staged_t *self,
+                                  baton__staged_buffers_t *of,
+                                  baton__staged_buffer_t *buffer, void *target,
+                                  const void *source, size_t bytes);
+
+/* Takes the first buffer whose copy is over off the list, and how it ended;
+   NULL if there is none. */
+baton__staged_buffer_t *baton__staged_copied(baton__staged_t *self,
+                                             baton__staged_buffers_t *of,
+                                             baton_status_t *status_out);
+
+static inline uint32_t baton__staged_blocks_of(size_t bytes, size_t block)
+{
+    return (uint32_t)((bytes + block - 1) / block);
+}
+
+static inline size_t baton__staged_bytes_of(const baton__transfer_t *transfer,
+                                            uint32_t block)
+{
+    size_t begin = (size_t)block * transfer->block_bytes;
+    size_t left = transfer->bytes - begin;
+    return left < transfer->block_bytes ? left : transfer->block_bytes;
+}
+
+/* ---- receive.c ---------------------------------------------------------- */
+
+/* An inner message that is no control. True: the caller reports it. */
+bool baton__staged_arrived(baton__staged_t *self, baton_message_t *message);
+baton_status_t baton__staged_accept(baton__staged_t *self,
+                                    baton__transfer_t *receive,
+                                    baton_token_t token, void *target);
+baton_status_t baton__staged_accept_plain(baton__staged_t *self,
+                                          baton_message_t *message,
+                                          baton_token_t token, void *target);
+void baton__staged_receive_control(baton__staged_t *self,
+                                   baton__staged_kind_t kind,
+                                   baton_message_t *message);
+void baton__staged_receive_event(baton__staged_t *self,
+                                 baton__staged_tokens_t what, uint32_t index,
+                                 baton_status_t status);
+void baton__staged_receive_progress(baton__staged_t *self);
+void baton__staged_receive_lost(baton__staged_t *self,
+                                baton__transfer_t *receive,
+                                baton_status_t status);
+/* Whether poll has something to do without an event. */
+bool baton__staged_receive_is_busy(const baton__staged_t *self);
+
+/* ---- send.c ------------------------------------------------------------- */
+
+baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
+                                   int peer, const baton_header_t *header,
+                                   const void *data, size_t bytes);
+bool baton__staged_withdraw(baton__staged_t *self, baton_token_t token);
+void baton__staged_send_control(baton__staged_t *self,
+                                baton__staged_kind_t kind,
+                                baton_message_t *message);
+void baton__staged_send_event(baton__staged_t *self,
+                              baton__staged_tokens_t what, uint32_t index,
+                              baton_status_t status);
+void baton__staged_send_progress(baton__staged_t *self);
+void baton__staged_send_lost(baton__staged_t *self, baton__transfer_t *send,
+                             baton_status_t status);
+
+#endif

@@ -1,0 +1,244 @@
+/* Every dense builder on device memory, unchanged, on ranks with emulated
+   devices of their own: with staged messages, and with those that a peer's
+   device reads itself; and in the order of streams of the user. */
+#include "support/cmocka.h"
+#include "support/dense_data.h"
+#include "support/device_cluster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST = 8, EPOCHS = 2 };
+
+static uint64_t seed;
+
+/* A rank's memory: on the device, and what is copied to it and from it. */
+typedef struct memory {
+    size_t bytes; /* of each */
+    char *source, *target;
+    char *host;
+} memory_t;
+
+typedef struct trial {
+    device_cluster_t *ranks;
+    const dense_case_t *c;
+    baton_schedule_t **schedules;
+    baton_stream_t streams[LARGEST];
+    memory_t memory[LARGEST];
+} trial_t;
+
+static void open_memory(trial_t *trial)
+{
+    for (int rank = 0; rank < trial->c->size; rank++) {
+        memory_t *memory = &trial->memory[rank];
+        emulated_t *device = trial->ranks->devices[rank];
+        memory->bytes = dense_room(trial->c, rank) * trial->c->element + 1;
+        memory->source = emulated_allocate(device, memory->bytes);
+        memory->target = emulated_allocate(device, memory->bytes);
+        memory->host = calloc(2, memory->bytes);
+        assert_non_null(memory->host);
+    }
+}
+
+static void close_memory(trial_t *trial)
+{
+    for (int rank = 0; rank < trial->c->size; rank++) {
+        emulated_t *device = trial->ranks->devices[rank];
+        emulated_release(device, trial->memory[rank].source);
+        emulated_release(device, trial->memory[rank].target);
+        free(trial->memory[rank].host);
+    }
+}
+
+/* What the builder has bound is device memory. */
+static void say_memory(baton_schedule_t *schedule)
+{
+    baton_buffer_t buffer = {0};
+    while (baton_buffer_bytes(schedule, buffer) != SIZE_MAX) {
+        if (baton_view_address(schedule, baton_view(buffer, 0, 0)) != NULL) {
+            baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
+        }
+        buffer.index++;
+    }
+}
+
+static void build(trial_t *trial)
+{
+    support_cluster_t *cluster = trial->ranks->cluster;
+    trial->schedules = support_schedules_create(cluster, "dense");
+    for (int rank = 0; rank < trial->c->size; rank++) {
+        dense_build(trial->c, trial->schedules[rank],
+                    trial->memory[rank].source, trial->memory[rank].target);
+        say_memory(trial->schedules[rank]);
+    }
+    support_schedules_commit(cluster, trial->schedules);
+}
+
+/* Where an address on the device is in the host's copy of both memories. */
+static char *host_of(const memory_t *memory, const void *address)
+{
+    const char *at = address;
+    return at >= memory->target && at <= memory->target + memory->bytes
+               ? memory->host + memory->bytes + (at - memory->target)
+               : memory->host + (at - memory->source);
+}
+
+static void fill(trial_t *trial, const dense_data_t *data, int rank)
+{
+    memory_t *memory = &trial->memory[rank];
+    memset(memory->host, 0, 2 * memory->bytes);
+    dense_fill(data, rank,
+               host_of(memory, dense_input(trial->c, rank, memory->source,
+                                           memory->target)));
+}
+
+static void check(trial_t *trial, const dense_data_t *data, int rank)
+{
+    memory_t *memory = &trial->memory[rank];
+    const void *output =
+        dense_output(trial->c, rank, memory->source, memory->target);
+    if (!dense_is_right(data, rank, host_of(memory, output)) ||
+        (dense_keeps_source(trial->c, rank) &&
+         !dense_is_untouched(data, rank, memory->host))) {
+        fail_msg("%s: wrong on rank %d (BATON_SEED=%llu)", dense_text(trial->c),
+                 rank, (unsigned long long)seed);
+    }
+}
+
+/* All in the rank's stream: the data in, the epoch, the data out. */
+static void start_in_stream(trial_t *trial, int rank)
+{
+    memory_t *memory = &trial->memory[rank];
+    emulated_t *device = trial->ranks->devices[rank];
+    const baton_device_port_t *port = emulated_port(device);
+    baton_stream_t stream = trial->streams[rank];
+    char *host[] = {memory->host, memory->host + memory->bytes};
+    char *there[] = {memory->source, memory->target};
+    for (int i = 0; i < 2; i++) {
+        support_ok(
+            port->copy(device, stream, there[i], host[i], memory->bytes));
+    }
+    support_ok(baton_schedule_start_on(trial->schedules[rank], stream));
+    support_ok(baton_schedule_wait_on(trial->schedules[rank], stream));
+    for (int i = 0; i < 2; i++) {
+        support_ok(
+            port->copy(device, stream, host[i], there[i], memory->bytes));
+    }
+}
+
+static void start(trial_t *trial, int rank)
+{
+    memory_t *memory = &trial->memory[rank];
+    emulated_t *device = trial->ranks->devices[rank];
+    emulated_write(device, memory->source, memory->host, memory->bytes);
+    emulated_write(device, memory->target, memory->host + memory->bytes,
+                   memory->bytes);
+    support_ok(baton_schedule_start(trial->schedules[rank]));
+}
+
+static void finish(trial_t *trial, int rank, bool in_stream)
+{
+    memory_t *memory = &trial->memory[rank];
+    emulated_t *device = trial->ranks->devices[rank];
+    support_ok(baton_schedule_wait(trial->schedules[rank], SUPPORT_WAIT_MS));
+    if (in_stream) {
+        emulated_synchronise(device, trial->streams[rank]);
+        return;
+    }
+    emulated_read(device, memory->host, memory->source, memory->bytes);
+    emulated_read(device, memory->host + memory->bytes, memory->target,
+                  memory->bytes);
+}
+
+static void run_case(trial_t *trial, const dense_case_t *c, support_op_t op)
+{
+    trial->c = c;
+    open_memory(trial);
+    build(trial);
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        dense_data_t data = {c, op, seed, epoch};
+        bool in_stream = epoch % 2 == 1;
+        for (int rank = 0; rank < c->size; rank++) {
+            fill(trial, &data, rank);
+            if (in_stream) {
+                start_in_stream(trial, rank);
+            } else {
+                start(trial, rank);
+            }
+        }
+        for (int rank = 0; rank < c->size; rank++) {
+            finish(trial, rank, in_stream);
+        }
+        for (int rank = 0; rank < c->size; rank++) {
+            check(trial, &data, rank);
+        }
+    }
+    support_schedules_destroy(trial->ranks->cluster, trial->schedules);
+    close_memory(trial);
+}
+
+/* Each builder with counts and types that differ from one to the next. */
+static void run_builders(trial_t *trial, int size, bool both)
+{
+    static const size_t counts[] = {0, 1, 5, 37, 1009, 5003};
+    enum { COUNTS = sizeof counts / sizeof *counts };
+    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
+    for (size_t i = 0; i < dense_builder_count; i++) {
+        for (size_t k = 0; k < COUNTS; k++) {
+            size_t turn = i + k + (size_t)size;
+            if (!both && turn % 2 == 1) {
+                continue;
+            }
+            support_op_t op = (support_op_t)(turn % SUPPORT_OP_COUNT);
+            dense_case_t c = {
+                .builder = &dense_builders[i],
+                .size = size,
+                .root = size / 2,
+                .count = counts[k],
+                .dtype = (baton_dtype_t)(turn % BATON_DTYPE_COUNT),
+                .op = support_op(op),
+                .varied = turn % 3 == 0 && !dense_builders[i].equal_alone,
+                .in_place = turn / 2 % 2 == 0,
+                .chunk_bytes = k % 2 == 0 ? 0 : 256,
+                .arg = &hosts};
+            c.element = baton_dtype_size(c.dtype);
+            run_case(trial, &c, op);
+            if (both) {
+                c.in_place = !c.in_place;
+                run_case(trial, &c, op);
+            }
+        }
+    }
+}
+
+static void test_builders(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 4, 5, 7, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int staged = 0; staged < 2; staged++) {
+            const emulated_options_t options = {.seed = seed,
+                                                .streams = 3 + (int)i,
+                                                .delay_us = 5,
+                                                .workers = 1,
+                                                .bytes = 1 << 23,
+                                                .no_handles = staged != 0};
+            trial_t trial = {.ranks = device_cluster_open(
+                                 sizes[i], SUPPORT_OWN_ENGINES, &options)};
+            for (int rank = 0; rank < sizes[i]; rank++) {
+                trial.streams[rank] =
+                    emulated_stream(trial.ranks->devices[rank]);
+            }
+            run_builders(&trial, sizes[i], sizes[i] <= 3);
+            device_cluster_close(trial.ranks);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_builders),
+    };
+    seed = support_seed();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

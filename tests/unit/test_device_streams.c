@@ -1,0 +1,513 @@
+/* Epochs that begin and end in the order of a user's stream, on one rank with
+   an emulated device: with streams enough to put work behind the user's at
+   once, and with too few. */
+#include "base/config.h"
+#include "support/cmocka.h"
+#include "support/device_cluster.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 30 };
+
+/* A rank with some streams, and a stream of the user with a gate. */
+typedef struct user {
+    device_cluster_t *ranks;
+    emulated_t *device;
+    const baton_device_port_t *port;
+    baton_stream_t stream;
+    void *gate; /* a flag */
+    uint64_t closed;
+    int32_t *a, *b; /* device memory */
+} user_t;
+
+static user_t user_open(int variant, int streams)
+{
+    const emulated_options_t options = {.seed = 11, .streams = streams};
+    user_t user = {.ranks = device_cluster_open(1, variant, &options)};
+    user.device = user.ranks->devices[0];
+    user.port = emulated_port(user.device);
+    user.stream = emulated_stream(user.device);
+    support_ok(user.port->flag_create(user.device, &user.gate));
+    user.a = emulated_allocate(user.device, BYTES);
+    user.b = emulated_allocate(user.device, BYTES);
+    return user;
+}
+
+static void user_close(user_t *user)
+{
+    emulated_synchronise_all(user->device);
+    user->port->flag_destroy(user->device, user->gate);
+    emulated_release(user->device, user->a);
+    emulated_release(user->device, user->b);
+    device_cluster_close(user->ranks);
+}
+
+/* Nothing goes on in the user's stream from here until open(). */
+static void close_gate(user_t *user)
+{
+    support_ok(user->port->await(user->device, user->stream, user->gate,
+                                 ++user->closed));
+}
+
+static void open_gate(user_t *user)
+{
+    user->port->raise_now(user->device, user->gate, user->closed);
+}
+
+static void copy(user_t *user, void *target, const void *source)
+{
+    support_ok(
+        user->port->copy(user->device, user->stream, target, source, BYTES));
+}
+
+static baton_schedule_t *begin(user_t *user, const char *name)
+{
+    return support_schedule(user->ranks->cluster->groups[0], name);
+}
+
+static void fill(int32_t *data, int32_t from)
+{
+    for (int i = 0; i < COUNT; i++) {
+        data[i] = from + i;
+    }
+}
+
+/* a + a --> b, by the device alone */
+static baton_schedule_t *doubling(user_t *user)
+{
+    baton_schedule_t *s = begin(user, "doubling");
+    baton_view_t a = device_view(s, user->a, BYTES);
+    baton_view_t b = device_view(s, user->b, BYTES);
+    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, b, a, a);
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+/* The same through the host: a --> host, call, host --> b. */
+typedef struct detour {
+    baton_view_t host;
+    int calls;
+} detour_t;
+
+static baton_status_t double_on_host(void *arg, baton_call_t *call)
+{
+    detour_t *detour = arg;
+    int32_t *data = baton_call_address(call, detour->host);
+    for (int i = 0; i < COUNT; i++) {
+        data[i] *= 2;
+    }
+    detour->calls++;
+    return BATON_OK;
+}
+
+static baton_schedule_t *detouring(user_t *user, detour_t *detour)
+{
+    baton_schedule_t *s = begin(user, "detour");
+    baton_view_t a = device_view(s, user->a, BYTES);
+    baton_view_t b = device_view(s, user->b, BYTES);
+    detour->host = support_scratch(s, BYTES);
+    baton_buffer_set_memory(s, detour->host.buffer, BATON_MEMORY_HOST);
+    baton_node_t out = baton_add_copy(s, detour->host, a);
+    baton_node_t call = baton_add_call(s, double_on_host, detour);
+    baton_node_t in = baton_add_copy(s, b, detour->host);
+    baton_before(s, out, call);
+    baton_before(s, call, in);
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+static const int variants[] = {SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL};
+static const int stream_counts[] = {3, 4, 5, 8};
+
+/* Calls fn for each variant and number of streams. */
+static void for_each(void (*fn)(user_t *user))
+{
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        for (size_t k = 0; k < sizeof stream_counts / sizeof *stream_counts;
+             k++) {
+            user_t user = user_open(variants[v], stream_counts[k]);
+            fn(&user);
+            user_close(&user);
+        }
+    }
+}
+
+/* ---- order ------------------------------------------------------------- */
+
+/* The user's stream is slow; what is behind the epoch there sees its result,
+   and the epoch sees what was before it. */
+static void keeps_order(user_t *user, baton_schedule_t *s)
+{
+    static int32_t in[FLIGHT][COUNT], out[FLIGHT][COUNT];
+    memset(out, 0, sizeof out);
+    for (int k = 0; k < FLIGHT; k++) {
+        fill(in[k], 100 * k);
+        emulated_delay(user->device, user->stream, 200);
+        copy(user, user->a, in[k]);
+        support_ok(baton_schedule_start_on(s, user->stream));
+        support_ok(baton_schedule_wait_on(s, user->stream));
+        copy(user, out[k], user->b);
+    }
+    support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    emulated_synchronise(user->device, user->stream);
+    for (int k = 0; k < FLIGHT; k++) {
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(out[k][i], 2 * (100 * k + i));
+        }
+    }
+}
+
+static void check_order(user_t *user)
+{
+    baton_schedule_t *device = doubling(user);
+    detour_t detour = {.calls = 0};
+    baton_schedule_t *host = detouring(user, &detour);
+    for (int round = 0; round < 3; round++) {
+        keeps_order(user, device);
+        keeps_order(user, host);
+    }
+    assert_int_equal(detour.calls, 3 * FLIGHT);
+    support_ok(baton_schedule_destroy(device));
+    support_ok(baton_schedule_destroy(host));
+}
+
+static void test_order(void **state)
+{
+    for_each(check_order);
+}
+
+/* ---- nothing before the stream gets there ------------------------------ */
+
+static void check_gate(user_t *user)
+{
+    detour_t detour = {.calls = 0};
+    baton_schedule_t *s = detouring(user, &detour);
+    uint64_t calls = 0;
+    baton_schedule_t *root = begin(user, "root");
+    (void)baton_add_call(root, support_count, &calls);
+    support_ok(baton_schedule_commit(root));
+    baton_schedule_t *empty = begin(user, "empty");
+    support_ok(baton_schedule_commit(empty));
+    baton_schedule_t *all[] = {s, root, empty};
+    static int32_t zeros[COUNT];
+    emulated_write(user->device, user->a, zeros, BYTES);
+    for (uint64_t round = 1; round <= 5; round++) {
+        close_gate(user);
+        for (int i = 0; i < 3; i++) {
+            support_ok(baton_schedule_start_on(all[i], user->stream));
+        }
+        bool done = false;
+        for (int polls = 0; polls < 100; polls++) {
+            for (int i = 0; i < 3; i++) {
+                support_ok(baton_schedule_test(all[i], &done));
+                assert_false(done);
+            }
+        }
+        assert_int_equal(calls, round - 1);
+        open_gate(user);
+        for (int i = 0; i < 3; i++) {
+            support_ok(baton_schedule_wait(all[i], SUPPORT_WAIT_MS));
+        }
+        assert_int_equal(calls, round);
+    }
+    for (int i = 0; i < 3; i++) {
+        support_ok(baton_schedule_destroy(all[i]));
+    }
+}
+
+static void test_gate(void **state)
+{
+    for_each(check_gate);
+}
+
+/* ---- without a visit to the host --------------------------------------- */
+
+/* A manual engine that nobody steps: the epoch begins and ends all the same, as
+   the user's stream sees. */
+static void test_ends_by_itself(void **state)
+{
+    user_t user = user_open(SUPPORT_OWN_MANUAL, 8);
+    baton_schedule_t *s = doubling(&user);
+    static int32_t in[COUNT], out[COUNT];
+    for (int round = 0; round < ROUNDS; round++) {
+        emulated_counters_t before = emulated_counters(user.device);
+        fill(in, 3 * round);
+        memset(out, 0, sizeof out);
+        close_gate(&user);
+        copy(&user, user.a, in);
+        support_ok(baton_schedule_start_on(s, user.stream));
+        support_ok(baton_schedule_wait_on(s, user.stream));
+        copy(&user, out, user.b);
+        open_gate(&user);
+        emulated_synchronise(user.device, user.stream);
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(out[i], 2 * (3 * round + i));
+        }
+        emulated_counters_t after = emulated_counters(user.device);
+        assert_int_equal(after.raises - before.raises, 1);
+        assert_int_equal(after.queries - before.queries, 0);
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    }
+    support_ok(baton_schedule_destroy(s));
+    user_close(&user);
+}
+
+/* ---- two streams ------------------------------------------------------- */
+
+static baton_status_t begin_async(void *arg, baton_call_t *call,
+                                  baton_async_t async)
+{
+    *(baton_async_t *)arg = async;
+    return BATON_OK;
+}
+
+/* The user's stream waits for `first`, which has not put its copies into any
+   stream yet, and the start of `second` is behind that. */
+static void check_no_cycle(user_t *user)
+{
+    static const baton_async_ops_t ops = {.start = begin_async};
+    static int32_t in[COUNT];
+    baton_async_t async = {NULL, 0};
+    baton_schedule_t *first = begin(user, "first");
+    baton_view_t a = device_view(first, user->a, BYTES);
+    baton_node_t root = baton_add_async(first, &ops, &async);
+    baton_node_t in_copy =
+        baton_add_copy(first, a, support_view(first, in, BYTES));
+    baton_node_t sum = baton_add_reduce(first, BATON_I32, BATON_SUM, a, a, a);
+    baton_before(first, root, in_copy);
+    baton_before(first, in_copy, sum);
+    support_ok(baton_schedule_commit(first));
+    baton_schedule_t *second = begin(user, "second");
+    baton_view_t b = device_view(second, user->b, BYTES);
+    baton_view_t c = support_scratch(second, BYTES);
+    (void)baton_add_copy(second, c, support_view(second, in, BYTES));
+    (void)baton_add_reduce(second, BATON_I32, BATON_SUM, b, b, b);
+    baton_buffer_set_memory(second, c.buffer, BATON_MEMORY_DEVICE);
+    support_ok(baton_schedule_commit(second));
+    for (int round = 0; round < ROUNDS; round++) {
+        support_ok(baton_schedule_start(first));
+        while (async.record == NULL) {
+            bool done;
+            support_ok(baton_schedule_test(first, &done));
+        }
+        support_ok(baton_schedule_wait_on(first, user->stream));
+        support_ok(baton_schedule_start_on(second, user->stream));
+        support_ok(baton_schedule_wait_on(second, user->stream));
+        support_ok(baton_async_complete(async, BATON_OK));
+        support_ok(baton_schedule_wait(second, SUPPORT_WAIT_MS));
+        support_ok(baton_schedule_wait(first, SUPPORT_WAIT_MS));
+        async.record = NULL;
+    }
+    emulated_synchronise(user->device, user->stream);
+    support_ok(baton_schedule_destroy(first));
+    support_ok(baton_schedule_destroy(second));
+}
+
+static void test_no_cycle(void **state)
+{
+    user_t user = user_open(SUPPORT_OWN_MANUAL, 3);
+    check_no_cycle(&user);
+    user_close(&user);
+    user = user_open(SUPPORT_OWN_MANUAL, 8);
+    check_no_cycle(&user);
+    user_close(&user);
+}
+
+/* More schedules wait for the user's stream than there are streams. */
+static void check_many(user_t *user)
+{
+    enum { MANY = 20 };
+    baton_schedule_t *s[MANY];
+    for (int i = 0; i < MANY; i++) {
+        s[i] = begin(user, "many");
+        baton_view_t c = support_scratch(s[i], BYTES);
+        baton_buffer_set_memory(s[i], c.buffer, BATON_MEMORY_DEVICE);
+        baton_view_t a = device_view(s[i], user->a, BYTES);
+        (void)baton_add_reduce(s[i], BATON_I32, BATON_SUM, c, a, a);
+        support_ok(baton_schedule_commit(s[i]));
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        close_gate(user);
+        for (int i = 0; i < MANY - 1; i++) {
+            support_ok(baton_schedule_start_on(s[i], user->stream));
+        }
+        /* This one does not wait for the stream, and none holds it up. */
+        support_ok(baton_schedule_start(s[MANY - 1]));
+        support_ok(baton_schedule_wait(s[MANY - 1], SUPPORT_WAIT_MS));
+        open_gate(user);
+        for (int i = 0; i < MANY - 1; i++) {
+            support_ok(baton_schedule_wait(s[i], SUPPORT_WAIT_MS));
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        support_ok(baton_schedule_destroy(s[i]));
+    }
+}
+
+static void test_many(void **state)
+{
+    for_each(check_many);
+}
+
+/* ---- in flight --------------------------------------------------------- */
+
+static void check_flight(user_t *user)
+{
+    baton_schedule_t *s = doubling(user);
+    close_gate(user);
+    for (int k = 0; k < FLIGHT; k++) {
+        support_ok(baton_schedule_start_on(s, user->stream));
+    }
+    support_expect(baton_schedule_start_on(s, user->stream), BATON_ERR_BUSY);
+    support_says("8 epochs have been started and not ended");
+    support_expect(baton_schedule_start(s), BATON_ERR_BUSY);
+    support_says("epoch 8 is still running");
+    support_expect(baton_buffer_rebind(s, (baton_buffer_t){0}, user->b),
+                   BATON_ERR_BUSY);
+    assert_int_equal(baton_schedule_epoch(s), 0);
+    open_gate(user);
+    support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    assert_int_equal(baton_schedule_epoch(s), FLIGHT);
+    support_run(s);
+    assert_int_equal(baton_schedule_epoch(s), FLIGHT + 1);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_flight(void **state)
+{
+    for_each(check_flight);
+}
+
+/* All that were started end with the one that is cancelled, and the stream goes
+   on; the next epoch is as ever. */
+static void check_cancel(user_t *user)
+{
+    baton_schedule_t *s = doubling(user);
+    detour_t detour = {.calls = 0};
+    baton_schedule_t *host = detouring(user, &detour);
+    baton_schedule_t *both[] = {s, host};
+    for (int round = 0; round < 2 * ROUNDS; round++) {
+        baton_schedule_t *each = both[round % 2];
+        int flight = 1 + round % FLIGHT;
+        close_gate(user);
+        for (int k = 0; k < flight; k++) {
+            support_ok(baton_schedule_start_on(each, user->stream));
+        }
+        support_ok(baton_schedule_cancel(each));
+        open_gate(user);
+        support_expect(baton_schedule_wait(each, SUPPORT_WAIT_MS),
+                       BATON_ERR_CANCELLED);
+        support_ok(baton_schedule_wait_on(each, user->stream));
+        emulated_synchronise(user->device, user->stream);
+        support_ok(baton_schedule_start_on(each, user->stream));
+        support_ok(baton_schedule_wait_on(each, user->stream));
+        emulated_synchronise(user->device, user->stream);
+        support_ok(baton_schedule_wait(each, SUPPORT_WAIT_MS));
+    }
+    assert_int_equal(detour.calls, ROUNDS);
+    support_ok(baton_schedule_destroy(s));
+    support_ok(baton_schedule_destroy(host));
+}
+
+static void test_cancel(void **state)
+{
+    /* With a thread: a manual engine that nobody steps would not see that the
+       epoch has ended. */
+    for (size_t k = 0; k < sizeof stream_counts / sizeof *stream_counts; k++) {
+        user_t user = user_open(SUPPORT_OWN_ENGINES, stream_counts[k]);
+        check_cancel(&user);
+        user_close(&user);
+    }
+}
+
+/* The device fails in one of several epochs: they all end, with the error. */
+static void check_failure(user_t *user)
+{
+    baton_schedule_t *s = doubling(user);
+    for (int k = 1; k <= 4; k++) {
+        emulated_fail_work(user->device, k);
+        for (int i = 0; i < 4; i++) {
+            support_ok(baton_schedule_start_on(s, user->stream));
+        }
+        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                       BATON_ERR_SYSTEM);
+        support_says("failed at reduce#0");
+        emulated_repair(user->device);
+        support_ok(baton_schedule_start_on(s, user->stream));
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    }
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_failure(void **state)
+{
+    for_each(check_failure);
+}
+
+/* Destroy waits for what was started, as far as it may. */
+static void check_destroy(user_t *user)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        baton_schedule_t *s = doubling(user);
+        emulated_delay(user->device, user->stream, 300);
+        for (int k = 0; k <= round % 3; k++) {
+            support_ok(baton_schedule_start_on(s, user->stream));
+        }
+        support_ok(baton_schedule_wait_on(s, user->stream));
+        support_ok(baton_schedule_destroy(s));
+        emulated_synchronise(user->device, user->stream);
+    }
+}
+
+static void test_destroy(void **state)
+{
+    for_each(check_destroy);
+}
+
+/* It does not get there in time: the epoch is cancelled, and what is queued
+   frees the schedule later. */
+static void test_destroy_behind_gate(void **state)
+{
+    assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
+    baton__config_forget();
+    for (int streams = 3; streams <= 8; streams += 5) {
+        user_t user = user_open(SUPPORT_OWN_ENGINES, streams);
+        baton_schedule_t *s = doubling(&user);
+        uint64_t before = emulated_counters(user.device).events;
+        close_gate(&user);
+        support_ok(baton_schedule_start_on(s, user.stream));
+        support_ok(baton_schedule_wait_on(s, user.stream));
+        if (streams == 3) { /* nothing of it is in a stream */
+            support_ok(baton_schedule_destroy(s));
+        } else {
+            support_expect(baton_schedule_destroy(s), BATON_ERR_TIMEOUT);
+            assert_int_equal(emulated_counters(user.device).events, before);
+        }
+        open_gate(&user);
+        while (emulated_counters(user.device).events >= before) {
+            (void)sched_yield();
+        }
+        user_close(&user);
+    }
+    assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
+    baton__config_forget();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_ends_by_itself),
+        cmocka_unit_test(test_no_cycle),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_flight),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_destroy),
+        cmocka_unit_test(test_destroy_behind_gate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
