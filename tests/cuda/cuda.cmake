@@ -63,3 +63,7 @@ foreach(name gpu_elements gpu_port gpu_peers gpu_epochs)
     cuda_test(${name} unit)
     set_tests_properties(cuda.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()
+
+if(TARGET cuda_training)
+    cuda_test(cuda_training example)
+endif()
