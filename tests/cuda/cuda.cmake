@@ -58,7 +58,12 @@ cuda_program(gpu_elements cuda/test_elements.c cuda/gpu_elements.c
 cuda_program(gpu_port cuda/gpu_port.c cuda/on_gpu.cu
     support/device_conformance.c)
 cuda_program(gpu_peers cuda/gpu_peers.c cuda/on_gpu.cu)
-foreach(name gpu_elements gpu_port gpu_peers)
+cuda_program(gpu_epochs cuda/gpu_epochs.c cuda/on_gpu.cu)
+foreach(name gpu_elements gpu_port gpu_peers gpu_epochs)
     cuda_test(${name} unit)
     set_tests_properties(cuda.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()
+
+if(TARGET cuda_training)
+    cuda_test(cuda_training example)
+endif()
