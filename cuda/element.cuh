@@ -11,8 +11,11 @@
 
 #include <cstdint>
 #include <cstring>
-#include <cuda_fp16.h>
 #include <type_traits>
+
+#if !defined(BATON_CUDA_ON_CPU)
+#include <cuda_fp16.h>
+#endif
 
 namespace baton_element
 {

@@ -3,7 +3,12 @@
 #define BATON_CUDA_KERNELS_H
 
 #include <baton/types.h>
+
+#if defined(BATON_CUDA_ON_CPU) /* a test; see launch.h */
+#include "support/reduce_on_cpu.h"
+#else
 #include <cuda_runtime_api.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {

@@ -12,6 +12,7 @@
    it has read itself. */
 #include "cuda/element.cuh"
 #include "cuda/kernels.h"
+#include "cuda/launch.h"
 
 namespace
 {
@@ -77,85 +78,89 @@ __device__ void reduce_body(uint4 *target, const uint4 *left,
    Head and tail have fewer elements than a block has threads. */
 template <baton__cuda_op OP, typename T>
 __global__ void __launch_bounds__(threads)
-    reduce_vectors(T *target, const T *left, const T *right, size_t head,
-                   size_t vectors, size_t count)
+    reduce_vectors(void *target, const void *left, const void *right,
+                   size_t head, size_t vectors, size_t count)
 {
-    reduce_body<OP, T>(reinterpret_cast<uint4 *>(target + head),
-                       reinterpret_cast<const uint4 *>(left + head),
-                       reinterpret_cast<const uint4 *>(right + head), vectors);
+    T *to = static_cast<T *>(target);
+    const T *a = static_cast<const T *>(left);
+    const T *b = static_cast<const T *>(right);
+    reduce_body<OP, T>(reinterpret_cast<uint4 *>(to + head),
+                       reinterpret_cast<const uint4 *>(a + head),
+                       reinterpret_cast<const uint4 *>(b + head), vectors);
     size_t body = vectors * (sizeof(uint4) / sizeof(T));
     size_t i = first();
     if (i < count - body) {
         size_t at = i < head ? i : i + body;
-        target[at] = combine<OP>(left[at], right[at]);
+        to[at] = combine<OP>(a[at], b[at]);
     }
 }
 
 /* An element at any address. */
-template <typename T> __device__ T load(const T *from, bool aligned)
+template <typename T>
+__device__ T load(const void *from, size_t i, bool aligned)
 {
     if (aligned) {
-        return *from;
+        return static_cast<const T *>(from)[i];
     }
     T value;
     unsigned char bytes[sizeof(T)];
 #pragma unroll
-    for (unsigned i = 0; i < sizeof(T); i++) {
-        bytes[i] = reinterpret_cast<const unsigned char *>(from)[i];
+    for (unsigned k = 0; k < sizeof(T); k++) {
+        bytes[k] = static_cast<const unsigned char *>(from)[i * sizeof(T) + k];
     }
     memcpy(&value, bytes, sizeof value);
     return value;
 }
 
-template <typename T> __device__ void store(T *to, T value, bool aligned)
+template <typename T>
+__device__ void store(void *to, size_t i, T value, bool aligned)
 {
     if (aligned) {
-        *to = value;
+        static_cast<T *>(to)[i] = value;
         return;
     }
     unsigned char bytes[sizeof(T)];
     memcpy(bytes, &value, sizeof value);
 #pragma unroll
-    for (unsigned i = 0; i < sizeof(T); i++) {
-        reinterpret_cast<unsigned char *>(to)[i] = bytes[i];
+    for (unsigned k = 0; k < sizeof(T); k++) {
+        static_cast<unsigned char *>(to)[i * sizeof(T) + k] = bytes[k];
     }
 }
 
 template <baton__cuda_op OP, typename T>
 __global__ void __launch_bounds__(threads)
-    reduce_elements(T *target, const T *left, const T *right, size_t count,
-                    bool aligned)
+    reduce_elements(void *target, const void *left, const void *right,
+                    size_t count, bool aligned)
 {
     for (size_t i = first(); i < count; i += stride()) {
-        store(target + i,
-              combine<OP>(load(left + i, aligned), load(right + i, aligned)),
-              aligned);
+        T a = load<T>(left, i, aligned), b = load<T>(right, i, aligned);
+        store(target, i, combine<OP>(a, b), aligned);
     }
 }
 
 /* ---- the table -------------------------------------------------------- */
 
 struct kernels_t {
-    const void *vectors;
-    const void *elements;
+    void (*vectors)(void *, const void *, const void *, size_t, size_t, size_t);
+    void (*elements)(void *, const void *, const void *, size_t, bool);
 };
 
 template <baton__cuda_op OP, typename T> struct kernels {
     static kernels_t value()
     {
-        return {reinterpret_cast<const void *>(reduce_vectors<OP, T>),
-                reinterpret_cast<const void *>(reduce_elements<OP, T>)};
+        return {reduce_vectors<OP, T>, reduce_elements<OP, T>};
     }
 };
 
 const baton_element::table<kernels> table;
 
 /* Asking for a kernel's occupancy loads it. */
-cudaError_t load_kernel(const void *kernel, unsigned *least)
+template <typename Kernel>
+cudaError_t load_kernel(Kernel kernel, unsigned *least)
 {
     int blocks = 0;
     cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &blocks, kernel, threads, 0);
+        &blocks, reinterpret_cast<const void *>(kernel), threads, 0);
     if (error == cudaSuccess && (unsigned)blocks < *least) {
         *least = (unsigned)blocks;
     }
@@ -168,13 +173,6 @@ unsigned blocks_for(size_t work, unsigned most)
 {
     size_t blocks = (work + threads - 1) / threads;
     return blocks == 0 ? 1 : blocks < most ? (unsigned)blocks : most;
-}
-
-cudaError_t launch(cudaStream_t stream, const void *kernel, unsigned blocks,
-                   void **arguments)
-{
-    return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0,
-                            stream);
 }
 
 } // namespace
@@ -209,14 +207,14 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
     uintptr_t differ = (t ^ l) | (t ^ r);
     bool aligned = (t | l | r) % bytes == 0;
     if (!aligned || differ % sizeof(uint4) != 0) {
-        void *arguments[] = {&target, &left, &right, &count, &aligned};
-        return launch(stream, entry.elements, blocks_for(count, blocks),
-                      arguments);
+        return baton_cuda::launch(entry.elements, blocks_for(count, blocks),
+                                  threads, stream, target, left, right, count,
+                                  aligned);
     }
     size_t head = (0 - t) % sizeof(uint4) / bytes;
     head = head < count ? head : count;
     size_t vectors = (count - head) * bytes / sizeof(uint4);
-    void *arguments[] = {&target, &left, &right, &head, &vectors, &count};
-    return launch(stream, entry.vectors, blocks_for(vectors, blocks),
-                  arguments);
+    return baton_cuda::launch(entry.vectors, blocks_for(vectors, blocks),
+                              threads, stream, target, left, right, head,
+                              vectors, count);
 }

@@ -4,8 +4,9 @@
 #   test_select.cpp          selections against the host's; as
 #                            test_select_on_cpu the kernels are run by the
 #                            processor, as gpu_select by a GPU
+#   test_reduce.cpp          reductions, likewise: test_reduce_on_cpu
 #
-# The first two need no CUDA toolkit.
+# What the processor runs needs no CUDA toolkit.
 enable_language(CXX)
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -46,10 +47,26 @@ select_program(test_select_on_cpu cuda/test_select.cpp
 target_compile_definitions(test_select_on_cpu PRIVATE BATON_CUDA_ON_CPU)
 select_test(test_select_on_cpu unit)
 
+# Reductions, in the same way.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/cuda/reduce.cu PROPERTIES
+    LANGUAGE CXX COMPILE_OPTIONS
+    "-x;c++;-Wno-unknown-pragmas;-Wno-maybe-uninitialized")
+select_program(test_reduce_on_cpu cuda/test_reduce.cpp
+    support/cuda_on_cpu.cpp ${PROJECT_SOURCE_DIR}/cuda/reduce.cu)
+target_compile_definitions(test_reduce_on_cpu PRIVATE BATON_CUDA_ON_CPU)
+select_test(test_reduce_on_cpu unit)
+
 if(TARGET baton_cuda)
     select_program(gpu_select cuda/test_select.cpp)
     target_link_libraries(gpu_select PRIVATE baton_cuda CUDA::cudart_static
         Threads::Threads)
     select_test(gpu_select unit)
     set_tests_properties(cuda.gpu_select PROPERTIES RUN_SERIAL ON)
+    select_program(gpu_reduce cuda/test_reduce.cpp cuda/on_gpu.cu
+        $<TARGET_OBJECTS:baton_cuda_objects>)
+    set_target_properties(gpu_reduce PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(gpu_reduce PRIVATE CUDA::cudart_static
+        Threads::Threads)
+    select_test(gpu_reduce unit)
+    set_tests_properties(cuda.gpu_reduce PROPERTIES RUN_SERIAL ON)
 endif()
