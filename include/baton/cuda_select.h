@@ -21,6 +21,9 @@
    in device memory, where the next kernel reads them. So all of this can be
    captured into a CUDA graph.
 
+   baton_cuda_attach loads the kernels; without it, CUDA does so when each is
+   first launched, which may take a while.
+
    "On the device" means memory that kernels of the calling thread's current
    device can access; the stream is one of that device. Pointers given here are
    on the device, but for `from`, `list` and `workspace` themselves, which are
