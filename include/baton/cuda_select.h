@@ -71,9 +71,10 @@ typedef struct baton_cuda_selected {
 
 /* As baton_select_topk: the indices of the k largest elements, fewer where
    fewer are not zero; their number, and the magnitude of the smallest of them.
-   `indices` has room for k. Reads the vector once where a sample's threshold
-   holds, and up to eight times where it does not, or where more elements are
-   tied than there is room for. */
+   `indices` has room for k. Reads the vector once
+   where a sample's threshold holds; where it does not, or where more elements
+   are tied than there is room for, five (f16, bf16), six (f32) or nine times
+   (f64). */
 BATON_CHECKED baton_status_t
 baton_cuda_select_topk(const baton_selection_t *from, size_t k,
                        uint32_t *indices, baton_cuda_selected_t *selected_out,
