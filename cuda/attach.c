@@ -92,6 +92,12 @@ static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
     if (error == cudaSuccess) {
         error = baton__cuda_flags_load();
     }
+    if (error == cudaSuccess) {
+        error = baton__cuda_select_load();
+    }
+    if (error == cudaSuccess) {
+        error = baton__cuda_entries_load();
+    }
     if (error == cudaErrorNoKernelImageForDevice) {
         (void)cudaGetLastError();
         return baton_error_set(BATON_ERR_UNSUPPORTED,

@@ -149,6 +149,14 @@ __global__ void split(entries<D> list, uint32_t *indices,
 template <baton_dtype_t D> struct with_entries {
     typedef typename element<D>::bits_t bits_t;
 
+    static cudaError_t load_kernels(cudaError_t error)
+    {
+        error = load(error, gather<D>);
+        error = load(error, put<D>);
+        error = load(error, add<D>);
+        return load(error, split<D>);
+    }
+
     static entries<D> of(const baton_cuda_entries_t *list)
     {
         entries<D> result;
@@ -258,6 +266,15 @@ static baton_status_t gather_or_take(const baton_cuda_entries_t *list,
 } // namespace baton_cuda
 
 using namespace baton_cuda;
+
+cudaError_t baton__cuda_entries_load(void)
+{
+    cudaError_t error = cudaSuccess;
+    error = with_entries<BATON_F16>::load_kernels(error);
+    error = with_entries<BATON_BF16>::load_kernels(error);
+    error = with_entries<BATON_F32>::load_kernels(error);
+    return with_entries<BATON_F64>::load_kernels(error);
+}
 
 /* ---- the functions ----------------------------------------------------- */
 

@@ -27,6 +27,8 @@ typedef enum baton__cuda_op {
    of them. cudaErrorNoKernelImageForDevice: the device is too old. */
 cudaError_t baton__cuda_reduce_load(unsigned *blocks_out);
 cudaError_t baton__cuda_flags_load(void);
+cudaError_t baton__cuda_select_load(void);
+cudaError_t baton__cuda_entries_load(void);
 
 /* Puts target[i] = left[i] (op) right[i] into the stream, in at most `blocks`
    blocks. Any alignment; target may equal left or right. */

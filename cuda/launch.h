@@ -30,6 +30,16 @@ cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
                             addresses, 0, stream);
 }
 
+/* Loads a kernel for the current device, so that its first launch need not. */
+template <class... parameters>
+cudaError_t load(cudaError_t before, void (*kernel)(parameters...))
+{
+    cudaFuncAttributes attributes;
+    return before != cudaSuccess
+               ? before
+               : cudaFuncGetAttributes(&attributes, (const void *)kernel);
+}
+
 } // namespace baton_cuda
 
 #endif

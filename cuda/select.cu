@@ -244,6 +244,21 @@ static size_t limited(size_t k, size_t count)
 /* ---- the functions ----------------------------------------------------- */
 
 template <baton_dtype_t D> struct selecting {
+    static cudaError_t load_kernels(cudaError_t error)
+    {
+        error = load(error, begin<D>);
+        error = load(error, estimate<D>);
+        error = load(error, filter_tiles<D>);
+        error = load(error, radix<D>);
+        error = load(error, measure<D>);
+        error = load(error, join<D>);
+        error = load(error, narrow<D>);
+        error = load(error, trim<D>);
+        error = load(error, tally<D>);
+        error = load(error, emit<D>);
+        return load(error, count_reaching<D>);
+    }
+
     static cudaError_t topk(const baton_selection_t *from, size_t k,
                             bool trimmed, uint32_t *indices,
                             baton_cuda_selected_t *out,
@@ -369,6 +384,18 @@ static baton_status_t select_topk(const baton_selection_t *from, size_t k,
 } // namespace baton_cuda
 
 using namespace baton_cuda;
+
+cudaError_t baton__cuda_select_load(void)
+{
+    cudaError_t error = load(cudaSuccess, judge);
+    error = load(error, scan);
+    error = load(error, publish);
+    error = load(error, publish_nothing);
+    error = selecting<BATON_F16>::load_kernels(error);
+    error = selecting<BATON_BF16>::load_kernels(error);
+    error = selecting<BATON_F32>::load_kernels(error);
+    return selecting<BATON_F64>::load_kernels(error);
+}
 
 size_t baton_cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k)
 {

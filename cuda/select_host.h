@@ -6,6 +6,11 @@
 
 #include <baton/cuda_select.h>
 
+/* Load the kernels for the current device. kernels.h has these, too, for
+   attach.c. */
+extern "C" cudaError_t baton__cuda_select_load(void);
+extern "C" cudaError_t baton__cuda_entries_load(void);
+
 namespace baton_cuda
 {
 

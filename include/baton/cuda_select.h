@@ -21,6 +21,9 @@
    in device memory, where the next kernel reads them. So all of this can be
    captured into a CUDA graph.
 
+   baton_cuda_attach loads the kernels; without it, CUDA does so when each is
+   first launched, which may take a while.
+
    "On the device" means memory that kernels of the calling thread's current
    device can access; the stream is one of that device. Pointers given here are
    on the device, but for `from`, `list` and `workspace` themselves, which are
@@ -68,9 +71,10 @@ typedef struct baton_cuda_selected {
 
 /* As baton_select_topk: the indices of the k largest elements, fewer where
    fewer are not zero; their number, and the magnitude of the smallest of them.
-   `indices` has room for k. Reads the vector once where a sample's threshold
-   holds, and up to eight times where it does not, or where more elements are
-   tied than there is room for. */
+   `indices` has room for k. Reads the vector once
+   where a sample's threshold holds; where it does not, or where more elements
+   are tied than there is room for, five (f16, bf16), six (f32) or nine times
+   (f64). */
 BATON_CHECKED baton_status_t
 baton_cuda_select_topk(const baton_selection_t *from, size_t k,
                        uint32_t *indices, baton_cuda_selected_t *selected_out,

@@ -1,5 +1,9 @@
 /* Blocks of fibers. A fiber runs until it has to wait for others, or has
    ended; then the next one does. */
+
+/* A checked longjmp refuses to go to another stack. */
+#undef _FORTIFY_SOURCE
+
 #include "support/cuda_on_cpu.h"
 
 extern "C" {
