@@ -50,8 +50,9 @@ typedef void *baton_stream_t;
 
 /* Starts this rank's next epoch, as baton_schedule_start does, but it begins
    when the work that is in the stream now has been done. Returns within
-   microseconds; a few epochs may be started before the first of them has ended,
-   and run one after the other. BATON_ERR_BUSY: too many have been.
+   microseconds; up to 8 epochs may be started before the first of them has
+   ended, and run one after the other; when one fails or is cancelled, those
+   behind it fail with it. BATON_ERR_BUSY: as many have been.
    BATON_ERR_UNSUPPORTED: the engine has no device; and as
    baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
@@ -107,7 +108,10 @@ typedef struct baton_device_port {
 
     /* The device's own streams: the k-th, counted from 0, or NULL with *there
        false past the last. Stream 0 is for copies from the host, 1 for copies
-       to it, the others for the rest. There are at least three. */
+       to it, the others for the rest. There are at least three. With five or
+       more, epochs that are started on streams of users are put behind these
+       without a visit to the host; each that waits takes one of the rest, one
+       of which is always left to others. Up to 16 are used. */
     baton_stream_t (*stream)(void *device, int k, bool *there);
 
     /* Puts a copy into the stream. Either end may be device memory, this
@@ -137,7 +141,9 @@ typedef struct baton_device_port {
     baton_status_t (*query)(void *device, void *event);
 
     /* Flags: numbers that host and device see, 0 at first, which only grow.
-       create and destroy: any thread; may allocate. await: what is put into the
+       create and destroy: any thread; may allocate. The engine destroys no flag
+       before it closes the device. A number that a stream raises never comes
+       behind a larger one of raise_now. await: what is put into the
        stream from now on is done when the flag is at least `value`; any thread.
        raise: the stream sets the flag when it gets there; raise_now: the host
        does, at once. */
@@ -149,9 +155,10 @@ typedef struct baton_device_port {
                             uint64_t value);
     void (*raise_now)(void *device, void *flag, uint64_t value);
 
-    /* Sleep, as a transport's (transport.h). arm: when what is in the device's
-       streams now has been done, the descriptor becomes readable; spurious
-       wake-ups are possible. drain: any thread. */
+    /* Sleep, as a transport's (transport.h). arm: for each of the device's
+       streams, when what is in it now has been done, the descriptor becomes
+       readable; spurious wake-ups are possible. What has been done before may
+       not be told. drain: any thread. */
     int (*descriptor)(void *device);
     void (*drain)(void *device);
     baton_status_t (*arm)(void *device);

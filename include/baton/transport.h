@@ -130,8 +130,9 @@ typedef struct baton_transport {
 
     /* Moves a message's data to `target`, which has room for all of its bytes,
        and takes the message back. BATON_DONE: the data is there, and no event
-       follows; this is always so for a message with `data`. BATON_OK: RECEIVED
-       follows. BATON_ERR_CANCELLED: the sender has withdrawn the message. */
+       follows; this is always so for a message with `data` and a target in
+       host memory. BATON_OK: RECEIVED follows. BATON_ERR_CANCELLED: the sender
+       has withdrawn the message. */
     baton_status_t (*accept)(void *endpoint, baton_message_t *message,
                              baton_token_t token, void *target);
 
@@ -186,6 +187,13 @@ typedef struct baton_transport {
        good. It is released before the endpoint is closed. */
     void *(*allocate)(void *endpoint, size_t bytes);
     void (*release)(void *endpoint, void *memory);
+
+    /* Optional. Whether a message of so many bytes may be sent to this peer out
+       of device memory, and received from it into device memory, without a copy
+       on the host: send and accept then take device addresses, as token.memory
+       says. Without this function none may, and messages of device memory go
+       through host memory. */
+    bool (*takes_device)(void *endpoint, int peer, size_t bytes);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

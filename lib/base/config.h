@@ -55,6 +55,10 @@
     NUMBER(DEVICE_DIRECT, 1, 0, 1, "",                                         \
            "0: devices do not copy from each other's memory, even where they " \
            "can")                                                              \
+    WORD(                                                                      \
+        GPU_AWARE_MPI, "auto", "0 1 auto",                                     \
+        "Whether MPI takes device memory of messages between hosts; auto: as " \
+        "MPI says")                                                            \
     TEXT(BROADCAST, "",                                                        \
          "Algorithm of baton_broadcast; if unset, the cheapest")               \
     TEXT(REDUCE, "", "Algorithm of baton_reduce; if unset, the cheapest")      \

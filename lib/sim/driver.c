@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
+#include "progress/queues.h"
 #include "sim/explain.h"
 #include "sim/match.h"
 #include "sim/memory.h"
@@ -390,6 +391,10 @@ static void driver_forget(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     const baton_sim_t *sim = baton__sim_of(group->engine);
+    if (schedule->turn.queued > 0) {
+        baton__queues_forget(group->stepper, schedule);
+        schedule->turn.queued = 0;
+    }
     if (sim->ending) {
         return; /* the network is destroyed too, or nothing was sent */
     }

@@ -51,7 +51,6 @@ static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,
     sim->kinds[BATON__COPY].issue = NULL;
     sim->kinds[BATON__CALL].issue = NULL;
     sim->kinds[BATON__ASYNC].issue = NULL;
-    /* A device call has none anyway. */
     status = baton_sim_build(sim, graphs[0].name, fill, graphs);
     double us;
     if (status == BATON_OK) {

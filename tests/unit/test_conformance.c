@@ -1,12 +1,13 @@
 /* The conformance suite over the transports whose ranks share a process:
    inproc, with ranks as threads and with ranks in turns, one running at a time
-   from yield to yield, so that the interleaving is the same each time; and the
-   simulated network, in turns, between which its events happen. */
+   from yield to yield, so that the interleaving is the same each time; the
+   simulated network, in turns, between which its events happen; and staged
+   around inproc, with messages of device memory. */
 #include "sim/model.h"
 #include "sim/net.h"
 #include "sim/port.h"
 #include "support/cmocka.h"
-#include "support/conformance.h"
+#include "support/conformance_device.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 #include "transport/inproc/endpoint.h"
@@ -17,10 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The transport of a run; one of the two is NULL. */
+/* The transport of a run; one of the first two is NULL. */
 typedef struct medium {
     baton_inproc_t *inproc;
     baton__sim_net_t *net;
+    const conformance_staging_t *staging; /* or NULL */
 } medium_t;
 
 /* The state that the ranks of a run share. */
@@ -41,6 +43,7 @@ typedef struct setting {
     const char *name;
     bool turns;
     const baton_sim_options_t *options;
+    const conformance_staging_t *staging; /* or NULL */
 } setting_t;
 
 /* Networks: simple; with messages that overtake each other; with senders that
@@ -61,13 +64,19 @@ static const baton_sim_options_t everything = {
     .sync_bytes = 1,
     .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
 
-static const setting_t settings[] = {{"inproc_turns", true, NULL},
-                                     {"inproc_threads", false, NULL},
-                                     {"sim", true, &plain},
-                                     {"sim_lag", true, &lagging},
-                                     {"sim_sync", true, &synchronous},
-                                     {"sim_multi_ported", true, &ported},
-                                     {"sim_everything", true, &everything}};
+static const setting_t settings[] = {
+    {"inproc_turns", true, NULL, NULL},
+    {"inproc_threads", false, NULL, NULL},
+    {"sim", true, &plain, NULL},
+    {"sim_lag", true, &lagging, NULL},
+    {"sim_sync", true, &synchronous, NULL},
+    {"sim_multi_ported", true, &ported, NULL},
+    {"sim_everything", true, &everything, NULL},
+    {"staged_host", true, NULL, &conformance_stagings[0]},
+    {"staged_device", true, NULL, &conformance_stagings[1]},
+    {"staged_blocks", false, NULL, &conformance_stagings[2]},
+    {"staged_no_handles", true, NULL, &conformance_stagings[3]},
+    {"staged_mixed", true, NULL, &conformance_stagings[4]}};
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 typedef struct run {
@@ -81,6 +90,7 @@ static baton_sim_options_t sim_options; /* of the network that runs */
 
 static void open_medium(medium_t *medium, const setting_t *setting, int size)
 {
+    medium->staging = setting->staging;
     if (setting->options == NULL) {
         assert_int_equal(baton_inproc_create(size, &medium->inproc), BATON_OK);
         return;
@@ -108,6 +118,9 @@ static void join(const medium_t *medium, conformance_rank_t *rank)
         assert_int_equal(baton__inproc_join(medium->inproc, rank->rank,
                                             &rank->transport, &rank->endpoint),
                          BATON_OK);
+    }
+    if (medium->staging != NULL) {
+        assert_true(conformance_stage(rank, medium->staging));
     }
 }
 
@@ -231,6 +244,13 @@ static void run_case(const run_t *run, int size)
     for (int i = 0; i < size; i++) {
         ranks[i].transport->close(ranks[i].endpoint);
     }
+    for (int i = 0; i < size && run->setting->staging != NULL; i++) {
+        const char *wrong = conformance_close_device(&ranks[i]);
+        if (wrong != NULL) {
+            print_error("rank %d: %s\n", i, wrong);
+            session.failed = true;
+        }
+    }
     close_medium(&session.medium);
     for (int i = 0; i < size; i++) {
         if (ranks[i].failure[0] != '\0') {
@@ -249,14 +269,18 @@ static void run_case(const run_t *run, int size)
     assert_false(failed);
 }
 
-/* Simulated networks run without threads and take fewer sizes. */
+/* Simulated networks run without threads and take fewer sizes; staged ones have
+   more threads than ranks. */
 static void run_sizes(void **state)
 {
     static const int sizes[] = {2, 5, 1, 3, 8};
     const run_t *run = *state;
-    size_t count = SUPPORT_SANITIZED || run->setting->options != NULL ? 3 : 5;
+    static const int staged_sizes[] = {2, 1, 3};
+    bool staged = run->setting->staging != NULL;
+    bool few = SUPPORT_SANITIZED || run->setting->options != NULL || staged;
+    size_t count = few ? 3 : 5;
     for (size_t i = 0; i < count; i++) {
-        run_case(run, sizes[i]);
+        run_case(run, staged ? staged_sizes[i] : sizes[i]);
     }
 }
 

@@ -5,18 +5,18 @@
 #include "support/dense_data.h"
 #include "support/device_cluster.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { LARGEST = 8, EPOCHS = 2 };
+enum { LARGEST = 8, EPOCHS = 2, COUNT = 5003, MOST = LARGEST * COUNT * 8 + 1 };
 
 static uint64_t seed;
+/* What is copied to each rank's memory and from it. */
+static char copies[LARGEST][2 * MOST];
 
 /* A rank's memory: on the device, and what is copied to it and from it. */
 typedef struct memory {
     size_t bytes; /* of each */
     char *source, *target;
-    char *host;
 } memory_t;
 
 typedef struct trial {
@@ -35,8 +35,7 @@ static void open_memory(trial_t *trial)
         memory->bytes = dense_room(trial->c, rank) * trial->c->element + 1;
         memory->source = emulated_allocate(device, memory->bytes);
         memory->target = emulated_allocate(device, memory->bytes);
-        memory->host = calloc(2, memory->bytes);
-        assert_non_null(memory->host);
+        assert_in_range(memory->bytes, 1, MOST);
     }
 }
 
@@ -46,7 +45,6 @@ static void close_memory(trial_t *trial)
         emulated_t *device = trial->ranks->devices[rank];
         emulated_release(device, trial->memory[rank].source);
         emulated_release(device, trial->memory[rank].target);
-        free(trial->memory[rank].host);
     }
 }
 
@@ -75,21 +73,22 @@ static void build(trial_t *trial)
 }
 
 /* Where an address on the device is in the host's copy of both memories. */
-static char *host_of(const memory_t *memory, const void *address)
+static char *host_of(const memory_t *memory, int rank, const void *address)
 {
     const char *at = address;
     return at >= memory->target && at <= memory->target + memory->bytes
-               ? memory->host + memory->bytes + (at - memory->target)
-               : memory->host + (at - memory->source);
+               ? copies[rank] + memory->bytes + (at - memory->target)
+               : copies[rank] + (at - memory->source);
 }
 
 static void fill(trial_t *trial, const dense_data_t *data, int rank)
 {
     memory_t *memory = &trial->memory[rank];
-    memset(memory->host, 0, 2 * memory->bytes);
-    dense_fill(data, rank,
-               host_of(memory, dense_input(trial->c, rank, memory->source,
-                                           memory->target)));
+    memset(copies[rank], 0, 2 * memory->bytes);
+    dense_fill(
+        data, rank,
+        host_of(memory, rank,
+                dense_input(trial->c, rank, memory->source, memory->target)));
 }
 
 static void check(trial_t *trial, const dense_data_t *data, int rank)
@@ -97,9 +96,9 @@ static void check(trial_t *trial, const dense_data_t *data, int rank)
     memory_t *memory = &trial->memory[rank];
     const void *output =
         dense_output(trial->c, rank, memory->source, memory->target);
-    if (!dense_is_right(data, rank, host_of(memory, output)) ||
+    if (!dense_is_right(data, rank, host_of(memory, rank, output)) ||
         (dense_keeps_source(trial->c, rank) &&
-         !dense_is_untouched(data, rank, memory->host))) {
+         !dense_is_untouched(data, rank, copies[rank]))) {
         fail_msg("%s: wrong on rank %d (BATON_SEED=%llu)", dense_text(trial->c),
                  rank, (unsigned long long)seed);
     }
@@ -112,7 +111,7 @@ static void start_in_stream(trial_t *trial, int rank)
     emulated_t *device = trial->ranks->devices[rank];
     const baton_device_port_t *port = emulated_port(device);
     baton_stream_t stream = trial->streams[rank];
-    char *host[] = {memory->host, memory->host + memory->bytes};
+    char *host[] = {copies[rank], copies[rank] + memory->bytes};
     char *there[] = {memory->source, memory->target};
     for (int i = 0; i < 2; i++) {
         support_ok(
@@ -130,8 +129,8 @@ static void start(trial_t *trial, int rank)
 {
     memory_t *memory = &trial->memory[rank];
     emulated_t *device = trial->ranks->devices[rank];
-    emulated_write(device, memory->source, memory->host, memory->bytes);
-    emulated_write(device, memory->target, memory->host + memory->bytes,
+    emulated_write(device, memory->source, copies[rank], memory->bytes);
+    emulated_write(device, memory->target, copies[rank] + memory->bytes,
                    memory->bytes);
     support_ok(baton_schedule_start(trial->schedules[rank]));
 }
@@ -145,8 +144,8 @@ static void finish(trial_t *trial, int rank, bool in_stream)
         emulated_synchronise(device, trial->streams[rank]);
         return;
     }
-    emulated_read(device, memory->host, memory->source, memory->bytes);
-    emulated_read(device, memory->host + memory->bytes, memory->target,
+    emulated_read(device, copies[rank], memory->source, memory->bytes);
+    emulated_read(device, copies[rank] + memory->bytes, memory->target,
                   memory->bytes);
 }
 
@@ -180,7 +179,7 @@ static void run_case(trial_t *trial, const dense_case_t *c, support_op_t op)
 /* Each builder with counts and types that differ from one to the next. */
 static void run_builders(trial_t *trial, int size, bool both)
 {
-    static const size_t counts[] = {0, 1, 5, 37, 1009, 5003};
+    static const size_t counts[] = {0, 1, 5, 37, 1009, COUNT};
     enum { COUNTS = sizeof counts / sizeof *counts };
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
     for (size_t i = 0; i < dense_builder_count; i++) {

@@ -276,6 +276,10 @@ baton_status_t baton__mpi_error(const char *call, int code);
 
 /* ---- far.c: through MPI ------------------------------------------------ */
 
+/* The port's: whether MPI takes the message out of device memory, and into it
+   (MPIX_Query_cuda_support, BATON_GPU_AWARE_MPI). */
+bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
+
 /* True if MPI may be called: not after MPI_Finalize has begun, which is the end
    of all far peers. Each true is followed by a leave. */
 bool baton__far_enter(baton__mpi_t *mpi);

@@ -13,9 +13,17 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/error.h"
 
 #include <string.h>
+
+/* MPIX_Query_cuda_support. */
+#if defined(OPEN_MPI) && defined(__has_include)
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+#endif
 
 enum {
     PACKET_TAG = 0,
@@ -26,6 +34,28 @@ enum {
     /* A peer that was rung so lately looks for more by itself: see poll.c. */
     RANG_NS = 400000
 };
+
+/* ---- device memory ----------------------------------------------------- */
+
+static bool is_gpu_aware(void)
+{
+    enum { NO, YES, AUTO }; /* the words of BATON_GPU_AWARE_MPI */
+    int64_t word = baton__config_number(BATON__CONFIG_GPU_AWARE_MPI);
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+    return word == AUTO ? MPIX_Query_cuda_support() == 1 : word == YES;
+#else
+    return word == YES;
+#endif
+}
+
+/* Data that are pulled go from the sender's memory to the receiver's through
+   MPI alone. Shorter ones are copied by this transport, too. */
+bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
+{
+    const baton__mpi_t *mpi = endpoint;
+    return bytes > BATON__MPI_BODY_BYTES && peer >= 0 && peer < mpi->size &&
+           mpi->peers[peer].near < 0 && is_gpu_aware();
+}
 
 /* ---- MPI_Finalize ------------------------------------------------------ */
 

@@ -473,6 +473,7 @@ static const baton_transport_t mpi_transport = {
     .lend = baton__mpi_lend,
     .allocate = baton__mpi_allocate,
     .release = baton__mpi_deallocate,
+    .takes_device = baton__mpi_takes_device,
 };
 
 static void init_far(baton__far_t *far)

@@ -81,7 +81,7 @@ static_assert(sizeof(baton__staged_offer_t) <= BATON_NOTICE_BYTES &&
                   BATON_DEVICE_HANDLE_BYTES <= BATON_NOTICE_BYTES,
               "these come along with the header");
 
-typedef enum baton__transfer_state {
+typedef enum baton__staged_transfer_state {
     BATON__TRANSFER_FREE,
     /* of a send */
     BATON__TRANSFER_OFFERED,
@@ -99,13 +99,13 @@ typedef enum baton__transfer_state {
     BATON__TRANSFER_LANDING, /* an ordinary message, at once */
     /* of both */
     BATON__TRANSFER_ENDED
-} baton__transfer_state_t;
+} baton__staged_transfer_state_t;
 
-typedef struct baton__transfer {
-    struct baton__transfer *next; /* in one list at a time */
+typedef struct baton__staged_transfer {
+    struct baton__staged_transfer *next; /* in one list at a time */
     uint32_t id;
     uint32_t generation; /* of the record's use: a reference has it, too */
-    baton__transfer_state_t state;
+    baton__staged_transfer_state_t state;
     bool sends;
     bool over;         /* its event was reported, or there is none */
     bool offer_posted; /* the inner send of the offer has not ended */
@@ -127,31 +127,31 @@ typedef struct baton__transfer {
     baton_message_t *plain;  /* the inner message that is read */
 
     /* What is to be told the peer, one thing at a time. */
-    struct baton__transfer *next_control;
+    struct baton__staged_transfer *next_control;
     bool control_queued;
     baton__staged_kind_t control;
     uint32_t number;
     unsigned char handle[BATON_DEVICE_HANDLE_BYTES];
-} baton__transfer_t;
+} baton__staged_transfer_t;
 
-typedef struct baton__transfer_list {
-    baton__transfer_t *head, *tail;
-} baton__transfer_list_t;
+typedef struct baton__staged_transfer_list {
+    baton__staged_transfer_t *head, *tail;
+} baton__staged_transfer_list_t;
 
 /* Records never move: others refer to them by address. */
-typedef struct baton__transfer_slab {
-    struct baton__transfer_slab *next;
+typedef struct baton__staged_transfer_slab {
+    struct baton__staged_transfer_slab *next;
     uint32_t first; /* its records' ids begin here */
     uint32_t count;
-    baton__transfer_t records[];
-} baton__transfer_slab_t;
+    baton__staged_transfer_t records[];
+} baton__staged_transfer_slab_t;
 
-typedef struct baton__transfer_pool {
+typedef struct baton__staged_transfer_pool {
     bool sends;
-    baton__transfer_slab_t *slabs; /* the largest first */
-    baton__transfer_t *unused;
+    baton__staged_transfer_slab_t *slabs; /* the largest first */
+    baton__staged_transfer_t *unused;
     uint32_t capacity;
-} baton__transfer_pool_t;
+} baton__staged_transfer_pool_t;
 
 /* Pinned memory for a block. */
 typedef struct baton__staged_buffer {
@@ -161,7 +161,7 @@ typedef struct baton__staged_buffer {
     uint32_t index;
     uint32_t block;
     baton_status_t status; /* an error: its copy can't be waited for */
-    baton__transfer_t *transfer;
+    baton__staged_transfer_t *transfer;
 } baton__staged_buffer_t;
 
 typedef struct baton__staged_buffers {
@@ -177,9 +177,9 @@ typedef struct baton__staged_peer {
     bool reserved; /* room for blocks and controls, in the inner transport */
     baton_status_t lost; /* or BATON_OK */
     uint32_t active;     /* receives that were asked for */
-    baton__transfer_list_t queued;
+    baton__staged_transfer_list_t queued;
     /* An offer whose data have not come; and what has arrived behind it. */
-    baton__transfer_t *fetching;
+    baton__staged_transfer_t *fetching;
     baton_message_t *held, *held_last;
     /* Receives that are to be told that their send was withdrawn. */
     uint64_t refused[BATON__STAGED_RECEIVES_FROM_PEER];
@@ -201,24 +201,24 @@ typedef struct baton__staged {
     baton__staged_buffers_t out, in;
     uint32_t promised; /* buffers of `in` that blocks were asked for */
     void *direct_events[BATON__STAGED_DIRECT];
-    baton__transfer_t *direct_copies[BATON__STAGED_DIRECT];
+    baton__staged_transfer_t *direct_copies[BATON__STAGED_DIRECT];
     uint32_t direct_count;
     baton_stream_t direct_stream;
 
-    baton__transfer_pool_t sends, receives;
+    baton__staged_transfer_pool_t sends, receives;
     int64_t reserved_sends, reserved_receives;
     baton__staged_peer_t *peers;
     uint64_t held;     /* messages that peers' lists hold */
     bool record_freed; /* since it was looked for one that is held */
     bool any_refused;
 
-    baton__transfer_list_t sending;   /* with blocks left to begin */
-    baton__transfer_list_t receiving; /* by blocks */
-    baton__transfer_list_t feeding, landing, copying;
-    baton__transfer_t *landing_now;
-    baton__transfer_list_t ended; /* events to report */
+    baton__staged_transfer_list_t sending;   /* with blocks left to begin */
+    baton__staged_transfer_list_t receiving; /* by blocks */
+    baton__staged_transfer_list_t feeding, landing, copying;
+    baton__staged_transfer_t *landing_now;
+    baton__staged_transfer_list_t ended; /* events to report */
     baton_message_t *arrived, *arrived_last;
-    baton__transfer_t *controls, *controls_last;
+    baton__staged_transfer_t *controls, *controls_last;
     char device_error[256]; /* the last one's sentence */
 } baton__staged_t;
 
@@ -245,50 +245,58 @@ static inline baton_token_t baton__staged_token(baton__staged_t *self,
 
 /* ---- pool.c ----------------------------------------------------------- */
 
-void baton__staged_append(baton__transfer_list_t *list,
-                          baton__transfer_t *transfer);
-baton__transfer_t *baton__staged_take_first(baton__transfer_list_t *list);
-void baton__staged_remove(baton__transfer_list_t *list,
-                          const baton__transfer_t *transfer);
+void baton__staged_append(baton__staged_transfer_list_t *list,
+                          baton__staged_transfer_t *transfer);
+baton__staged_transfer_t *
+baton__staged_take_first(baton__staged_transfer_list_t *list);
+void baton__staged_remove(baton__staged_transfer_list_t *list,
+                          const baton__staged_transfer_t *transfer);
 
 /* Makes room for so many records. */
-baton_status_t baton__staged_grow(baton__transfer_pool_t *pool, int64_t count);
-void baton__staged_free_pool(baton__transfer_pool_t *pool);
+baton_status_t baton__staged_grow(baton__staged_transfer_pool_t *pool,
+                                  int64_t count);
+void baton__staged_free_pool(baton__staged_transfer_pool_t *pool);
 
 /* A record, or NULL if all are in use. */
-baton__transfer_t *baton__staged_take(baton__transfer_pool_t *pool);
+baton__staged_transfer_t *
+baton__staged_take(baton__staged_transfer_pool_t *pool);
 
 /* The record is over: it is free when its last control has been sent, and its
    offer is no longer on its way. */
-void baton__staged_give(baton__staged_t *self, baton__transfer_t *transfer);
+void baton__staged_give(baton__staged_t *self,
+                        baton__staged_transfer_t *transfer);
 
-baton__transfer_t *baton__staged_by_id(const baton__transfer_pool_t *pool,
-                                       uint32_t id);
+baton__staged_transfer_t *
+baton__staged_by_id(const baton__staged_transfer_pool_t *pool, uint32_t id);
 
 /* References are what peers know records by; NULL if it is in use no more. */
-uint64_t baton__staged_reference(const baton__transfer_t *transfer);
-baton__transfer_t *baton__staged_find(const baton__transfer_pool_t *pool,
-                                      uint64_t reference, int peer);
+uint64_t baton__staged_reference(const baton__staged_transfer_t *transfer);
+baton__staged_transfer_t *
+baton__staged_find(const baton__staged_transfer_pool_t *pool,
+                   uint64_t reference, int peer);
 
 /* The record that this message of the engine is part of, or NULL. */
-baton__transfer_t *baton__staged_of(const baton__staged_t *self,
-                                    const baton_message_t *message);
+baton__staged_transfer_t *baton__staged_of(const baton__staged_t *self,
+                                           const baton_message_t *message);
 
 /* The transfer has failed, unless it had before. `detail` outlives it; NULL
    stands for this thread's error message, for an error of the device. */
-void baton__staged_fail(baton__staged_t *self, baton__transfer_t *transfer,
+void baton__staged_fail(baton__staged_t *self,
+                        baton__staged_transfer_t *transfer,
                         baton_status_t status, const char *detail);
 
 /* The transfer ends, with its status; its event will be reported. */
-void baton__staged_end(baton__staged_t *self, baton__transfer_t *transfer);
+void baton__staged_end(baton__staged_t *self,
+                       baton__staged_transfer_t *transfer);
 
 /* Tells the peer, now or in a later poll. */
-void baton__staged_tell(baton__staged_t *self, baton__transfer_t *transfer,
+void baton__staged_tell(baton__staged_t *self,
+                        baton__staged_transfer_t *transfer,
                         baton__staged_kind_t kind, uint32_t number);
 void baton__staged_refuse(baton__staged_t *self, int peer, uint64_t reference);
 void baton__staged_flush(baton__staged_t *self);
 void baton__staged_forget_control(baton__staged_t *self,
-                                  baton__transfer_t *transfer);
+                                  baton__staged_transfer_t *transfer);
 
 /* Buffers: one that is free, or NULL; copies in progress, in order. */
 baton__staged_buffer_t *baton__staged_take_buffer(baton__staged_buffers_t *of);
@@ -310,8 +318,8 @@ static inline uint32_t baton__staged_blocks_of(size_t bytes, size_t block)
     return (uint32_t)((bytes + block - 1) / block);
 }
 
-static inline size_t baton__staged_bytes_of(const baton__transfer_t *transfer,
-                                            uint32_t block)
+static inline size_t
+baton__staged_bytes_of(const baton__staged_transfer_t *transfer, uint32_t block)
 {
     size_t begin = (size_t)block * transfer->block_bytes;
     size_t left = transfer->bytes - begin;
@@ -323,7 +331,7 @@ static inline size_t baton__staged_bytes_of(const baton__transfer_t *transfer,
 /* An inner message that is no control. True: the caller reports it. */
 bool baton__staged_arrived(baton__staged_t *self, baton_message_t *message);
 baton_status_t baton__staged_accept(baton__staged_t *self,
-                                    baton__transfer_t *receive,
+                                    baton__staged_transfer_t *receive,
                                     baton_token_t token, void *target);
 baton_status_t baton__staged_accept_plain(baton__staged_t *self,
                                           baton_message_t *message,
@@ -336,7 +344,7 @@ void baton__staged_receive_event(baton__staged_t *self,
                                  baton_status_t status);
 void baton__staged_receive_progress(baton__staged_t *self);
 void baton__staged_receive_lost(baton__staged_t *self,
-                                baton__transfer_t *receive,
+                                baton__staged_transfer_t *receive,
                                 baton_status_t status);
 /* Whether poll has something to do without an event. */
 bool baton__staged_receive_is_busy(const baton__staged_t *self);
@@ -354,7 +362,8 @@ void baton__staged_send_event(baton__staged_t *self,
                               baton__staged_tokens_t what, uint32_t index,
                               baton_status_t status);
 void baton__staged_send_progress(baton__staged_t *self);
-void baton__staged_send_lost(baton__staged_t *self, baton__transfer_t *send,
+void baton__staged_send_lost(baton__staged_t *self,
+                             baton__staged_transfer_t *send,
                              baton_status_t status);
 
 #endif

@@ -9,8 +9,8 @@
 
 /* ---- lists -------------------------------------------------------------- */
 
-void baton__staged_append(baton__transfer_list_t *list,
-                          baton__transfer_t *transfer)
+void baton__staged_append(baton__staged_transfer_list_t *list,
+                          baton__staged_transfer_t *transfer)
 {
     transfer->next = NULL;
     if (list->head == NULL) {
@@ -21,20 +21,21 @@ void baton__staged_append(baton__transfer_list_t *list,
     list->tail = transfer;
 }
 
-baton__transfer_t *baton__staged_take_first(baton__transfer_list_t *list)
+baton__staged_transfer_t *
+baton__staged_take_first(baton__staged_transfer_list_t *list)
 {
-    baton__transfer_t *transfer = list->head;
+    baton__staged_transfer_t *transfer = list->head;
     if (transfer != NULL) {
         list->head = transfer->next;
     }
     return transfer;
 }
 
-void baton__staged_remove(baton__transfer_list_t *list,
-                          const baton__transfer_t *transfer)
+void baton__staged_remove(baton__staged_transfer_list_t *list,
+                          const baton__staged_transfer_t *transfer)
 {
-    baton__transfer_t *before = NULL;
-    for (baton__transfer_t *at = list->head; at != NULL; at = at->next) {
+    baton__staged_transfer_t *before = NULL;
+    for (baton__staged_transfer_t *at = list->head; at != NULL; at = at->next) {
         if (at == transfer) {
             *(before == NULL ? &list->head : &before->next) = at->next;
             list->tail = list->tail == at ? before : list->tail;
@@ -47,7 +48,8 @@ void baton__staged_remove(baton__transfer_list_t *list,
 /* ---- records --------------------------------------------------------------
  */
 
-baton_status_t baton__staged_grow(baton__transfer_pool_t *pool, int64_t count)
+baton_status_t baton__staged_grow(baton__staged_transfer_pool_t *pool,
+                                  int64_t count)
 {
     const int64_t most = INT64_C(1) << (BATON__STAGED_TOKEN_BITS - 1);
     if (count <= (int64_t)pool->capacity) {
@@ -62,7 +64,7 @@ baton_status_t baton__staged_grow(baton__transfer_pool_t *pool, int64_t count)
     uint32_t more = (uint32_t)count - pool->capacity;
     more = more < pool->capacity ? pool->capacity : more;
     more = more < 64 ? 64 : more;
-    baton__transfer_slab_t *slab =
+    baton__staged_transfer_slab_t *slab =
         baton__alloc(1, sizeof *slab + (size_t)more * sizeof slab->records[0]);
     if (slab == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
@@ -81,34 +83,37 @@ baton_status_t baton__staged_grow(baton__transfer_pool_t *pool, int64_t count)
     return BATON_OK;
 }
 
-void baton__staged_free_pool(baton__transfer_pool_t *pool)
+void baton__staged_free_pool(baton__staged_transfer_pool_t *pool)
 {
     while (pool->slabs != NULL) {
-        baton__transfer_slab_t *slab = pool->slabs;
+        baton__staged_transfer_slab_t *slab = pool->slabs;
         pool->slabs = slab->next;
         baton__free(slab);
     }
 }
 
-baton__transfer_t *baton__staged_take(baton__transfer_pool_t *pool)
+baton__staged_transfer_t *
+baton__staged_take(baton__staged_transfer_pool_t *pool)
 {
-    baton__transfer_t *transfer = pool->unused;
+    baton__staged_transfer_t *transfer = pool->unused;
     if (transfer != NULL) {
         pool->unused = transfer->next;
-        *transfer = (baton__transfer_t){.id = transfer->id,
-                                        .generation = transfer->generation + 1,
-                                        .sends = pool->sends};
+        *transfer =
+            (baton__staged_transfer_t){.id = transfer->id,
+                                       .generation = transfer->generation + 1,
+                                       .sends = pool->sends};
     }
     return transfer;
 }
 
-void baton__staged_give(baton__staged_t *self, baton__transfer_t *transfer)
+void baton__staged_give(baton__staged_t *self,
+                        baton__staged_transfer_t *transfer)
 {
     transfer->over = true;
     if (transfer->control_queued || transfer->offer_posted) {
         return;
     }
-    baton__transfer_pool_t *pool =
+    baton__staged_transfer_pool_t *pool =
         transfer->sends ? &self->sends : &self->receives;
     transfer->state = BATON__TRANSFER_FREE;
     transfer->next = pool->unused;
@@ -116,10 +121,10 @@ void baton__staged_give(baton__staged_t *self, baton__transfer_t *transfer)
     self->record_freed = self->record_freed || !transfer->sends;
 }
 
-baton__transfer_t *baton__staged_by_id(const baton__transfer_pool_t *pool,
-                                       uint32_t id)
+baton__staged_transfer_t *
+baton__staged_by_id(const baton__staged_transfer_pool_t *pool, uint32_t id)
 {
-    baton__transfer_slab_t *slab = pool->slabs;
+    baton__staged_transfer_slab_t *slab = pool->slabs;
     while (slab != NULL && id < slab->first) {
         slab = slab->next;
     }
@@ -128,15 +133,17 @@ baton__transfer_t *baton__staged_by_id(const baton__transfer_pool_t *pool,
                : NULL;
 }
 
-uint64_t baton__staged_reference(const baton__transfer_t *transfer)
+uint64_t baton__staged_reference(const baton__staged_transfer_t *transfer)
 {
     return (uint64_t)transfer->generation << 32 | transfer->id;
 }
 
-baton__transfer_t *baton__staged_find(const baton__transfer_pool_t *pool,
-                                      uint64_t reference, int peer)
+baton__staged_transfer_t *
+baton__staged_find(const baton__staged_transfer_pool_t *pool,
+                   uint64_t reference, int peer)
 {
-    baton__transfer_t *found = baton__staged_by_id(pool, (uint32_t)reference);
+    baton__staged_transfer_t *found =
+        baton__staged_by_id(pool, (uint32_t)reference);
     return found != NULL && found->peer == peer &&
                    baton__staged_reference(found) == reference &&
                    found->state != BATON__TRANSFER_FREE
@@ -144,12 +151,12 @@ baton__transfer_t *baton__staged_find(const baton__transfer_pool_t *pool,
                : NULL;
 }
 
-baton__transfer_t *baton__staged_of(const baton__staged_t *self,
-                                    const baton_message_t *message)
+baton__staged_transfer_t *baton__staged_of(const baton__staged_t *self,
+                                           const baton_message_t *message)
 {
     uintptr_t at = (uintptr_t)message;
-    for (baton__transfer_slab_t *slab = self->receives.slabs; slab != NULL;
-         slab = slab->next) {
+    for (baton__staged_transfer_slab_t *slab = self->receives.slabs;
+         slab != NULL; slab = slab->next) {
         uintptr_t begin = (uintptr_t)slab->records;
         if (at >= begin && at < (uintptr_t)(slab->records + slab->count)) {
             return &slab->records[(at - begin) / sizeof slab->records[0]];
@@ -158,7 +165,8 @@ baton__transfer_t *baton__staged_of(const baton__staged_t *self,
     return NULL;
 }
 
-void baton__staged_fail(baton__staged_t *self, baton__transfer_t *transfer,
+void baton__staged_fail(baton__staged_t *self,
+                        baton__staged_transfer_t *transfer,
                         baton_status_t status, const char *detail)
 {
     if (status == BATON_OK || transfer->status != BATON_OK) {
@@ -173,7 +181,8 @@ void baton__staged_fail(baton__staged_t *self, baton__transfer_t *transfer,
     }
 }
 
-void baton__staged_end(baton__staged_t *self, baton__transfer_t *transfer)
+void baton__staged_end(baton__staged_t *self,
+                       baton__staged_transfer_t *transfer)
 {
     transfer->state = BATON__TRANSFER_ENDED;
     baton__staged_append(&self->ended, transfer);
@@ -182,7 +191,8 @@ void baton__staged_end(baton__staged_t *self, baton__transfer_t *transfer)
 /* ---- controls -------------------------------------------------------------
  */
 
-static void queue_control(baton__staged_t *self, baton__transfer_t *transfer)
+static void queue_control(baton__staged_t *self,
+                          baton__staged_transfer_t *transfer)
 {
     if (transfer->control_queued) {
         return;
@@ -195,7 +205,8 @@ static void queue_control(baton__staged_t *self, baton__transfer_t *transfer)
 }
 
 /* False: there is no room now. */
-static bool send_control(baton__staged_t *self, const baton__transfer_t *of)
+static bool send_control(baton__staged_t *self,
+                         const baton__staged_transfer_t *of)
 {
     baton_header_t header = {
         .schedule = of->sends ? of->remote : baton__staged_reference(of),
@@ -218,7 +229,8 @@ static bool send_control(baton__staged_t *self, const baton__transfer_t *of)
                                bytes) != BATON_AGAIN;
 }
 
-void baton__staged_tell(baton__staged_t *self, baton__transfer_t *transfer,
+void baton__staged_tell(baton__staged_t *self,
+                        baton__staged_transfer_t *transfer,
                         baton__staged_kind_t kind, uint32_t number)
 {
     bool asks_still =
@@ -233,10 +245,10 @@ void baton__staged_tell(baton__staged_t *self, baton__transfer_t *transfer,
 }
 
 void baton__staged_forget_control(baton__staged_t *self,
-                                  baton__transfer_t *transfer)
+                                  baton__staged_transfer_t *transfer)
 {
-    baton__transfer_t *before = NULL;
-    baton__transfer_t *at = self->controls;
+    baton__staged_transfer_t *before = NULL;
+    baton__staged_transfer_t *at = self->controls;
     while (at != NULL && at != transfer) {
         before = at;
         at = at->next_control;
@@ -289,10 +301,10 @@ void baton__staged_flush(baton__staged_t *self)
     if (self->any_refused) {
         flush_refusals(self);
     }
-    baton__transfer_t *waiting = self->controls;
+    baton__staged_transfer_t *waiting = self->controls;
     self->controls = self->controls_last = NULL;
     while (waiting != NULL) {
-        baton__transfer_t *transfer = waiting;
+        baton__staged_transfer_t *transfer = waiting;
         waiting = transfer->next_control;
         transfer->control_queued = false;
         if (!send_control(self, transfer)) {

@@ -7,7 +7,7 @@
 
 enum { FEED_BYTES = 1 << 18 }; /* copied on the host in one poll */
 
-static bool is_to_device(const baton__transfer_t *receive)
+static bool is_to_device(const baton__staged_transfer_t *receive)
 {
     return receive->token.memory == BATON_MEMORY_DEVICE &&
            receive->target != NULL;
@@ -46,7 +46,7 @@ static bool is_offer(const baton_message_t *message)
 }
 
 /* The offer's data have come. */
-static void arrive(baton__staged_t *self, baton__transfer_t *receive)
+static void arrive(baton__staged_t *self, baton__staged_transfer_t *receive)
 {
     receive->state = BATON__TRANSFER_ARRIVED;
     receive->remote = receive->offer.reference;
@@ -55,7 +55,7 @@ static void arrive(baton__staged_t *self, baton__transfer_t *receive)
     append_arrived(self, &receive->message);
 }
 
-static void fetch(baton__staged_t *self, baton__transfer_t *receive,
+static void fetch(baton__staged_t *self, baton__staged_transfer_t *receive,
                   baton_message_t *message)
 {
     int peer = message->peer;
@@ -90,7 +90,7 @@ static bool admit(baton__staged_t *self, baton_message_t *message)
         append_arrived(self, message);
         return true;
     }
-    baton__transfer_t *receive = baton__staged_take(&self->receives);
+    baton__staged_transfer_t *receive = baton__staged_take(&self->receives);
     if (receive != NULL) {
         fetch(self, receive, message);
     }
@@ -126,7 +126,7 @@ static void release_held(baton__staged_t *self, baton__staged_peer_t *peer)
     }
 }
 
-static void end_fetch(baton__staged_t *self, baton__transfer_t *receive,
+static void end_fetch(baton__staged_t *self, baton__staged_transfer_t *receive,
                       baton_status_t status)
 {
     baton__staged_peer_t *peer = &self->peers[receive->peer];
@@ -143,7 +143,7 @@ static void end_fetch(baton__staged_t *self, baton__transfer_t *receive,
  */
 
 /* Asks for as many blocks as there are buffers for. */
-static void ask(baton__staged_t *self, baton__transfer_t *receive)
+static void ask(baton__staged_t *self, baton__staged_transfer_t *receive)
 {
     uint32_t before = receive->granted;
     bool to_device = is_to_device(receive);
@@ -160,7 +160,8 @@ static void ask(baton__staged_t *self, baton__transfer_t *receive)
     }
 }
 
-static void start_blocks(baton__staged_t *self, baton__transfer_t *receive)
+static void start_blocks(baton__staged_t *self,
+                         baton__staged_transfer_t *receive)
 {
     receive->state = BATON__TRANSFER_RECEIVING;
     baton__staged_append(&self->receiving, receive);
@@ -168,7 +169,7 @@ static void start_blocks(baton__staged_t *self, baton__transfer_t *receive)
 }
 
 static bool can_be_direct(const baton__staged_t *self,
-                          const baton__transfer_t *receive)
+                          const baton__staged_transfer_t *receive)
 {
     bool kin = self->port.open_handle != NULL && self->port.kin != 0 &&
                receive->offer.kin == self->port.kin;
@@ -183,7 +184,8 @@ static void begin(baton__staged_t *self, int index)
     baton__staged_peer_t *peer = &self->peers[index];
     while (peer->lost == BATON_OK && peer->queued.head != NULL &&
            peer->active < BATON__STAGED_RECEIVES_FROM_PEER) {
-        baton__transfer_t *receive = baton__staged_take_first(&peer->queued);
+        baton__staged_transfer_t *receive =
+            baton__staged_take_first(&peer->queued);
         peer->active++;
         if (can_be_direct(self, receive)) {
             receive->state = BATON__TRANSFER_ASKED_DIRECT;
@@ -195,7 +197,7 @@ static void begin(baton__staged_t *self, int index)
 }
 
 baton_status_t baton__staged_accept(baton__staged_t *self,
-                                    baton__transfer_t *receive,
+                                    baton__staged_transfer_t *receive,
                                     baton_token_t token, void *target)
 {
     baton_status_t lost = self->peers[receive->peer].lost;
@@ -222,7 +224,7 @@ baton_status_t baton__staged_accept(baton__staged_t *self,
  * ------------------------------------------------------------------- */
 
 /* A receive that was asked for is over. */
-static void finish(baton__staged_t *self, baton__transfer_t *receive)
+static void finish(baton__staged_t *self, baton__staged_transfer_t *receive)
 {
     int peer = receive->peer;
     if (receive->state == BATON__TRANSFER_RECEIVING) {
@@ -234,7 +236,7 @@ static void finish(baton__staged_t *self, baton__transfer_t *receive)
     begin(self, peer);
 }
 
-static void end_block(baton__staged_t *self, baton__transfer_t *receive,
+static void end_block(baton__staged_t *self, baton__staged_transfer_t *receive,
                       baton_status_t status)
 {
     receive->finished++;
@@ -250,7 +252,7 @@ static void end_block(baton__staged_t *self, baton__transfer_t *receive,
 }
 
 /* No more blocks come than have. */
-static void stop(baton__staged_t *self, baton__transfer_t *receive,
+static void stop(baton__staged_t *self, baton__staged_transfer_t *receive,
                  baton_status_t status, const char *detail)
 {
     baton__staged_fail(self, receive, status, detail);
@@ -266,7 +268,7 @@ static void stop(baton__staged_t *self, baton__transfer_t *receive,
 }
 
 void baton__staged_receive_lost(baton__staged_t *self,
-                                baton__transfer_t *receive,
+                                baton__staged_transfer_t *receive,
                                 baton_status_t status)
 {
     if (receive->state == BATON__TRANSFER_QUEUED) {
@@ -287,7 +289,7 @@ void baton__staged_receive_lost(baton__staged_t *self,
 static void copy_to_device(baton__staged_t *self,
                            baton__staged_buffer_t *buffer)
 {
-    baton__transfer_t *receive = buffer->transfer;
+    baton__staged_transfer_t *receive = buffer->transfer;
     char *target =
         receive->target + (size_t)buffer->block * receive->block_bytes;
     baton_status_t status =
@@ -299,7 +301,8 @@ static void copy_to_device(baton__staged_t *self,
     }
 }
 
-static void take_to_device(baton__staged_t *self, baton__transfer_t *receive,
+static void take_to_device(baton__staged_t *self,
+                           baton__staged_transfer_t *receive,
                            baton_message_t *message)
 {
     baton__staged_buffer_t *buffer = baton__staged_take_buffer(&self->in);
@@ -318,7 +321,8 @@ static void take_to_device(baton__staged_t *self, baton__transfer_t *receive,
     }
 }
 
-static void take_to_host(baton__staged_t *self, baton__transfer_t *receive,
+static void take_to_host(baton__staged_t *self,
+                         baton__staged_transfer_t *receive,
                          baton_message_t *message)
 {
     size_t begin = (size_t)message->header.tag * receive->block_bytes;
@@ -331,7 +335,7 @@ static void take_to_host(baton__staged_t *self, baton__transfer_t *receive,
     }
 }
 
-static void take_block(baton__staged_t *self, baton__transfer_t *receive,
+static void take_block(baton__staged_t *self, baton__staged_transfer_t *receive,
                        baton_message_t *message)
 {
     uint32_t block = message->header.tag;
@@ -357,7 +361,7 @@ static void take_block(baton__staged_t *self, baton__transfer_t *receive,
  * --------------------------------------------------------------
  */
 
-static void end_direct(baton__staged_t *self, baton__transfer_t *receive,
+static void end_direct(baton__staged_t *self, baton__staged_transfer_t *receive,
                        baton_status_t status)
 {
     baton__staged_fail(self, receive, status, NULL);
@@ -372,7 +376,8 @@ static void begin_direct(baton__staged_t *self)
         if (self->direct_copies[i] != NULL) {
             continue;
         }
-        baton__transfer_t *receive = baton__staged_take_first(&self->copying);
+        baton__staged_transfer_t *receive =
+            baton__staged_take_first(&self->copying);
         baton_status_t status =
             self->port.copy(self->device, self->direct_stream, receive->target,
                             receive->source, receive->bytes);
@@ -392,7 +397,7 @@ static void begin_direct(baton__staged_t *self)
 static void look_at_direct(baton__staged_t *self)
 {
     for (int i = 0; i < BATON__STAGED_DIRECT && self->direct_count > 0; i++) {
-        baton__transfer_t *receive = self->direct_copies[i];
+        baton__staged_transfer_t *receive = self->direct_copies[i];
         if (receive == NULL) {
             continue;
         }
@@ -408,7 +413,8 @@ static void look_at_direct(baton__staged_t *self)
 }
 
 /* Where the sender's memory is for this device; false if it can't say. */
-static bool open_source(baton__staged_t *self, baton__transfer_t *receive,
+static bool open_source(baton__staged_t *self,
+                        baton__staged_transfer_t *receive,
                         const baton_message_t *message)
 {
     const void *source = NULL;
@@ -427,7 +433,7 @@ static bool open_source(baton__staged_t *self, baton__transfer_t *receive,
     return source != NULL;
 }
 
-static void take_grant(baton__staged_t *self, baton__transfer_t *receive,
+static void take_grant(baton__staged_t *self, baton__staged_transfer_t *receive,
                        const baton_message_t *message)
 {
     if (receive->state != BATON__TRANSFER_ASKED_DIRECT) {
@@ -452,7 +458,7 @@ static void feed(baton__staged_t *self)
     size_t bytes = 0;
     while (self->feeding.head != NULL && available(self) > 0 &&
            bytes < FEED_BYTES) {
-        baton__transfer_t *receive = self->feeding.head;
+        baton__staged_transfer_t *receive = self->feeding.head;
         if (receive->status != BATON_OK) { /* the rest is not wanted */
             receive->blocks = receive->started;
         } else {
@@ -481,7 +487,7 @@ static void feed(baton__staged_t *self)
 
 static void end_landing(baton__staged_t *self, baton_status_t status)
 {
-    baton__transfer_t *receive = self->landing_now;
+    baton__staged_transfer_t *receive = self->landing_now;
     self->landing_now = NULL;
     baton__staged_fail(self, receive, status, NULL);
     baton__staged_end(self, receive);
@@ -490,7 +496,7 @@ static void end_landing(baton__staged_t *self, baton_status_t status)
 /* The message is in the buffers: all of them, as one piece of memory. */
 static void landed(baton__staged_t *self, baton_status_t status)
 {
-    baton__transfer_t *receive = self->landing_now;
+    baton__staged_transfer_t *receive = self->landing_now;
     if (status != BATON_OK) {
         end_landing(self, status);
         return;
@@ -509,7 +515,8 @@ static void land(baton__staged_t *self)
 {
     while (self->landing.head != NULL && self->landing_now == NULL &&
            self->promised == 0 && self->in.unused_count == self->buffers) {
-        baton__transfer_t *receive = baton__staged_take_first(&self->landing);
+        baton__staged_transfer_t *receive =
+            baton__staged_take_first(&self->landing);
         self->landing_now = receive;
         baton_status_t status = self->inner->accept(
             self->endpoint, receive->plain,
@@ -556,7 +563,7 @@ baton_status_t baton__staged_accept_plain(baton__staged_t *self,
                                           baton_message_t *message,
                                           baton_token_t token, void *target)
 {
-    baton__transfer_t *receive = baton__staged_take(&self->receives);
+    baton__staged_transfer_t *receive = baton__staged_take(&self->receives);
     if (receive == NULL) {
         return baton__error(BATON_ERR_LIMIT,
                             "staged: rank %d has more messages in flight than "
@@ -595,7 +602,7 @@ void baton__staged_receive_control(baton__staged_t *self,
                                    baton__staged_kind_t kind,
                                    baton_message_t *message)
 {
-    baton__transfer_t *receive = baton__staged_find(
+    baton__staged_transfer_t *receive = baton__staged_find(
         &self->receives, message->header.schedule, message->peer);
     if (kind == BATON__STAGED_BLOCK && receive != NULL) {
         take_block(self, receive, message);
@@ -624,13 +631,14 @@ void baton__staged_receive_event(baton__staged_t *self,
         if (status == BATON_OK) {
             copy_to_device(self, buffer);
         } else {
-            baton__transfer_t *receive = buffer->transfer;
+            baton__staged_transfer_t *receive = buffer->transfer;
             baton__staged_give_buffer(&self->in, buffer);
             end_block(self, receive, status);
         }
         return;
     }
-    baton__transfer_t *receive = baton__staged_by_id(&self->receives, index);
+    baton__staged_transfer_t *receive =
+        baton__staged_by_id(&self->receives, index);
     assert(receive != NULL);
     if (what == BATON__STAGED_TOKEN_FETCH) {
         end_fetch(self, receive, status);
@@ -646,7 +654,7 @@ static void end_copies(baton__staged_t *self)
     baton_status_t status;
     baton__staged_buffer_t *buffer;
     while ((buffer = baton__staged_copied(self, &self->in, &status)) != NULL) {
-        baton__transfer_t *receive = buffer->transfer;
+        baton__staged_transfer_t *receive = buffer->transfer;
         baton__staged_give_buffer(&self->in, buffer);
         if (receive == self->landing_now) {
             end_landing(self, status);
@@ -662,8 +670,9 @@ void baton__staged_receive_progress(baton__staged_t *self)
     look_at_direct(self);
     land(self);
     feed(self);
-    baton__transfer_t *next;
-    for (baton__transfer_t *at = self->receiving.head; at != NULL; at = next) {
+    baton__staged_transfer_t *next;
+    for (baton__staged_transfer_t *at = self->receiving.head; at != NULL;
+         at = next) {
         next = at->next;
         ask(self, at);
     }

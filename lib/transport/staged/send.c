@@ -7,7 +7,8 @@
 
 /* ---- offers ------------------------------------------------------------- */
 
-static baton_status_t post_offer(baton__staged_t *self, baton__transfer_t *send,
+static baton_status_t post_offer(baton__staged_t *self,
+                                 baton__staged_transfer_t *send,
                                  const baton_header_t *header)
 {
     baton_header_t offered = *header;
@@ -27,7 +28,7 @@ baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
                                    int peer, const baton_header_t *header,
                                    const void *data, size_t bytes)
 {
-    baton__transfer_t *send = baton__staged_take(&self->sends);
+    baton__staged_transfer_t *send = baton__staged_take(&self->sends);
     if (send == NULL) {
         return baton__error(BATON_ERR_LIMIT,
                             "staged: rank %d has more sends in flight than it "
@@ -48,7 +49,7 @@ baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
     return BATON_OK;
 }
 
-static bool take_back(baton__staged_t *self, baton__transfer_t *send)
+static bool take_back(baton__staged_t *self, baton__staged_transfer_t *send)
 {
     if (send->offer_posted &&
         self->inner->withdraw(
@@ -64,10 +65,10 @@ static bool take_back(baton__staged_t *self, baton__transfer_t *send)
 /* Looks at every send: only failures and cancels withdraw. */
 bool baton__staged_withdraw(baton__staged_t *self, baton_token_t token)
 {
-    for (baton__transfer_slab_t *slab = self->sends.slabs; slab != NULL;
+    for (baton__staged_transfer_slab_t *slab = self->sends.slabs; slab != NULL;
          slab = slab->next) {
         for (uint32_t i = 0; i < slab->count; i++) {
-            baton__transfer_t *send = &slab->records[i];
+            baton__staged_transfer_t *send = &slab->records[i];
             if (send->state != BATON__TRANSFER_FREE &&
                 send->state != BATON__TRANSFER_WITHDRAWN &&
                 send->token.owner == token.owner &&
@@ -83,13 +84,13 @@ bool baton__staged_withdraw(baton__staged_t *self, baton_token_t token)
 /* ---- ending ---------------------------------------------------------------
  */
 
-static uint32_t in_flight(const baton__transfer_t *send)
+static uint32_t in_flight(const baton__staged_transfer_t *send)
 {
     return send->started - send->finished;
 }
 
 /* Ends the send once none of its blocks is in flight. */
-static void fail(baton__staged_t *self, baton__transfer_t *send,
+static void fail(baton__staged_t *self, baton__staged_transfer_t *send,
                  baton_status_t status, const char *detail)
 {
     if (send->status == BATON_OK) {
@@ -102,7 +103,8 @@ static void fail(baton__staged_t *self, baton__transfer_t *send,
     }
 }
 
-void baton__staged_send_lost(baton__staged_t *self, baton__transfer_t *send,
+void baton__staged_send_lost(baton__staged_t *self,
+                             baton__staged_transfer_t *send,
                              baton_status_t status)
 {
     if (send->state == BATON__TRANSFER_OFFERED ||
@@ -117,7 +119,7 @@ void baton__staged_send_lost(baton__staged_t *self, baton__transfer_t *send,
 static void end_block(baton__staged_t *self, baton__staged_buffer_t *buffer,
                       baton_status_t status)
 {
-    baton__transfer_t *send = buffer->transfer;
+    baton__staged_transfer_t *send = buffer->transfer;
     baton__staged_give_buffer(&self->out, buffer);
     send->finished++;
     if (status != BATON_OK || send->status != BATON_OK) {
@@ -133,7 +135,7 @@ static void end_block(baton__staged_t *self, baton__staged_buffer_t *buffer,
 /* A block is in its buffer. */
 static void post_block(baton__staged_t *self, baton__staged_buffer_t *buffer)
 {
-    const baton__transfer_t *send = buffer->transfer;
+    const baton__staged_transfer_t *send = buffer->transfer;
     const baton_header_t header = {.schedule = send->remote,
                                    .epoch = baton__staged_reference(send),
                                    .tag = buffer->block,
@@ -149,7 +151,7 @@ static void post_block(baton__staged_t *self, baton__staged_buffer_t *buffer)
     }
 }
 
-static void begin_block(baton__staged_t *self, baton__transfer_t *send)
+static void begin_block(baton__staged_t *self, baton__staged_transfer_t *send)
 {
     baton__staged_buffer_t *buffer = baton__staged_take_buffer(&self->out);
     buffer->transfer = send;
@@ -170,10 +172,11 @@ static void begin_block(baton__staged_t *self, baton__transfer_t *send)
 /* Begins blocks that were asked for while there are buffers, in turns. */
 static void begin_blocks(baton__staged_t *self)
 {
-    baton__transfer_t *first_idle = NULL;
+    baton__staged_transfer_t *first_idle = NULL;
     while (self->out.unused != NULL && self->sending.head != NULL &&
            self->sending.head != first_idle) {
-        baton__transfer_t *send = baton__staged_take_first(&self->sending);
+        baton__staged_transfer_t *send =
+            baton__staged_take_first(&self->sending);
         if (send->started < send->granted) {
             begin_block(self, send);
             first_idle = NULL;
@@ -202,7 +205,7 @@ void baton__staged_send_progress(baton__staged_t *self)
 /* ---- what comes
  * --------------------------------------------------------------- */
 
-static void grant(baton__staged_t *self, baton__transfer_t *send)
+static void grant(baton__staged_t *self, baton__staged_transfer_t *send)
 {
     bool known = true;
     send->state = BATON__TRANSFER_GRANTED;
@@ -217,7 +220,7 @@ static void grant(baton__staged_t *self, baton__transfer_t *send)
     baton__staged_tell(self, send, BATON__STAGED_GRANT, known);
 }
 
-static void start(baton__staged_t *self, baton__transfer_t *send,
+static void start(baton__staged_t *self, baton__staged_transfer_t *send,
                   const baton_message_t *message)
 {
     uint64_t block = 0;
@@ -236,7 +239,7 @@ static void start(baton__staged_t *self, baton__transfer_t *send,
     baton__staged_append(&self->sending, send);
 }
 
-static void take_ask(baton__staged_t *self, baton__transfer_t *send,
+static void take_ask(baton__staged_t *self, baton__staged_transfer_t *send,
                      baton__staged_kind_t kind, const baton_message_t *message)
 {
     bool offered = send->state == BATON__TRANSFER_OFFERED;
@@ -255,7 +258,7 @@ void baton__staged_send_control(baton__staged_t *self,
                                 baton_message_t *message)
 {
     const baton_header_t *header = &message->header;
-    baton__transfer_t *send =
+    baton__staged_transfer_t *send =
         baton__staged_find(&self->sends, header->epoch, message->peer);
     bool asks = kind == BATON__STAGED_ASK || kind == BATON__STAGED_ASK_DIRECT;
     if (send == NULL || send->state == BATON__TRANSFER_WITHDRAWN) {
@@ -285,7 +288,7 @@ void baton__staged_send_event(baton__staged_t *self,
         end_block(self, &self->out.all[index], status);
         return;
     }
-    baton__transfer_t *send = baton__staged_by_id(&self->sends, index);
+    baton__staged_transfer_t *send = baton__staged_by_id(&self->sends, index);
     assert(send != NULL);
     send->offer_posted = false;
     if (send->over) {

@@ -13,6 +13,12 @@ enum { RETRY_US = 100 };
 /* ---- sending ----------------------------------------------------------------
  */
 
+static bool takes_device(const baton__staged_t *self, int peer, size_t bytes)
+{
+    return self->inner->takes_device != NULL &&
+           self->inner->takes_device(self->endpoint, peer, bytes);
+}
+
 static baton_status_t staged_send(void *endpoint, baton_token_t token, int peer,
                                   const baton_header_t *header,
                                   const void *data, size_t bytes)
@@ -24,7 +30,8 @@ static baton_status_t staged_send(void *endpoint, baton_token_t token, int peer,
                             "allowed",
                             header->kind, 0xffff & ~BATON__STAGED_KINDS);
     }
-    if (token.memory == BATON_MEMORY_HOST || bytes == 0 || data == NULL) {
+    if (token.memory == BATON_MEMORY_HOST || bytes == 0 || data == NULL ||
+        takes_device(self, peer, bytes)) {
         return self->inner->send(self->endpoint, token, peer, header, data,
                                  bytes);
     }
@@ -51,11 +58,13 @@ static baton_status_t staged_accept(void *endpoint, baton_message_t *message,
                                     baton_token_t token, void *target)
 {
     baton__staged_t *self = endpoint;
-    baton__transfer_t *receive = baton__staged_of(self, message);
+    baton__staged_transfer_t *receive = baton__staged_of(self, message);
     if (receive != NULL) {
         return baton__staged_accept(self, receive, token, target);
     }
-    if (token.memory == BATON_MEMORY_HOST) {
+    if (token.memory == BATON_MEMORY_HOST ||
+        (message->data == NULL &&
+         takes_device(self, message->peer, message->bytes))) {
         return self->inner->accept(self->endpoint, message, token, target);
     }
     if (message->bytes == 0 || target == NULL) {
@@ -68,7 +77,7 @@ static baton_status_t staged_accept(void *endpoint, baton_message_t *message,
 static void staged_drop(void *endpoint, baton_message_t *message)
 {
     baton__staged_t *self = endpoint;
-    baton__transfer_t *receive = baton__staged_of(self, message);
+    baton__staged_transfer_t *receive = baton__staged_of(self, message);
     if (receive == NULL) {
         self->inner->drop(self->endpoint, message);
         return;
@@ -92,10 +101,10 @@ static void lose(baton__staged_t *self, int peer, baton_status_t status)
 {
     self->peers[peer].lost = status != BATON_OK ? status : BATON_ERR_TRANSPORT;
     for (int sends = 0; sends < 2; sends++) {
-        const baton__transfer_pool_t *pool =
+        const baton__staged_transfer_pool_t *pool =
             sends ? &self->sends : &self->receives;
         for (uint32_t id = 0; id < pool->capacity; id++) {
-            baton__transfer_t *transfer = baton__staged_by_id(pool, id);
+            baton__staged_transfer_t *transfer = baton__staged_by_id(pool, id);
             if (transfer->state == BATON__TRANSFER_FREE ||
                 transfer->peer != peer) {
                 continue;
@@ -181,7 +190,8 @@ static size_t report(baton__staged_t *self, baton_event_t *out, size_t max)
             (baton_event_t){.kind = BATON_EVENT_ARRIVED, .message = message};
     }
     while (count < max && self->ended.head != NULL) {
-        baton__transfer_t *ended = baton__staged_take_first(&self->ended);
+        baton__staged_transfer_t *ended =
+            baton__staged_take_first(&self->ended);
         out[count++] = (baton_event_t){
             .kind = ended->sends ? BATON_EVENT_SENT : BATON_EVENT_RECEIVED,
             .status = ended->status,
@@ -349,7 +359,8 @@ static void free_endpoint(baton__staged_t *self)
 static void decline_all(baton__staged_t *self)
 {
     for (uint32_t id = 0; id < self->receives.capacity; id++) {
-        baton__transfer_t *receive = baton__staged_by_id(&self->receives, id);
+        baton__staged_transfer_t *receive =
+            baton__staged_by_id(&self->receives, id);
         if (receive->state == BATON__TRANSFER_ARRIVED && !receive->over) {
             staged_drop(self, &receive->message);
         }
@@ -431,14 +442,9 @@ static baton_status_t make_pinned(baton__staged_t *self)
 static baton_status_t make_endpoint(baton__staged_t *self)
 {
     bool there = false;
-    int streams = 0;
-    do {
-        (void)self->port.stream(self->device, streams, &there);
-        streams += there;
-    } while (there);
-    int rest = streams > 3 ? streams - 2 : 1;
-    self->direct_stream =
-        self->port.stream(self->device, 2 + self->rank % rest, &there);
+    /* A stream beyond these may have been made to wait for one of a user, who
+       may wait for this message. */
+    self->direct_stream = self->port.stream(self->device, 1, &there);
     self->peers = baton__alloc((size_t)self->size, sizeof *self->peers);
     baton_status_t status =
         self->peers != NULL ? make_pinned(self) : BATON_ERR_NO_MEMORY;

@@ -1,0 +1,189 @@
+/* Ranks with devices fail and recover: a device that fails on one of them,
+   epochs that were started behind the failed one, and streams of users, which
+   go on in any case. */
+#include "support/cmocka.h"
+#include "support/device_cluster.h"
+
+#include <string.h>
+
+enum { RANKS = 3, COUNT = 3000, BYTES = COUNT * sizeof(int32_t), ROUNDS = 12 };
+
+typedef struct world {
+    device_cluster_t *ranks;
+    baton_schedule_t **schedules;
+    baton_stream_t streams[RANKS];
+    int32_t *data[RANKS]; /* device memory */
+} world_t;
+
+static world_t world_open(bool staged)
+{
+    const emulated_options_t options = {
+        .seed = 3, .streams = 6, .delay_us = 20, .no_handles = staged};
+    world_t world = {
+        .ranks = device_cluster_open(RANKS, SUPPORT_OWN_ENGINES, &options)};
+    support_cluster_t *cluster = world.ranks->cluster;
+    world.schedules = support_schedules_create(cluster, "sum");
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_schedule_t *s = world.schedules[rank];
+        world.streams[rank] = emulated_stream(world.ranks->devices[rank]);
+        world.data[rank] = emulated_allocate(world.ranks->devices[rank], BYTES);
+        baton_view_t view = device_view(s, world.data[rank], BYTES);
+        baton_allreduce_ring(
+            s, &(baton_allreduce_t){.size = sizeof(baton_allreduce_t),
+                                    .source = view,
+                                    .target = view,
+                                    .dtype = BATON_I32,
+                                    .op = BATON_SUM});
+    }
+    support_schedules_commit(cluster, world.schedules);
+    return world;
+}
+
+static void world_close(world_t *world)
+{
+    support_schedules_destroy(world->ranks->cluster, world->schedules);
+    for (int rank = 0; rank < RANKS; rank++) {
+        emulated_t *device = world->ranks->devices[rank];
+        emulated_synchronise_all(device);
+        emulated_release(device, world->data[rank]);
+    }
+    device_cluster_close(world->ranks);
+}
+
+/* Starts an epoch on each rank's stream, whose data is its rank + 1. */
+static void start_all(world_t *world, int epochs)
+{
+    static int32_t ones[RANKS][COUNT];
+    for (int rank = 0; rank < RANKS; rank++) {
+        emulated_t *device = world->ranks->devices[rank];
+        baton_schedule_t *s = world->schedules[rank];
+        for (int i = 0; i < COUNT; i++) {
+            ones[rank][i] = rank + 1;
+        }
+        support_ok(emulated_port(device)->copy(device, world->streams[rank],
+                                               world->data[rank], ones[rank],
+                                               BYTES));
+        for (int k = 0; k < epochs; k++) {
+            support_ok(baton_schedule_start_on(s, world->streams[rank]));
+        }
+        support_ok(baton_schedule_wait_on(s, world->streams[rank]));
+    }
+}
+
+static void check_sum(world_t *world, int32_t sum)
+{
+    static int32_t found[COUNT];
+    for (int rank = 0; rank < RANKS; rank++) {
+        emulated_read(world->ranks->devices[rank], found, world->data[rank],
+                      BYTES);
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(found[i], sum);
+        }
+    }
+}
+
+static void recover(void *arg)
+{
+    support_ok(baton_group_recover(arg, SUPPORT_WAIT_MS));
+}
+
+static void recover_all(world_t *world)
+{
+    support_thread_t *threads[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        threads[rank] =
+            support_thread_start(recover, world->ranks->cluster->groups[rank]);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_thread_join(threads[rank]);
+    }
+}
+
+/* Streams end whatever became of the epochs that they wait for. */
+static void synchronise(world_t *world)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        emulated_synchronise(world->ranks->devices[rank], world->streams[rank]);
+    }
+}
+
+static void run_well(world_t *world)
+{
+    start_all(world, 1);
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(
+            baton_schedule_wait(world->schedules[rank], SUPPORT_WAIT_MS));
+    }
+    synchronise(world);
+    check_sum(world, RANKS * (RANKS + 1) / 2);
+}
+
+/* Expects that the epoch has failed on all ranks: at a node, or at a message
+   whose copy has failed. */
+static void expect_failure(world_t *world)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_status_t status =
+            baton_schedule_wait(world->schedules[rank], SUPPORT_WAIT_MS);
+        assert_int_not_equal(status, BATON_OK);
+        assert_int_not_equal(status, BATON_ERR_TIMEOUT);
+        support_says("\"sum\" epoch ");
+        support_expect(baton_schedule_start_on(world->schedules[rank],
+                                               world->streams[rank]),
+                       BATON_ERR_FAILED);
+        support_ok(baton_schedule_wait_on(world->schedules[rank],
+                                          world->streams[rank]));
+    }
+    synchronise(world);
+}
+
+static void fail_and_recover(bool staged)
+{
+    world_t world = world_open(staged);
+    for (int round = 0; round < ROUNDS; round++) {
+        int victim = round % RANKS;
+        run_well(&world);
+        emulated_fail_work(world.ranks->devices[victim], 2 + round % 4);
+        start_all(&world, 1 + round % 3);
+        expect_failure(&world);
+        emulated_repair(world.ranks->devices[victim]);
+        recover_all(&world);
+    }
+    run_well(&world);
+    world_close(&world);
+}
+
+static void test_device_fails(void **state)
+{
+    fail_and_recover(true);
+    fail_and_recover(false);
+}
+
+/* One rank cancels while its stream has not got to the start. */
+static void test_cancel_on_one_rank(void **state)
+{
+    world_t world = world_open(true);
+    for (int round = 0; round < ROUNDS; round++) {
+        int victim = round % RANKS;
+        run_well(&world);
+        emulated_delay(world.ranks->devices[victim], world.streams[victim],
+                       3000);
+        start_all(&world, 1);
+        baton_status_t status = baton_schedule_cancel(world.schedules[victim]);
+        if (status == BATON_OK) {
+            expect_failure(&world);
+            recover_all(&world);
+        }
+    }
+    run_well(&world);
+    world_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device_fails),
+        cmocka_unit_test(test_cancel_on_one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

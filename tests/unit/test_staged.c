@@ -1,0 +1,730 @@
+/* The staged transport by itself: which way messages go, what they cost, and
+   what happens when devices, peers or the inner transport fail. Two ranks of
+   inproc, polled in turns. */
+#include "base/alloc.h"
+#include "base/config.h"
+#include "support/cmocka.h"
+#include "support/emulated.h"
+#include "support/random.h"
+#include "transport/inproc/endpoint.h"
+#include "transport/staged/staged.h"
+
+#include <baton/baton.h>
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 4096, BUFFERS = 3, ROOM = 200000, MESSAGES = 64 };
+
+static const baton_header_t header = {
+    .schedule = 3, .epoch = 4, .tag = 5, .incarnation = 6, .kind = 7};
+
+/* A rank: its transport, device, and what has come of its messages. */
+typedef struct end {
+    baton_transport_t inner;
+    const baton_transport_t *port;
+    void *endpoint;
+    emulated_t *device;
+    char *memory; /* ROOM bytes on the device */
+    char *host;   /* as many here */
+    baton_message_t *arrived;
+    int sent[MESSAGES], received[MESSAGES]; /* statuses, 1: not yet */
+    int lost;
+} end_t;
+
+typedef struct pair {
+    baton_inproc_t *medium;
+    end_t ends[2];
+} pair_t;
+
+static void set_variables(const char *direct)
+{
+    setenv("BATON_DEVICE_BLOCK", "4096", 1);
+    setenv("BATON_DEVICE_BUFFERS", "3", 1);
+    setenv("BATON_DEVICE_DIRECT", direct, 1);
+    baton__config_forget();
+}
+
+static void forget(end_t *end)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        end->sent[i] = end->received[i] = 1;
+    }
+}
+
+static void open_end(pair_t *pair, int rank)
+{
+    const emulated_options_t options = {
+        .seed = support_seed() + (uint64_t)rank, .workers = 1, .delay_us = 10};
+    end_t *end = &pair->ends[rank];
+    const baton_transport_t *inner = NULL;
+    void *endpoint = NULL;
+    end->device = emulated_open(&options);
+    end->memory = emulated_allocate(end->device, ROOM);
+    end->host = malloc(ROOM);
+    assert_non_null(end->host);
+    assert_int_equal(baton__inproc_join(pair->medium, rank, &inner, &endpoint),
+                     BATON_OK);
+    end->inner = *inner;
+    assert_int_equal(baton__staged_open(&end->inner, endpoint, rank, 2,
+                                        emulated_port(end->device), end->device,
+                                        &end->port, &end->endpoint),
+                     BATON_OK);
+    assert_int_equal(
+        end->port->reserve(end->endpoint, 1 - rank, MESSAGES, MESSAGES),
+        BATON_OK);
+    forget(end);
+}
+
+static pair_t *open_pair(const char *direct)
+{
+    pair_t *pair = calloc(1, sizeof *pair);
+    assert_non_null(pair);
+    set_variables(direct);
+    assert_int_equal(baton_inproc_create(2, &pair->medium), BATON_OK);
+    open_end(pair, 0);
+    open_end(pair, 1);
+    return pair;
+}
+
+static void close_device(end_t *end)
+{
+    emulated_release(end->device, end->memory);
+    emulated_counters_t counters = emulated_counters(end->device);
+    assert_int_equal(counters.allocated, 0);
+    assert_int_equal(counters.events, 0);
+    assert_int_equal(counters.unpinned, 0);
+    emulated_port(end->device)->close(end->device);
+    free(end->host);
+}
+
+static void close_end(end_t *end)
+{
+    if (end->endpoint != NULL) {
+        end->port->close(end->endpoint);
+        end->endpoint = NULL;
+    }
+}
+
+static void close_pair(pair_t *pair)
+{
+    close_end(&pair->ends[0]);
+    close_end(&pair->ends[1]);
+    close_device(&pair->ends[0]);
+    close_device(&pair->ends[1]);
+    assert_int_equal(baton_inproc_destroy(pair->medium), BATON_OK);
+    free(pair);
+}
+
+static void poll_end(end_t *end)
+{
+    baton_event_t events[2];
+    if (end->endpoint == NULL) {
+        return;
+    }
+    size_t count = end->port->poll(end->endpoint, events, 2);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t node = events[i].token.node;
+        if (events[i].kind == BATON_EVENT_ARRIVED) {
+            baton_message_t **link = &end->arrived;
+            while (*link != NULL) {
+                link = &(*link)->next;
+            }
+            events[i].message->next = NULL;
+            *link = events[i].message;
+        } else if (events[i].kind == BATON_EVENT_LOST) {
+            end->lost++;
+        } else {
+            int *of = events[i].kind == BATON_EVENT_SENT ? &end->sent[node]
+                                                         : &end->received[node];
+            assert_int_equal(*of, 1); /* it ends once */
+            *of = events[i].status;
+        }
+    }
+}
+
+static void poll_both(pair_t *pair)
+{
+    poll_end(&pair->ends[0]);
+    poll_end(&pair->ends[1]);
+    sched_yield();
+}
+
+static int wait_for(pair_t *pair, const int *result)
+{
+    while (*result == 1) {
+        poll_both(pair);
+    }
+    return *result;
+}
+
+static void post(pair_t *pair, uint32_t node, baton_memory_t memory,
+                 size_t bytes)
+{
+    end_t *end = &pair->ends[0];
+    const baton_token_t token = {.owner = pair, .node = node, .memory = memory};
+    const void *data = memory == BATON_MEMORY_DEVICE ? end->memory : end->host;
+    baton_status_t status =
+        end->port->send(end->endpoint, token, 1, &header, data, bytes);
+    assert_true(status == BATON_OK || status == BATON_DONE);
+    if (status == BATON_DONE) {
+        end->sent[node] = BATON_OK;
+    }
+}
+
+static baton_message_t *take(pair_t *pair)
+{
+    end_t *end = &pair->ends[1];
+    while (end->arrived == NULL) {
+        poll_both(pair);
+    }
+    baton_message_t *message = end->arrived;
+    end->arrived = message->next;
+    assert_int_equal(message->header.kind, header.kind);
+    assert_int_equal(message->header.epoch, header.epoch);
+    assert_int_equal(message->peer, 0);
+    return message;
+}
+
+static baton_status_t take_in(pair_t *pair, uint32_t node,
+                              baton_memory_t memory, baton_message_t *message)
+{
+    end_t *end = &pair->ends[1];
+    const baton_token_t token = {.owner = pair, .node = node, .memory = memory};
+    baton_status_t status = end->port->accept(
+        end->endpoint, message, token,
+        memory == BATON_MEMORY_DEVICE ? end->memory : end->host);
+    end->received[node] = status == BATON_DONE ? BATON_OK
+                          : status == BATON_OK ? 1
+                                               : (int)status;
+    return status;
+}
+
+static void fill(pair_t *pair, size_t bytes, uint64_t key)
+{
+    support_random_t random = support_random(key, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        pair->ends[0].host[i] = (char)support_random_next(&random);
+    }
+    emulated_write(pair->ends[0].device, pair->ends[0].memory,
+                   pair->ends[0].host, bytes);
+}
+
+static void expect_data(pair_t *pair, baton_memory_t memory, size_t bytes)
+{
+    end_t *end = &pair->ends[1];
+    if (memory == BATON_MEMORY_DEVICE) {
+        emulated_read(end->device, end->host, end->memory, bytes);
+    }
+    assert_memory_equal(end->host, pair->ends[0].host, bytes);
+}
+
+/* Sends a message, and expects it to arrive well. */
+static void pass(pair_t *pair, baton_memory_t from, baton_memory_t to,
+                 size_t bytes)
+{
+    forget(&pair->ends[0]);
+    forget(&pair->ends[1]);
+    fill(pair, bytes, bytes);
+    post(pair, 1, from, bytes);
+    (void)take_in(pair, 2, to, take(pair));
+    assert_int_equal(wait_for(pair, &pair->ends[1].received[2]), BATON_OK);
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
+    expect_data(pair, to, bytes);
+}
+
+static const baton_memory_t HOST = BATON_MEMORY_HOST;
+static const baton_memory_t DEVICE = BATON_MEMORY_DEVICE;
+
+/* ---- ways -----------------------------------------------------------------
+ */
+
+static void test_staged_kin_copies_once(void **state)
+{
+    pair_t *pair = open_pair("1");
+    pass(pair, DEVICE, DEVICE, 50000);
+    emulated_counters_t from = emulated_counters(pair->ends[0].device);
+    emulated_counters_t to = emulated_counters(pair->ends[1].device);
+    assert_int_equal(to.foreign, 1);
+    assert_int_equal(to.copied_bytes[EMULATED_DEVICE_TO_DEVICE], 50000);
+    assert_int_equal(to.copies[EMULATED_HOST_TO_DEVICE], 0);
+    assert_int_equal(from.copies[EMULATED_DEVICE_TO_HOST], 0);
+    close_pair(pair);
+}
+
+/* Each byte passes the host once at each end, in blocks. */
+static void test_staged_others_copy_blocks(void **state)
+{
+    static const size_t sizes[] = {1,         BLOCK - 1,       BLOCK,
+                                   BLOCK + 1, BLOCK * BUFFERS, 40 * BLOCK + 3};
+    pair_t *pair = open_pair("0");
+    uint64_t bytes = 0, copies = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        pass(pair, DEVICE, DEVICE, sizes[i]);
+        bytes += sizes[i];
+        copies += (sizes[i] + BLOCK - 1) / BLOCK;
+    }
+    emulated_counters_t from = emulated_counters(pair->ends[0].device);
+    emulated_counters_t to = emulated_counters(pair->ends[1].device);
+    assert_int_equal(from.copies[EMULATED_DEVICE_TO_HOST], copies);
+    assert_int_equal(from.copied_bytes[EMULATED_DEVICE_TO_HOST], bytes);
+    assert_int_equal(to.copies[EMULATED_HOST_TO_DEVICE], copies);
+    assert_int_equal(to.copied_bytes[EMULATED_HOST_TO_DEVICE], bytes);
+    assert_int_equal(to.foreign, 0);
+    assert_int_equal(from.allocated, 2); /* the pinned memory, and `memory` */
+    close_pair(pair);
+}
+
+static void test_staged_host_messages_pass_through(void **state)
+{
+    static const size_t sizes[] = {0, 1, 256, 257, 100000};
+    pair_t *pair = open_pair("1");
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        pass(pair, HOST, HOST, sizes[i]);
+    }
+    assert_int_equal(emulated_counters(pair->ends[0].device).submissions, 0);
+    assert_int_equal(emulated_counters(pair->ends[1].device).submissions, 0);
+    close_pair(pair);
+}
+
+static void test_staged_either_end_may_be_the_host(void **state)
+{
+    static const size_t sizes[] = {1, 256, 257, BLOCK, 5 * BLOCK + 1, 100000};
+    pair_t *pair = open_pair("1");
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        pass(pair, DEVICE, HOST, sizes[i]);
+        pass(pair, HOST, DEVICE, sizes[i]);
+    }
+    close_pair(pair);
+}
+
+/* The inner transport can't lend: the message has to fit into the buffers. */
+static void test_staged_host_message_lands_in_all_buffers(void **state)
+{
+    pair_t *pair = open_pair("1");
+    pair->ends[1].inner.lend = NULL;
+    pass(pair, HOST, DEVICE, BLOCK * BUFFERS);
+    pass(pair, HOST, DEVICE, BLOCK + 5);
+    fill(pair, ROOM, 1);
+    post(pair, 5, HOST, BLOCK * BUFFERS + 1);
+    assert_int_equal(take_in(pair, 5, DEVICE, take(pair)), BATON_ERR_LIMIT);
+    assert_non_null(strstr(baton_error_message(), "BATON_DEVICE_BUFFERS"));
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[5]), BATON_OK);
+    pass(pair, DEVICE, DEVICE, 20000);
+    close_pair(pair);
+}
+
+/* Landing and blocks at the same time: each gets the buffers it needs. */
+static void test_staged_ways_share_buffers(void **state)
+{
+    pair_t *pair = open_pair("0");
+    pair->ends[1].inner.lend = NULL;
+    enum { COUNT = 24, BYTES = 2 * BLOCK + 7 };
+    fill(pair, BYTES, 8);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        post(pair, i, i % 3 == 0 ? HOST : DEVICE, BYTES);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        (void)take_in(pair, i, i % 4 == 1 ? HOST : DEVICE, take(pair));
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(wait_for(pair, &pair->ends[1].received[i]), BATON_OK);
+        assert_int_equal(wait_for(pair, &pair->ends[0].sent[i]), BATON_OK);
+    }
+    expect_data(pair, DEVICE, BYTES);
+    close_pair(pair);
+}
+
+/* An inner transport that takes device memory itself, in messages that are
+   long: it gets the addresses, and the device has nothing to do. */
+static baton_status_t (*inner_send)(void *endpoint, baton_token_t token,
+                                    int peer, const baton_header_t *of,
+                                    const void *data, size_t bytes);
+static baton_status_t (*inner_accept)(void *endpoint, baton_message_t *message,
+                                      baton_token_t token, void *target);
+static pair_t *aware;
+
+static bool takes_long(void *endpoint, int peer, size_t bytes)
+{
+    return bytes > 1000;
+}
+
+static baton_status_t send_of_device(void *endpoint, baton_token_t token,
+                                     int peer, const baton_header_t *of,
+                                     const void *data, size_t bytes)
+{
+    bool device = token.memory == DEVICE;
+    assert_true(!device || data == aware->ends[0].memory);
+    return inner_send(endpoint, token, peer, of,
+                      device ? aware->ends[0].host : data, bytes);
+}
+
+static baton_status_t accept_of_device(void *endpoint, baton_message_t *message,
+                                       baton_token_t token, void *target)
+{
+    bool device = token.memory == DEVICE;
+    assert_true(!device || target == aware->ends[1].memory);
+    return inner_accept(endpoint, message, token,
+                        device ? aware->ends[1].host : target);
+}
+
+static void test_staged_leaves_device_memory_to_who_takes_it(void **state)
+{
+    pair_t *pair = aware = open_pair("1");
+    inner_send = pair->ends[0].inner.send;
+    inner_accept = pair->ends[1].inner.accept;
+    pair->ends[0].inner.send = send_of_device;
+    pair->ends[1].inner.accept = accept_of_device;
+    pair->ends[0].inner.takes_device = takes_long;
+    pair->ends[1].inner.takes_device = takes_long;
+    fill(pair, 50000, 2);
+    post(pair, 1, DEVICE, 50000);
+    (void)take_in(pair, 2, DEVICE, take(pair));
+    assert_int_equal(wait_for(pair, &pair->ends[1].received[2]), BATON_OK);
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
+    assert_memory_equal(pair->ends[1].host, pair->ends[0].host, 50000);
+    assert_int_equal(emulated_counters(pair->ends[0].device).submissions, 0);
+    assert_int_equal(emulated_counters(pair->ends[1].device).submissions, 0);
+    pass(pair, DEVICE, DEVICE, 1000); /* a short one is staged */
+    assert_int_not_equal(emulated_counters(pair->ends[1].device).submissions,
+                         0);
+    close_pair(pair);
+}
+
+/* ---- states -----------------------------------------------------------------
+ */
+
+static bool withdraw(pair_t *pair, uint32_t node)
+{
+    const end_t *end = &pair->ends[0];
+    return end->port->withdraw(
+        end->endpoint,
+        (baton_token_t){.owner = pair, .node = node, .memory = DEVICE});
+}
+
+static void test_staged_withdrawn_is_cancelled(void **state)
+{
+    for (int direct = 0; direct < 2; direct++) {
+        pair_t *pair = open_pair(direct != 0 ? "1" : "0");
+        fill(pair, 10000, 1);
+        post(pair, 1, DEVICE, 10000);
+        baton_message_t *message = take(pair);
+        assert_true(withdraw(pair, 1));
+        assert_int_equal(take_in(pair, 1, DEVICE, message), BATON_OK);
+        assert_int_equal(wait_for(pair, &pair->ends[1].received[1]),
+                         BATON_ERR_CANCELLED);
+        assert_int_equal(pair->ends[0].sent[1], 1); /* no event follows */
+        pass(pair, DEVICE, DEVICE, 10000);
+        close_pair(pair);
+    }
+}
+
+/* Once it was asked for it can't be withdrawn. */
+static void test_staged_asked_for_is_sent(void **state)
+{
+    pair_t *pair = open_pair("0");
+    fill(pair, 10000, 1);
+    post(pair, 1, DEVICE, 10000);
+    (void)take_in(pair, 1, DEVICE, take(pair));
+    poll_end(&pair->ends[0]); /* the request has come */
+    assert_false(withdraw(pair, 1));
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
+    assert_int_equal(wait_for(pair, &pair->ends[1].received[1]), BATON_OK);
+    close_pair(pair);
+}
+
+static void test_staged_dropped_is_sent(void **state)
+{
+    pair_t *pair = open_pair("1");
+    post(pair, 1, DEVICE, 10000);
+    pair->ends[1].port->drop(pair->ends[1].endpoint, take(pair));
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
+    assert_int_equal(emulated_counters(pair->ends[0].device).submissions, 0);
+    close_pair(pair);
+}
+
+/* Some have arrived, others have not been looked at. */
+static void test_staged_close_declines_what_has_come(void **state)
+{
+    pair_t *pair = open_pair("1");
+    post(pair, 1, DEVICE, 10000);
+    (void)take(pair);
+    post(pair, 2, DEVICE, 10000);
+    close_end(&pair->ends[1]);
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[2]), BATON_OK);
+    close_pair(pair);
+}
+
+static void test_staged_refuses_kinds_of_its_own(void **state)
+{
+    pair_t *pair = open_pair("1");
+    const end_t *end = &pair->ends[0];
+    baton_header_t wrong = header;
+    wrong.kind = 0x8001;
+    assert_int_equal(end->port->send(end->endpoint, (baton_token_t){.node = 1},
+                                     1, &wrong, NULL, 0),
+                     BATON_ERR_INVALID);
+    close_pair(pair);
+}
+
+static void test_staged_sends_beyond_the_reserve_are_errors(void **state)
+{
+    pair_t *pair = open_pair("1");
+    const end_t *end = &pair->ends[0];
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = 0; i < 100 && status == BATON_OK; i++) {
+        status = end->port->send(
+            end->endpoint,
+            (baton_token_t){.owner = pair, .node = i, .memory = DEVICE}, 1,
+            &header, end->memory, 64);
+    }
+    assert_int_equal(status, BATON_ERR_LIMIT);
+    close_end(&pair->ends[1]);
+    close_pair(pair);
+}
+
+/* ---- faults
+ * ------------------------------------------------------------------- */
+
+/* The k-th copy of one end's device fails, for each k. Both ends hear of the
+   end, and the next message is well. */
+static void every_copy_may_fail(const char *direct, int which, bool submits)
+{
+    enum { BYTES = 5 * BLOCK + 9 };
+    bool failed = true;
+    for (int k = 1; failed && k < 30; k++) {
+        pair_t *pair = open_pair(direct);
+        emulated_t *device = pair->ends[which].device;
+        fill(pair, BYTES, 1);
+        if (submits) {
+            emulated_fail_submit(device, k);
+        } else {
+            emulated_fail_work(device, k);
+        }
+        post(pair, 1, DEVICE, BYTES);
+        (void)take_in(pair, 1, DEVICE, take(pair));
+        int sent = wait_for(pair, &pair->ends[0].sent[1]);
+        int received = wait_for(pair, &pair->ends[1].received[1]);
+        failed = received != BATON_OK;
+        if (which == 0) {
+            assert_int_equal(sent, failed ? BATON_ERR_SYSTEM : BATON_OK);
+            assert_int_equal(received, failed ? BATON_ERR_FAILED : BATON_OK);
+        } else {
+            assert_int_equal(sent, BATON_OK);
+            assert_int_equal(received, failed ? BATON_ERR_SYSTEM : BATON_OK);
+        }
+        assert_true(failed || k > 1);
+        emulated_synchronise_all(device);
+        emulated_repair(device);
+        pass(pair, DEVICE, DEVICE, BYTES);
+        close_pair(pair);
+    }
+    assert_false(failed);
+}
+
+static void test_staged_every_copy_of_the_sender_may_fail(void **state)
+{
+    every_copy_may_fail("0", 0, false);
+    every_copy_may_fail("0", 0, true);
+}
+
+static void test_staged_every_copy_of_the_receiver_may_fail(void **state)
+{
+    every_copy_may_fail("0", 1, false);
+    every_copy_may_fail("0", 1, true);
+    every_copy_may_fail("1", 1, false);
+    every_copy_may_fail("1", 1, true);
+}
+
+static baton_status_t (*inner_notify)(void *endpoint, int peer,
+                                      const baton_header_t *of,
+                                      const void *data, size_t bytes);
+static int refusals;
+
+static baton_status_t notify_now_and_then(void *endpoint, int peer,
+                                          const baton_header_t *of,
+                                          const void *data, size_t bytes)
+{
+    return ++refusals % 3 != 0 ? BATON_AGAIN
+                               : inner_notify(endpoint, peer, of, data, bytes);
+}
+
+/* What is to be told waits until there is room; the endpoint does not sleep
+   for long meanwhile. */
+static void test_staged_controls_wait_for_room(void **state)
+{
+    pair_t *pair = open_pair("0");
+    inner_notify = pair->ends[0].inner.notify;
+    for (int i = 0; i < 2; i++) {
+        pair->ends[i].inner.notify = notify_now_and_then;
+    }
+    for (int i = 0; i < 10; i++) {
+        pass(pair, DEVICE, DEVICE, 30000);
+    }
+    refusals = 0;
+    fill(pair, 100, 1);
+    post(pair, 9, DEVICE, 100);
+    (void)take_in(pair, 9, DEVICE, take(pair));
+    uint32_t us = 0;
+    assert_true(pair->ends[1].port->arm(pair->ends[1].endpoint, &us));
+    assert_true(us < 10000);
+    pair->ends[1].port->disarm(pair->ends[1].endpoint);
+    assert_int_equal(wait_for(pair, &pair->ends[0].sent[9]), BATON_OK);
+    assert_int_equal(wait_for(pair, &pair->ends[1].received[9]), BATON_OK);
+    close_pair(pair);
+}
+
+static size_t (*inner_poll)(void *endpoint, baton_event_t *out, size_t max);
+static void *loser; /* the endpoint whose next poll loses its peer */
+
+static size_t poll_and_lose(void *endpoint, baton_event_t *out, size_t max)
+{
+    if (loser != NULL) {
+        int *peer = loser;
+        out[0] = (baton_event_t){.kind = BATON_EVENT_LOST,
+                                 .status = BATON_ERR_TRANSPORT,
+                                 .peer = *peer};
+        loser = NULL;
+        return 1;
+    }
+    return inner_poll(endpoint, out, max);
+}
+
+/* Sends in each state end when the peer is lost, and so do later ones. */
+static void test_staged_lost_receiver_ends_sends(void **state)
+{
+    enum { COUNT = 12, BYTES = 9 * BLOCK };
+    static int peer = 1;
+    for (int turns = 0; turns < 12; turns++) {
+        pair_t *pair = open_pair(turns % 2 == 0 ? "0" : "1");
+        end_t *end = &pair->ends[0];
+        inner_poll = end->inner.poll;
+        fill(pair, BYTES, 3);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            post(pair, i, DEVICE, BYTES);
+        }
+        for (uint32_t i = 0; i < 6; i++) {
+            (void)take_in(pair, i, DEVICE, take(pair));
+        }
+        for (int i = 0; i < turns; i++) {
+            poll_both(pair);
+        }
+        /* The staged transport keeps a pointer to this table. */
+        end->inner.poll = poll_and_lose;
+        loser = &peer;
+        for (uint32_t i = 0; i < COUNT; i++) {
+            int status = wait_for(pair, &end->sent[i]);
+            assert_true(status == BATON_OK || status == BATON_ERR_TRANSPORT);
+            assert_true(i < 6 || status == BATON_ERR_TRANSPORT);
+        }
+        assert_int_equal(end->lost, 1);
+        emulated_synchronise_all(pair->ends[0].device);
+        emulated_synchronise_all(pair->ends[1].device);
+        close_pair(pair);
+    }
+}
+
+static void test_staged_lost_sender_ends_receives(void **state)
+{
+    enum { COUNT = 12, BYTES = 9 * BLOCK };
+    static int peer = 0;
+    for (int turns = 0; turns < 12; turns++) {
+        pair_t *pair = open_pair(turns % 2 == 0 ? "0" : "1");
+        end_t *end = &pair->ends[1];
+        inner_poll = end->inner.poll;
+        fill(pair, BYTES, 3);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            post(pair, i, DEVICE, BYTES);
+        }
+        baton_message_t *last = NULL;
+        for (uint32_t i = 0; i < COUNT; i++) {
+            last = take(pair);
+            if (i < COUNT - 1) {
+                (void)take_in(pair, i, DEVICE, last);
+            }
+        }
+        for (int i = 0; i < turns; i++) {
+            poll_both(pair);
+        }
+        end->inner.poll = poll_and_lose;
+        loser = &peer;
+        for (uint32_t i = 0; i < COUNT - 1; i++) {
+            int status = wait_for(pair, &end->received[i]);
+            assert_true(status == BATON_OK || status == BATON_ERR_TRANSPORT);
+        }
+        assert_int_equal(take_in(pair, COUNT - 1, DEVICE, last),
+                         BATON_ERR_TRANSPORT);
+        emulated_synchronise_all(pair->ends[0].device);
+        emulated_synchronise_all(pair->ends[1].device);
+        close_pair(pair);
+    }
+}
+
+/* ---- memory
+ * ------------------------------------------------------------------- */
+
+static void test_staged_every_allocation_may_fail(void **state)
+{
+    set_variables("1");
+    bool made = false;
+    for (int k = 1; !made && k < 60; k++) {
+        baton_inproc_t *medium = NULL;
+        const baton_transport_t *inner = NULL;
+        const baton_transport_t *port = NULL;
+        void *endpoint = NULL;
+        void *staged = NULL;
+        emulated_t *device = emulated_open(NULL);
+        assert_int_equal(baton_inproc_create(1, &medium), BATON_OK);
+        assert_int_equal(baton__inproc_join(medium, 0, &inner, &endpoint),
+                         BATON_OK);
+        baton__alloc_fail_nth(k / 2);
+        emulated_fail_allocate(device, k % 2 == 0 ? 0 : k);
+        baton_status_t status =
+            baton__staged_open(inner, endpoint, 0, 1, emulated_port(device),
+                               device, &port, &staged);
+        if (status == BATON_OK) {
+            status = port->reserve(staged, 0, 10, 10);
+            made = status == BATON_OK && k % 2 == 0;
+            port->close(staged);
+        } else {
+            inner->close(endpoint);
+        }
+        baton__alloc_fail_nth(0);
+        assert_true(status == BATON_OK || status == BATON_ERR_NO_MEMORY);
+        emulated_counters_t counters = emulated_counters(device);
+        assert_int_equal(counters.allocated, 0);
+        assert_int_equal(counters.events, 0);
+        emulated_port(device)->close(device);
+        assert_int_equal(baton_inproc_destroy(medium), BATON_OK);
+    }
+    assert_true(made);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_staged_kin_copies_once),
+        cmocka_unit_test(test_staged_others_copy_blocks),
+        cmocka_unit_test(test_staged_host_messages_pass_through),
+        cmocka_unit_test(test_staged_either_end_may_be_the_host),
+        cmocka_unit_test(test_staged_host_message_lands_in_all_buffers),
+        cmocka_unit_test(test_staged_ways_share_buffers),
+        cmocka_unit_test(test_staged_leaves_device_memory_to_who_takes_it),
+        cmocka_unit_test(test_staged_withdrawn_is_cancelled),
+        cmocka_unit_test(test_staged_asked_for_is_sent),
+        cmocka_unit_test(test_staged_dropped_is_sent),
+        cmocka_unit_test(test_staged_close_declines_what_has_come),
+        cmocka_unit_test(test_staged_refuses_kinds_of_its_own),
+        cmocka_unit_test(test_staged_sends_beyond_the_reserve_are_errors),
+        cmocka_unit_test(test_staged_every_copy_of_the_sender_may_fail),
+        cmocka_unit_test(test_staged_every_copy_of_the_receiver_may_fail),
+        cmocka_unit_test(test_staged_controls_wait_for_room),
+        cmocka_unit_test(test_staged_lost_receiver_ends_sends),
+        cmocka_unit_test(test_staged_lost_sender_ends_receives),
+        cmocka_unit_test(test_staged_every_allocation_may_fail),
+    };
+    support_seed();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
