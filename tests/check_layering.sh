@@ -10,11 +10,11 @@ set -eu
 
 # What a layer may use besides itself and <baton/...>. A collective with a life
 # of its own allocates and reports as the rest does; of the engine it sees what
-# its users see.
+# its users see. So is cuda/, a library of its own: it sees public headers.
 layers='
-    below["base"] = below["include"] = " "
-    below["transport"] = below["cuda"] = below["coll"] = " base "
-    below["ops"] = " base transport cuda "
+    below["base"] = below["include"] = below["cuda"] = " "
+    below["transport"] = below["coll"] = " base "
+    below["ops"] = " base transport "
     below["sched"] = below["ops"] "ops "
     below["progress"] = below["sched"] "sched "
     below["sim"] = below["progress"] "progress "
@@ -87,7 +87,7 @@ check() (
     done
     # shellcheck disable=SC2086
     grep -rn --include='*.[ch]' --include='*.cu' \
-        '^[[:space:]]*#[[:space:]]*include' $found /dev/null | awk '
+        --include='*.cuh' '^[[:space:]]*#[[:space:]]*include' $found /dev/null | awk '
     function layer(path) {
         if (match(path, /^lib\/[a-z]+\//)) return substr(path, 5, RLENGTH - 5)
         sub(/\/.*/, "", path)
@@ -105,7 +105,8 @@ check() (
                    "examples/|microbench/)"
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
             return "^progress/event_loop[.]c$"
-        if (header ~ /^cuda/) return "^cuda/"
+        if (header ~ /^(cuda|cub\/|cooperative_groups)/)
+            return "^(cuda/|examples/cuda_[a-z]+[.]cu$|microbench/gpu/)"
         if (header ~ /^baton\/(coll|partial|sparse|tuning)[.]h$/)
             return "^(lib/coll/|include/|examples/|microbench/)"
         return ""
@@ -149,10 +150,11 @@ self() {
     trap 'rm -rf "$tree"' EXIT
     fail=0
     clean() {
-        rm -rf "${tree:?}/lib" "$tree/progress" "$tree/examples" "$tree/include"
+        rm -rf "${tree:?}/lib" "$tree/progress" "$tree/examples" \
+            "$tree/include" "$tree/cuda"
         mkdir -p "$tree/lib/base" "$tree/lib/transport/mpi" "$tree/lib/ops" \
             "$tree/lib/sched" "$tree/lib/coll" "$tree/progress" \
-            "$tree/examples" "$tree/include/baton"
+            "$tree/examples" "$tree/include/baton" "$tree/cuda"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/post.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
@@ -161,6 +163,8 @@ self() {
         echo '#include <hwloc.h>' >"$tree/progress/place.c"
         echo '#include "sched/run.h"' >"$tree/progress/step.c"
         echo '#include <baton/coll.h>' >"$tree/examples/03_own.c"
+        echo '#include <cuda_runtime_api.h>' >"$tree/cuda/streams.c"
+        echo '#include "cuda/kernels.h"' >"$tree/cuda/reduce.cu"
     }
     clean
     check "$tree" || { echo "self-test: a clean tree is refused"; fail=1; }
@@ -191,6 +195,11 @@ progress/engine.c <event2/event.h>
 progress/engine.c <hwloc.h>
 progress/engine.c <mpi.h>
 progress/engine.c <cuda_runtime.h>
+cuda/streams.c "base/alloc.h"
+cuda/reduce.cu "progress/step.h"
+cuda/reduce.cu <baton/coll.h>
+examples/01_dag.c <cuda_runtime.h>
+examples/01_dag.c "cuda/gpu.h"
 examples/01_dag.c "progress/step.h"
 examples/01_dag.c <hwloc.h>
 include/baton/coll.h "base/alloc.h"

@@ -20,7 +20,8 @@
 enum {
     BLOCK = 64,         /* elements that are compared at a time */
     AHEAD_BYTES = 2048, /* how far ahead the filter fetches */
-    LANES = 16          /* of sums, so that all machines add in one order */
+    LANES = 16,         /* of sums, so that all machines add in one order */
+    MEASURE_TILE = 4096 /* elements whose sums are added up first */
 };
 
 /* One bit for each of BLOCK flags, the first the lowest. */
@@ -201,45 +202,65 @@ COUNT(count_64, int64_t)
 
 /* ---- sums of magnitudes ------------------------------------------------ */
 
-/* Element i is added to lane i % LANES, whatever the width of vectors. */
+/* The order of additions: element i of a tile is added to lane i % LANES, which
+   serves vectors of any width; a tile's lanes are added up, then tile t is
+   added to lane t % LANES of the whole. A GPU adds in the same order, many
+   tiles at a time (cuda/select_kernels.cuh). */
+static double sum_of_lanes(const double *lanes)
+{
+    double sum = 0;
+    for (size_t j = 0; j < LANES; j++) {
+        sum += lanes[j];
+    }
+    return sum;
+}
+
 #define MEASURE(name, bits_type, value_of, infinity)                           \
+    static inline void name##_element(bits_type bits, double *sum,             \
+                                      double *square, bits_type *largest)      \
+    {                                                                          \
+        bits_type key = (bits_type)(bits & ((bits_type) ~(bits_type)0 >> 1));  \
+        double x = (double)value_of(key);                                      \
+        *sum += x;                                                             \
+        *square += x * x;                                                      \
+        *largest = key > *largest ? key : *largest;                            \
+    }                                                                          \
     static void name(const void *values, size_t count,                         \
                      baton_magnitudes_t *out)                                  \
     {                                                                          \
         typedef bits_type FOREIGN element_t;                                   \
         const element_t *v = values;                                           \
-        const bits_type top = (bits_type)((bits_type) ~(bits_type)0 >> 1);     \
-        double sums[LANES] = {0}, squares[LANES] = {0};                        \
+        double all_sums[LANES] = {0}, all_squares[LANES] = {0};                \
         bits_type largest[LANES] = {0};                                        \
-        size_t i = 0;                                                          \
-        for (; i + LANES <= count; i += LANES) {                               \
-            for (size_t j = 0; j < LANES; j++) {                               \
-                bits_type key = (bits_type)(v[i + j] & top);                   \
-                double x = (double)value_of(key);                              \
-                sums[j] += x;                                                  \
-                squares[j] += x * x;                                           \
-                largest[j] = key > largest[j] ? key : largest[j];              \
+        for (size_t begin = 0, tile = 0; begin < count; tile++) {              \
+            size_t left = count - begin, i = begin;                            \
+            size_t end = begin + (left < MEASURE_TILE ? left : MEASURE_TILE);  \
+            double sums[LANES] = {0}, squares[LANES] = {0};                    \
+            for (; i + LANES <= end; i += LANES) {                             \
+                for (size_t j = 0; j < LANES; j++) {                           \
+                    name##_element(v[i + j], &sums[j], &squares[j],            \
+                                   &largest[j]);                               \
+                }                                                              \
             }                                                                  \
+            for (size_t j = 0; i + j < end; j++) {                             \
+                name##_element(v[i + j], &sums[j], &squares[j], &largest[j]);  \
+            }                                                                  \
+            all_sums[tile % LANES] += sum_of_lanes(sums);                      \
+            all_squares[tile % LANES] += sum_of_lanes(squares);                \
+            begin = end;                                                       \
         }                                                                      \
-        for (size_t j = 0; i + j < count; j++) {                               \
-            bits_type key = (bits_type)(v[i + j] & top);                       \
-            double x = (double)value_of(key);                                  \
-            sums[j] += x;                                                      \
-            squares[j] += x * x;                                               \
-            largest[j] = key > largest[j] ? key : largest[j];                  \
-        }                                                                      \
-        *out = (baton_magnitudes_t){0};                                        \
+        *out = (baton_magnitudes_t){.sum = sum_of_lanes(all_sums),             \
+                                    .square_sum = sum_of_lanes(all_squares)};  \
         for (size_t j = 0; j < LANES; j++) {                                   \
-            out->sum += sums[j];                                               \
-            out->square_sum += squares[j];                                     \
             out->largest =                                                     \
                 largest[j] > out->largest ? largest[j] : out->largest;         \
         }                                                                      \
         if (out->largest < (infinity)) {                                       \
             return;                                                            \
         }                                                                      \
-        for (i = 0; i < count; i++) {                                          \
-            bits_type key = (bits_type)(v[i] & top);                           \
+        for (size_t i = 0; i < count; i++) {                                   \
+            bits_type key =                                                    \
+                (bits_type)(v[i] & ((bits_type) ~(bits_type)0 >> 1));          \
             out->infinities += key == (infinity);                              \
             out->nans += key > (infinity);                                     \
         }                                                                      \

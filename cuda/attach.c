@@ -1,0 +1,280 @@
+/* Finds the GPU, says why there is none, opens and closes it. */
+#include "cuda/gpu.h"
+#include "cuda/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- is there one? ---------------------------------------------------- */
+
+/* The runtime has one error for a driver that is missing and for one that is
+   too old. */
+static baton_status_t explain_driver(void)
+{
+    int driver = 0, runtime = CUDART_VERSION;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+        return baton_error_set(
+            BATON_ERR_UNSUPPORTED,
+            "there is no NVIDIA driver on this machine (libcuda.so.1)");
+    }
+    return baton_error_set(BATON_ERR_UNSUPPORTED,
+                           "the NVIDIA driver is too old: it supports CUDA "
+                           "%d.%d, and libbaton_cuda was built with CUDA %d.%d",
+                           driver / 1000, driver % 1000 / 10, runtime / 1000,
+                           runtime % 1000 / 10);
+}
+
+/* Whether the GPU of this number is there, and how many there are. */
+static baton_status_t find_gpu(int ordinal)
+{
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    (void)cudaGetLastError();
+    if (error == cudaErrorInsufficientDriver) {
+        return explain_driver();
+    }
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+        return baton_error_set(
+            BATON_ERR_UNSUPPORTED,
+            "there is an NVIDIA driver, but no GPU that this process may use "
+            "(CUDA_VISIBLE_DEVICES may hide it)");
+    }
+    if (error != cudaSuccess) {
+        return baton_error_set(
+            BATON_ERR_UNSUPPORTED, "CUDA can't be used: %s (%s)",
+            cudaGetErrorString(error), cudaGetErrorName(error));
+    }
+    if (ordinal < 0 || ordinal >= count) {
+        return baton_error_set(BATON_ERR_INVALID,
+                               "there is no GPU %d: this process may use 0 to "
+                               "%d",
+                               ordinal, count - 1);
+    }
+    return BATON_OK;
+}
+
+/* ---- opening ---------------------------------------------------------- */
+
+static baton_status_t describe(baton__gpu_t *gpu, unsigned *processors_out)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t error = cudaGetDeviceProperties(&properties, gpu->ordinal);
+    if (error != cudaSuccess) {
+        return baton__gpu_report(gpu, error, "cudaGetDeviceProperties");
+    }
+    (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d %s", gpu->ordinal,
+                   properties.name);
+    gpu->managed_by_host = properties.concurrentManagedAccess != 0;
+    *processors_out = (unsigned)properties.multiProcessorCount;
+    return BATON_OK;
+}
+
+static baton_status_t retain_context(baton__gpu_t *gpu)
+{
+    CUresult error = gpu->driver.device_get(&gpu->device, gpu->ordinal);
+    if (error != CUDA_SUCCESS) {
+        return baton__gpu_report_driver(gpu, error, "cuDeviceGet");
+    }
+    error = gpu->driver.context_retain(&gpu->context, gpu->device);
+    if (error != CUDA_SUCCESS) {
+        gpu->context = NULL;
+    }
+    return baton__gpu_report_driver(gpu, error, "cuDevicePrimaryCtxRetain");
+}
+
+/* CUDA loads a kernel when it is first used, which may wait for all that the
+   GPU does. Not in an epoch. */
+static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
+{
+    unsigned blocks = 0;
+    cudaError_t error = baton__cuda_reduce_load(&blocks);
+    if (error == cudaSuccess) {
+        error = baton__cuda_flags_load();
+    }
+    if (error == cudaSuccess) {
+        error = baton__cuda_select_load();
+    }
+    if (error == cudaSuccess) {
+        error = baton__cuda_entries_load();
+    }
+    if (error == cudaErrorNoKernelImageForDevice) {
+        (void)cudaGetLastError();
+        return baton_error_set(BATON_ERR_UNSUPPORTED,
+                               "%s is older than the GPUs that libbaton_cuda "
+                               "was compiled for (BATON_CUDA_ARCHITECTURES)",
+                               gpu->name);
+    }
+    gpu->blocks = blocks * processors;
+    return baton__gpu_report(gpu, error, "loading the kernels");
+}
+
+/* What each stream does first takes longer, so it is done here: a copy in each
+   direction and a reduction. */
+static baton_status_t warm_up(baton__gpu_t *gpu, float *there, float *here)
+{
+    baton_status_t status = BATON_OK;
+    for (int k = 0; k < BATON__GPU_STREAMS && status == BATON_OK; k++) {
+        cudaStream_t stream = gpu->streams[k];
+        here[0] = 1;
+        status = baton__gpu_copy(gpu, stream, there, here, sizeof *here);
+        if (status == BATON_OK) {
+            status = baton__gpu_reduce(gpu, stream, BATON_SUM, BATON_F32, there,
+                                       there, there, 1);
+        }
+        if (status == BATON_OK) {
+            status = baton__gpu_copy(gpu, stream, here, there, sizeof *here);
+        }
+        if (status == BATON_OK) {
+            status = baton__gpu_report(gpu, cudaStreamSynchronize(stream),
+                                       "cudaStreamSynchronize");
+        }
+        if (status == BATON_OK && here[0] != 2) {
+            status = baton_error_set(BATON_ERR_SYSTEM,
+                                     "%s: 1 + 1 is %g on stream %d", gpu->name,
+                                     (double)here[0], k);
+        }
+    }
+    return status;
+}
+
+static baton_status_t try_streams(baton__gpu_t *gpu)
+{
+    void *there = NULL, *here = NULL;
+    baton_status_t status =
+        baton__gpu_allocate(gpu, BATON_MEMORY_DEVICE, sizeof(float), &there);
+    if (status == BATON_OK) {
+        status =
+            baton__gpu_allocate(gpu, BATON_MEMORY_HOST, sizeof(float), &here);
+    }
+    if (status == BATON_OK) {
+        status = warm_up(gpu, there, here);
+    }
+    baton__gpu_release(gpu, BATON_MEMORY_HOST, here);
+    baton__gpu_release(gpu, BATON_MEMORY_DEVICE, there);
+    return status;
+}
+
+/* With the GPU's context current. */
+static baton_status_t fill_context(baton__gpu_t *gpu, unsigned processors)
+{
+    baton_status_t status = load_kernels(gpu, processors);
+    if (status == BATON_OK) {
+        status = baton__gpu_streams_open(gpu);
+    }
+    if (status == BATON_OK) {
+        status = baton__gpu_wakes_open(gpu);
+    }
+    if (status == BATON_OK) {
+        status = baton__gpu_flags_open(gpu);
+    }
+    return status == BATON_OK ? try_streams(gpu) : status;
+}
+
+static baton_status_t open_parts(baton__gpu_t *gpu)
+{
+    unsigned processors = 0;
+    baton_status_t status = describe(gpu, &processors);
+    if (status == BATON_OK) {
+        status = baton__driver_load(&gpu->driver);
+    }
+    if (status == BATON_OK) {
+        status = retain_context(gpu);
+    }
+    if (status == BATON_OK) {
+        status = baton__gpu_enter(gpu);
+    }
+    if (status == BATON_OK) {
+        status = fill_context(gpu, processors);
+        baton__gpu_leave(gpu);
+    }
+    return status;
+}
+
+/* ---- closing ---------------------------------------------------------- */
+
+/* Where the context is gone, so are the things in it. */
+static void close_parts(baton__gpu_t *gpu)
+{
+    if (gpu->context == NULL) {
+        return;
+    }
+    if (baton__gpu_enter(gpu) == BATON_OK) {
+        baton__gpu_streams_close(gpu);
+        baton__gpu_mappings_close(gpu);
+        baton__gpu_flags_close(gpu);
+        baton__gpu_leave(gpu);
+    }
+    CUresult error = gpu->driver.context_release(gpu->device);
+    (void)baton__gpu_report_driver(gpu, error, "cuDevicePrimaryCtxRelease");
+}
+
+void baton__gpu_close(void *device)
+{
+    baton__gpu_t *gpu = device;
+    if (gpu == NULL) {
+        return;
+    }
+    close_parts(gpu);
+    if (gpu->descriptor >= 0) {
+        (void)close(gpu->descriptor);
+    }
+    (void)pthread_mutex_destroy(&gpu->flag_lock);
+    free(gpu);
+}
+
+/* ---- attaching -------------------------------------------------------- */
+
+/* NULL when there is no memory. */
+static baton__gpu_t *create(int ordinal)
+{
+    baton__gpu_t *gpu = calloc(1, sizeof *gpu);
+    if (gpu == NULL || pthread_mutex_init(&gpu->flag_lock, NULL) != 0) {
+        free(gpu);
+        return NULL;
+    }
+    gpu->ordinal = ordinal;
+    gpu->descriptor = -1;
+    (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);
+    return gpu;
+}
+
+baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out)
+{
+    baton_status_t status = find_gpu(ordinal);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__gpu_t *gpu = create(ordinal);
+    if (gpu == NULL) {
+        return baton_error_set(BATON_ERR_NO_MEMORY,
+                               "there is no memory for the state of GPU %d",
+                               ordinal);
+    }
+    status = open_parts(gpu);
+    if (status != BATON_OK) {
+        baton__gpu_close(gpu);
+        return status;
+    }
+    *out = gpu;
+    return BATON_OK;
+}
+
+baton_status_t baton_cuda_attach(baton_engine_t *engine, int ordinal)
+{
+    if (engine == NULL) {
+        return baton_error_set(BATON_ERR_INVALID,
+                               "baton_cuda_attach: engine is NULL");
+    }
+    baton__gpu_t *gpu = NULL;
+    baton_status_t status = baton__gpu_open(ordinal, &gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_device_port_t port = baton__gpu_port(gpu);
+    status = baton_engine_attach_device(engine, &port, gpu);
+    if (status != BATON_OK) {
+        baton__gpu_close(gpu);
+    }
+    return status;
+}

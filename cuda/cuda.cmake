@@ -1,0 +1,119 @@
+# libbaton_cuda: <baton/cuda.h>. Included by the top CMakeLists.txt, behind the
+# library. Makes the target baton_cuda, or none:
+#
+#   BATON_CUDA=AUTO   if nvcc is there       ON   an error without      OFF   not
+#
+# BATON_CUDA_ARCHITECTURES, as CMAKE_CUDA_ARCHITECTURES, e.g. "90": code for
+# these GPUs alone compiles faster. By default code for all from 70 to 100 that
+# this nvcc knows, and PTX of the last for those that come later.
+
+if(NOT BATON_CUDA MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR
+        "BATON_CUDA is \"${BATON_CUDA}\"; allowed: AUTO, ON, OFF")
+endif()
+if(BATON_CUDA STREQUAL "OFF")
+    return()
+endif()
+
+find_package(CUDAToolkit QUIET)
+set(nvcc "${CUDAToolkit_NVCC_EXECUTABLE}")
+if(CMAKE_CUDA_COMPILER)
+    set(nvcc "${CMAKE_CUDA_COMPILER}")
+endif()
+if(NOT CUDAToolkit_FOUND OR NOT nvcc)
+    if(BATON_CUDA STREQUAL "ON")
+        message(FATAL_ERROR
+            "BATON_CUDA is ON, and no CUDA toolkit with nvcc was found; \
+CUDAToolkit_ROOT says where it is")
+    endif()
+    message(STATUS "No CUDA toolkit: libbaton_cuda is not built")
+    return()
+endif()
+if(CUDAToolkit_VERSION VERSION_LESS 12.0)
+    if(BATON_CUDA STREQUAL "ON")
+        message(FATAL_ERROR
+            "libbaton_cuda needs CUDA 12.0; this is ${CUDAToolkit_VERSION}")
+    endif()
+    message(STATUS "CUDA is older than 12.0: libbaton_cuda is not built")
+    return()
+endif()
+
+# ---- for which GPUs ----------------------------------------------------------
+
+function(baton_cuda_architectures out)
+    execute_process(COMMAND ${nvcc} --list-gpu-code
+        OUTPUT_VARIABLE known OUTPUT_STRIP_TRAILING_WHITESPACE)
+    string(REGEX MATCHALL "sm_[0-9]+" known "${known}")
+    list(TRANSFORM known REPLACE "^sm_" "")
+    list(SORT known COMPARE NATURAL)
+    set(architectures "")
+    foreach(number ${known})
+        if(number GREATER_EQUAL 70 AND number LESS_EQUAL 100)
+            list(APPEND architectures ${number}-real)
+        endif()
+    endforeach()
+    # The last one without -real: code and PTX.
+    list(POP_BACK architectures last)
+    string(REPLACE "-real" "" last "${last}")
+    set(${out} ${architectures} ${last} PARENT_SCOPE)
+endfunction()
+
+set(BATON_CUDA_ARCHITECTURES "" CACHE STRING
+    "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; empty: 70 to 100")
+set(CMAKE_CUDA_ARCHITECTURES "${BATON_CUDA_ARCHITECTURES}")
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+    baton_cuda_architectures(CMAKE_CUDA_ARCHITECTURES)
+endif()
+
+if(NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER "${nvcc}")
+endif()
+enable_language(CUDA)
+message(STATUS "libbaton_cuda: CUDA ${CUDAToolkit_VERSION}, for "
+               "${CMAKE_CUDA_ARCHITECTURES}")
+
+# ---- the library -------------------------------------------------------------
+
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+
+# What all .cu files are compiled with. No fused multiply-add: a result has the
+# bits that the host's has.
+add_library(baton_cuda_flags INTERFACE)
+set(host_warnings -Wall,-Wextra)
+if(BATON_WERROR)
+    string(APPEND host_warnings ,-Werror)
+    target_compile_options(baton_cuda_flags INTERFACE
+        "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>")
+endif()
+target_compile_options(baton_cuda_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xcompiler=${host_warnings}>")
+target_include_directories(baton_cuda_flags INTERFACE
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS
+     ${PROJECT_SOURCE_DIR}/cuda/*.c ${PROJECT_SOURCE_DIR}/cuda/*.cu)
+# Objects, which the tests of the port link because they look inside. The runtime
+# is inside the library (see gpu.h), and nothing of it is seen outside.
+add_library(baton_cuda_objects OBJECT ${cuda_sources})
+target_link_libraries(baton_cuda_objects
+    PUBLIC baton CUDA::cudart_static Threads::Threads
+    PRIVATE baton_flags baton_cuda_flags)
+set_target_properties(baton_cuda_objects PROPERTIES
+    CUDA_RUNTIME_LIBRARY None)
+
+add_library(baton_cuda SHARED $<TARGET_OBJECTS:baton_cuda_objects>)
+add_library(baton::cuda ALIAS baton_cuda)
+target_link_libraries(baton_cuda
+    PUBLIC baton
+    PRIVATE $<BUILD_INTERFACE:CUDA::cudart_static> Threads::Threads)
+target_link_options(baton_cuda PRIVATE LINKER:--version-script=${exports}
+    LINKER:--exclude-libs,ALL LINKER:--no-undefined)
+set_target_properties(baton_cuda PROPERTIES
+    EXPORT_NAME cuda
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    LINK_DEPENDS ${exports}
+    LINKER_LANGUAGE C
+    INSTALL_RPATH "$ORIGIN") # libbaton is beside it

@@ -1,0 +1,51 @@
+/* The driver's functions. This library is not linked with libcuda.so, which
+   only machines with a GPU have; the runtime opens it, and finds them there. */
+#include "cuda/gpu.h"
+
+typedef struct entry {
+    const char *name;
+    unsigned version; /* of CUDA: the function's form in gpu.h */
+    void **slot;
+} entry_t;
+
+static cudaError_t find(const entry_t *entry,
+                        enum cudaDriverEntryPointQueryResult *found)
+{
+#if CUDART_VERSION >= 12050
+    return cudaGetDriverEntryPointByVersion(
+        entry->name, entry->slot, entry->version, cudaEnableDefault, found);
+#else
+    return cudaGetDriverEntryPoint(entry->name, entry->slot, cudaEnableDefault,
+                                   found);
+#endif
+}
+
+baton_status_t baton__driver_load(baton__driver_t *out)
+{
+    const entry_t entries[] = {
+        {"cuGetErrorName", 6000, (void **)&out->get_error_name},
+        {"cuGetErrorString", 6000, (void **)&out->get_error_string},
+        {"cuDeviceGet", 2000, (void **)&out->device_get},
+        {"cuDeviceGetAttribute", 2000, (void **)&out->device_get_attribute},
+        {"cuDevicePrimaryCtxRetain", 7000, (void **)&out->context_retain},
+        {"cuDevicePrimaryCtxRelease", 11000, (void **)&out->context_release},
+        {"cuCtxPushCurrent", 4000, (void **)&out->context_push},
+        {"cuCtxPopCurrent", 4000, (void **)&out->context_pop},
+        {"cuPointerGetAttributes", 7000, (void **)&out->pointer_attributes},
+        {"cuStreamWaitValue64", 11070, (void **)&out->stream_wait_value},
+        {"cuStreamWriteValue64", 11070, (void **)&out->stream_write_value},
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        enum cudaDriverEntryPointQueryResult found =
+            cudaDriverEntryPointSymbolNotFound;
+        cudaError_t error = find(&entries[i], &found);
+        if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+            (void)cudaGetLastError();
+            return baton_error_set(BATON_ERR_UNSUPPORTED,
+                                   "the NVIDIA driver has no %s; a newer one "
+                                   "is needed",
+                                   entries[i].name);
+        }
+    }
+    return BATON_OK;
+}

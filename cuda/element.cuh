@@ -1,0 +1,239 @@
+/* Reductions of one element, on the GPU with the bits of lib/ops/kernels.c. For
+   the host too, so that a test on a machine without a GPU compares the two.
+
+   What has to be said, because hardware differs: the NaN that a sum or product
+   of f32 or f64 gives. A processor of the host hands on the NaN operand, made
+   quiet, and has a NaN of its own for inf - inf; a GPU has one NaN for all. */
+#ifndef BATON_CUDA_ELEMENT_CUH
+#define BATON_CUDA_ELEMENT_CUH
+
+#include "cuda/kernels.h"
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if !defined(BATON_CUDA_ON_CPU)
+#include <cuda_fp16.h>
+#endif
+
+namespace baton_element
+{
+
+/* Of which the bits alone are kept. */
+struct f16 {
+    uint16_t bits;
+};
+struct bf16 {
+    uint16_t bits;
+};
+
+#define BATON_ELEMENT static __host__ __device__ __forceinline__
+
+template <typename To, typename From> BATON_ELEMENT To bits_as(From from)
+{
+    static_assert(sizeof(To) == sizeof(From), "the same bits");
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+/* ---- f16, bf16: to f32 and back --------------------------------------- */
+
+BATON_ELEMENT float widen(f16 value)
+{
+    __half_raw raw;
+    raw.x = value.bits;
+    return __half2float(__half(raw));
+}
+
+BATON_ELEMENT float widen(bf16 value)
+{
+    return bits_as<float>((uint32_t)value.bits << 16);
+}
+
+/* To nearest, ties to even; all NaNs become one. */
+BATON_ELEMENT f16 narrow(float value, f16)
+{
+    __half_raw raw = __float2half_rn(value);
+    return f16{value != value ? (uint16_t)0x7e00 : (uint16_t)raw.x};
+}
+
+BATON_ELEMENT bf16 narrow(float value, bf16)
+{
+    uint32_t bits = bits_as<uint32_t>(value);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return bf16{value != value ? (uint16_t)0x7fc0 : (uint16_t)rounded};
+}
+
+/* The bits as an integer in the order of the values, -0 before +0; its own
+   inverse. */
+BATON_ELEMENT int16_t half_key(uint16_t bits)
+{
+    return (int16_t)((int16_t)bits ^ ((bits & 0x8000u) != 0 ? 0x7fff : 0));
+}
+
+template <bool LEAST, typename Half>
+BATON_ELEMENT Half half_extreme(Half a, Half b, uint16_t infinity, uint16_t nan)
+{
+    int16_t a_key = half_key(a.bits), b_key = half_key(b.bits);
+    bool take_a = LEAST ? a_key < b_key : a_key > b_key;
+    uint16_t a_size = a.bits & 0x7fffu, b_size = b.bits & 0x7fffu;
+    bool is_nan = a_size > infinity || b_size > infinity;
+    return Half{is_nan ? nan : take_a ? a.bits : b.bits};
+}
+
+template <bool LEAST> BATON_ELEMENT f16 extreme(f16 a, f16 b)
+{
+    return half_extreme<LEAST>(a, b, 0x7c00, 0x7e00);
+}
+
+template <bool LEAST> BATON_ELEMENT bf16 extreme(bf16 a, bf16 b)
+{
+    return half_extreme<LEAST>(a, b, 0x7f80, 0x7fc0);
+}
+
+/* ---- f32, f64 --------------------------------------------------------- */
+
+template <typename Float> struct float_traits;
+template <> struct float_traits<float> {
+    typedef uint32_t bits;
+    static constexpr bits sign = UINT32_C(0x80000000);
+    static constexpr bits quiet = UINT32_C(0x00400000);
+    static constexpr bits nan = UINT32_C(0x7fc00000);
+};
+template <> struct float_traits<double> {
+    typedef uint64_t bits;
+    static constexpr bits sign = UINT64_C(0x8000000000000000);
+    static constexpr bits quiet = UINT64_C(0x0008000000000000);
+    static constexpr bits nan = UINT64_C(0x7ff8000000000000);
+};
+
+/* What the host's processor makes of a sum or product that is a NaN. */
+template <typename Float> BATON_ELEMENT Float host_nan(Float a, Float b)
+{
+    typedef float_traits<Float> traits;
+    typedef typename traits::bits bits;
+    bits invalid = traits::nan;
+#if defined(__x86_64__) || defined(__i386__)
+    invalid |= traits::sign;
+#endif
+    bits from_a = bits_as<bits>(a) | traits::quiet;
+    bits from_b = bits_as<bits>(b) | traits::quiet;
+    return bits_as<Float>(a != a ? from_a : b != b ? from_b : invalid);
+}
+
+/* One of the operands, or the NaN. */
+template <bool LEAST, typename Float>
+BATON_ELEMENT Float float_extreme(Float a, Float b)
+{
+    typedef float_traits<Float> traits;
+    typedef typename traits::bits bits;
+    bool a_negative = (bits_as<bits>(a) & traits::sign) != 0;
+    bool a_before_b = a < b || (a == b && a_negative);
+    Float result = a_before_b == LEAST ? a : b;
+    return a != a || b != b ? bits_as<Float>((bits)traits::nan) : result;
+}
+
+template <bool LEAST> BATON_ELEMENT float extreme(float a, float b)
+{
+    return float_extreme<LEAST>(a, b);
+}
+
+template <bool LEAST> BATON_ELEMENT double extreme(double a, double b)
+{
+    return float_extreme<LEAST>(a, b);
+}
+
+/* ---- integers --------------------------------------------------------- */
+
+template <bool LEAST, typename Integer>
+BATON_ELEMENT
+    typename std::enable_if<std::is_integral<Integer>::value, Integer>::type
+    extreme(Integer a, Integer b)
+{
+    return (a < b) == LEAST ? a : b;
+}
+
+/* ---- all -------------------------------------------------------------- */
+
+template <typename T>
+constexpr bool is_half =
+    std::is_same<T, f16>::value || std::is_same<T, bf16>::value;
+
+/* Sums and products of integers are of unsigned ones, which wrap. */
+template <baton__cuda_op OP, typename T> BATON_ELEMENT T combine(T a, T b)
+{
+    if constexpr (OP == BATON__CUDA_MIN) {
+        return extreme<true>(a, b);
+    } else if constexpr (OP == BATON__CUDA_MAX) {
+        return extreme<false>(a, b);
+    } else if constexpr (is_half<T>) {
+        float left = widen(a), right = widen(b);
+        return narrow(OP == BATON__CUDA_SUM ? left + right : left * right, T{});
+    } else if constexpr (std::is_floating_point<T>::value) {
+        T result = OP == BATON__CUDA_SUM ? a + b : a * b;
+        return result != result ? host_nan(a, b) : result;
+    } else {
+        static_assert(std::is_unsigned<T>::value, "signed overflow");
+        /* 1u: a product of short types must not be one of ints. */
+        return (T)(OP == BATON__CUDA_SUM ? 1u * a + b : 1u * a * b);
+    }
+}
+
+/* ---- by operation and type -------------------------------------------- */
+
+/* Gives FAMILY<operation, type>::value for each pair: 40 instances of 48, as
+   sums and products of signed integers have the bits of the unsigned ones. */
+template <template <baton__cuda_op, typename> class Family> struct table {
+    typedef decltype(Family<BATON__CUDA_SUM, float>::value()) entry_t;
+    entry_t entries[BATON__CUDA_OPS][BATON_DTYPE_COUNT];
+
+    table()
+    {
+        add_signless<BATON__CUDA_SUM>();
+        add_signless<BATON__CUDA_PROD>();
+        add_ordered<BATON__CUDA_MIN>();
+        add_ordered<BATON__CUDA_MAX>();
+    }
+
+  private:
+    template <baton__cuda_op OP> void add_floats()
+    {
+        entries[OP][BATON_F16] = Family<OP, f16>::value();
+        entries[OP][BATON_BF16] = Family<OP, bf16>::value();
+        entries[OP][BATON_F32] = Family<OP, float>::value();
+        entries[OP][BATON_F64] = Family<OP, double>::value();
+    }
+
+    template <baton__cuda_op OP> void add_unsigned()
+    {
+        entries[OP][BATON_U8] = Family<OP, uint8_t>::value();
+        entries[OP][BATON_U16] = Family<OP, uint16_t>::value();
+        entries[OP][BATON_U32] = Family<OP, uint32_t>::value();
+        entries[OP][BATON_U64] = Family<OP, uint64_t>::value();
+        add_floats<OP>();
+    }
+
+    template <baton__cuda_op OP> void add_signless()
+    {
+        add_unsigned<OP>();
+        entries[OP][BATON_I8] = entries[OP][BATON_U8];
+        entries[OP][BATON_I16] = entries[OP][BATON_U16];
+        entries[OP][BATON_I32] = entries[OP][BATON_U32];
+        entries[OP][BATON_I64] = entries[OP][BATON_U64];
+    }
+
+    template <baton__cuda_op OP> void add_ordered()
+    {
+        add_unsigned<OP>();
+        entries[OP][BATON_I8] = Family<OP, int8_t>::value();
+        entries[OP][BATON_I16] = Family<OP, int16_t>::value();
+        entries[OP][BATON_I32] = Family<OP, int32_t>::value();
+        entries[OP][BATON_I64] = Family<OP, int64_t>::value();
+    }
+};
+
+} // namespace baton_element
+
+#endif

@@ -1,0 +1,90 @@
+/* What CUDA said, as a status and a message. */
+#include "cuda/gpu.h"
+
+/* After one of these a context does nothing any more, and every later call
+   returns the same error. */
+static const cudaError_t sticky[] = {
+    cudaErrorIllegalAddress,
+    cudaErrorLaunchTimeout,
+    cudaErrorAssert,
+    cudaErrorHardwareStackError,
+    cudaErrorIllegalInstruction,
+    cudaErrorMisalignedAddress,
+    cudaErrorInvalidAddressSpace,
+    cudaErrorInvalidPc,
+    cudaErrorLaunchFailure,
+    cudaErrorECCUncorrectable,
+    cudaErrorNvlinkUncorrectable,
+};
+
+/* What a user can't guess from CUDA's own text. */
+static const char *advice(cudaError_t error)
+{
+    for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {
+        if (error == sticky[i]) {
+            return "; a kernel or copy of this process failed, and the process "
+                   "can't use the GPU any more";
+        }
+    }
+    if (error == cudaErrorContextIsDestroyed ||
+        error == cudaErrorDeviceUninitialized) {
+        return "; the GPU's primary context was destroyed (cudaDeviceReset) "
+               "while Baton used it";
+    }
+    if (error == cudaErrorCudartUnloading) {
+        return "; the process is ending";
+    }
+    if (error == cudaErrorInvalidResourceHandle) {
+        return "; is the stream one of another GPU or context?";
+    }
+    return "";
+}
+
+baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
+                                 const char *function)
+{
+    if (error == cudaSuccess) {
+        return BATON_OK;
+    }
+    /* The runtime keeps it until it is asked for. */
+    (void)cudaGetLastError();
+    return baton_error_set(
+        error == cudaErrorMemoryAllocation ? BATON_ERR_NO_MEMORY
+                                           : BATON_ERR_SYSTEM,
+        "%s: %s failed: %s (%s)%s", gpu->name, function,
+        cudaGetErrorString(error), cudaGetErrorName(error), advice(error));
+}
+
+baton_status_t baton__gpu_report_driver(const baton__gpu_t *gpu, CUresult error,
+                                        const char *function)
+{
+    if (error == CUDA_SUCCESS) {
+        return BATON_OK;
+    }
+    const char *name = NULL, *text = NULL;
+    if (gpu->driver.get_error_name(error, &name) != CUDA_SUCCESS ||
+        gpu->driver.get_error_string(error, &text) != CUDA_SUCCESS) {
+        return baton_error_set(BATON_ERR_SYSTEM, "%s: %s failed: error %d",
+                               gpu->name, function, (int)error);
+    }
+    /* The numbers of the runtime are the driver's. */
+    return baton_error_set(error == CUDA_ERROR_OUT_OF_MEMORY
+                               ? BATON_ERR_NO_MEMORY
+                               : BATON_ERR_SYSTEM,
+                           "%s: %s failed: %s (%s)%s", gpu->name, function,
+                           text, name, advice((cudaError_t)error));
+}
+
+baton_status_t baton__gpu_enter(const baton__gpu_t *gpu)
+{
+    CUresult error = gpu->driver.context_push(gpu->context);
+    return baton__gpu_report_driver(gpu, error, "cuCtxPushCurrent");
+}
+
+void baton__gpu_leave(const baton__gpu_t *gpu)
+{
+    /* Fails only if the context was destroyed meanwhile. Then there is nothing
+       to pop, and the next call reports it. */
+    CUcontext popped = NULL;
+    (void)gpu->driver.context_pop(&popped);
+}

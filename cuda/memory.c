@@ -1,0 +1,162 @@
+/* Allocation, what a pointer points to, copies. */
+#include "cuda/gpu.h"
+
+baton_status_t baton__gpu_allocate(void *device, baton_memory_t kind,
+                                   size_t bytes, void **out)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    /* CUDA gives NULL for nothing. Both are aligned to 256 bytes and more. */
+    size_t size = bytes == 0 ? 1 : bytes;
+    void *memory = NULL;
+    cudaError_t error =
+        kind == BATON_MEMORY_DEVICE
+            ? cudaMalloc(&memory, size)
+            : cudaHostAlloc(&memory, size, cudaHostAllocPortable);
+    size_t left = 0, all = 0;
+    if (error == cudaErrorMemoryAllocation && kind == BATON_MEMORY_DEVICE &&
+        cudaMemGetInfo(&left, &all) == cudaSuccess) {
+        (void)cudaGetLastError();
+        status = baton_error_set(BATON_ERR_NO_MEMORY,
+                                 "%s: there is no room for %zu bytes: %zu of "
+                                 "%zu are free",
+                                 gpu->name, size, left, all);
+    } else {
+        status = baton__gpu_report(
+            gpu, error,
+            kind == BATON_MEMORY_DEVICE ? "cudaMalloc" : "cudaHostAlloc");
+    }
+    baton__gpu_leave(gpu);
+    if (status == BATON_OK) {
+        *out = memory;
+    }
+    return status;
+}
+
+void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
+{
+    baton__gpu_t *gpu = device;
+    if (memory == NULL || baton__gpu_enter(gpu) != BATON_OK) {
+        return; /* the context is gone, and its memory with it */
+    }
+    /* An error is one of earlier work, which query has reported. */
+    cudaError_t error =
+        kind == BATON_MEMORY_DEVICE ? cudaFree(memory) : cudaFreeHost(memory);
+    (void)baton__gpu_report(gpu, error, "cudaFree");
+    baton__gpu_leave(gpu);
+}
+
+/* ---- what a pointer points to ----------------------------------------- */
+
+/* Says what memory is, if it is not `kind` for this GPU. */
+static baton_status_t compare(const baton__gpu_t *gpu,
+                              const struct cudaPointerAttributes *is,
+                              baton_memory_t kind)
+{
+    if (is->type == cudaMemoryTypeDevice) {
+        return kind == BATON_MEMORY_DEVICE && is->device == gpu->ordinal
+                   ? BATON_OK
+                   : baton_error_set(BATON_ERR_INVALID, "memory of device %d",
+                                     is->device);
+    }
+    if (is->type == cudaMemoryTypeManaged) {
+        return kind == BATON_MEMORY_DEVICE || gpu->managed_by_host
+                   ? BATON_OK
+                   : baton_error_set(BATON_ERR_INVALID,
+                                     "managed memory, which the host of this "
+                                     "GPU can't use while the GPU works");
+    }
+    return kind == BATON_MEMORY_HOST
+               ? BATON_OK
+               : baton_error_set(BATON_ERR_INVALID,
+                                 is->type == cudaMemoryTypeHost
+                                     ? "pinned host memory"
+                                     : "host memory");
+}
+
+/* Where the allocation ends that has this address; NULL for memory that CUDA
+   does not know. */
+static baton_status_t find_end(const baton__gpu_t *gpu, const void *memory,
+                               const char **out)
+{
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&start, &bytes};
+    CUresult error =
+        gpu->driver.pointer_attributes(2, names, values, (CUdeviceptr)memory);
+    if (error != CUDA_SUCCESS) {
+        return baton__gpu_report_driver(gpu, error, "cuPointerGetAttributes");
+    }
+    *out = start == 0 ? NULL : (const char *)start + bytes;
+    return BATON_OK;
+}
+
+/* Checks the memory from one allocation to the next: what is mapped piece by
+   piece (cuMemMap) is one array of the program's all the same. */
+static baton_status_t check_pieces(const baton__gpu_t *gpu, const char *memory,
+                                   size_t bytes, baton_memory_t kind)
+{
+    const char *end = memory + bytes;
+    while (memory < end) {
+        struct cudaPointerAttributes is;
+        cudaError_t error = cudaPointerGetAttributes(&is, memory);
+        baton_status_t status =
+            baton__gpu_report(gpu, error, "cudaPointerGetAttributes");
+        if (status == BATON_OK) {
+            status = compare(gpu, &is, kind);
+        }
+        const char *next = NULL;
+        if (status == BATON_OK) {
+            status = find_end(gpu, memory, &next);
+        }
+        if (status != BATON_OK) {
+            return status;
+        }
+        if (next <= memory) {
+            /* Plain host memory has no pieces: its end tells the rest. */
+            next = memory == end - 1 ? end : end - 1;
+        }
+        memory = next;
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__gpu_check(void *device, const void *memory, size_t bytes,
+                                baton_memory_t kind)
+{
+    const baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    status = check_pieces(gpu, memory, bytes, kind);
+    baton__gpu_leave(gpu);
+    return status;
+}
+
+/* ---- copies ----------------------------------------------------------- */
+
+baton_status_t baton__gpu_copy(void *device, baton_stream_t stream,
+                               void *target, const void *source, size_t bytes)
+{
+    baton__gpu_t *gpu = device;
+    if (bytes == 0) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    /* The addresses say which way. */
+    cudaError_t error =
+        cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream);
+    status = baton__gpu_report(gpu, error, "cudaMemcpyAsync");
+    baton__gpu_leave(gpu);
+    baton__gpu_busy(gpu, stream);
+    return status;
+}

@@ -1,0 +1,256 @@
+/* Memory of this GPU for other engines of the process and for other processes
+   of the host, and theirs for this one.
+
+   A handle has the address, which is good within the process that made it, and
+   CUDA's handle of the allocation, for others, if the allocation can have one
+   (cudaMalloc's can; those of cudaMallocAsync and of virtual memory can't). */
+#include "cuda/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct handle {
+    int64_t process;
+    uint64_t address;    /* of the memory, in that process */
+    uint64_t base;       /* of its allocation */
+    uint64_t allocation; /* its number: an address may be used again */
+    int32_t ordinal;     /* of the GPU, in that process */
+    int32_t shared;      /* `ipc` is valid */
+    cudaIpcMemHandle_t ipc;
+} handle_t;
+_Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES,
+               "the port has room for a handle");
+
+/* An allocation of another process that was opened here. */
+typedef struct baton__mapping {
+    struct baton__mapping *next;
+    int64_t process;
+    uint64_t base, allocation; /* as in its handle */
+    char *memory;              /* the base, here */
+} baton__mapping_t;
+
+/* ---- kin -------------------------------------------------------------- */
+
+/* FNV-1a. */
+static uint64_t hash(uint64_t sum, const void *data, size_t bytes)
+{
+    const unsigned char *from = data;
+    for (size_t i = 0; i < bytes; i++) {
+        sum = (sum ^ from[i]) * UINT64_C(0x100000001b3);
+    }
+    return sum;
+}
+
+/* The processes of a host that see each other's process ids, since handles have
+   those. All GPUs of the host are kin: CUDA copies between any two. */
+uint64_t baton__gpu_kin(void)
+{
+    uint64_t kin = UINT64_C(0xcbf29ce484222325);
+    char boot[64];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t bytes = file == NULL ? 0 : fread(boot, 1, sizeof boot, file);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    struct stat space;
+    if (bytes == 0 || stat("/proc/self/ns/pid", &space) != 0) {
+        /* The host can't be told: kin of this process alone. */
+        int64_t process = getpid();
+        return hash(kin, &process, sizeof process) | 1;
+    }
+    kin = hash(kin, boot, bytes);
+    kin = hash(kin, &space.st_ino, sizeof space.st_ino);
+    return kin | 1;
+}
+
+/* ---- ours ------------------------------------------------------------- */
+
+/* The allocation, and whether CUDA can share it with other processes. */
+static baton_status_t describe(const baton__gpu_t *gpu, const void *memory,
+                               handle_t *out)
+{
+    unsigned kind = 0;
+    CUdeviceptr base = 0;
+    unsigned long long number = 0;
+    int sharable = 0;
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_BUFFER_ID,
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
+    void *values[] = {&kind, &base, &number, &sharable};
+    CUresult error =
+        gpu->driver.pointer_attributes(4, names, values, (CUdeviceptr)memory);
+    if (error != CUDA_SUCCESS) {
+        return baton__gpu_report_driver(gpu, error, "cuPointerGetAttributes");
+    }
+    if (kind != CU_MEMORYTYPE_DEVICE || base == 0) {
+        return baton_error_set(BATON_ERR_UNSUPPORTED,
+                               "%s: what is not device memory has no handle",
+                               gpu->name);
+    }
+    out->base = base;
+    out->allocation = number;
+    if (sharable != 0) {
+        cudaError_t shared = cudaIpcGetMemHandle(&out->ipc, (void *)base);
+        out->shared = shared == cudaSuccess;
+        if (shared != cudaSuccess) {
+            (void)cudaGetLastError(); /* then it is for this process alone */
+        }
+    }
+    return BATON_OK;
+}
+
+baton_status_t
+baton__gpu_get_handle(void *device, const void *memory,
+                      unsigned char handle_out[BATON_DEVICE_HANDLE_BYTES])
+{
+    const baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    handle_t handle;
+    memset(&handle, 0, sizeof handle);
+    handle.process = getpid();
+    handle.address = (uint64_t)(uintptr_t)memory;
+    handle.ordinal = gpu->ordinal;
+    status = describe(gpu, memory, &handle);
+    baton__gpu_leave(gpu);
+    if (status == BATON_OK) {
+        memset(handle_out, 0, BATON_DEVICE_HANDLE_BYTES);
+        memcpy(handle_out, &handle, sizeof handle);
+    }
+    return status;
+}
+
+/* ---- theirs ----------------------------------------------------------- */
+
+/* Copies between two GPUs take a direct way only after this; without one they
+   go through the host, which is slower, and correct. */
+static baton_status_t reach(const baton__gpu_t *gpu, int peer)
+{
+    int direct = 0;
+    if (peer == gpu->ordinal) {
+        return BATON_OK;
+    }
+    cudaError_t error = cudaDeviceCanAccessPeer(&direct, gpu->ordinal, peer);
+    if (error != cudaSuccess) {
+        return baton__gpu_report(gpu, error, "cudaDeviceCanAccessPeer");
+    }
+    if (direct != 0) {
+        error = cudaDeviceEnablePeerAccess(peer, 0);
+        if (error != cudaSuccess &&
+            error != cudaErrorPeerAccessAlreadyEnabled) {
+            return baton__gpu_report(gpu, error, "cudaDeviceEnablePeerAccess");
+        }
+        (void)cudaGetLastError();
+    }
+    return BATON_OK;
+}
+
+/* The mapping of this allocation. One of the same address with another number
+   is of memory that has been freed there: it is closed. */
+static baton__mapping_t *find(baton__gpu_t *gpu, const handle_t *handle)
+{
+    for (baton__mapping_t **at = &gpu->mappings; *at != NULL;
+         at = &(*at)->next) {
+        baton__mapping_t *mapping = *at;
+        if (mapping->process != handle->process ||
+            mapping->base != handle->base) {
+            continue;
+        }
+        if (mapping->allocation == handle->allocation) {
+            return mapping;
+        }
+        *at = mapping->next;
+        (void)baton__gpu_report(gpu, cudaIpcCloseMemHandle(mapping->memory),
+                                "cudaIpcCloseMemHandle");
+        free(mapping);
+        return NULL;
+    }
+    return NULL;
+}
+
+/* Engines of one process may open the same allocation: CUDA counts. */
+static cudaError_t map(baton__gpu_t *gpu, const handle_t *handle,
+                       baton__mapping_t **out)
+{
+    baton__mapping_t *mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL) {
+        return cudaErrorMemoryAllocation;
+    }
+    cudaError_t error = cudaIpcOpenMemHandle(
+        (void **)&mapping->memory, handle->ipc, cudaIpcMemLazyEnablePeerAccess);
+    if (error != cudaSuccess) {
+        free(mapping);
+        return error;
+    }
+    mapping->process = handle->process;
+    mapping->base = handle->base;
+    mapping->allocation = handle->allocation;
+    mapping->next = gpu->mappings;
+    gpu->mappings = mapping;
+    *out = mapping;
+    return cudaSuccess;
+}
+
+static baton_status_t open_theirs(baton__gpu_t *gpu, const handle_t *handle,
+                                  const void **out)
+{
+    if (handle->process == getpid()) {
+        baton_status_t status = reach(gpu, handle->ordinal);
+        if (status == BATON_OK) {
+            *out = (const void *)(uintptr_t)handle->address;
+        }
+        return status;
+    }
+    if (handle->shared == 0) {
+        return baton_error_set(BATON_ERR_UNSUPPORTED,
+                               "%s: memory of process %lld is of a kind that "
+                               "CUDA does not share between processes; "
+                               "cudaMalloc's is shared",
+                               gpu->name, (long long)handle->process);
+    }
+    baton__mapping_t *mapping = find(gpu, handle);
+    cudaError_t error =
+        mapping == NULL ? map(gpu, handle, &mapping) : cudaSuccess;
+    if (error == cudaSuccess) {
+        *out = mapping->memory + (handle->address - handle->base);
+        return BATON_OK;
+    }
+    /* Whatever the reason, the data can go another way. */
+    baton_status_t status =
+        baton__gpu_report(gpu, error, "cudaIpcOpenMemHandle");
+    return status == BATON_ERR_NO_MEMORY ? status : BATON_ERR_UNSUPPORTED;
+}
+
+baton_status_t
+baton__gpu_open_handle(void *device,
+                       const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
+                       const void **out)
+{
+    baton__gpu_t *gpu = device;
+    handle_t theirs;
+    memcpy(&theirs, handle, sizeof theirs);
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    status = open_theirs(gpu, &theirs, out);
+    baton__gpu_leave(gpu);
+    return status;
+}
+
+void baton__gpu_mappings_close(baton__gpu_t *gpu)
+{
+    while (gpu->mappings != NULL) {
+        baton__mapping_t *mapping = gpu->mappings;
+        gpu->mappings = mapping->next;
+        (void)baton__gpu_report(gpu, cudaIpcCloseMemHandle(mapping->memory),
+                                "cudaIpcCloseMemHandle");
+        free(mapping);
+    }
+}

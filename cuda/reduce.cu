@@ -1,0 +1,220 @@
+/* Reductions: target[i] = left[i] (op) right[i].
+
+       address:  .  .  16          32          48  ...            .  .  .
+                 head  |  vectors of 16 bytes: one access each  |  tail
+
+   A reduction reads two vectors and writes one, so it is as fast as the memory.
+   Where the three addresses are alike modulo 16 it goes by 16 bytes, and each
+   thread asks for four vectors of each operand before it needs the first;
+   elsewhere element by element, and where elements are not aligned, byte by
+   byte. A grid has at most as many blocks as run at a time; each thread goes on
+   to the next vectors. target may be left or right: a thread writes only what
+   it has read itself. */
+#include "cuda/element.cuh"
+#include "cuda/kernels.h"
+#include "cuda/launch.h"
+
+namespace
+{
+
+using baton_element::combine;
+
+constexpr unsigned threads = 256; /* of a block */
+constexpr unsigned depth = 4;     /* vectors that a thread asks for at once */
+
+/* Where a thread begins, and how far it is to its next element or vector. */
+__device__ size_t first()
+{
+    return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__device__ size_t stride()
+{
+    return (size_t)gridDim.x * blockDim.x;
+}
+
+/* Of 16 bytes: in registers, once this has been unrolled. */
+template <baton__cuda_op OP, typename T>
+__device__ uint4 combine_vector(uint4 left, uint4 right)
+{
+    constexpr unsigned lanes = sizeof(uint4) / sizeof(T);
+    T a[lanes], b[lanes];
+    memcpy(a, &left, sizeof left);
+    memcpy(b, &right, sizeof right);
+#pragma unroll
+    for (unsigned i = 0; i < lanes; i++) {
+        a[i] = combine<OP>(a[i], b[i]);
+    }
+    uint4 result;
+    memcpy(&result, a, sizeof result);
+    return result;
+}
+
+template <baton__cuda_op OP, typename T>
+__device__ void reduce_body(uint4 *target, const uint4 *left,
+                            const uint4 *right, size_t vectors)
+{
+    for (size_t i = first(); i < vectors; i += depth * stride()) {
+        uint4 a[depth], b[depth];
+#pragma unroll
+        for (unsigned k = 0; k < depth; k++) {
+            size_t at = i + k * stride();
+            if (at < vectors) {
+                a[k] = left[at];
+                b[k] = right[at];
+            }
+        }
+#pragma unroll
+        for (unsigned k = 0; k < depth; k++) {
+            size_t at = i + k * stride();
+            if (at < vectors) {
+                target[at] = combine_vector<OP, T>(a[k], b[k]);
+            }
+        }
+    }
+}
+
+/* Behind `head` elements there are `vectors`, then what is left of `count`.
+   Head and tail have fewer elements than a block has threads. */
+template <baton__cuda_op OP, typename T>
+__global__ void __launch_bounds__(threads)
+    reduce_vectors(void *target, const void *left, const void *right,
+                   size_t head, size_t vectors, size_t count)
+{
+    T *to = static_cast<T *>(target);
+    const T *a = static_cast<const T *>(left);
+    const T *b = static_cast<const T *>(right);
+    reduce_body<OP, T>(reinterpret_cast<uint4 *>(to + head),
+                       reinterpret_cast<const uint4 *>(a + head),
+                       reinterpret_cast<const uint4 *>(b + head), vectors);
+    size_t body = vectors * (sizeof(uint4) / sizeof(T));
+    size_t i = first();
+    if (i < count - body) {
+        size_t at = i < head ? i : i + body;
+        to[at] = combine<OP>(a[at], b[at]);
+    }
+}
+
+/* An element at any address. */
+template <typename T>
+__device__ T load(const void *from, size_t i, bool aligned)
+{
+    if (aligned) {
+        return static_cast<const T *>(from)[i];
+    }
+    T value;
+    unsigned char bytes[sizeof(T)];
+#pragma unroll
+    for (unsigned k = 0; k < sizeof(T); k++) {
+        bytes[k] = static_cast<const unsigned char *>(from)[i * sizeof(T) + k];
+    }
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+template <typename T>
+__device__ void store(void *to, size_t i, T value, bool aligned)
+{
+    if (aligned) {
+        static_cast<T *>(to)[i] = value;
+        return;
+    }
+    unsigned char bytes[sizeof(T)];
+    memcpy(bytes, &value, sizeof value);
+#pragma unroll
+    for (unsigned k = 0; k < sizeof(T); k++) {
+        static_cast<unsigned char *>(to)[i * sizeof(T) + k] = bytes[k];
+    }
+}
+
+template <baton__cuda_op OP, typename T>
+__global__ void __launch_bounds__(threads)
+    reduce_elements(void *target, const void *left, const void *right,
+                    size_t count, bool aligned)
+{
+    for (size_t i = first(); i < count; i += stride()) {
+        T a = load<T>(left, i, aligned), b = load<T>(right, i, aligned);
+        store(target, i, combine<OP>(a, b), aligned);
+    }
+}
+
+/* ---- the table -------------------------------------------------------- */
+
+struct kernels_t {
+    void (*vectors)(void *, const void *, const void *, size_t, size_t, size_t);
+    void (*elements)(void *, const void *, const void *, size_t, bool);
+};
+
+template <baton__cuda_op OP, typename T> struct kernels {
+    static kernels_t value()
+    {
+        return {reduce_vectors<OP, T>, reduce_elements<OP, T>};
+    }
+};
+
+const baton_element::table<kernels> table;
+
+/* Asking for a kernel's occupancy loads it. */
+template <typename Kernel>
+cudaError_t load_kernel(Kernel kernel, unsigned *least)
+{
+    int blocks = 0;
+    cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &blocks, reinterpret_cast<const void *>(kernel), threads, 0);
+    if (error == cudaSuccess && (unsigned)blocks < *least) {
+        *least = (unsigned)blocks;
+    }
+    return error;
+}
+
+/* ---- launching -------------------------------------------------------- */
+
+unsigned blocks_for(size_t work, unsigned most)
+{
+    size_t blocks = (work + threads - 1) / threads;
+    return blocks == 0 ? 1 : blocks < most ? (unsigned)blocks : most;
+}
+
+} // namespace
+
+cudaError_t baton__cuda_reduce_load(unsigned *blocks_out)
+{
+    unsigned least = ~0u;
+    for (int op = 0; op < BATON__CUDA_OPS; op++) {
+        for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
+            const kernels_t &entry = table.entries[op][dtype];
+            cudaError_t error = load_kernel(entry.vectors, &least);
+            if (error == cudaSuccess) {
+                error = load_kernel(entry.elements, &least);
+            }
+            if (error != cudaSuccess) {
+                return error;
+            }
+        }
+    }
+    *blocks_out = least == 0 ? 1 : least;
+    return cudaSuccess;
+}
+
+cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
+                               baton_dtype_t dtype, void *target,
+                               const void *left, const void *right,
+                               size_t count, unsigned blocks)
+{
+    const kernels_t &entry = table.entries[op][dtype];
+    size_t bytes = baton_dtype_size(dtype);
+    uintptr_t t = (uintptr_t)target, l = (uintptr_t)left, r = (uintptr_t)right;
+    uintptr_t differ = (t ^ l) | (t ^ r);
+    bool aligned = (t | l | r) % bytes == 0;
+    if (!aligned || differ % sizeof(uint4) != 0) {
+        return baton_cuda::launch(entry.elements, blocks_for(count, blocks),
+                                  threads, stream, target, left, right, count,
+                                  aligned);
+    }
+    size_t head = (0 - t) % sizeof(uint4) / bytes;
+    head = head < count ? head : count;
+    size_t vectors = (count - head) * bytes / sizeof(uint4);
+    return baton_cuda::launch(entry.vectors, blocks_for(vectors, blocks),
+                              threads, stream, target, left, right, head,
+                              vectors, count);
+}

@@ -1,0 +1,441 @@
+/* What the selection kernels do with one element or one number: keys of
+   magnitudes, sums, thresholds, and the decisions between two passes over a
+   vector. Functions of their arguments for host and device alike, so that tests
+   compare them with lib/ops on a machine without a GPU. */
+#ifndef BATON_CUDA_SELECT_ELEMENT_H
+#define BATON_CUDA_SELECT_ELEMENT_H
+
+#include <baton/select.h>
+
+#include <math.h>
+#include <string.h>
+
+#if defined(__CUDACC__)
+#define BATON__BOTH __host__ __device__ __forceinline__
+#else
+#define BATON__BOTH inline
+#endif
+
+namespace baton_cuda
+{
+
+/* ---- element types ----------------------------------------------------- */
+
+/* An element as bits, the integer that has room for any key of it, and its
+   format: bits of the fraction, and the bias of exponents. */
+template <baton_dtype_t> struct element;
+template <> struct element<BATON_F16> {
+    typedef uint16_t bits_t;
+    typedef uint32_t key_t;
+    enum { fraction = 10, bias = 15 };
+};
+template <> struct element<BATON_BF16> {
+    typedef uint16_t bits_t;
+    typedef uint32_t key_t;
+    enum { fraction = 7, bias = 127 };
+};
+template <> struct element<BATON_F32> {
+    typedef uint32_t bits_t;
+    typedef uint32_t key_t;
+    enum { fraction = 23, bias = 127 };
+};
+template <> struct element<BATON_F64> {
+    typedef uint64_t bits_t;
+    typedef uint64_t key_t;
+    enum { fraction = 52, bias = 1023 };
+};
+
+/* The key of an infinity; that of all NaNs is the next one. */
+template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t infinity_key()
+{
+    typedef typename element<D>::key_t key_t;
+    return (key_t)(2 * element<D>::bias + 1) << element<D>::fraction;
+}
+
+template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t nan_key()
+{
+    return infinity_key<D>() + 1;
+}
+
+template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t sign_bit()
+{
+    typedef typename element<D>::key_t key_t;
+    return (key_t)1 << (8 * sizeof(typename element<D>::bits_t) - 1);
+}
+
+/* Bits that are enough for any key. */
+template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
+{
+    return 8 * sizeof(typename element<D>::bits_t) - 1;
+}
+
+/* ---- keys -------------------------------------------------------------- */
+
+/* How elements of a side become keys: (bits ^ flip) & mask, or 0 where that has
+   a sign (lib/ops/select_kernels.h). */
+template <baton_dtype_t D> struct filter {
+    typename element<D>::key_t flip, mask;
+};
+
+template <baton_dtype_t D> BATON__BOTH filter<D> filter_of(baton_side_t side)
+{
+    typedef typename element<D>::key_t key_t;
+    filter<D> result;
+    result.flip = side == BATON_SIDE_NEGATIVE ? sign_bit<D>() : 0;
+    result.mask = side == BATON_SIDE_BOTH ? sign_bit<D>() - 1 : ~(key_t)0;
+    return result;
+}
+
+template <baton_dtype_t D>
+BATON__BOTH typename element<D>::key_t key_of(typename element<D>::bits_t bits,
+                                              const filter<D> &by)
+{
+    typename element<D>::key_t key = (bits ^ by.flip) & by.mask;
+    key = (key & sign_bit<D>()) != 0 ? 0 : key;
+    return key < nan_key<D>() ? key : nan_key<D>();
+}
+
+/* ---- conversions ------------------------------------------------------- */
+
+template <class to_t, class from_t> BATON__BOTH to_t same_bits(from_t from)
+{
+    static_assert(sizeof(to_t) == sizeof(from_t), "the sizes differ");
+    to_t to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+/* The fraction that lies `shift` bits above is rounded to nearest even. */
+BATON__BOTH uint64_t shift_to_nearest(uint64_t bits, unsigned shift)
+{
+    if (shift == 0 || shift > 54) {
+        return shift == 0 ? bits : 0;
+    }
+    uint64_t odd = bits >> shift & 1;
+    return (bits + ((UINT64_C(1) << (shift - 1)) - 1) + odd) >> shift;
+}
+
+/* The key of |value|, rounded once (baton_magnitude_of). */
+template <baton_dtype_t D>
+BATON__BOTH typename element<D>::key_t magnitude_of(double value)
+{
+    typedef typename element<D>::key_t key_t;
+    uint64_t bits = same_bits<uint64_t>(value) & ~(UINT64_C(1) << 63);
+    if (bits > UINT64_C(0x7ff) << 52) {
+        return nan_key<D>();
+    }
+    const int exponent = (int)(bits >> 52) - 1023 + element<D>::bias;
+    const unsigned shift = 52 - element<D>::fraction;
+    uint64_t key;
+    if (shift == 0) {
+        key = bits;
+    } else if (exponent > 0) {
+        uint64_t rebias = (uint64_t)(1023 - element<D>::bias) << 52;
+        key = shift_to_nearest(bits - rebias, shift);
+    } else { /* subnormal: a leading one, farther to the right */
+        uint64_t one = UINT64_C(1) << 52;
+        uint64_t full = bits < one ? 0 : (bits & (one - 1)) | one;
+        key = shift_to_nearest(full, shift + (unsigned)(1 - exponent));
+    }
+    return key < infinity_key<D>() ? (key_t)key : infinity_key<D>();
+}
+
+/* The magnitude of a finite key, exactly. */
+template <baton_dtype_t D>
+BATON__BOTH double magnitude_value(typename element<D>::key_t key)
+{
+    if (D == BATON_F64) {
+        return same_bits<double>((uint64_t)key);
+    }
+    if (D == BATON_F32 || D == BATON_BF16) {
+        unsigned shift = D == BATON_BF16 ? 16 : 0;
+        return (double)same_bits<float>((uint32_t)key << shift);
+    }
+    /* The exponent's bias differs by 112; 2^112 makes subnormals right, too. */
+    return (double)(same_bits<float>((uint32_t)key << 13) * 0x1p112f);
+}
+
+/* ---- arithmetic -------------------------------------------------------- */
+
+/* Not contracted, in device code neither. */
+BATON__BOTH double plus(double a, double b)
+{
+#if defined(__CUDA_ARCH__)
+    return __dadd_rn(a, b);
+#else
+    return a + b;
+#endif
+}
+
+BATON__BOTH double times(double a, double b)
+{
+#if defined(__CUDA_ARCH__)
+    return __dmul_rn(a, b);
+#else
+    return a * b;
+#endif
+}
+
+/* A float or double and its bits. */
+template <class> struct real;
+template <> struct real<float> {
+    typedef uint32_t bits_t;
+    enum { fraction = 23 };
+};
+template <> struct real<double> {
+    typedef uint64_t bits_t;
+    enum { fraction = 52 };
+};
+
+/* The NaN that x86 makes of two operands whose result has no value: the first
+   that is one, made quiet; else the default one. A GPU drops payloads. */
+template <class real_t> BATON__BOTH real_t nan_of(real_t a, real_t b)
+{
+    typedef typename real<real_t>::bits_t bits_t;
+    const bits_t quiet = (bits_t)1 << (real<real_t>::fraction - 1);
+    const bits_t none = (~(bits_t)0 >> real<real_t>::fraction)
+                        << real<real_t>::fraction;
+    bits_t bits = a != a ? same_bits<bits_t>(a) : same_bits<bits_t>(b);
+    return same_bits<real_t>(a != a || b != b ? bits | quiet : none | quiet);
+}
+
+template <class real_t> BATON__BOTH real_t sum_of(real_t a, real_t b)
+{
+    real_t sum = a + b;
+    return sum == sum ? sum : nan_of(a, b);
+}
+
+/* The product in double, rounded to the operand's type. A NaN keeps the sign
+   and as much of its payload as a conversion does. */
+BATON__BOTH double product_of(double a, double factor)
+{
+    double product = times(a, factor);
+    return product == product ? product : nan_of(a, factor);
+}
+
+BATON__BOTH float narrowed(double wide)
+{
+    if (wide == wide) {
+        return (float)wide;
+    }
+    uint64_t bits = same_bits<uint64_t>(wide);
+    uint32_t sign = (uint32_t)(bits >> 63) << 31;
+    return same_bits<float>(sign | 0x7fc00000u |
+                            ((uint32_t)(bits >> 29) & 0x3fffffu));
+}
+
+BATON__BOTH double widened(float narrow)
+{
+    if (narrow == narrow) {
+        return (double)narrow;
+    }
+    uint32_t bits = same_bits<uint32_t>(narrow);
+    uint64_t sign = (uint64_t)(bits >> 31) << 63;
+    return same_bits<double>(sign | UINT64_C(0x7ff8) << 48 |
+                             (uint64_t)(bits & 0x3fffffu) << 29);
+}
+
+/* f16 and bf16 to and from f32, as lib/ops/half.h. */
+template <baton_dtype_t D> BATON__BOTH float f32_of(uint16_t half)
+{
+    if (D == BATON_BF16) {
+        return same_bits<float>((uint32_t)half << 16);
+    }
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t size = (uint32_t)(half & 0x7fffu);
+    uint32_t bits =
+        same_bits<uint32_t>(same_bits<float>(size << 13) * 0x1p112f);
+    bits = size >= 0x7c00u ? 0x7f800000u | (size & 0x3ffu) << 13 : bits;
+    return same_bits<float>(sign | bits);
+}
+
+template <baton_dtype_t D> BATON__BOTH uint16_t half_of(float value)
+{
+    if (value != value) { /* the one canonical NaN */
+        return D == BATON_BF16 ? 0x7fc0u : 0x7e00u;
+    }
+    uint32_t sign = same_bits<uint32_t>(value) >> 31 << 15;
+    return (uint16_t)(sign | magnitude_of<D>((double)value));
+}
+
+/* What baton_entries_add does with one element: before + factor * value. */
+template <baton_dtype_t D> struct arithmetic { /* f16, bf16 */
+    static BATON__BOTH uint16_t scaled(uint16_t value, double factor)
+    {
+        double wide = widened(f32_of<D>(value));
+        return half_of<D>(narrowed(product_of(wide, factor)));
+    }
+    static BATON__BOTH uint16_t sum(uint16_t a, uint16_t b)
+    {
+        return half_of<D>(sum_of(f32_of<D>(a), f32_of<D>(b)));
+    }
+};
+
+template <> struct arithmetic<BATON_F32> {
+    static BATON__BOTH uint32_t scaled(uint32_t value, double factor)
+    {
+        double wide = widened(same_bits<float>(value));
+        return same_bits<uint32_t>(narrowed(product_of(wide, factor)));
+    }
+    static BATON__BOTH uint32_t sum(uint32_t a, uint32_t b)
+    {
+        return same_bits<uint32_t>(
+            sum_of(same_bits<float>(a), same_bits<float>(b)));
+    }
+};
+
+template <> struct arithmetic<BATON_F64> {
+    static BATON__BOTH uint64_t scaled(uint64_t value, double factor)
+    {
+        return same_bits<uint64_t>(
+            product_of(same_bits<double>(value), factor));
+    }
+    static BATON__BOTH uint64_t sum(uint64_t a, uint64_t b)
+    {
+        return same_bits<uint64_t>(
+            sum_of(same_bits<double>(a), same_bits<double>(b)));
+    }
+};
+
+/* ---- samples ----------------------------------------------------------- */
+
+enum {
+    SMALL_COUNT = 4096, /* every element is a candidate */
+    SAMPLE_LEAST = 1024,
+    SAMPLE_MOST = 16384,
+    SAMPLE_SHARE = 256, /* of a vector in between: one in so many */
+    DEVIATIONS = 4      /* by which the estimate is on the safe side */
+};
+
+BATON__BOTH size_t sample_of(size_t count)
+{
+    size_t size = count / SAMPLE_SHARE;
+    size = size < SAMPLE_LEAST ? (size_t)SAMPLE_LEAST : size;
+    return size > SAMPLE_MOST ? (size_t)SAMPLE_MOST : size;
+}
+
+/* The rank in the sample of a magnitude that at least `need` elements reach,
+   most likely; 0: any element may be one of these. */
+BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
+{
+    size_t size = sample_of(count);
+    double expected = (double)size * (double)need / (double)count;
+    double rank = expected + DEVIATIONS * sqrt(expected) + DEVIATIONS;
+    return rank < (double)size ? (uint32_t)rank + 1 : 0;
+}
+
+/* As many candidates as nearly every sample leaves; it grows with both. */
+BATON__BOTH size_t candidates_of(size_t count, size_t need)
+{
+    if (count <= SMALL_COUNT) {
+        return count;
+    }
+    double per_sample = (double)count / SAMPLE_LEAST;
+    per_sample = per_sample > SAMPLE_SHARE + 1 ? SAMPLE_SHARE + 1 : per_sample;
+    double share = (double)count / SAMPLE_MOST;
+    per_sample = per_sample > share ? per_sample : share;
+    double most = SMALL_COUNT + (double)need +
+                  3 * DEVIATIONS * sqrt((double)need * per_sample) +
+                  3 * DEVIATIONS * DEVIATIONS * per_sample;
+    return most < (double)count ? (size_t)most : count;
+}
+
+/* The i-th position of a sample of `size`: one of each stratum, by a hash
+   (splitmix64's finaliser), so that no order of the elements deceives it. */
+BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
+{
+    uint64_t begin = count * i / size, end = count * (i + 1) / size;
+    uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) + count;
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 31;
+    return begin + (end > begin ? x % (end - begin) : 0);
+}
+
+/* ---- decisions --------------------------------------------------------- */
+
+/* Mean and maximum of the magnitudes, between which RedSync looks. */
+typedef struct spread {
+    double mean, largest;
+    bool finite; /* else it has no meaning */
+} spread_t;
+
+/* The key of a threshold, at least 1: mean (0) to maximum (1). */
+template <baton_dtype_t D>
+BATON__BOTH typename element<D>::key_t between(const spread_t &spread,
+                                               double ratio)
+{
+    double range = plus(spread.largest, -spread.mean);
+    double value = plus(spread.mean, times(ratio, range));
+    typename element<D>::key_t key = magnitude_of<D>(value);
+    return key > 0 ? key : 1;
+}
+
+/* Algorithm 3 halves an interval of ratios until it is below 1e-6: 20 times. A
+   pass counts for all thresholds that 7 of these steps may look at. */
+enum { SEARCH_STEPS = 20, STEPS_OF_A_PASS = 7, PARTS = 1 << STEPS_OF_A_PASS };
+
+typedef struct search {
+    double low, high; /* ratios */
+    uint32_t steps;   /* that are left */
+    bool found;       /* then `low` is the ratio of the threshold */
+    bool failed;      /* the exact k-th is to be used */
+} search_t;
+
+BATON__BOTH search_t search_begin()
+{
+    search_t search = {0, 1, SEARCH_STEPS, false, false};
+    return search;
+}
+
+/* The j-th of PARTS ratios. All sums are exact: it is the ratio that repeated
+   halving arrives at. */
+BATON__BOTH double search_ratio(const search_t &search, unsigned j)
+{
+    return search.low + (search.high - search.low) * j / PARTS;
+}
+
+/* The steps of a pass. counts[j]: elements that reach the threshold of ratio j;
+   more than 2k may stand for any such number. */
+BATON__BOTH void search_step(search_t *search, const uint32_t *counts,
+                             uint64_t k)
+{
+    unsigned low = 0, high = PARTS;
+    const search_t before = *search;
+    if (before.steps == SEARCH_STEPS && counts[0] < k) {
+        search->failed = true; /* the threshold lies below the mean */
+        return;
+    }
+    for (; high - low > 1 && search->steps > 0; search->steps--) {
+        unsigned middle = (low + high) / 2;
+        if (counts[middle] >= k && counts[middle] <= 2 * k) {
+            search->low = search_ratio(before, middle);
+            search->found = true;
+            return;
+        }
+        if (counts[middle] < k) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    search->low = search_ratio(before, low);
+    search->high = high == PARTS ? before.high : search_ratio(before, high);
+    if (search->steps == 0) {
+        /* `low` leaves at least k, and too many only where values are tied. */
+        search->found = counts[low] <= 2 * k;
+        search->failed = !search->found;
+    }
+}
+
+/* Algorithm 2 trims below mean + ratio * (maximum - mean). */
+enum { TRIMS = 5 };
+
+BATON__BOTH double trim_ratio(unsigned j)
+{
+    return (j < TRIMS ? j : TRIMS - 1) * 0.2;
+}
+
+} // namespace baton_cuda
+
+#endif

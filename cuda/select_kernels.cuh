@@ -1,0 +1,1031 @@
+/* The selection kernels. A selection is a row of launches that communicate
+   through memory of the device; none needs an answer on the host.
+
+       begin                      the state of the selection
+       estimate                   a sample's threshold, on the low side
+       filter                     pass over the vector: candidates
+       radix x 2, 3 or 6          the exact k-th of the candidates
+       tally, scan, emit          candidates to ascending indices
+
+   A vector is cut into tiles of 4 KiB, one for each warp. The filter appends a
+   tile's candidates, in their order, to a list of all that is in no order, and
+   notes where they begin. So one pass over the vector suffices; tally counts
+   for each tile what is selected, scan adds these counts up, and emit puts the
+   candidates of a tile to where they belong.
+
+   Where the sample lied (fewer than k reach the estimate) or more elements are
+   tied than there is room for, radix, tally and emit read the vector instead of
+   the candidates. They see that in the state, so the launches are the same.
+   Launches that have nothing to do return at once.
+
+   RedSync's search puts measure, join and narrow before radix, which then runs
+   only where the search finds no threshold. Its counts are those of candidates,
+   too: a threshold below the estimate leaves more than 2k. */
+#ifndef BATON_CUDA_SELECT_KERNELS_CUH
+#define BATON_CUDA_SELECT_KERNELS_CUH
+
+#include "cuda/launch.h"
+#include "cuda/select_element.h"
+
+#include <baton/cuda_select.h>
+
+namespace baton_cuda
+{
+
+enum {
+    WARP = 32,
+    THREADS = 256, /* of a block, where a kernel does not say otherwise */
+    WARPS = THREADS / WARP,
+    ROUNDS = 8, /* 16-byte loads of a thread for a tile */
+    TILE_BYTES = WARP * ROUNDS * 16,
+    DIGIT_BITS = 11,
+    DIGITS = 1 << DIGIT_BITS,
+    MOST_BLOCKS = 512, /* of kernels that have histograms */
+    WIDE = 1024,       /* threads of kernels that are one block */
+    LANES = 16,        /* of measure, as lib/ops/select_kernels.c */
+    MEASURE_TILE = 4096
+};
+
+#define ALL_TIES UINT32_MAX
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* The state of a selection. Written by one thread of a launch, or by atomic
+   additions, and read by later launches. */
+typedef struct state {
+    uint64_t k;
+    uint64_t need;      /* candidates; 0: those from a given threshold on */
+    uint64_t least;     /* key from which on elements are candidates */
+    uint32_t found;     /* candidates, also those without room */
+    uint32_t tickets;   /* blocks of a launch that have ended */
+    uint64_t threshold; /* the result: elements above it are selected, */
+    uint32_t ties;      /* and the first so many that equal it */
+    uint32_t done;      /* the result is there */
+    uint32_t complete;  /* k elements are not zero */
+    uint64_t prefix;    /* radix: the upper digits of the k-th */
+    uint64_t rank;      /* its rank among those with these digits */
+    uint64_t above;     /* elements above these */
+    uint64_t largest;   /* key, of both sides */
+    spread_t spread;
+    search_t search; /* failed where there is none: then radix runs */
+    uint32_t histogram[DIGITS];
+} state_t;
+
+template <baton_dtype_t D> struct vector {
+    const typename element<D>::bits_t *values;
+    uint64_t count;
+    uint32_t first;
+    filter<D> by;
+};
+
+template <baton_dtype_t D> struct workspace {
+    state_t *state;
+    uint64_t *tally;  /* for each tile: selected (above << 32 | equal) */
+    uint32_t *bases;  /* where its candidates begin */
+    uint32_t *counts; /* their number */
+    typename element<D>::key_t *keys;
+    uint32_t *indices;
+    uint64_t capacity; /* candidates */
+    uint32_t tiles;
+};
+
+/* ---- warps and blocks -------------------------------------------------- */
+
+#define EVERY_LANE 0xffffffffu
+
+__device__ inline unsigned lane_of_thread()
+{
+    return threadIdx.x % WARP;
+}
+
+__device__ inline unsigned warp_of_grid()
+{
+    return blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+}
+
+template <class type> __device__ type warp_sum(type value)
+{
+    for (unsigned step = WARP / 2; step > 0; step /= 2) {
+        value += __shfl_xor_sync(EVERY_LANE, value, step);
+    }
+    return value;
+}
+
+/* The sum of the lower lanes' values. */
+template <class type> __device__ type warp_sum_below(type value)
+{
+    const unsigned lane = lane_of_thread();
+    type sum = value;
+    for (unsigned step = 1; step < WARP; step *= 2) {
+        type other = __shfl_up_sync(EVERY_LANE, sum, step);
+        sum += lane >= step ? other : 0;
+    }
+    return sum - value;
+}
+
+/* The sum of the values of the block's threads with higher numbers. */
+template <int threads> __device__ uint32_t block_sum_above(uint32_t value)
+{
+    __shared__ uint32_t warps[threads / WARP];
+    const unsigned lane = lane_of_thread(), warp = threadIdx.x / WARP;
+    uint32_t sum = value;
+    for (unsigned step = 1; step < WARP; step *= 2) {
+        uint32_t other = __shfl_down_sync(EVERY_LANE, sum, step);
+        sum += lane + step < WARP ? other : 0;
+    }
+    if (lane == 0) {
+        warps[warp] = sum;
+    }
+    __syncthreads();
+    for (unsigned i = warp + 1; i < threads / WARP; i++) {
+        sum += warps[i];
+    }
+    __syncthreads();
+    return sum - value;
+}
+
+/* Whether all other blocks of the launch have written what they write. True in
+   one block, in all of its threads. */
+__device__ inline bool is_last_block(state_t *state)
+{
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(&state->tickets, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last) {
+        return false;
+    }
+    __threadfence();
+    if (threadIdx.x == 0) {
+        state->tickets = 0;
+    }
+    return true;
+}
+
+/* ---- histograms -------------------------------------------------------- */
+
+/* Where the element of a rank, counted from the largest, lies. */
+typedef struct place {
+    uint32_t digit;
+    uint32_t count; /* elements with this digit */
+    uint32_t above; /* and with a higher one */
+} place_t;
+
+/* By all threads of a block; rank from 1 to the sum of the histogram. */
+template <int threads>
+__device__ place_t place_of(const uint32_t *histogram, uint32_t rank)
+{
+    const unsigned own = DIGITS / threads, begin = threadIdx.x * own;
+    __shared__ place_t place;
+    uint32_t sum = 0;
+    for (unsigned i = 0; i < own; i++) {
+        sum += histogram[begin + i];
+    }
+    uint32_t above = block_sum_above<threads>(sum);
+    if (above < rank && rank - above <= sum) {
+        unsigned digit = begin + own - 1;
+        for (; above + histogram[digit] < rank; digit--) {
+            above += histogram[digit];
+        }
+        place.digit = digit;
+        place.count = histogram[digit];
+        place.above = above;
+    }
+    __syncthreads();
+    place_t result = place;
+    __syncthreads();
+    return result;
+}
+
+/* Counts of one thread for a histogram in shared memory. Runs of one bin, as
+   ties make them, are added at once. */
+typedef struct run {
+    uint32_t *histogram;
+    unsigned bin;
+    uint32_t length;
+} run_t;
+
+__device__ inline void run_end(run_t *run)
+{
+    if (run->length > 0) {
+        atomicAdd(&run->histogram[run->bin], run->length);
+    }
+    run->length = 0;
+}
+
+__device__ inline void run_count(run_t *run, unsigned bin)
+{
+    if (bin != run->bin) {
+        run_end(run);
+        run->bin = bin;
+    }
+    run->length++;
+}
+
+__device__ inline void histogram_clear(uint32_t *histogram, unsigned bins)
+{
+    for (unsigned i = threadIdx.x; i < bins; i += blockDim.x) {
+        histogram[i] = 0;
+    }
+    __syncthreads();
+}
+
+/* Adds that of a block to that of all. */
+__device__ inline void histogram_join(state_t *state, const uint32_t *block,
+                                      unsigned bins)
+{
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < bins; i += blockDim.x) {
+        if (block[i] > 0) {
+            atomicAdd(&state->histogram[i], block[i]);
+        }
+    }
+}
+
+/* Takes that of all blocks, in the last one, and leaves zeros. The additions
+   were made in the second-level cache: volatile reads are, too. */
+__device__ inline void histogram_take(state_t *state, uint32_t *block,
+                                      unsigned bins)
+{
+    volatile uint32_t *all = state->histogram;
+    for (unsigned i = threadIdx.x; i < bins; i += blockDim.x) {
+        block[i] = all[i];
+        all[i] = 0;
+    }
+    __syncthreads();
+}
+
+/* ---- tiles ------------------------------------------------------------- */
+
+/* A thread's part of a tile: 16 bytes of each round. Elements outside of the
+   vector are 0, which is never selected. */
+template <baton_dtype_t D> struct tile {
+    typedef typename element<D>::bits_t bits_t;
+    typedef typename element<D>::key_t key_t;
+    enum { PER_LOAD = 16 / sizeof(bits_t) };
+    uint4 loads[ROUNDS];
+    int64_t begin; /* index of the thread's first element in round 0 */
+    filter<D> by;
+
+    __device__ int64_t index(unsigned round, unsigned i) const
+    {
+        return begin + (int64_t)round * (WARP * PER_LOAD) + i;
+    }
+
+    __device__ key_t key(unsigned round, unsigned i) const
+    {
+        const uint4 &load = loads[round];
+        const uint32_t words[4] = {load.x, load.y, load.z, load.w};
+        if (sizeof(bits_t) == 2) {
+            return key_of<D>((bits_t)(words[i / 2] >> (16 * (i % 2))), by);
+        }
+        if (sizeof(bits_t) == 4) {
+            return key_of<D>((bits_t)words[i], by);
+        }
+        uint64_t low = words[2 * i % 4], high = words[(2 * i + 1) % 4];
+        return key_of<D>((bits_t)(high << 16 << 16 | low), by);
+    }
+};
+
+/* Elements of the vector before its first address that is a multiple of 16
+   would make the first load whole. */
+template <baton_dtype_t D>
+BATON__BOTH unsigned head_of(const typename element<D>::bits_t *values)
+{
+    return (unsigned)((uintptr_t)values % 16 /
+                      sizeof(typename element<D>::bits_t));
+}
+
+/* That of a vector of at least one element. */
+template <baton_dtype_t D> uint32_t tiles_of(const vector<D> &from)
+{
+    const uint64_t bytes = sizeof(typename element<D>::bits_t);
+    const uint64_t end = (head_of<D>(from.values) + from.count) * bytes;
+    return (uint32_t)((end + TILE_BYTES - 1) / TILE_BYTES);
+}
+
+template <baton_dtype_t D> vector<D> vector_of(const baton_selection_t *from)
+{
+    vector<D> result;
+    result.values = (const typename element<D>::bits_t *)from->values;
+    result.count = from->count;
+    result.first = from->first;
+    result.by = filter_of<D>(from->side);
+    return result;
+}
+
+template <baton_dtype_t D>
+__device__ uint4 load_guarded(const vector<D> &from, int64_t begin)
+{
+    typedef typename element<D>::bits_t bits_t;
+    union {
+        bits_t elements[16 / sizeof(bits_t)];
+        uint4 load;
+    } edge;
+    for (int64_t i = 0; i < (int64_t)(16 / sizeof(bits_t)); i++) {
+        bool inside = begin + i >= 0 && begin + i < (int64_t)from.count;
+        edge.elements[i] = inside ? from.values[begin + i] : (bits_t)0;
+    }
+    return edge.load;
+}
+
+template <baton_dtype_t D>
+__device__ tile<D> load_tile(const vector<D> &from, uint32_t number)
+{
+    const int64_t per_load = tile<D>::PER_LOAD;
+    tile<D> result;
+    result.by = from.by;
+    result.begin =
+        ((int64_t)number * (WARP * ROUNDS) + lane_of_thread()) * per_load -
+        head_of<D>(from.values);
+#pragma unroll
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        int64_t begin = result.index(round, 0);
+        bool whole = begin >= 0 && begin + per_load <= (int64_t)from.count;
+        result.loads[round] =
+            whole ? *(const uint4 *)(const void *)(from.values + begin)
+                  : load_guarded<D>(from, begin);
+    }
+    return result;
+}
+
+/* ---- begin ------------------------------------------------------------- */
+
+typedef struct beginning {
+    uint64_t k;
+    uint64_t need;
+    bool searches;                      /* before it selects exactly */
+    const baton_magnitude_t *threshold; /* on the device, or NULL */
+} beginning_t;
+
+template <baton_dtype_t D>
+__global__ void begin(state_t *state, beginning_t with)
+{
+    for (unsigned i = threadIdx.x; i < DIGITS; i += blockDim.x) {
+        state->histogram[i] = 0;
+    }
+    if (threadIdx.x != 0) {
+        return;
+    }
+    /* No element reaches a threshold above the key of NaNs. */
+    const uint64_t beyond = (uint64_t)nan_key<D>() + 1;
+    uint64_t given = with.threshold != NULL ? *with.threshold : 0;
+    uint64_t least = given == 0 ? 1 : given < beyond ? given : beyond;
+    state->k = with.k;
+    state->need = with.need;
+    state->least = least;
+    state->found = 0;
+    state->tickets = 0;
+    /* What is in force where no launch finds another threshold. */
+    state->threshold = least;
+    state->ties = ALL_TIES;
+    state->done = with.need == 0;
+    state->complete = 0;
+    state->prefix = 0;
+    state->rank = 0;
+    state->above = 0;
+    state->largest = 0;
+    state->search = search_begin();
+    state->search.failed = !with.searches;
+}
+
+/* ---- estimate ---------------------------------------------------------- */
+
+/* One block of WIDE threads: the key of a rank of the sample. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(WIDE)
+    estimate(vector<D> from, state_t *state, uint32_t size, uint32_t rank)
+{
+    typedef typename element<D>::key_t key_t;
+    const unsigned own = SAMPLE_MOST / WIDE;
+    __shared__ uint32_t histogram[DIGITS];
+    key_t keys[own];
+    if (state->done) {
+        return;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < own; i++) {
+        uint64_t at = (uint64_t)i * WIDE + threadIdx.x;
+        keys[i] =
+            at < size
+                ? key_of<D>(from.values[position_of(from.count, size, at)],
+                            from.by)
+                : (key_t)0; /* the smallest: it counts as none */
+    }
+    key_t prefix = 0;
+    for (unsigned bits = key_bits<D>(), shift; bits > 0; bits = shift) {
+        shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
+        const key_t mask = ((key_t)1 << (bits - shift)) - 1;
+        histogram_clear(histogram, DIGITS);
+        run_t run = {histogram, 0, 0};
+#pragma unroll
+        for (unsigned i = 0; i < own; i++) {
+            if (keys[i] >> bits == prefix) {
+                run_count(&run, (unsigned)(keys[i] >> shift & mask));
+            }
+        }
+        run_end(&run);
+        __syncthreads();
+        place_t place = place_of<WIDE>(histogram, rank);
+        prefix = prefix << (bits - shift) | place.digit;
+        rank -= place.above;
+    }
+    if (threadIdx.x == 0) {
+        state->least = prefix > 0 ? prefix : 1;
+    }
+}
+
+/* ---- filter ------------------------------------------------------------ */
+
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    filter_tiles(vector<D> from, workspace<D> work, bool always)
+{
+    typedef typename element<D>::key_t key_t;
+    const uint32_t number = warp_of_grid();
+    state_t *state = work.state;
+    if (number >= work.tiles || (state->done && !always)) {
+        return;
+    }
+    const key_t least = (key_t)state->least;
+    const tile<D> part = load_tile<D>(from, number);
+    uint32_t own = 0;
+#pragma unroll
+    for (unsigned round = 0; round < ROUNDS; round++) {
+#pragma unroll
+        for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+            own += part.key(round, i) >= least;
+        }
+    }
+    const uint32_t found = warp_sum(own);
+    uint32_t base = 0;
+    if (lane_of_thread() == 0) {
+        base = found > 0 ? atomicAdd(&state->found, found) : 0;
+        work.bases[number] = base;
+        work.counts[number] = found;
+    }
+    base = __shfl_sync(EVERY_LANE, base, 0);
+    if (found == 0) {
+        return;
+    }
+#pragma unroll
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint32_t hits = 0;
+#pragma unroll
+        for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+            hits += part.key(round, i) >= least;
+        }
+        if (__ballot_sync(EVERY_LANE, hits > 0) == 0) {
+            continue;
+        }
+        uint64_t at = (uint64_t)base + warp_sum_below(hits);
+        base += warp_sum(hits);
+#pragma unroll
+        for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+            key_t key = part.key(round, i);
+            if (key >= least && at < work.capacity) {
+                work.keys[at] = key;
+                work.indices[at] = from.first + (uint32_t)part.index(round, i);
+            }
+            at += key >= least;
+        }
+    }
+}
+
+/* Whether the candidates do not tell the result: then the vector does. */
+template <baton_dtype_t D> __device__ bool is_whole(const workspace<D> &work)
+{
+    const state_t *state = work.state;
+    return state->need > 0 &&
+           (state->found > work.capacity ||
+            (state->found < state->need && state->least > 1));
+}
+
+/* Calls visit(key) for each candidate, or for each element of the vector; each
+   thread of the grid for its share. */
+template <baton_dtype_t D, class function>
+__device__ void visit_keys(const vector<D> &from, const workspace<D> &work,
+                           bool whole, function visit)
+{
+    if (!whole) {
+        const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
+        uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+        for (; i < work.state->found; i += stride) {
+            visit(work.keys[i]);
+        }
+        return;
+    }
+    const uint32_t stride = gridDim.x * (blockDim.x / WARP);
+    for (uint64_t number = warp_of_grid(); number < work.tiles;
+         number += stride) {
+        const tile<D> part = load_tile<D>(from, (uint32_t)number);
+#pragma unroll
+        for (unsigned round = 0; round < ROUNDS; round++) {
+#pragma unroll
+            for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+                visit(part.key(round, i));
+            }
+        }
+    }
+}
+
+/* ---- the exact k-th ---------------------------------------------------- */
+
+/* By one thread, after the last digit. With `most`, all that equal the k-th are
+   selected too, unless the result would be more than `most`. */
+__device__ inline void finish_radix(state_t *state, uint64_t equal,
+                                    uint64_t most)
+{
+    bool all = state->above + equal <= most;
+    state->threshold = state->prefix;
+    state->ties = all ? ALL_TIES : (uint32_t)state->rank;
+    state->done = 1;
+}
+
+/* Bits [shift, bits) of the k-th: a digit's histogram over the keys that have
+   the upper digits; the last block finds the digit. Zeros do not count. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    radix(vector<D> from, workspace<D> work, unsigned bits, unsigned shift,
+          uint64_t most)
+{
+    typedef typename element<D>::key_t key_t;
+    __shared__ uint32_t histogram[DIGITS];
+    __shared__ uint32_t total;
+    state_t *state = work.state;
+    if (state->done || !state->search.failed) {
+        return;
+    }
+    const bool first = bits == key_bits<D>();
+    const key_t mask = ((key_t)1 << (bits - shift)) - 1;
+    const key_t prefix = (key_t)state->prefix;
+    histogram_clear(histogram, DIGITS);
+    run_t run = {histogram, 0, 0};
+    visit_keys<D>(from, work, is_whole(work), [&](key_t key) {
+        if (key > 0 && key >> bits == prefix) {
+            run_count(&run, (unsigned)(key >> shift & mask));
+        }
+    });
+    run_end(&run);
+    histogram_join(state, histogram, DIGITS);
+    if (!is_last_block(state)) {
+        return;
+    }
+    histogram_take(state, histogram, DIGITS);
+    if (first) {
+        uint32_t sum = 0;
+        for (unsigned i = threadIdx.x; i < DIGITS; i += THREADS) {
+            sum += histogram[i];
+        }
+        uint32_t above = block_sum_above<THREADS>(sum);
+        if (threadIdx.x == 0) {
+            total = above + sum;
+            state->complete = total >= state->k;
+            state->rank = total < state->k ? total : state->k;
+        }
+        __syncthreads();
+        if (total == 0) { /* nothing is selected */
+            if (threadIdx.x == 0) {
+                state->threshold = 0;
+                state->ties = 0;
+                state->done = 1;
+            }
+            return;
+        }
+    }
+    __syncthreads();
+    volatile uint64_t *rank = &state->rank;
+    place_t place = place_of<THREADS>(histogram, (uint32_t)*rank);
+    if (threadIdx.x == 0) {
+        state->prefix = state->prefix << (bits - shift) | place.digit;
+        state->rank -= place.above;
+        state->above += place.above;
+        if (shift == 0) {
+            finish_radix(state, place.count, most);
+        }
+    }
+}
+
+/* ---- RedSync ----------------------------------------------------------- */
+
+/* Sums of magnitudes: 16 lanes for each tile of 4096 elements, in the order in
+   which the host adds. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    measure(vector<D> from, workspace<D> work, double *sums)
+{
+    typedef typename element<D>::key_t key_t;
+    const unsigned lane = threadIdx.x % LANES;
+    const uint64_t number =
+        (uint64_t)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
+    if (work.state->done) {
+        return;
+    }
+    const filter<D> both = filter_of<D>(BATON_SIDE_BOTH);
+    const uint64_t begin = number * MEASURE_TILE;
+    double sum = 0;
+    key_t largest = 0;
+    if (begin < from.count) {
+        const uint64_t left = from.count - begin;
+        const uint64_t end =
+            begin + (left < MEASURE_TILE ? left : (uint64_t)MEASURE_TILE);
+#pragma unroll 8
+        for (uint64_t i = begin + lane; i < end; i += LANES) {
+            key_t key = key_of<D>(from.values[i], both);
+            sum = plus(sum, magnitude_value<D>(key));
+            largest = key > largest ? key : largest;
+        }
+    }
+    double all = 0;
+    for (unsigned j = 0; j < LANES; j++) {
+        all = plus(all, __shfl_sync(EVERY_LANE, sum, j, LANES));
+    }
+    for (unsigned step = WARP / 2; step > 0; step /= 2) {
+        key_t other = __shfl_xor_sync(EVERY_LANE, largest, step);
+        largest = other > largest ? other : largest;
+    }
+    if (lane == 0 && begin < from.count) {
+        sums[number] = all;
+    }
+    if (lane_of_thread() == 0 && largest > 0) {
+        atomicMax((unsigned long long *)&work.state->largest,
+                  (unsigned long long)largest);
+    }
+}
+
+/* One warp: the sum of the tiles' sums, and what follows from it. */
+template <baton_dtype_t D>
+__global__ void join(state_t *state, const double *sums, uint64_t count)
+{
+    typedef typename element<D>::key_t key_t;
+    if (state->done) {
+        return;
+    }
+    const uint64_t tiles = (count + MEASURE_TILE - 1) / MEASURE_TILE;
+    double sum = 0;
+#pragma unroll 8
+    for (uint64_t i = threadIdx.x; threadIdx.x < LANES && i < tiles;
+         i += LANES) {
+        sum = plus(sum, sums[i]);
+    }
+    double all = 0;
+    for (unsigned j = 0; j < LANES; j++) {
+        all = plus(all, __shfl_sync(EVERY_LANE, sum, j));
+    }
+    if (threadIdx.x == 0) {
+        const key_t largest = (key_t)state->largest;
+        state->spread.finite = largest < infinity_key<D>();
+        state->spread.mean = all / (double)count;
+        state->spread.largest = magnitude_value<D>(largest);
+        state->search.failed |= !state->spread.finite;
+    }
+}
+
+/* Counts keys by thresholds, which are ascending, in shared memory: bin j is
+   for keys from the j-th on and below the next. */
+template <class key_t>
+__device__ void count_by(run_t *run, const key_t *thresholds, unsigned count,
+                         key_t key)
+{
+    if (key < thresholds[0]) {
+        return;
+    }
+    unsigned low = 0, high = count; /* the threshold `low` is reached */
+    while (high - low > 1) {
+        unsigned middle = (low + high) / 2;
+        if (key >= thresholds[middle]) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    run_count(run, low);
+}
+
+/* Bins become the numbers of keys that reach each threshold. */
+__device__ inline void add_up_bins(uint32_t *bins, unsigned count)
+{
+    uint32_t sum = 0;
+    for (unsigned j = threadIdx.x; j < count; j++) {
+        sum += bins[j];
+    }
+    __syncthreads();
+    if (threadIdx.x < count) {
+        bins[threadIdx.x] = sum;
+    }
+    __syncthreads();
+}
+
+/* Seven steps of the search for a threshold. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    narrow(vector<D> from, workspace<D> work)
+{
+    typedef typename element<D>::key_t key_t;
+    __shared__ key_t thresholds[PARTS];
+    __shared__ uint32_t bins[PARTS];
+    state_t *state = work.state;
+    if (state->done || state->search.failed) {
+        return;
+    }
+    if (threadIdx.x < PARTS) {
+        double ratio = search_ratio(state->search, threadIdx.x);
+        thresholds[threadIdx.x] = between<D>(state->spread, ratio);
+    }
+    histogram_clear(bins, PARTS);
+    run_t run = {bins, 0, 0};
+    visit_keys<D>(from, work, is_whole(work),
+                  [&](key_t key) { count_by(&run, thresholds, PARTS, key); });
+    run_end(&run);
+    histogram_join(state, bins, PARTS);
+    if (!is_last_block(state)) {
+        return;
+    }
+    histogram_take(state, bins, PARTS);
+    add_up_bins(bins, PARTS);
+    if (threadIdx.x == 0) {
+        search_step(&state->search, bins, state->k);
+        if (state->search.found) {
+            state->threshold = between<D>(state->spread, state->search.low);
+            state->ties = ALL_TIES;
+            state->complete = 1;
+            state->done = 1;
+        }
+    }
+}
+
+/* The highest of the trimming thresholds that k elements reach; where the
+   sample's is higher, it remains. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    trim(vector<D> from, workspace<D> work)
+{
+    typedef typename element<D>::key_t key_t;
+    __shared__ key_t thresholds[TRIMS];
+    __shared__ uint32_t bins[TRIMS];
+    state_t *state = work.state;
+    if (!state->spread.finite) {
+        return;
+    }
+    if (threadIdx.x < TRIMS) {
+        thresholds[threadIdx.x] =
+            between<D>(state->spread, trim_ratio(threadIdx.x));
+    }
+    histogram_clear(bins, TRIMS);
+    run_t run = {bins, 0, 0};
+    visit_keys<D>(from, work, true,
+                  [&](key_t key) { count_by(&run, thresholds, TRIMS, key); });
+    run_end(&run);
+    histogram_join(state, bins, TRIMS);
+    if (!is_last_block(state)) {
+        return;
+    }
+    histogram_take(state, bins, TRIMS);
+    add_up_bins(bins, TRIMS);
+    if (threadIdx.x == 0) {
+        for (unsigned j = TRIMS; j > 0; j--) {
+            if (bins[j - 1] >= state->k) {
+                uint64_t least = thresholds[j - 1];
+                state->least = least > state->least ? least : state->least;
+                return;
+            }
+        }
+    }
+}
+
+/* One thread. Whether an earlier threshold leaves at most `most` elements; if
+   not, a search begins. */
+static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
+                             uint64_t most, uint64_t need)
+{
+    if (*threshold == 0 || state->found > most) {
+        state->need = need;
+        state->least = 1;
+        state->found = 0;
+        state->done = 0;
+    }
+}
+
+/* ---- indices ----------------------------------------------------------- */
+
+/* Whether the candidates of a tile were all written. */
+template <baton_dtype_t D>
+__device__ bool is_written(const workspace<D> &work, bool whole,
+                           uint32_t number)
+{
+    return !whole &&
+           (uint64_t)work.bases[number] + work.counts[number] <= work.capacity;
+}
+
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    tally(vector<D> from, workspace<D> work)
+{
+    typedef typename element<D>::key_t key_t;
+    const uint32_t number = warp_of_grid();
+    if (number >= work.tiles) {
+        return;
+    }
+    const uint64_t threshold = work.state->threshold;
+    uint32_t above = 0, equal = 0;
+    if (is_written(work, is_whole(work), number)) {
+        const key_t *keys = work.keys + work.bases[number];
+        for (uint32_t i = lane_of_thread(); i < work.counts[number];
+             i += WARP) {
+            above += keys[i] > threshold;
+            equal += keys[i] == threshold;
+        }
+    } else {
+        const tile<D> part = load_tile<D>(from, number);
+#pragma unroll
+        for (unsigned round = 0; round < ROUNDS; round++) {
+#pragma unroll
+            for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+                above += part.key(round, i) > threshold;
+                equal += part.key(round, i) == threshold;
+            }
+        }
+    }
+    uint64_t both = warp_sum((uint64_t)above << 32 | equal);
+    if (lane_of_thread() == 0) {
+        work.tally[number] = both;
+    }
+}
+
+/* One block of WIDE threads: tallies become the sums of those before, and what
+   was selected is published, but for a threshold that was given. Each warp has
+   a part of the tiles. */
+static __global__ void __launch_bounds__(WIDE)
+    scan(const state_t *state, uint64_t *tally, uint32_t tiles,
+         uint64_t *count_out, baton_magnitude_t *threshold_out)
+{
+    __shared__ uint64_t warps[WIDE / WARP];
+    const unsigned lane = lane_of_thread(), warp = threadIdx.x / WARP;
+    const uint32_t part = (tiles + WIDE - 1) / WIDE * WARP;
+    const uint64_t begin = (uint64_t)warp * part;
+    uint64_t end = begin + part < tiles ? begin + part : tiles;
+    uint64_t sum = 0;
+    for (uint64_t i = begin + lane; i < end; i += WARP) {
+        sum += tally[i];
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) {
+        warps[warp] = sum;
+    }
+    __syncthreads();
+    uint64_t before = 0, total = 0;
+    for (unsigned i = 0; i < WIDE / WARP; i++) {
+        before += i < warp ? warps[i] : 0;
+        total += warps[i];
+    }
+    for (uint64_t row = begin; row < end; row += WARP) {
+        uint64_t own = row + lane < end ? tally[row + lane] : 0;
+        uint64_t below = warp_sum_below(own);
+        if (row + lane < end) {
+            tally[row + lane] = before + below;
+        }
+        before += warp_sum(own);
+    }
+    if (threadIdx.x == 0) {
+        uint64_t equal = total & UINT32_MAX;
+        uint64_t count =
+            (total >> 32) + (equal < state->ties ? equal : state->ties);
+        if (count_out != NULL) {
+            *count_out = count;
+        }
+        if (threshold_out != NULL && state->need > 0) {
+            *threshold_out = count > 0 ? state->threshold : 0;
+        }
+    }
+}
+
+/* Where selected elements go: `before` has how many are above the threshold and
+   how many equal it. Of the latter the first `ties` are selected. */
+typedef struct emission {
+    uint64_t threshold;
+    uint32_t ties;
+    uint64_t capacity;
+    uint32_t *indices;
+} emission_t;
+
+__device__ inline void emit_one(const emission_t &to, uint64_t key,
+                                uint32_t index, uint64_t before)
+{
+    const uint64_t above = before >> 32, equal = before & UINT32_MAX;
+    const bool tie = key == to.threshold && equal < to.ties;
+    const uint64_t at = above + (equal < to.ties ? equal : to.ties);
+    if ((key > to.threshold || tie) && at < to.capacity) {
+        to.indices[at] = index;
+    }
+}
+
+__device__ inline uint64_t weight_of(const emission_t &to, uint64_t key)
+{
+    return (uint64_t)(key > to.threshold) << 32 | (key == to.threshold);
+}
+
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    emit(vector<D> from, workspace<D> work, uint32_t *indices,
+         uint64_t capacity)
+{
+    const uint32_t number = warp_of_grid();
+    const state_t *state = work.state;
+    if (number >= work.tiles) {
+        return;
+    }
+    const emission_t to = {state->threshold, state->ties, capacity, indices};
+    uint64_t before = work.tally[number];
+    if ((before >> 32) >= capacity) {
+        return;
+    }
+    if (is_written(work, is_whole(work), number)) {
+        const uint32_t base = work.bases[number], count = work.counts[number];
+        for (uint32_t row = 0; row < count; row += WARP) {
+            const uint32_t i = row + lane_of_thread();
+            uint64_t key = i < count ? (uint64_t)work.keys[base + i] : 0;
+            uint64_t own = i < count ? weight_of(to, key) : 0;
+            uint64_t below = warp_sum_below(own);
+            if (i < count) {
+                emit_one(to, key, work.indices[base + i], before + below);
+            }
+            before += warp_sum(own);
+        }
+        return;
+    }
+    const tile<D> part = load_tile<D>(from, number);
+#pragma unroll
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint64_t own = 0;
+#pragma unroll
+        for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+            own += weight_of(to, part.key(round, i));
+        }
+        if (__ballot_sync(EVERY_LANE, own > 0) == 0) {
+            continue;
+        }
+        uint64_t at = before + warp_sum_below(own);
+        before += warp_sum(own);
+#pragma unroll
+        for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+            uint64_t key = part.key(round, i);
+            if (weight_of(to, key) != 0) {
+                emit_one(to, key, from.first + (uint32_t)part.index(round, i),
+                         at);
+            }
+            at += weight_of(to, key);
+        }
+    }
+}
+
+/* ---- by threshold alone ------------------------------------------------ */
+
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    count_reaching(vector<D> from, uint32_t tiles,
+                   const baton_magnitude_t *threshold, uint64_t *count)
+{
+    const uint64_t least = *threshold > 0 ? *threshold : 1;
+    const uint32_t stride = gridDim.x * WARPS;
+    uint64_t found = 0;
+    for (uint64_t number = warp_of_grid(); number < tiles; number += stride) {
+        const tile<D> part = load_tile<D>(from, (uint32_t)number);
+#pragma unroll
+        for (unsigned round = 0; round < ROUNDS; round++) {
+#pragma unroll
+            for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
+                found += part.key(round, i) >= least;
+            }
+        }
+    }
+    found = warp_sum(found);
+    if (lane_of_thread() == 0 && found > 0) {
+        atomicAdd((unsigned long long *)count, (unsigned long long)found);
+    }
+}
+
+/* One thread: the result of a search. */
+static __global__ void publish(const state_t *state,
+                               baton_magnitude_t *threshold_out)
+{
+    *threshold_out = state->complete ? state->threshold : 0;
+}
+
+/* One thread: the result of a selection of nothing. */
+static __global__ void publish_nothing(uint64_t *count_out,
+                                       baton_magnitude_t *threshold_out)
+{
+    if (count_out != NULL) {
+        *count_out = 0;
+    }
+    if (threshold_out != NULL) {
+        *threshold_out = 0;
+    }
+}
+
+} // namespace baton_cuda
+
+#endif

@@ -1,0 +1,126 @@
+/* Streams and events. */
+#include "cuda/gpu.h"
+
+/* Streams that do not wait for the default stream, nor it for them. They have
+   the highest priority: what they do is short, and others wait for it; and they
+   share no queue of the driver's with the streams of the application, which may
+   be waiting for a flag that these have to raise. */
+baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
+{
+    int least = 0, greatest = 0;
+    cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (error != cudaSuccess) {
+        return baton__gpu_report(gpu, error,
+                                 "cudaDeviceGetStreamPriorityRange");
+    }
+    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+        error = cudaStreamCreateWithPriority(&gpu->streams[k],
+                                             cudaStreamNonBlocking, greatest);
+        if (error != cudaSuccess) {
+            gpu->streams[k] = NULL;
+            return baton__gpu_report(gpu, error,
+                                     "cudaStreamCreateWithPriority");
+        }
+    }
+    return BATON_OK;
+}
+
+/* Waits for what is under way: callbacks use the GPU's struct. */
+void baton__gpu_streams_close(baton__gpu_t *gpu)
+{
+    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+        cudaStream_t stream = gpu->streams[k];
+        if (stream != NULL) {
+            (void)baton__gpu_report(gpu, cudaStreamSynchronize(stream),
+                                    "cudaStreamSynchronize");
+            (void)baton__gpu_report(gpu, cudaStreamDestroy(stream),
+                                    "cudaStreamDestroy");
+        }
+    }
+}
+
+baton_stream_t baton__gpu_stream(void *device, int k, bool *there)
+{
+    const baton__gpu_t *gpu = device;
+    *there = k >= 0 && k < BATON__GPU_STREAMS;
+    return *there ? gpu->streams[k] : NULL;
+}
+
+/* ---- events ----------------------------------------------------------- */
+
+baton_status_t baton__gpu_event_create(void *device, void **out)
+{
+    const baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    cudaEvent_t event = NULL;
+    cudaError_t error =
+        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    status = baton__gpu_report(gpu, error, "cudaEventCreateWithFlags");
+    baton__gpu_leave(gpu);
+    if (status == BATON_OK) {
+        *out = event;
+    }
+    return status;
+}
+
+void baton__gpu_event_destroy(void *device, void *event)
+{
+    const baton__gpu_t *gpu = device;
+    if (event == NULL || baton__gpu_enter(gpu) != BATON_OK) {
+        return; /* the context is gone, and its events with it */
+    }
+    cudaError_t error = cudaEventDestroy(event);
+    (void)baton__gpu_report(gpu, error, "cudaEventDestroy");
+    baton__gpu_leave(gpu);
+}
+
+baton_status_t baton__gpu_record(void *device, baton_stream_t stream,
+                                 void *event)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    cudaError_t error = cudaEventRecord(event, stream);
+    status = baton__gpu_report(gpu, error, "cudaEventRecord");
+    baton__gpu_leave(gpu);
+    baton__gpu_busy(gpu, stream);
+    return status;
+}
+
+baton_status_t baton__gpu_follow(void *device, baton_stream_t stream,
+                                 void *event)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    cudaError_t error = cudaStreamWaitEvent(stream, event, 0);
+    status = baton__gpu_report(gpu, error, "cudaStreamWaitEvent");
+    baton__gpu_leave(gpu);
+    baton__gpu_busy(gpu, stream);
+    return status;
+}
+
+baton_status_t baton__gpu_query(void *device, void *event)
+{
+    const baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    cudaError_t error = cudaEventQuery(event);
+    if (error == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        status = BATON_AGAIN;
+    } else {
+        status = baton__gpu_report(gpu, error, "cudaEventQuery");
+    }
+    baton__gpu_leave(gpu);
+    return status;
+}

@@ -1,0 +1,69 @@
+# Tests of libbaton_cuda; included by tests/CMakeLists.txt where it is built.
+#
+#   test_attach.c    why there is no GPU; with drivers that are made for this
+#   test_elements.c  what the kernels do with one element, on the host
+#   gpu_NAME.c       needs a GPU, and is skipped without one; scripts/test_gpu.sh
+#                    runs these, also under compute-sanitizer
+#
+# They see libbaton as a user does, and of libbaton_cuda the objects.
+function(cuda_program name)
+    add_executable(${name} ${ARGN} support/random.c
+        $<TARGET_OBJECTS:baton_cuda_objects>)
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
+        ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
+    target_link_libraries(${name} PRIVATE baton CUDA::cudart_static baton_flags
+        baton_cuda_flags PkgConfig::CMOCKA Threads::Threads m test_flags)
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+endfunction()
+
+function(cuda_test name label)
+    add_test(NAME cuda.${name} COMMAND ${name})
+    describe_test(cuda.${name} cuda.${name} ${label})
+    set_tests_properties(cuda.${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+# ---- without a GPU -----------------------------------------------------------
+
+cuda_program(test_attach cuda/test_attach.c)
+cuda_test(test_attach unit)
+
+# Drivers that are too old, or know no GPU: what the runtime asks them is in
+# fake_driver.c. They replace the real one by LD_LIBRARY_PATH.
+function(fake_driver name expected)
+    add_library(${name} SHARED cuda/fake_driver.c)
+    target_link_libraries(${name} PRIVATE baton_flags)
+    target_compile_definitions(${name} PRIVATE ${ARGN})
+    set_target_properties(${name} PROPERTIES
+        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name}
+        OUTPUT_NAME cuda SOVERSION 1)
+    add_test(NAME cuda.${name} COMMAND test_attach ${expected})
+    set(cuda.${name}_env LD_LIBRARY_PATH=${CMAKE_CURRENT_BINARY_DIR}/${name})
+    describe_test(cuda.${name} cuda.${name} unit)
+endfunction()
+
+fake_driver(driver_too_old "the NVIDIA driver is too old: it supports CUDA 11.4"
+    FAKE_VERSION=11040 FAKE_INIT=0)
+fake_driver(driver_without_gpu "no GPU that this process may use"
+    FAKE_VERSION=99000 FAKE_INIT=100)
+fake_driver(driver_broken "CUDA can't be used"
+    FAKE_VERSION=99000 FAKE_INIT=999)
+
+cuda_program(test_elements cuda/test_elements.c cuda/elements.cu)
+cuda_test(test_elements unit)
+
+# ---- on a GPU ----------------------------------------------------------------
+
+cuda_program(gpu_elements cuda/test_elements.c cuda/gpu_elements.c
+    cuda/on_gpu.cu)
+cuda_program(gpu_port cuda/gpu_port.c cuda/on_gpu.cu
+    support/device_conformance.c)
+cuda_program(gpu_peers cuda/gpu_peers.c cuda/on_gpu.cu)
+cuda_program(gpu_epochs cuda/gpu_epochs.c cuda/on_gpu.cu)
+foreach(name gpu_elements gpu_port gpu_peers gpu_epochs)
+    cuda_test(${name} unit)
+    set_tests_properties(cuda.${name} PROPERTIES RUN_SERIAL ON)
+endforeach()
+
+if(TARGET cuda_training)
+    cuda_test(cuda_training example)
+endif()

@@ -1,0 +1,123 @@
+/* The conformance suite of device ports over a GPU. Under a sanitizer, fewer
+   rounds: TEST_ROUNDS. */
+#include "cuda/gpu.h"
+#include "cuda/on_gpu.h"
+#include "support/cmocka.h"
+#include "support/device_conformance.h"
+#include "support/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static cudaStream_t private_stream; /* for read and write */
+
+static baton_stream_t user_stream(device_subject_t *self)
+{
+    cudaStream_t stream = NULL;
+    gpu_must(cudaStreamCreate(&stream), "cudaStreamCreate");
+    return stream;
+}
+
+static void slow_work(device_subject_t *self, baton_stream_t stream, int us)
+{
+    gpu_spin(stream, (unsigned)us);
+}
+
+static void copy_now(void *target, const void *source, size_t bytes)
+{
+    gpu_must(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault,
+                             private_stream),
+             "cudaMemcpyAsync");
+    gpu_must(cudaStreamSynchronize(private_stream), "cudaStreamSynchronize");
+}
+
+static void read_memory(device_subject_t *self, void *host, const void *memory,
+                        size_t bytes)
+{
+    copy_now(host, memory, bytes);
+}
+
+static void write_memory(device_subject_t *self, void *memory, const void *host,
+                         size_t bytes)
+{
+    copy_now(memory, host, bytes);
+}
+
+static int rounds(void)
+{
+    const char *text = getenv("TEST_ROUNDS");
+    return text == NULL ? 10000 : atoi(text);
+}
+
+/* A GPU as an engine has it. */
+typedef struct opened {
+    baton__gpu_t *gpu;
+    baton_device_port_t port;
+    device_subject_t subject;
+} opened_t;
+
+static void open_gpu(opened_t *out, int ordinal)
+{
+    assert_int_equal(baton__gpu_open(ordinal, &out->gpu), BATON_OK);
+    out->port = baton__gpu_port(out->gpu);
+    out->subject =
+        (device_subject_t){.port = &out->port,
+                           .device = out->gpu,
+                           .user_stream = user_stream,
+                           .slow_work = slow_work,
+                           .read = read_memory,
+                           .write = write_memory,
+                           .any_nan = true, /* gpu_elements.c compares them */
+                           .rounds = rounds(),
+                           .seed = support_seed()};
+}
+
+static void run_on(const device_conformance_case_t *test, int other)
+{
+    opened_t first, second;
+    open_gpu(&first, 0);
+    if (other >= 0) {
+        open_gpu(&second, other);
+        first.subject.other = &second.subject;
+    }
+    bool passed = device_conformance_run(test, &first.subject);
+    baton__gpu_close(first.gpu);
+    if (other >= 0) {
+        baton__gpu_close(second.gpu);
+    }
+    if (!passed) {
+        fail_msg("%s", first.subject.failure);
+    }
+}
+
+/* With a second GPU, if there is one. Handles also go between two engines on
+   the same GPU. */
+static void run_case(void **state)
+{
+    const device_conformance_case_t *test = *state;
+    int gpus = 0;
+    gpu_must(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+    run_on(test, gpus > 1 ? 1 : -1);
+    if (strcmp(test->name, "handles") == 0) {
+        run_on(test, 0);
+    }
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[DEVICE_CONFORMANCE_CASES];
+    static device_conformance_case_t cases[DEVICE_CONFORMANCE_CASES];
+    if (!gpu_there()) {
+        return GPU_SKIPPED;
+    }
+    gpu_must(cudaStreamCreateWithFlags(&private_stream, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
+    support_seed();
+    for (int i = 0; i < DEVICE_CONFORMANCE_CASES; i++) {
+        cases[i] = device_conformance_cases[i];
+        tests[i] =
+            (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
+    }
+    return _cmocka_run_group_tests("gpu_port", tests, DEVICE_CONFORMANCE_CASES,
+                                   NULL, NULL);
+}

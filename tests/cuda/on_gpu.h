@@ -1,0 +1,33 @@
+/* What the tests on a GPU share. */
+#ifndef TESTS_CUDA_ON_GPU_H
+#define TESTS_CUDA_ON_GPU_H
+
+#include <baton/cuda.h>
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The exit status of a test that was skipped. */
+enum { GPU_SKIPPED = 77 };
+
+/* Opens GPU 0 and closes it again. If there is none, prints the reason. */
+bool gpu_there(void);
+
+/* Ends the program with a message unless `error` is cudaSuccess. */
+void gpu_must(cudaError_t error, const char *doing);
+
+/* Puts a kernel into the stream that takes so long, and one that then sets
+   `count` numbers. */
+void gpu_spin(cudaStream_t stream, unsigned us);
+void gpu_spin_and_fill(cudaStream_t stream, unsigned us, float *memory,
+                       size_t count, float value);
+
+/* Adds `value` to each. */
+void gpu_add(cudaStream_t stream, float *memory, size_t count, float value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,77 @@
+# Tests of selection on the device, which are in C++ as the kernels are:
+#
+#   test_select_element.cpp  what kernels do with one element, on the host
+#   test_select.cpp          selections against the host's; as
+#                            test_select_on_cpu the kernels are run by the
+#                            processor, as gpu_select by a GPU
+#   test_reduce.cpp          reductions, likewise: test_reduce_on_cpu
+#
+# What the processor runs needs no CUDA toolkit.
+enable_language(CXX)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+set(cxx_flags -Wall -Wextra -Wno-unused-parameter -ffp-contract=off
+    ${sanitize})
+if(BATON_WERROR)
+    list(APPEND cxx_flags -Werror)
+endif()
+
+function(select_program name)
+    add_executable(${name} ${ARGN} support/random.c)
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
+        ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
+    target_compile_options(${name} PRIVATE
+        "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>")
+    target_link_options(${name} PRIVATE ${sanitize})
+    target_link_libraries(${name} PRIVATE baton PkgConfig::CMOCKA m)
+endfunction()
+
+function(select_test name label)
+    add_test(NAME cuda.${name} COMMAND ${name})
+    describe_test(cuda.${name} cuda.${name} ${label})
+    set_tests_properties(cuda.${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+select_program(test_select_element cuda/test_select_element.cpp)
+select_test(test_select_element unit)
+
+# The kernels as C++. Only here: elsewhere these files are compiled by nvcc.
+# Not under the thread sanitizer, which follows no fibers.
+if(NOT BATON_SANITIZE STREQUAL "thread")
+    set(kernels ${PROJECT_SOURCE_DIR}/cuda/select.cu
+        ${PROJECT_SOURCE_DIR}/cuda/entries.cu)
+    set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
+        COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
+    select_program(test_select_on_cpu cuda/test_select.cpp
+        support/cuda_on_cpu.cpp ${kernels})
+    target_compile_definitions(test_select_on_cpu PRIVATE BATON_CUDA_ON_CPU)
+    select_test(test_select_on_cpu unit)
+
+    # Reductions, in the same way. GCC does not see that what one loop reads is
+    # what the other one uses.
+    set(kernels ${PROJECT_SOURCE_DIR}/cuda/reduce.cu)
+    set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
+        COMPILE_OPTIONS
+        "-x;c++;-Wno-unknown-pragmas;-Wno-maybe-uninitialized")
+    select_program(test_reduce_on_cpu cuda/test_reduce.cpp
+        support/cuda_on_cpu.cpp ${kernels})
+    target_compile_definitions(test_reduce_on_cpu PRIVATE BATON_CUDA_ON_CPU)
+    select_test(test_reduce_on_cpu unit)
+endif()
+
+if(TARGET baton_cuda)
+    select_program(gpu_select cuda/test_select.cpp)
+    target_link_libraries(gpu_select PRIVATE baton_cuda CUDA::cudart_static
+        Threads::Threads)
+    select_test(gpu_select unit)
+    set_tests_properties(cuda.gpu_select PROPERTIES RUN_SERIAL ON)
+    select_program(gpu_reduce cuda/test_reduce.cpp cuda/on_gpu.cu
+        $<TARGET_OBJECTS:baton_cuda_objects>)
+    set_target_properties(gpu_reduce PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(gpu_reduce PRIVATE CUDA::cudart_static
+        Threads::Threads)
+    select_test(gpu_reduce unit)
+    set_tests_properties(cuda.gpu_reduce PROPERTIES RUN_SERIAL ON)
+endif()

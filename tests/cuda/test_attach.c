@@ -1,0 +1,137 @@
+/* baton_cuda_attach: on this machine, whatever it has; or with an argument, the
+   reason that it must give: see cuda.cmake. */
+#include "support/cmocka.h"
+
+#include <baton/baton.h>
+#include <baton/cuda.h>
+#include <dlfcn.h>
+#include <string.h>
+
+static const char *expected; /* or NULL */
+
+static bool has_driver(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver != NULL) {
+        (void)dlclose(driver);
+    }
+    return driver != NULL;
+}
+
+static baton_engine_t *open_engine(void)
+{
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_MANUAL;
+    baton_engine_t *engine = NULL;
+    assert_int_equal(baton_engine_open(&options, &engine), BATON_OK);
+    return engine;
+}
+
+static void assert_says(const char *part)
+{
+    if (strstr(baton_error_message(), part) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", baton_error_message(), part);
+    }
+}
+
+static void test_attach_wants_an_engine(void **state)
+{
+    assert_int_equal(baton_cuda_attach(NULL, 0), BATON_ERR_INVALID);
+    assert_says("engine is NULL");
+}
+
+/* Without a driver, or with one that was made to fail, the reason is known. A
+   machine with a GPU attaches it. */
+static void test_attach_says_why_not(void **state)
+{
+    baton_engine_t *engine = open_engine();
+    baton_status_t status = baton_cuda_attach(engine, 0);
+    if (expected != NULL) {
+        assert_int_equal(status, BATON_ERR_UNSUPPORTED);
+        assert_says(expected);
+    } else if (!has_driver()) {
+        assert_int_equal(status, BATON_ERR_UNSUPPORTED);
+        assert_says("there is no NVIDIA driver on this machine");
+    } else if (status == BATON_OK) {
+        assert_int_equal(baton_cuda_attach(engine, 0), BATON_ERR_STATE);
+        assert_says("device");
+    } else {
+        assert_int_equal(status, BATON_ERR_UNSUPPORTED);
+        print_message("not attached: %s\n", baton_error_message());
+    }
+    assert_int_equal(baton_engine_close(engine), BATON_OK);
+}
+
+static void test_attach_refuses_other_numbers(void **state)
+{
+    baton_engine_t *engine = open_engine();
+    bool there = baton_cuda_attach(engine, 0) == BATON_OK;
+    assert_int_equal(baton_engine_close(engine), BATON_OK);
+    const int numbers[] = {-1, 1000};
+    for (size_t i = 0; i < 2; i++) {
+        engine = open_engine();
+        assert_int_equal(baton_cuda_attach(engine, numbers[i]),
+                         there ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED);
+        assert_int_equal(baton_engine_close(engine), BATON_OK);
+    }
+}
+
+static baton_status_t count_call(void *arg, baton_call_t *call)
+{
+    (*(int *)arg)++;
+    return BATON_OK;
+}
+
+static void run_epoch(baton_group_t *group)
+{
+    int calls = 0;
+    baton_schedule_t *schedule = NULL;
+    assert_int_equal(baton_schedule_create(group, "host", &schedule), BATON_OK);
+    baton_add_call(schedule, count_call, &calls);
+    assert_int_equal(baton_schedule_commit(schedule), BATON_OK);
+    assert_int_equal(baton_schedule_start(schedule), BATON_OK);
+    assert_int_equal(baton_schedule_wait(schedule, -1), BATON_OK);
+    assert_int_equal(calls, 1);
+    assert_int_equal(baton_schedule_destroy(schedule), BATON_OK);
+}
+
+/* A schedule with a device buffer can't be committed; the host's can. */
+static void test_engine_works_without_a_gpu(void **state)
+{
+    baton_engine_t *engine = open_engine();
+    baton_status_t status = baton_cuda_attach(engine, 0);
+    baton_inproc_t *medium = NULL;
+    baton_group_t *group = NULL;
+    assert_int_equal(baton_inproc_create(1, &medium), BATON_OK);
+    assert_int_equal(baton_group_create_inproc(engine, medium, 0, &group),
+                     BATON_OK);
+    run_epoch(group);
+    if (status != BATON_OK) {
+        baton_schedule_t *schedule = NULL;
+        assert_int_equal(baton_schedule_create(group, "device", &schedule),
+                         BATON_OK);
+        baton_buffer_t buffer = baton_buffer_scratch(schedule, 64);
+        baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
+        baton_view_t left = baton_view(buffer, 0, 32);
+        baton_view_t right = baton_view(buffer, 32, 32);
+        baton_add_copy(schedule, left, right);
+        assert_int_equal(baton_schedule_commit(schedule),
+                         BATON_ERR_UNSUPPORTED);
+        assert_int_equal(baton_schedule_destroy(schedule), BATON_OK);
+    }
+    assert_int_equal(baton_group_destroy(group), BATON_OK);
+    assert_int_equal(baton_inproc_destroy(medium), BATON_OK);
+    assert_int_equal(baton_engine_close(engine), BATON_OK);
+}
+
+int main(int argc, char **argv)
+{
+    expected = argc > 1 ? argv[1] : NULL;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attach_wants_an_engine),
+        cmocka_unit_test(test_attach_says_why_not),
+        cmocka_unit_test(test_attach_refuses_other_numbers),
+        cmocka_unit_test(test_engine_works_without_a_gpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+/* CUDA kernels on a machine without a GPU: the functions that a kernel calls,
+   and a launch that runs its blocks one after the other, with a fiber for each
+   thread of a block. Warps exchange values as on a GPU, and a block's threads
+   meet at its barriers; that all lanes of a warp call the same operation is
+   checked. The order of blocks and threads is random, by BATON_SEED.
+
+   For tests of the logic of kernels. Threads take turns at these operations
+   alone, so this finds no race between two of them, and tells nothing about
+   time. Memory of the device is malloc's: the address sanitizer sees what
+   lies outside of it. */
+#ifndef TESTS_SUPPORT_CUDA_ON_CPU_H
+#define TESTS_SUPPORT_CUDA_ON_CPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what kernels see -------------------------------------------------- */
+
+#define __global__
+#define __device__
+#define __shared__ static /* one block runs at a time */
+#define __launch_bounds__(threads)
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+
+extern uint3 threadIdx, blockIdx, blockDim, gridDim;
+
+void __syncthreads(void);
+
+inline void __threadfence(void)
+{
+}
+
+/* Gives `value`, and the place where those of all lanes of the warp are once
+   every lane has called it, with the same `operation`. */
+const uint64_t *cpu_exchange(uint64_t value, int operation);
+
+unsigned cpu_lane(void);
+
+template <class type> uint64_t cpu_bits(type value)
+{
+    uint64_t bits = 0;
+    static_assert(sizeof value <= sizeof bits, "too large for a lane");
+    memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+
+template <class type> type cpu_value(uint64_t bits)
+{
+    type value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+inline unsigned __ballot_sync(unsigned, int predicate)
+{
+    const uint64_t *all = cpu_exchange(predicate != 0, 1);
+    unsigned bits = 0;
+    for (unsigned i = 0; i < 32; i++) {
+        bits |= (unsigned)all[i] << i;
+    }
+    return bits;
+}
+
+template <class type>
+type __shfl_sync(unsigned, type value, int from, int width = 32)
+{
+    const uint64_t *all = cpu_exchange(cpu_bits(value), 2);
+    unsigned base = cpu_lane() / (unsigned)width * (unsigned)width;
+    return cpu_value<type>(all[base + (unsigned)from % (unsigned)width]);
+}
+
+template <class type> type __shfl_xor_sync(unsigned, type value, int with)
+{
+    const uint64_t *all = cpu_exchange(cpu_bits(value), 3);
+    return cpu_value<type>(all[cpu_lane() ^ (unsigned)with]);
+}
+
+/* Lanes that would read from outside of the warp get their own value. */
+template <class type> type __shfl_up_sync(unsigned, type value, unsigned by)
+{
+    const uint64_t *all = cpu_exchange(cpu_bits(value), 4);
+    unsigned lane = cpu_lane();
+    return cpu_value<type>(all[lane >= by ? lane - by : lane]);
+}
+
+template <class type> type __shfl_down_sync(unsigned, type value, unsigned by)
+{
+    const uint64_t *all = cpu_exchange(cpu_bits(value), 5);
+    unsigned lane = cpu_lane();
+    return cpu_value<type>(all[lane + by < 32 ? lane + by : lane]);
+}
+
+template <class type> type atomicAdd(type *at, type value)
+{
+    type before = *at;
+    *at += value;
+    return before;
+}
+
+template <class type> type atomicMax(type *at, type value)
+{
+    type before = *at;
+    *at = before > value ? before : value;
+    return before;
+}
+
+/* ---- what the host sees ------------------------------------------------ */
+
+typedef int cudaError_t;
+typedef void *cudaStream_t;
+enum { cudaSuccess = 0 };
+
+typedef enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost
+} cudaMemcpyKind;
+
+inline const char *cudaGetErrorString(cudaError_t)
+{
+    return "no error";
+}
+
+inline cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 1;
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+    /* Aligned as cudaMalloc does, and no byte longer than asked for. */
+    return posix_memalign(out, 256, bytes);
+}
+
+inline cudaError_t cudaFree(void *memory)
+{
+    free(memory);
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
+                              cudaMemcpyKind)
+{
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaMemset(void *to, int byte, size_t bytes)
+{
+    memset(to, byte, bytes);
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaStreamCreate(cudaStream_t *out)
+{
+    *out = NULL;
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+    return cudaSuccess;
+}
+
+/* Runs run(arg) in every thread of every block. */
+void cpu_launch(unsigned blocks, unsigned threads, void (*run)(void *),
+                void *arg);
+
+namespace baton_cuda
+{
+
+template <class type> struct exactly {
+    typedef type t;
+};
+
+template <class function> void cpu_call(void *arg)
+{
+    (*(function *)arg)();
+}
+
+template <class... parameters>
+cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
+                   unsigned threads, cudaStream_t,
+                   typename exactly<parameters>::t... arguments)
+{
+    auto call = [&]() { kernel(arguments...); };
+    cpu_launch(blocks, threads, cpu_call<decltype(call)>, &call);
+    return cudaSuccess;
+}
+
+template <class... parameters>
+cudaError_t load(cudaError_t before, void (*)(parameters...))
+{
+    return before;
+}
+
+} // namespace baton_cuda
+
+#endif
