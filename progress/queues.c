@@ -64,8 +64,8 @@ static void leave_stream(const baton_schedule_t *schedule)
     }
 }
 
-/* Gives the queue a stream, if it is empty and the stream is not its own for
-   good. False if the node has to be held: there is none for it to wait in. */
+/* Gives the queue of work a stream, if the queue is empty; the others have
+   theirs. False if the node has to be held: it can't wait in a stream. */
 static bool open_queue(baton_schedule_t *schedule, baton__queue_kind_t kind,
                        baton_status_t *status)
 {
@@ -85,10 +85,9 @@ static bool open_queue(baton_schedule_t *schedule, baton__queue_kind_t kind,
     }
     queue->stream = stream;
     if (held) {
-        const void *start =
-            offload->starts[schedule->run.epoch % BATON__STARTS];
-        *status = device->port.follow(device->device, device->streams[stream],
-                                      (void *)(uintptr_t)start);
+        void *start = offload->starts[schedule->run.epoch % BATON__STARTS];
+        *status =
+            device->port.follow(device->device, device->streams[stream], start);
         device->waiting[stream] = *status == BATON_OK ? schedule : NULL;
         offload->follows = *status == BATON_OK;
     }
