@@ -35,7 +35,8 @@ static int next_stream(const baton__device_t *device, int stream)
 }
 
 /* Chooses a stream for work, the schedule's own if nothing waits there for a
-   user's stream. alone: with another one left for others. -1: there is none. */
+   user's stream. alone: one that no other schedule uses, since they would put
+   more into it; with another one left for them. -1: there is none. */
 static int choose_stream(const baton__offload_t *offload, bool alone)
 {
     const baton__device_t *device = offload->device;
@@ -45,7 +46,9 @@ static int choose_stream(const baton__offload_t *offload, bool alone)
     for (int i = BATON__STREAM_WORK; i < device->work_end; i++) {
         if (device->waiting[stream] == NULL) {
             unused++;
-            chosen = chosen < 0 ? stream : chosen;
+            if (chosen < 0 && (!alone || device->users[stream] == 0)) {
+                chosen = stream;
+            }
         }
         stream = next_stream(device, stream);
     }
@@ -122,6 +125,7 @@ static void append(baton_schedule_t *schedule, baton__queue_t *queue,
     offload->behind[node] = BATON__NO_NODE;
     if (queue->last == BATON__NO_NODE) {
         queue->first = node;
+        offload->device->users[queue->stream]++;
     } else {
         offload->behind[queue->last] = node;
     }
@@ -546,6 +550,7 @@ static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (queue->first == BATON__NO_NODE) {
         queue->last = BATON__NO_NODE;
         queue->marked = BATON__NO_NODE;
+        offload->device->users[queue->stream]--;
         if (queue == &offload->queues[BATON__QUEUE_WORK]) {
             leave_stream(schedule);
         }

@@ -110,8 +110,8 @@ typedef struct baton_device_port {
        false past the last. Stream 0 is for copies from the host, 1 for copies
        to it, the others for the rest. There are at least three. With five or
        more, epochs that are started on streams of users are put behind these
-       without a visit to the host; each that waits takes one of the rest, and
-       two are left. Up to 16 are used. */
+       without a visit to the host; each that waits takes one of the rest, one
+       of which is always left to others. Up to 16 are used. */
     baton_stream_t (*stream)(void *device, int k, bool *there);
 
     /* Puts a copy into the stream. Either end may be device memory, this

@@ -36,6 +36,8 @@ typedef struct baton__device {
     uint32_t schedules;   /* that were committed so far */
     baton__flag_t *flags; /* that no schedule has */
 
+    /* The driver's. Schedules with work in each stream for the rest. */
+    uint32_t users[BATON__STREAMS_MOST];
     /* The driver's. The schedule whose work in this stream waits for a stream
        of the user: others put nothing behind it. Or NULL. */
     const baton_schedule_t *waiting[BATON__STREAMS_MOST];

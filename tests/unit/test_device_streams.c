@@ -222,6 +222,28 @@ static void test_gate(void **state)
     for_each(check_gate);
 }
 
+/* A wait that gives up says what it has waited for. */
+static void test_gate_is_named(void **state)
+{
+    user_t user = user_open(SUPPORT_OWN_ENGINES, 8);
+    baton_schedule_t *queued = doubling(&user);
+    detour_t detour = {.calls = 0};
+    baton_schedule_t *held = detouring(&user, &detour);
+    close_gate(&user);
+    support_ok(baton_schedule_start_on(queued, user.stream));
+    support_ok(baton_schedule_start_on(held, user.stream));
+    support_expect(baton_schedule_wait(queued, 20), BATON_ERR_TIMEOUT);
+    support_says("waiting: reduce#0, which is queued on emulated:");
+    support_expect(baton_schedule_wait(held, 20), BATON_ERR_TIMEOUT);
+    support_says("the stream that it was started on has not got there");
+    open_gate(&user);
+    support_ok(baton_schedule_wait(queued, SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_wait(held, SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_destroy(queued));
+    support_ok(baton_schedule_destroy(held));
+    user_close(&user);
+}
+
 /* ---- without a visit to the host --------------------------------------- */
 
 /* A manual engine that nobody steps: the epoch begins and ends all the same, as
@@ -313,6 +335,56 @@ static void test_no_cycle(void **state)
     user = user_open(SUPPORT_OWN_MANUAL, 8);
     check_no_cycle(&user);
     user_close(&user);
+}
+
+/* The same with work of `first` in a stream already, when `second` chooses its
+   own: whichever streams the two prefer. */
+static baton_status_t await_gate(void *arg, baton_call_t *call,
+                                 baton_stream_t stream)
+{
+    user_t *user = arg;
+    return user->port->await(user->device, stream, user->gate, ++user->closed);
+}
+
+static void check_no_cycle_behind_work(user_t *user, int between)
+{
+    static const baton_async_ops_t ops = {.start = begin_async};
+    baton_async_t async = {NULL, 0};
+    baton_schedule_t *first = begin(user, "first");
+    baton_view_t a = device_view(first, user->a, BYTES);
+    baton_node_t root = baton_add_async(first, &ops, &async);
+    (void)baton_add_device_call(first, await_gate, user);
+    baton_before(first, root,
+                 baton_add_reduce(first, BATON_I32, BATON_SUM, a, a, a));
+    support_ok(baton_schedule_commit(first));
+    for (int i = 0; i < between; i++) {
+        baton_schedule_t *other = begin(user, "other");
+        support_ok(baton_schedule_commit(other));
+        support_ok(baton_schedule_destroy(other));
+    }
+    baton_schedule_t *second = doubling(user);
+    for (int round = 0; round < 3; round++) {
+        support_ok(baton_schedule_start(first));
+        support_ok(baton_schedule_wait_on(first, user->stream));
+        support_ok(baton_schedule_start_on(second, user->stream));
+        support_ok(baton_async_complete(async, BATON_OK));
+        open_gate(user);
+        support_ok(baton_schedule_wait(second, SUPPORT_WAIT_MS));
+        support_ok(baton_schedule_wait(first, SUPPORT_WAIT_MS));
+    }
+    support_ok(baton_schedule_destroy(first));
+    support_ok(baton_schedule_destroy(second));
+}
+
+static void test_no_cycle_behind_work(void **state)
+{
+    for (int streams = 3; streams <= 8; streams++) {
+        user_t user = user_open(SUPPORT_OWN_MANUAL, streams);
+        for (int between = 0; between < 6; between++) {
+            check_no_cycle_behind_work(&user, between);
+        }
+        user_close(&user);
+    }
 }
 
 /* More schedules wait for the user's stream than there are streams. */
@@ -500,8 +572,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_gate_is_named),
         cmocka_unit_test(test_ends_by_itself),
         cmocka_unit_test(test_no_cycle),
+        cmocka_unit_test(test_no_cycle_behind_work),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_flight),
         cmocka_unit_test(test_cancel),
