@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 const conformance_staging_t conformance_stagings[CONFORMANCE_STAGINGS] = {
-    {"staged_host", 0, "4096", "2", true, false},
-    {"staged_device", 4, "65536", "8", true, false},
-    {"staged_blocks", 4, "4096", "2", false, false},
-    {"staged_no_handles", 3, "16384", "81", true, true},
-    {"staged_mixed", 2, "65536", "21", true, false},
+    {"staged_host", "4096", "2", 0, true, false},
+    {"staged_device", "65536", "8", 4, true, false},
+    {"staged_blocks", "4096", "2", 4, false, false},
+    {"staged_no_handles", "16384", "81", 3, true, true},
+    {"staged_mixed", "65536", "21", 2, true, false},
 };
 
 typedef struct staged_rank {

@@ -11,8 +11,8 @@
    that can't lend it. */
 typedef struct conformance_staging {
     const char *name;
-    uint32_t share;
     const char *block, *buffers; /* of BATON_DEVICE_BLOCK and _BUFFERS */
+    uint32_t share;
     bool direct, no_handles;
 } conformance_staging_t;
 

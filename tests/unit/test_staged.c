@@ -650,6 +650,9 @@ static void test_staged_lost_sender_ends_receives(void **state)
         }
         end->inner.poll = poll_and_lose;
         loser = &peer;
+        while (end->lost == 0) {
+            poll_both(pair);
+        }
         for (uint32_t i = 0; i < COUNT - 1; i++) {
             int status = wait_for(pair, &end->received[i]);
             assert_true(status == BATON_OK || status == BATON_ERR_TRANSPORT);
