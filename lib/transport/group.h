@@ -44,7 +44,7 @@ typedef struct baton__rounds {
 
 /* What is read at a time of a message that is lent without being in memory; a
    group has room for a part of each operand. */
-enum { BATON__PART_BYTES = 64 * 1024 };
+enum { BATON__PART_BYTES = 256 * 1024 };
 
 enum { BATON__UNKNOWN_BYTES = 64 };
 

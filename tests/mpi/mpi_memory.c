@@ -123,7 +123,7 @@ static void sums_of_long_elements(void)
                                .arg = &elements[i],
                                .commutative = true,
                                .element_bytes = elements[i]};
-        size_t bytes = ((size_t)size * 200000 / elements[i] + 1) * elements[i];
+        size_t bytes = ((size_t)size * 300000 / elements[i] + 1) * elements[i];
         unsigned char *source = malloc(bytes);
         unsigned char *target = malloc(bytes);
         sum_elements("rabenseifner", &op, source, target, bytes);
