@@ -872,6 +872,13 @@ static void activate(baton_schedule_t *schedule, uint32_t node,
     } /* else the sender has withdrawn it */
 }
 
+/* What comes for an epoch of which all that is left is in streams comes too
+   late: a stream of the user may have gone on behind it. */
+static bool is_sealed(const baton_schedule_t *schedule)
+{
+    return schedule->offload != NULL && schedule->offload->sealed;
+}
+
 static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t node, baton_message_t *message)
 {
@@ -882,6 +889,9 @@ static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
         run->phase == BATON__RUN_RECOVERING
             ? BATON__TURN_LATER
             : baton__run_turn_of(run, node, message->header.epoch);
+    if (turn == BATON__TURN_NOW && is_sealed(schedule)) {
+        turn = BATON__TURN_PAST;
+    }
     switch (turn) {
     case BATON__TURN_PAST:
         group->transport->drop(group->endpoint, message);

@@ -276,6 +276,52 @@ static void test_ends_by_itself(void **state)
     user_close(&user);
 }
 
+static void await_both(baton_schedule_t **s)
+{
+    bool done[2] = {false, false};
+    while (!done[0] || !done[1]) {
+        support_ok(baton_schedule_test(s[1], &done[1]));
+        support_ok(baton_schedule_test(s[0], &done[0]));
+    }
+}
+
+/* What comes late for an optional receive comes after the epoch, once a stream
+   of the user may have gone on. */
+static void test_late_message(void **state)
+{
+    static int32_t sent[2], received;
+    const emulated_options_t options = {.seed = 11};
+    device_cluster_t *ranks =
+        device_cluster_open(2, SUPPORT_OWN_MANUAL, &options);
+    emulated_t *device = ranks->devices[0];
+    baton_stream_t stream = emulated_stream(device);
+    int32_t *data = emulated_allocate(device, BYTES);
+    baton_schedule_t **s = support_schedules_create(ranks->cluster, "late");
+    baton_view_t a = device_view(s[0], data, BYTES);
+    (void)baton_add_reduce(s[0], BATON_I32, BATON_SUM, a, a, a);
+    baton_view_t target = support_view(s[0], &received, sizeof received);
+    baton_set_optional(s[0], baton_add_recv(s[0], 1, target));
+    baton_view_t source = support_view(s[1], sent, sizeof *sent);
+    baton_set_optional(s[1], baton_add_send(s[1], 0, source));
+    support_schedules_commit(ranks->cluster, s);
+    support_ok(baton_schedule_start_on(s[0], stream));
+    support_ok(baton_schedule_start(s[1]));
+    await_both(s); /* now they know each other */
+    for (int round = 0; round < ROUNDS; round++) {
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_wait_on(s[0], stream));
+        emulated_synchronise(device, stream);
+        received = -1;
+        sent[0] = round;
+        support_ok(baton_schedule_start(s[1]));
+        await_both(s);
+        assert_int_equal(received, -1);
+    }
+    support_schedules_destroy(ranks->cluster, s);
+    emulated_release(device, data);
+    device_cluster_close(ranks);
+}
+
 /* ---- two streams ------------------------------------------------------- */
 
 static baton_status_t begin_async(void *arg, baton_call_t *call,
@@ -574,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_gate),
         cmocka_unit_test(test_gate_is_named),
         cmocka_unit_test(test_ends_by_itself),
+        cmocka_unit_test(test_late_message),
         cmocka_unit_test(test_no_cycle),
         cmocka_unit_test(test_no_cycle_behind_work),
         cmocka_unit_test(test_many),
