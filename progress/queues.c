@@ -198,8 +198,13 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__queue_t *queue = &offload->queues[kind];
     if (status == BATON_OK) {
         status = put(context, schedule, queue, node, bytes);
+        if (status != BATON_OK && schedule->turn.held &&
+            queue->last == BATON__NO_NODE) {
+            /* The stream is nobody else's until the user's gets there. */
+            append(schedule, queue, node);
+        }
     }
-    if (queue->last == node) { /* also if its event could not be recorded */
+    if (queue->last == node) { /* also after some of the errors */
         list(stepper, schedule);
         baton__epoch_queue(stepper, schedule, node);
     }

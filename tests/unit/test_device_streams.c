@@ -564,6 +564,42 @@ static void test_failure(void **state)
     for_each(check_failure);
 }
 
+static baton_status_t refuse(void *arg, baton_call_t *call,
+                             baton_stream_t stream)
+{
+    return BATON_ERR_INVALID;
+}
+
+/* A node can't be put behind the user's stream: what others do is not held up
+   by that, either. */
+static void test_failed_behind_gate(void **state)
+{
+    enum { OTHERS = 6 };
+    user_t user = user_open(SUPPORT_OWN_ENGINES, 8);
+    baton_schedule_t *s = begin(&user, "refused");
+    (void)baton_add_device_call(s, refuse, NULL);
+    support_ok(baton_schedule_commit(s));
+    baton_schedule_t *others[OTHERS];
+    for (int i = 0; i < OTHERS; i++) {
+        others[i] = doubling(&user);
+    }
+    close_gate(&user);
+    support_ok(baton_schedule_start_on(s, user.stream));
+    support_ok(baton_schedule_wait_on(s, user.stream));
+    for (int i = 0; i < OTHERS; i++) {
+        support_ok(baton_schedule_start(others[i]));
+        support_ok(baton_schedule_wait(others[i], 2000));
+    }
+    open_gate(&user);
+    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID);
+    emulated_synchronise(user.device, user.stream);
+    support_ok(baton_schedule_destroy(s));
+    for (int i = 0; i < OTHERS; i++) {
+        support_ok(baton_schedule_destroy(others[i]));
+    }
+    user_close(&user);
+}
+
 /* Destroy waits for what was started, as far as it may. */
 static void check_destroy(user_t *user)
 {
@@ -627,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_flight),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_failed_behind_gate),
         cmocka_unit_test(test_destroy),
         cmocka_unit_test(test_destroy_behind_gate),
     };
