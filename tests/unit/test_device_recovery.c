@@ -186,11 +186,48 @@ static void test_cancel_on_one_rank(void **state)
     world_close(&world);
 }
 
+static baton_status_t refuse(void *arg, baton_call_t *call)
+{
+    return BATON_ERR_INVALID;
+}
+
+/* A peer has begun the epoch that failed, and this rank has never started one:
+   after the recovery there is nothing that its stream would have to wait for.
+ */
+static void test_wait_before_start(void **state)
+{
+    const emulated_options_t options = {.seed = 3};
+    device_cluster_t *ranks =
+        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
+    support_cluster_t *cluster = ranks->cluster;
+    baton_schedule_t **s = support_schedules_create(cluster, "activated");
+    (void)baton_add_activate(s[0], 1);
+    (void)baton_add_recv(s[0], 1, support_scratch(s[0], 1));
+    baton_node_t armed = baton_add_armed_recv(s[1], 0);
+    baton_node_t fails = baton_add_call(s[1], refuse, NULL);
+    baton_before(s[1], armed, fails);
+    baton_before(s[1], fails,
+                 baton_add_send(s[1], 0, support_scratch(s[1], 1)));
+    support_schedules_commit(cluster, s);
+    baton_stream_t stream = emulated_stream(ranks->devices[1]);
+    support_ok(baton_schedule_start(s[0]));
+    support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
+                   BATON_ERR_INVALID);
+    support_thread_t *other = support_thread_start(recover, cluster->groups[0]);
+    recover(cluster->groups[1]);
+    support_thread_join(other);
+    support_ok(baton_schedule_wait_on(s[1], stream));
+    emulated_synchronise(ranks->devices[1], stream);
+    support_schedules_destroy(cluster, s);
+    device_cluster_close(ranks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device_fails),
         cmocka_unit_test(test_cancel_on_one_rank),
+        cmocka_unit_test(test_wait_before_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
