@@ -1319,14 +1319,17 @@ static void fail_if_due(baton__stepper_t *stepper, baton_schedule_t *schedule)
 /* ---- retire ------------------------------------------------------------ */
 
 /* The flag reaches the number of the last epoch that has ended: if a failed one
-   stays so, all that were started have. */
+   stays so, or the schedule is abandoned, all that were started have. Else one
+   that is started now begins. */
 static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
                        uint64_t retired)
 {
     uint64_t requested =
         atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
-    baton__queues_raise(schedule, failed != 0 && requested > retired ? requested
-                                                                     : retired);
+    bool all = failed != 0 && (baton__schedule_stays_failed(schedule) ||
+                               schedule->turn.abandoned);
+    baton__queues_raise(schedule,
+                        all && requested > retired ? requested : retired);
 }
 
 /* Both stores pair with the loads in baton__epoch_ended(), epochs.c. */

@@ -546,9 +546,11 @@ static void check_failure(user_t *user)
     baton_schedule_t *s = doubling(user);
     for (int k = 1; k <= 4; k++) {
         emulated_fail_work(user->device, k);
+        close_gate(user);
         for (int i = 0; i < 4; i++) {
             support_ok(baton_schedule_start_on(s, user->stream));
         }
+        open_gate(user);
         support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
                        BATON_ERR_SYSTEM);
         support_says("failed at reduce#0");
@@ -568,6 +570,33 @@ static baton_status_t refuse(void *arg, baton_call_t *call,
                              baton_stream_t stream)
 {
     return BATON_ERR_INVALID;
+}
+
+/* Epochs fail while others are started: a start is refused because too many
+   are in flight, or not at all; and a wait in a stream ends. */
+static void check_failing(user_t *user)
+{
+    baton_schedule_t *s = begin(user, "refused");
+    (void)baton_add_device_call(s, refuse, NULL);
+    support_ok(baton_schedule_commit(s));
+    for (int i = 0; i < 5000; i++) {
+        baton_status_t status = baton_schedule_start_on(s, user->stream);
+        if (status == BATON_ERR_BUSY) {
+            support_ok(baton_schedule_wait_on(s, user->stream));
+            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                           BATON_ERR_INVALID);
+        } else {
+            support_ok(status);
+        }
+    }
+    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID);
+    emulated_synchronise(user->device, user->stream);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_failing(void **state)
+{
+    for_each(check_failing);
 }
 
 /* A node can't be put behind the user's stream: what others do is not held up
@@ -663,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_flight),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_failing),
         cmocka_unit_test(test_failed_behind_gate),
         cmocka_unit_test(test_destroy),
         cmocka_unit_test(test_destroy_behind_gate),
