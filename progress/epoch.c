@@ -869,6 +869,10 @@ static void activate(baton_schedule_t *schedule, uint32_t node,
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
         baton__run_activate(&schedule->run, node, activation);
+        if (schedule->run.epoch <= atomic_load_explicit(&schedule->shared.limit,
+                                                        memory_order_acquire)) {
+            baton__queues_release(schedule);
+        }
     } /* else the sender has withdrawn it */
 }
 

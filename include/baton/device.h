@@ -51,7 +51,8 @@ typedef void *baton_stream_t;
 /* ---- epochs in stream order ------------------------------------------- */
 
 /* Starts this rank's next epoch, as baton_schedule_start does, but it begins
-   when the work that is in the stream now has been done. Returns within
+   when the work that is in the stream now has been done, or when a peer
+   activates it. Returns within
    microseconds; up to 8 epochs may be started before the first of them has
    ended, and run one after the other; when one fails or is cancelled, those
    behind it fail with it. BATON_ERR_BUSY: as many have been.

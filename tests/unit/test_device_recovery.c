@@ -222,6 +222,48 @@ static void test_wait_before_start(void **state)
     device_cluster_close(ranks);
 }
 
+/* A peer begins an epoch that waits for this rank's stream, which stands. */
+static void test_activated_before_stream(void **state)
+{
+    enum { SMALL = 400 };
+    const emulated_options_t options = {.seed = 3};
+    device_cluster_t *ranks =
+        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
+    emulated_t *device = ranks->devices[1];
+    const baton_device_port_t *port = emulated_port(device);
+    baton_stream_t stream = emulated_stream(device);
+    void *gate;
+    support_ok(port->flag_create(device, &gate));
+    int32_t *data = emulated_allocate(device, SMALL);
+    baton_schedule_t **s = support_schedules_create(ranks->cluster, "solo");
+    (void)baton_add_activate(s[0], 1);
+    (void)baton_add_recv(s[0], 1, support_scratch(s[0], SMALL));
+    baton_node_t armed = baton_add_armed_recv(s[1], 0);
+    baton_node_t start = baton_add_on_start(s[1]);
+    baton_node_t any = baton_add_nop(s[1]);
+    baton_before(s[1], armed, any);
+    baton_before(s[1], start, any);
+    baton_set_need(s[1], any, 1);
+    baton_view_t v = device_view(s[1], data, SMALL);
+    baton_node_t sum = baton_add_reduce(s[1], BATON_I32, BATON_SUM, v, v, v);
+    baton_before(s[1], any, sum);
+    baton_before(s[1], sum, baton_add_send(s[1], 0, v));
+    support_schedules_commit(ranks->cluster, s);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        support_ok(port->await(device, stream, gate, round));
+        support_ok(baton_schedule_start_on(s[1], stream));
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_wait(s[0], 5000));
+        support_ok(baton_schedule_wait(s[1], 5000));
+        port->raise_now(device, gate, round);
+    }
+    emulated_synchronise_all(device);
+    support_schedules_destroy(ranks->cluster, s);
+    port->flag_destroy(device, gate);
+    emulated_release(device, data);
+    device_cluster_close(ranks);
+}
+
 static void attach_to_first(void *arg, int rank, baton_engine_t *engine)
 {
     const emulated_options_t options = {.seed = 3};
@@ -270,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_device_fails),
         cmocka_unit_test(test_cancel_on_one_rank),
         cmocka_unit_test(test_wait_before_start),
+        cmocka_unit_test(test_activated_before_stream),
         cmocka_unit_test(test_peer_without_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
