@@ -869,7 +869,18 @@ static void activate(baton_schedule_t *schedule, uint32_t node,
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
         baton__run_activate(&schedule->run, node, activation);
+        if (schedule->run.epoch <= atomic_load_explicit(&schedule->shared.limit,
+                                                        memory_order_acquire)) {
+            baton__queues_release(schedule);
+        }
     } /* else the sender has withdrawn it */
+}
+
+/* What comes for an epoch of which all that is left is in streams comes too
+   late: a stream of the user may have gone on behind it. */
+static bool is_sealed(const baton_schedule_t *schedule)
+{
+    return schedule->offload != NULL && schedule->offload->sealed;
 }
 
 static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
@@ -882,6 +893,9 @@ static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
         run->phase == BATON__RUN_RECOVERING
             ? BATON__TURN_LATER
             : baton__run_turn_of(run, node, message->header.epoch);
+    if (turn == BATON__TURN_NOW && is_sealed(schedule)) {
+        turn = BATON__TURN_PAST;
+    }
     switch (turn) {
     case BATON__TURN_PAST:
         group->transport->drop(group->endpoint, message);
@@ -934,6 +948,26 @@ void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
         return;
     }
     deliver_to(stepper, schedule, node, message);
+}
+
+void baton__epoch_refuse_offer(baton__stepper_t *stepper, baton_group_t *group,
+                               baton_message_t *message)
+{
+    const baton_header_t header = message->header;
+    int peer = message->peer;
+    baton_schedule_t *schedule = baton__group_find(group, header.schedule);
+    group->transport->drop(group->endpoint, message);
+    if (schedule == NULL || header.incarnation != group->incarnation) {
+        return;
+    }
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(
+            BATON_ERR_UNSUPPORTED,
+            "\"%s\" failed on rank %d: rank %d has sent device memory, "
+            "and the engine here has no device "
+            "(baton_engine_attach_device)",
+            schedule->name, group->rank, peer));
 }
 
 /* Holds back a send whose peer has not committed the schedule yet; a peer that
@@ -1309,14 +1343,17 @@ static void fail_if_due(baton__stepper_t *stepper, baton_schedule_t *schedule)
 /* ---- retire ------------------------------------------------------------ */
 
 /* The flag reaches the number of the last epoch that has ended: if a failed one
-   stays so, all that were started have. */
+   stays so, or the schedule is abandoned, all that were started have. Else one
+   that is started now begins. */
 static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
                        uint64_t retired)
 {
     uint64_t requested =
         atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
-    baton__queues_raise(schedule, failed != 0 && requested > retired ? requested
-                                                                     : retired);
+    bool all = failed != 0 && (baton__schedule_stays_failed(schedule) ||
+                               schedule->turn.abandoned);
+    baton__queues_raise(schedule,
+                        all && requested > retired ? requested : retired);
 }
 
 /* Both stores pair with the loads in baton__epoch_ended(), epochs.c. */

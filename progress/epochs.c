@@ -147,7 +147,10 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
     if (retired >= epoch) {
         return BATON_OK; /* it was run without this rank's start */
     }
-    if (failed != 0 && retired < failed) {
+    /* An epoch that need not be recovered has failed a moment before it
+       retires. */
+    if (failed != 0 && retired < failed &&
+        baton__schedule_stays_failed(schedule)) {
         char memory[BATON__SENTENCE_BYTES];
         (void)baton__epoch_failure(schedule, memory, sizeof memory);
         return baton__error(BATON_ERR_FAILED,

@@ -79,7 +79,9 @@ static bool open_queue(baton_schedule_t *schedule, baton__queue_kind_t kind,
     if (queue->first != BATON__NO_NODE) {
         return !held || offload->follows;
     }
-    int stream = choose_stream(offload, held);
+    /* A peer may begin the epoch before: nothing of it may stand there then. */
+    bool held_here = held && schedule->plan.armed_count > 0;
+    int stream = held_here ? -1 : choose_stream(offload, held);
     if (stream < 0) {
         return false;
     }
@@ -198,8 +200,13 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__queue_t *queue = &offload->queues[kind];
     if (status == BATON_OK) {
         status = put(context, schedule, queue, node, bytes);
+        if (status != BATON_OK && schedule->turn.held &&
+            queue->last == BATON__NO_NODE) {
+            /* The stream is nobody else's until the user's gets there. */
+            append(schedule, queue, node);
+        }
     }
-    if (queue->last == node) { /* also if its event could not be recorded */
+    if (queue->last == node) { /* also after some of the errors */
         list(stepper, schedule);
         baton__epoch_queue(stepper, schedule, node);
     }
@@ -406,8 +413,8 @@ static void forget_start(baton_schedule_t *schedule)
     schedule->turn.held = false;
 }
 
-/* The user's stream has got there. */
-static void begin_held(baton__stepper_t *stepper, baton_schedule_t *schedule)
+/* Makes ready what was held. */
+static void give_held(baton_schedule_t *schedule)
 {
     baton__offload_t *offload = schedule->offload;
     baton__run_t *run = &schedule->run;
@@ -415,9 +422,24 @@ static void begin_held(baton__stepper_t *stepper, baton_schedule_t *schedule)
     /* They were popped, so there is room before those that are ready. */
     run->head -= count;
     memmove(&run->ready[run->head], offload->held, count * sizeof *run->ready);
+    offload->held_count = 0;
+    schedule->turn.held = false;
+}
+
+void baton__queues_release(baton_schedule_t *schedule)
+{
+    if (schedule->turn.held) {
+        give_held(schedule);
+    }
+}
+
+/* The user's stream has got there. */
+static void begin_held(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    give_held(schedule);
     leave_stream(schedule);
     forget_start(schedule);
-    baton__run_started(run);
+    baton__run_started(&schedule->run);
     baton__stepper_add_runnable(stepper, schedule);
 }
 

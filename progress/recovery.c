@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
+#include "progress/queues.h"
 #include "sched/offload.h"
 
 /* The number of rounds in which a rank hears from all others. */
@@ -104,6 +105,8 @@ static void reset(baton_schedule_t *schedule)
         atomic_fetch_add_explicit(&schedule->offload->base,
                                   requested > last ? requested : last,
                                   memory_order_acq_rel);
+        /* The failed epoch counts in it, also one that only a peer began. */
+        baton__queues_raise(schedule, 0);
     }
     atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);
     for (int i = 0; i < BATON__FAILURES; i++) {

@@ -21,7 +21,9 @@
    operands of a reduce are in one kind of memory; a copy may go from one to the
    other. Such nodes in a row are queued one behind the other, without a visit
    to the host between them. Messages may be sent from device memory and
-   received into it on any transport. Scratch is in device memory where a reduce
+   received into it on any transport, between ranks whose engines have a device:
+   a rank without one may send to device memory, but fails when it receives from
+   there. Scratch is in device memory where a reduce
    or a copy connects it with a buffer that is, directly or through other
    scratch; baton_buffer_set_memory says otherwise. Call nodes run on the host,
    and find addresses of device memory there that the host must not follow.
@@ -49,7 +51,8 @@ typedef void *baton_stream_t;
 /* ---- epochs in stream order ------------------------------------------- */
 
 /* Starts this rank's next epoch, as baton_schedule_start does, but it begins
-   when the work that is in the stream now has been done. Returns within
+   when the work that is in the stream now has been done, or when a peer
+   activates it. Returns within
    microseconds; up to 8 epochs may be started before the first of them has
    ended, and run one after the other; when one fails or is cancelled, those
    behind it fail with it. BATON_ERR_BUSY: as many have been.

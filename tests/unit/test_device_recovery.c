@@ -186,11 +186,134 @@ static void test_cancel_on_one_rank(void **state)
     world_close(&world);
 }
 
+static baton_status_t refuse(void *arg, baton_call_t *call)
+{
+    return BATON_ERR_INVALID;
+}
+
+/* A peer has begun the epoch that failed, and this rank has never started one:
+   after the recovery there is nothing that its stream would have to wait for.
+ */
+static void test_wait_before_start(void **state)
+{
+    const emulated_options_t options = {.seed = 3};
+    device_cluster_t *ranks =
+        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
+    support_cluster_t *cluster = ranks->cluster;
+    baton_schedule_t **s = support_schedules_create(cluster, "activated");
+    (void)baton_add_activate(s[0], 1);
+    (void)baton_add_recv(s[0], 1, support_scratch(s[0], 1));
+    baton_node_t armed = baton_add_armed_recv(s[1], 0);
+    baton_node_t fails = baton_add_call(s[1], refuse, NULL);
+    baton_before(s[1], armed, fails);
+    baton_before(s[1], fails,
+                 baton_add_send(s[1], 0, support_scratch(s[1], 1)));
+    support_schedules_commit(cluster, s);
+    baton_stream_t stream = emulated_stream(ranks->devices[1]);
+    support_ok(baton_schedule_start(s[0]));
+    support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
+                   BATON_ERR_INVALID);
+    support_thread_t *other = support_thread_start(recover, cluster->groups[0]);
+    recover(cluster->groups[1]);
+    support_thread_join(other);
+    support_ok(baton_schedule_wait_on(s[1], stream));
+    emulated_synchronise(ranks->devices[1], stream);
+    support_schedules_destroy(cluster, s);
+    device_cluster_close(ranks);
+}
+
+/* A peer begins an epoch that waits for this rank's stream, which stands. */
+static void test_activated_before_stream(void **state)
+{
+    enum { SMALL = 400 };
+    const emulated_options_t options = {.seed = 3};
+    device_cluster_t *ranks =
+        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
+    emulated_t *device = ranks->devices[1];
+    const baton_device_port_t *port = emulated_port(device);
+    baton_stream_t stream = emulated_stream(device);
+    void *gate;
+    support_ok(port->flag_create(device, &gate));
+    int32_t *data = emulated_allocate(device, SMALL);
+    baton_schedule_t **s = support_schedules_create(ranks->cluster, "solo");
+    (void)baton_add_activate(s[0], 1);
+    (void)baton_add_recv(s[0], 1, support_scratch(s[0], SMALL));
+    baton_node_t armed = baton_add_armed_recv(s[1], 0);
+    baton_node_t start = baton_add_on_start(s[1]);
+    baton_node_t any = baton_add_nop(s[1]);
+    baton_before(s[1], armed, any);
+    baton_before(s[1], start, any);
+    baton_set_need(s[1], any, 1);
+    baton_view_t v = device_view(s[1], data, SMALL);
+    baton_node_t sum = baton_add_reduce(s[1], BATON_I32, BATON_SUM, v, v, v);
+    baton_before(s[1], any, sum);
+    baton_before(s[1], sum, baton_add_send(s[1], 0, v));
+    support_schedules_commit(ranks->cluster, s);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        support_ok(port->await(device, stream, gate, round));
+        support_ok(baton_schedule_start_on(s[1], stream));
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_wait(s[0], 5000));
+        support_ok(baton_schedule_wait(s[1], 5000));
+        port->raise_now(device, gate, round);
+    }
+    emulated_synchronise_all(device);
+    support_schedules_destroy(ranks->cluster, s);
+    port->flag_destroy(device, gate);
+    emulated_release(device, data);
+    device_cluster_close(ranks);
+}
+
+static void attach_to_first(void *arg, int rank, baton_engine_t *engine)
+{
+    const emulated_options_t options = {.seed = 3};
+    if (rank == 0) {
+        emulated_t *device = emulated_open(&options);
+        *(emulated_t **)arg = device;
+        support_ok(
+            baton_engine_attach_device(engine, emulated_port(device), device));
+    }
+}
+
+/* A rank without a device says so when it is sent device memory; what it sends
+   to a device comes there. */
+static void test_peer_without_device(void **state)
+{
+    emulated_t *device = NULL;
+    support_cluster_t *cluster = support_cluster_prepare(
+        2, SUPPORT_OWN_ENGINES, attach_to_first, &device);
+    int32_t *data = emulated_allocate(device, BYTES);
+    baton_schedule_t **in = support_schedules_create(cluster, "in");
+    (void)baton_add_recv(in[0], 1, device_view(in[0], data, BYTES));
+    (void)baton_add_send(in[1], 0, support_view(in[1], input[0], BYTES));
+    support_schedules_commit(cluster, in);
+    support_schedules_run(cluster, in);
+    support_schedules_destroy(cluster, in);
+    baton_schedule_t **out = support_schedules_create(cluster, "out");
+    (void)baton_add_send(out[0], 1, device_view(out[0], data, BYTES));
+    (void)baton_add_recv(out[1], 0, support_scratch(out[1], BYTES));
+    support_schedules_commit(cluster, out);
+    /* It fails as soon as the other has started. */
+    support_ok(baton_schedule_start(out[1]));
+    support_ok(baton_schedule_start(out[0]));
+    for (int rank = 0; rank < 2; rank++) {
+        support_expect(baton_schedule_wait(out[rank], SUPPORT_WAIT_MS),
+                       BATON_ERR_UNSUPPORTED);
+        support_says("failed on rank 1: rank 0 has sent device memory");
+    }
+    support_schedules_destroy(cluster, out);
+    emulated_release(device, data);
+    support_cluster_close(cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device_fails),
         cmocka_unit_test(test_cancel_on_one_rank),
+        cmocka_unit_test(test_wait_before_start),
+        cmocka_unit_test(test_activated_before_stream),
+        cmocka_unit_test(test_peer_without_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -276,6 +276,52 @@ static void test_ends_by_itself(void **state)
     user_close(&user);
 }
 
+static void await_both(baton_schedule_t **s)
+{
+    bool done[2] = {false, false};
+    while (!done[0] || !done[1]) {
+        support_ok(baton_schedule_test(s[1], &done[1]));
+        support_ok(baton_schedule_test(s[0], &done[0]));
+    }
+}
+
+/* What comes late for an optional receive comes after the epoch, once a stream
+   of the user may have gone on. */
+static void test_late_message(void **state)
+{
+    static int32_t sent[2], received;
+    const emulated_options_t options = {.seed = 11};
+    device_cluster_t *ranks =
+        device_cluster_open(2, SUPPORT_OWN_MANUAL, &options);
+    emulated_t *device = ranks->devices[0];
+    baton_stream_t stream = emulated_stream(device);
+    int32_t *data = emulated_allocate(device, BYTES);
+    baton_schedule_t **s = support_schedules_create(ranks->cluster, "late");
+    baton_view_t a = device_view(s[0], data, BYTES);
+    (void)baton_add_reduce(s[0], BATON_I32, BATON_SUM, a, a, a);
+    baton_view_t target = support_view(s[0], &received, sizeof received);
+    baton_set_optional(s[0], baton_add_recv(s[0], 1, target));
+    baton_view_t source = support_view(s[1], sent, sizeof *sent);
+    baton_set_optional(s[1], baton_add_send(s[1], 0, source));
+    support_schedules_commit(ranks->cluster, s);
+    support_ok(baton_schedule_start_on(s[0], stream));
+    support_ok(baton_schedule_start(s[1]));
+    await_both(s); /* now they know each other */
+    for (int round = 0; round < ROUNDS; round++) {
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_wait_on(s[0], stream));
+        emulated_synchronise(device, stream);
+        received = -1;
+        sent[0] = round;
+        support_ok(baton_schedule_start(s[1]));
+        await_both(s);
+        assert_int_equal(received, -1);
+    }
+    support_schedules_destroy(ranks->cluster, s);
+    emulated_release(device, data);
+    device_cluster_close(ranks);
+}
+
 /* ---- two streams ------------------------------------------------------- */
 
 static baton_status_t begin_async(void *arg, baton_call_t *call,
@@ -500,9 +546,11 @@ static void check_failure(user_t *user)
     baton_schedule_t *s = doubling(user);
     for (int k = 1; k <= 4; k++) {
         emulated_fail_work(user->device, k);
+        close_gate(user);
         for (int i = 0; i < 4; i++) {
             support_ok(baton_schedule_start_on(s, user->stream));
         }
+        open_gate(user);
         support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
                        BATON_ERR_SYSTEM);
         support_says("failed at reduce#0");
@@ -516,6 +564,69 @@ static void check_failure(user_t *user)
 static void test_failure(void **state)
 {
     for_each(check_failure);
+}
+
+static baton_status_t refuse(void *arg, baton_call_t *call,
+                             baton_stream_t stream)
+{
+    return BATON_ERR_INVALID;
+}
+
+/* Epochs fail while others are started: a start is refused because too many
+   are in flight, or not at all; and a wait in a stream ends. */
+static void check_failing(user_t *user)
+{
+    baton_schedule_t *s = begin(user, "refused");
+    (void)baton_add_device_call(s, refuse, NULL);
+    support_ok(baton_schedule_commit(s));
+    for (int i = 0; i < 5000; i++) {
+        baton_status_t status = baton_schedule_start_on(s, user->stream);
+        if (status == BATON_ERR_BUSY) {
+            support_ok(baton_schedule_wait_on(s, user->stream));
+            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                           BATON_ERR_INVALID);
+        } else {
+            support_ok(status);
+        }
+    }
+    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID);
+    emulated_synchronise(user->device, user->stream);
+    support_ok(baton_schedule_destroy(s));
+}
+
+static void test_failing(void **state)
+{
+    for_each(check_failing);
+}
+
+/* A node can't be put behind the user's stream: what others do is not held up
+   by that, either. */
+static void test_failed_behind_gate(void **state)
+{
+    enum { OTHERS = 6 };
+    user_t user = user_open(SUPPORT_OWN_ENGINES, 8);
+    baton_schedule_t *s = begin(&user, "refused");
+    (void)baton_add_device_call(s, refuse, NULL);
+    support_ok(baton_schedule_commit(s));
+    baton_schedule_t *others[OTHERS];
+    for (int i = 0; i < OTHERS; i++) {
+        others[i] = doubling(&user);
+    }
+    close_gate(&user);
+    support_ok(baton_schedule_start_on(s, user.stream));
+    support_ok(baton_schedule_wait_on(s, user.stream));
+    for (int i = 0; i < OTHERS; i++) {
+        support_ok(baton_schedule_start(others[i]));
+        support_ok(baton_schedule_wait(others[i], 2000));
+    }
+    open_gate(&user);
+    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID);
+    emulated_synchronise(user.device, user.stream);
+    support_ok(baton_schedule_destroy(s));
+    for (int i = 0; i < OTHERS; i++) {
+        support_ok(baton_schedule_destroy(others[i]));
+    }
+    user_close(&user);
 }
 
 /* Destroy waits for what was started, as far as it may. */
@@ -574,12 +685,15 @@ int main(void)
         cmocka_unit_test(test_gate),
         cmocka_unit_test(test_gate_is_named),
         cmocka_unit_test(test_ends_by_itself),
+        cmocka_unit_test(test_late_message),
         cmocka_unit_test(test_no_cycle),
         cmocka_unit_test(test_no_cycle_behind_work),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_flight),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_failed_behind_gate),
         cmocka_unit_test(test_destroy),
         cmocka_unit_test(test_destroy_behind_gate),
     };
