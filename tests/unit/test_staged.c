@@ -457,6 +457,34 @@ static void test_staged_close_declines_what_has_come(void **state)
     close_pair(pair);
 }
 
+/* Copies are held up when an end closes, of which 0 has sent a message: its
+   memory is not released before they are over. */
+static void close_while_copying(const char *direct, int closes, int stream)
+{
+    pair_t *pair = open_pair(direct);
+    bool there = false;
+    end_t *end = &pair->ends[closes];
+    fill(pair, 3 * BLOCK, 1);
+    emulated_delay(
+        end->device,
+        emulated_port(end->device)->stream(end->device, stream, &there), 30000);
+    uint64_t before = emulated_counters(end->device).submissions;
+    post(pair, 1, DEVICE, 3 * BLOCK);
+    (void)take_in(pair, 1, DEVICE, take(pair));
+    while (emulated_counters(end->device).submissions == before) {
+        poll_both(pair);
+    }
+    close_end(end);
+    close_pair(pair);
+}
+
+static void test_staged_close_waits_for_copies(void **state)
+{
+    close_while_copying("0", 0, 1);
+    close_while_copying("0", 1, 0);
+    close_while_copying("1", 1, 1);
+}
+
 static void test_staged_refuses_kinds_of_its_own(void **state)
 {
     pair_t *pair = open_pair("1");
@@ -719,6 +747,7 @@ int main(void)
         cmocka_unit_test(test_staged_asked_for_is_sent),
         cmocka_unit_test(test_staged_dropped_is_sent),
         cmocka_unit_test(test_staged_close_declines_what_has_come),
+        cmocka_unit_test(test_staged_close_waits_for_copies),
         cmocka_unit_test(test_staged_refuses_kinds_of_its_own),
         cmocka_unit_test(test_staged_sends_beyond_the_reserve_are_errors),
         cmocka_unit_test(test_staged_every_copy_of_the_sender_may_fail),
