@@ -604,6 +604,35 @@ static void test_staged_controls_wait_for_room(void **state)
     close_pair(pair);
 }
 
+static baton_status_t notify_never(void *endpoint, int peer,
+                                   const baton_header_t *of, const void *data,
+                                   size_t bytes)
+{
+    return BATON_AGAIN;
+}
+
+/* A send has failed, which its receiver could not be told yet: the next one
+   with its token is another. */
+static void test_staged_next_of_a_failed_send_is_withdrawn(void **state)
+{
+    pair_t *pair = open_pair("0");
+    end_t *end = &pair->ends[0];
+    fill(pair, 10000, 1);
+    post(pair, 1, DEVICE, 10000);
+    (void)take_in(pair, 1, DEVICE, take(pair));
+    inner_notify = end->inner.notify;
+    end->inner.notify = notify_never;
+    emulated_fail_work(end->device, 1);
+    assert_int_not_equal(wait_for(pair, &end->sent[1]), BATON_OK);
+    emulated_repair(end->device);
+    post(pair, 1, DEVICE, 10000);
+    assert_true(withdraw(pair, 1));
+    end->inner.notify = inner_notify;
+    assert_int_equal(wait_for(pair, &pair->ends[1].received[1]),
+                     BATON_ERR_FAILED);
+    close_pair(pair);
+}
+
 static size_t (*inner_poll)(void *endpoint, baton_event_t *out, size_t max);
 static void *loser; /* the endpoint whose next poll loses its peer */
 
@@ -753,6 +782,7 @@ int main(void)
         cmocka_unit_test(test_staged_every_copy_of_the_sender_may_fail),
         cmocka_unit_test(test_staged_every_copy_of_the_receiver_may_fail),
         cmocka_unit_test(test_staged_controls_wait_for_room),
+        cmocka_unit_test(test_staged_next_of_a_failed_send_is_withdrawn),
         cmocka_unit_test(test_staged_lost_receiver_ends_sends),
         cmocka_unit_test(test_staged_lost_sender_ends_receives),
         cmocka_unit_test(test_staged_every_allocation_may_fail),
