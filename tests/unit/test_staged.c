@@ -434,6 +434,35 @@ static void test_staged_asked_for_is_sent(void **state)
     close_pair(pair);
 }
 
+/* More offers than there are records for have come, as those before were
+   withdrawn: the endpoint does not sleep once there is one for the next. */
+static void test_staged_offers_wait_for_records(void **state)
+{
+    enum { OFFERS = 2 * MESSAGES + 3 };
+    pair_t *pair = open_pair("1");
+    end_t *end = &pair->ends[1];
+    for (int i = 0; i < OFFERS; i++) {
+        post(pair, 1, DEVICE, 100);
+        assert_true(withdraw(pair, 1));
+        poll_both(pair);
+    }
+    uint32_t us = 0;
+    while (!end->port->arm(end->endpoint, &us)) {
+        poll_end(end);
+    }
+    end->port->disarm(end->endpoint);
+    for (int i = 0; i < OFFERS; i++) {
+        assert_non_null(end->arrived);
+        end->port->drop(end->endpoint, take(pair));
+        bool armed = end->port->arm(end->endpoint, &us);
+        end->port->disarm(end->endpoint);
+        assert_int_equal(armed, i >= 3);
+        poll_both(pair);
+    }
+    pass(pair, DEVICE, DEVICE, 100);
+    close_pair(pair);
+}
+
 static void test_staged_dropped_is_sent(void **state)
 {
     pair_t *pair = open_pair("1");
@@ -774,6 +803,7 @@ int main(void)
         cmocka_unit_test(test_staged_leaves_device_memory_to_who_takes_it),
         cmocka_unit_test(test_staged_withdrawn_is_cancelled),
         cmocka_unit_test(test_staged_asked_for_is_sent),
+        cmocka_unit_test(test_staged_offers_wait_for_records),
         cmocka_unit_test(test_staged_dropped_is_sent),
         cmocka_unit_test(test_staged_close_declines_what_has_come),
         cmocka_unit_test(test_staged_close_waits_for_copies),

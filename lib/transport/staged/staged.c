@@ -296,6 +296,7 @@ static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
 {
     baton__staged_t *self = endpoint;
     if (self->ended.head != NULL || self->arrived != NULL ||
+        (self->held > 0 && self->record_freed) ||
         baton__staged_receive_is_busy(self)) {
         *sleep_us_out = BATON_SLEEP_FOREVER;
         return false;
