@@ -17,6 +17,7 @@ typedef struct summary {
     uint32_t activates, armed;
     uint64_t send_sizes, receive_sizes;       /* hashes, by tag and size */
     uint32_t varying_sends, varying_receives; /* lengths set in the epoch */
+    uint32_t device_sends; /* of device memory, which needs a device there */
 } summary_t;
 
 enum { NAME_BYTES = 192 };
@@ -55,6 +56,8 @@ static summary_t summarise(const baton_schedule_t *schedule, int peer)
             sum.sends++;
             sum.send_sizes += size;
             sum.varying_sends += varies;
+            sum.device_sends +=
+                op->bytes > 0 && baton__op_memory(op) == BATON_MEMORY_DEVICE;
             break;
         case BATON__RECV:
             sum.receives++;
@@ -374,6 +377,11 @@ static void fail_disagreement(baton__stepper_t *stepper,
                         "(attempt %u) meets \"%s\" (attempt %u) on rank "
                         "%d: the names have one hash, choose another",
                         schedule->attempt, theirs->name, theirs->attempt, peer);
+    } else if (agree(ours, sum)) {
+        baton__text_add(&text,
+                        "is to receive device memory of rank %d, but its "
+                        "engine has no device",
+                        peer);
     } else {
         baton__text_add(
             &text,
@@ -436,7 +444,9 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         return;
     }
     const summary_t ours = summarise(schedule, peer);
-    if (!agree(&ours, &hello.summary) || hello.attempt != schedule->attempt ||
+    bool no_device = hello.summary.device_sends > 0 && group->device == NULL;
+    if (!agree(&ours, &hello.summary) || no_device ||
+        hello.attempt != schedule->attempt ||
         strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0) {
         fail_disagreement(stepper, schedule, peer, &ours, &hello);
     }

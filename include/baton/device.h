@@ -21,12 +21,12 @@
    operands of a reduce are in one kind of memory; a copy may go from one to the
    other. Such nodes in a row are queued one behind the other, without a visit
    to the host between them. Messages may be sent from device memory and
-   received into it on any transport, between ranks whose engines have a device:
-   a rank without one may send to device memory, but fails when it receives from
-   there. Scratch is in device memory where a reduce
-   or a copy connects it with a buffer that is, directly or through other
-   scratch; baton_buffer_set_memory says otherwise. Call nodes run on the host,
-   and find addresses of device memory there that the host must not follow.
+   received into it on any transport; who receives what was sent from device
+   memory has a device, too, also if its target is in host memory. Scratch is in
+   device memory where a reduce or a copy connects it with a buffer that is,
+   directly or through other scratch; baton_buffer_set_memory says otherwise.
+   Call nodes run on the host, and find addresses of device memory there that
+   the host must not follow.
 
    Without a device, a schedule with device buffers fails to commit with
    BATON_ERR_UNSUPPORTED.

@@ -35,6 +35,9 @@
    pending don't touch their `data`, which may be NULL, and a result has no data
    and no count of active ranks. Who takes part is right.
 
+   Contributions and results are in host memory, also where the engine has a
+   device (device.h).
+
    Threads: contribute from any thread, start / test / wait from one at a time.
  */
 #ifndef BATON_PARTIAL_H

@@ -57,6 +57,9 @@
    A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
    have no entries, and messages are as long as full blocks make them.
 
+   Gradients and results are in host memory, also where the engine has a device
+   (device.h).
+
    Threads: one at a time uses a sparse all-reduce.
 
    SparDL: Zhao et al. 2023 (papers: spardl). RedSync: Fang et al. 2019 (papers:

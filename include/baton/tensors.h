@@ -38,6 +38,9 @@
    Errors of an all-reduce are as in sparse.h. After a recovery all ranks go on
    with the step that failed, or with the next one.
 
+   Gradients and results are in host memory, also where the engine has a device
+   (device.h).
+
    Threads: one at a time uses a set. */
 #ifndef BATON_TENSORS_H
 #define BATON_TENSORS_H

@@ -442,6 +442,42 @@ static void test_refuses_without_device(void **state)
     support_cluster_close(cluster);
 }
 
+static void attach_to_first(void *arg, int rank, baton_engine_t *engine)
+{
+    const emulated_options_t options = {.bytes = 1 << 16};
+    emulated_t **device = arg;
+    if (rank == 0) {
+        *device = emulated_open(&options);
+        support_ok(baton_engine_attach_device(engine, emulated_port(*device),
+                                              *device));
+    }
+}
+
+/* Rank 0 sends device memory to rank 1, which has no device. */
+static void test_refuses_receiver_without_device(void **state)
+{
+    emulated_t *device;
+    support_cluster_t *cluster = support_cluster_prepare(
+        2, SUPPORT_OWN_ENGINES, attach_to_first, &device);
+    baton_schedule_t **s = support_schedules_create(cluster, "mixed");
+    void *memory = emulated_allocate(device, BYTES);
+    (void)baton_add_send(s[0], 1, device_view(s[0], memory, BYTES));
+    (void)baton_add_recv(s[1], 0, support_scratch(s[1], BYTES));
+    support_schedules_commit(cluster, s);
+    for (int rank = 0; rank < 2; rank++) {
+        baton_status_t status = baton_schedule_start(s[rank]);
+        if (status == BATON_OK) {
+            status = baton_schedule_wait(s[rank], SUPPORT_WAIT_MS);
+        }
+        assert_true(status == BATON_ERR_MISMATCH || status == BATON_ERR_FAILED);
+        support_says("is to receive device memory of rank 0, but its engine "
+                     "has no device");
+    }
+    support_schedules_destroy(cluster, s);
+    emulated_release(device, memory);
+    support_cluster_close(cluster);
+}
+
 static void test_rebinds(void **state)
 {
     emulated_t *device = ranks->devices[0];
@@ -619,6 +655,7 @@ int main(void)
         cmocka_unit_test(test_refuses_unknown_reduction),
         cmocka_unit_test(test_refuses_wrong_memory),
         cmocka_unit_test(test_refuses_without_device),
+        cmocka_unit_test(test_refuses_receiver_without_device),
         cmocka_unit_test(test_rebinds),
         cmocka_unit_test(test_no_device_memory),
         cmocka_unit_test(test_attaching),

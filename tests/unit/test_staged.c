@@ -434,6 +434,35 @@ static void test_staged_asked_for_is_sent(void **state)
     close_pair(pair);
 }
 
+/* More offers than there are records for have come, as those before were
+   withdrawn: the endpoint does not sleep once there is one for the next. */
+static void test_staged_offers_wait_for_records(void **state)
+{
+    enum { OFFERS = 2 * MESSAGES + 3 };
+    pair_t *pair = open_pair("1");
+    end_t *end = &pair->ends[1];
+    for (int i = 0; i < OFFERS; i++) {
+        post(pair, 1, DEVICE, 100);
+        assert_true(withdraw(pair, 1));
+        poll_both(pair);
+    }
+    uint32_t us = 0;
+    while (!end->port->arm(end->endpoint, &us)) {
+        poll_end(end);
+    }
+    end->port->disarm(end->endpoint);
+    for (int i = 0; i < OFFERS; i++) {
+        assert_non_null(end->arrived);
+        end->port->drop(end->endpoint, take(pair));
+        bool armed = end->port->arm(end->endpoint, &us);
+        end->port->disarm(end->endpoint);
+        assert_int_equal(armed, i >= 3);
+        poll_both(pair);
+    }
+    pass(pair, DEVICE, DEVICE, 100);
+    close_pair(pair);
+}
+
 static void test_staged_dropped_is_sent(void **state)
 {
     pair_t *pair = open_pair("1");
@@ -455,6 +484,34 @@ static void test_staged_close_declines_what_has_come(void **state)
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[2]), BATON_OK);
     close_pair(pair);
+}
+
+/* Copies are held up when an end closes, of which 0 has sent a message: its
+   memory is not released before they are over. */
+static void close_while_copying(const char *direct, int closes, int stream)
+{
+    pair_t *pair = open_pair(direct);
+    bool there = false;
+    end_t *end = &pair->ends[closes];
+    fill(pair, 3 * BLOCK, 1);
+    emulated_delay(
+        end->device,
+        emulated_port(end->device)->stream(end->device, stream, &there), 30000);
+    uint64_t before = emulated_counters(end->device).submissions;
+    post(pair, 1, DEVICE, 3 * BLOCK);
+    (void)take_in(pair, 1, DEVICE, take(pair));
+    while (emulated_counters(end->device).submissions == before) {
+        poll_both(pair);
+    }
+    close_end(end);
+    close_pair(pair);
+}
+
+static void test_staged_close_waits_for_copies(void **state)
+{
+    close_while_copying("0", 0, 1);
+    close_while_copying("0", 1, 0);
+    close_while_copying("1", 1, 1);
 }
 
 static void test_staged_refuses_kinds_of_its_own(void **state)
@@ -573,6 +630,35 @@ static void test_staged_controls_wait_for_room(void **state)
     pair->ends[1].port->disarm(pair->ends[1].endpoint);
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[9]), BATON_OK);
     assert_int_equal(wait_for(pair, &pair->ends[1].received[9]), BATON_OK);
+    close_pair(pair);
+}
+
+static baton_status_t notify_never(void *endpoint, int peer,
+                                   const baton_header_t *of, const void *data,
+                                   size_t bytes)
+{
+    return BATON_AGAIN;
+}
+
+/* A send has failed, which its receiver could not be told yet: the next one
+   with its token is another. */
+static void test_staged_next_of_a_failed_send_is_withdrawn(void **state)
+{
+    pair_t *pair = open_pair("0");
+    end_t *end = &pair->ends[0];
+    fill(pair, 10000, 1);
+    post(pair, 1, DEVICE, 10000);
+    (void)take_in(pair, 1, DEVICE, take(pair));
+    inner_notify = end->inner.notify;
+    end->inner.notify = notify_never;
+    emulated_fail_work(end->device, 1);
+    assert_int_not_equal(wait_for(pair, &end->sent[1]), BATON_OK);
+    emulated_repair(end->device);
+    post(pair, 1, DEVICE, 10000);
+    assert_true(withdraw(pair, 1));
+    end->inner.notify = inner_notify;
+    assert_int_equal(wait_for(pair, &pair->ends[1].received[1]),
+                     BATON_ERR_FAILED);
     close_pair(pair);
 }
 
@@ -717,13 +803,16 @@ int main(void)
         cmocka_unit_test(test_staged_leaves_device_memory_to_who_takes_it),
         cmocka_unit_test(test_staged_withdrawn_is_cancelled),
         cmocka_unit_test(test_staged_asked_for_is_sent),
+        cmocka_unit_test(test_staged_offers_wait_for_records),
         cmocka_unit_test(test_staged_dropped_is_sent),
         cmocka_unit_test(test_staged_close_declines_what_has_come),
+        cmocka_unit_test(test_staged_close_waits_for_copies),
         cmocka_unit_test(test_staged_refuses_kinds_of_its_own),
         cmocka_unit_test(test_staged_sends_beyond_the_reserve_are_errors),
         cmocka_unit_test(test_staged_every_copy_of_the_sender_may_fail),
         cmocka_unit_test(test_staged_every_copy_of_the_receiver_may_fail),
         cmocka_unit_test(test_staged_controls_wait_for_room),
+        cmocka_unit_test(test_staged_next_of_a_failed_send_is_withdrawn),
         cmocka_unit_test(test_staged_lost_receiver_ends_sends),
         cmocka_unit_test(test_staged_lost_sender_ends_receives),
         cmocka_unit_test(test_staged_every_allocation_may_fail),

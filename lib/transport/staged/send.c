@@ -69,8 +69,7 @@ bool baton__staged_withdraw(baton__staged_t *self, baton_token_t token)
          slab = slab->next) {
         for (uint32_t i = 0; i < slab->count; i++) {
             baton__staged_transfer_t *send = &slab->records[i];
-            if (send->state != BATON__TRANSFER_FREE &&
-                send->state != BATON__TRANSFER_WITHDRAWN &&
+            if (send->state != BATON__TRANSFER_FREE && !send->over &&
                 send->token.owner == token.owner &&
                 send->token.node == token.node) {
                 return send->state == BATON__TRANSFER_OFFERED &&

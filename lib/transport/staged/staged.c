@@ -3,9 +3,11 @@
 #include "transport/staged/endpoint.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
 
+#include <sched.h>
 #include <string.h>
 
 enum { RETRY_US = 100 };
@@ -294,6 +296,7 @@ static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
 {
     baton__staged_t *self = endpoint;
     if (self->ended.head != NULL || self->arrived != NULL ||
+        (self->held > 0 && self->record_freed) ||
         baton__staged_receive_is_busy(self)) {
         *sleep_us_out = BATON_SLEEP_FOREVER;
         return false;
@@ -385,15 +388,85 @@ static void take_all(baton__staged_t *self)
     }
 }
 
-/* Messages that the engine has are lost. */
+/* What is left of transfers whose schedules were destroyed: nothing of them
+   begins any more. */
+static void give_up(baton__staged_t *self)
+{
+    for (int peer = 0; peer < self->size; peer++) {
+        self->peers[peer].queued = (baton__staged_transfer_list_t){NULL, NULL};
+    }
+    self->copying = self->feeding = self->landing =
+        (baton__staged_transfer_list_t){NULL, NULL};
+    for (uint32_t id = 0; id < self->sends.capacity; id++) {
+        baton__staged_send_lost(self, baton__staged_by_id(&self->sends, id),
+                                BATON_ERR_CANCELLED);
+    }
+    for (uint32_t id = 0; id < self->receives.capacity; id++) {
+        baton__staged_transfer_t *receive =
+            baton__staged_by_id(&self->receives, id);
+        bool waits = receive->state == BATON__TRANSFER_FEEDING ||
+                     receive->state == BATON__TRANSFER_LANDING;
+        if (waits && receive != self->landing_now && receive->plain != NULL) {
+            self->inner->drop(self->endpoint, receive->plain);
+            receive->plain = NULL;
+        }
+        baton__staged_receive_lost(self, receive, BATON_ERR_CANCELLED);
+    }
+}
+
+static void withdraw_blocks(baton__staged_t *self)
+{
+    for (uint32_t i = 0; i < self->buffers; i++) {
+        if (self->out.all[i].transfer != NULL &&
+            self->inner->withdraw(
+                self->endpoint,
+                baton__staged_token(self, BATON__STAGED_TOKEN_OUT, i))) {
+            baton__staged_send_event(self, BATON__STAGED_TOKEN_OUT, i,
+                                     BATON_ERR_CANCELLED);
+        }
+    }
+}
+
+/* Whether the device or the inner transport still works on memory. */
+static bool is_moving(const baton__staged_t *self)
+{
+    return self->out.unused_count < self->buffers ||
+           self->in.unused_count < self->buffers || self->direct_count > 0 ||
+           self->landing_now != NULL;
+}
+
+/* Waits until nothing moves; false if that takes too long. */
+static bool settle(baton__staged_t *self)
+{
+    uint64_t patience_ns =
+        (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS) * 1000000;
+    uint64_t began = baton__clock_ns();
+    while (is_moving(self)) {
+        if (baton__clock_ns() - began > patience_ns) {
+            return false;
+        }
+        withdraw_blocks(self);
+        progress(self);
+        take_all(self);
+        (void)sched_yield();
+    }
+    return true;
+}
+
+/* Messages that the engine has are lost. Memory in which the device still works
+   is left to it. */
 static void staged_close(void *endpoint)
 {
     baton__staged_t *self = endpoint;
     take_all(self);
+    give_up(self);
+    bool settled = settle(self);
     decline_all(self);
     baton__staged_flush(self);
     self->inner->close(self->endpoint);
-    free_endpoint(self);
+    if (settled) {
+        free_endpoint(self);
+    }
 }
 
 static baton_status_t make_buffers(baton__staged_t *self,
