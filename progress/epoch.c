@@ -950,26 +950,6 @@ void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
     deliver_to(stepper, schedule, node, message);
 }
 
-void baton__epoch_refuse_offer(baton__stepper_t *stepper, baton_group_t *group,
-                               baton_message_t *message)
-{
-    const baton_header_t header = message->header;
-    int peer = message->peer;
-    baton_schedule_t *schedule = baton__group_find(group, header.schedule);
-    group->transport->drop(group->endpoint, message);
-    if (schedule == NULL || header.incarnation != group->incarnation) {
-        return;
-    }
-    baton__epoch_fail_here(
-        stepper, schedule,
-        baton__error(
-            BATON_ERR_UNSUPPORTED,
-            "\"%s\" failed on rank %d: rank %d has sent device memory, "
-            "and the engine here has no device "
-            "(baton_engine_attach_device)",
-            schedule->name, group->rank, peer));
-}
-
 /* Holds back a send whose peer has not committed the schedule yet; a peer that
    is lost never will. False when that failed the epoch. */
 static bool hold_send(baton__stepper_t *stepper, baton_schedule_t *schedule,

@@ -21,10 +21,6 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
 void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
                           baton_message_t *message);
 
-/* A peer sends device memory, and this rank's engine has no device. */
-void baton__epoch_refuse_offer(baton__stepper_t *stepper, baton_group_t *group,
-                               baton_message_t *message);
-
 /* A send has ended, or an accepted message is in its target. */
 void baton__epoch_complete_transfer(baton__stepper_t *stepper,
                                     const baton_event_t *event);

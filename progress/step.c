@@ -7,7 +7,6 @@
 #include "progress/notice.h"
 #include "progress/queues.h"
 #include "progress/recovery.h"
-#include "transport/staged/staged.h"
 
 /* Nodes of one schedule that are issued before other schedules get their turn.
  */
@@ -119,10 +118,6 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 static void arrive(baton__stepper_t *stepper, baton_group_t *group,
                    baton_message_t *message)
 {
-    if (baton__staged_is_offer(&message->header)) {
-        baton__epoch_refuse_offer(stepper, group, message);
-        return;
-    }
     switch ((baton__message_kind_t)message->header.kind) {
     case BATON__MESSAGE_DATA:
     case BATON__MESSAGE_ACTIVATION:

@@ -264,48 +264,6 @@ static void test_activated_before_stream(void **state)
     device_cluster_close(ranks);
 }
 
-static void attach_to_first(void *arg, int rank, baton_engine_t *engine)
-{
-    const emulated_options_t options = {.seed = 3};
-    if (rank == 0) {
-        emulated_t *device = emulated_open(&options);
-        *(emulated_t **)arg = device;
-        support_ok(
-            baton_engine_attach_device(engine, emulated_port(device), device));
-    }
-}
-
-/* A rank without a device says so when it is sent device memory; what it sends
-   to a device comes there. */
-static void test_peer_without_device(void **state)
-{
-    emulated_t *device = NULL;
-    support_cluster_t *cluster = support_cluster_prepare(
-        2, SUPPORT_OWN_ENGINES, attach_to_first, &device);
-    int32_t *data = emulated_allocate(device, BYTES);
-    baton_schedule_t **in = support_schedules_create(cluster, "in");
-    (void)baton_add_recv(in[0], 1, device_view(in[0], data, BYTES));
-    (void)baton_add_send(in[1], 0, support_view(in[1], input[0], BYTES));
-    support_schedules_commit(cluster, in);
-    support_schedules_run(cluster, in);
-    support_schedules_destroy(cluster, in);
-    baton_schedule_t **out = support_schedules_create(cluster, "out");
-    (void)baton_add_send(out[0], 1, device_view(out[0], data, BYTES));
-    (void)baton_add_recv(out[1], 0, support_scratch(out[1], BYTES));
-    support_schedules_commit(cluster, out);
-    /* It fails as soon as the other has started. */
-    support_ok(baton_schedule_start(out[1]));
-    support_ok(baton_schedule_start(out[0]));
-    for (int rank = 0; rank < 2; rank++) {
-        support_expect(baton_schedule_wait(out[rank], SUPPORT_WAIT_MS),
-                       BATON_ERR_UNSUPPORTED);
-        support_says("failed on rank 1: rank 0 has sent device memory");
-    }
-    support_schedules_destroy(cluster, out);
-    emulated_release(device, data);
-    support_cluster_close(cluster);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,7 +271,6 @@ int main(void)
         cmocka_unit_test(test_cancel_on_one_rank),
         cmocka_unit_test(test_wait_before_start),
         cmocka_unit_test(test_activated_before_stream),
-        cmocka_unit_test(test_peer_without_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

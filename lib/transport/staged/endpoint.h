@@ -49,6 +49,13 @@ enum {
     BATON__STAGED_DIRECT = 8              /* copies between devices at a time */
 };
 
+/* A header's kind: the upper two bits are the transport's. */
+enum {
+    BATON__STAGED_KINDS = 0xc000,
+    BATON__STAGED_OFFER = 0x8000,  /* the rest is the send's kind */
+    BATON__STAGED_CONTROL = 0xc000 /* the rest is a baton__staged_control_t */
+};
+
 /* The header of each: `schedule` refers to the receiver's record of the
    transfer, `epoch` to the sender's, `tag` is a number. */
 typedef enum baton__staged_kind {

@@ -41,7 +41,7 @@ static void hold(baton__staged_t *self, baton_message_t *message)
 
 static bool is_offer(const baton_message_t *message)
 {
-    return baton__staged_is_offer(&message->header);
+    return (message->header.kind & BATON__STAGED_KINDS) == BATON__STAGED_OFFER;
 }
 
 /* The offer's data have come. */

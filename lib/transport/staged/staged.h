@@ -6,25 +6,10 @@
 #include <baton/device.h>
 #include <baton/transport.h>
 
-/* A header's kind: the upper two bits are the transport's. */
-enum {
-    BATON__STAGED_KINDS = 0xc000,
-    BATON__STAGED_OFFER = 0x8000,  /* the rest is the send's kind */
-    BATON__STAGED_CONTROL = 0xc000 /* the rest is a baton__staged_control_t */
-};
-
-/* True of a send of device memory, which a group without such an endpoint can't
-   take. */
-static inline bool baton__staged_is_offer(const baton_header_t *header)
-{
-    return (header->kind & BATON__STAGED_KINDS) == BATON__STAGED_OFFER;
-}
-
 /* Makes an endpoint around the inner one of this rank, which it closes when it
    is closed. The transport that it has is part of the endpoint: a group copies
-   it. A rank of the group without one can't take device memory (see above). The
-   port and the device must outlive the endpoint. Pinned memory is allocated
-   here, and none later.
+   it. All ranks of the group must do this, or none. The port and the device
+   must outlive the endpoint. Pinned memory is allocated here, and none later.
 
    All functions of the endpoint are called as transport.h says, and by the
    thread that drives the device; `allocate` and `release` are the inner ones.
