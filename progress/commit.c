@@ -496,13 +496,13 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
         return BATON_OK;
     }
     engine->driver->enter(engine);
-    /* A failed epoch runs until nothing of it is in motion. */
+    /* One that was started may not have begun yet; a failed one runs until
+       nothing of it is in motion. */
     uint64_t requested =
         atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
-    bool runs =
-        schedule->run.phase == BATON__RUN_RUNNING ||
-        schedule->run.phase == BATON__RUN_DRAINING ||
-        (schedule->offload != NULL && !baton__epoch_ended(schedule, requested));
+    bool runs = schedule->run.phase == BATON__RUN_RUNNING ||
+                schedule->run.phase == BATON__RUN_DRAINING ||
+                !baton__epoch_ended(schedule, requested);
     if (!runs) {
         put_behind(schedule, buffer.index, memory);
         schedule->buffers[buffer.index].rebound = true;
