@@ -18,12 +18,12 @@ patience=60 # seconds of a test
 # Everything is built anew: a run before may have ended with a bug in the tree.
 rm -rf "$tree"
 mkdir -p "$tree"
-(cd "$root" && tar cf - CMakeLists.txt include lib progress microbench tests \
-    scripts) | (cd "$tree" && tar xmf -)
+(cd "$root" && tar cf - CMakeLists.txt cuda include lib progress microbench \
+    scripts tests) | (cd "$tree" && tar xmf -)
 # Optimised as little as is quick in all.
 cmake -S "$tree" -B "$build" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DBATON_BUILD_EXAMPLES=OFF \
-    -DBATON_BUILD_MICROBENCH=OFF >/dev/null
+    -DBATON_BUILD_MICROBENCH=OFF -DBATON_CUDA=OFF >/dev/null
 
 # Builds and runs one test; its output in $work/output. 0: it passes, 1: it
 # fails, 2: it cannot be built.
