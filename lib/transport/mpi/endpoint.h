@@ -60,7 +60,10 @@ enum {
     BATON__MPI_PACKETS = 64, /* receives posted, and sends at a time */
     /* Over TCP Open MPI 4.1.4 sends up to 64 KiB eagerly, header included. */
     BATON__MPI_BODY_BYTES = 64 * 1024 - 256,
-    BATON__MPI_SLICE_BYTES = 1 << 20, /* of a long copy, at a time */
+    /* A copy up to this long is made when the message is accepted, which may be
+       in start; of a longer one each poll makes a slice. */
+    BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
+    BATON__MPI_SLICE_BYTES = 1 << 20,
     /* Shorter messages out of a segment are copied into buffers. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024
 };

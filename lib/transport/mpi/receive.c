@@ -204,7 +204,7 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
         return BATON_ERR_CANCELLED;
     }
     record->copied = 0;
-    if (record->message.bytes > BATON__MPI_SLICE_BYTES) {
+    if (record->message.bytes > BATON__MPI_AT_ONCE_BYTES) {
         baton__records_append(&mpi->copying, record);
         return BATON_OK;
     }
