@@ -195,20 +195,28 @@ static int quota(void)
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : 0;
 }
 
-/* Counts the processors on which any of the host's ranks may run. */
+/* Counts the processors on which any of the host's ranks may run, and agrees on
+   the least number: algorithms are chosen by it. */
 static void count_processors(baton__mpi_t *mpi, const host_t *host)
 {
     cpu_set_t mine;
     cpu_set_t all;
     CPU_ZERO(&mine);
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0 ||
-        MPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR,
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0) {
+        CPU_ZERO(
+            &mine); /* unknown; the others wait for this rank all the same */
+    }
+    if (MPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR,
                       host->comm) != MPI_SUCCESS) {
         return;
     }
     int count = CPU_COUNT(&all);
     int most = quota();
-    mpi->transport.host_processors = most > 0 && most < count ? most : count;
+    int least = most > 0 && most < count ? most : count;
+    if (MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, host->comm) ==
+        MPI_SUCCESS) {
+        mpi->transport.host_processors = least;
+    }
 }
 
 /* Counts the ranks of the whole job on this host, which Open MPI tells. */
