@@ -3,6 +3,13 @@
 #include "base/error.h"
 #include "sched/offload.h"
 
+/* Whether the node has this operand. */
+static bool uses(const baton__op_t *op, int operand)
+{
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    return ((kind->reads | kind->writes) >> operand & 1) != 0;
+}
+
 /* ---- scratch ---------------------------------------------------------- */
 
 static bool is_free(const baton__buffer_t *buffer)
@@ -25,12 +32,11 @@ static uint32_t find(baton_schedule_t *schedule, uint32_t buffer)
    memory if another operand is. */
 static void join(baton_schedule_t *schedule, const baton__op_t *op)
 {
-    const baton__kind_info_t *kind = &baton__kinds[op->kind];
     baton__buffer_t *buffers = schedule->buffers;
     uint32_t scratch = UINT32_MAX;
     bool device = false;
     for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (((kind->reads | kind->writes) >> i & 1) == 0) {
+        if (!uses(op, i)) {
             continue;
         }
         uint32_t buffer = op->buffer[i];
@@ -96,8 +102,8 @@ static void place_scratch(baton_schedule_t *schedule)
         const baton__op_t *op = &schedule->ops[node];
         if (computes(op)) {
             join(schedule, op);
-            for (int i = 0; i < BATON__OPERANDS; i++) {
-                schedule->buffers[op->buffer[i]].computed = true;
+            for (int k = 0; k < BATON__OPERANDS; k++) {
+                schedule->buffers[op->buffer[k]].computed |= uses(op, k);
             }
         }
     }
@@ -173,9 +179,8 @@ static baton_status_t check_reduce(const baton_schedule_t *schedule,
 static int device_operand(const baton_schedule_t *schedule,
                           const baton__op_t *op)
 {
-    const baton__kind_info_t *kind = &baton__kinds[op->kind];
     for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (((kind->reads | kind->writes) >> i & 1) != 0 &&
+        if (uses(op, i) &&
             schedule->buffers[op->buffer[i]].kind == BATON_MEMORY_DEVICE) {
             return i;
         }
@@ -206,10 +211,8 @@ static uint32_t find_user(const baton_schedule_t *schedule, uint32_t buffer)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
-        const baton__kind_info_t *kind = &baton__kinds[op->kind];
         for (int i = 0; i < BATON__OPERANDS; i++) {
-            if (((kind->reads | kind->writes) >> i & 1) != 0 &&
-                op->buffer[i] == buffer) {
+            if (uses(op, i) && op->buffer[i] == buffer) {
                 return node;
             }
         }
