@@ -16,12 +16,6 @@ function(cuda_program name)
     set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
 endfunction()
 
-function(cuda_test name label)
-    add_test(NAME cuda.${name} COMMAND ${name})
-    describe_test(cuda.${name} cuda.${name} ${label})
-    set_tests_properties(cuda.${name} PROPERTIES SKIP_RETURN_CODE 77)
-endfunction()
-
 # ---- without a GPU -----------------------------------------------------------
 
 cuda_program(test_attach cuda/test_attach.c)

@@ -28,14 +28,8 @@ function(select_program name)
     target_link_libraries(${name} PRIVATE baton PkgConfig::CMOCKA m)
 endfunction()
 
-function(select_test name label)
-    add_test(NAME cuda.${name} COMMAND ${name})
-    describe_test(cuda.${name} cuda.${name} ${label})
-    set_tests_properties(cuda.${name} PROPERTIES SKIP_RETURN_CODE 77)
-endfunction()
-
 select_program(test_select_element cuda/test_select_element.cpp)
-select_test(test_select_element unit)
+cuda_test(test_select_element unit)
 
 # The kernels as C++. Only here: elsewhere these files are compiled by nvcc.
 # Not under the thread sanitizer, which follows no fibers.
@@ -47,7 +41,7 @@ if(NOT BATON_SANITIZE STREQUAL "thread")
     select_program(test_select_on_cpu cuda/test_select.cpp
         support/cuda_on_cpu.cpp ${kernels})
     target_compile_definitions(test_select_on_cpu PRIVATE BATON_CUDA_ON_CPU)
-    select_test(test_select_on_cpu unit)
+    cuda_test(test_select_on_cpu unit)
 
     # Reductions, in the same way. GCC does not see that what one loop reads is
     # what the other one uses.
@@ -58,20 +52,20 @@ if(NOT BATON_SANITIZE STREQUAL "thread")
     select_program(test_reduce_on_cpu cuda/test_reduce.cpp
         support/cuda_on_cpu.cpp ${kernels})
     target_compile_definitions(test_reduce_on_cpu PRIVATE BATON_CUDA_ON_CPU)
-    select_test(test_reduce_on_cpu unit)
+    cuda_test(test_reduce_on_cpu unit)
 endif()
 
 if(TARGET baton_cuda)
     select_program(gpu_select cuda/test_select.cpp)
     target_link_libraries(gpu_select PRIVATE baton_cuda CUDA::cudart_static
         Threads::Threads)
-    select_test(gpu_select unit)
+    cuda_test(gpu_select unit)
     set_tests_properties(cuda.gpu_select PROPERTIES RUN_SERIAL ON)
     select_program(gpu_reduce cuda/test_reduce.cpp cuda/on_gpu.cu
         $<TARGET_OBJECTS:baton_cuda_objects>)
     set_target_properties(gpu_reduce PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(gpu_reduce PRIVATE CUDA::cudart_static
         Threads::Threads)
-    select_test(gpu_reduce unit)
+    cuda_test(gpu_reduce unit)
     set_tests_properties(cuda.gpu_reduce PROPERTIES RUN_SERIAL ON)
 endif()
