@@ -88,6 +88,25 @@ static double segments(const baton_cost_case_t *of)
                                  : 1;
 }
 
+/* What goes down a binomial tree of blocks, or up: each rank's subtree, of as
+   many ranks as the lowest bit of its number says, or those that are left. */
+static double scattered(const baton_cost_case_t *of)
+{
+    double blocks = 0;
+    for (int64_t bit = 1; bit < of->ranks; bit *= 2) {
+        int64_t count = (of->ranks + bit - 1) / (2 * bit);
+        int64_t last = of->ranks - (2 * count - 1) * bit;
+        blocks += (double)((count - 1) * bit + (last < bit ? last : bit));
+    }
+    return blocks * of->bytes / of->ranks;
+}
+
+/* A block to or from each rank beyond the largest power of two. */
+static double folded(const baton_cost_case_t *of)
+{
+    return extra(of) * of->bytes / of->ranks;
+}
+
 /* The whole vector, once for each rank but one. */
 static double others(const baton_cost_case_t *of)
 {
@@ -117,9 +136,9 @@ static works_t work_of_broadcast_linear_pipeline(const baton_cost_case_t *of)
 static works_t work_of_broadcast_scatter_allgather(const baton_cost_case_t *of)
 {
     double p = of->ranks;
-    return works((work_t){p, of->bytes, 0},
-                 (work_t){(p - 1) + p * (p - 1),
-                          others(of) + rounds(of) * of->bytes / 2, 0});
+    return works(
+        (work_t){p, of->bytes, 0},
+        (work_t){(p - 1) + p * (p - 1), others(of) + scattered(of), 0});
 }
 
 static works_t work_of_broadcast_double_tree(const baton_cost_case_t *of)
@@ -146,8 +165,8 @@ static works_t work_of_reduce_scatter_gather(const baton_cost_case_t *of)
     double p = of->ranks;
     double part = others(of) / p;
     return works((work_t){2 * rounds(of), 2 * part, part},
-                 (work_t){p * rounds(of) + p - 1,
-                          others(of) + rounds(of) * of->bytes / 2, others(of)});
+                 (work_t){p * rounds(of) + p - 1, others(of) + scattered(of),
+                          others(of)});
 }
 
 /* ---- all-reduce -------------------------------------------------------- */
@@ -213,7 +232,7 @@ static works_t
 work_of_reduce_scatter_recursive_halving(const baton_cost_case_t *of)
 {
     return evenly(of, (work_t){core(of) * core_rounds(of) + 2 * extra(of),
-                               others(of), others(of)});
+                               others(of) + folded(of), others(of)});
 }
 
 static works_t work_of_reduce_scatter_circulant(const baton_cost_case_t *of)
@@ -230,7 +249,7 @@ static works_t work_of_allgather_ring(const baton_cost_case_t *of)
 static works_t work_of_allgather_recursive_doubling(const baton_cost_case_t *of)
 {
     return evenly(of, (work_t){core(of) * core_rounds(of) + 2 * extra(of),
-                               others(of) + extra(of) * of->bytes, 0});
+                               others(of) + folded(of), 0});
 }
 
 static works_t work_of_allgather_bruck(const baton_cost_case_t *of)
@@ -244,13 +263,13 @@ static works_t work_of_allgather_bruck(const baton_cost_case_t *of)
 static works_t work_of_scatter_binomial(const baton_cost_case_t *of)
 {
     return works((work_t){1, of->bytes / 2, 0},
-                 (work_t){of->ranks - 1, rounds(of) * of->bytes / 2, 0});
+                 (work_t){of->ranks - 1, scattered(of), 0});
 }
 
 static works_t work_of_gather_binomial(const baton_cost_case_t *of)
 {
     return works((work_t){rounds(of), others(of) / of->ranks, 0},
-                 (work_t){of->ranks - 1, rounds(of) * of->bytes / 2, 0});
+                 (work_t){of->ranks - 1, scattered(of), 0});
 }
 
 static works_t work_of_alltoall_pairwise(const baton_cost_case_t *of)
