@@ -220,6 +220,7 @@ void baton__gpu_close(void *device)
         (void)close(gpu->descriptor);
     }
     (void)pthread_mutex_destroy(&gpu->flag_lock);
+    (void)pthread_mutex_destroy(&gpu->graph_lock);
     free(gpu);
 }
 
@@ -229,10 +230,11 @@ void baton__gpu_close(void *device)
 static baton__gpu_t *create(int ordinal)
 {
     baton__gpu_t *gpu = calloc(1, sizeof *gpu);
-    if (gpu == NULL || pthread_mutex_init(&gpu->flag_lock, NULL) != 0) {
-        free(gpu);
+    if (gpu == NULL) {
         return NULL;
     }
+    (void)pthread_mutex_init(&gpu->flag_lock, NULL); /* can't fail on Linux */
+    (void)pthread_mutex_init(&gpu->graph_lock, NULL);
     gpu->ordinal = ordinal;
     gpu->descriptor = -1;
     (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);

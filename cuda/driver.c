@@ -31,6 +31,8 @@ baton_status_t baton__driver_load(baton__driver_t *out)
         {"cuDevicePrimaryCtxRelease", 11000, (void **)&out->context_release},
         {"cuCtxPushCurrent", 4000, (void **)&out->context_push},
         {"cuCtxPopCurrent", 4000, (void **)&out->context_pop},
+        {"cuThreadExchangeStreamCaptureMode", 10010,
+         (void **)&out->exchange_capture_mode},
         {"cuPointerGetAttributes", 7000, (void **)&out->pointer_attributes},
         {"cuStreamWaitValue64", 11070, (void **)&out->stream_wait_value},
         {"cuStreamWriteValue64", 11070, (void **)&out->stream_write_value},

@@ -1,5 +1,6 @@
-/* Lists of entries in stream order (baton/cuda_select.h). One thread for each
-   entry; a list has no index twice, so threads do not meet. */
+/* Lists of entries, and elements times a factor, in stream order
+   (baton/cuda_select.h). One thread for each entry, or element; a list has no
+   index twice, so threads do not meet. */
 #include "cuda/select_element.h"
 #include "cuda/select_host.h"
 
@@ -144,6 +145,18 @@ __global__ void split(entries<D> list, uint32_t *indices,
     });
 }
 
+template <baton_dtype_t D>
+__global__ void scale(typename element<D>::bits_t *target,
+                      const typename element<D>::bits_t *source, uint64_t count,
+                      double factor)
+{
+    const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
+    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i < count; i += stride) {
+        target[i] = arithmetic<D>::scaled(source[i], factor);
+    }
+}
+
 /* ---- launches ---------------------------------------------------------- */
 
 template <baton_dtype_t D> struct with_entries {
@@ -154,6 +167,7 @@ template <baton_dtype_t D> struct with_entries {
         error = load(error, gather<D>);
         error = load(error, put<D>);
         error = load(error, add<D>);
+        error = load(error, scale<D>);
         return load(error, split<D>);
     }
 
@@ -166,9 +180,9 @@ template <baton_dtype_t D> struct with_entries {
         return result;
     }
 
-    static unsigned blocks(const baton_cuda_entries_t *list)
+    static unsigned blocks(size_t count)
     {
-        size_t blocks = (list->capacity + ENTRY_THREADS - 1) / ENTRY_THREADS;
+        size_t blocks = (count + ENTRY_THREADS - 1) / ENTRY_THREADS;
         return (unsigned)(blocks < MOST_ENTRY_BLOCKS ? blocks
                                                      : MOST_ENTRY_BLOCKS);
     }
@@ -177,7 +191,7 @@ template <baton_dtype_t D> struct with_entries {
                                  const uint32_t *indices, void *dense,
                                  bool clears, baton_stream_t stream)
     {
-        return launch(gather<D>, blocks(list), ENTRY_THREADS,
+        return launch(gather<D>, blocks(list->capacity), ENTRY_THREADS,
                       (cudaStream_t)stream, of(list), indices, (bits_t *)dense,
                       clears);
     }
@@ -185,24 +199,32 @@ template <baton_dtype_t D> struct with_entries {
     static cudaError_t putting(const baton_cuda_entries_t *list, void *dense,
                                baton_stream_t stream)
     {
-        return launch(put<D>, blocks(list), ENTRY_THREADS, (cudaStream_t)stream,
-                      of(list), (bits_t *)dense);
+        return launch(put<D>, blocks(list->capacity), ENTRY_THREADS,
+                      (cudaStream_t)stream, of(list), (bits_t *)dense);
     }
 
     static cudaError_t adding(const baton_cuda_entries_t *list, double factor,
                               void *dense, baton_stream_t stream)
     {
-        return launch(add<D>, blocks(list), ENTRY_THREADS, (cudaStream_t)stream,
-                      of(list), factor, (bits_t *)dense);
+        return launch(add<D>, blocks(list->capacity), ENTRY_THREADS,
+                      (cudaStream_t)stream, of(list), factor, (bits_t *)dense);
     }
 
     static cudaError_t splitting(const baton_cuda_entries_t *list,
                                  uint32_t *indices, void *values,
                                  baton_stream_t stream)
     {
-        return launch(split<D>, blocks(list), ENTRY_THREADS,
+        return launch(split<D>, blocks(list->capacity), ENTRY_THREADS,
                       (cudaStream_t)stream, of(list), indices,
                       (bits_t *)values);
+    }
+
+    static cudaError_t scaling(void *target, const void *source, size_t count,
+                               double factor, baton_stream_t stream)
+    {
+        return launch(scale<D>, blocks(count), ENTRY_THREADS,
+                      (cudaStream_t)stream, (bits_t *)target,
+                      (const bits_t *)source, (uint64_t)count, factor);
     }
 };
 
@@ -333,5 +355,27 @@ baton_status_t baton_cuda_entries_split(const baton_cuda_entries_t *list,
                ? status
                : status_of(BY_TYPE(list->dtype, splitting, list, indices,
                                    values, stream),
+                           __func__);
+}
+
+baton_status_t baton_cuda_elements_scale(baton_dtype_t dtype, void *target,
+                                         const void *source, size_t count,
+                                         double factor, baton_stream_t stream)
+{
+    if (!baton_select_supports(dtype)) {
+        return unsupported(dtype, __func__);
+    }
+    if (count == 0) {
+        return BATON_OK;
+    }
+    const size_t size = baton_dtype_size(dtype);
+    baton_status_t status = check_pointer(target, size, __func__, "target");
+    if (status == BATON_OK) {
+        status = check_pointer(source, size, __func__, "source");
+    }
+    return status != BATON_OK
+               ? status
+               : status_of(BY_TYPE(dtype, scaling, target, source, count,
+                                   factor, stream),
                            __func__);
 }

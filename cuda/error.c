@@ -34,6 +34,11 @@ static const char *advice(cudaError_t error)
     if (error == cudaErrorCudartUnloading) {
         return "; the process is ending";
     }
+    if (error >= cudaErrorStreamCaptureUnsupported &&
+        error <= cudaErrorStreamCaptureWrongThread) {
+        return "; what is put into a stream that is captured has to be what a "
+               "graph can record";
+    }
     if (error == cudaErrorInvalidResourceHandle) {
         return "; is the stream one of another GPU or context?";
     }
@@ -75,14 +80,25 @@ baton_status_t baton__gpu_report_driver(const baton__gpu_t *gpu, CUresult error,
                            text, name, advice((cudaError_t)error));
 }
 
+/* How often this thread has entered, whatever GPU; and its mode outside. */
+static _Thread_local int depth;
+static _Thread_local CUstreamCaptureMode outside;
+
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu)
 {
     CUresult error = gpu->driver.context_push(gpu->context);
+    if (error == CUDA_SUCCESS && depth++ == 0) {
+        outside = CU_STREAM_CAPTURE_MODE_RELAXED;
+        (void)gpu->driver.exchange_capture_mode(&outside);
+    }
     return baton__gpu_report_driver(gpu, error, "cuCtxPushCurrent");
 }
 
 void baton__gpu_leave(const baton__gpu_t *gpu)
 {
+    if (--depth == 0) {
+        (void)gpu->driver.exchange_capture_mode(&outside);
+    }
     /* Fails only if the context was destroyed meanwhile. Then there is nothing
        to pop, and the next call reports it. */
     CUcontext popped = NULL;

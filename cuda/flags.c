@@ -147,7 +147,10 @@ baton_status_t baton__gpu_await(void *device, baton_stream_t stream, void *flag,
     if (status != BATON_OK) {
         return status;
     }
-    status = await(gpu, stream, flag, value);
+    status = baton__gpu_check_stream(gpu, stream);
+    if (status == BATON_OK) {
+        status = await(gpu, stream, flag, value);
+    }
     baton__gpu_leave(gpu);
     baton__gpu_busy(gpu, stream);
     return status;

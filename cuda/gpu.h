@@ -8,6 +8,8 @@
    wake.c      a descriptor that becomes readable when work has been done
    flags.c     flags that host and GPU see
    peers.c     memory of other engines and processes
+   graph.c     work that is captured, and launched as one
+   select.c    selection and lists of entries, by <baton/cuda_select.h>
    port.c      the table of all these, as <baton/device.h> wants it
    reduce.cu   reductions; element.cuh: of one element
    flags.cu    flags for GPUs whose streams can't wait for a value
@@ -18,6 +20,11 @@
    stack of contexts and pop it again. The runtime uses what is on top.
    cudaSetDevice would do too, but would have to be undone by another one, which
    makes a context on a GPU that the program may never use.
+
+   A program may capture a graph in one of its threads meanwhile. By default
+   CUDA then forbids cudaEventQuery and the like in all threads, and such a call
+   makes the program's capture invalid. So enter also sets the thread's mode to
+   "relaxed", in which its calls are nobody's business, and leave sets it back.
 
    The runtime is linked statically: this library loads where there is none, and
    its record of the thread's last error is not the application's. Streams,
@@ -49,6 +56,7 @@ typedef struct baton__driver {
     PFN_cuDevicePrimaryCtxRelease_v11000 context_release;
     PFN_cuCtxPushCurrent_v4000 context_push;
     PFN_cuCtxPopCurrent_v4000 context_pop;
+    PFN_cuThreadExchangeStreamCaptureMode_v10010 exchange_capture_mode;
     PFN_cuPointerGetAttributes_v7000 pointer_attributes;
     PFN_cuStreamWaitValue64_v11070 stream_wait_value;
     PFN_cuStreamWriteValue64_v11070 stream_write_value;
@@ -62,6 +70,7 @@ typedef struct baton__wake {
 } baton__wake_t;
 
 struct baton__flag_slab;
+struct baton__gpu_graph;
 struct baton__mapping;
 
 typedef struct baton__gpu {
@@ -79,6 +88,10 @@ typedef struct baton__gpu {
     bool stream_waits; /* cuStreamWaitValue64 works */
     pthread_mutex_t flag_lock;
     struct baton__flag_slab *flag_slabs;
+
+    pthread_mutex_t graph_lock;
+    struct baton__gpu_graph *recorded; /* graphs that are being recorded, */
+    atomic_int recordings;             /* and how many */
 
     bool managed_by_host; /* the host may access managed memory at any time */
     struct baton__mapping *mappings;
@@ -141,6 +154,21 @@ baton_status_t baton__gpu_raise(void *device, baton_stream_t stream, void *flag,
                                 uint64_t value);
 void baton__gpu_raise_now(void *device, void *flag, uint64_t value);
 
+/* Whether this is one of the GPU's own streams; whether what is put into it is
+   being recorded in a graph of Baton's. */
+bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream);
+bool baton__gpu_records(baton__gpu_t *gpu, baton_stream_t stream);
+
+/* BATON_ERR_UNSUPPORTED: the program captures this stream of its own. */
+baton_status_t baton__gpu_check_stream(baton__gpu_t *gpu,
+                                       baton_stream_t stream);
+baton_status_t baton__gpu_graph_begin(void *device, int count,
+                                      baton_stream_t *streams_out, void **out);
+baton_status_t baton__gpu_graph_end(void *device, void *handle);
+baton_status_t baton__gpu_graph_launch(void *device, void *handle,
+                                       baton_stream_t stream);
+void baton__gpu_graph_destroy(void *device, void *handle);
+
 uint64_t baton__gpu_kin(void);
 void baton__gpu_mappings_close(baton__gpu_t *gpu);
 baton_status_t
@@ -157,6 +185,33 @@ baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
                                  const baton_op_t *op, baton_dtype_t dtype,
                                  void *target, const void *left,
                                  const void *right, size_t count);
+
+size_t baton__gpu_select_bytes(void *device, baton_dtype_t dtype, size_t count,
+                               size_t k);
+baton_status_t baton__gpu_select_topk(void *device, baton_stream_t stream,
+                                      const baton_selection_t *from, size_t k,
+                                      uint32_t *indices,
+                                      baton_device_selected_t *selected_out,
+                                      void *scratch);
+baton_status_t baton__gpu_gather(void *device, baton_stream_t stream,
+                                 const baton_device_entries_t *list,
+                                 const uint32_t *indices, void *dense,
+                                 bool clear);
+baton_status_t baton__gpu_put(void *device, baton_stream_t stream,
+                              const baton_device_entries_t *list, void *dense);
+baton_status_t baton__gpu_add(void *device, baton_stream_t stream,
+                              const baton_device_entries_t *list, double factor,
+                              void *dense);
+baton_status_t baton__gpu_scale(void *device, baton_stream_t stream,
+                                baton_dtype_t dtype, void *target,
+                                const void *source, size_t count,
+                                double factor);
+baton_status_t baton__gpu_square_sum(void *device, baton_stream_t stream,
+                                     baton_dtype_t dtype, const void *values,
+                                     size_t count, double *sum_out,
+                                     void *scratch);
+baton_status_t baton__gpu_clear(void *device, baton_stream_t stream,
+                                void *target, size_t bytes);
 
 /* Opens the GPU of this number, or says why not, as baton_cuda_attach does. */
 baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out);

@@ -76,6 +76,18 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .open_handle = baton__gpu_open_handle,
         .kin = baton__gpu_kin(),
         .close = baton__gpu_close,
+        .graph_begin = baton__gpu_graph_begin,
+        .graph_end = baton__gpu_graph_end,
+        .graph_launch = baton__gpu_graph_launch,
+        .graph_destroy = baton__gpu_graph_destroy,
+        .select_bytes = baton__gpu_select_bytes,
+        .select_topk = baton__gpu_select_topk,
+        .gather = baton__gpu_gather,
+        .put = baton__gpu_put,
+        .add = baton__gpu_add,
+        .scale = baton__gpu_scale,
+        .square_sum = baton__gpu_square_sum,
+        .clear = baton__gpu_clear,
     };
     return port;
 }

@@ -256,6 +256,7 @@ template <baton_dtype_t D> struct selecting {
         error = load(error, trim<D>);
         error = load(error, tally<D>);
         error = load(error, emit<D>);
+        error = load(error, squares<D>);
         return load(error, count_reaching<D>);
     }
 
@@ -308,6 +309,23 @@ template <baton_dtype_t D> struct selecting {
                    ? error
                    : launch(count_reaching<D>, blocks, THREADS, stream, all,
                             tiles, threshold, count_out);
+    }
+
+    static cudaError_t square_sum(const void *values, size_t count,
+                                  double *sum_out,
+                                  const baton_cuda_workspace_t *workspace)
+    {
+        const uint64_t groups = THREADS / LANES;
+        const uint64_t tiles = (count + MEASURE_TILE - 1) / MEASURE_TILE;
+        double *sums = (double *)workspace->memory;
+        cudaStream_t stream = (cudaStream_t)workspace->stream;
+        cudaError_t error =
+            launch(squares<D>, (unsigned)((tiles + groups - 1) / groups),
+                   THREADS, stream, (const typename element<D>::bits_t *)values,
+                   (uint64_t)count, sums);
+        return error != cudaSuccess ? error
+                                    : launch(join_squares, 1, WARP, stream,
+                                             sums, (uint64_t)count, sum_out);
     }
 
     static cudaError_t search(const baton_selection_t *from, size_t k,
@@ -391,6 +409,7 @@ cudaError_t baton__cuda_select_load(void)
     error = load(error, scan);
     error = load(error, publish);
     error = load(error, publish_nothing);
+    error = load(error, join_squares);
     error = selecting<BATON_F16>::load_kernels(error);
     error = selecting<BATON_BF16>::load_kernels(error);
     error = selecting<BATON_F32>::load_kernels(error);
@@ -466,6 +485,27 @@ baton_status_t baton_cuda_select_count(const baton_selection_t *from,
                          : BY_TYPE(from->dtype, count, from, threshold,
                                    count_out, (cudaStream_t)stream),
                      __func__);
+}
+
+baton_status_t
+baton_cuda_elements_square_sum(baton_dtype_t dtype, const void *values,
+                               size_t count, double *sum_out,
+                               const baton_cuda_workspace_t *workspace)
+{
+    const baton_selection_t from = {dtype, BATON_SIDE_BOTH, values, count, 0};
+    baton_status_t status = check(&from, 1, NULL, 0, workspace, __func__);
+    if (status == BATON_OK) {
+        status = check_pointer(sum_out, sizeof *sum_out, __func__, "sum_out");
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    return status_of(
+        count == 0
+            ? launch(join_squares, 1, WARP, (cudaStream_t)workspace->stream,
+                     (const double *)NULL, (uint64_t)0, sum_out)
+            : BY_TYPE(dtype, square_sum, values, count, sum_out, workspace),
+        __func__);
 }
 
 static baton_status_t check_k(size_t k, const char *function)

@@ -684,6 +684,68 @@ __global__ void join(state_t *state, const double *sums, uint64_t count)
     }
 }
 
+/* As measure and join, of squares. These need no selection's state. */
+template <baton_dtype_t D>
+__device__ double square_of(typename element<D>::key_t key)
+{
+    if (key >= infinity_key<D>()) {
+        return same_bits<double>(key > infinity_key<D>()
+                                     ? UINT64_C(0x7ff8000000000000)
+                                     : UINT64_C(0x7ff0000000000000));
+    }
+    const double magnitude = magnitude_value<D>(key);
+    return times(magnitude, magnitude);
+}
+
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    squares(const typename element<D>::bits_t *values, uint64_t count,
+            double *sums)
+{
+    const unsigned lane = threadIdx.x % LANES;
+    const uint64_t number =
+        (uint64_t)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
+    const filter<D> both = filter_of<D>(BATON_SIDE_BOTH);
+    const uint64_t begin = number * MEASURE_TILE;
+    double sum = 0;
+    if (begin < count) {
+        const uint64_t left = count - begin;
+        const uint64_t end =
+            begin + (left < MEASURE_TILE ? left : (uint64_t)MEASURE_TILE);
+#pragma unroll 8
+        for (uint64_t i = begin + lane; i < end; i += LANES) {
+            sum = plus(sum, square_of<D>(key_of<D>(values[i], both)));
+        }
+    }
+    double all = 0;
+    for (unsigned j = 0; j < LANES; j++) {
+        all = plus(all, __shfl_sync(EVERY_LANE, sum, j, LANES));
+    }
+    if (lane == 0 && begin < count) {
+        sums[number] = all;
+    }
+}
+
+/* One warp. */
+static __global__ void join_squares(const double *sums, uint64_t count,
+                                    double *sum_out)
+{
+    const uint64_t tiles = (count + MEASURE_TILE - 1) / MEASURE_TILE;
+    double sum = 0;
+#pragma unroll 8
+    for (uint64_t i = threadIdx.x; threadIdx.x < LANES && i < tiles;
+         i += LANES) {
+        sum = plus(sum, sums[i]);
+    }
+    double all = 0;
+    for (unsigned j = 0; j < LANES; j++) {
+        all = plus(all, __shfl_sync(EVERY_LANE, sum, j));
+    }
+    if (threadIdx.x == 0) {
+        *sum_out = all;
+    }
+}
+
 /* Counts keys by thresholds, which are ascending, in shared memory: bin j is
    for keys from the j-th on and below the next. */
 template <class key_t>

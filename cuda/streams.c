@@ -46,6 +46,16 @@ baton_stream_t baton__gpu_stream(void *device, int k, bool *there)
     return *there ? gpu->streams[k] : NULL;
 }
 
+bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream)
+{
+    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+        if (gpu->streams[k] == stream) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- events ----------------------------------------------------------- */
 
 baton_status_t baton__gpu_event_create(void *device, void **out)
@@ -85,8 +95,11 @@ baton_status_t baton__gpu_record(void *device, baton_stream_t stream,
     if (status != BATON_OK) {
         return status;
     }
-    cudaError_t error = cudaEventRecord(event, stream);
-    status = baton__gpu_report(gpu, error, "cudaEventRecord");
+    status = baton__gpu_check_stream(gpu, stream);
+    if (status == BATON_OK) {
+        status = baton__gpu_report(gpu, cudaEventRecord(event, stream),
+                                   "cudaEventRecord");
+    }
     baton__gpu_leave(gpu);
     baton__gpu_busy(gpu, stream);
     return status;
@@ -100,8 +113,11 @@ baton_status_t baton__gpu_follow(void *device, baton_stream_t stream,
     if (status != BATON_OK) {
         return status;
     }
-    cudaError_t error = cudaStreamWaitEvent(stream, event, 0);
-    status = baton__gpu_report(gpu, error, "cudaStreamWaitEvent");
+    status = baton__gpu_check_stream(gpu, stream);
+    if (status == BATON_OK) {
+        status = baton__gpu_report(gpu, cudaStreamWaitEvent(stream, event, 0),
+                                   "cudaStreamWaitEvent");
+    }
     baton__gpu_leave(gpu);
     baton__gpu_busy(gpu, stream);
     return status;

@@ -4,6 +4,7 @@
 #include "progress/epochs.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
+#include "sched/capture.h"
 #include "sched/offload.h"
 
 #include "base/alloc.h"
@@ -83,6 +84,32 @@ int baton_schedule_hosts(const baton_schedule_t *schedule)
     }
     int hosts = schedule->group->transport->hosts;
     return hosts > 0 ? hosts : 1;
+}
+
+int baton_schedule_host_block(const baton_schedule_t *schedule)
+{
+    return is_schedule(schedule, __func__)
+               ? schedule->group->transport->host_block
+               : -1;
+}
+
+int baton_schedule_host_of(const baton_schedule_t *schedule, int rank)
+{
+    if (!is_schedule(schedule, __func__)) {
+        return -1;
+    }
+    const baton_group_t *group = schedule->group;
+    if (rank < 0 || rank >= group->size) {
+        (void)baton__error(BATON_ERR_INVALID,
+                           "%s: rank is %d; allowed: 0 to %d", __func__, rank,
+                           group->size - 1);
+        return -1;
+    }
+    const baton_transport_t *transport = group->transport;
+    return transport->host_block > 0 ? rank / transport->host_block
+           : transport->host_of != NULL
+               ? transport->host_of(group->endpoint, rank)
+               : 0;
 }
 
 int baton_schedule_processors(const baton_schedule_t *schedule)
@@ -223,6 +250,9 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     }
     if (status == BATON_OK) {
         status = baton__check_hazards(schedule, &order);
+    }
+    if (status == BATON_OK) {
+        status = baton__capture_check(schedule, &order);
     }
     if (status == BATON_OK) {
         status = prepare(schedule, &order);
@@ -378,6 +408,7 @@ static detached_t detach(baton_schedule_t *schedule)
     detached_t detached = !gone                       ? DETACHED_ABANDONED
                           : schedule->notices.leaving ? DETACHED_LEAVING
                                                       : DETACHED;
+    baton__notice_depart(schedule);
     baton__step_detach(group->stepper, schedule);
     if (gone) {
         give_back(schedule, schedule->plan.peer_count);
@@ -488,7 +519,7 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
     /* Before `committed` is read: an external epoch may run before commit
      * returns.
      */
-    if (baton__engine_is_inside(engine)) {
+    if (baton__engine_is_inside(engine) && !schedule->captured) {
         return rebind_inside(schedule, buffer.index, memory);
     }
     if (!schedule->committed) {

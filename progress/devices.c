@@ -1,4 +1,4 @@
-/* The device of an engine: how it is attached and closed. */
+/* The device of an engine: how it is attached and closed, and its memory. */
 #include "progress/engine.h"
 
 #include "base/alloc.h"
@@ -15,6 +15,42 @@ static void drain(void *object)
 {
     const baton__device_t *device = object;
     device->port.drain(device->device);
+}
+
+/* Of functions that are optional, all or none. */
+static baton_status_t check_group(const baton_device_port_t *port,
+                                  const char *names, int there, int all)
+{
+    return there == 0 || there == all
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "device: of %s port \"%s\" has %d only", names,
+                              port->name, there);
+}
+
+static baton_status_t check_optional(const baton_device_port_t *port)
+{
+    int handles = (port->get_handle != NULL) + (port->open_handle != NULL);
+    int graphs = (port->graph_begin != NULL) + (port->graph_end != NULL) +
+                 (port->graph_launch != NULL) + (port->graph_destroy != NULL);
+    int selection = (port->select_bytes != NULL) + (port->select_topk != NULL) +
+                    (port->gather != NULL) + (port->put != NULL) +
+                    (port->add != NULL) + (port->scale != NULL) +
+                    (port->square_sum != NULL) + (port->clear != NULL);
+    baton_status_t status =
+        check_group(port, "get_handle and open_handle", handles, 2);
+    if (status == BATON_OK) {
+        status = check_group(port,
+                             "graph_begin, graph_end, graph_launch and "
+                             "graph_destroy",
+                             graphs, 4);
+    }
+    return status != BATON_OK
+               ? status
+               : check_group(port,
+                             "select_bytes, select_topk, gather, put, add, "
+                             "scale, square_sum and clear",
+                             selection, 8);
 }
 
 static baton_status_t read_port(const baton_device_port_t *given,
@@ -39,13 +75,7 @@ static baton_status_t read_port(const baton_device_port_t *given,
                             "name is",
                             out->name != NULL ? out->name : "?");
     }
-    if ((out->get_handle == NULL) != (out->open_handle == NULL)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "device: of get_handle and open_handle port \"%s\" "
-                            "has one only",
-                            out->name);
-    }
-    return BATON_OK;
+    return check_optional(out);
 }
 
 /* With two streams for work left, the last of more is for waiting alone. */
@@ -143,4 +173,89 @@ void baton__engine_close_device(baton_engine_t *engine)
     device->port.close(device->device);
     free_device(device);
     engine->device = NULL;
+}
+
+static baton_status_t check_engine(const baton_engine_t *engine,
+                                   const char *function)
+{
+    if (engine == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: engine is NULL", function);
+    }
+    return engine->device != NULL ? BATON_OK
+                                  : baton__error(BATON_ERR_UNSUPPORTED,
+                                                 "%s: the engine has no device "
+                                                 "(baton_engine_attach_device)",
+                                                 function);
+}
+
+baton_status_t baton_engine_device(const baton_engine_t *engine,
+                                   const baton_device_port_t **port_out,
+                                   void **device_out)
+{
+    baton_status_t status = check_engine(engine, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (port_out == NULL || device_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            port_out == NULL ? "port_out" : "device_out");
+    }
+    *port_out = &engine->device->port;
+    *device_out = engine->device->device;
+    return BATON_OK;
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static baton_status_t check_kind(baton_memory_t kind, const char *function)
+{
+    return (unsigned)kind <= BATON_MEMORY_DEVICE
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "%s: kind is %d, must be BATON_MEMORY_HOST or "
+                              "_DEVICE, 0 to %d",
+                              function, (int)kind, (int)BATON_MEMORY_DEVICE);
+}
+
+baton_status_t baton_device_alloc(baton_engine_t *engine, baton_memory_t kind,
+                                  size_t bytes, void **out)
+{
+    baton_status_t status = check_engine(engine, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out == NULL || bytes == 0) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s", __func__,
+                            out == NULL ? "out is NULL"
+                                        : "bytes is 0, must be at least 1");
+    }
+    status = check_kind(kind, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    const baton__device_t *device = engine->device;
+    return device->port.allocate(device->device, kind, bytes, out);
+}
+
+void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
+                       void *memory)
+{
+    if (memory != NULL && check_engine(engine, __func__) == BATON_OK) {
+        const baton__device_t *device = engine->device;
+        device->port.release(device->device, kind, memory);
+    }
+}
+
+baton_status_t baton_device_check(baton_engine_t *engine, const void *memory,
+                                  size_t bytes, baton_memory_t kind)
+{
+    baton_status_t status = check_engine(engine, __func__);
+    if (status == BATON_OK) {
+        status = check_kind(kind, __func__);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    const baton__device_t *device = engine->device;
+    return device->port.check(device->device, memory, bytes, kind);
 }

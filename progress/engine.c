@@ -17,9 +17,12 @@
 #include <sys/prctl.h>
 
 enum {
-    LEAVE_STEPS = 64, /* that a leaving driver does for others that came late */
-    START_NODES = 64, /* that start issues itself */
-    START_BYTES = 4096,
+    /* A driver that leaves does so many steps for others that came late, and
+       none that begins later than this. */
+    LEAVE_STEPS = 64,
+    LEAVE_NS = 10000,
+    START_NODES = 64,   /* that start issues itself */
+    START_BYTES = 4096, /* that start and a driver that leaves compute */
     TEST_STEPS = 16,
     /* The longest sleep while armed: nothing is known to need it but a message
        that another thread in MPI keeps back. */
@@ -133,6 +136,14 @@ static bool try_drive(baton_engine_t *engine)
     return true;
 }
 
+/* How long the thread may sleep for the watchdog: an epoch may begin meanwhile.
+ */
+static uint32_t watch_us(const baton_engine_t *engine)
+{
+    uint64_t us = (uint64_t)engine->watchdog.stall_ms * 1000 / 2 + 1;
+    return us < BATON_SLEEP_FOREVER ? (uint32_t)us : BATON_SLEEP_FOREVER;
+}
+
 /* For how long the driver may sleep, armed. */
 static uint32_t sleep_us(const baton_engine_t *engine)
 {
@@ -151,9 +162,8 @@ static uint32_t sleep_us(const baton_engine_t *engine)
         us = POLL_US; /* others may be ahead of one in the device's stream */
     }
     if (stepper->groups != NULL) {
-        /* For the watchdog: an epoch may begin while the thread sleeps. */
-        uint64_t stall_us = (uint64_t)engine->watchdog.stall_ms * 1000 / 2 + 1;
-        us = stall_us < us ? (uint32_t)stall_us : us;
+        uint32_t watch = watch_us(engine);
+        us = watch < us ? watch : us;
     }
     return us;
 }
@@ -189,13 +199,29 @@ typedef enum handover {
     HANDOVER_WATCH         /* it must look soon by itself */
 } handover_t;
 
-/* A step of a driver that is about to leave: calls that may take long are left
-   to the progress thread. */
+/* A step of a driver that is about to leave: calls that may take long, and most
+   data, are left to the progress thread. */
 static void step_leaving(baton_engine_t *engine)
 {
     engine->stepper.leaves_calls = engine->threaded;
-    (void)baton__step(&engine->stepper, BATON__STEP_BYTES);
+    (void)baton__step(&engine->stepper, START_BYTES);
     engine->stepper.leaves_calls = false;
+}
+
+/* True if a step may take long: there is something to compute, or the polls
+   copy a long message. */
+static bool is_busy(const baton_engine_t *engine)
+{
+    if (engine->stepper.runnable_head != NULL) {
+        return true;
+    }
+    for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
+        if (g->transport->is_copying != NULL &&
+            g->transport->is_copying(g->endpoint)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Prepares to leave. */
@@ -210,8 +236,11 @@ static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
         /* Nothing is armed: peers would ring the doorbell each time. */
         return HANDOVER_WATCH;
     }
+    uint64_t until_ns = 0;
     for (int steps = 0; !arm(engine); steps++) {
-        if (steps == LEAVE_STEPS || stepper->runnable_head != NULL) {
+        uint64_t now = baton__clock_ns();
+        until_ns = steps == 0 ? now + LEAVE_NS : until_ns;
+        if (steps == LEAVE_STEPS || now > until_ns || is_busy(engine)) {
             return HANDOVER_KICK;
         }
         step_leaving(engine);
@@ -342,7 +371,8 @@ static void drive_until_true(const waiter_t *waiter)
         if (due) {
             continue;
         }
-        baton__pause_t pause = baton__idle_next(&engine->idle, true);
+        baton__pause_t pause =
+            baton__idle_next(&engine->idle, BATON__HURRY_WAIT);
         if (pause == BATON__PAUSE_SLEEP) {
             break;
         }
@@ -510,7 +540,7 @@ static uint32_t leave_to_driver(baton_engine_t *engine)
     set_wait_mode(engine, BATON__WAIT_LONG);
     /* Pairs with sleeps_long(). */
     return atomic_load_explicit(&engine->driving, memory_order_seq_cst)
-               ? BATON_SLEEP_FOREVER
+               ? watch_us(engine)
                : 0;
 }
 
@@ -566,7 +596,9 @@ static uint32_t drive_in_thread(baton_engine_t *engine, bool woken)
             baton__idle_reset(&engine->idle);
         } else if (!baton__step_is_due(stepper)) {
             /* Armed receives alone are not polled for: they wake it. */
-            pause = baton__idle_next(&engine->idle, stepper->waited > 0);
+            pause = baton__idle_next(&engine->idle, stepper->waited > 0
+                                                        ? BATON__HURRY_EPOCH
+                                                        : BATON__HURRY_NONE);
         }
         if (atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0) {
             break;

@@ -10,6 +10,7 @@ enum {
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
     CROWDED_YIELDS = 16,     /* yields in which one did, before a sleep */
     SLOW_POLLS = 400,        /* that do not yield, after a slow yield */
+    WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is this part of the time waited */
 };
@@ -30,8 +31,12 @@ void baton__idle_share(baton__idle_t *idle)
     idle->crowded = true;
 }
 
-baton__pause_t baton__idle_next(baton__idle_t *idle, bool waited)
+baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry)
 {
+    bool waited = hurry != BATON__HURRY_NONE;
+    uint64_t yield_ns = hurry == BATON__HURRY_WAIT
+                            ? idle->yield_ns
+                            : idle->yield_ns / WAIT_YIELDS;
     uint32_t spins = idle->crowded ? 0 : idle->spins;
     uint32_t polls = idle->polls++;
     if (waited && polls < spins) {
@@ -49,7 +54,7 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, bool waited)
         return BATON__PAUSE_SLEEP;
     }
     return idle->yields < CROWDED_YIELDS &&
-                   idle->now_ns - idle->since_ns < idle->yield_ns
+                   idle->now_ns - idle->since_ns < yield_ns
                ? BATON__PAUSE_YIELD
                : BATON__PAUSE_SLEEP;
 }

@@ -20,7 +20,7 @@
 
 typedef struct baton__idle {
     uint32_t spins;     /* most polls without a pause */
-    uint64_t yield_ns;  /* most time spent yielding */
+    uint64_t yield_ns;  /* most time that a wait yields */
     uint32_t polls;     /* since something moved */
     uint32_t yields;    /* since then, in which others may have run */
     uint32_t slow_left; /* polls for which not to yield */
@@ -51,9 +51,15 @@ static inline void baton__idle_reset(baton__idle_t *idle)
     idle->since_ns = 0;
 }
 
-/* Nothing moved: returns what to do now. `waited`: an epoch waits for
-   something, so the pause should be short. */
-baton__pause_t baton__idle_next(baton__idle_t *idle, bool waited);
+/* Who waits: nobody, an epoch, or an application thread for an epoch. */
+typedef enum baton__hurry {
+    BATON__HURRY_NONE,
+    BATON__HURRY_EPOCH,
+    BATON__HURRY_WAIT
+} baton__hurry_t;
+
+/* Nothing moved: returns what to do now. */
+baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry);
 
 /* Yields, and notes how long that took. yielded: only notes it, for a caller
    that releases this state while it yields. */

@@ -271,13 +271,21 @@ void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
     schedule->notices.listed = false;
 }
 
+/* From here on this rank's messages may go to the peer. */
+static void introduce(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                      uint32_t index)
+{
+    schedule->notices.heard[index] = 1;
+    baton__epoch_introduce(stepper, schedule, (int)schedule->plan.peers[index]);
+}
+
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         int peer = (int)schedule->plan.peers[i];
         if (!group->introduces || peer == group->rank) {
-            baton__epoch_introduce(stepper, schedule, peer);
+            introduce(stepper, schedule, i);
         } else {
             baton__stepper_tell(stepper, schedule, i, BATON__TELL_HELLO);
         }
@@ -301,6 +309,31 @@ void baton__notice_destroy(baton__stepper_t *stepper,
                                       .epoch = schedule->run.epoch + 1,
                                       .final = true};
     baton__epoch_fail(stepper, schedule, &failure, memory);
+}
+
+/* Peers that are lost never ask. (Without memory to remember it, peers are told
+   that this rank has no part in any epoch.) */
+void baton__notice_depart(baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    uint32_t unheard = 0;
+    for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
+        unheard += schedule->notices.heard[i] == 0;
+    }
+    if (unheard == 0 || schedule->failing_from <= 1) {
+        return;
+    }
+    baton__departed_t *departed = baton__alloc(1, sizeof *departed);
+    if (departed != NULL) {
+        *departed = (baton__departed_t){
+            .next = group->departed,
+            .identity = schedule->identity,
+            .epoch = schedule->failing_from,
+            .incarnation = group->incarnation,
+            .unheard = unheard,
+        };
+        group->departed = departed;
+    }
 }
 
 void baton__notice_refuse(baton_group_t *group, baton_message_t *message)
@@ -431,6 +464,8 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         if (uncommitted != NULL) {
             remember(uncommitted, peer);
         } else if (baton__group_has_made(group, header.schedule)) {
+            message->header.epoch = baton__group_departed(
+                group, header.schedule, header.incarnation);
             baton__notice_refuse(group, message);
             return;
         }
@@ -466,13 +501,14 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         baton__stepper_tell(stepper, schedule, index,
                             BATON__TELL_WELCOME | failure);
     }
-    baton__epoch_introduce(stepper, schedule, peer);
+    introduce(stepper, schedule, index);
 }
 
 static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
                             baton_message_t *message)
 {
     const baton_header_t header = message->header;
+    const int peer = message->peer;
     failure_t told;
     take_content(group, message, &told, sizeof told);
     told.sentence[SENTENCE_BYTES - 1] = '\0';
@@ -487,6 +523,10 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
     baton__epoch_fail_from(stepper, schedule,
                            header.epoch > 0 ? header.epoch : 1, &failure,
                            told.sentence);
+    uint32_t index = baton__plan_peer(&schedule->plan, peer);
+    if (failure.final && index < schedule->plan.peer_count) {
+        introduce(stepper, schedule, index); /* for the epochs before that */
+    }
 }
 
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,

@@ -9,7 +9,9 @@
    - FAILURE reports a failed epoch to each peer, with the first cause and the
      rank where it occurred. The peer's epoch fails then, too, and it notifies
    its own peers. It is also sent when the schedule is destroyed or its group
-     recovered, to peers that would go on, and in reply to a later HELLO.
+     recovered, to peers that would go on, and in reply to a later HELLO. A peer
+   that has destroyed the schedule takes no more messages of earlier epochs, and
+   drops them.
 
    A notice that a transport has no room for is sent in a later step. */
 #ifndef BATON_PROGRESS_NOTICE_H
@@ -25,6 +27,10 @@ void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
    nothing: they have been notified of the failure. */
 void baton__notice_destroy(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
+
+/* The schedule is leaving its group: remembers from which epoch on, for peers
+   that have not committed theirs yet. */
+void baton__notice_depart(baton_schedule_t *schedule);
 
 /* Before a schedule is destroyed that was never committed: tells the peers that
    have committed it. False if there was not room for all. */

@@ -196,6 +196,17 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     return moved;
 }
 
+/* The turn that follows makes the schedule runnable again if it leaves
+   something to do; else a driver that leaves would kick the progress thread for
+   it. */
+static void take_if_first(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    if (stepper->runnable_head == schedule) {
+        stepper->runnable_head = schedule->turn.next_runnable;
+        schedule->turn.runnable = false;
+    }
+}
+
 void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t nodes, size_t bytes)
 {
@@ -203,6 +214,7 @@ void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
     stepper->bytes_left = bytes;
     (void)take_mail(stepper);
     if (schedule->run.phase == BATON__RUN_RUNNING) {
+        take_if_first(stepper, schedule);
         baton__epoch_turn(stepper, schedule, nodes);
     }
     baton__float_mode_leave(mode);

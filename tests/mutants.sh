@@ -12,8 +12,8 @@ work=$(cd "$2" && pwd)
 shift 2
 tree=$work/tree
 build=$work/build
-seeds=3000
-patience=60 # seconds of a test
+seeds=10000
+patience=120 # seconds of a test
 
 # Everything is built anew: a run before may have ended with a bug in the tree.
 rm -rf "$tree"

@@ -6,6 +6,7 @@
      group.h      P ranks that can send each other messages; recovery
      schedule.h   build a DAG of nodes for this rank, commit it, run it
      coll.h       builders: every dense collective, by algorithm; activation
+     costs.h      what messages and copies cost on this machine
      tuning.h     the costs of algorithms, and the choice between them
      partial.h    solo, majority and full all-reduce over any inner builder
      select.h     the largest elements of a vector; sparse lists of entries
@@ -24,6 +25,7 @@
 #define BATON_BATON_H
 
 #include <baton/coll.h>
+#include <baton/costs.h>
 #include <baton/device.h>
 #include <baton/dump.h>
 #include <baton/engine.h>

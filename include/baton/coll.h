@@ -52,6 +52,11 @@ void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
 void baton_broadcast_double_tree(baton_schedule_t *schedule,
                                  const baton_broadcast_t *args);
 
+/* Flat tree: the root sends the data to each rank. For ranks of one host, each
+   of which makes its own copy. */
+void baton_broadcast_flat(baton_schedule_t *schedule,
+                          const baton_broadcast_t *args);
+
 /* ---- reduce ------------------------------------------------------------ */
 
 /* `target` of `root` gets the elementwise reduction of all ranks' `source`. On
@@ -88,6 +93,12 @@ void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
    reductions. (Papers: linear-pipeline, "BE".) */
 void baton_reduce_scatter_gather(baton_schedule_t *schedule,
                                  const baton_reduce_t *args);
+
+/* Reduce-scatter by pairwise exchange, in segments of chunk_bytes (default 256
+   KiB); each rank sends its block to the root. For long vectors, ranks of one
+   host, and commutative reductions. */
+void baton_reduce_pairwise(baton_schedule_t *schedule,
+                           const baton_reduce_t *args);
 
 /* ---- all-reduce -------------------------------------------------------- */
 
@@ -162,6 +173,14 @@ void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
 void baton_allreduce_circulant(baton_schedule_t *schedule,
                                const baton_allreduce_t *args);
 
+/* Pairwise exchange: each rank receives its block of the vector from all
+   others, reduces it, and sends it to them: 2(P-1) messages a rank, which wait
+   for nobody else's. Received in segments of chunk_bytes (default 256 KiB),
+   each of which stays in a cache until it is complete. For long vectors, ranks
+   of one host, and commutative reductions. */
+void baton_allreduce_pairwise(baton_schedule_t *schedule,
+                              const baton_allreduce_t *args);
+
 /* Double binary tree: each half of the vector is reduced up a tree of its own
    and broadcast down again, in segments of chunk_bytes (default 64 KiB). Keeps
    the order of ranks. (Sanders, Speck, Traff 2009.) */
@@ -181,9 +200,9 @@ typedef struct baton_hosts {
 
 /* Hierarchical: reduce-scatter inside each host, an all-reduce of each block
    between the hosts, all-gather inside each host. args->arg points to a
-   baton_hosts_t. The vector is cut in as many blocks as the smallest host has
-   ranks, so that hosts may differ; between hosts it is Rabenseifner's, inside
-   them the circulant graph's. For commutative reductions. */
+   baton_hosts_t; NULL: as the group's ranks are placed. The vector is cut in as
+   many blocks as the smallest host has ranks, so that hosts may differ. All
+   three are the circulant graph's. For commutative reductions. */
 void baton_allreduce_hierarchical(baton_schedule_t *schedule,
                                   const baton_allreduce_t *args);
 
@@ -221,6 +240,11 @@ void baton_reduce_scatter_recursive_halving(baton_schedule_t *schedule,
 void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
                                     const baton_reduce_scatter_t *args);
 
+/* Pairwise exchange: each rank receives its block from all others, in segments
+   of chunk_bytes (default 256 KiB). For commutative reductions. */
+void baton_reduce_scatter_pairwise(baton_schedule_t *schedule,
+                                   const baton_reduce_scatter_t *args);
+
 /* `source` of rank r goes to block r of `target` on all ranks. Blocks are
    block_bytes[r] bytes, in rank order; NULL means P equal ones. In place:
    source is this rank's block of the target. */
@@ -247,6 +271,10 @@ void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
 /* Bruck: ceil(log2 P) rounds for any P. (Bruck et al. 1997.) */
 void baton_allgather_bruck(baton_schedule_t *schedule,
                            const baton_allgather_t *args);
+
+/* Pairwise exchange: each rank sends its block to all others. */
+void baton_allgather_pairwise(baton_schedule_t *schedule,
+                              const baton_allgather_t *args);
 
 /* ---- scatter, gather --------------------------------------------------- */
 

@@ -63,11 +63,8 @@ typedef struct baton_cuda_workspace {
    what a sample may be wrong by. */
 size_t baton_cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k);
 
-/* What a selection leaves on the device, aligned to 8 bytes. */
-typedef struct baton_cuda_selected {
-    uint64_t count;
-    baton_magnitude_t threshold;
-} baton_cuda_selected_t;
+/* What a selection leaves on the device. */
+typedef baton_device_selected_t baton_cuda_selected_t;
 
 /* As baton_select_topk: the indices of the k largest elements, fewer where
    fewer are not zero; their number, and the magnitude of the smallest of them.
@@ -122,15 +119,8 @@ BATON_CHECKED baton_status_t baton_cuda_select_sampled(
 
 /* ---- lists of entries -------------------------------------------------- */
 
-/* A list, as select.h has it: {index, value} without padding. */
-typedef struct baton_cuda_entries {
-    baton_dtype_t dtype;
-    void *data; /* aligned to 2 bytes for f16 and bf16, to 4 for f32 and f64 */
-    size_t capacity;
-    /* How many entries there are, on the device; of more than `capacity` the
-       first `capacity` count. NULL: `capacity` is their number. */
-    const uint64_t *count;
-} baton_cuda_entries_t;
+/* A list of entries on the device. */
+typedef baton_device_entries_t baton_cuda_entries_t;
 
 /* As baton_entries_gather and baton_entries_take, which also clears the dense
    elements. `indices` has list->capacity of them; the number is list->count, of
@@ -159,6 +149,18 @@ baton_cuda_entries_add(const baton_cuda_entries_t *list, double factor,
 BATON_CHECKED baton_status_t
 baton_cuda_entries_split(const baton_cuda_entries_t *list, uint32_t *indices,
                          void *values, baton_stream_t stream);
+
+/* target[i] = factor * source[i], as baton_elements_scale rounds. `target` may
+   be `source`, and overlaps it in no other way. */
+BATON_CHECKED baton_status_t
+baton_cuda_elements_scale(baton_dtype_t dtype, void *target, const void *source,
+                          size_t count, double factor, baton_stream_t stream);
+
+/* The square_sum of baton_elements_measure, with the same bits unless it is a
+   NaN. The workspace is that of a selection of k = 1. Reads the vector once. */
+BATON_CHECKED baton_status_t baton_cuda_elements_square_sum(
+    baton_dtype_t dtype, const void *values, size_t count, double *sum_out,
+    const baton_cuda_workspace_t *workspace);
 
 #ifdef __cplusplus
 }

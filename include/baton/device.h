@@ -28,6 +28,11 @@
    Call nodes run on the host, and find addresses of device memory there that
    the host must not follow.
 
+   Partial collectives have calls of the same kind (partial.h).
+
+   A schedule that is all work of the device can be captured at commit: then an
+   epoch is one launch in the stream (baton_schedule_set_captured, below).
+
    Without a device, a schedule with device buffers fails to commit with
    BATON_ERR_UNSUPPORTED.
 
@@ -39,6 +44,7 @@
 
 #include <baton/engine.h>
 #include <baton/schedule.h>
+#include <baton/select.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,8 +62,8 @@ typedef void *baton_stream_t;
    microseconds; up to 8 epochs may be started before the first of them has
    ended, and run one after the other; when one fails or is cancelled, those
    behind it fail with it. BATON_ERR_BUSY: as many have been.
-   BATON_ERR_UNSUPPORTED: the engine has no device; and as
-   baton_schedule_start. */
+   BATON_ERR_UNSUPPORTED: the engine has no device, or the stream is one that
+   the program captures; and as baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
                                                      baton_stream_t stream);
 
@@ -73,13 +79,105 @@ BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
    and neither waits for it nor synchronises. The work comes after that of the
    node's predecessors, and successors come after it. Returns BATON_OK or an
    error, which fails the epoch. The function is called on the driving thread,
-   as a call node's; baton_call_address gives it device addresses. */
+   as a call node's; baton_call_address gives it device addresses. In a captured
+   schedule it is called at commit instead; see below. */
 typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
                                                baton_stream_t stream);
 baton_node_t baton_add_device_call(baton_schedule_t *schedule,
                                    baton_device_call_fn fn, void *arg);
 
+/* ---- captured epochs --------------------------------------------------- */
+
+/* Has commit capture the schedule: the device records all nodes once (CUDA: in
+   a graph), and launches them as one piece of work in each epoch. This pays
+   where an epoch has many short nodes, which take longer to be put into streams
+   than to be done:
+
+       for (int i = 0; i < layers; i++) {
+           baton_node_t update = baton_add_device_call(s, add_layer, &layer[i]);
+           baton_before(s, scale, update);        // side by side on the device
+       }
+       baton_schedule_set_captured(s);
+       baton_schedule_commit(s);                  // calls add_layer for each
+       ...
+       baton_schedule_start_on(s, stream);        // one launch in `stream`
+
+   A captured schedule differs from others in this:
+   - The function of a device call is called when its node is recorded, on the
+     thread that commits, and not in an epoch: each epoch repeats the work that
+     it put into its stream then. There it may put kernels and copies into that
+     stream, and call baton_call_address and baton_call_fail; it must not do
+     what the device can't record (CUDA: allocate, wait, use another stream
+     without events that order both, load a kernel).
+   - start_on puts the launch into the user's stream itself: what is put there
+     behind start_on comes after the epoch. A start without a stream takes one
+   of the device's.
+   - What was launched can't be taken back: a cancelled epoch, and those started
+     behind it, end when the device has done their work all the same.
+   - If work fails, the epoch fails, but the device does not tell which of the
+     nodes did; the message names the first and the last.
+   - After baton_buffer_rebind the next start records all nodes again: it takes
+     as long as a commit, may fail as one, and calls the functions of device
+     calls again. So does the first start if commit found a buffer without
+     memory. A start that fails has started nothing; the next one tries again.
+
+   All nodes are reduces and copies with a view in device memory, device calls,
+   and nops; each waits for all of its edges, and none has a length. Views in
+   host memory are pinned (baton_device_alloc). There is no on_recover function.
+   Else commit fails with BATON_ERR_UNSUPPORTED, and the message names the first
+   node that hinders, and why; also without a device, or with one that can't
+   capture. An error of a device call's function fails the commit, or start.
+
+   Call this before the commit. Opt-in, because device calls change their
+   meaning, and because the device keeps memory for what it has recorded. */
+void baton_schedule_set_captured(baton_schedule_t *schedule);
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* Memory of the engine's device, or of the host such that the device copies it
+   at its full speed (pinned); aligned to 256 bytes, not initialised, and the
+   caller's until baton_device_free. May block. Any thread, but not in a call
+   node. BATON_ERR_INVALID: engine or out is NULL, bytes is 0, or kind is
+   neither of them. BATON_ERR_UNSUPPORTED: the engine has no device.
+   BATON_ERR_NO_MEMORY. */
+BATON_CHECKED baton_status_t baton_device_alloc(baton_engine_t *engine,
+                                                baton_memory_t kind,
+                                                size_t bytes, void **out);
+
+/* Frees it, with the kind that it was allocated as, before the engine is
+   closed. Nothing that uses the memory may be in a stream. NULL is allowed. */
+void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
+                       void *memory);
+
+/* Whether all of this is memory of that kind, for the engine's device, whoever
+   has allocated it. Any thread. BATON_ERR_INVALID says what it is instead.
+   BATON_ERR_UNSUPPORTED: the engine has no device. */
+BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
+                                                const void *memory,
+                                                size_t bytes,
+                                                baton_memory_t kind);
+
 /* ---- the port --------------------------------------------------------- */
+
+/* Streams that graph_begin is asked for, at most. */
+#define BATON_DEVICE_GRAPH_STREAMS 8
+
+/* What a selection leaves in device memory, aligned to 8 bytes. */
+typedef struct baton_device_selected {
+    uint64_t count;
+    baton_magnitude_t threshold; /* of the smallest selected; 0: none was */
+} baton_device_selected_t;
+
+/* A list of entries in device memory, as select.h has it: {index, value}
+   without padding. */
+typedef struct baton_device_entries {
+    baton_dtype_t dtype;
+    void *data; /* aligned to 2 bytes for f16 and bf16, to 4 for f32 and f64 */
+    size_t capacity;
+    /* How many entries there are, in device memory; of more than `capacity` the
+       first `capacity` count. NULL: `capacity` is their number. */
+    const uint64_t *count;
+} baton_device_entries_t;
 
 /* How device memory is known to others; see get_handle. */
 #define BATON_DEVICE_HANDLE_BYTES 128
@@ -182,6 +280,76 @@ typedef struct baton_device_port {
 
     /* Frees the device. Nothing of it is in use. */
     void (*close)(void *device);
+
+    /* Optional, all four or none. Graphs: work that is recorded once and
+       launched as one. begin, end and destroy: any thread; they may block and
+       allocate.
+
+       graph_begin gives `count` streams, 1 to BATON_DEVICE_GRAPH_STREAMS. What
+       is put there until graph_end is not done but recorded: each stream in its
+       order, and across streams as events say. The thread that began calls copy
+       (both ends in memory of the device, or pinned), reduce, record and follow
+       with these streams, as do functions of the program; none of it blocks the
+       streams that others use meanwhile. An event that is recorded there is
+       followed there alone, and not queried; it is created before graph_begin,
+       and destroyed behind graph_end.
+       BATON_ERR_UNSUPPORTED: this can't be recorded.
+       graph_end ends the recording, and with it the streams. An error: it can't
+       be launched, only destroyed.
+       graph_launch puts all of it into a stream, as one piece of work that
+       comes behind the launch before of the same graph. Any thread, but one at
+       a time for a graph.
+       graph_destroy: no launch of it is in a stream. Also after graph_begin, or
+       an error of graph_end. */
+    baton_status_t (*graph_begin)(void *device, int count,
+                                  baton_stream_t *streams_out, void **out);
+    baton_status_t (*graph_end)(void *device, void *graph);
+    baton_status_t (*graph_launch)(void *device, void *graph,
+                                   baton_stream_t stream);
+    void (*graph_destroy)(void *device, void *graph);
+
+    /* Optional, all or none: selection and lists of entries, in device memory
+       and with the bits of select.h's functions, for f32, f64, f16 and bf16.
+       All but select_bytes put work into the stream; the structs are read
+       before they return, the arrays when the stream gets there.
+
+       select_bytes: the bytes of `scratch`, of selections of up to k of up to
+       `count` elements; it grows with both. select_topk: as baton_select_topk;
+       its number, and the threshold, are left in *selected_out. `scratch` is
+       aligned to 256 bytes, and in use until the stream has done the work. */
+    size_t (*select_bytes)(void *device, baton_dtype_t dtype, size_t count,
+                           size_t k);
+    baton_status_t (*select_topk)(void *device, baton_stream_t stream,
+                                  const baton_selection_t *from, size_t k,
+                                  uint32_t *indices,
+                                  baton_device_selected_t *selected_out,
+                                  void *scratch);
+
+    /* gather: as baton_entries_gather or, with `clear`, baton_entries_take; the
+       list gets as many entries as its count says, of the first indices. put
+       and add: as baton_entries_put and baton_entries_add; indices may come in
+       any order, but none twice. */
+    baton_status_t (*gather)(void *device, baton_stream_t stream,
+                             const baton_device_entries_t *list,
+                             const uint32_t *indices, void *dense, bool clear);
+    baton_status_t (*put)(void *device, baton_stream_t stream,
+                          const baton_device_entries_t *list, void *dense);
+    baton_status_t (*add)(void *device, baton_stream_t stream,
+                          const baton_device_entries_t *list, double factor,
+                          void *dense);
+
+    /* scale: target[i] = factor * source[i], rounded as baton_elements_scale
+       does; target may be source. square_sum: that of baton_elements_measure,
+       with the same bits unless it is a NaN; scratch as above, k being 1.
+       clear: makes the bytes 0. */
+    baton_status_t (*scale)(void *device, baton_stream_t stream,
+                            baton_dtype_t dtype, void *target,
+                            const void *source, size_t count, double factor);
+    baton_status_t (*square_sum)(void *device, baton_stream_t stream,
+                                 baton_dtype_t dtype, const void *values,
+                                 size_t count, double *sum_out, void *scratch);
+    baton_status_t (*clear)(void *device, baton_stream_t stream, void *target,
+                            size_t bytes);
 } baton_device_port_t;
 
 #define BATON_DEVICE_PORT BATON_INITIALIZER(baton_device_port_t)
@@ -192,6 +360,14 @@ typedef struct baton_device_port {
    caller's. */
 BATON_CHECKED baton_status_t baton_engine_attach_device(
     baton_engine_t *engine, const baton_device_port_t *port, void *device);
+
+/* The engine's device, and the engine's copy of its port, until the engine is
+   closed: for the functions of device calls, which may put work into their
+   stream by it. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED:
+   the engine has no device. Any thread. */
+BATON_CHECKED baton_status_t
+baton_engine_device(const baton_engine_t *engine,
+                    const baton_device_port_t **port_out, void **device_out);
 
 #ifdef __cplusplus
 }

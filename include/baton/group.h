@@ -25,6 +25,9 @@ BATON_CHECKED baton_status_t baton_group_create_self(baton_engine_t *engine,
 int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* ranks, P */
 
+/* The engine that the group was made in; NULL for NULL. */
+baton_engine_t *baton_group_engine(const baton_group_t *group);
+
 /* Whether the buffers of this group have memory. False in a cost-only
    simulation (sim.h), where call nodes must not touch data. */
 bool baton_group_has_payload(const baton_group_t *group);

@@ -13,15 +13,18 @@
 
    contribute() adds into the rank's pending contribution. An epoch takes the
    whole of it, atomically, or nothing (a null contribution) while the
-   application is in the middle of contributing; the engine never waits for the
-   application. Every contribution is taken by exactly one epoch, so the sum of
-   all results plus what is pending equals the sum of all contributions. The
-   result of an epoch is the same on every rank, bit for bit.
+   application is in the middle of contributing. It waits for that only if what
+   is pending would be too old for the next epoch (max_staleness, KEEP_ALL).
+   A rank that starts the epoch gives its contribution at once, the others when
+   it is activated (with CANDIDATES_ANY and 1 < m < P all do). Every
+   contribution is taken by exactly one epoch, so the sum of all results plus
+   what is pending equals the sum of all contributions. The result of an epoch
+   is the same on every rank, bit for bit.
 
    The k-th start belongs to epoch k. If that epoch has been run without this
    rank, start and wait return at once, and the contribution goes out with a
-   later epoch. All ranks start the same number of epochs, and none starts one
-   after another rank has destroyed its partial.
+   later epoch. All ranks start the same number of epochs. A rank that has ended
+   the last one may destroy its partial, whatever the others have got to.
 
    When an epoch has failed the group is recovered (baton_group_recover), all
    ranks together. What the failed epoch had taken is pending again, unless the
@@ -29,14 +32,26 @@
    includes it. So each contribution is in exactly one result, across failures,
    too; but a rank may have missed the last result before the failure, which
    training mends by sending the weights of one rank to all. Steps and epochs
-   count from 1 again.
+   count from 1 again. In device memory the epoch after a recovery takes what
+   was given back alone, and the one after that what was contributed since.
 
    In a cost-only simulation (sim.h) vectors have no memory: contribute and
    pending don't touch their `data`, which may be NULL, and a result has no data
    and no count of active ranks. Who takes part is right.
 
-   Contributions and results are in host memory, also where the engine has a
-   device (device.h).
+   With options.memory BATON_MEMORY_DEVICE contributions and results are in the
+   memory of the engine's device (device.h), and a step may be in the order of a
+   stream:
+
+       backward<<<grid, block, 0, stream>>>(gradient);
+       baton_partial_contribute_on(partial, gradient, stream);
+       baton_partial_start_on(partial, stream);      // none of them blocks
+       other_work<<<grid, block, 0, stream>>>();
+       baton_partial_wait_on(partial, stream, sum);
+       update<<<grid, block, 0, stream>>>(weights, sum);
+
+   The rank contributes, and arrives at the step, when its stream gets there,
+   not when the function is called; so it is late for an epoch if its stream is.
 
    Threads: contribute from any thread, start / test / wait from one at a time.
  */
@@ -44,6 +59,7 @@
 #define BATON_PARTIAL_H
 
 #include <baton/coll.h>
+#include <baton/device.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -141,15 +157,23 @@ typedef struct baton_partial_options {
        beside it does, so that an epoch ends on no rank before all have begun
        it. */
     size_t result_count;
-    baton_allreduce_fn inner; /* NULL: by the vector's bytes, see below */
+    baton_allreduce_fn inner; /* NULL: see below */
     void *inner_arg;          /* its args->arg */
+    /* Where contributions and results are; the same on all ranks. With
+       BATON_MEMORY_DEVICE the device has the reduction, and the group payload
+       (sim.h). */
+    baton_memory_t memory;
 } baton_partial_options_t;
 
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
 
-/* The inner all-reduce that NULL stands for: the binomial tree up to so many
-   bytes, with the fewest messages, and for reductions that don't commute; the
-   ring beyond, with the fewest bytes. */
+/* The inner all-reduce that NULL stands for. A vector of up to so many bytes,
+   or any where the reduction does not commute, goes up a tree to rank 0 and
+   down a binomial one, with the fewest messages. The tree up is binomial, or
+   flat: all ranks send to rank 0. That is taken by up to 64 ranks on one host
+   if those that are expected to be active have up to so many bytes together; if
+   that is more than one rank, only where there are more ranks than processors.
+   Longer vectors go round a ring, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
 /* An inner collective: binomial broadcast of the root's contribution, with
@@ -162,10 +186,12 @@ void baton_partial_broadcast(baton_schedule_t *schedule,
 
 /* Builds and commits the schedule: the same options on all ranks, in the same
    order of commits. Memory: (history + 5) * count elements (result_count, if
-   that is more), plus the inner
-   builder's. Without payload (baton_group_has_payload) none of it: then data is
+   that is more), plus the inner builder's; on a device (history + 8) * count,
+   and create blocks there until the device has filled one of them. Without
+   payload (baton_group_has_payload) none of it: then data is
    not read, results have none, and their `active` is 0. BATON_ERR_INVALID, and
-   commit's. */
+   commit's; with BATON_MEMORY_DEVICE BATON_ERR_UNSUPPORTED (the engine has no
+   device, the group no payload) and baton_device_alloc's. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);
@@ -176,7 +202,9 @@ BATON_CHECKED baton_status_t baton_partial_destroy(baton_partial_t *partial);
 
 /* Adds `count` elements to the pending contribution; `data` is the caller's
    again on return. Does not block on the engine; concurrent contributors take
-   turns. */
+   turns. In device memory it blocks until the device has added them, behind
+   those of contribute_on, one thread at a time contributes and starts, and a
+   call node can't. */
 BATON_CHECKED baton_status_t baton_partial_contribute(baton_partial_t *partial,
                                                       const void *data);
 
@@ -188,8 +216,9 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
 typedef struct baton_partial_result {
     uint64_t epoch;     /* whose result this is */
     const void *data;   /* `count` elements, or result_count, owned by the
-                           partial, unchanged until this rank's next wait;
-                           NULL when cost-only */
+                           partial, unchanged until this rank's next wait,
+                           before which work in streams that reads it has been
+                           done; NULL when cost-only */
     bool included;      /* whether all that this rank contributed for this step
                            is in it. False where an epoch began between two
                            contributions for one step: each is in a result, but
@@ -207,6 +236,43 @@ typedef struct baton_partial_result {
 BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
                                                 int timeout_ms,
                                                 baton_partial_result_t *out);
+
+/* ---- in the order of a stream ------------------------------------------
+
+   For partials in device memory. None of these blocks the host, or synchronises
+   the device; they are called by one thread at a time, as start is. Up to 8
+   contributions, steps and results may be in flight (of contributions and
+   steps together, with max_staleness): one more is BATON_ERR_BUSY, and nothing
+   has happened; wait for a step then. BATON_ERR_UNSUPPORTED: the partial's
+   memory is the host's. BATON_ERR_INVALID: a vector is not memory of this
+   device. */
+
+/* Contributes to the step that is started next, as baton_partial_contribute
+   does, when the stream gets there: an epoch that begins before does without.
+   `data` is read in the order of the stream, and what is put there later may
+   overwrite it. An epoch that begins while the device is adding waits for that,
+   and takes it. If the device fails here the contribution is lost, and test and
+   wait of the step say so. */
+BATON_CHECKED baton_status_t baton_partial_contribute_on(
+    baton_partial_t *partial, const void *data, baton_stream_t stream);
+
+/* Starts a step, as baton_partial_start does, but the rank arrives when the
+   stream gets there. If peers have run the epoch until then nothing is held up
+   by it. */
+BATON_CHECKED baton_status_t baton_partial_start_on(baton_partial_t *partial,
+                                                    baton_stream_t stream);
+
+/* What is put into the stream from now on is done when the epoch of the step
+   that was started last has ended, and its result has been copied to `target`:
+   with BATON_KEEP_LATEST the newest one that there is by then. `count` elements
+   of device memory, or result_count; NULL: nothing is copied. If the epoch has
+   failed the target is as it was, and the stream goes on: test tells; so does
+   wait, which also has the rest of what is known of the result, but with
+   BATON_KEEP_ALL either of wait and wait_on is called once a step. A policy is
+   asked in wait alone. BATON_ERR_STATE: as wait. */
+BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
+                                                   baton_stream_t stream,
+                                                   void *target);
 
 /* Asks for another mode. It goes out with the next epoch that this rank has
    part in, and all ranks switch with the epoch after that. All ranks call it,
@@ -243,8 +309,8 @@ typedef struct baton_partial_stats {
     uint64_t messages; /* sent, those of activations among them */
     uint64_t bytes;    /* of payload, sent */
     /* By the machine's clock, in a simulation too: from this rank's start until
-       the epoch worked here (not for those that peers activated before); from
-       then to its end; and in baton_partial_wait. */
+       the epoch was activated (not for those that peers had activated before);
+       from then to its end; and in baton_partial_wait. */
     uint64_t activation_ns, inner_ns, waiting_ns;
 } baton_partial_stats_t;
 
@@ -269,7 +335,7 @@ const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 
 /* Copies what no epoch has taken yet to `data` (count elements; the identity
    when there is nothing) and returns whether there is anything in *any_out.
-   A snapshot while epochs run. */
+   A snapshot while epochs run. In device memory as baton_partial_contribute. */
 BATON_CHECKED baton_status_t baton_partial_pending(baton_partial_t *partial,
                                                    void *data, bool *any_out);
 

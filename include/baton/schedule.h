@@ -94,7 +94,9 @@ BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
    has ended, whether or not this rank started it, but at most for
    BATON_DESTROY_MS; then the epoch is cancelled, and threads that wait for it
    get BATON_ERR_CANCELLED. Peers that begin a later epoch fail, and learn why;
-   destroy does not wait until they have. Not allowed in a call node.
+   destroy does not wait until they have. In epochs that have ended here they
+   may still be, or may not have committed the schedule yet: what they send this
+   rank then is dropped. Not allowed in a call node.
 
    BATON_OK, also when the epoch was cancelled. BATON_ERR_TIMEOUT: a message
    was moving and its peer has not ended it, or an async node has not
@@ -107,6 +109,12 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
 int baton_schedule_size(const baton_schedule_t *schedule);  /* ranks, P */
 int baton_schedule_hosts(const baton_schedule_t *schedule); /* they are on */
+/* The host that a rank is on, counted from 0 in the order of their first ranks;
+   0 if that is unknown; -1: BATON_ERR_INVALID. And how many ranks follow one
+   another on each host, the last one with the rest; 0 if they are placed in
+   another way. */
+int baton_schedule_host_of(const baton_schedule_t *schedule, int rank);
+int baton_schedule_host_block(const baton_schedule_t *schedule);
 /* Processors that the ranks of this host may use, the same on all of them; 0
    when unknown. */
 int baton_schedule_processors(const baton_schedule_t *schedule);

@@ -76,7 +76,8 @@ size_t baton_select_at_least(const baton_selection_t *from,
 /* A vector that is selected from while it is computed, in one pass over memory:
    sum[i] = left[i] + right[i], as BATON_SUM adds. `sum` may be `left` or
    `right`, and overlaps them in no other way; the rest is as in
-   baton_selection_t. */
+   baton_selection_t. With `stream` the sum is written past the caches, as that
+   of a part of a long vector should be; one of 8 MiB and more always is. */
 typedef struct baton_accumulation {
     baton_dtype_t dtype;
     baton_side_t side;
@@ -84,6 +85,7 @@ typedef struct baton_accumulation {
     const void *left, *right;
     size_t count;
     uint32_t first;
+    bool stream;
 } baton_accumulation_t;
 
 /* The whole sum is computed, and the selection is that of baton_select_topk, or
@@ -94,6 +96,26 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
 size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity);
+
+/* The elements of a vector from some magnitude on, as entries (see below):
+   likely more than the k largest. From them, and from what is added to the
+   vector later as lists, the k largest are found without reading it again. */
+typedef struct baton_candidates {
+    void *entries; /* room for `capacity`; the caller's */
+    size_t capacity, count;
+    baton_magnitude_t low;  /* all from this key on are there; 0: they are more
+                               than `capacity` */
+    baton_magnitude_t high; /* the k-th is likely below; 0: unknown */
+} baton_candidates_t;
+
+/* As many candidates as there nearly always are at most. */
+size_t baton_candidates_room(size_t count, size_t k);
+
+/* Computes the whole sum, or, where `left` is NULL, finds it computed in `sum`;
+   and the candidates for its k largest elements, of both signs. `scratch` is
+   that of a selection of k. */
+void baton_candidates_find(const baton_accumulation_t *of, size_t k,
+                           baton_candidates_t *candidates, void *scratch);
 
 /* How many elements baton_select_at_least would select. */
 size_t baton_select_count(const baton_selection_t *from,
@@ -156,6 +178,29 @@ typedef struct baton_entries {
    and has room for the union; `lists` is used up. */
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out);
+
+/* The same; but where the first list has no entry of an index, the sum of the
+   others begins with the element of `dense`. */
+size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
+                              baton_entries_t *lists, size_t list_count,
+                              void *out);
+
+/* Copies the entries whose index is among `indices`, which are ascending, too;
+   with `clear` their values are 0. Returns how many. `out` has room for one
+   more than there are. */
+size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
+                            size_t count, const uint32_t *indices,
+                            size_t index_count, bool clear, void *out);
+
+/* Copies the k largest entries of a list to `out`, where all elements from
+   candidates->low on are in the list. SIZE_MAX: fewer than k reach `low`, and
+   elements below it are not known. `scratch` has
+   baton_entries_largest_scratch_bytes(count, k), aligned to 8 bytes. */
+size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
+                             size_t count, size_t k,
+                             const baton_candidates_t *candidates, void *out,
+                             void *scratch);
+size_t baton_entries_largest_scratch_bytes(size_t count, size_t k);
 
 /* Splits a list by magnitude: keeps its k largest entries (in place), and
    writes the others to `dropped` (if not NULL, room for count). Returns how

@@ -47,18 +47,40 @@
    returns epoch k's in step k. A rank may be `history` epochs behind, and then
    holds up the others.
 
+   With momentum, start adds what momentum makes of the gradient, and u becomes
+   0 where a result has an entry when wait returns it, whether the rank was
+   included or not; what it had added by then is not touched.
+
    Entries that are dropped on their way on a rank of which nothing was taken
    (SPARDL, GTOPK) go to its residual. So whenever no epoch runs, the sum of all
-   gradients that were started equals the sum of all results plus that of the
-   residuals, among which pending gradients are, up to rounding. A step that
-   failed leaves its gradient pending: a later epoch takes it, so it is not
-   started again, though a rank on which the step was completed has its result.
+   gradients that were started, with their momentum, equals the sum of all
+   results plus that of the residuals, among which pending gradients are, up to
+   rounding. A step that failed leaves its gradient pending: a later epoch takes
+   it, so it is not started again, though a rank on which the step was completed
+   has its result.
 
    A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
    have no entries, and messages are as long as full blocks make them.
 
-   Gradients and results are in host memory, also where the engine has a device
-   (device.h).
+   On an engine with a device (device.h) a step may be in the order of a stream,
+   and with options.memory BATON_MEMORY_DEVICE the gradient is in the device's
+   memory:
+
+       backward<<<grid, block, 0, stream>>>(gradient);
+       baton_sparse_start_on(sparse, stream, gradient);
+       other_work<<<grid, block, 0, stream>>>();    // none of them blocks
+       baton_sparse_wait_on(sparse, stream, &target);
+       update<<<grid, block, 0, stream>>>(weights, sum);
+
+   Where the device has selection (device.h; CUDA's has it) residual and
+   velocity are in its memory, too, and it accumulates and selects there. The
+   entries that were selected come to the host; those of the result, and those
+   that change the residual, go back. This holds for SPARDL, TOPKA, TOPKDSA,
+   GTOPK (but not gtopk_reference), and REDSYNC that is EXACT or TRIMMED and not
+   quantised. Otherwise the gradient is copied to the host by the step, where
+   residual, selection and sums are: SparDL selects from a block while the next
+   ones are copied, the others begin when all of it is there. Results have the
+   same bits in both ways, and on the host.
 
    Threads: one at a time uses a sparse all-reduce.
 
@@ -67,6 +89,7 @@
 #ifndef BATON_SPARSE_H
 #define BATON_SPARSE_H
 
+#include <baton/device.h>
 #include <baton/partial.h>
 #include <baton/schedule.h>
 #include <baton/select.h>
@@ -166,8 +189,8 @@ typedef struct baton_sparse_options {
     baton_link_cost_t link; /* what the choices by cost go by; zeros mean the
                                costs of this machine (tuning.h) */
     /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k
-       entries), TOPKDSA and GTOPK; without momentum and warmup. Memory: two
-       vectors of n elements more, and `history` results. */
+       entries), TOPKDSA and GTOPK; without warmup, with momentum by SPARDL.
+       Memory: two vectors of n elements more, and `history` results. */
     bool partial;
     baton_partial_mode_t mode; /* as in baton_partial_options_t */
     uint32_t mode_ranks;
@@ -179,6 +202,12 @@ typedef struct baton_sparse_options {
                                epochs after its step; 0 means that W is the
                                bound */
     uint64_t seed;          /* of the elections */
+    /* Where gradients are; not with `partial`. Ranks may differ. With
+       BATON_MEMORY_DEVICE, n elements of memory more, which the device copies
+       at full speed, and so is that of the result; and where the residual is on
+       the device, 2n elements there, or 4n with momentum, instead of those on
+       the host. */
+    baton_memory_t memory;
 } baton_sparse_options_t;
 
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
@@ -193,9 +222,13 @@ typedef struct baton_sparse_options {
    or of a size that no version has) takes part under the name in them, if the
    size is 0, else as "sparse". A group or an out that is NULL is an error of
    this rank alone. Memory: residual and a vector to work in, i.e. 2n elements,
-   n more with momentum, and the entries of messages and results.
+   n more with momentum, and the entries of messages and results. SPARDL: two
+   more lists for each block that is selected from after a receive, about half
+   of them, with as many entries as its selection may have candidates
+   (baton_select_scratch_bytes), and with what comes for it besides.
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
-   BATON_ERR_NO_MEMORY, and commit's. */
+   BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device
+   or without payload), and commit's. */
 BATON_CHECKED baton_status_t
 baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
                     int timeout_ms, baton_sparse_t **out);
@@ -253,12 +286,64 @@ BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
                                                 void *vector);
 
+/* ---- in the order of a stream ------------------------------------------
+
+   On an engine with a device; BATON_ERR_UNSUPPORTED without, and with
+   options.partial. Neither call blocks the host, or synchronises the device. */
+
+/* Starts a step, as baton_sparse_start does, but it begins when the work that
+   is in the stream now has been done, and the step before has ended. The
+   gradient stays as it is until the step has ended: what is put into the stream
+   behind baton_sparse_wait_on may overwrite it. Up to 8 steps may be in flight,
+   one more is BATON_ERR_BUSY; when one fails, those behind it fail with it.
+   BATON_ERR_INVALID: the gradient is not memory of the kind that options.memory
+   says. As baton_sparse_start otherwise, which is BATON_ERR_BUSY until a wait
+   or test has returned for the last step. No step begins before the results
+   have been copied that wait_on was called for before its start. */
+BATON_CHECKED baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
+                                                   baton_stream_t stream,
+                                                   const void *gradient);
+
+/* Device memory for a result; NULL where it is not asked for. */
+typedef struct baton_sparse_target {
+    size_t size; /* set by BATON_SPARSE_TARGET */
+    void *dense; /* n elements: all of the result, which the device writes out
+                    from the entries; where it has no selection, and after a
+                    dense step, all are copied from the host */
+    /* Its entries alone: room for baton_sparse_most_entries of them. After a
+       dense step (warm-up, flush, DENSE) neither is written, and the count is
+       n. */
+    uint32_t *indices; /* ascending */
+    void *values;
+    uint64_t *count; /* one number */
+} baton_sparse_target_t;
+
+#define BATON_SPARSE_TARGET BATON_INITIALIZER(baton_sparse_target_t)
+
+/* What is put into the stream from now on is done when the step that was
+   started last has ended, and its result has been copied to the target, if that
+   is not NULL; which needs options.memory to be BATON_MEMORY_DEVICE. If the
+   step has failed the target is as it was, and the stream goes on: test and
+   wait tell. A step whose outcome nobody has asked for before a recovery counts
+   as failed. BATON_ERR_INVALID: a pointer is not memory of this device.
+   BATON_ERR_BUSY: 8 results are on their way. BATON_ERR_STATE: no step was
+   started. */
+BATON_CHECKED baton_status_t
+baton_sparse_wait_on(baton_sparse_t *sparse, baton_stream_t stream,
+                     const baton_sparse_target_t *target);
+
+/* How many entries a result has at most; 0 where all steps are dense. */
+size_t baton_sparse_most_entries(const baton_sparse_t *sparse);
+
 /* ---- between steps ----------------------------------------------------- */
 
 /* BATON_ERR_BUSY while a step runs, for all of these; with options.partial also
    while an epoch runs that a peer has begun, and after one that failed until
    the group was recovered. BATON_ERR_UNSUPPORTED with options.partial: set_k,
-   set_density, save and load. */
+   set_density, save and load. Where the residual is on a device, those that
+   read or change it (scale, residual, save, load and statistics) wait until it
+   has been copied, or scaled there; BATON_ERR_SYSTEM: the device has failed,
+   and the state is as it was. */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
    max(1, n * density), rounded down. BATON_ERR_INVALID. */
@@ -325,6 +410,8 @@ typedef struct baton_sparse_stats {
     uint64_t bytes_sent, bytes_received;
     uint32_t rounds;           /* of messages, one after the other */
     uint32_t block_selections; /* top-k calls on dense vectors */
+    double select_us; /* processor time of all but messages: accumulation,
+                         selection, merging, packing; not what a device does */
 
     uint64_t nnz;              /* entries of the result */
     uint64_t nans, infinities; /* among its values */

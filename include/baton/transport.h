@@ -171,6 +171,10 @@ typedef struct baton_transport {
     /* The number of hosts that the group's ranks are on, the same on all; 0
        when unknown, which counts as one. */
     int hosts;
+    /* Where they are on several: so many ranks that follow one another on each,
+       the last one with the rest; 0 when they are placed in another way, or it
+       is unknown. */
+    int host_block;
     /* Commits are verified, as with BATON_VERIFY=1; all ranks have agreed. */
     bool verify;
 
@@ -201,6 +205,20 @@ typedef struct baton_transport {
        says. Without this function none may, and messages of device memory go
        through host memory. */
     bool (*takes_device)(void *endpoint, int peer, size_t bytes);
+
+    /* Optional. Whether each poll copies a part of a long message now, and so
+       takes long itself. A thread that should return soon leaves such polls to
+       the progress thread. */
+    bool (*is_copying)(const void *endpoint);
+
+    /* Optional, needed where there are several hosts and no host_block. The
+       host that a rank is on, counted from 0 in the order of their first ranks.
+     */
+    int (*host_of)(const void *endpoint, int rank);
+
+    /* Optional, beside lend. Whether a message out of this host memory would be
+       lent to that peer. Without this function all would. */
+    bool (*lends)(void *endpoint, int peer, const void *data, size_t bytes);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

@@ -4,10 +4,11 @@
    The model: a message of n bytes takes alpha + n beta, a reduced byte gamma;
    a rank sends one message at a time and receives one. Where all ranks are on
    one host its processors make the copies, too, and nothing else meanwhile;
-   ranks beyond their number share them. Links inside a host and
-   between hosts have an alpha and beta of their own. What is compiled in are
-   rough figures; `mpirun ... baton-info --calibrate FILE` measures, and
-   BATON_CALIBRATION=FILE has them read.
+   ranks beyond their number share them. Links inside a host and between hosts
+   have an alpha and beta of their own (costs.h). Where ranks are on several
+   hosts, binomial broadcasts and reduces, and the all-reduces
+   recursive_doubling, binomial, rabenseifner and hierarchical, count the
+   messages that stay inside one; for the other algorithms all go between hosts.
 
    A choice is made when a builder is called, from what is the same on all
    ranks: sizes, number of ranks and of hosts, costs, variables. So variables
@@ -18,6 +19,7 @@
 #define BATON_TUNING_H
 
 #include <baton/coll.h>
+#include <baton/costs.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +62,12 @@ typedef struct baton_cost_case {
     double segment_bytes; /* of those that work in segments */
     /* For host_us: of the host; 0 means one for each rank. */
     int processors;
+    /* For cost_us, where ranks share hosts: how many hosts, and what a message
+       and its bytes take inside one. 0 hosts: one for each rank. */
+    int hosts;
+    bool scattered; /* as of baton_choice_case_t */
+    double inside_alpha_us;
+    double inside_beta_us;
 } baton_cost_case_t;
 
 /* A builder: static strings. */
@@ -74,6 +82,8 @@ typedef struct baton_algorithm {
     bool segmented;       /* has a segment size to choose */
     bool equal_blocks;    /* takes no sizes per rank */
     bool ordered_at_ends; /* takes them where the root is rank 0 or P - 1 */
+    bool one_host;        /* is chosen for ranks of one host only: in a network
+                             its messages would all meet before one port */
 } baton_algorithm_t;
 
 /* The i-th of the table; false past its end, and where out is NULL. By name:
@@ -83,43 +93,6 @@ bool baton_algorithm_get(size_t i, baton_algorithm_t *out);
 BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
                                                   const char *name,
                                                   baton_algorithm_t *out);
-
-/* ---- costs of this machine --------------------------------------------- */
-
-typedef struct baton_link_cost {
-    double alpha_us; /* a message */
-    double beta_ns;  /* a byte */
-} baton_link_cost_t;
-
-typedef struct baton_costs {
-    size_t size;               /* set by BATON_COSTS */
-    baton_link_cost_t inside;  /* a host */
-    baton_link_cost_t between; /* hosts */
-    double gamma_ns;           /* a reduced byte */
-} baton_costs_t;
-
-#define BATON_COSTS BATON_INITIALIZER(baton_costs_t)
-
-/* The costs in force: of the file that BATON_CALIBRATION names, else those
-   compiled in. Fills the fields that `out`, initialised with BATON_COSTS, has
-   by its size. BATON_ERR_INVALID: out is NULL or was not initialised; and
-   otherwise, as _UNSUPPORTED and _SYSTEM: see read. */
-BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
-
-/* Writes a file of costs, which names this machine and the version of its form;
-   reads one into `out`, as get does. Costs are finite and not negative.
-   BATON_ERR_SYSTEM: the file can't be opened or written. BATON_ERR_INVALID: a
-   pointer is NULL or a size impossible; or names the cost or the line that is
-   wrong, and what it must be. BATON_ERR_UNSUPPORTED: the file is of another
-   version, or of another machine, which is named beside this one. Nothing is
-   stored, and no file is written, then. */
-BATON_CHECKED baton_status_t baton_costs_write(const char *path,
-                                               const baton_costs_t *costs);
-BATON_CHECKED baton_status_t baton_costs_read(const char *path,
-                                              baton_costs_t *out);
-
-/* What a calibration is of: the processor's name and how many there are. */
-const char *baton_machine_name(void);
 
 /* ---- the choice -------------------------------------------------------- */
 
@@ -140,6 +113,8 @@ typedef struct baton_choice_case {
     const char *algorithm;
     bool root_at_end; /* of a reduce: the root is rank 0 or P - 1, where the
                          linear pipeline keeps the order of ranks, too */
+    bool scattered;   /* the ranks of a host do not follow one another, or not
+                         as many on each; false where there is one host */
 } baton_choice_case_t;
 
 #define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)

@@ -20,8 +20,9 @@
          "Processors of the progress thread: none, or an hwloc type:index")    \
     NUMBER(SPIN, 32, 0, 1000000, "polls",                                      \
            "Polls without a pause while something is in flight")               \
-    NUMBER(YIELD_US, 200, 0, 1000000, "us",                                    \
-           "How long it then yields between polls before it sleeps")           \
+    NUMBER(YIELD_US, 1000, 0, 1000000, "us",                                   \
+           "How long a wait then yields between polls before it sleeps; the "  \
+           "progress thread does for a fifth of that")                         \
     NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
            "Longest sleep while a rank that can't wake this one is awaited")   \
     NUMBER(WINDOW, 32, 2, 256, "messages",                                     \
@@ -48,8 +49,9 @@
     TEXT(CALIBRATION, "",                                                      \
          "File of costs that baton-info --calibrate wrote; if unset, "         \
          "estimates")                                                          \
-    NUMBER(DEVICE_BLOCK, 262144, 4096, 1073741824, "bytes",                    \
-           "Blocks in which messages of device memory pass through the host")  \
+    NUMBER(DEVICE_BLOCK, 0, 0, 1073741824, "bytes",                            \
+           "Blocks in which messages of device memory pass through the host, " \
+           "at least 4096; 0: by the costs, for each message")                 \
     NUMBER(DEVICE_BUFFERS, 8, 2, 1024, "blocks",                               \
            "Host memory of a group for such blocks, in each direction")        \
     NUMBER(DEVICE_DIRECT, 1, 0, 1, "",                                         \

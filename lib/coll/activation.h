@@ -4,16 +4,22 @@
 
 #include <baton/coll.h>
 
-enum { BATON__ACTIVATION_STEPS = 32 };
+enum { BATON__ACTIVATION_STEPS = 64 };
 
 typedef struct baton__wave {
     int steps;
-    baton_node_t armed[BATON__ACTIVATION_STEPS];    /* from rank - 2^step */
-    baton_node_t activate[BATON__ACTIVATION_STEPS]; /* to rank + 2^step */
+    int distance[BATON__ACTIVATION_STEPS];          /* in ranks */
+    baton_node_t armed[BATON__ACTIVATION_STEPS];    /* from rank - distance */
+    baton_node_t activate[BATON__ACTIVATION_STEPS]; /* to rank + distance */
 } baton__wave_t;
 
-/* As baton_add_activation. */
+/* As baton_add_activation. `group` of 0: along the union of binomial trees.
+   Else along trees of two levels: the initiator sends to each group-th rank
+   from itself on, and these to the group - 1 ranks that follow them; P or more
+   means that it sends to all. At most BATON__ACTIVATION_STEPS distances:
+   group - 1 + (P - 1) / group. */
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
-                                   baton_node_t initiate, baton__wave_t *out);
+                                   baton_node_t initiate, int group,
+                                   baton__wave_t *out);
 
 #endif

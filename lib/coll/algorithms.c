@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { ANY = 0, ORDERED = 1, SEGMENTED = 2, EQUAL = 4, ENDS = 8 };
+enum { ANY = 0, ORDERED = 1, SEGMENTED = 2, EQUAL = 4, ENDS = 8, NEAR = 16 };
 
 /* Builders behind one type of function. */
 #define BEHIND(type, name)                                                     \
@@ -19,22 +19,28 @@ enum { ANY = 0, ORDERED = 1, SEGMENTED = 2, EQUAL = 4, ENDS = 8 };
 BEHIND(baton_broadcast_t, broadcast_linear_pipeline)
 BEHIND(baton_broadcast_t, broadcast_scatter_allgather)
 BEHIND(baton_broadcast_t, broadcast_double_tree)
+BEHIND(baton_broadcast_t, broadcast_flat)
 BEHIND(baton_reduce_t, reduce_binomial)
 BEHIND(baton_reduce_t, reduce_linear_pipeline)
 BEHIND(baton_reduce_t, reduce_scatter_gather)
+BEHIND(baton_reduce_t, reduce_pairwise)
 BEHIND(baton_allreduce_t, allreduce_recursive_doubling)
 BEHIND(baton_allreduce_t, allreduce_binomial)
 BEHIND(baton_allreduce_t, allreduce_rabenseifner)
 BEHIND(baton_allreduce_t, allreduce_ring)
 BEHIND(baton_allreduce_t, allreduce_linear_pipeline)
 BEHIND(baton_allreduce_t, allreduce_circulant)
+BEHIND(baton_allreduce_t, allreduce_pairwise)
 BEHIND(baton_allreduce_t, allreduce_double_tree)
+BEHIND(baton_allreduce_t, allreduce_hierarchical)
 BEHIND(baton_reduce_scatter_t, reduce_scatter_ring)
 BEHIND(baton_reduce_scatter_t, reduce_scatter_recursive_halving)
 BEHIND(baton_reduce_scatter_t, reduce_scatter_circulant)
+BEHIND(baton_reduce_scatter_t, reduce_scatter_pairwise)
 BEHIND(baton_allgather_t, allgather_ring)
 BEHIND(baton_allgather_t, allgather_recursive_doubling)
 BEHIND(baton_allgather_t, allgather_bruck)
+BEHIND(baton_allgather_t, allgather_pairwise)
 BEHIND(baton_rooted_t, scatter_binomial)
 BEHIND(baton_rooted_t, gather_binomial)
 BEHIND(baton_alltoall_t, alltoall_pairwise)
@@ -72,7 +78,8 @@ typedef struct row {
          .ordered = ((flags)&ORDERED) != 0,                                    \
          .segmented = ((flags)&SEGMENTED) != 0,                                \
          .equal_blocks = ((flags)&EQUAL) != 0,                                 \
-         .ordered_at_ends = ((flags)&ENDS) != 0},                              \
+         .ordered_at_ends = ((flags)&ENDS) != 0,                               \
+         .one_host = ((flags)&NEAR) != 0},                                     \
             build_##builder                                                    \
     }
 
@@ -89,6 +96,7 @@ static const row_t table[] = {
         "(p-2 + n/b) (alpha + b beta)"),
     ROW(BROADCAST, "double_tree", broadcast_double_tree, SEGMENTED,
         "(2 log(p) + n/b) (alpha + b beta)"),
+    ROW(BROADCAST, "flat", broadcast_flat, NEAR, "(p-1) (alpha + n beta)"),
 
     ROW(REDUCE, "binomial", reduce_binomial, ORDERED,
         "log(p) (alpha + n (beta + gamma))"),
@@ -96,6 +104,8 @@ static const row_t table[] = {
         "2 log(p) alpha + (p-1)/p n (2 beta + gamma)"),
     ROW(REDUCE, "linear_pipeline", reduce_linear_pipeline, SEGMENTED | ENDS,
         "(p-1) (alpha + b (beta + gamma)) + (n/b - 1) (alpha + b beta)"),
+    ROW(REDUCE, "pairwise", reduce_pairwise, NEAR,
+        "(p-1) (2 alpha + 2n/p beta) + n/p gamma"),
 
     ROW(ALLREDUCE, "recursive_doubling", allreduce_recursive_doubling, ORDERED,
         "log(p) (alpha + n (beta + gamma)), and a fold"),
@@ -107,10 +117,14 @@ static const row_t table[] = {
         "2 log(p) alpha + (p-1)/p n (2 beta + gamma), and a fold"),
     ROW(ALLREDUCE, "circulant", allreduce_circulant, ANY,
         "2 log(p) alpha + (p-1)/p n (2 beta + gamma)"),
+    ROW(ALLREDUCE, "pairwise", allreduce_pairwise, NEAR,
+        "(p-1) (2 alpha + 2n/p beta) + n/p gamma"),
     ROW(ALLREDUCE, "linear_pipeline", allreduce_linear_pipeline,
         ORDERED | SEGMENTED, "(p-3 + 2n/b) (alpha + b beta) + (p-3) b gamma"),
     ROW(ALLREDUCE, "double_tree", allreduce_double_tree, ORDERED | SEGMENTED,
         "(4 log(p) + 2n/b) (alpha + b beta)"),
+    ROW(ALLREDUCE, "hierarchical", allreduce_hierarchical, ANY,
+        "circulant among the m ranks of a host, and of n/m among hosts"),
 
     ROW(REDUCE_SCATTER, "ring", reduce_scatter_ring, ANY,
         "(p-1) alpha + (p-1)/p n (beta + gamma)"),
@@ -118,12 +132,16 @@ static const row_t table[] = {
         ANY, "log(p) alpha + (p-1)/p n (beta + gamma), and a fold"),
     ROW(REDUCE_SCATTER, "circulant", reduce_scatter_circulant, ANY,
         "log(p) alpha + (p-1)/p n (beta + gamma)"),
+    ROW(REDUCE_SCATTER, "pairwise", reduce_scatter_pairwise, NEAR,
+        "(p-1) (alpha + n/p beta) + n/p gamma"),
 
     ROW(ALLGATHER, "ring", allgather_ring, ANY, "(p-1) alpha + (p-1)/p n beta"),
     ROW(ALLGATHER, "recursive_doubling", allgather_recursive_doubling, ANY,
         "log(p) alpha + (p-1)/p n beta, and a fold"),
     ROW(ALLGATHER, "bruck", allgather_bruck, ANY,
         "log(p) alpha + (p-1)/p n beta"),
+    ROW(ALLGATHER, "pairwise", allgather_pairwise, NEAR,
+        "(p-1) alpha + (p-1)/p n beta"),
 
     ROW(SCATTER, "binomial", scatter_binomial, ANY,
         "log(p) alpha + (p-1)/p n beta"),

@@ -3,11 +3,11 @@
 
 #include <baton/coll.h>
 
-/* Three ways to bring all blocks to all ranks. Each copies its own block to its
-   place, unless it is there. The first message is sent from the source, all
-   others from the target:
+/* Four ways to bring all blocks to all ranks. Each copies its own block to its
+   place, unless it is there. What is sent of its own block alone is sent from
+   the source, all else from the target:
 
-       source --> own block --> [ring, recursive doubling, or Bruck]
+       source --> own block --> [ring, pairwise, recursive doubling, or Bruck]
           +-----------------------^                                         */
 typedef struct gather {
     baton__flow_t flow;
@@ -64,6 +64,16 @@ void baton_allgather_ring(baton_schedule_t *schedule,
     if (begin(schedule, "all-gather by ring", &args, &gather)) {
         baton__ring_allgather(&gather.flow, &gather.blocks, 1,
                               args->chunk_bytes);
+        end(&gather);
+    }
+}
+
+void baton_allgather_pairwise(baton_schedule_t *schedule,
+                              const baton_allgather_t *args)
+{
+    gather_t gather;
+    if (begin(schedule, "all-gather by pairwise exchange", &args, &gather)) {
+        baton__pairwise_allgather(&gather.flow, &gather.blocks);
         end(&gather);
     }
 }

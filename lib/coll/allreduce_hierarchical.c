@@ -31,9 +31,23 @@ typedef struct place {
     int blocks;     /* B */
 } place_t;
 
-static int host_number(const baton_hosts_t *hosts, int rank)
+/* Hosts of so many ranks that follow one another, the last one with the rest.
+ */
+static void place_in_blocks(int block, int rank, int size, place_t *place)
 {
-    return hosts->host != NULL ? hosts->host[rank] : rank / hosts->host_ranks;
+    int rest = (size - 1) % block + 1;
+    int first = rank - rank % block;
+    place->host = rank / block;
+    place->hosts = (size - 1) / block + 1;
+    place->index = rank % block;
+    place->blocks = rest;
+    while (place->mate_count < block && first + place->mate_count < size) {
+        place->mates[place->mate_count] = first + place->mate_count;
+        place->mate_count++;
+    }
+    for (int host = 0; host < place->hosts; host++) {
+        place->peers[host] = host * block + place->index;
+    }
 }
 
 /* What is counted while a place is looked for, by index of a host. */
@@ -43,10 +57,10 @@ typedef struct count {
 } count_t;
 
 /* The index of a rank's host; hosts are numbered as they are first seen. */
-static int host_index(const baton_hosts_t *hosts, int rank, place_t *place,
+static int host_index(const int *hosts, int rank, place_t *place,
                       const count_t *count)
 {
-    int number = host_number(hosts, rank);
+    int number = hosts[rank];
     int host = 0;
     while (host < place->hosts && count->numbers[host] != number) {
         host++;
@@ -58,7 +72,7 @@ static int host_index(const baton_hosts_t *hosts, int rank, place_t *place,
 }
 
 /* The hosts, how many ranks each has, and where `rank` is among them. */
-static void count_hosts(const baton_hosts_t *hosts, int rank, int size,
+static void count_hosts(const int *hosts, int rank, int size,
                         const count_t *count, place_t *place)
 {
     for (int other = 0; other < size; other++) {
@@ -77,8 +91,8 @@ static void count_hosts(const baton_hosts_t *hosts, int rank, int size,
 }
 
 /* The ranks of this rank's host, and those with its index on each. */
-static void find_neighbours(const baton_hosts_t *hosts, int size,
-                            const count_t *count, place_t *place)
+static void find_neighbours(const int *hosts, int size, const count_t *count,
+                            place_t *place)
 {
     memset(count->seen, 0, (size_t)size * sizeof(int));
     for (int other = 0; other < size; other++) {
@@ -113,6 +127,23 @@ static size_t *cut_for(baton_schedule_t *schedule, size_t count, size_t element,
     return at;
 }
 
+/* All-reduce of this rank's block, in place, with the ranks that have it on
+   other hosts. */
+static void reduce_between(baton__flow_t *flow, const place_t *place,
+                           baton_view_t block, size_t element)
+{
+    size_t *at = baton__cut_evenly(flow->schedule, block.bytes / element,
+                                   element, place->hosts);
+    if (at == NULL) {
+        return;
+    }
+    baton__flow_team(flow, place->peers, place->host, place->hosts);
+    baton__blocks_t parts = {.memory = block, .at = at, .parts = place->hosts};
+    baton__circulant_reduce_scatter(flow, &parts, &parts, (baton_view_t){0});
+    baton__circulant_allgather(flow, &parts, BATON__SKIPS_HALVED);
+    baton__free(at);
+}
+
 static void add_phases(baton__flow_t *flow, const place_t *place,
                        const baton_allreduce_t *args, bool in_place)
 {
@@ -135,8 +166,7 @@ static void add_phases(baton__flow_t *flow, const place_t *place,
                                     (baton_view_t){0});
     baton_view_t block = baton__blocks_view(&sums, place->index, 1);
     if (place->index < place->blocks && place->hosts > 1 && block.bytes > 0) {
-        baton__flow_team(flow, place->peers, place->host, place->hosts);
-        baton__rabenseifner(flow, block, block, element);
+        reduce_between(flow, place, block, element);
     }
     baton__flow_team(flow, place->mates, place->index, place->mate_count);
     baton__circulant_allgather(flow, &sums, BATON__SKIPS_HALVED);
@@ -146,10 +176,13 @@ static void add_phases(baton__flow_t *flow, const place_t *place,
 static bool check_hosts(baton_schedule_t *schedule, const char *builder,
                         const baton_hosts_t *hosts)
 {
-    if (hosts == NULL || hosts->size != sizeof *hosts) {
+    if (hosts == NULL) {
+        return true;
+    }
+    if (hosts->size != sizeof *hosts) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: args.arg must point to a baton_hosts_t whose "
-                            "size is %zu",
+                            "size is %zu, or be NULL",
                             builder, sizeof *hosts);
         return false;
     }
@@ -163,6 +196,42 @@ static bool check_hosts(baton_schedule_t *schedule, const char *builder,
     return true;
 }
 
+/* Returns the memory in which `place` points, or NULL. */
+static int *find_place(baton_schedule_t *schedule, const char *builder,
+                       const baton_hosts_t *given, place_t *place)
+{
+    int rank = baton_schedule_rank(schedule);
+    int size = baton_schedule_size(schedule);
+    size_t ranks = (size_t)size;
+    int *memory = baton__alloc(ranks, 5 * sizeof(int));
+    if (memory == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "%s: no memory for the hosts of %d ranks", builder,
+                            size);
+        return NULL;
+    }
+    place->mates = memory;
+    place->peers = memory + ranks;
+    int block =
+        given != NULL ? given->host_ranks : baton_schedule_host_block(schedule);
+    const int *hosts = given != NULL ? given->host : NULL;
+    if (hosts == NULL && block > 0) {
+        place_in_blocks(block, rank, size, place);
+        return memory;
+    }
+    if (hosts == NULL) {
+        int *numbers = memory + 4 * ranks;
+        for (int other = 0; other < size; other++) {
+            numbers[other] = baton_schedule_host_of(schedule, other);
+        }
+        hosts = numbers;
+    }
+    const count_t count = {memory + 2 * ranks, memory + 3 * ranks};
+    count_hosts(hosts, rank, size, &count, place);
+    find_neighbours(hosts, size, &count, place);
+    return memory;
+}
+
 void baton_allreduce_hierarchical(baton_schedule_t *schedule,
                                   const baton_allreduce_t *args)
 {
@@ -174,19 +243,12 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    size_t size = (size_t)flow.size;
-    int *memory = baton__alloc(4 * size, sizeof(int));
-    if (memory == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "%s: no memory for the hosts of %d ranks", name,
-                            flow.size);
-        return;
+    place_t place = {.index = 0};
+    int *memory = find_place(schedule, name, args->arg, &place);
+    if (memory != NULL) {
+        add_phases(&flow, &place, args,
+                   baton__allreduce_in_place(schedule, args));
     }
-    place_t place = {.mates = memory, .peers = memory + size};
-    count_t count = {memory + 2 * size, memory + 3 * size};
-    count_hosts(args->arg, flow.rank, flow.size, &count, &place);
-    find_neighbours(args->arg, flow.size, &count, &place);
-    add_phases(&flow, &place, args, baton__allreduce_in_place(schedule, args));
     baton__flow_close(&flow);
     baton__free(memory);
 }

@@ -191,6 +191,23 @@ size_t baton__segment_count(size_t count, size_t element, size_t chunk_bytes,
     return (count - 1) / segment + 1;
 }
 
+size_t baton__blocks_most(const baton__blocks_t *blocks)
+{
+    size_t most = 0;
+    for (int i = 0; i < blocks->parts; i++) {
+        size_t bytes = baton__blocks_bytes(blocks, i, 1);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+size_t baton__blocks_segments(const baton__blocks_t *blocks, size_t element,
+                              size_t chunk_bytes, size_t default_bytes)
+{
+    return baton__segment_count(baton__blocks_most(blocks) / element, element,
+                                chunk_bytes, default_bytes);
+}
+
 baton_view_t baton__segment_of(baton_view_t vector, size_t element,
                                size_t segments, size_t index)
 {

@@ -65,6 +65,12 @@ size_t baton__segment_count(size_t count, size_t element, size_t chunk_bytes,
 baton_view_t baton__segment_of(baton_view_t vector, size_t element,
                                size_t segments, size_t index);
 
+/* The bytes of the largest block; and how many segments each block is cut in,
+   the same number, so that both ends of a message agree. */
+size_t baton__blocks_most(const baton__blocks_t *blocks);
+size_t baton__blocks_segments(const baton__blocks_t *blocks, size_t element,
+                              size_t chunk_bytes, size_t default_bytes);
+
 /* What pipelines take without being told: small enough to be in cache when it
    is reduced, long enough to hide what a message costs. */
 #define BATON__SEGMENT_BYTES ((size_t)64 * 1024)

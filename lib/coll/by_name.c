@@ -22,6 +22,7 @@ static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
     of.ranks = baton_schedule_size(schedule);
     of.hosts = baton_schedule_hosts(schedule);
     of.processors = baton_schedule_processors(schedule);
+    of.scattered = of.hosts > 1 && baton_schedule_host_block(schedule) == 0;
     baton_status_t status = baton_choose(&of, out);
     if (status != BATON_OK) {
         baton_schedule_fail(schedule, status, "%s", baton_error_message());

@@ -76,12 +76,17 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
     if (status == BATON_OK) {
         const baton_link_cost_t *link =
             of->hosts > 1 ? &costs.between : &costs.inside;
-        *out = (baton_cost_case_t){.ranks = of->ranks,
-                                   .bytes = (double)of->bytes,
-                                   .alpha_us = link->alpha_us,
-                                   .beta_us = link->beta_ns / 1e3,
-                                   .gamma_us = costs.gamma_ns / 1e3,
-                                   .processors = of->processors};
+        *out =
+            (baton_cost_case_t){.ranks = of->ranks,
+                                .bytes = (double)of->bytes,
+                                .alpha_us = link->alpha_us,
+                                .beta_us = link->beta_ns / 1e3,
+                                .gamma_us = costs.gamma_ns / 1e3,
+                                .processors = of->processors,
+                                .hosts = of->hosts > 0 ? of->hosts : 1,
+                                .scattered = of->scattered,
+                                .inside_alpha_us = costs.inside.alpha_us,
+                                .inside_beta_us = costs.inside.beta_ns / 1e3};
     }
     return status;
 }
@@ -197,7 +202,8 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
         }
     } else {
         for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
-            if (can(&algorithm, of)) {
+            if (can(&algorithm, of) &&
+                (of->hosts <= 1 || !algorithm.one_host)) {
                 weigh(&algorithm, cost, of->hosts <= 1, &best);
             }
         }

@@ -1,6 +1,7 @@
 #include "coll/cost.h"
 
 #include "coll/pattern.h"
+#include "coll/phases.h"
 
 #include <math.h>
 
@@ -44,6 +45,43 @@ static double segments_of(double bytes, double segment_bytes)
     return segment_bytes > 0 ? fmax(1, ceil(bytes / segment_bytes)) : 1;
 }
 
+/* So many ranks follow one another on each host. */
+static int host_block(const baton_cost_case_t *of)
+{
+    return of->hosts > 0 && !of->scattered ? (of->ranks - 1) / of->hosts + 1
+                                           : 1;
+}
+
+/* A message in a round in which ranks `distance` apart, a power of two, talk:
+   inside a host if its ranks are blocks of twice as many. */
+static double message_over(const baton_cost_case_t *of, int64_t distance,
+                           double bytes)
+{
+    return host_block(of) % (2 * distance) == 0
+               ? of->inside_alpha_us + bytes * of->inside_beta_us
+               : message(of, bytes);
+}
+
+/* Hosts of 2^k ranks, k > 0, that follow one another. */
+static bool is_paired(const baton_cost_case_t *of)
+{
+    int block = host_block(of);
+    return block > 1 && (block & (block - 1)) == 0;
+}
+
+/* One such message for each distance up to `ranks`; `bytes` in the first, in
+   the next ones as many, or half as many each time. */
+static double messages_over(const baton_cost_case_t *of, int64_t ranks,
+                            double bytes, bool halved)
+{
+    double us = 0;
+    for (int64_t distance = 1; distance < ranks; distance *= 2) {
+        us += message_over(of, distance, bytes);
+        bytes = halved ? bytes / 2 : bytes;
+    }
+    return us;
+}
+
 /* ---- barrier, broadcast ------------------------------------------------ */
 
 double baton__cost_barrier_dissemination(const baton_cost_case_t *of)
@@ -53,7 +91,7 @@ double baton__cost_barrier_dissemination(const baton_cost_case_t *of)
 
 double baton__cost_broadcast_binomial(const baton_cost_case_t *of)
 {
-    return is_still(of) ? 0 : rounds_of(of) * message(of, of->bytes);
+    return is_still(of) ? 0 : messages_over(of, of->ranks, of->bytes, false);
 }
 
 double baton__cost_broadcast_linear_pipeline(const baton_cost_case_t *of)
@@ -85,6 +123,11 @@ double baton__cost_broadcast_double_tree(const baton_cost_case_t *of)
     return (2 * rounds_of(of) + count) * message(of, of->bytes / count);
 }
 
+double baton__cost_broadcast_flat(const baton_cost_case_t *of)
+{
+    return is_still(of) ? 0 : (of->ranks - 1) * message(of, of->bytes);
+}
+
 /* ---- reduce ------------------------------------------------------------ */
 
 /* ceil(log2 p) rounds. In the reduce of 2^k ranks each is a transfer and a
@@ -98,7 +141,7 @@ double baton__cost_reduce_binomial(const baton_cost_case_t *of)
     }
     int rounds = baton__log2_ceil(of->ranks);
     int extra = of->ranks - (1 << (rounds - 1));
-    double transfers = rounds * message(of, of->bytes);
+    double transfers = messages_over(of, of->ranks, of->bytes, false);
     double each = reduction(of, of->bytes);
     if (of->ranks == 1 << rounds) {
         return transfers + rounds * each;
@@ -129,6 +172,12 @@ double baton__cost_reduce_scatter_gather(const baton_cost_case_t *of)
            all_but_one(of->bytes, of->ranks) * (2 * of->beta_us + of->gamma_us);
 }
 
+/* All ranks have the sums of their blocks at the same time. */
+double baton__cost_reduce_pairwise(const baton_cost_case_t *of)
+{
+    return baton__cost_allreduce_pairwise(of);
+}
+
 /* ---- all-reduce -------------------------------------------------------- */
 
 /* The core is of 2^k ranks, and `extra` of them speak for two. When p is 2^k,
@@ -138,7 +187,8 @@ double baton__cost_reduce_scatter_gather(const baton_cost_case_t *of)
    that speak for two, until they have sent the result to the second: k + 2
    transfers, and after the fold they meet ranks that are as late in the first
    ceil(log2 extra) rounds; what comes in later rounds has come before, and its
-   reduction goes on while the next transfer does. */
+   reduction goes on while the next transfer does. On hosts of 2^k ranks the
+   folds, and the rounds of near ranks, stay inside: an estimate. */
 double baton__cost_allreduce_recursive_doubling(const baton_cost_case_t *of)
 {
     if (is_still(of)) {
@@ -149,7 +199,13 @@ double baton__cost_allreduce_recursive_doubling(const baton_cost_case_t *of)
     double come = message(of, of->bytes);
     double reduce = reduction(of, of->bytes);
     if (extra == 0) {
-        return rounds * (come + reduce);
+        return messages_over(of, of->ranks, of->bytes, false) + rounds * reduce;
+    }
+    if (is_paired(of)) {
+        int between = baton__log2_ceil(of->hosts);
+        return between * come +
+               (rounds + 2 - between) * message_over(of, 1, of->bytes) +
+               (rounds + 1) * reduce;
     }
     return fmax((rounds + 1) * (come + reduce),
                 (rounds + 2) * come + (baton__log2_ceil(extra) + 1) * reduce);
@@ -172,8 +228,12 @@ double baton__cost_allreduce_rabenseifner(const baton_cost_case_t *of)
     double fold = of->ranks == core
                       ? 0
                       : 2 * message(of, of->bytes) + reduction(of, of->bytes);
-    return fold + 2 * rounds * of->alpha_us +
-           all_but_one(of->bytes, core) * (2 * of->beta_us + of->gamma_us);
+    double reduce = reduction(of, all_but_one(of->bytes, core));
+    if (of->ranks != core) {
+        return fold + 2 * rounds * of->alpha_us +
+               2 * all_but_one(of->bytes, core) * of->beta_us + reduce;
+    }
+    return 2 * messages_over(of, core, of->bytes / 2, true) + reduce;
 }
 
 /* For one chunk a block. */
@@ -184,6 +244,12 @@ double baton__cost_allreduce_ring(const baton_cost_case_t *of)
     }
     double block = of->bytes / of->ranks;
     return (of->ranks - 1) * (2 * message(of, block) + reduction(of, block));
+}
+
+double baton__cost_allreduce_pairwise(const baton_cost_case_t *of)
+{
+    return baton__cost_reduce_scatter_pairwise(of) +
+           baton__cost_allgather_pairwise(of);
 }
 
 /* Exact where a segment is reduced no more slowly than it comes. Rank 0 sends
@@ -224,6 +290,27 @@ double baton__cost_allreduce_double_tree(const baton_cost_case_t *of)
     return (4 * rounds_of(of) + 2 * count) * fmax(come, reduce);
 }
 
+/* Exact where all hosts have as many ranks. */
+double baton__cost_allreduce_hierarchical(const baton_cost_case_t *of)
+{
+    if (is_still(of)) {
+        return 0;
+    }
+    int hosts = of->hosts > 0 ? of->hosts : of->ranks;
+    int most = (of->ranks - 1) / hosts + 1;
+    int rest = of->ranks - (hosts - 1) * most;
+    int least = of->scattered ? of->ranks / hosts : rest > 1 ? rest : 1;
+    double inside = all_but_one(of->bytes, most);
+    const baton_cost_case_t between = {.ranks = hosts,
+                                       .bytes = of->bytes / least,
+                                       .alpha_us = of->alpha_us,
+                                       .beta_us = of->beta_us,
+                                       .gamma_us = of->gamma_us};
+    return 2 * baton__log2_ceil(most) * of->inside_alpha_us +
+           2 * inside * of->inside_beta_us + reduction(of, inside) +
+           baton__cost_allreduce_circulant(&between);
+}
+
 /* ---- reduce-scatter, all-gather ---------------------------------------- */
 
 double baton__cost_reduce_scatter_ring(const baton_cost_case_t *of)
@@ -233,6 +320,20 @@ double baton__cost_reduce_scatter_ring(const baton_cost_case_t *of)
     }
     double block = of->bytes / of->ranks;
     return (of->ranks - 1) * (message(of, block) + reduction(of, block));
+}
+
+/* A segment is reduced while the next one comes. */
+double baton__cost_reduce_scatter_pairwise(const baton_cost_case_t *of)
+{
+    if (is_still(of)) {
+        return 0;
+    }
+    double block = of->bytes / of->ranks;
+    double segments = segments_of(block, BATON__PAIRWISE_BYTES);
+    double came = message(of, block / segments);
+    double reduced = reduction(of, block / segments);
+    return came + ((of->ranks - 1) * segments - 1) * fmax(came, reduced) +
+           reduced;
 }
 
 /* Exact for 2^k ranks. */
@@ -265,6 +366,11 @@ double baton__cost_allgather_ring(const baton_cost_case_t *of)
 {
     return is_still(of) ? 0
                         : (of->ranks - 1) * message(of, of->bytes / of->ranks);
+}
+
+double baton__cost_allgather_pairwise(const baton_cost_case_t *of)
+{
+    return baton__cost_allgather_ring(of);
 }
 
 /* Exact for 2^k ranks. */

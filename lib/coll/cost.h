@@ -13,22 +13,28 @@
     X(broadcast_binomial)                                                      \
     X(broadcast_linear_pipeline)                                               \
     X(broadcast_scatter_allgather)                                             \
+    X(broadcast_flat)                                                          \
     X(broadcast_double_tree)                                                   \
     X(reduce_binomial)                                                         \
     X(reduce_linear_pipeline)                                                  \
+    X(reduce_pairwise)                                                         \
     X(reduce_scatter_gather)                                                   \
     X(allreduce_recursive_doubling)                                            \
     X(allreduce_binomial)                                                      \
     X(allreduce_rabenseifner)                                                  \
     X(allreduce_ring)                                                          \
     X(allreduce_linear_pipeline)                                               \
+    X(allreduce_pairwise)                                                      \
     X(allreduce_circulant)                                                     \
     X(allreduce_double_tree)                                                   \
+    X(allreduce_hierarchical)                                                  \
     X(reduce_scatter_ring)                                                     \
     X(reduce_scatter_recursive_halving)                                        \
+    X(reduce_scatter_pairwise)                                                 \
     X(reduce_scatter_circulant)                                                \
     X(allgather_ring)                                                          \
     X(allgather_recursive_doubling)                                            \
+    X(allgather_pairwise)                                                      \
     X(allgather_bruck)                                                         \
     X(scatter_binomial)                                                        \
     X(gather_binomial)                                                         \

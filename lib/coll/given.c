@@ -93,6 +93,27 @@ baton__merged_t baton__add_merge(baton_schedule_t *schedule,
     return merged;
 }
 
+static baton_status_t set_missing(void *arg, baton_call_t *call)
+{
+    const struct baton_given *given = arg;
+    size_t there = baton_call_length(call, given->result.length);
+    return baton_call_set_length(call, given->missing,
+                                 there == 0 ? given->result.view.bytes : 0);
+}
+
+/*     last --> call: is it missing? --> copy */
+static void add_filled_on_device(baton_schedule_t *schedule,
+                                 struct baton_given *given, baton_node_t last)
+{
+    given->missing = baton_add_length(schedule);
+    baton_node_t call = baton_add_call(schedule, set_missing, given);
+    baton_set_no_scratch(schedule, call);
+    baton_before(schedule, last, call);
+    (void)add_after(
+        schedule, baton_add_copy(schedule, given->result.view, given->identity),
+        given->missing, call);
+}
+
 static baton_status_t fill(void *arg, baton_call_t *call)
 {
     const struct baton_given *given = arg;
@@ -117,6 +138,10 @@ void baton__add_result(baton_schedule_t *schedule,
     given->op = args->op;
     given->dtype = args->dtype;
     given->result = (baton__maybe_vector_t){args->target, length};
+    if (given->on_device) {
+        add_filled_on_device(schedule, given, last);
+        return;
+    }
     baton_node_t filled = baton_add_call(schedule, fill, given);
     baton_set_no_scratch(schedule, filled); /* it only writes the target */
     baton_before(schedule, last, filled);

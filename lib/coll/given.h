@@ -21,18 +21,36 @@ typedef struct baton__merge {
     baton_length_t out;
 } baton__merge_t;
 
-enum { BATON__MERGES = 40 }; /* at most one in a round, and the fold's */
+/* At most one in a round, and the fold's. */
+enum { BATON__MERGES = 64 };
+
+/* What a rank of a tree adds up: its own vector and those of its children. */
+enum { BATON__FLAT_RANKS = 64 };
+typedef struct baton__gathered {
+    baton_length_t own;
+    baton_length_t own_alone; /* all bytes, if the first child gave nothing */
+    baton_length_t out;
+    uint32_t count;
+    baton_length_t children[BATON__FLAT_RANKS];
+} baton__gathered_t;
 
 /* What baton_allreduce_t.given points to. The partial collective owns it, and
    keeps it as long as the schedule. */
 struct baton_given {
-    baton__maybe_vector_t source; /* a call node before the builder's nodes sets
-                                     its length */
-    bool known;                   /* set by a builder that supports this */
+    /* A call node before the builder's nodes sets its length. Where that is 0
+       the vector has the neutral element. */
+    baton__maybe_vector_t source;
+    bool known; /* set by a builder that supports this */
     /* The vector in the target: empty where no rank contributed. */
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
+    /* In device memory, which the host can't fill: as many bytes of it as this
+       length says are copied from here. */
+    bool on_device;
+    baton_view_t identity;
+    baton_length_t missing;
+    baton__gathered_t gathered;
     uint32_t merge_count;
     baton__merge_t merges[BATON__MERGES];
 };
@@ -69,6 +87,15 @@ void baton__allreduce_binomial_given(baton_schedule_t *schedule,
                                      const baton_allreduce_t *args);
 void baton__allreduce_recursive_doubling_given(baton_schedule_t *schedule,
                                                const baton_allreduce_t *args);
+
+/* Flat tree: all ranks send their vectors to rank 0, which reduces them in the
+   order of ranks, and broadcasts the result along a binomial tree. No rank
+   between a rank and the root has to be awake, so it takes two turns on a
+   processor of each rank, where a binomial tree takes up to log2 P more of its
+   inner ones; but the root alone reduces. So it is for few vectors. Needs
+   args->given; for at most BATON__FLAT_RANKS ranks. */
+void baton__allreduce_flat(baton_schedule_t *schedule,
+                           const baton_allreduce_t *args);
 
 /* As baton_broadcast_binomial, of the bytes that data.length says. The root
    sets it before. */

@@ -8,11 +8,12 @@
 
        work / processors + (1 - 1 / processors) longest path
 
-   which is the estimate. Folds of ranks beyond a power of two count in `all`
-   only. */
+   which is the estimate. The work then includes what sums cost that are passed
+   on. Folds of ranks beyond a power of two count in `all` only. */
 #include "coll/cost.h"
 
 #include "coll/pattern.h"
+#include "coll/phases.h"
 
 #include <math.h>
 
@@ -25,6 +26,11 @@ typedef struct work {
 typedef struct works {
     work_t most; /* that one rank has */
     work_t all;
+    bool direct; /* nothing is passed on: the longest path is `most` */
+    /* Bytes of sums that were reduced on one rank, and again on another:
+       written by one processor and read by another, they cost as much as a
+       copy. */
+    double passed;
 } works_t;
 
 static double time_of(const baton_cost_case_t *of, work_t work)
@@ -39,18 +45,33 @@ static double host_cost(const baton_cost_case_t *of, double formula_us,
     if (of->bytes <= 0 || of->ranks <= 1) {
         return formula_us;
     }
-    double path_us = fmax(formula_us, time_of(of, works.most));
+    double path_us = time_of(of, works.most);
+    if (!works.direct) {
+        path_us = fmax(formula_us, path_us);
+    }
     if (of->processors <= 0 || of->processors >= of->ranks) {
         return path_us;
     }
-    return time_of(of, works.all) / of->processors +
-           (1 - 1.0 / of->processors) * path_us;
+    double all_us = time_of(of, works.all) + works.passed * of->beta_us;
+    return all_us / of->processors + (1 - 1.0 / of->processors) * path_us;
 }
 
 static works_t works(work_t most, work_t all)
 {
-    works_t both = {most, all};
+    works_t both = {most, all, false, 0};
     return both;
+}
+
+static works_t directly(works_t works)
+{
+    works.direct = true;
+    return works;
+}
+
+static works_t passing(works_t works, double bytes)
+{
+    works.passed = bytes;
+    return works;
 }
 
 /* Where all ranks have the same work. */
@@ -113,6 +134,27 @@ static double others(const baton_cost_case_t *of)
     return (of->ranks - 1) * of->bytes;
 }
 
+/* What is passed on of sums where each block goes through all ranks, by a ring,
+   a tree of its own or a chain; and where they go up one binomial tree. */
+static double passed_on(const baton_cost_case_t *of)
+{
+    return (of->ranks - 2) * of->bytes;
+}
+
+static double passed_up(const baton_cost_case_t *of)
+{
+    int inner = of->ranks / 2 - 1;
+    return inner * of->bytes;
+}
+
+/* The messages of a reduce-scatter by pairwise exchange. */
+static double pairs(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    double block = of->bytes / p;
+    return p * (p - 1) * fmax(1, ceil(block / BATON__PAIRWISE_BYTES));
+}
+
 /* ---- barrier, broadcast, reduce ---------------------------------------- */
 
 static works_t work_of_barrier_dissemination(const baton_cost_case_t *of)
@@ -133,6 +175,13 @@ static works_t work_of_broadcast_linear_pipeline(const baton_cost_case_t *of)
                  (work_t){(of->ranks - 1) * count, others(of), 0});
 }
 
+static works_t work_of_broadcast_flat(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    return directly(
+        works((work_t){p - 1, of->bytes, 0}, (work_t){p - 1, others(of), 0}));
+}
+
 static works_t work_of_broadcast_scatter_allgather(const baton_cost_case_t *of)
 {
     double p = of->ranks;
@@ -149,24 +198,37 @@ static works_t work_of_broadcast_double_tree(const baton_cost_case_t *of)
 static works_t work_of_reduce_binomial(const baton_cost_case_t *of)
 {
     double n = of->bytes;
-    return works((work_t){rounds(of), rounds(of) * n, rounds(of) * n},
-                 (work_t){of->ranks - 1, others(of), others(of)});
+    return passing(works((work_t){rounds(of), rounds(of) * n, rounds(of) * n},
+                         (work_t){of->ranks - 1, others(of), others(of)}),
+                   passed_up(of));
 }
 
 static works_t work_of_reduce_linear_pipeline(const baton_cost_case_t *of)
 {
     double count = segments(of);
-    return works((work_t){count, of->bytes, of->bytes},
-                 (work_t){(of->ranks - 1) * count, others(of), others(of)});
+    return passing(
+        works((work_t){count, of->bytes, of->bytes},
+              (work_t){(of->ranks - 1) * count, others(of), others(of)}),
+        passed_on(of));
+}
+
+static works_t work_of_reduce_pairwise(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    double part = others(of) / p;
+    return directly(
+        works((work_t){pairs(of) / p + p - 1, 2 * part, part},
+              (work_t){pairs(of) + p - 1, others(of) + part, others(of)}));
 }
 
 static works_t work_of_reduce_scatter_gather(const baton_cost_case_t *of)
 {
     double p = of->ranks;
     double part = others(of) / p;
-    return works((work_t){2 * rounds(of), 2 * part, part},
-                 (work_t){p * rounds(of) + p - 1, others(of) + scattered(of),
-                          others(of)});
+    return passing(works((work_t){2 * rounds(of), 2 * part, part},
+                         (work_t){p * rounds(of) + p - 1,
+                                  others(of) + scattered(of), others(of)}),
+                   passed_on(of));
 }
 
 /* ---- all-reduce -------------------------------------------------------- */
@@ -175,34 +237,50 @@ static works_t work_of_allreduce_recursive_doubling(const baton_cost_case_t *of)
 {
     double sums = core(of) * core_rounds(of) + extra(of);
     double messages = sums + extra(of);
-    return works((work_t){core_rounds(of), core_rounds(of) * of->bytes,
-                          core_rounds(of) * of->bytes},
-                 (work_t){messages, messages * of->bytes, sums * of->bytes});
+    return passing(
+        works((work_t){core_rounds(of), core_rounds(of) * of->bytes,
+                       core_rounds(of) * of->bytes},
+              (work_t){messages, messages * of->bytes, sums * of->bytes}),
+        (sums - core(of)) * of->bytes);
 }
 
 static works_t work_of_allreduce_binomial(const baton_cost_case_t *of)
 {
     double n = of->bytes;
-    return works((work_t){rounds(of), rounds(of) * n, rounds(of) * n},
-                 (work_t){2 * (of->ranks - 1.0), 2 * others(of), others(of)});
+    return passing(
+        works((work_t){rounds(of), rounds(of) * n, rounds(of) * n},
+              (work_t){2 * (of->ranks - 1.0), 2 * others(of), others(of)}),
+        passed_up(of));
 }
 
 static works_t work_of_allreduce_rabenseifner(const baton_cost_case_t *of)
 {
-    return evenly(of, (work_t){2 * (core(of) * core_rounds(of) + extra(of)),
-                               2 * others(of), others(of)});
+    return passing(
+        evenly(of, (work_t){2 * (core(of) * core_rounds(of) + extra(of)),
+                            2 * others(of), others(of)}),
+        passed_on(of));
 }
 
 static works_t work_of_allreduce_circulant(const baton_cost_case_t *of)
 {
-    return evenly(
-        of, (work_t){2 * of->ranks * rounds(of), 2 * others(of), others(of)});
+    return passing(evenly(of, (work_t){2 * of->ranks * rounds(of),
+                                       2 * others(of), others(of)}),
+                   passed_on(of));
 }
 
 static works_t work_of_allreduce_ring(const baton_cost_case_t *of)
 {
     double p = of->ranks;
-    return evenly(of, (work_t){2 * p * (p - 1), 2 * others(of), others(of)});
+    return passing(
+        evenly(of, (work_t){2 * p * (p - 1), 2 * others(of), others(of)}),
+        passed_on(of));
+}
+
+static works_t work_of_allreduce_pairwise(const baton_cost_case_t *of)
+{
+    double p = of->ranks;
+    return directly(evenly(
+        of, (work_t){pairs(of) + p * (p - 1), 2 * others(of), others(of)}));
 }
 
 /* Between two ranks a vector goes each way; an inner rank gets both. */
@@ -210,9 +288,10 @@ static works_t work_of_allreduce_linear_pipeline(const baton_cost_case_t *of)
 {
     double count = segments(of);
     double ways = of->ranks > 2 ? 2 : 1;
-    return works(
-        (work_t){ways * count, ways * of->bytes, of->bytes},
-        (work_t){2 * (of->ranks - 1) * count, 2 * others(of), others(of)});
+    return passing(works((work_t){ways * count, ways * of->bytes, of->bytes},
+                         (work_t){2 * (of->ranks - 1) * count, 2 * others(of),
+                                  others(of)}),
+                   passed_on(of));
 }
 
 static works_t work_of_allreduce_double_tree(const baton_cost_case_t *of)
@@ -225,25 +304,46 @@ static works_t work_of_allreduce_double_tree(const baton_cost_case_t *of)
 static works_t work_of_reduce_scatter_ring(const baton_cost_case_t *of)
 {
     double p = of->ranks;
-    return evenly(of, (work_t){p * (p - 1), others(of), others(of)});
+    return passing(evenly(of, (work_t){p * (p - 1), others(of), others(of)}),
+                   passed_on(of));
+}
+
+static works_t work_of_reduce_scatter_pairwise(const baton_cost_case_t *of)
+{
+    return directly(evenly(of, (work_t){pairs(of), others(of), others(of)}));
 }
 
 static works_t
 work_of_reduce_scatter_recursive_halving(const baton_cost_case_t *of)
 {
-    return evenly(of, (work_t){core(of) * core_rounds(of) + 2 * extra(of),
-                               others(of) + folded(of), others(of)});
+    return passing(
+        evenly(of, (work_t){core(of) * core_rounds(of) + 2 * extra(of),
+                            others(of) + folded(of), others(of)}),
+        passed_on(of));
+}
+
+/* On one host it is that of the circulant graph. */
+static works_t work_of_allreduce_hierarchical(const baton_cost_case_t *of)
+{
+    return work_of_allreduce_circulant(of);
 }
 
 static works_t work_of_reduce_scatter_circulant(const baton_cost_case_t *of)
 {
-    return evenly(of, (work_t){of->ranks * rounds(of), others(of), others(of)});
+    return passing(
+        evenly(of, (work_t){of->ranks * rounds(of), others(of), others(of)}),
+        passed_on(of));
 }
 
 static works_t work_of_allgather_ring(const baton_cost_case_t *of)
 {
     double p = of->ranks;
     return evenly(of, (work_t){p * (p - 1), others(of), 0});
+}
+
+static works_t work_of_allgather_pairwise(const baton_cost_case_t *of)
+{
+    return directly(work_of_allgather_ring(of));
 }
 
 static works_t work_of_allgather_recursive_doubling(const baton_cost_case_t *of)

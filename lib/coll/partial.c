@@ -1,11 +1,17 @@
 /* Partial all-reduce: a schedule around any inner builder.
 
-         begin (partial_begin.c)
-                     |
-                     v
-                   take --> inner all-reduce --------------> publish
-                     |                                          ^
-                     +----> all-reduce of a control record -----+
+      partial_begin.c
+       |           |
+     begin     activated --> note_activation -------------------+
+       |                            ^                           |
+       v                            |                           v
+     take --> prepare --------------+--> inner all-reduce --> publish
+                                    |                           ^
+                                    +--> all-reduce of a        |
+                                         control record --------+
+
+   A take may have to wait: for a device, or for the application, which is just
+   adding to what is as old as may be. It is an async node then, that is polled.
 
    The count of active ranks rides as one more element at the end of the vector
    where the reduction is a sum and the type holds P exactly. Elsewhere, and
@@ -16,6 +22,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "coll/count.h"
+#include "coll/partial_device.h"
 #include "coll/partial_options.h"
 #include "coll/partial_parts.h"
 
@@ -43,18 +50,62 @@ static void fill_control(baton_partial_t *partial, bool active)
     }
 }
 
-static baton_status_t take(void *arg, baton_call_t *call)
+static baton_status_t note_activation(void *arg, baton_call_t *call)
+{
+    baton_partial_t *partial = arg;
+    (void)call;
+    baton__stats_activate(&partial->stats);
+    return BATON_OK;
+}
+
+static bool try_take(baton_partial_t *partial)
+{
+    if (partial->device != NULL &&
+        !baton__partial_device_may_take(partial->device)) {
+        return false;
+    }
+    baton__take_t took =
+        baton__contribution_take(&partial->contribution, partial->epoch);
+    partial->active = took == BATON__TAKE_ALL;
+    return took != BATON__TAKE_LATER;
+}
+
+static baton_status_t take(void *arg, baton_call_t *call, baton_async_t async)
+{
+    baton_partial_t *partial = arg;
+    (void)async; /* only poll completes it */
+    partial->epoch = baton_call_epoch(call);
+    return try_take(partial) ? BATON_DONE : BATON_OK;
+}
+
+static baton_status_t poll_take(void *arg)
+{
+    return try_take(arg) ? BATON_OK : BATON_AGAIN;
+}
+
+static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
+
+/* Whether a take may have to wait. */
+static bool takes_async(const baton_partial_t *partial)
+{
+    return partial->device != NULL || partial->contribution.max_staleness != 0;
+}
+
+static baton_status_t prepare(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
-    char *source;
-    char *target;
     baton_status_t status = baton__begin_check_peers(&partial->begin, call);
     if (status != BATON_OK) {
         return status;
     }
-    bool active =
-        baton__contribution_take(c, baton_call_epoch(call), &source, &target);
+    if (!takes_async(partial)) {
+        partial->epoch = baton_call_epoch(call);
+        (void)try_take(partial); /* which has nothing to wait for */
+    }
+    bool active = partial->active;
+    char *source = baton__contribution_memory(c, c->source);
+    char *target = baton__contribution_memory(c, c->result);
     if (partial->given.known) {
         status = baton_call_set_length(call, partial->given.source.length,
                                        active ? partial->vector_bytes : 0);
@@ -77,7 +128,12 @@ static baton_status_t take(void *arg, baton_call_t *call)
         one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
                               c->dtype);
     }
-    status = baton_buffer_rebind(partial->schedule, partial->source, source);
+    /* A slot of the last target may be the source by now. */
+    status = baton_buffer_rebind(partial->schedule, partial->target, NULL);
+    if (status == BATON_OK) {
+        status =
+            baton_buffer_rebind(partial->schedule, partial->source, source);
+    }
     return status == BATON_OK
                ? baton_buffer_rebind(partial->schedule, partial->target, target)
                : status;
@@ -110,14 +166,15 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     return status;
 }
 
-static uint64_t steps(const baton_partial_t *partial)
+uint64_t baton__partial_steps(const baton_partial_t *partial)
 {
     return atomic_load_explicit(&partial->steps, memory_order_relaxed);
 }
 
 /* Epochs that peers may begin here: with KEEP_ALL the history has room for W
    results that were not seen; and in epoch e this rank's next contribution, of
-   step steps + 1, may come one epoch too late, so e may be steps + S. */
+   step arrived + 1, may come one epoch too late, so e may be arrived + S. The
+   limit lock is held. */
 static void set_limit(baton_partial_t *partial)
 {
     uint64_t limit = UINT64_MAX;
@@ -125,12 +182,28 @@ static void set_limit(baton_partial_t *partial)
         limit = partial->seen + partial->contribution.history;
     }
     if (partial->max_staleness != 0 &&
-        steps(partial) + partial->max_staleness < limit) {
-        limit = steps(partial) + partial->max_staleness;
+        partial->arrived + partial->max_staleness < limit) {
+        limit = partial->arrived + partial->max_staleness;
     }
-    if (limit != UINT64_MAX) {
+    if (limit != UINT64_MAX && !partial->closing) {
         baton_schedule_limit(partial->schedule, limit);
     }
+}
+
+void baton__partial_arrived(baton_partial_t *partial, uint64_t step)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->arrived = step;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+void baton__partial_saw(baton_partial_t *partial, uint64_t step)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->seen = step > partial->seen ? step : partial->seen;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
 }
 
 /* The application is in baton_group_recover. */
@@ -139,10 +212,15 @@ static void recover(void *arg, uint64_t epoch)
     baton_partial_t *partial = arg;
     baton__contribution_recover(&partial->contribution, epoch);
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
-    partial->seen = 0;
+    atomic_fetch_add_explicit(&partial->generation, 1, memory_order_relaxed);
+    partial->claimed = 0;
     baton__begin_recover(&partial->begin, partial->first_choice);
     baton__change_reset(&partial->change);
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->arrived = 0;
+    partial->seen = 0;
     set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
 }
 
 /* ---- building --------------------------------------------------------- */
@@ -161,6 +239,33 @@ static void add_control(baton_partial_t *partial)
     baton_allreduce_binomial(s, &args);
 }
 
+/* Adds what takes the contribution, or returns `begin` where prepare() does. */
+static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
+{
+    if (!takes_async(partial)) {
+        return begin;
+    }
+    baton_node_t node = baton_add_async(partial->schedule, &take_ops, partial);
+    baton_set_no_scratch(partial->schedule, node);
+    baton_before(partial->schedule, begin, node);
+    return node;
+}
+
+/* On a device the neutral element is copied from where it lies. */
+static void add_nothing(baton_partial_t *partial,
+                        const baton_partial_options_t *options, size_t bytes)
+{
+    const baton__contribution_t *c = &partial->contribution;
+    if (options->memory == BATON_MEMORY_HOST) {
+        return;
+    }
+    baton_buffer_t nothing = baton_buffer_bind_input(
+        partial->schedule, baton__contribution_memory(c, c->nothing), bytes);
+    baton_buffer_set_memory(partial->schedule, nothing, BATON_MEMORY_DEVICE);
+    partial->given.on_device = true;
+    partial->given.identity = baton_view(nothing, 0, bytes);
+}
+
 static void build(baton_partial_t *partial,
                   const baton_partial_options_t *options)
 {
@@ -170,12 +275,16 @@ static void build(baton_partial_t *partial,
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
     size_t result_bytes = reduces ? bytes : options->result_count * element;
     baton_node_t begin = baton__begin_add(&partial->begin);
-    baton_node_t taken = baton_add_call(s, take, partial);
+    baton_node_t taken = baton_add_call(s, prepare, partial);
+    baton_node_t noted = baton_add_call(s, note_activation, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     baton_set_no_scratch(s, taken);
+    baton_set_no_scratch(s, noted);
     baton_set_no_scratch(s, published);
     partial->source = baton_buffer_bind(s, NULL, bytes);
     partial->target = baton_buffer_bind(s, NULL, result_bytes);
+    baton_buffer_set_memory(s, partial->source, options->memory);
+    baton_buffer_set_memory(s, partial->target, options->memory);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = baton_view(partial->source, 0, bytes),
                               .target =
@@ -185,11 +294,15 @@ static void build(baton_partial_t *partial,
                               .arg = options->inner_arg,
                               .given = reduces ? &partial->given : NULL};
     partial->vector_bytes = bytes;
+    add_nothing(partial, options, bytes);
     partial->given.source =
         (baton__maybe_vector_t){args.source, baton_add_length(s)};
-    baton_before(s, begin, taken);
+    baton_before(s, add_take(partial, begin), taken);
+    baton_before(s, taken, noted);
+    baton_before(s, partial->begin.activated, noted);
+    baton_before(s, noted, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
-    options->inner(s, &args);
+    baton__partial_choose_inner(options, s)(s, &args);
     if (!partial->rides) {
         add_control(partial);
     }
@@ -199,10 +312,10 @@ static void build(baton_partial_t *partial,
 /* Of what must be the same on all ranks and shows in no message's size. */
 static uint32_t digest(const baton_partial_options_t *options)
 {
-    const uint64_t values[] = {options->count, options->result_count,
-                               options->seed,  options->sync_every,
-                               options->dtype, options->max_staleness,
-                               options->keep,  options->history};
+    const uint64_t values[] = {
+        options->count,      options->result_count, options->seed,
+        options->sync_every, options->dtype,        options->max_staleness,
+        options->keep,       options->history,      options->memory};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         hash = baton__random(hash, i, values[i]);
@@ -232,15 +345,21 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->max_staleness = options->max_staleness;
     partial->payload = baton_group_has_payload(group);
     partial->rides =
-        options->op == BATON_SUM && !partial->begin.changes &&
-        options->result_count == 0 &&
+        options->memory == BATON_MEMORY_HOST && options->op == BATON_SUM &&
+        !partial->begin.changes && options->result_count == 0 &&
         (uint64_t)partial->size <= baton__largest_count(options->dtype);
     /* Without payload vectors are empty; contributions are counted as ever. */
     size_t count = partial->payload ? options->count : 0;
     size_t extra = partial->payload && partial->rides ? 1 : 0;
-    baton_status_t status =
-        baton__contribution_init(&partial->contribution, options, count,
-                                 extra * baton_dtype_size(options->dtype));
+    bool device = options->memory == BATON_MEMORY_DEVICE;
+    (void)pthread_mutex_init(&partial->limit_lock, NULL);
+    baton_status_t status = baton__contribution_init(
+        &partial->contribution, options,
+        device ? baton_group_engine(group) : NULL, count,
+        extra * baton_dtype_size(options->dtype));
+    if (status == BATON_OK && device) {
+        status = baton__partial_device_create(partial, group, options);
+    }
     return status == BATON_OK ? baton__begin_init(&partial->begin) : status;
 }
 
@@ -282,16 +401,33 @@ baton_status_t baton_partial_create(baton_group_t *group,
     return BATON_OK;
 }
 
+/* On a device what is still in streams sees results after the schedule has been
+   destroyed. */
+static void set_closing(baton_partial_t *partial, bool closing)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->closing = closing;
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
 baton_status_t baton_partial_destroy(baton_partial_t *partial)
 {
     if (partial == NULL) {
         return BATON_OK;
     }
+    set_closing(partial, true);
     baton_status_t status = baton_schedule_destroy(partial->schedule);
+    if (status == BATON_ERR_STATE) {
+        set_closing(partial, false);
+    }
+    if (status == BATON_OK) {
+        status = baton__partial_device_destroy(partial->device);
+    }
     if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
         baton__begin_fini(&partial->begin);
         baton__change_fini(&partial->change);
+        (void)pthread_mutex_destroy(&partial->limit_lock);
         baton__free(partial);
     }
     return status;
@@ -321,11 +457,15 @@ baton_status_t baton_partial_contribute(baton_partial_t *partial,
                                         const void *data)
 {
     baton_status_t status = check_data(partial, data, "contribute to");
-    if (status == BATON_OK) {
-        baton__contribution_add(&partial->contribution, data,
-                                steps(partial) + 1);
+    if (status != BATON_OK) {
+        return status;
     }
-    return status;
+    if (partial->device != NULL) {
+        return baton__partial_device_contribute(partial, data);
+    }
+    baton__contribution_add(&partial->contribution, data,
+                            baton__partial_steps(partial) + 1);
+    return BATON_OK;
 }
 
 baton_status_t baton_partial_start(baton_partial_t *partial)
@@ -336,9 +476,10 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
     baton__stats_start(&partial->stats);
     baton_status_t status = baton_schedule_start(partial->schedule);
     if (status == BATON_OK) {
-        atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
+        uint64_t before =
+            atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
         if (partial->max_staleness != 0) {
-            set_limit(partial);
+            baton__partial_arrived(partial, before + 1);
         }
     }
     return status;
@@ -349,7 +490,8 @@ baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
     if (partial == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
     }
-    return baton_schedule_test(partial->schedule, done_out);
+    baton_status_t status = baton_schedule_test(partial->schedule, done_out);
+    return status == BATON_OK ? baton__partial_device_check(partial) : status;
 }
 
 static void ask_policy(baton_partial_t *partial)
@@ -391,6 +533,19 @@ baton_status_t baton_partial_set_mode(baton_partial_t *partial,
                               : status;
 }
 
+baton_status_t baton__partial_check_step(const baton_partial_t *partial)
+{
+    uint64_t step = baton__partial_steps(partial);
+    if (step != 0 &&
+        (partial->keep != BATON_KEEP_ALL || partial->claimed != step)) {
+        return BATON_OK;
+    }
+    return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s",
+                        baton_schedule_name(partial->schedule),
+                        step == 0 ? "no step was started"
+                                  : "the step's result was returned already");
+}
+
 baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                   baton_partial_result_t *out)
 {
@@ -398,18 +553,18 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
                             partial == NULL ? "partial" : "out");
     }
-    uint64_t step = steps(partial);
+    uint64_t step = baton__partial_steps(partial);
     bool all = partial->keep == BATON_KEEP_ALL;
-    if (step == 0 || (all && partial->seen == step)) {
-        return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s",
-                            baton_schedule_name(partial->schedule),
-                            step == 0 ? "no step was started"
-                                      : "the step's result was returned "
-                                        "already");
+    baton_status_t status = baton__partial_check_step(partial);
+    if (status != BATON_OK) {
+        return status;
     }
     uint64_t since_ns = baton__clock_ns();
-    baton_status_t status = baton_schedule_wait(partial->schedule, timeout_ms);
+    status = baton_schedule_wait(partial->schedule, timeout_ms);
     baton__stats_waited(&partial->stats, since_ns);
+    if (status == BATON_OK) {
+        status = baton__partial_device_check(partial);
+    }
     if (status != BATON_OK) {
         return status;
     }
@@ -423,11 +578,11 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     if (!partial->payload) {
         out->data = NULL;
     }
-    partial->seen = step;
+    partial->claimed = step;
     ask_policy(partial);
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
-        set_limit(partial);
+        baton__partial_saw(partial, step);
     }
     return BATON_OK;
 }
@@ -442,6 +597,9 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
     if (any_out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s of \"%s\": any_out is NULL",
                             __func__, baton_schedule_name(partial->schedule));
+    }
+    if (partial->device != NULL) {
+        return baton__partial_device_pending(partial, data, any_out);
     }
     *any_out = baton__contribution_pending(&partial->contribution, data);
     return BATON_OK;

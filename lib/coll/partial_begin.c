@@ -1,21 +1,30 @@
 /* How an epoch of a partial collective begins, in each mode:
 
-     solo        on_start --------------------------+
-     majority,   on_start --> may_initiate ---------+
-     any                                            |
-     quorum,     on_start --> counting tree --------+--> activation --> begin
-     all                      (quorum.c)                                  ^
-                                                                          |
-     full        on_start --> is_full ------------------------------------+
+     on_start --+----------------------------------------> begin
+                |                                            ^
+     solo,      +--> may_initiate ---+                       |
+     majority,  |                    |                       |
+     any        |                    +--> activation --+--> activated
+     quorum,    +--> counting tree --+                 |
+     all        |      (quorum.c)                      |
+                |                                      |
+     full       +--> is_full --------------------------+
+
+   A rank that has started the epoch begins it at once: so its contribution is
+   on its way by the time that the epoch is activated, and only those ranks have
+   still to be waited for that have not started. Where several ranks but not all
+   may activate it (any) it begins when it is activated. It ends behind
+   `activated`.
 
    A partial has the branches that its modes can need. Where only FULL can,
-   begin is behind on_start, and nothing is activated.
+   nothing is activated.
 
    An activation carries a word that says what its sender was asked for: ranks
    that were given different options learn it from the first activation. */
 #include "coll/partial_begin.h"
 
 #include "base/error.h"
+#include "coll/pattern.h"
 
 static int rank_of(const baton__begin_t *self)
 {
@@ -43,14 +52,35 @@ static baton__rule_t rule_at(void *arg, uint64_t epoch)
     return baton__rule_of(choice_at(self, epoch), size_of(self));
 }
 
+/* Whether this rank activates the epoch: not where a peer has, whose messages
+   are on their way to all ranks. */
 static baton_status_t may_initiate(void *arg, baton_call_t *call)
 {
     baton__begin_t *self = arg;
     uint64_t epoch = baton_call_epoch(call);
     baton__rule_t rule = rule_at(self, epoch);
     return rule.needed == 1 && !baton__rule_is_full(rule, size_of(self)) &&
+                   !baton_call_completed(call, self->reached) &&
                    baton__rule_counts(rule, self->seed, epoch, size_of(self),
                                       rank_of(self))
+               ? BATON_OK
+               : BATON_SKIP;
+}
+
+/* Whether a rank's start begins the epoch there, where it is not activated yet.
+   Not where some of the ranks may activate it: with several trees of messages
+   it must not end on any rank before all ranks were activated. Where all may,
+   those that have started are. */
+static bool begins_at_start(baton__rule_t rule, int size)
+{
+    return rule.needed > 1 || rule.counting == 1 ||
+           rule.counting == (uint32_t)size;
+}
+
+static baton_status_t may_begin(void *arg, baton_call_t *call)
+{
+    baton__begin_t *self = arg;
+    return begins_at_start(rule_at(self, baton_call_epoch(call)), size_of(self))
                ? BATON_OK
                : BATON_SKIP;
 }
@@ -144,10 +174,11 @@ static baton_status_t refuse_peer(const baton__begin_t *self,
         "partial \"%s\": rank %d was asked for %s and rank %d for %s%s",
         baton_schedule_name(self->schedule), rank_of(self), my_mode, peer,
         their_mode,
-        modes ? ": must be the same on all ranks"
-              : ", but with another count, result_count, dtype, seed, "
-                "sync_every, max_staleness, keep or history: must be the same "
-                "on all ranks");
+        modes
+            ? ": must be the same on all ranks"
+            : ", but with another count, result_count, dtype, seed, "
+              "sync_every, max_staleness, keep, history or memory: must be the "
+              "same on all ranks");
 }
 
 baton_status_t baton__begin_check_peers(const baton__begin_t *self,
@@ -160,11 +191,9 @@ baton_status_t baton__begin_check_peers(const baton__begin_t *self,
         }
         uint64_t theirs = baton_call_word(call, self->wave.armed[i]);
         if (theirs != mine) {
-            int64_t peer =
-                ((int64_t)rank_of(self) - ((int64_t)1 << i)) % size_of(self);
-            return refuse_peer(self, call,
-                               (int)(peer < 0 ? peer + size_of(self) : peer),
-                               mine, theirs);
+            int peer = baton__rank_shift(
+                rank_of(self), -(int64_t)self->wave.distance[i], size_of(self));
+            return refuse_peer(self, call, peer, mine, theirs);
         }
     }
     return BATON_OK;
@@ -182,6 +211,24 @@ static void add_branch(baton__begin_t *self, baton_call_fn fn,
     baton_before(self->schedule, call, to);
 }
 
+/* The groups of the activation tree. On one host what takes time is that one
+   rank wakes another, which it does for each of them anyway: so few hops. A few
+   ranks are told by the initiator itself. Between hosts, or with more ranks
+   than an initiator should have to tell, binomial trees. */
+static int group_of(const baton_schedule_t *schedule)
+{
+    enum { TELLS_ALL = 8, MOST_RANKS = 256 };
+    int size = baton_schedule_size(schedule);
+    if (baton_schedule_hosts(schedule) > 1 || size > MOST_RANKS) {
+        return 0;
+    }
+    int group = size;
+    while (size > TELLS_ALL && (group - 1) * (group - 1) >= size) {
+        group--;
+    }
+    return group;
+}
+
 baton_node_t baton__begin_add(baton__begin_t *self)
 {
     baton_schedule_t *s = self->schedule;
@@ -192,29 +239,39 @@ baton_node_t baton__begin_add(baton__begin_t *self)
     if (baton__rule_is_full(rule, size_of(self)) && !changes) {
         baton_node_t begin = baton_add_nop(s);
         baton_before(s, start, begin);
+        self->activated = begin;
         return begin;
     }
     baton_set_no_scratch(s, baton_add_call(s, stamp, self));
-    baton_node_t initiate = start;
-    bool always = rule.counting == (uint32_t)size_of(self) &&
-                  rule.needed == 1 && self->sync_every == 0 && !changes;
-    if (!always) {
-        initiate = baton_add_nop(s);
-        baton_set_optional(s, initiate);
-        baton_set_need(s, initiate, BATON_NEED_ANY);
-    }
+    baton_node_t initiate = baton_add_nop(s);
+    baton_set_optional(s, initiate);
+    baton_set_need(s, initiate, BATON_NEED_ANY);
     if (self->quorum != NULL) {
         baton_before(s, baton__add_quorum(s, self->quorum, start), initiate);
     }
-    if (!always && (rule.needed == 1 || changes)) {
+    if (rule.needed == 1 || changes) {
         add_branch(self, may_initiate, start, initiate);
     }
-    baton_node_t begin = baton__add_activation(s, initiate, &self->wave);
-    if (self->sync_every != 0 || changes) {
-        add_branch(self, is_full, start, begin);
-    }
+    self->reached =
+        baton__add_activation(s, initiate, group_of(s), &self->wave);
     if (self->quorum != NULL) {
-        baton__quorum_until(self->quorum, begin);
+        baton__quorum_until(self->quorum, self->reached);
+    }
+    self->activated = self->reached;
+    if (self->sync_every != 0 || changes) {
+        baton_set_optional(s, self->reached);
+        self->activated = baton_add_nop(s);
+        baton_set_need(s, self->activated, BATON_NEED_ANY);
+        baton_before(s, self->reached, self->activated);
+        add_branch(self, is_full, start, self->activated);
+    }
+    baton_node_t begin = baton_add_nop(s);
+    baton_set_need(s, begin, BATON_NEED_ANY);
+    baton_before(s, self->activated, begin);
+    if (changes) {
+        add_branch(self, may_begin, start, begin);
+    } else if (begins_at_start(rule, size_of(self))) {
+        baton_before(s, start, begin);
     }
     return begin;
 }

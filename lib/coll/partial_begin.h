@@ -15,7 +15,9 @@ typedef struct baton__begin {
     bool changes;                  /* the choice may change between epochs */
     baton_partial_choice_t choice; /* the mode of the running epoch */
 
-    baton_node_t start; /* the on_start */
+    baton_node_t start;   /* the on_start */
+    baton_node_t reached; /* the activation's begin; not where FULL alone is */
+    baton_node_t activated; /* behind which the epoch may end */
     baton__wave_t wave;
     baton__quorum_t *quorum; /* NULL where nothing is counted */
 } baton__begin_t;
@@ -30,7 +32,8 @@ void baton__begin_fini(baton__begin_t *self);
 /* Epochs begin with number 1 again, in this mode. */
 void baton__begin_recover(baton__begin_t *self, baton_partial_choice_t choice);
 
-/* Adds what begins an epoch; returns the node behind which it works. */
+/* Adds what begins an epoch; returns the node behind which it works. The node
+   with which it ends goes behind self->activated, too. */
 baton_node_t baton__begin_add(baton__begin_t *self);
 
 /* Of the rank that another one has reached: BATON_ERR_MISMATCH, naming both,

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "coll/given.h"
 #include "coll/partial_rule.h"
 
 #include <baton/sim.h>
@@ -106,19 +107,68 @@ with_defaults(const baton_partial_options_t *given)
     if (options.op == NULL) {
         options.op = BATON_SUM;
     }
-    if (options.inner == NULL && options.result_count == 0) {
-        size_t bytes =
-            options.count * baton_op_element_bytes(options.op, options.dtype);
-        options.inner =
-            bytes <= BATON_PARTIAL_TREE_BYTES || !options.op->commutative
-                ? baton_allreduce_binomial
-                : baton_allreduce_ring;
-    }
     if (options.history == 0) {
         options.history =
             options.keep == BATON_KEEP_ALL ? ALL_HISTORY : LATEST_HISTORY;
     }
     return options;
+}
+
+/* Ranks that are active in an epoch, where they arrive one after another. */
+static uint64_t expected_active(const baton_partial_options_t *options,
+                                int size)
+{
+    uint64_t ranks = (uint64_t)size;
+    uint64_t m = options->mode_ranks;
+    if (options->changes || options->policy != NULL) {
+        return ranks;
+    }
+    switch (options->mode) {
+    case BATON_SOLO:
+        return 1;
+    case BATON_MAJORITY:
+        return (ranks + 1) / 2;
+    case BATON_QUORUM:
+        return m;
+    case BATON_CANDIDATES_ANY:
+        return (ranks + 1) / (m + 1);
+    case BATON_CANDIDATES_ALL:
+        return m * (ranks + 1) / (m + 1);
+    case BATON_FULL:
+        break;
+    }
+    return ranks;
+}
+
+/* Whether all ranks send to rank 0, for a vector of so many bytes. What others
+   give is reduced by one processor then; with a processor for each rank that is
+   for epochs in which one rank is active. */
+static bool takes_flat_tree(const baton_partial_options_t *options,
+                            const baton_schedule_t *schedule, size_t bytes)
+{
+    int size = baton_schedule_size(schedule);
+    int processors = baton_schedule_processors(schedule);
+    bool shared = processors > 0 && processors < size;
+    uint64_t active = expected_active(options, size);
+    return baton_schedule_hosts(schedule) == 1 && size <= BATON__FLAT_RANKS &&
+           (shared || active == 1) &&
+           active * bytes <= BATON_PARTIAL_TREE_BYTES;
+}
+
+baton_allreduce_fn
+baton__partial_choose_inner(const baton_partial_options_t *options,
+                            const baton_schedule_t *schedule)
+{
+    size_t bytes =
+        options->count * baton_op_element_bytes(options->op, options->dtype);
+    if (options->inner != NULL) {
+        return options->inner;
+    }
+    if (bytes > BATON_PARTIAL_TREE_BYTES && options->op->commutative) {
+        return baton_allreduce_ring;
+    }
+    return takes_flat_tree(options, schedule, bytes) ? baton__allreduce_flat
+                                                     : baton_allreduce_binomial;
 }
 
 baton_status_t
@@ -143,6 +193,17 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
         return baton__error(BATON_ERR_UNSUPPORTED,
                             "partial \"%s\": changes of mode need payload, "
                             "which a cost-only group has not",
+                            out->name);
+    }
+    if ((unsigned)out->memory > BATON_MEMORY_DEVICE) {
+        return refuse(out, "memory", (int)out->memory,
+                      "BATON_MEMORY_HOST or _DEVICE, 0 to ",
+                      BATON_MEMORY_DEVICE);
+    }
+    if (out->memory == BATON_MEMORY_DEVICE && !baton_group_has_payload(group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "partial \"%s\": memory is BATON_MEMORY_DEVICE: a "
+                            "cost-only group has no vectors there",
                             out->name);
     }
     status = check(out);

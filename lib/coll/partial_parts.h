@@ -19,11 +19,20 @@ struct baton_partial {
     bool rides;               /* the count is in the vector */
     baton__control_t control; /* else here: in, and out */
     size_t vector_bytes;      /* of source and target */
+    uint64_t epoch;           /* that takes a contribution, or has taken it */
+    bool active;              /* it has taken something */
     struct baton_given given;
-    _Atomic uint64_t steps; /* starts so far */
-    uint64_t seen;          /* last step whose result was returned */
+    _Atomic uint64_t steps;      /* starts so far */
+    _Atomic uint64_t generation; /* recoveries so far */
+    uint64_t claimed; /* last step that the application has waited for */
+    pthread_mutex_t limit_lock;
+    bool closing;     /* the schedule has no limit any more */
+    uint64_t arrived; /* steps that this rank has started; on streams, those
+                         that the stream has got to */
+    uint64_t seen;    /* last step whose result was returned */
     baton__contribution_t contribution;
 
+    struct baton__partial_device *device; /* NULL: vectors are on the host */
     baton__stats_t stats;
 
     baton__begin_t begin; /* the driver's */
@@ -32,5 +41,15 @@ struct baton_partial {
     baton_partial_policy_fn policy;
     void *policy_arg;
 };
+
+uint64_t baton__partial_steps(const baton_partial_t *partial);
+
+/* BATON_ERR_STATE: there is no step whose result may be waited for. */
+baton_status_t baton__partial_check_step(const baton_partial_t *partial);
+
+/* This rank has arrived at the step, or has seen its result: so peers may begin
+   more epochs here. Any thread. */
+void baton__partial_arrived(baton_partial_t *partial, uint64_t step);
+void baton__partial_saw(baton_partial_t *partial, uint64_t step);
 
 #endif

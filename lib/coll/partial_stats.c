@@ -28,10 +28,8 @@ void baton__stats_take(baton__stats_t *stats, bool started, uint64_t epoch,
                        uint64_t first_step)
 {
     stats->began_ns = baton__clock_ns();
+    stats->awaits = started;
     add(started ? &stats->internal : &stats->external, 1);
-    if (started) {
-        add(&stats->activation_ns, stats->began_ns - get(&stats->started_ns));
-    }
     if (first_step == 0) {
         add(&stats->null, 1);
         return;
@@ -43,8 +41,22 @@ void baton__stats_take(baton__stats_t *stats, bool started, uint64_t epoch,
     add(&stats->staleness[staleness < most ? staleness : most], 1);
 }
 
+void baton__stats_activate(baton__stats_t *stats)
+{
+    if (stats->awaits) {
+        stats->awaits = false;
+        stats->began_ns = baton__clock_ns();
+        /* A later step may have been started meanwhile. */
+        uint64_t started_ns = get(&stats->started_ns);
+        if (stats->began_ns > started_ns) {
+            add(&stats->activation_ns, stats->began_ns - started_ns);
+        }
+    }
+}
+
 void baton__stats_publish(baton__stats_t *stats, uint32_t active, int ranks)
 {
+    stats->awaits = false;
     add(&stats->epochs, 1);
     add(&stats->inner_ns, baton__clock_ns() - stats->began_ns);
     if (ranks > 0) {

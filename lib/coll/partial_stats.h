@@ -13,7 +13,8 @@ typedef struct baton__stats {
     _Atomic uint64_t active[BATON_PARTIAL_BINS];
     _Atomic uint64_t activation_ns, inner_ns, waiting_ns;
     _Atomic uint64_t started_ns; /* the last start */
-    uint64_t began_ns;           /* the running epoch, to work */
+    uint64_t began_ns;           /* the running epoch, its inner collective */
+    bool awaits;                 /* it was started here, and not activated */
 } baton__stats_t;
 
 /* The application starts a step. */
@@ -23,6 +24,9 @@ void baton__stats_start(baton__stats_t *stats);
    contribution of `first_step`, 0 for none. */
 void baton__stats_take(baton__stats_t *stats, bool started, uint64_t epoch,
                        uint64_t first_step);
+
+/* It works, and is activated. */
+void baton__stats_activate(baton__stats_t *stats);
 
 /* It has ended; with `active` of `ranks` ranks, 0 where that is not known. */
 void baton__stats_publish(baton__stats_t *stats, uint32_t active, int ranks);

@@ -68,6 +68,19 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                 const baton__blocks_t *source, size_t element,
                                 size_t chunk_bytes);
 
+/* ---- pairwise exchange (pairwise.c) ------------------------------------ */
+
+/* The sum of a segment, and an operand that may have been copied, in half of 1
+   MiB of L2. */
+#define BATON__PAIRWISE_BYTES ((size_t)256 * 1024)
+
+/* As the ring's; its default chunk_bytes is BATON__PAIRWISE_BYTES. */
+void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
+                                    const baton__blocks_t *source,
+                                    size_t element, size_t chunk_bytes);
+void baton__pairwise_allgather(baton__flow_t *flow,
+                               const baton__blocks_t *blocks);
+
 /* ---- binomial trees (binomial.c) --------------------------------------- */
 
 /* Blocks go down or up a binomial tree. An inner rank keeps the blocks of the

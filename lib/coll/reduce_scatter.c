@@ -4,9 +4,10 @@
 
 #include <baton/coll.h>
 
-/* Three ways to reduce block r of all ranks' sources to rank r. The ring keeps
-   its partial sums in slots. The others make them in a vector of scratch, or in
-   the source when in place; the last sum goes to the target:
+/* Four ways to reduce block r of all ranks' sources to rank r. The ring keeps
+   its partial sums in slots, and the pairwise exchange in the target. The
+   others make them in a vector of scratch, or in the source when in place; the
+   last sum goes to the target:
 
        source --> [recursive halving, or circulant graph] --> target
                         sums (scratch)                                      */
@@ -94,6 +95,19 @@ void baton_reduce_scatter_ring(baton_schedule_t *schedule,
                                        &scatter.source, scatter.element,
                                        args->chunk_bytes);
         }
+        end(&scatter);
+    }
+}
+
+void baton_reduce_scatter_pairwise(baton_schedule_t *schedule,
+                                   const baton_reduce_scatter_t *args)
+{
+    scatter_t scatter;
+    if (begin(schedule, "reduce-scatter by pairwise exchange", &args,
+              &scatter)) {
+        baton__pairwise_reduce_scatter(&scatter.flow, scatter.target,
+                                       &scatter.source, scatter.element,
+                                       args->chunk_bytes);
         end(&scatter);
     }
 }

@@ -30,30 +30,11 @@ static int block_of(const baton__flow_t *flow, int64_t hop)
     return baton__rank_shift(flow->rank, -hop, flow->size);
 }
 
-static size_t most_bytes(const baton__flow_t *flow,
-                         const baton__blocks_t *blocks)
-{
-    size_t most = 0;
-    for (int i = 0; i < flow->size; i++) {
-        size_t bytes = baton__blocks_bytes(blocks, i, 1);
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-/* The same number for all blocks, so that both ends of a message agree. */
-static size_t chunks_of(const baton__flow_t *flow,
-                        const baton__blocks_t *blocks, size_t element,
-                        size_t chunk_bytes)
-{
-    return baton__segment_count(most_bytes(flow, blocks) / element, element,
-                                chunk_bytes, CHUNK_BYTES);
-}
-
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
                            size_t element, size_t chunk_bytes)
 {
-    size_t chunks = chunks_of(flow, blocks, element, chunk_bytes);
+    size_t chunks =
+        baton__blocks_segments(blocks, element, chunk_bytes, CHUNK_BYTES);
     int next = baton__rank_shift(flow->rank, 1, flow->size);
     int previous = baton__rank_shift(flow->rank, -1, flow->size);
     for (int hop = 0; hop < flow->size - 1; hop++) {
@@ -73,11 +54,12 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                 const baton__blocks_t *source, size_t element,
                                 size_t chunk_bytes)
 {
-    size_t chunks = chunks_of(flow, source, element, chunk_bytes);
+    size_t chunks =
+        baton__blocks_segments(source, element, chunk_bytes, CHUNK_BYTES);
     int next = baton__rank_shift(flow->rank, 1, flow->size);
     int previous = baton__rank_shift(flow->rank, -1, flow->size);
     baton__slots_t slots =
-        baton__slots_open(flow, SLOTS, most_bytes(flow, source));
+        baton__slots_open(flow, SLOTS, baton__blocks_most(source));
     baton_view_t out = baton__blocks_view(source, block_of(flow, 1), 1);
     for (int hop = 0; hop < flow->size - 1; hop++) {
         baton_view_t own =

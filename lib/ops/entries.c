@@ -1,12 +1,24 @@
 /* Lists of entries, and what else the sparse collectives do with elements. */
 #include "ops/select.h"
 
+#include "ops/bits.h"
 #include "ops/half.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { INDEX_BYTES = sizeof(uint32_t) };
+enum {
+    INDEX_BYTES = sizeof(uint32_t),
+    AHEAD = 24 /* entries before one whose element is fetched */
+};
+
+#if defined(__GNUC__)
+#define PREFETCH(address)          __builtin_prefetch(address)
+#define PREFETCH_TO_WRITE(address) __builtin_prefetch((address), 1)
+#else
+#define PREFETCH(address)          (void)(address)
+#define PREFETCH_TO_WRITE(address) (void)(address)
+#endif
 
 size_t baton_entry_bytes(baton_dtype_t dtype)
 {
@@ -49,7 +61,9 @@ ELEMENT(f64, double, double, IDENTITY, IDENTITY)
 /* ---- loops by type ----------------------------------------------------- */
 
 /* Each loop is a function of one signature; `at` walks over the entries. The
-   position of an element of `dense` is its index. */
+   position of an element of `dense` is its index. Elements lie far apart, and
+   processors overlap few stores that miss the caches: so they are fetched
+   first, `next` being the index of an entry to come. */
 typedef struct work {
     char *entries;
     size_t count;
@@ -58,15 +72,21 @@ typedef struct work {
     double factor;
 } work_t;
 
-#define LOOP(name, type, body)                                                 \
+#define LOOP(name, type, next, body)                                           \
     static void name(const work_t *w)                                          \
     {                                                                          \
         char *at = w->entries;                                                 \
         for (size_t i = 0; i < w->count;                                       \
              i++, at += INDEX_BYTES + sizeof(type)) {                          \
+            if (w->count - i > AHEAD) {                                        \
+                PREFETCH_TO_WRITE(w->dense + (size_t)(next) * sizeof(type));   \
+            }                                                                  \
             body                                                               \
         }                                                                      \
     }
+
+#define NEXT_INDEX       w->indices[i + AHEAD]
+#define NEXT_ENTRY(type) index_at(at + AHEAD * (INDEX_BYTES + sizeof(type)))
 
 #define LOAD(target, address)  memcpy(&(target), (address), sizeof(target))
 #define STORE(address, source) memcpy((address), &(source), sizeof(source))
@@ -100,10 +120,10 @@ typedef struct work {
     STORE(at + INDEX_BYTES, before);
 
 #define LOOPS(name, type)                                                      \
-    LOOP(gather_##name, type, GATHER(type, 0))                                 \
-    LOOP(take_##name, type, GATHER(type, 1))                                   \
-    LOOP(put_##name, type, PUT(type))                                          \
-    LOOP(add_to_##name, type, ADD(name, type))
+    LOOP(gather_##name, type, NEXT_INDEX, GATHER(type, 0))                     \
+    LOOP(take_##name, type, NEXT_INDEX, GATHER(type, 1))                       \
+    LOOP(put_##name, type, NEXT_ENTRY(type), PUT(type))                        \
+    LOOP(add_to_##name, type, NEXT_ENTRY(type), ADD(name, type))
 
 LOOPS(f16, uint16_t)
 LOOPS(bf16, uint16_t)
@@ -243,15 +263,35 @@ typedef struct tile {
         }                                                                      \
         list->data = at;                                                       \
     }                                                                          \
+    static void tile_add_onto_##name(tile_t *tile, baton_entries_t *list,      \
+                                     const char *dense)                        \
+    {                                                                          \
+        const char *at = list->data;                                           \
+        while (list->count > 0 && index_at(at) < tile->first + TILE) {         \
+            size_t index = index_at(at), i = index - (size_t)tile->first;      \
+            uint64_t bit = UINT64_C(1) << (i % 64);                            \
+            type value, before;                                                \
+            if (list->count > AHEAD) {                                         \
+                PREFETCH(dense + (size_t)NEXT_ENTRY(type) * sizeof(type));     \
+            }                                                                  \
+            LOAD(value, at + INDEX_BYTES);                                     \
+            LOAD(before, dense + index * sizeof(type));                        \
+            before = (tile->present[i / 64] & bit) != 0 ? tile->sum.name[i]    \
+                                                        : before;              \
+            tile->sum.name[i] = add_##name(before, value);                     \
+            tile->present[i / 64] |= bit;                                      \
+            at += INDEX_BYTES + sizeof(type);                                  \
+            list->count--;                                                     \
+        }                                                                      \
+        list->data = at;                                                       \
+    }                                                                          \
     static size_t tile_emit_##name(const tile_t *tile, char *out)              \
     {                                                                          \
         char *at = out;                                                        \
-        for (size_t i = 0; i < TILE; i++) {                                    \
-            if (tile->present[i / 64] == 0) {                                  \
-                i |= 63;                                                       \
-                continue;                                                      \
-            }                                                                  \
-            if ((tile->present[i / 64] >> (i % 64) & 1) != 0) {                \
+        for (size_t word = 0; word < TILE_WORDS; word++) {                     \
+            for (uint64_t bits = tile->present[word]; bits != 0;               \
+                 bits &= bits - 1) {                                           \
+                size_t i = word * 64 + baton__lowest_bit(bits);                \
                 uint32_t index = (uint32_t)(tile->first + i);                  \
                 STORE(at, index);                                              \
                 STORE(at + INDEX_BYTES, tile->sum.name[i]);                    \
@@ -267,8 +307,12 @@ TILE_LOOPS(f32, float)
 TILE_LOOPS(f64, double)
 
 typedef void (*tile_add_fn)(tile_t *tile, baton_entries_t *list);
+typedef void (*tile_add_onto_fn)(tile_t *tile, baton_entries_t *list,
+                                 const char *dense);
 typedef size_t (*tile_emit_fn)(const tile_t *tile, char *out);
 static const tile_add_fn tile_adds[BATON_DTYPE_COUNT] = BY_TYPE(tile_add);
+static const tile_add_onto_fn tile_adds_onto[BATON_DTYPE_COUNT] =
+    BY_TYPE(tile_add_onto);
 static const tile_emit_fn tile_emits[BATON_DTYPE_COUNT] = BY_TYPE(tile_emit);
 
 /* The lowest index that any list begins with; UINT64_MAX: all are empty. */
@@ -295,25 +339,106 @@ static bool are_lists_given(const baton_entries_t *lists, size_t list_count,
     return right;
 }
 
-size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
-                         size_t list_count, void *out)
+/* With `dense` the first list has sums already, and the others add to these, or
+   to elements of `dense`. */
+static size_t sum_lists(baton_dtype_t dtype, const char *dense,
+                        baton_entries_t *lists, size_t list_count, char *out)
 {
     tile_t tile;
     size_t written = 0;
     uint64_t lowest;
-    if (!are_lists_given(lists, list_count, out, __func__)) {
-        return 0;
-    }
     while ((lowest = lowest_index(lists, list_count)) != UINT64_MAX) {
         tile.first = lowest;
         memset(tile.present, 0, sizeof tile.present);
         for (size_t i = 0; i < list_count; i++) {
-            tile_adds[dtype](&tile, &lists[i]);
+            if (dense != NULL && i > 0) {
+                tile_adds_onto[dtype](&tile, &lists[i], dense);
+            } else {
+                tile_adds[dtype](&tile, &lists[i]);
+            }
         }
-        written += tile_emits[dtype](
-            &tile, (char *)out + written * baton_entry_bytes(dtype));
+        written +=
+            tile_emits[dtype](&tile, out + written * baton_entry_bytes(dtype));
     }
     return written;
+}
+
+size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
+                         size_t list_count, void *out)
+{
+    return are_lists_given(lists, list_count, out, __func__)
+               ? sum_lists(dtype, NULL, lists, list_count, out)
+               : 0;
+}
+
+size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
+                              baton_entries_t *lists, size_t list_count,
+                              void *out)
+{
+    return baton__is_given(dense, true, __func__, "dense") &&
+                   are_lists_given(lists, list_count, out, __func__)
+               ? sum_lists(dtype, dense, lists, list_count, out)
+               : 0;
+}
+
+/* ---- what two lists share ---------------------------------------------- */
+
+/* In tiles again: the bits of the indices in a tile, and then its entries. Each
+   of these is written, and overwritten by the next one unless its bit is set:
+   branches would be mispredicted, and a merge has to wait for each comparison.
+ */
+#define COMMON(name, type)                                                     \
+    static size_t common_##name(const char *at, size_t count,                  \
+                                const uint32_t *indices, size_t index_count,   \
+                                bool clear, char *out)                         \
+    {                                                                          \
+        const size_t step = INDEX_BYTES + sizeof(type);                        \
+        const type zero = 0;                                                   \
+        char *to = out;                                                        \
+        for (size_t j = 0; count > 0 && j < index_count;) {                    \
+            uint64_t bits[TILE_WORDS] = {0};                                   \
+            const uint64_t first = indices[j];                                 \
+            for (; j < index_count && indices[j] < first + TILE; j++) {        \
+                uint64_t i = indices[j] - first;                               \
+                bits[i / 64] |= UINT64_C(1) << (i % 64);                       \
+            }                                                                  \
+            for (; count > 0 && index_at(at) < first; count--) {               \
+                at += step;                                                    \
+            }                                                                  \
+            for (; count > 0 && index_at(at) < first + TILE; count--) {        \
+                uint32_t index = index_at(at);                                 \
+                uint64_t i = index - first;                                    \
+                type value;                                                    \
+                LOAD(value, at + INDEX_BYTES);                                 \
+                value = clear ? zero : value;                                  \
+                STORE(to, index);                                              \
+                STORE(to + INDEX_BYTES, value);                                \
+                to += (bits[i / 64] >> (i % 64) & 1) != 0 ? step : 0;          \
+                at += step;                                                    \
+            }                                                                  \
+        }                                                                      \
+        return (size_t)(to - out) / step;                                      \
+    }
+
+COMMON(f16, uint16_t)
+COMMON(bf16, uint16_t)
+COMMON(f32, float)
+COMMON(f64, double)
+
+size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
+                            size_t count, const uint32_t *indices,
+                            size_t index_count, bool clear, void *out)
+{
+    static size_t (*const loops[BATON_DTYPE_COUNT])(
+        const char *, size_t, const uint32_t *, size_t, bool, char *) =
+        BY_TYPE(common);
+    bool any = count > 0 && index_count > 0;
+    if (!baton__is_given(entries, any, __func__, "entries") ||
+        !baton__is_given(indices, any, __func__, "indices") ||
+        !baton__is_given(out, any, __func__, "out")) {
+        return 0;
+    }
+    return loops[dtype](entries, count, indices, index_count, clear, out);
 }
 
 /* ---- top-k of a list --------------------------------------------------- */

@@ -18,7 +18,9 @@
 
    Where the vector is a sum that is still to be computed, the sample is one of
    sums, and the first pass computes them: a tile of the vector is added up and
-   then filtered, while it is in the first-level cache. */
+   then filtered, while it is in the first-level cache. The tile of a vector
+   that no cache will hold is added up elsewhere, and then stored past the
+   caches, which spares reading what it overwrites. */
 #include "ops/select.h"
 
 #include "base/random.h"
@@ -41,15 +43,20 @@ enum {
     DEVIATIONS = 4,     /* by which the estimate is on the safe side */
     CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
     DIGIT_BITS = 11,
-    FEW = 2048, /* keys that are collected on the stack */
+    FEW = 2048,  /* keys that are collected on the stack */
+    SHORT = 512, /* the same, within a search for the k-th */
     DIGITS = 1 << DIGIT_BITS,
     TILE_BYTES = 8192, /* of a vector that is computed; three are in use */
-    GATHERED = 256     /* elements of a sample that are added at a time */
+    GATHERED = 256,    /* elements of a sample that are read at a time */
+    CACHED_BYTES = 512 << 10, /* of a vector up to which two passes are cheaper
+                                 than a sample of sums */
+    STREAM_BYTES = 8 << 20    /* from which on a vector is not in caches */
 };
 
 /* What the elements are the sums of. */
 typedef struct addends {
     const char *left, *right;
+    bool stream; /* the sums are not read again soon */
 } addends_t;
 
 /* ---- scratch ----------------------------------------------------------- */
@@ -110,10 +117,24 @@ static size_t digit_of(const uint32_t *histogram, size_t *k)
     return digit;
 }
 
+/* The keys that begin with a prefix, which are at most SHORT. `out` has room
+   for one more, since each key is written before it is compared. */
+static size_t collect(const uint64_t *keys, size_t count, unsigned shift,
+                      uint64_t prefix, uint64_t *out)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        out[found] = keys[i];
+        found += keys[i] >> shift == prefix;
+    }
+    return found;
+}
+
 /* The k-th largest, k from 1 to count: digit by digit from the highest one in
    which keys differ. *k becomes its rank among those that equal it. */
 static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
 {
+    uint64_t few[SHORT + 1];
     uint64_t every = keys[0], any = keys[0];
     for (size_t i = 1; i < count; i++) {
         every &= keys[i];
@@ -130,8 +151,13 @@ static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
                 histogram[(keys[i] >> shift) & mask]++;
             }
         }
-        prefix = (prefix << (bits - shift)) | digit_of(histogram, k);
+        size_t digit = digit_of(histogram, k);
+        prefix = (prefix << (bits - shift)) | digit;
         bits = shift;
+        if (bits > 0 && histogram[digit] <= SHORT && keys != few) {
+            count = collect(keys, count, bits, prefix, few);
+            keys = few;
+        }
     }
     return prefix;
 }
@@ -174,22 +200,43 @@ typedef struct estimate {
     uint64_t high; /* 0: unknown */
 } estimate_t;
 
-/* The i-th position of a sample of `size`. */
-static size_t position_of(size_t count, size_t size, size_t i)
+/* Positions of a sample, one from each of `size` strata. */
+typedef struct strata {
+    size_t count; /* of elements */
+    size_t size;
+    double stride;
+} strata_t;
+
+static strata_t strata_of(size_t count)
 {
-    size_t begin = (size_t)((double)count * (double)i / (double)size);
-    size_t end = (size_t)((double)count * (double)(i + 1) / (double)size);
-    return begin + (size_t)(baton__random(1, count, i) %
-                            (end > begin ? end - begin : 1));
+    size_t size = sample_of(count);
+    return (strata_t){count, size, (double)count / (double)size};
+}
+
+static size_t position_of(const strata_t *strata, size_t i)
+{
+    size_t begin = (size_t)(strata->stride * (double)i);
+    size_t end = (size_t)(strata->stride * (double)(i + 1));
+    uint64_t random = baton__random(1, strata->count, i) >> 32;
+    return begin + (size_t)(random * (end - begin) >> 32);
 }
 
 static void draw_sample(const baton_selection_t *from,
-                        const baton__filter_t *filter, uint64_t *sample,
-                        size_t size)
+                        const baton__filter_t *filter, const strata_t *strata,
+                        uint64_t *sample)
 {
-    for (size_t i = 0; i < size; i++) {
-        sample[i] =
-            baton__key_at(from, filter, position_of(from->count, size, i));
+    size_t at[GATHERED];
+    const size_t bytes = baton_dtype_size(from->dtype);
+    for (size_t done = 0; done < strata->size; done += GATHERED) {
+        size_t left = strata->size - done;
+        size_t count = left < GATHERED ? left : GATHERED;
+        for (size_t i = 0; i < count; i++) {
+            at[i] = position_of(strata, done + i);
+            PREFETCH((const char *)from->values + at[i] * bytes);
+        }
+        for (size_t i = 0; i < count; i++) {
+            sample[done + i] = baton__key_at(from, filter, at[i]);
+        }
     }
 }
 
@@ -202,17 +249,18 @@ static void add(baton_dtype_t dtype, void *sum, const void *left,
 /* The same positions, of sums that are not there yet. */
 static void draw_sample_of_sums(const baton_selection_t *from,
                                 const addends_t *of,
-                                const baton__filter_t *filter, uint64_t *sample,
-                                size_t size)
+                                const baton__filter_t *filter,
+                                const strata_t *strata, uint64_t *sample)
 {
     _Alignas(64) char left[GATHERED * sizeof(double)], right[sizeof left];
     size_t at[GATHERED];
     const size_t bytes = baton_dtype_size(from->dtype);
     const baton_selection_t sums = {.dtype = from->dtype, .values = left};
-    for (size_t done = 0; done < size; done += GATHERED) {
-        size_t count = size - done < GATHERED ? size - done : GATHERED;
+    for (size_t done = 0; done < strata->size; done += GATHERED) {
+        size_t rest = strata->size - done;
+        size_t count = rest < GATHERED ? rest : GATHERED;
         for (size_t i = 0; i < count; i++) {
-            at[i] = position_of(from->count, size, done + i) * bytes;
+            at[i] = position_of(strata, done + i) * bytes;
             PREFETCH(of->left + at[i]);
             PREFETCH(of->right + at[i]);
         }
@@ -231,24 +279,24 @@ static estimate_t estimate(const baton_selection_t *from, const addends_t *of,
                            const baton__filter_t *filter, size_t k,
                            uint64_t *sample)
 {
-    size_t size = sample_of(from->count);
+    strata_t strata = strata_of(from->count);
+    size_t size = strata.size;
     if (of != NULL) {
-        draw_sample_of_sums(from, of, filter, sample, size);
+        draw_sample_of_sums(from, of, filter, &strata, sample);
     } else {
-        draw_sample(from, filter, sample, size);
+        draw_sample(from, filter, &strata, sample);
     }
     double expected = (double)size * (double)k / (double)from->count;
     double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
-    estimate_t result = {.low = 1, .high = filter->nan};
+    estimate_t result = {.low = 1};
     if (expected + margin < (double)size) {
         size_t rank = (size_t)(expected + margin) + 1;
         uint64_t key = kth_of_keys(sample, size, &rank);
         result.low = key > 0 ? key : 1;
     }
-    if (expected - margin >= 1) {
-        size_t rank = (size_t)(expected - margin);
-        result.high = kth_of_keys(sample, size, &rank);
-    }
+    /* The largest of the sample where it should have few of the k. */
+    size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
+    result.high = kth_of_keys(sample, size, &rank);
     return result;
 }
 
@@ -341,28 +389,60 @@ static uint64_t lowest_key(const uint64_t *keys, size_t count)
     return lowest;
 }
 
+/* A tile of the sums: where it is then. `buffer` has room for a tile. */
+static const char *add_tile(const baton_selection_t *from, const addends_t *of,
+                            size_t first, size_t count, char *buffer)
+{
+    size_t offset = first * baton_dtype_size(from->dtype);
+    char *sums = (char *)(uintptr_t)from->values;
+    char *to = of->stream ? buffer : sums + offset;
+    add(from->dtype, to, of->left + offset, of->right + offset, count);
+    return to;
+}
+
+/* Writes it past the caches, and fetches what the next one is the sum of. */
+static void store_tile(const baton_selection_t *from, const addends_t *of,
+                       size_t first, size_t count, const char *buffer)
+{
+    size_t bytes = baton_dtype_size(from->dtype), offset = first * bytes;
+    size_t next = from->count - first >= 2 * count ? count * bytes : 0;
+    char *sums = (char *)(uintptr_t)from->values;
+    if (of->stream) {
+        baton__select_kernels()->stream(sums + offset, buffer, count * bytes,
+                                        of->left + offset + next,
+                                        of->right + offset + next);
+    }
+}
+
+static void end_tiles(const addends_t *of)
+{
+    if (of->stream) {
+        baton__select_kernels()->stream_end();
+    }
+}
+
 /* Computes the sums, and writes down those from a key on, as the filter does.
  */
 static size_t add_and_filter(const baton_selection_t *from, const addends_t *of,
                              const baton__filter_t *filter, uint64_t least,
                              uint32_t *indices, uint64_t *keys, size_t capacity)
 {
+    _Alignas(64) char buffer[TILE_BYTES];
     baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
-    const size_t bytes = baton_dtype_size(from->dtype);
-    const size_t tile = TILE_BYTES / bytes;
-    char *sums = (char *)(uintptr_t)from->values;
+    const size_t tile = TILE_BYTES / baton_dtype_size(from->dtype);
     size_t found = 0;
     for (size_t done = 0; done < from->count; done += tile) {
-        size_t count = from->count - done < tile ? from->count - done : tile;
-        char *at = sums + done * bytes;
-        add(from->dtype, at, of->left + done * bytes, of->right + done * bytes,
-            count);
+        size_t rest = from->count - done;
+        size_t count = rest < tile ? rest : tile;
+        const char *sums = add_tile(from, of, done, count, buffer);
         if (found <= capacity) {
-            found += pass(at, count, filter, least,
+            found += pass(sums, count, filter, least,
                           from->first + (uint32_t)done, indices + found,
                           keys != NULL ? keys + found : NULL, capacity - found);
         }
+        store_tile(from, of, done, count, buffer);
     }
+    end_tiles(of);
     return found;
 }
 
@@ -480,6 +560,17 @@ static baton_selection_t selection_of(const baton_accumulation_t *of)
                                .first = of->first};
 }
 
+static void add_all(const baton_accumulation_t *of)
+{
+    add(of->dtype, of->sum, of->left, of->right, of->count);
+}
+
+static bool is_streamed(const baton_accumulation_t *of)
+{
+    return of->stream ||
+           of->count * baton_dtype_size(of->dtype) >= STREAM_BYTES;
+}
+
 size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
                              baton_magnitude_t *threshold_out)
@@ -487,16 +578,17 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
     if (!accumulation_given(of, __func__)) {
         return 0;
     }
-    baton_selection_t from = selection_of(of);
-    const addends_t addends = {of->left, of->right};
+    const baton_selection_t from = selection_of(of);
+    const addends_t addends = {of->left, of->right, is_streamed(of)};
+    size_t bytes = of->count * baton_dtype_size(of->dtype);
     if (!baton__topk_given(&from, k, indices, scratch, __func__)) {
         return 0;
     }
-    if (k > 0 && of->count > 0) {
+    if (k > 0 && of->count > 0 && (addends.stream || bytes > CACHED_BYTES)) {
         return select_topk(&from, &addends, k, indices, scratch, threshold_out);
     }
-    add(of->dtype, of->sum, of->left, of->right, of->count);
-    return baton_select_topk(&from, 0, indices, scratch, threshold_out);
+    add_all(of);
+    return baton_select_topk(&from, k, indices, scratch, threshold_out);
 }
 
 size_t baton_accumulate_at_least(const baton_accumulation_t *of,
@@ -508,16 +600,198 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
         return 0;
     }
     baton_selection_t from = selection_of(of);
-    const addends_t addends = {of->left, of->right};
+    const addends_t addends = {of->left, of->right, is_streamed(of)};
     baton__filter_t filter = baton__filter_of(of->dtype, of->side);
     uint64_t least = threshold > 0 ? threshold : 1;
     if (least > filter.nan) {
-        add(of->dtype, of->sum, of->left, of->right, of->count);
+        add_all(of);
         return 0; /* it may have more bits than an element */
     }
     size_t found = add_and_filter(&from, &addends, &filter, least, indices,
                                   NULL, capacity);
     return found <= capacity ? found : baton_select_count(&from, threshold);
+}
+
+/* ---- candidates -------------------------------------------------------- */
+
+size_t baton_candidates_room(size_t count, size_t k)
+{
+    return candidates_of(count, k < count ? k : count);
+}
+
+/* Entries of elements of a tile; indices begin with `first` there. */
+static void put_candidates(baton_dtype_t dtype, const char *tile,
+                           uint32_t first, const uint32_t *indices,
+                           size_t count, char *to)
+{
+    size_t bytes = baton_dtype_size(dtype);
+    for (size_t i = 0; i < count; i++, to += sizeof(uint32_t) + bytes) {
+        const char *element = tile + (size_t)(indices[i] - first) * bytes;
+        memcpy(to, &indices[i], sizeof(uint32_t));
+        if (bytes == sizeof(uint32_t)) {
+            memcpy(to + sizeof(uint32_t), element, sizeof(uint32_t));
+        } else {
+            memcpy(to + sizeof(uint32_t), element, bytes);
+        }
+    }
+}
+
+/* The candidates of a tile, while it is in a cache. */
+static void add_candidates(const baton_selection_t *tile,
+                           const baton__filter_t *filter,
+                           baton_candidates_t *candidates)
+{
+    uint32_t indices[TILE_BYTES / sizeof(uint16_t)];
+    baton__filter_fn pass = baton__select_kernels()->filter[tile->dtype];
+    size_t found = pass(tile->values, tile->count, filter, candidates->low,
+                        tile->first, indices, NULL, tile->count);
+    if (found > candidates->capacity - candidates->count) {
+        candidates->low = 0;
+        return;
+    }
+    put_candidates(tile->dtype, tile->values, tile->first, indices, found,
+                   (char *)candidates->entries +
+                       candidates->count * baton_entry_bytes(tile->dtype));
+    candidates->count += found;
+}
+
+/* Computes the sums, if there are any to compute, and finds candidates. */
+static void find_in_tiles(const baton_selection_t *from, const addends_t *of,
+                          const baton__filter_t *filter,
+                          baton_candidates_t *candidates)
+{
+    _Alignas(64) char buffer[TILE_BYTES];
+    const size_t bytes = baton_dtype_size(from->dtype);
+    baton_selection_t tile = *from;
+    for (size_t done = 0; done < from->count; done += tile.count) {
+        size_t rest = from->count - done, most = TILE_BYTES / bytes;
+        tile.count = rest < most ? rest : most;
+        tile.first = from->first + (uint32_t)done;
+        tile.values = of != NULL ? add_tile(from, of, done, tile.count, buffer)
+                                 : (const char *)from->values + done * bytes;
+        if (candidates->low > 0) {
+            add_candidates(&tile, filter, candidates);
+        }
+        if (of != NULL) {
+            store_tile(from, of, done, tile.count, buffer);
+        }
+    }
+    if (of != NULL) {
+        end_tiles(of);
+    }
+}
+
+static bool candidates_given(const baton_accumulation_t *of, size_t k,
+                             const baton_candidates_t *candidates,
+                             const void *scratch, const char *function)
+{
+    return baton__is_given(of, true, function, "of") &&
+           baton__is_given(of->sum, of->count > 0, function, "of->sum") &&
+           baton__is_given(of->right, of->count > 0 && of->left != NULL,
+                           function, "of->right") &&
+           baton__is_given(candidates, true, function, "candidates") &&
+           baton__is_given(candidates->entries, candidates->capacity > 0,
+                           function, "candidates->entries") &&
+           baton__is_given(scratch, k > 0 && of->count > 0, function,
+                           "scratch");
+}
+
+void baton_candidates_find(const baton_accumulation_t *of, size_t k,
+                           baton_candidates_t *candidates, void *scratch)
+{
+    if (!candidates_given(of, k, candidates, scratch, __func__)) {
+        return;
+    }
+    const baton_selection_t from = selection_of(of);
+    const addends_t both = {of->left, of->right, is_streamed(of)};
+    const addends_t *addends = of->left != NULL ? &both : NULL;
+    baton__filter_t filter = baton__filter_of(of->dtype, BATON_SIDE_BOTH);
+    estimate_t where = {.low = 1};
+    if (k > 0 && of->count > SMALL_COUNT) {
+        where = estimate(&from, addends, &filter, k, scratch);
+    }
+    candidates->count = 0;
+    candidates->low = where.low;
+    candidates->high = where.high;
+    find_in_tiles(&from, addends, &filter, candidates);
+}
+
+#define LIST_KEYS(name, type)                                                  \
+    static size_t name(const char *at, size_t count,                           \
+                       const baton__filter_t *filter, uint64_t low,            \
+                       uint32_t *positions, uint64_t *keys)                    \
+    {                                                                          \
+        const size_t step = sizeof(uint32_t) + sizeof(type);                   \
+        size_t found = 0;                                                      \
+        for (size_t i = 0; i < count; i++, at += step) {                       \
+            type bits;                                                         \
+            memcpy(&bits, at + sizeof(uint32_t), sizeof bits);                 \
+            uint64_t key = bits & filter->mask;                                \
+            positions[found] = (uint32_t)i;                                    \
+            keys[found] = key < filter->nan ? key : filter->nan;               \
+            found += key >= low;                                               \
+        }                                                                      \
+        return found;                                                          \
+    }
+
+LIST_KEYS(list_keys_16, uint16_t)
+LIST_KEYS(list_keys_32, uint32_t)
+LIST_KEYS(list_keys_64, uint64_t)
+
+static size_t list_keys(baton_dtype_t dtype, const char *entries, size_t count,
+                        uint64_t low, uint32_t *positions, uint64_t *keys)
+{
+    baton__filter_t filter = baton__filter_of(dtype, BATON_SIDE_BOTH);
+    size_t bytes = baton_dtype_size(dtype);
+    return (bytes == sizeof(uint16_t) ? list_keys_16
+            : bytes == sizeof(uint32_t)
+                ? list_keys_32
+                : list_keys_64)(entries, count, &filter, low, positions, keys);
+}
+
+size_t baton_entries_largest_scratch_bytes(size_t count, size_t k)
+{
+    return count * CANDIDATE_BYTES + (k + 2) * sizeof(uint32_t);
+}
+
+size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
+                             size_t count, size_t k,
+                             const baton_candidates_t *candidates, void *out,
+                             void *scratch)
+{
+    bool any = count > 0 && k > 0;
+    if (!baton__is_given(candidates, true, __func__, "candidates") ||
+        !baton__is_given(entries, any, __func__, "entries") ||
+        !baton__is_given(out, any, __func__, "out") ||
+        !baton__is_given(scratch, any, __func__, "scratch")) {
+        return 0;
+    }
+    if (k == 0) {
+        return 0;
+    }
+    if (candidates->low == 0) {
+        return SIZE_MAX;
+    }
+    const uint64_t low = candidates->low;
+    uint64_t *keys = scratch, threshold;
+    uint32_t *positions = (uint32_t *)(keys + count);
+    uint32_t *chosen = positions + count;
+    const size_t bytes = baton_entry_bytes(dtype);
+    const char *list = entries;
+    char *to = out;
+    size_t found = list_keys(dtype, list, count, low, positions, keys);
+    if (found < k && low > 1) {
+        return SIZE_MAX;
+    }
+    if (found > k) {
+        estimate_t where = {low, candidates->high};
+        found = choose(positions, keys, found, k, where, chosen, &threshold);
+        positions = chosen;
+    }
+    for (size_t i = 0; i < found; i++) {
+        memcpy(to + i * bytes, list + positions[i] * bytes, bytes);
+    }
+    return found;
 }
 
 /* ---- by threshold ------------------------------------------------------ */

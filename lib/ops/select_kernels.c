@@ -3,9 +3,10 @@
  */
 #include "ops/select_kernels.h"
 
+#include "ops/bits.h"
 #include "ops/half.h"
 
-#if defined(__AVX512F__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -19,6 +20,7 @@
 
 enum {
     BLOCK = 64,         /* elements that are compared at a time */
+    PIECE = 4096,       /* and before the keys of some are read */
     AHEAD_BYTES = 2048, /* how far ahead the filter fetches */
     LANES = 16,         /* of sums, so that all machines add in one order */
     MEASURE_TILE = 4096 /* elements whose sums are added up first */
@@ -41,19 +43,6 @@ static inline uint64_t bits_of_flags(const uint8_t *flags)
     }
 #endif
     return bits;
-}
-
-static inline unsigned lowest_bit(uint64_t bits)
-{
-#if defined(__GNUC__)
-    return (unsigned)__builtin_ctzll(bits);
-#else
-    unsigned position = 0;
-    for (; (bits & 1) == 0; bits >>= 1) {
-        position++;
-    }
-    return position;
-#endif
 }
 
 #define KEY(bits, signed_type)                                                 \
@@ -96,7 +85,7 @@ static inline unsigned lowest_bit(uint64_t bits)
                 continue;                                                      \
             }                                                                  \
             for (bits = bits_of_flags(flags); bits != 0; bits &= bits - 1) {   \
-                size_t at = i + lowest_bit(bits);                              \
+                size_t at = i + baton__lowest_bit(bits);                       \
                 if (found == capacity) {                                       \
                     return capacity + 1;                                       \
                 }                                                              \
@@ -116,31 +105,29 @@ FILTER(filter_32_plain, int32_t)
 FILTER(filter_64, int64_t)
 
 #if defined(__AVX512F__)
-/* Compression keeps the branches out that elements above the threshold would
-   mispredict. Each store is of a whole vector: so the end is left to the plain
-   filter, and what is left of the capacity. */
-static size_t filter_32(const void *values, size_t count,
-                        const baton__filter_t *filter, uint64_t threshold,
-                        uint32_t first, uint32_t *indices, uint64_t *keys,
-                        size_t capacity)
+/* The indices of elements of whole blocks, found by compression, which keeps
+   the branches out that elements above the threshold would mispredict. Each
+   store is of a whole vector, so it stops a block before the capacity.
+   *done_out: how many elements were looked at. */
+static size_t compress_32(const char *at, size_t count,
+                          const baton__filter_t *filter, uint64_t threshold,
+                          uint32_t first, uint32_t *indices, size_t capacity,
+                          size_t *done_out)
 {
-    const char *at = values;
     const __m512i flip = _mm512_set1_epi32((int32_t)(uint32_t)filter->flip);
     const __m512i mask = _mm512_set1_epi32((int32_t)(uint32_t)filter->mask);
     const __m512i least = _mm512_set1_epi32((int32_t)threshold);
-    const __m512i nan = _mm512_set1_epi32((int32_t)filter->nan);
     const __m512i lanes =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     size_t found = 0, i = 0;
     for (; i + BLOCK <= count && found + BLOCK <= capacity; i += BLOCK) {
-        __m512i key[4];
         __mmask16 hit[4];
         for (size_t j = 0; j < 4; j++) {
             const char *vector = at + (i + 16 * j) * sizeof(uint32_t);
             PREFETCH(vector + AHEAD_BYTES);
-            key[j] = _mm512_and_epi32(
+            __m512i key = _mm512_and_epi32(
                 _mm512_xor_epi32(_mm512_loadu_si512(vector), flip), mask);
-            hit[j] = _mm512_cmpge_epi32_mask(key[j], least);
+            hit[j] = _mm512_cmpge_epi32_mask(key, least);
         }
         if ((hit[0] | hit[1] | hit[2] | hit[3]) == 0) {
             continue;
@@ -150,23 +137,39 @@ static size_t filter_32(const void *values, size_t count,
                 lanes, _mm512_set1_epi32((int32_t)(first + i + 16 * j)));
             _mm512_storeu_si512(indices + found,
                                 _mm512_maskz_compress_epi32(hit[j], index));
-            if (keys != NULL) {
-                __m512i packed = _mm512_maskz_compress_epi32(
-                    hit[j], _mm512_min_epi32(key[j], nan));
-                _mm512_storeu_si512(
-                    keys + found,
-                    _mm512_cvtepu32_epi64(_mm512_castsi512_si256(packed)));
-                _mm512_storeu_si512(keys + found + 8,
-                                    _mm512_cvtepu32_epi64(
-                                        _mm512_extracti64x4_epi64(packed, 1)));
-            }
             found += (size_t)__builtin_popcount(hit[j]);
         }
     }
-    return found + filter_32_plain(
-                       at + i * sizeof(uint32_t), count - i, filter, threshold,
-                       first + (uint32_t)i, indices + found,
-                       keys != NULL ? keys + found : NULL, capacity - found);
+    *done_out = i;
+    return found;
+}
+
+/* Keys are read where the indices say, a piece of the vector at a time, while
+   it is in the first-level cache: they are few. */
+static size_t filter_32(const void *values, size_t count,
+                        const baton__filter_t *filter, uint64_t threshold,
+                        uint32_t first, uint32_t *indices, uint64_t *keys,
+                        size_t capacity)
+{
+    typedef uint32_t FOREIGN element_t;
+    const element_t *v = values;
+    const uint32_t flip = (uint32_t)filter->flip, mask = (uint32_t)filter->mask;
+    size_t found = 0, i = 0, done;
+    do {
+        size_t left = count - i, end = found;
+        found += compress_32((const char *)(v + i), left < PIECE ? left : PIECE,
+                             filter, threshold, first + (uint32_t)i,
+                             indices + found, capacity - found, &done);
+        i += done;
+        for (size_t j = end; j < found && keys != NULL; j++) {
+            uint64_t key = (v[indices[j] - first] ^ flip) & mask;
+            keys[j] = key < filter->nan ? key : filter->nan;
+        }
+    } while (done == PIECE);
+    return found + filter_32_plain(v + i, count - i, filter, threshold,
+                                   first + (uint32_t)i, indices + found,
+                                   keys != NULL ? keys + found : NULL,
+                                   capacity - found);
 }
 #else
 #define filter_32 filter_32_plain
@@ -278,6 +281,64 @@ MEASURE(measure_bf16, uint16_t, baton__f32_of_bf16, 0x7f80u)
 MEASURE(measure_f32, uint32_t, baton__f32_of_bits, 0x7f800000u)
 MEASURE(measure_f64, uint64_t, f64_of_bits, UINT64_C(0x7ff0000000000000))
 
+/* ---- copies past the caches -------------------------------------------- */
+
+/* A line at a time: half a line that is written past the caches would be read
+   for the other half. */
+enum { LINE = 64 };
+
+#if defined(__AVX512F__)
+static inline void stream_line(char *to, const char *from)
+{
+    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
+}
+#elif defined(__AVX__)
+static inline void stream_line(char *to, const char *from)
+{
+    for (size_t i = 0; i < LINE; i += sizeof(__m256i)) {
+        _mm256_stream_si256((void *)(to + i),
+                            _mm256_loadu_si256((const void *)(from + i)));
+    }
+}
+#elif defined(__SSE2__)
+static inline void stream_line(char *to, const char *from)
+{
+    for (size_t i = 0; i < LINE; i += sizeof(__m128i)) {
+        _mm_stream_si128((void *)(to + i),
+                         _mm_loadu_si128((const void *)(from + i)));
+    }
+}
+#else
+static inline void stream_line(char *to, const char *from)
+{
+    memcpy(to, from, LINE);
+}
+#endif
+
+static void stream(void *to, const void *from, size_t bytes,
+                   const char *ahead_left, const char *ahead_right)
+{
+    char *target = to;
+    const char *source = from;
+    size_t head = (size_t)(-(uintptr_t)to % LINE);
+    size_t done = head < bytes ? head : bytes;
+    memcpy(target, source, done);
+    for (; done + LINE <= bytes; done += LINE) {
+        PREFETCH(ahead_left + done);
+        PREFETCH(ahead_right + done);
+        stream_line(target + done, source + done);
+    }
+    memcpy(target + done, source + done, bytes - done);
+}
+
+/* A release does not order such stores. */
+static void stream_end(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
 /* ---- the table --------------------------------------------------------- */
 
 #define JOIN_(a, b) a##b
@@ -299,4 +360,6 @@ const baton__select_kernels_t JOIN(baton__select_kernels_,
                 [BATON_BF16] = measure_bf16,
                 [BATON_F32] = measure_f32,
                 [BATON_F64] = measure_f64},
+    .stream = stream,
+    .stream_end = stream_end,
 };

@@ -30,10 +30,20 @@ typedef size_t (*baton__count_fn)(const void *values, size_t count,
 typedef void (*baton__measure_fn)(const void *values, size_t count,
                                   baton_magnitudes_t *out);
 
+/* Copies to memory that is not read again soon, past the caches, and meanwhile
+   fetches as many bytes at each of two addresses. Where the processor has no
+   such stores it is memcpy. After the last copy stream_end orders them before
+   later stores, which a release alone does not. */
+typedef void (*baton__stream_fn)(void *to, const void *from, size_t bytes,
+                                 const char *ahead_left,
+                                 const char *ahead_right);
+
 typedef struct baton__select_kernels {
     baton__filter_fn filter[BATON_DTYPE_COUNT];
     baton__count_fn count[BATON_DTYPE_COUNT];
     baton__measure_fn measure[BATON_DTYPE_COUNT];
+    baton__stream_fn stream;
+    void (*stream_end)(void);
 } baton__select_kernels_t;
 
 /* Those of the instruction set that the reductions use. All have the same

@@ -2,6 +2,7 @@
    counts, tags, the table of receives, scratch memory. */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "sched/capture.h"
 #include "sched/loans.h"
 #include "sched/offload.h"
 
@@ -178,6 +179,7 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     run->ready = carve(memory, &used, count, sizeof *needs);
     run->state = carve(memory, &used, count, 1);
     schedule->notices.due = carve(memory, &used, plan->peer_count, 1);
+    schedule->notices.heard = carve(memory, &used, plan->peer_count, 1);
     if (memory != NULL) {
         if (count > 0) {
             memcpy(ops, schedule->ops, count * sizeof *ops);
@@ -427,6 +429,9 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         baton__loans_enter(schedule);
         if (schedule->group->device != NULL) {
             status = baton__offload_create(schedule, order);
+        }
+        if (status == BATON_OK && schedule->captured) {
+            status = baton__capture_create(schedule, order);
         }
     }
     baton__free(loans);

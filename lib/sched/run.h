@@ -104,7 +104,8 @@ typedef struct baton__run {
     baton_message_t **lent;  /* of each loan: the message, until it is read */
     uint32_t head, tail;
     uint32_t required_left;
-    uint32_t waited; /* nodes in motion, and required receives that wait */
+    uint32_t waited; /* nodes in motion, and required receives that wait; all
+                        nodes as one count once */
     uint32_t optional_waiting; /* optional receives that wait */
     uint32_t unarmed; /* armed receives that got this epoch's message */
     uint32_t early_count;
@@ -144,6 +145,11 @@ void baton__run_skip(baton__run_t *run, uint32_t node);
    are satisfied. complete_queued: it is done, and the others are. */
 void baton__run_queue(baton__run_t *run, uint32_t node);
 void baton__run_complete_queued(baton__run_t *run, uint32_t node);
+
+/* The device has got all nodes as one: none becomes ready, and the epoch waits
+   for them together. complete_all: they are done. */
+void baton__run_queue_all(baton__run_t *run);
+void baton__run_complete_all(baton__run_t *run);
 
 /* What a message of an epoch is to a receive now. */
 typedef enum baton__turn {

@@ -66,7 +66,8 @@ struct baton_schedule {
         baton_schedule_t *next_runnable;
         uint32_t moving;   /* nodes that the transport has */
         uint32_t begun;    /* async nodes that have not completed */
-        uint32_t queued;   /* nodes that the device has */
+        uint32_t queued;   /* nodes that the device has; of a captured schedule
+                              1, for all */
         size_t slice_done; /* of a node that is computed on in parts */
         bool runnable;
         bool held;      /* its epoch waits for a stream to get to its start */
@@ -86,6 +87,8 @@ struct baton_schedule {
         baton_schedule_t *next_notice; /* of those with notices to send */
         uint8_t *due;       /* of each of plan.peers: what it is to be told */
         uint32_t due_count; /* peers that are to be told something */
+        uint8_t *heard; /* of each: whether it is known to have committed, or to
+                           have left */
         bool listed;
         bool leaving; /* destroyed: it is freed when its peers have been told */
         /* Until the commit: peers that have said hello already. */
@@ -154,6 +157,7 @@ struct baton_schedule {
 
     /* The rest of the graph. */
     uint32_t attempt; /* of the name */
+    bool captured;    /* it is to be; see capture.h */
     uint32_t *needs;  /* as asked for; after the commit, edges to wait for */
     uint32_t count;   /* nodes */
     bool committed;

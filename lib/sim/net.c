@@ -535,6 +535,7 @@ baton_status_t baton__sim_net_init(baton__sim_net_t *net,
     net->transport.unordered = net->has_lag || options->multi_ported;
     int host_ranks = options->host_ranks > 1 ? options->host_ranks : 1;
     net->transport.hosts = (options->ranks - 1) / host_ranks + 1;
+    net->transport.host_block = host_ranks;
     if (net->ports == NULL || net->due == NULL || net->pumps == NULL) {
         return BATON_ERR_NO_MEMORY;
     }

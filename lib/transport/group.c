@@ -32,6 +32,11 @@ int baton_group_size(const baton_group_t *group)
     return group->size;
 }
 
+baton_engine_t *baton_group_engine(const baton_group_t *group)
+{
+    return group != NULL ? group->engine : NULL;
+}
+
 /* ---- identities ------------------------------------------------------- */
 
 /* The upper bits are the name's, the lower ones the attempt's. */
@@ -125,6 +130,25 @@ bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
 {
     const baton__name_t *entry = find_name(group, identity >> ATTEMPT_BITS);
     return entry != NULL && entry->attempts >= (identity & ATTEMPT_MASK);
+}
+
+uint64_t baton__group_departed(baton_group_t *group, uint64_t identity,
+                               uint16_t incarnation)
+{
+    baton__departed_t **link = &group->departed;
+    while (*link != NULL && (*link)->identity != identity) {
+        link = &(*link)->next;
+    }
+    baton__departed_t *departed = *link;
+    if (departed == NULL) {
+        return 1;
+    }
+    uint64_t epoch = departed->incarnation == incarnation ? departed->epoch : 1;
+    if (--departed->unheard == 0) {
+        *link = departed->next;
+        baton__free(departed);
+    }
+    return epoch;
 }
 
 /* ---- the table -------------------------------------------------------- */
@@ -244,6 +268,11 @@ void baton__group_fini(baton_group_t *group)
         group->memory = block->next;
         baton__free(block->address);
         baton__free(block);
+    }
+    while (group->departed != NULL) {
+        baton__departed_t *departed = group->departed;
+        group->departed = departed->next;
+        baton__free(departed);
     }
     baton__free(group->table);
     baton__free(group->names);

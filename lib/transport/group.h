@@ -42,6 +42,17 @@ typedef struct baton__rounds {
     uint64_t highest; /* number so far */
 } baton__rounds_t;
 
+/* A schedule that was destroyed here before all its peers had committed theirs.
+   When they do they are told from which epoch on this rank has no part in it.
+ */
+typedef struct baton__departed {
+    struct baton__departed *next;
+    uint64_t identity;
+    uint64_t epoch;       /* the first without this rank */
+    uint16_t incarnation; /* of the group, when it was destroyed */
+    uint32_t unheard;     /* peers that are still to be told */
+} baton__departed_t;
+
 /* What is read at a time of a message that is lent without being in memory; a
    group has room for a part of each operand. */
 enum { BATON__PART_BYTES = 256 * 1024 };
@@ -88,12 +99,13 @@ struct baton_group {
                                        group's, and those of schedules */
     baton_message_t *refused; /* messages of schedules that are gone here; their
                                  peers are to be told */
-    baton_message_t *held;    /* recovery messages of schedules unknown here,
-                                 until this rank joins the recovery */
-    uint32_t unrecovered;     /* schedules that can't be recovered */
-    bool recovering;          /* recover was called on this rank */
-    bool came;                /* and this rank has joined the recovery */
-    bool called;              /* and has not returned its outcome yet */
+    baton__departed_t *departed; /* schedules of which peers may still ask */
+    baton_message_t *held;       /* recovery messages of schedules unknown here,
+                                    until this rank joins the recovery */
+    uint32_t unrecovered;        /* schedules that can't be recovered */
+    bool recovering;             /* recover was called on this rank */
+    bool came;                   /* and this rank has joined the recovery */
+    bool called;                 /* and has not returned its outcome yet */
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
 
     /* For error messages: the last schedule that a peer has committed and this
@@ -116,6 +128,11 @@ void baton__group_take_back(baton_group_t *group, const char *name);
 
 /* True if this rank has made a schedule of this identity. */
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity);
+
+/* The first epoch without this rank, of a schedule that was destroyed here; a
+   peer asks for it, in an incarnation, when it has committed its own. */
+uint64_t baton__group_departed(baton_group_t *group, uint64_t identity,
+                               uint16_t incarnation);
 
 /* The table of committed schedules. reserve makes room for one more, and is
    false if there is no memory; enter needs that room; find returns NULL if the

@@ -3,6 +3,7 @@
 #ifndef BATON_MICROBENCH_BENCH_H
 #define BATON_MICROBENCH_BENCH_H
 
+#include <baton/sparse.h>
 #include <baton/tuning.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +13,13 @@
    and the selection from a sum with its two steps. Runs on one rank. */
 int bench_kernels(FILE *json);
 
-enum { BENCH_MAX_SIZES = 32, BENCH_MAX_SYSTEMS = 16, BENCH_MAX_LAYERS = 4 };
+enum {
+    BENCH_MAX_SIZES = 32,
+    BENCH_MAX_SYSTEMS = 16,
+    BENCH_MAX_LAYERS = 4,
+    BENCH_MAX_DENSITIES = 16,
+    BENCH_MAX_TEAMS = 16
+};
 
 /* A way to a collective: the name on the command line, label. */
 #define BENCH_SYSTEM_LIST(X)                                                   \
@@ -42,6 +49,23 @@ typedef enum bench_compute {
     BENCH_COMPUTES
 } bench_compute_t;
 
+/* Systems of `baton-bench sparse`: name, word. Baton's are in the order of
+   baton_sparse_algorithm_t, from SPARDL on. MPI is MPI_Allreduce; MPI_RESIDUAL
+   also adds the gradient to a residual before that, as a sparse step does. */
+#define BENCH_SPARSE_LIST(X)                                                   \
+    BATON_SPARSE_ALGORITHM_LIST(X)                                             \
+    X(MPI, "mpi")                                                              \
+    X(MPI_RESIDUAL, "mpi_residual")
+
+typedef enum bench_sparse_system {
+#define BENCH_SPARSE_ENUM(NAME, name) BENCH_SPARSE_##NAME,
+    BENCH_SPARSE_LIST(BENCH_SPARSE_ENUM)
+#undef BENCH_SPARSE_ENUM
+        BENCH_SPARSE_SYSTEMS
+} bench_sparse_system_t;
+
+extern const char *const bench_sparse_names[]; /* ended by NULL */
+
 /* Where vectors lie. */
 typedef enum bench_memory {
     BENCH_MEMORY_MALLOC,
@@ -62,6 +86,12 @@ typedef struct bench_options {
     size_t compute_count;
     uint64_t layers[BENCH_MAX_LAYERS];
     size_t layer_count;
+    size_t sparse_systems[BENCH_SPARSE_SYSTEMS]; /* bench_sparse_system_t */
+    size_t sparse_system_count;
+    double densities[BENCH_MAX_DENSITIES];
+    size_t density_count;
+    uint64_t teams[BENCH_MAX_TEAMS]; /* 0: as many as cost least */
+    size_t team_count;
     size_t memory;   /* bench_memory_t */
     const char *csv; /* file names, or NULL */
     const char *json;
@@ -79,8 +109,9 @@ int bench_ring(const bench_options_t *options, FILE *json);
    hundreds of schedules, long pipelines. Collective. */
 int bench_loop(const bench_options_t *options, FILE *json);
 
-/* Compares sparse with dense all-reduces. Collective. */
-int bench_sparse(const bench_options_t *options, FILE *json);
+/* Compares sparse with dense all-reduces. Opens its files itself. Collective.
+ */
+int bench_sparse(const bench_options_t *options);
 
 /* Compares ways to one dense collective, options->collective. Opens its files
    itself. Collective. */

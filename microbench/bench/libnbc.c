@@ -8,6 +8,15 @@ enum { DEFAULT = 0, RING = 1 };
 
 static const char variable[] = "coll_libnbc_iallreduce_algorithm";
 
+typedef struct session {
+    bool open;
+    bool settable;
+    MPI_T_cvar_handle handle; /* or MPI_T_CVAR_HANDLE_NULL */
+} session_t;
+
+static const session_t closed = {.handle = MPI_T_CVAR_HANDLE_NULL};
+static session_t session = {.handle = MPI_T_CVAR_HANDLE_NULL};
+
 /* Finds the variable, unless it is not an int that may be set. */
 static bool find(int *index_out)
 {
@@ -30,41 +39,49 @@ static bool find(int *index_out)
 
 static bool write_value(int value)
 {
-    int index = 0;
-    int count = 0;
     int read = -1;
-    MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
-    if (!find(&index) ||
-        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) {
-        return false;
-    }
-    bool written = count == 1 &&
-                   MPI_T_cvar_write(handle, &value) == MPI_SUCCESS &&
-                   MPI_T_cvar_read(handle, &read) == MPI_SUCCESS;
-    (void)MPI_T_cvar_handle_free(&handle);
-    return written && read == value;
+    return MPI_T_cvar_write(session.handle, &value) == MPI_SUCCESS &&
+           MPI_T_cvar_read(session.handle, &read) == MPI_SUCCESS &&
+           read == value;
 }
 
-static bool try_value(int value)
+/* The variable's handle, if it is of one int. */
+static bool get_handle(void)
 {
-    int level = 0;
-    if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
-        return false;
-    }
-    bool written = write_value(value);
-    (void)MPI_T_finalize();
-    return written;
+    int index = 0;
+    int count = 0;
+    return find(&index) &&
+           MPI_T_cvar_handle_alloc(index, NULL, &session.handle, &count) ==
+               MPI_SUCCESS &&
+           count == 1;
 }
 
 bool libnbc_can_choose(void)
 {
-    return try_value(DEFAULT);
+    int level = 0;
+    if (!session.open) {
+        session.open =
+            MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level) == MPI_SUCCESS;
+        session.settable = session.open && get_handle() && write_value(DEFAULT);
+    }
+    return session.settable;
 }
 
 void libnbc_choose_ring(bool ring)
 {
-    if (!try_value(ring ? RING : DEFAULT)) {
+    if (!libnbc_can_choose() || !write_value(ring ? RING : DEFAULT)) {
         (void)fprintf(stderr, "baton-bench: MPI_T can't set %s\n", variable);
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
+}
+
+void libnbc_close(void)
+{
+    if (session.handle != MPI_T_CVAR_HANDLE_NULL) {
+        (void)MPI_T_cvar_handle_free(&session.handle);
+    }
+    if (session.open) {
+        (void)MPI_T_finalize();
+    }
+    session = closed;
 }

@@ -1,4 +1,5 @@
 /* baton-bench: the costs of Baton, part by part. See `baton-bench --help`. */
+#include "bench/libnbc.h"
 #include "bench/options.h"
 #include "common/harness.h"
 #include "common/output.h"
@@ -16,7 +17,7 @@ static int run(bench_command_t command, const bench_options_t *options,
     case BENCH_LOOP:
         return bench_loop(options, json);
     case BENCH_SPARSE:
-        return bench_sparse(options, json);
+        return bench_sparse(options);
     case BENCH_KERNELS:
         return rank == 0 ? bench_kernels(json) : 0;
     case BENCH_COLLECTIVE:
@@ -34,7 +35,8 @@ static int run(bench_command_t command, const bench_options_t *options,
 static bool run_with_file(bench_command_t command,
                           const bench_options_t *options, int rank)
 {
-    bool has_table = command == BENCH_COLLECTIVE || command == BENCH_OVERLAP;
+    bool has_table = command == BENCH_COLLECTIVE || command == BENCH_OVERLAP ||
+                     command == BENCH_SPARSE;
     const char *name = has_table ? NULL : options->json;
     FILE *json = NULL;
     if (!harness_agree(rank != 0 || output_open(name, &json))) {
@@ -59,6 +61,7 @@ int main(int argc, char **argv)
     if (verdict == CLI_RUN) {
         passed = run_with_file(command, &options, rank);
     }
+    libnbc_close();
     MPI_Finalize();
     return passed ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -16,7 +16,7 @@ static const char doc[] =
     "  ring     all-reduce of long vectors against MPI\n"
     "  loop     a training loop: epochs in the background, hundreds of\n"
     "           schedules, long pipelines\n"
-    "  sparse   sparse all-reduces at density 1%, beside dense ones\n"
+    "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
     "           up and selecting, in two steps and in one pass\n"
     "\n"
@@ -52,12 +52,31 @@ static const char overlap_doc[] =
     "computes. The computation is sized to take as long as the "
     "communication takes alone: a fixed amount of work on the processor, or a "
     "sleep, as when a device computes. All three times are the slowest rank's "
-    "median: alone the communication and the computation, then both. "
+    "median over turns, each the mean of up to 20 iterations on vectors just "
+    "written: alone the communication and the computation, then both. "
     "Hidden is the share of the communication that adds no time: "
     "1 - (both - computation) / communication, between 0 and 100%. Over larger "
     "is both over the larger of the two (1 is perfect), over sum both over "
     "their sum (1 is no overlap).\n\n" COMMON_END
     "Example: mpirun -np 2 --bind-to none baton-bench overlap --json o.json";
+
+static const char sparse_doc[] =
+    "Compares a step of each sparse all-reduce with dense ones."
+    "\vThe systems take turns, each with the same random gradient of f32, "
+    "which is another in each turn. A time is of one step, with selection, on "
+    "the slowest rank, and of that the median over turns. select_us is the "
+    "processor time of selection, accumulation, merging and packing, on the "
+    "rank that spent most. Messages and bytes are those of the rank that "
+    "sends most, rounds the messages that follow one another; beside them the "
+    "closed form. Steps of dense all-reduces are not counted. Ratios are a "
+    "time over that of mpi_residual. Each result is checked: its indices, that "
+    "it is the same on all ranks, and in the end that results and residuals "
+    "add up to all gradients.\n"
+    "Algorithms: those of Baton; mpi, which is MPI_Allreduce; mpi_residual, "
+    "the same and the pass that adds the gradient to a residual, as a sparse "
+    "step does.\n\n" COMMON_END
+    "Example: mpirun -np 8 --oversubscribe --bind-to none baton-bench sparse "
+    "--density 0.01,0.001 --algorithm spardl,oktopk,mpi_residual --teams 1,2";
 
 static const char other_doc[] = "Measures one part of Baton.\v" COMMON_END
                                 "Example: mpirun -np 2 --bind-to none "
@@ -93,7 +112,7 @@ static const entry_t entries[] = {
     OTHER("engine", ENGINE, other_doc),
     OTHER("ring", RING, other_doc),
     OTHER("loop", LOOP, other_doc),
-    OTHER("sparse", SPARSE, other_doc),
+    OTHER("sparse", SPARSE, sparse_doc),
     OTHER("kernels", KERNELS, other_doc),
 };
 enum { ENTRIES = sizeof(entries) / sizeof(entries[0]) };
@@ -115,13 +134,18 @@ enum {
     ALL = BENCH_ENGINE | BENCH_RING | BENCH_LOOP | BENCH_SPARSE |
           BENCH_KERNELS | BENCH_COLLECTIVE | BENCH_OVERLAP,
     DENSE_PARTS = BENCH_COLLECTIVE | BENCH_OVERLAP,
-    MANY_TURNS = BENCH_ENGINE | BENCH_RING | BENCH_LOOP | BENCH_SPARSE
+    MANY_TURNS = BENCH_ENGINE | BENCH_RING | BENCH_LOOP,
+    TABLES = DENSE_PARTS | BENCH_SPARSE
 };
 
 #define AT(member) offsetof(bench_options_t, member)
+#define MAX_TEAMS  (UINT64_C(1) << 24)
 #define SIZES                                                                  \
     CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
 
+#define SPARSE_NAME(NAME, name) name,
+const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
+#undef SPARSE_NAME
 static const char *const compute_names[] = {"processor", "sleep", NULL};
 static const char *const memory_names[] = {"malloc", "shared", NULL};
 
@@ -131,8 +155,38 @@ static const cli_option_t options[] = {
      "Baton its choice"},
     {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
      "Sizes of the vectors; LOW..HIGH doubles; none for barrier"},
-    {BENCH_RING | BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "1M,4M,16M,64M",
+    {BENCH_RING, "bytes", 'b', AT(bytes), SIZES, "1M,4M,16M,64M",
      "Sizes of the vectors"},
+    {BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "16M",
+     "Sizes of the gradients"},
+    {BENCH_SPARSE,
+     "density",
+     'd',
+     AT(densities),
+     {.kind = CLI_KIND_REAL,
+      .metavar = "LIST",
+      .low = 1e-9,
+      .high = 1,
+      .room = BENCH_MAX_DENSITIES,
+      .count_offset = AT(density_count)},
+     "0.01",
+     "Selected entries, as a part of all elements"},
+    {BENCH_SPARSE, "algorithm", 'a', AT(sparse_systems),
+     CLI_WORDS(bench_sparse_names, BENCH_SPARSE_SYSTEMS,
+               AT(sparse_system_count)),
+     NULL, "Algorithms to compare"},
+    {BENCH_SPARSE,
+     "teams",
+     't',
+     AT(teams),
+     {.kind = CLI_KIND_COUNT,
+      .metavar = "LIST",
+      .min = 0,
+      .max = MAX_TEAMS,
+      .room = BENCH_MAX_TEAMS,
+      .count_offset = AT(team_count)},
+     "1",
+     "Teams of spardl, divisors of the ranks; 0 takes as many as cost least"},
     {BENCH_OVERLAP, "bytes", 'b', AT(bytes), SIZES, "64K,1M,16M",
      "Sizes of the vectors"},
     {BENCH_OVERLAP,
@@ -154,12 +208,13 @@ static const cli_option_t options[] = {
      "malloc", "Where the vectors lie; shared: from baton_memory_alloc"},
     {DENSE_PARTS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "5",
      "Turns of each system, whose median is reported"},
+    {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "9",
+     "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(5, 1000), "11",
      "Repetitions of each measurement"},
     {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
      "100000", "Number of epochs over which memory must not grow"},
-    {DENSE_PARTS, "csv", 0, AT(csv), CLI_FILE, NULL,
-     "Write the results as CSV"},
+    {TABLES, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
     {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
     {BENCH_COLLECTIVE, "plot", 0, AT(plot), CLI_PLOT, NULL,
      "Draw the times over the sizes, which needs gnuplot"},
@@ -256,7 +311,20 @@ static error_t read_systems(const cli_parser_t *parser, const char *list)
 
 /* ---- parsing ------------------------------------------------------------ */
 
-static error_t resolve(cli_parser_t *parser)
+static error_t resolve_sparse(const cli_parser_t *parser)
+{
+    const bench_options_t *opts = parser->values;
+    bool has_spardl = false;
+    for (size_t i = 0; i < opts->sparse_system_count; i++) {
+        has_spardl |= opts->sparse_systems[i] == BENCH_SPARSE_SPARDL;
+    }
+    return has_spardl || !cli_is_given(parser, "teams")
+               ? 0
+               : cli_refuse(parser, "--teams: only spardl has teams, and "
+                                    "--algorithm leaves it out");
+}
+
+static error_t resolve_systems(cli_parser_t *parser)
 {
     bench_options_t *opts = parser->values;
     bool overlap = parser->program->command == BENCH_OVERLAP;
@@ -285,6 +353,12 @@ static error_t resolve(cli_parser_t *parser)
     return error;
 }
 
+static error_t resolve(cli_parser_t *parser)
+{
+    return parser->program->command == BENCH_SPARSE ? resolve_sparse(parser)
+                                                    : resolve_systems(parser);
+}
+
 static error_t find(cli_parser_t *parser, const char *word)
 {
     const char *names[ENTRIES + 1] = {NULL};
@@ -308,10 +382,7 @@ static cli_verdict_t parse_command(const entry_t *entry, int argc, char **argv,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .command = entry->command,
-        .resolve = entry->command == BENCH_COLLECTIVE ||
-                           entry->command == BENCH_OVERLAP
-                       ? resolve
-                       : NULL,
+        .resolve = (entry->command & TABLES) != 0 ? resolve : NULL,
     };
     *out = (bench_options_t){.collective = entry->collective};
     return cli_parse(&program, argc, argv, speak, out);

@@ -5,7 +5,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { UNIT_STEPS = 64, REHEARSALS = 5, FITS = 3 };
+enum {
+    UNIT_STEPS = 64,
+    REHEARSALS = 5, /* or as many as there are turns, if that is fewer */
+    FITS = 3,
+    /* A phase of a turn is repeated as long as the vectors of its iterations
+       are no longer than this altogether, but so many times at most. */
+    TURN_BYTES = 16 << 20,
+    MAX_ITERATIONS = 20
+};
 
 /* What is timed in a turn. */
 typedef enum phase {
@@ -79,9 +87,19 @@ static void overlap(const contest_t *contest, const contestant_t *system,
     }
 }
 
-static double time_phase(const contest_t *contest, const contestant_t *system,
-                         phase_t phase, bench_compute_t kind)
+static void fill(const contest_t *contest)
 {
+    for (size_t i = 0; i < contest->layers; i++) {
+        bench_operation_fill(&contest->operations[i]);
+    }
+}
+
+/* One iteration. The vectors have been written just before, as gradients are,
+   in each phase alike. */
+static double time_once(const contest_t *contest, const contestant_t *system,
+                        phase_t phase, bench_compute_t kind)
+{
+    fill(contest);
     harness_barrier(contest->harness);
     double begin_us = clock_now_us();
     switch (phase) {
@@ -102,11 +120,21 @@ static double time_phase(const contest_t *contest, const contestant_t *system,
     return clock_now_us() - begin_us;
 }
 
-static void fill(contest_t *contest)
+/* The mean of a turn's iterations, after one that is not counted: what ran
+   before it was another phase, or another system. */
+static double time_phase(const contest_t *contest, const contestant_t *system,
+                         phase_t phase, bench_compute_t kind)
 {
-    for (size_t i = 0; i < contest->layers; i++) {
-        bench_operation_fill(&contest->operations[i]);
+    uint64_t fit = TURN_BYTES / (contest->bytes * contest->layers);
+    int iterations = fit < 1                ? 1
+                     : fit > MAX_ITERATIONS ? MAX_ITERATIONS
+                                            : (int)fit;
+    (void)time_once(contest, system, phase, kind);
+    double us = 0;
+    for (int i = 0; i < iterations; i++) {
+        us += time_once(contest, system, phase, kind);
     }
+    return us / iterations;
 }
 
 static void check(const contest_t *contest, const contestant_t *system)
@@ -127,18 +155,12 @@ static void check(const contest_t *contest, const contestant_t *system)
 }
 
 /* `us`: [PHASES][turns], of which this turn's are written. */
-static void take_turn(contest_t *contest, const contestant_t *system,
+static void take_turn(const contest_t *contest, const contestant_t *system,
                       bench_compute_t kind, size_t turn, double *us)
 {
     size_t turns = (size_t)contest->options->repetitions;
-    fill(contest);
     bench_runner_begin_turn(&system->runners[0]);
-    harness_barrier(contest->harness);
-    communicate(contest, system);
     for (size_t phase = 0; phase < PHASES; phase++) {
-        if (phase == BOTH) {
-            fill(contest);
-        }
         us[phase * turns + turn] =
             time_phase(contest, system, (phase_t)phase, kind);
     }
@@ -154,12 +176,13 @@ static double rehearse_phase(const contest_t *contest,
                              const contestant_t *system, phase_t phase)
 {
     double us[REHEARSALS];
-    for (size_t i = 0; i < REHEARSALS; i++) {
+    uint64_t turns = contest->options->repetitions;
+    int times = turns < REHEARSALS ? (int)turns : REHEARSALS;
+    for (int i = 0; i < times; i++) {
         us[i] = time_phase(contest, system, phase, BENCH_COMPUTE_PROCESSOR);
     }
-    MPI_Allreduce(MPI_IN_PLACE, us, REHEARSALS, MPI_DOUBLE, MPI_MAX,
-                  MPI_COMM_WORLD);
-    return stats_median(us, REHEARSALS) / (double)contest->layers;
+    MPI_Allreduce(MPI_IN_PLACE, us, times, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return stats_median(us, (size_t)times) / (double)contest->layers;
 }
 
 /* Finds out how long an all-reduce takes, and how much work takes as long while
@@ -208,7 +231,6 @@ static void open_contest(contest_t *contest)
         bench_memory_alloc(harness, (bench_memory_t)contest->options->memory,
                            operation);
     }
-    fill(contest);
     for (size_t i = 0; i < contest->options->system_count; i++) {
         contestant_t *system = &contest->contestants[i];
         system->runners = open_runners(contest, i);
@@ -290,7 +312,8 @@ static void report_system(const contest_t *contest, table_t *table,
 }
 
 /* The systems take turns, for each kind of computation. */
-static void measure(contest_t *contest, bench_compute_t kind, table_t *table)
+static void measure(const contest_t *contest, bench_compute_t kind,
+                    table_t *table)
 {
     size_t turns = (size_t)contest->options->repetitions;
     size_t systems = contest->options->system_count;

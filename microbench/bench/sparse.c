@@ -1,165 +1,528 @@
-/* baton-bench sparse: a step of each sparse all-reduce, selection included,
-   beside a dense all-reduce by Baton and by MPI. All systems take turns, so
-   they see the same states of the machine. */
-#include "bench/bench.h"
-#include "bench/report.h"
-#include "common/cli.h"
-#include "common/harness.h"
+/* baton-bench sparse: a step of each sparse all-reduce, beside dense ones.
 
-#include <baton/sparse.h>
+   In each turn the ranks have new gradients, and all systems take a step with
+   them, so they see the same states of the machine. The first steps are not
+   counted: Ok-Topk moves its regions in the first one, and residuals are empty
+   in it. */
+#include "bench/options.h"
+#include "bench/sparse_check.h"
+#include "common/gradient.h"
+#include "common/harness.h"
+#include "common/progress.h"
+#include "common/steal.h"
+#include "common/table.h"
+#include <inttypes.h>
+#include <math.h>
 #include <mpi.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define DENSITY 0.01
+enum { WARM_UP = 2, MAX_CONTESTANTS = BENCH_SPARSE_SYSTEMS + BENCH_MAX_TEAMS };
 
-enum { MPI_DENSE = BATON_SPARSE_COUNT, SYSTEMS, WARM_UP = 2 };
+/* What is known of a system's step; of MPI's only the time and nnz. */
+typedef enum measure {
+    TIME_US,
+    SELECT_US,
+    BYTES,
+    MESSAGES,
+    ROUNDS,
+    NNZ,
+    MEASURES
+} measure_t;
 
+typedef struct contestant {
+    bench_sparse_system_t system;
+    int teams;                /* 0 until it is known how many cost least */
+    baton_sparse_t *sparse;   /* NULL for MPI */
+    double *sums;             /* of the slice: all results so far */
+    double *values;           /* [MEASURES][turns] */
+    double medians[MEASURES]; /* of the largest over ranks; at rank 0 */
+} contestant_t;
+
+/* One size and density. */
 typedef struct contest {
     const harness_t *harness;
-    size_t count;
-    float *gradient, *sum;
-    baton_sparse_t *systems[BATON_SPARSE_COUNT]; /* by algorithm */
-    double *times[SYSTEMS];
+    const bench_options_t *options;
+    uint64_t seed;
+    size_t count, k;
+    size_t turns;
+    float *gradient, *sum, *residual; /* [count]; the last two for MPI */
+    bench_slice_t slice;
+    contestant_t contestants[MAX_CONTESTANTS];
+    size_t contestant_count;
 } contest_t;
 
-/* Sums of uniform numbers: a bell, as gradients have. */
-static void fill(float *gradient, size_t count, int rank)
+/* ---- life --------------------------------------------------------------- */
+
+static bool is_baton(const contestant_t *system)
 {
-    uint64_t state = 88172645463325252u + (uint64_t)rank;
-    for (size_t i = 0; i < count; i++) {
-        double sum = 0;
-        for (int k = 0; k < 4; k++) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            sum += (double)(state >> 11) / (double)(UINT64_C(1) << 53);
-        }
-        gradient[i] = (float)(sum - 2);
+    return system->system < BENCH_SPARSE_MPI;
+}
+
+static baton_sparse_options_t options_of(const contest_t *contest,
+                                         const contestant_t *system)
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.algorithm =
+        (baton_sparse_algorithm_t)(BATON_SPARSE_SPARDL + (int)system->system);
+    options.count = contest->count;
+    options.k = contest->k;
+    options.teams =
+        system->teams == 0 ? BATON_SPARSE_TEAMS_AUTO : system->teams;
+    return options;
+}
+
+static baton_sparse_stats_t stats_of(const contestant_t *system)
+{
+    baton_sparse_stats_t stats;
+    harness_require(baton_sparse_stats(system->sparse, &stats),
+                    "get statistics");
+    return stats;
+}
+
+static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
+{
+    contestant_t *added = &contest->contestants[contest->contestant_count++];
+    *added = (contestant_t){.system = (bench_sparse_system_t)system,
+                            .teams = (int)teams};
+    added->sums = harness_alloc(contest->slice.count, sizeof(double));
+    added->values = harness_alloc(MEASURES * contest->turns, sizeof(double));
+    if (is_baton(added)) {
+        baton_sparse_options_t options = options_of(contest, added);
+        harness_require(baton_sparse_create(contest->harness->group, &options,
+                                            -1, &added->sparse),
+                        "create a sparse all-reduce");
+        added->teams = stats_of(added).teams;
     }
 }
 
-static void open_contest(contest_t *contest, const harness_t *harness,
-                         size_t count, size_t repetitions)
+static void open_contest(contest_t *contest)
 {
-    *contest = (contest_t){.harness = harness, .count = count};
-    contest->gradient = harness_alloc(count, sizeof(float));
-    contest->sum = harness_alloc(count, sizeof(float));
-    fill(contest->gradient, count, harness->rank);
-    for (int i = BATON_SPARSE_SPARDL; i < SYSTEMS; i++) {
-        contest->times[i] = harness_alloc(repetitions, sizeof(double));
-    }
-    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
-        baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
-        options.algorithm = (baton_sparse_algorithm_t)i;
-        options.count = count;
-        options.density = DENSITY;
-        harness_require(baton_sparse_create(harness->group, &options, -1,
-                                            &contest->systems[i]),
-                        "create a sparse all-reduce");
+    const bench_options_t *options = contest->options;
+    const harness_t *harness = contest->harness;
+    contest->gradient = harness_alloc(contest->count, sizeof(float));
+    contest->sum = harness_alloc(contest->count, sizeof(float));
+    contest->residual = harness_alloc(contest->count, sizeof(float));
+    contest->slice =
+        bench_slice_of(contest->count, harness->size, harness->rank);
+    contest->slice.gradients =
+        harness_alloc(contest->slice.count, sizeof(double));
+    contest->slice.magnitudes =
+        harness_alloc(contest->slice.count, sizeof(double));
+    for (size_t i = 0; i < options->sparse_system_count; i++) {
+        size_t system = options->sparse_systems[i];
+        size_t variants =
+            system == BENCH_SPARSE_SPARDL ? options->team_count : 1;
+        for (size_t j = 0; j < variants; j++) {
+            add_contestant(contest, system,
+                           system == BENCH_SPARSE_SPARDL ? options->teams[j]
+                                                         : 1);
+        }
     }
 }
 
 static void close_contest(contest_t *contest)
 {
-    for (int i = BATON_SPARSE_SPARDL; i < SYSTEMS; i++) {
-        if (i < BATON_SPARSE_COUNT) {
-            harness_require(baton_sparse_destroy(contest->systems[i]),
-                            "destroy a sparse all-reduce");
-        }
-        free(contest->times[i]);
+    for (size_t i = 0; i < contest->contestant_count; i++) {
+        contestant_t *system = &contest->contestants[i];
+        harness_require(baton_sparse_destroy(system->sparse),
+                        "destroy a sparse all-reduce");
+        free(system->sums);
+        free(system->values);
     }
     free(contest->gradient);
     free(contest->sum);
+    free(contest->residual);
+    free(contest->slice.gradients);
+    free(contest->slice.magnitudes);
 }
 
-static void take_turn(contest_t *contest, int system)
+/* ---- checks ------------------------------------------------------------- */
+
+static void begin_failure(const contest_t *contest, const contestant_t *system)
 {
-    if (system == MPI_DENSE) {
-        MPI_Allreduce(contest->gradient, contest->sum, (int)contest->count,
-                      MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    (void)fprintf(stderr, "rank %d: %s of %zu elements, k = %zu, teams = %d: ",
+                  contest->harness->rank, bench_sparse_names[system->system],
+                  contest->count, contest->k, system->teams);
+}
+
+static void print_entry(const char *whose, const baton_sparse_result_t *result,
+                        size_t entry)
+{
+    if (entry < result->count) {
+        (void)fprintf(stderr, "%s entry %zu of %zu is %.9g of element %zu",
+                      whose, entry, result->count,
+                      (double)((const float *)result->values)[entry],
+                      bench_sparse_element(result, entry));
+    } else {
+        (void)fprintf(stderr, "%s result has %zu entries", whose,
+                      result->count);
+    }
+}
+
+static void check_entries(const contest_t *contest, const contestant_t *system,
+                          const baton_sparse_result_t *result)
+{
+    size_t entry = 0;
+    const char *wrong = bench_sparse_check(result, contest->count, &entry);
+    if (wrong != NULL) {
+        begin_failure(contest, system);
+        print_entry("its", result, entry);
+        (void)fprintf(stderr, ": %s\n", wrong);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
+}
+
+/* Copies rank 0's result, which is never freed: the job is about to end.
+   Collective. */
+static baton_sparse_result_t result_of_first(const contest_t *contest,
+                                             const baton_sparse_result_t *mine)
+{
+    uint64_t count = mine->count;
+    MPI_Bcast(&count, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    uint32_t *indices = harness_alloc((size_t)count, sizeof(uint32_t));
+    float *values = harness_alloc((size_t)count, sizeof(float));
+    for (size_t i = 0; contest->harness->rank == 0 && i < count; i++) {
+        indices[i] = (uint32_t)bench_sparse_element(mine, i);
+        values[i] = ((const float *)mine->values)[i];
+    }
+    MPI_Bcast(indices, (int)count, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+    MPI_Bcast(values, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    return (baton_sparse_result_t){
+        .count = (size_t)count, .indices = indices, .values = values};
+}
+
+/* Says where this rank's result differs from that of rank 0. Collective. */
+static void explain_difference(const contest_t *contest,
+                               const contestant_t *system,
+                               const baton_sparse_result_t *result)
+{
+    baton_sparse_result_t first = result_of_first(contest, result);
+    size_t entry = bench_sparse_find_difference(result, &first);
+    if (entry < result->count || entry < first.count) {
+        begin_failure(contest, system);
+        print_entry("its", result, entry);
+        print_entry(", but rank 0's", &first, entry);
+        (void)fputc('\n', stderr);
+    }
+}
+
+/* Results are the same on all ranks, bit by bit. Collective. */
+static void check_alike(const contest_t *contest, const contestant_t *system,
+                        const baton_sparse_result_t *result)
+{
+    uint64_t hash = bench_sparse_hash(result);
+    uint64_t low_high[] = {hash, ~hash}; /* the largest hash is ~ the least ~ */
+    MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
+                  MPI_COMM_WORLD);
+    if (low_high[0] == ~low_high[1]) {
         return;
     }
-    baton_sparse_result_t result;
-    harness_require(
-        baton_sparse_start(contest->systems[system], contest->gradient),
-        "start a step");
-    harness_require(baton_sparse_wait(contest->systems[system], -1, &result),
-                    "wait for a step");
-    if (result.count == 0) {
-        harness_require(BATON_ERR_FAILED, "get a result that is not empty");
+    explain_difference(contest, system, result);
+    MPI_Barrier(MPI_COMM_WORLD); /* all ranks that differ have said so */
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+}
+
+/* MPI does not promise the same bits on all ranks. */
+static void check_result(const contest_t *contest, const contestant_t *system,
+                         const baton_sparse_result_t *result)
+{
+    check_entries(contest, system, result);
+    if (is_baton(system)) {
+        check_alike(contest, system, result);
+    }
+    bench_slice_add_result(&contest->slice, result, system->sums);
+}
+
+/* Results and residuals add up to all gradients. The residuals are flushed. */
+static void check_sums(const contest_t *contest, const contestant_t *system)
+{
+    if (is_baton(system)) {
+        baton_sparse_result_t rest;
+        harness_require(baton_sparse_flush(system->sparse), "start a flush");
+        harness_require(baton_sparse_wait(system->sparse, -1, &rest),
+                        "wait for a flush");
+        check_result(contest, system, &rest);
+    }
+    size_t wrong = bench_slice_find_loss(&contest->slice, system->sums);
+    if (wrong < contest->slice.count) {
+        begin_failure(contest, system);
+        (void)fprintf(stderr,
+                      "results and residuals of element %zu add up to %.9g, "
+                      "its gradients to %.9g\n",
+                      contest->slice.first + wrong, system->sums[wrong],
+                      contest->slice.gradients[wrong]);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
 }
 
-static void measure(contest_t *contest, size_t repetitions)
+/* ---- turns -------------------------------------------------------------- */
+
+static void fill_gradients(contest_t *contest, uint64_t step)
 {
-    for (size_t turn = 0; turn < repetitions + WARM_UP; turn++) {
-        for (int i = BATON_SPARSE_SPARDL; i < SYSTEMS; i++) {
-            harness_barrier(contest->harness);
-            double begin_us = clock_now_us();
-            take_turn(contest, i);
-            if (turn >= WARM_UP) {
-                contest->times[i][turn - WARM_UP] = clock_now_us() - begin_us;
-            }
+    const harness_t *harness = contest->harness;
+    uint64_t key = gradient_key(contest->seed, step, harness->rank);
+    for (size_t i = 0; i < contest->count; i++) {
+        contest->gradient[i] = gradient_at(key, i);
+    }
+    bench_slice_add_gradients(&contest->slice, contest->seed, step,
+                              harness->size);
+}
+
+static void run_mpi(contest_t *contest, bool residual,
+                    baton_sparse_result_t *out)
+{
+    if (residual) {
+        BATON_SUM->reduce(BATON_SUM->arg, contest->residual, contest->residual,
+                          contest->gradient, contest->count, BATON_F32);
+    }
+    MPI_Allreduce(contest->gradient, contest->sum, (int)contest->count,
+                  MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    *out = (baton_sparse_result_t){.count = contest->count,
+                                   .values = contest->sum};
+}
+
+static void run_step(contest_t *contest, const contestant_t *system,
+                     baton_sparse_result_t *out)
+{
+    if (!is_baton(system)) {
+        run_mpi(contest, system->system == BENCH_SPARSE_MPI_RESIDUAL, out);
+        return;
+    }
+    harness_require(baton_sparse_start(system->sparse, contest->gradient),
+                    "start a step");
+    harness_require(baton_sparse_wait(system->sparse, -1, out),
+                    "wait for a step");
+}
+
+/* A dense step has neither selections nor messages that are counted. */
+static void keep_values(const contest_t *contest, const contestant_t *system,
+                        size_t turn, double us, size_t nnz)
+{
+    double values[MEASURES] = {us, NAN, NAN, NAN, NAN, (double)nnz};
+    if (is_baton(system)) {
+        baton_sparse_stats_t stats = stats_of(system);
+        if (stats.algorithm != BATON_SPARSE_DENSE) {
+            values[BYTES] = (double)stats.bytes_sent;
+            values[MESSAGES] = (double)stats.messages_sent;
+            values[ROUNDS] = stats.rounds;
+            values[SELECT_US] = stats.select_us;
         }
     }
-}
-
-static void report_system(contest_t *contest, int system, size_t repetitions,
-                          bench_report_t *report)
-{
-    double *slowest = harness_alloc(repetitions, sizeof(double));
-    MPI_Reduce(contest->times[system], slowest, (int)repetitions, MPI_DOUBLE,
-               MPI_MAX, 0, MPI_COMM_WORLD);
-    const char *word =
-        system == MPI_DENSE
-            ? "mpi_allreduce"
-            : baton_sparse_algorithm_name((baton_sparse_algorithm_t)system);
-    char name[64], text[160], size[16];
-    (void)cli_format_bytes(contest->count * sizeof(float), size, sizeof size);
-    (void)snprintf(name, sizeof name, "sparse_%s_%s", word, size);
-    (void)snprintf(text, sizeof text, "%s of %s bytes", word, size);
-    bench_report_add(report, name, text, bench_value(slowest, repetitions),
-                     "us");
-    free(slowest);
-    if (system == MPI_DENSE || system == BATON_SPARSE_DENSE) {
-        return;
+    for (size_t i = 0; i < MEASURES; i++) {
+        system->values[i * contest->turns + turn] = values[i];
     }
-    baton_sparse_stats_t stats;
-    harness_require(baton_sparse_stats(contest->systems[system], &stats),
-                    "get statistics");
-    (void)snprintf(text, sizeof text,
-                   "    sends %llu messages, %llu bytes; %u rounds; %llu "
-                   "entries",
-                   (unsigned long long)stats.messages_sent,
-                   (unsigned long long)stats.bytes_sent, stats.rounds,
-                   (unsigned long long)stats.nnz);
-    bench_report_note(report, text);
 }
 
-int bench_sparse(const bench_options_t *options, FILE *json)
+static void take_turn(contest_t *contest, const contestant_t *system,
+                      size_t step)
+{
+    baton_sparse_result_t result = {0};
+    harness_barrier(contest->harness);
+    double begin_us = clock_now_us();
+    run_step(contest, system, &result);
+    double us = clock_now_us() - begin_us;
+    if (step >= WARM_UP) {
+        keep_values(contest, system, step - WARM_UP, us, result.count);
+    }
+    check_result(contest, system, &result);
+}
+
+static void take_medians(const contest_t *contest, contestant_t *system)
+{
+    bool speak = contest->harness->rank == 0;
+    size_t turns = contest->turns;
+    MPI_Reduce(speak ? MPI_IN_PLACE : system->values, system->values,
+               (int)(MEASURES * turns), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    for (size_t i = 0; i < MEASURES; i++) {
+        system->medians[i] = stats_median(&system->values[i * turns], turns);
+    }
+}
+
+static void measure(contest_t *contest, progress_t *progress)
+{
+    size_t systems = contest->contestant_count;
+    for (size_t step = 0; step < contest->turns + WARM_UP; step++) {
+        fill_gradients(contest, step);
+        for (size_t i = 0; i < systems; i++) {
+            take_turn(contest, &contest->contestants[(step + i) % systems],
+                      step);
+        }
+        progress->done++;
+        if (progress_due(progress)) {
+            progress_draw(progress, "measuring");
+        }
+    }
+    for (size_t i = 0; i < systems; i++) {
+        check_sums(contest, &contest->contestants[i]);
+        take_medians(contest, &contest->contestants[i]);
+    }
+}
+
+/* ---- report ------------------------------------------------------------- */
+
+static const table_column_t columns[] = {
+    {"algorithm", "algorithm", TABLE_TEXT, 12, 0},
+    {"ranks", NULL, TABLE_FIXED, 0, 0},
+    {"n", "n", TABLE_FIXED, 9, 0},
+    {"k", "k", TABLE_FIXED, 7, 0},
+    {"teams", "teams", TABLE_FIXED, 5, 0},
+    {"median_us", "time us", TABLE_FIXED, 10, 1},
+    {"select_us", "select us", TABLE_FIXED, 10, 1},
+    {"bytes_sent", "bytes", TABLE_FIXED, 10, 0},
+    {"messages", "messages", TABLE_FIXED, 8, 0},
+    {"rounds", "rounds", TABLE_FIXED, 6, 0},
+    {"nnz", "nnz", TABLE_FIXED, 8, 0},
+    {"bytes_formula", "formula", TABLE_FIXED, 10, 0},
+    {"messages_formula", "messages", TABLE_FIXED, 8, 0},
+    {"rounds_formula", "rounds", TABLE_FIXED, 6, 0},
+    {"over_mpi_residual", "ratio", TABLE_FIXED, 6, 2},
+};
+enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
+
+/* NAN if it does not take part. */
+static double mpi_residual_us(const contest_t *contest)
+{
+    for (size_t i = 0; i < contest->contestant_count; i++) {
+        if (contest->contestants[i].system == BENCH_SPARSE_MPI_RESIDUAL) {
+            return contest->contestants[i].medians[TIME_US];
+        }
+    }
+    return NAN;
+}
+
+static void add_row(const contest_t *contest, const contestant_t *system,
+                    table_t *table)
+{
+    const double *medians = system->medians;
+    baton_sparse_cost_t cost = {.bytes = NAN, .messages = NAN, .rounds = NAN};
+    if (is_baton(system)) {
+        baton_sparse_options_t options = options_of(contest, system);
+        harness_require(
+            baton_sparse_cost(&options, contest->harness->size, &cost),
+            "get the cost of a sparse all-reduce");
+    }
+    const table_cell_t cells[COLUMNS] = {
+        table_text(bench_sparse_names[system->system]),
+        table_number(contest->harness->size),
+        table_number((double)contest->count),
+        table_number((double)contest->k),
+        table_number(is_baton(system) ? (double)system->teams : NAN),
+        table_number(medians[TIME_US]),
+        table_number(medians[SELECT_US]),
+        table_number(medians[BYTES]),
+        table_number(medians[MESSAGES]),
+        table_number(medians[ROUNDS]),
+        table_number(medians[NNZ]),
+        table_number(cost.bytes),
+        table_number(cost.messages),
+        table_number(cost.rounds),
+        table_number(medians[TIME_US] / mpi_residual_us(contest)),
+    };
+    table_row(table, cells);
+}
+
+static void print_head(const table_t *table, const bench_options_t *options,
+                       int ranks, uint64_t seed)
+{
+    (void)printf("# baton-bench sparse, %d ranks: a step of f32; medians of "
+                 "%" PRIu64 " turns of the slowest rank, every result "
+                 "checked; seed %" PRIu64 "\n"
+                 "# formula: bytes, messages and rounds of the closed form; "
+                 "ratio: over mpi_residual\n",
+                 ranks, options->repetitions, seed);
+    table_heading(table);
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+/* Only rank 0 may have BATON_SEED. */
+static uint64_t agree_on_seed(void)
+{
+    uint64_t seed = cli_default_seed();
+    MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    return seed;
+}
+
+static void measure_case(const harness_t *harness,
+                         const bench_options_t *options, size_t count,
+                         double density, progress_t *progress, table_t *table)
+{
+    double k = (double)count * density;
+    contest_t contest = {
+        .harness = harness,
+        .options = options,
+        .seed = agree_on_seed(),
+        .count = count,
+        .k = k < 1 ? 1 : (size_t)k,
+        .turns = (size_t)options->repetitions,
+    };
+    open_contest(&contest);
+    measure(&contest, progress);
+    progress_clear(progress);
+    for (size_t i = 0; i < contest.contestant_count && harness->rank == 0;
+         i++) {
+        add_row(&contest, &contest.contestants[i], table);
+    }
+    harness_barrier(harness);
+    close_contest(&contest);
+}
+
+static void measure_all(const harness_t *harness,
+                        const bench_options_t *options, table_t *table)
+{
+    progress_t progress;
+    progress_init(&progress, harness->rank == 0,
+                  options->size_count * options->density_count *
+                      (options->repetitions + WARM_UP));
+    steal_t before = steal_read();
+    for (size_t i = 0; i < options->size_count; i++) {
+        for (size_t j = 0; j < options->density_count; j++) {
+            measure_case(harness, options,
+                         (size_t)(options->bytes[i] / sizeof(float)),
+                         options->densities[j], &progress, table);
+        }
+    }
+    if (harness->rank == 0) {
+        (void)printf("# %.1f %% of the processors' time was taken by the "
+                     "machine's host\n",
+                     100 * steal_share(before, steal_read()));
+    }
+}
+
+static bool check_teams(const bench_options_t *options, int ranks, bool speak)
+{
+    for (size_t i = 0; i < options->team_count; i++) {
+        uint64_t teams = options->teams[i];
+        if (teams > 0 && (uint64_t)ranks % teams != 0) {
+            if (speak) {
+                (void)fprintf(stderr,
+                              "baton-bench sparse: --teams: %" PRIu64
+                              " does not divide the number of ranks, %d\n",
+                              teams, ranks);
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+int bench_sparse(const bench_options_t *options)
 {
     harness_t harness;
+    table_t table;
     harness_open(&harness);
-    bench_report_t report =
-        bench_report_begin(harness.rank, harness.size, json);
-    size_t repetitions = (size_t)options->repetitions;
-    if (report.speak) {
-        (void)printf("baton-bench sparse: a step of f32 at density %g by %d "
-                     "ranks; its time is the slowest rank's\n",
-                     DENSITY, harness.size);
-    }
-    for (size_t i = 0; i < options->size_count; i++) {
-        contest_t contest;
-        open_contest(&contest, &harness,
-                     (size_t)(options->bytes[i] / sizeof(float)), repetitions);
-        measure(&contest, repetitions);
-        for (int system = BATON_SPARSE_SPARDL; system < SYSTEMS; system++) {
-            report_system(&contest, system, repetitions, &report);
+    bool speak = harness.rank == 0;
+    bool passed =
+        check_teams(options, harness.size, speak) &&
+        harness_agree(!speak || table_open(&table, columns, COLUMNS,
+                                           options->csv, options->json));
+    if (passed) {
+        if (speak) {
+            print_head(&table, options, harness.size, cli_default_seed());
         }
-        close_contest(&contest);
+        measure_all(&harness, options, &table);
+        passed = harness_agree(!speak || table_close(&table));
     }
-    bench_report_end(&report);
     harness_close(&harness);
-    return 0;
+    return passed ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,7 +1,8 @@
 /* An epoch of device nodes: from start_on until the stream sees its end, beside
-   the same kernels launched by hand on that stream; and what start_on takes of
-   the host's time. Both are measured on an idle stream, where the host's
-   launches count, and behind a kernel that hides them. */
+   the same kernels launched by hand on that stream; captured, beside a graph
+   made by hand, too; and what start_on takes of the host's time. All are
+   measured on an idle stream, where the host's launches count, and behind a
+   kernel that hides them. */
 #include "common/measure.h"
 #include "gpu/gpu.h"
 
@@ -12,8 +13,10 @@ enum { NODES = 10, COUNT = 16 << 10, BEHIND_US = 500 };
 typedef struct vectors {
     float *target, *source;
     baton_view_t target_view, source_view;
+    gpu_ranks_t ranks[2]; /* the second one's schedule is captured */
     baton_schedule_t *schedule;
     cudaStream_t stream;
+    cudaGraphExec_t graph;
 } vectors_t;
 
 static void by_hand(void *arg, cudaStream_t stream)
@@ -22,6 +25,12 @@ static void by_hand(void *arg, cudaStream_t stream)
     for (int i = 0; i < NODES; i++) {
         gpu_sum(stream, v->target, v->source, COUNT);
     }
+}
+
+static void by_graph(void *arg, cudaStream_t stream)
+{
+    const vectors_t *v = arg;
+    gpu_must(cudaGraphLaunch(v->graph, stream), "cudaGraphLaunch");
 }
 
 static void by_epoch(void *arg, cudaStream_t stream)
@@ -40,21 +49,40 @@ static baton_status_t call_sum(void *arg, baton_call_t *call,
     return BATON_OK;
 }
 
-static void commit(gpu_ranks_t *ranks, vectors_t *v)
+static void commit(gpu_ranks_t *ranks, vectors_t *v, bool captured)
 {
     size_t bytes = COUNT * sizeof(float);
     gpu_ranks_create(ranks, "epoch");
-    v->schedule = ranks->schedules[0];
-    v->stream = ranks->streams[0];
-    v->target_view = gpu_view(v->schedule, v->target, bytes);
-    v->source_view = gpu_view(v->schedule, v->source, bytes);
-    baton_node_t last = baton_add_nop(v->schedule);
+    baton_schedule_t *s = ranks->schedules[0];
+    v->target_view = gpu_view(s, v->target, bytes);
+    v->source_view = gpu_view(s, v->source, bytes);
+    baton_node_t last = baton_add_nop(s);
     for (int i = 0; i < NODES; i++) {
-        baton_node_t node = baton_add_device_call(v->schedule, call_sum, v);
-        baton_before(v->schedule, last, node);
+        baton_node_t node = baton_add_device_call(s, call_sum, v);
+        baton_before(s, last, node);
         last = node;
     }
+    if (captured) {
+        baton_schedule_set_captured(s);
+    }
     gpu_ranks_commit(ranks);
+}
+
+/* The same kernels, captured from a stream by hand. */
+static void make_graph(vectors_t *v)
+{
+    cudaGraph_t captured = NULL;
+    gpu_must(
+        cudaStreamBeginCapture(v->stream, cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture");
+    by_hand(v, v->stream);
+    gpu_must(cudaStreamEndCapture(v->stream, &captured),
+             "cudaStreamEndCapture");
+    gpu_must(cudaGraphInstantiate(&v->graph, captured, 0),
+             "cudaGraphInstantiate");
+    gpu_must(cudaGraphDestroy(captured), "cudaGraphDestroy");
+    gpu_must(cudaGraphUpload(v->graph, v->stream), "cudaGraphUpload");
+    gpu_must(cudaStreamSynchronize(v->stream), "cudaStreamSynchronize");
 }
 
 /* The host's time in start_on alone. */
@@ -69,50 +97,88 @@ static double time_start(void *arg)
     return us;
 }
 
-static void compare(const gpu_options_t *options, table_t *table, vectors_t *v,
-                    cudaStream_t stream, unsigned behind_us)
+/* A row beside one measured before: against_us, or 0. */
+static double compare(const gpu_options_t *options, table_t *table,
+                      vectors_t *v, unsigned behind_us, gpu_work_fn work,
+                      const char *const what[2], double against_us,
+                      const char *against)
 {
-    bool idle = behind_us == 0;
-    double hand = gpu_time(options, stream, behind_us, by_hand, v);
-    double epoch = gpu_time(options, stream, behind_us, by_epoch, v);
-    double bytes = COUNT * sizeof(float);
-    gpu_row_t by_hand_row = {
-        "epoch", idle ? "10 kernels by hand" : "10 kernels by hand, queued",
-        bytes,   hand,
-        0,       NAN,
-        ""};
-    gpu_row_t epoch_row = {"epoch",
-                           idle ? "10 nodes, idle stream" : "10 nodes, queued",
-                           bytes,
-                           epoch,
-                           0,
-                           hand / epoch,
-                           "kernels by hand"};
-    gpu_report(table, &by_hand_row);
-    gpu_report(table, &epoch_row);
+    double us = gpu_time(options, v->stream, behind_us, work, v);
+    gpu_row_t row = {"epoch",
+                     what[behind_us == 0 ? 0 : 1],
+                     COUNT * sizeof(float),
+                     us,
+                     0,
+                     against_us > 0 ? against_us / us : NAN,
+                     against};
+    gpu_report(table, &row);
+    return us;
 }
 
-void gpu_bench_epoch(const gpu_options_t *options, table_t *table)
+static void compare_all(const gpu_options_t *options, table_t *table,
+                        vectors_t *v, unsigned behind_us)
 {
-    gpu_ranks_t ranks;
-    vectors_t v;
-    gpu_ranks_open(&ranks, 1, (int)options->device);
-    v.target = gpu_alloc(COUNT * sizeof(float));
-    v.source = gpu_alloc(COUNT * sizeof(float));
-    commit(&ranks, &v);
-    compare(options, table, &v, ranks.streams[0], 0);
-    compare(options, table, &v, ranks.streams[0], BEHIND_US);
-    gpu_require(baton_schedule_wait(v.schedule, -1), "wait");
+    static const char *const hand[] = {"10 kernels by hand",
+                                       "10 kernels by hand, queued"};
+    static const char *const graph[] = {"graph made by hand",
+                                        "graph made by hand, queued"};
+    static const char *const epoch[] = {"10 nodes, idle stream",
+                                        "10 nodes, queued"};
+    static const char *const captured[] = {"10 nodes captured, idle stream",
+                                           "10 nodes captured, queued"};
+    double hand_us =
+        compare(options, table, v, behind_us, by_hand, hand, 0, "");
+    double graph_us = compare(options, table, v, behind_us, by_graph, graph,
+                              hand_us, "kernels by hand");
+    v->schedule = v->ranks[0].schedules[0];
+    (void)compare(options, table, v, behind_us, by_epoch, epoch, hand_us,
+                  "kernels by hand");
+    gpu_require(baton_schedule_wait(v->schedule, -1), "wait");
+    v->schedule = v->ranks[1].schedules[0];
+    (void)compare(options, table, v, behind_us, by_epoch, captured, hand_us,
+                  "kernels by hand");
+    gpu_require(baton_schedule_wait(v->schedule, -1), "wait");
+    (void)compare(options, table, v, behind_us, by_epoch, captured, graph_us,
+                  "graph made by hand");
+    gpu_require(baton_schedule_wait(v->schedule, -1), "wait");
+}
+
+static void report_start(const gpu_options_t *options, table_t *table,
+                         vectors_t *v, int which, const char *what)
+{
+    v->schedule = v->ranks[which].schedules[0];
     gpu_row_t row = {"epoch",
-                     "host time of start_on",
+                     what,
                      COUNT * sizeof(float),
-                     gpu_median(options, time_start, &v),
+                     gpu_median(options, time_start, v),
                      0,
                      NAN,
                      ""};
     gpu_report(table, &row);
-    gpu_ranks_destroy(&ranks);
-    gpu_ranks_close(&ranks);
+}
+
+void gpu_bench_epoch(const gpu_options_t *options, table_t *table)
+{
+    vectors_t v;
+    v.target = gpu_alloc(COUNT * sizeof(float));
+    v.source = gpu_alloc(COUNT * sizeof(float));
+    gpu_sum(NULL, v.target, v.source, COUNT); /* loads the kernel */
+    gpu_must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    for (int i = 0; i < 2; i++) {
+        gpu_ranks_open(&v.ranks[i], 1, (int)options->device);
+        commit(&v.ranks[i], &v, i == 1);
+    }
+    v.stream = v.ranks[0].streams[0];
+    make_graph(&v);
+    compare_all(options, table, &v, 0);
+    compare_all(options, table, &v, BEHIND_US);
+    report_start(options, table, &v, 0, "host time of start_on");
+    report_start(options, table, &v, 1, "host time of start_on, captured");
+    gpu_must(cudaGraphExecDestroy(v.graph), "cudaGraphExecDestroy");
+    for (int i = 0; i < 2; i++) {
+        gpu_ranks_destroy(&v.ranks[i]);
+        gpu_ranks_close(&v.ranks[i]);
+    }
     gpu_free(v.target);
     gpu_free(v.source);
 }

@@ -20,7 +20,8 @@ extern "C" {
 /* Name, function, what it measures. */
 #define GPU_PART_LIST(X)                                                       \
     X(memory, "reductions and copies against the GPU's own copy")              \
-    X(epoch, "an epoch of 10 device nodes against the same kernels by hand")   \
+    X(epoch,                                                                   \
+      "an epoch of 10 device nodes against kernels and a graph by hand")       \
     X(allreduce, "all-reduces of 4 ranks on one GPU")                          \
     X(overlap, "an all-reduce of 2 ranks while a kernel computes")             \
     X(select, "selection of 0.1% against a read and a radix sort of all")

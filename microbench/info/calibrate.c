@@ -125,6 +125,9 @@ static int write_costs(const char *path, const baton_costs_t *costs, int inside,
     print_link("inside", &costs->inside, inside);
     print_link("between", &costs->between, between);
     (void)printf("gamma    %.4f ns a byte\n", costs->gamma_ns);
+    (void)printf("device   alpha %9.3f us, beta %7.4f ns a byte (not measured: "
+                 "this command has no device)\n",
+                 costs->device.alpha_us, costs->device.beta_ns);
     if (baton_costs_write(path, costs) != BATON_OK) {
         (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
         return EXIT_FAILURE;

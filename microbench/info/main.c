@@ -109,6 +109,32 @@ static void print_variables(void)
     }
 }
 
+/* Messages whose blocks are printed. */
+static const size_t block_sizes[] = {(size_t)64 << 10, (size_t)1 << 20,
+                                     (size_t)16 << 20, (size_t)256 << 20};
+enum { BLOCK_SIZES = sizeof block_sizes / sizeof *block_sizes };
+
+static size_t block_of(size_t bytes, int hosts)
+{
+    size_t block = 0;
+    if (baton_device_block(bytes, hosts, &block) != BATON_OK) {
+        (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
+        exit(EXIT_FAILURE);
+    }
+    return block;
+}
+
+static void print_blocks(void)
+{
+    (void)printf("\nBlocks of messages of device memory through the host\n"
+                 "  %-18s %-10s %s\n",
+                 "message", "one host", "several hosts [bytes]");
+    for (int i = 0; i < BLOCK_SIZES; i++) {
+        (void)printf("  %-18zu %-10zu %zu\n", block_sizes[i],
+                     block_of(block_sizes[i], 1), block_of(block_sizes[i], 2));
+    }
+}
+
 static void print_text(void)
 {
     (void)printf("Baton       %s\n", baton_version());
@@ -119,6 +145,7 @@ static void print_text(void)
     (void)printf("Processor   %s\n", processor_features());
     (void)printf("Transports  mpi (%s), inproc\n", mpi_version());
     print_variables();
+    print_blocks();
 }
 
 /* ---- JSON ------------------------------------------------------------- */
@@ -175,7 +202,15 @@ static void print_json(void)
         (void)fputs(i > 0 ? ",\n" : "", stdout);
         print_variable_json(&variable);
     }
-    (void)printf("\n  ]\n}\n");
+    (void)printf("\n  ],\n  \"device_blocks\": [\n");
+    for (int i = 0; i < BLOCK_SIZES; i++) {
+        (void)printf("    {\"message\": %zu, \"one_host\": %zu, "
+                     "\"several_hosts\": %zu}%s\n",
+                     block_sizes[i], block_of(block_sizes[i], 1),
+                     block_of(block_sizes[i], 2),
+                     i + 1 < BLOCK_SIZES ? "," : "");
+    }
+    (void)printf("  ]\n}\n");
 }
 
 /* ---- choices ---------------------------------------------------------- */

@@ -40,10 +40,13 @@ const sim_allreduce_t sim_allreduces[] = {
                           sim_formula_allreduce_rabenseifner},
     [SIM_CIRCULANT] = {baton_allreduce_circulant,
                        sim_formula_allreduce_circulant},
+    [SIM_PAIRWISE] = {baton_allreduce_pairwise, sim_formula_allreduce_pairwise},
     [SIM_LINEAR_PIPELINE] = {baton_allreduce_linear_pipeline,
                              sim_formula_allreduce_linear_pipeline},
     [SIM_DOUBLE_TREE] = {baton_allreduce_double_tree,
                          sim_formula_allreduce_double_tree},
+    [SIM_HIERARCHICAL] = {baton_allreduce_hierarchical,
+                          sim_formula_allreduce_hierarchical},
 };
 
 static void build_allreduce(const run_t *run, baton_schedule_t *schedule,
@@ -91,11 +94,11 @@ static double barrier_us(const run_t *run, const sim_formula_t *f)
     return sim_formula_barrier_dissemination(f);
 }
 
-bool sim_formula_of(const sim_options_t *options, int ranks, double bytes,
-                    sim_formula_t *out)
+sim_formula_t sim_formula_of(const sim_options_t *options, int ranks,
+                             double bytes)
 {
     const baton_sim_options_t *model = &options->model;
-    *out = (sim_formula_t){
+    return (sim_formula_t){
         .ranks = ranks,
         .bytes = bytes,
         .alpha_us = model->link.alpha_us,
@@ -103,8 +106,10 @@ bool sim_formula_of(const sim_options_t *options, int ranks, double bytes,
         .gamma_us = model->gamma_ns / 1e3,
         .segment_bytes = options->chunk_bytes > 0 ? (double)options->chunk_bytes
                                                   : SEGMENT_BYTES,
+        .host_ranks = model->host_ranks > 1 ? model->host_ranks : 1,
+        .inside_alpha_us = model->host_link.alpha_us,
+        .inside_beta_us = model->host_link.beta_ns / 1e3,
     };
-    return model->host_ranks <= 1;
 }
 
 /* ---- data ------------------------------------------------------------- */
@@ -245,10 +250,9 @@ static bool run_sim(run_t *run, sim_result_t *out)
     out->build_s = (clock_now_us() - began_us) / 1e6;
     sim_watch_attach(run->watch, run->sim);
 
-    sim_formula_t formula;
-    if (sim_formula_of(c->options, c->ranks, (double)c->bytes, &formula)) {
-        out->formula_us = run->kind->formula_us(run, &formula);
-    }
+    const sim_formula_t formula =
+        sim_formula_of(c->options, c->ranks, (double)c->bytes);
+    out->formula_us = run->kind->formula_us(run, &formula);
     return write_dot(run) && write_goal(run) && run_epochs(run, out);
 }
 

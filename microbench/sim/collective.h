@@ -22,9 +22,8 @@ bool sim_run_broadcast(const sim_case_t *c, sim_watch_t *watch,
 bool sim_run_barrier(const sim_case_t *c, sim_watch_t *watch,
                      sim_result_t *out);
 
-/* Fills in the costs of the model. False for a model with hosts, which has no
-   closed form. */
-bool sim_formula_of(const sim_options_t *options, int ranks, double bytes,
-                    sim_formula_t *out);
+/* The costs of the model, as a case of the closed forms. */
+sim_formula_t sim_formula_of(const sim_options_t *options, int ranks,
+                             double bytes);
 
 #endif

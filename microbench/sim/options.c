@@ -3,9 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const sim_allreduce_names[] = {
-    "recursive_doubling", "binomial",        "ring",        "rabenseifner",
-    "circulant",          "linear_pipeline", "double_tree", NULL};
+const char *const sim_allreduce_names[] = {"recursive_doubling",
+                                           "binomial",
+                                           "ring",
+                                           "rabenseifner",
+                                           "circulant",
+                                           "pairwise",
+                                           "linear_pipeline",
+                                           "double_tree",
+                                           "hierarchical",
+                                           NULL};
 const char *const sim_partial_names[] = {"full", "solo", "majority", "quorum",
                                          "any",  "all",  NULL};
 #define SPARSE_NAME(NAME, name) name,

@@ -6,7 +6,7 @@
 #include <baton/sim.h>
 #include <baton/sparse.h>
 
-enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 8 };
+enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 9 };
 
 /* Of `inner`: the library chooses. */
 #define SIM_NONE SIZE_MAX
@@ -28,8 +28,10 @@ enum {
     SIM_RING,
     SIM_RABENSEIFNER,
     SIM_CIRCULANT,
+    SIM_PAIRWISE,
     SIM_LINEAR_PIPELINE,
-    SIM_DOUBLE_TREE
+    SIM_DOUBLE_TREE,
+    SIM_HIERARCHICAL
 };
 extern const char *const sim_allreduce_names[];
 

@@ -154,9 +154,10 @@ static double formula_us(const run_t *run)
 {
     const sim_options_t *options = run->of->options;
     double bytes = (double)run->of->bytes;
-    sim_formula_t formula;
+    const sim_formula_t formula =
+        sim_formula_of(options, run->of->ranks, bytes + 8);
     if (run->of->variant != SIM_FULL || options->prove ||
-        !sim_formula_of(options, run->of->ranks, bytes + 8, &formula)) {
+        formula.host_ranks > 1) {
         return NAN;
     }
     size_t inner = options->inner;

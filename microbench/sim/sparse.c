@@ -5,6 +5,7 @@
    after each step: results are the same on all ranks, bit by bit, and with the
    residuals they add up to all gradients so far. */
 #include "sim/sparse.h"
+#include "common/gradient.h"
 #include "common/measure.h"
 #include "sim/collective.h"
 #include <inttypes.h>
@@ -34,28 +35,12 @@ typedef struct run {
 
 /* ---- data ------------------------------------------------------------- */
 
-/* SplitMix64 (Steele, Lea, Flood 2014). */
-static uint64_t mix(uint64_t z)
-{
-    z += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-/* Sums of four uniform numbers: a bell, as gradients have. */
 static void fill_gradient(run_t *run, int rank, uint64_t step)
 {
     float *gradient = run->gradients + (size_t)rank * run->count;
-    uint64_t key = mix(run->of->options->model.seed + mix(step));
-    key = mix(key + (uint64_t)rank);
+    uint64_t key = gradient_key(run->of->options->model.seed, step, rank);
     for (size_t i = 0; i < run->count; i++) {
-        uint64_t bits = mix(key + i);
-        double sum = 0;
-        for (int part = 0; part < 4; part++) {
-            sum += (double)(bits >> (16 * part) & 0xffff) / 65536;
-        }
-        gradient[i] = (float)(sum - 2);
+        gradient[i] = gradient_at(key, i);
         run->in[i] += (double)gradient[i];
         run->magnitudes[i] += fabs((double)gradient[i]);
     }
@@ -252,8 +237,8 @@ static baton_sparse_options_t options_of(const sim_case_t *c)
    1 proposals of P - 1 bounds. */
 static void set_formula(const run_t *run, sim_result_t *out)
 {
-    sim_formula_t f;
-    if (!sim_formula_of(run->of->options, run->of->ranks, 0, &f)) {
+    const sim_formula_t f = sim_formula_of(run->of->options, run->of->ranks, 0);
+    if (f.host_ranks > 1) {
         return;
     }
     double steps = (double)run->of->options->epochs;

@@ -323,6 +323,26 @@ static void check_sampled(trial_t *trial, bool reuse,
     assert_int_equal(out.threshold, threshold);
 }
 
+/* Equal, or both NaNs. */
+static void check_square_sum(trial_t *trial)
+{
+    const baton_selection_t *from = &trial->device;
+    const double right =
+        baton_elements_measure(from->dtype, trial->host.values, from->count)
+            .square_sum;
+    double *device_sum = (double *)device_new(sizeof *device_sum);
+    double sum = -1;
+    must(baton_cuda_elements_square_sum(from->dtype, from->values, from->count,
+                                        device_sum, &trial->workspace));
+    from_device(&sum, device_sum, sizeof sum);
+    if (right == right) {
+        assert_memory_equal(&sum, &right, sizeof sum);
+    } else {
+        assert_true(sum != sum);
+    }
+    succeed(cudaFree(device_sum));
+}
+
 static void check_all(baton_dtype_t dtype, kind_t kind, baton_side_t side,
                       size_t count, size_t k, support_random_t *random)
 {
@@ -343,6 +363,7 @@ static void check_all(baton_dtype_t dtype, kind_t kind, baton_side_t side,
         check_sampled(&trial, true, 1);
         check_sampled(&trial, true, threshold + 1);
         check_sampled(&trial, true, UINT64_MAX);
+        check_square_sum(&trial);
     }
     trial_end(&trial);
 }
@@ -530,6 +551,41 @@ static void test_lists(void **)
     }
 }
 
+/* Times a factor, from one vector to another and in place. */
+static void check_scale(lists_t *l, double factor)
+{
+    char *other = (char *)device_new(l->bytes);
+    must(baton_cuda_elements_scale(l->dtype, other, l->device_dense, l->n,
+                                   factor, stream));
+    must(baton_cuda_elements_scale(l->dtype, l->device_dense, l->device_dense,
+                                   l->n, factor, stream));
+    baton_elements_scale(l->dtype, l->dense, l->n, factor);
+    check_lists(l);
+    char *copy = (char *)allocated(l->bytes);
+    from_device(copy, other, l->bytes);
+    assert_memory_equal(copy, l->dense, l->bytes);
+    free(copy);
+    succeed(cudaFree(other));
+}
+
+static void test_scale(void **)
+{
+    static const double factors[] = {0.5, 1, -0.3, 1e-30, 0};
+    support_random_t random = support_random(support_seed(), 6);
+    for (unsigned type = 0; type < TYPES; type++) {
+        for (size_t n = 1; n < at_most(9000); n = n * 7 + 3) {
+            lists_t l = lists_of(types[type], n, 1, &random);
+            must(baton_cuda_entries_gather(&l.entries, l.device_indices,
+                                           l.device_dense, stream));
+            baton_entries_gather(l.dtype, l.list, l.indices, l.count, l.dense);
+            for (double factor : factors) {
+                check_scale(&l, factor);
+            }
+            lists_end(&l);
+        }
+    }
+}
+
 /* A selection that found more than there is room for: the list ends there. */
 static void test_list_ends_at_its_capacity(void **)
 {
@@ -607,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_every_kind_and_type),
         cmocka_unit_test(test_random_vectors),
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_scale),
         cmocka_unit_test(test_list_ends_at_its_capacity),
         cmocka_unit_test(test_wrong_arguments_are_named),
     };

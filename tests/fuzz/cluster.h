@@ -27,8 +27,7 @@
 #define TESTS_FUZZ_CLUSTER_H
 
 #include "fuzz/plan.h"
-
-enum { FUZZ_FAILURE_BYTES = 512 };
+#include "fuzz/run.h"
 
 typedef enum fuzz_phase {
     FUZZ_ABSENT, /* its schedule is not committed */

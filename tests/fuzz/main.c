@@ -1,5 +1,6 @@
-/* baton-fuzz: random simulated clusters with faults, until one fails a check;
-   see cluster.h. */
+/* The command line of the fuzzers: seeds, until one fails a check. baton-fuzz
+   (cluster.h) has simulated clusters, baton-fuzz-device (device/world.h) ranks
+   with emulated devices. */
 #include "common/cli.h"
 #include "fuzz/run.h"
 #include <inttypes.h>
@@ -22,14 +23,6 @@ typedef struct arguments {
     uint64_t seed;  /* the first */
     bool twice;
 } arguments_t;
-
-static const char doc[] =
-    "Samples a cluster and its faults from each seed, runs it in virtual "
-    "time, "
-    "and checks that every collective keeps its promises and that every epoch "
-    "ends once the faults have. Ends at the first cluster that fails."
-    "\vThe same seed gives the same run: a failure is repeated by the command "
-    "that is printed with it. BATON_SEED=N runs that seed alone.";
 
 static const cli_option_t options[] = {
     {CLI_ANY, "seconds", 't', offsetof(arguments_t, seconds),
@@ -73,10 +66,9 @@ static void tell(const progress_t *progress, const char *before)
 
 static void report(uint64_t seed, const char *failure)
 {
-    fuzz_plan_t plan = fuzz_plan_sample(seed);
     (void)printf("seed %" PRIu64 " fails: %s\n", seed, failure);
-    fuzz_plan_print(&plan, stdout);
-    (void)printf("repeat it: BATON_SEED=%" PRIu64 " baton-fuzz\n", seed);
+    fuzz_print(seed, stdout);
+    (void)printf("repeat it: BATON_SEED=%" PRIu64 " %s\n", seed, fuzz_name);
 }
 
 /* ---- running ---------------------------------------------------------- */
@@ -172,7 +164,7 @@ static int run_guarded(const arguments_t *arguments)
 int main(int argc, char **argv)
 {
     const cli_program_t program = {
-        .doc = doc,
+        .doc = fuzz_doc,
         .options = options,
         .option_count = sizeof options / sizeof options[0],
         .command = CLI_ANY,

@@ -91,6 +91,18 @@ static bool may_run(const fuzz_participant_t *participant, uint64_t epoch,
     return participant->step >= epoch;
 }
 
+/* Whether this rank, which has started the epoch, enters it at once. */
+static bool enters_at_start(const fuzz_participant_t *participant,
+                            uint64_t epoch)
+{
+    const fuzz_task_plan_t *plan = participant->task->plan;
+    uint32_t ranks = (uint32_t)fuzz_ranks(participant->task);
+    bool some = plan->mode == BATON_CANDIDATES_ANY && plan->mode_ranks > 1 &&
+                plan->mode_ranks < ranks;
+    return !some && fuzz_has_begun(participant->task, participant->rank,
+                                   fuzz_incarnation(participant), epoch);
+}
+
 static void check_quorum(fuzz_participant_t *participant, uint64_t epoch)
 {
     const fuzz_task_t *task = participant->task;
@@ -139,7 +151,9 @@ static baton_status_t enter(void *arg, baton_call_t *call)
         return BATON_OK;
     }
     state->entered++;
-    check_quorum(participant, epoch);
+    if (!enters_at_start(participant, epoch)) {
+        check_quorum(participant, epoch);
+    }
     if (plan->keep == BATON_KEEP_ALL &&
         epoch > participant->waited + history_of(plan)) {
         fuzz_fail(participant,
@@ -321,10 +335,13 @@ void fuzz_partial_check_result(fuzz_participant_t *participant,
 {
     fuzz_state_t *state = participant->state;
     const fuzz_task_plan_t *plan = participant->task->plan;
+    check_quorum(participant, seen->epoch);
     /* The last epoch that has left is the latest, unless its count of active
-       ranks, an all-reduce of its own, is still on the way. */
+       ranks, an all-reduce of its own, is still on the way, or its activation,
+       which it ends behind. */
     uint64_t latest = state->left;
-    if (plan->own_op && seen->epoch + 1 == latest) {
+    if ((plan->own_op || plan->mode != BATON_FULL) &&
+        seen->epoch + 1 == latest) {
         latest = seen->epoch;
     }
     uint64_t right = plan->keep == BATON_KEEP_ALL ? participant->step : latest;

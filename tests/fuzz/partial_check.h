@@ -8,7 +8,8 @@
    safety       what enters is exactly what the rank had pending; what leaves is
                 the reduction of all that entered, the same bits on every rank;
                 `included` and `active` are right
-   quorum       nothing enters before those who must have arrived
+   quorum       nothing enters on a rank that has not started, and no result
+                is returned, before those have arrived who must
    staleness    is what partial.h says, less than 2P with MAJORITY, at most W
                 with KEEP_ALL, 0 with FULL
    recovery     what a failed epoch had taken is pending again, unless a rank

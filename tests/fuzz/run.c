@@ -1,5 +1,5 @@
 /* The run of a cluster: create, run with faults, heal, check, destroy. */
-#include "fuzz/run.h"
+#include "fuzz/cluster.h"
 #include "fuzz/partial.h"
 #include "fuzz/participant.h"
 #include "fuzz/plain.h"
@@ -7,6 +7,15 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+const char fuzz_name[] = "baton-fuzz";
+const char fuzz_doc[] =
+    "Samples a cluster and its faults from each seed, runs it in virtual "
+    "time, "
+    "and checks that every collective keeps its promises and that every epoch "
+    "ends once the faults have. Ends at the first cluster that fails."
+    "\vThe same seed gives the same run: a failure is repeated by the command "
+    "that is printed with it. BATON_SEED=N runs that seed alone.";
 
 enum {
     STREAM_TRANSIENTS = 4,
@@ -347,4 +356,10 @@ fuzz_outcome_t fuzz_run(uint64_t seed)
     memcpy(outcome.failure, cluster->failure, sizeof outcome.failure);
     free(cluster);
     return outcome;
+}
+
+void fuzz_print(uint64_t seed, FILE *to)
+{
+    fuzz_plan_t plan = fuzz_plan_sample(seed);
+    fuzz_plan_print(&plan, to);
 }

@@ -1,8 +1,12 @@
-/* The run of one seed. */
+/* A program that fuzzes, but for main.c: the run of one seed. */
 #ifndef TESTS_FUZZ_RUN_H
 #define TESTS_FUZZ_RUN_H
 
-#include "fuzz/cluster.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { FUZZ_FAILURE_BYTES = 512 };
 
 typedef struct fuzz_outcome {
     bool passed;
@@ -11,7 +15,13 @@ typedef struct fuzz_outcome {
     char failure[FUZZ_FAILURE_BYTES];
 } fuzz_outcome_t;
 
-/* Makes the cluster of a seed, runs it to its end, checks it, destroys it. */
+extern const char fuzz_name[];
+extern const char fuzz_doc[];
+
+/* Makes what the seed says, runs it to its end, checks it, destroys it. */
 fuzz_outcome_t fuzz_run(uint64_t seed);
+
+/* Prints what the seed says. */
+void fuzz_print(uint64_t seed, FILE *to);
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
-# baton-bench as a user has it: each collective on short vectors, the rows of its
-# files; with 2 ranks also overlap and what is refused.
+# baton-bench as a user has it: each collective on short vectors, sparse ones, the
+# rows of their files; with 2 ranks also overlap and what is refused.
 #
 #   bench_command.sh BATON_BENCH CMAKE RANKS MPIRUN...     (cmake reads JSON)
 set -u
@@ -71,9 +71,11 @@ refuses() {
         complain "no complaint like '$pattern': baton-bench $*"
 }
 
+# With as many ranks as processors MPI waits without yielding: where the machine
+# has other work, each of its calls takes a time slice.
 cat >run <<SCRIPT
 #!/bin/sh
-exec $* -np $ranks "$bench" "\$@"
+OMPI_MCA_mpi_yield_when_idle=1 exec $* -np $ranks "$bench" "\$@"
 SCRIPT
 chmod +x run
 mpirun=./run
@@ -113,6 +115,67 @@ fi
 grep -q '^collective,system,ranks,bytes,median_us,ratio_to_best_mpi$' rows.csv ||
     complain "no heading of the CSV"
 [ -z "$plot" ] || grep -q '</svg>' a.svg || complain "no plot"
+
+# ---- sparse ------------------------------------------------------------------
+
+# sparse_rows FILE ROWS: so many rows, whose members begin with those that are
+# promised, in this order. Baton's sparse algorithms have all numbers.
+cat >sparse.cmake <<'SCRIPT'
+set(keys algorithm ranks n k teams median_us select_us bytes_sent messages
+    rounds nnz bytes_formula messages_formula rounds_formula over_mpi_residual)
+file(READ "${FILE}" text)
+string(JSON count LENGTH "${text}")
+if(NOT count EQUAL ROWS)
+    message(FATAL_ERROR "${count} rows, expected ${ROWS}")
+endif()
+list(JOIN keys "\": [^:]*, \"" pattern)
+string(REGEX MATCHALL "{\"${pattern}\": [^:]*}" rows "${text}")
+list(LENGTH rows ordered)
+if(NOT ordered EQUAL ROWS)
+    message(FATAL_ERROR "${ordered} rows have their keys in order")
+endif()
+math(EXPR last "${ROWS} - 1")
+foreach(i RANGE ${last})
+    string(JSON algorithm GET "${text}" ${i} algorithm)
+    string(JSON ranks GET "${text}" ${i} ranks)
+    set(numbers ranks n k median_us nnz over_mpi_residual)
+    if(NOT algorithm MATCHES "^(dense|mpi|mpi_residual)$")
+        set(numbers ${keys})
+        list(REMOVE_AT numbers 0)
+    endif()
+    foreach(key ${numbers})
+        string(JSON value GET "${text}" ${i} ${key})
+        string(JSON type TYPE "${text}" ${i} ${key})
+        if(NOT type STREQUAL NUMBER OR value LESS 0)
+            message(FATAL_ERROR "${algorithm}: ${key} is ${value}")
+        endif()
+    endforeach()
+    string(JSON us GET "${text}" ${i} median_us)
+    if(NOT ranks EQUAL RANKS OR NOT us GREATER 0)
+        message(FATAL_ERROR "${algorithm}: ${ranks} ranks, ${us} us")
+    endif()
+endforeach()
+SCRIPT
+sparse_rows() {
+    "$cmake" -DFILE="$1" -DROWS="$2" -DRANKS="$ranks" -P sparse.cmake \
+        >out 2>err || complain "rows of sparse"
+}
+
+runs sparse --bytes 4000 --density 0.01,1 --repetitions 1 --json sparse.json
+sparse_rows sparse.json 18
+for algorithm in spardl topka topkdsa gtopk oktopk redsync dense mpi \
+    mpi_residual; do
+    [ "$(grep -c "{\"algorithm\": \"$algorithm\"," sparse.json)" -eq 2 ] ||
+        complain "not 2 rows of $algorithm"
+done
+runs sparse --bytes 4,4000 --algorithm spardl,mpi_residual --repetitions 2 \
+    --teams "1,$ranks,0" --json sparse.json --csv sparse.csv
+sparse_rows sparse.json 8
+[ "$(wc -l <sparse.csv)" -eq 9 ] || complain "not 9 lines of CSV"
+"$mpirun" sparse --teams 7 --json unused.json >out 2>err &&
+    complain "7 teams of $ranks ranks"
+grep -q -- "--teams: 7 does not divide the number of ranks, $ranks\$" err ||
+    complain "no complaint about 7 teams"
 [ "$ranks" -eq 2 ] || exit $fail
 
 # ---- overlap -----------------------------------------------------------------

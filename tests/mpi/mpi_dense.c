@@ -90,15 +90,15 @@ static int check_counts(const dense_builder_t *builder, baton_hosts_t *hosts)
     return cases;
 }
 
-static int check_types(const dense_builder_t *builder, baton_hosts_t *hosts)
+/* Where hosts matter, they are the group's own. */
+static int check_types(const dense_builder_t *builder)
 {
     int cases = 0;
     dense_case_t c = {.builder = builder,
                       .size = size,
                       .root = size - 1,
                       .count = 149,
-                      .chunk_bytes = 256,
-                      .arg = hosts};
+                      .chunk_bytes = 256};
     for (int type = 0; type < (int)BATON_DTYPE_COUNT; type++) {
         support_op_t op = (support_op_t)(type % (int)SUPPORT_OP_COUNT);
         c.dtype = (baton_dtype_t)type;
@@ -108,6 +108,42 @@ static int check_types(const dense_builder_t *builder, baton_hosts_t *hosts)
         cases += run_case(&c, op);
     }
     return cases;
+}
+
+/* What the group says of each rank's host is what MPI says. */
+static void check_hosts(void)
+{
+    MPI_Comm near;
+    int lowest = rank;
+    int *all = malloc((size_t)size * sizeof *all);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
+                        &near);
+    MPI_Bcast(&lowest, 1, MPI_INT, 0, near);
+    MPI_Comm_free(&near);
+    MPI_Allgather(&lowest, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
+    baton_schedule_t *schedule = NULL;
+    must(NULL, baton_schedule_create(group, "hosts", &schedule));
+    int hosts = baton_schedule_hosts(schedule);
+    int block = baton_schedule_host_block(schedule);
+    int leaders = 0;
+    for (int i = 0; i < size; i++) {
+        int host = baton_schedule_host_of(schedule, i);
+        leaders += all[i] == i;
+        if (host != baton_schedule_host_of(schedule, all[i]) ||
+            (all[i] == i && host != leaders - 1) ||
+            (block > 0 && host != i / block)) {
+            (void)fprintf(stderr, "rank %d: rank %d is on host %d\n", rank, i,
+                          host);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+    if (leaders != hosts) {
+        (void)fprintf(stderr, "rank %d: %d hosts, not %d\n", rank, hosts,
+                      leaders);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    must(NULL, baton_schedule_destroy(schedule));
+    free(all);
 }
 
 int main(int argc, char **argv)
@@ -123,11 +159,12 @@ int main(int argc, char **argv)
     must(NULL, baton_engine_open(NULL, &engine));
     must(NULL, baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
     double began = MPI_Wtime();
+    check_hosts();
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     int cases = 0;
     for (size_t i = 0; i < dense_builder_count; i++) {
         cases += check_counts(&dense_builders[i], &hosts);
-        cases += check_types(&dense_builders[i], &hosts);
+        cases += check_types(&dense_builders[i]);
     }
     if (rank == 0) {
         printf("mpi_dense: %d ranks, %d cases, all right, %.1f s\n", size,

@@ -369,7 +369,8 @@ static void test_letters(uint64_t seed, bool together)
     uint64_t counts[2] = {world.taken, world.skipped};
     MPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
-    if (counts[0] == 0 || counts[1] == 0) {
+    /* A rank alone has ended its epoch before its letter to itself comes. */
+    if ((size > 1 && counts[0] == 0) || counts[1] == 0) {
         support_mpi_die("letters were read, and some were not written");
     }
     support_mpi_expect(baton_schedule_destroy(schedule), BATON_OK);

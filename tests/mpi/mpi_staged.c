@@ -147,6 +147,70 @@ static void run_allreduces(baton_progress_t progress)
     require(baton_engine_close(engine) == BATON_OK, "close");
 }
 
+/* ---- from host memory ------------------------------------------------------
+ */
+
+enum { SHIFTED = 10 * BLOCK * BUFFERS + 7 };
+
+/* Each rank sends host memory to the next one: a message that can't be read in
+   place, and that the receiver's buffers don't hold. Every other rank receives
+   it into device memory. */
+static void shift(baton_group_t *group, emulated_t *device)
+{
+    bool to_device = self.rank % 2 == 0;
+    int next = (self.rank + 1) % self.size;
+    int before = (self.rank + self.size - 1) % self.size;
+    char *out = malloc(SHIFTED);
+    char *in = malloc(SHIFTED);
+    void *memory = emulated_allocate(device, SHIFTED);
+    baton_schedule_t *s = NULL;
+    require(baton_schedule_create(group, "shift", &s) == BATON_OK, "shift");
+    baton_buffer_t from = baton_buffer_bind(s, out, SHIFTED);
+    baton_buffer_t to = baton_buffer_bind(s, to_device ? memory : in, SHIFTED);
+    if (to_device) {
+        baton_buffer_set_memory(s, to, BATON_MEMORY_DEVICE);
+    }
+    (void)baton_add_send(s, next, baton_view(from, 0, SHIFTED));
+    (void)baton_add_recv(s, before, baton_view(to, 0, SHIFTED));
+    require(baton_schedule_commit(s) == BATON_OK, "commit");
+    for (int epoch = 0; epoch < 3; epoch++) {
+        memset(out, self.rank * 16 + epoch, SHIFTED);
+        require(baton_schedule_start(s) == BATON_OK, "start");
+        require(baton_schedule_wait(s, 60000) == BATON_OK, "wait");
+        if (to_device) {
+            emulated_read(device, in, memory, SHIFTED);
+        }
+        for (size_t i = 0; i < SHIFTED; i++) {
+            require(in[i] == (char)(before * 16 + epoch), "data");
+        }
+    }
+    require(baton_schedule_destroy(s) == BATON_OK, "destroy");
+    emulated_release(device, memory);
+    free(out);
+    free(in);
+}
+
+static void shift_unreadable(void)
+{
+    const emulated_options_t device_options = {.seed = self.seed};
+    baton_engine_t *engine = NULL;
+    baton_group_t *group = NULL;
+    emulated_t *device = emulated_open(&device_options);
+    setenv("BATON_SHM", "0", 1);
+    baton__config_forget();
+    require(baton_engine_open(NULL, &engine) == BATON_OK, "engine");
+    require(baton_engine_attach_device(engine, emulated_port(device), device) ==
+                BATON_OK,
+            "attach");
+    require(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group) == BATON_OK,
+            "group");
+    shift(group, device);
+    require(baton_group_destroy(group) == BATON_OK, "destroy");
+    require(baton_engine_close(engine) == BATON_OK, "close");
+    unsetenv("BATON_SHM");
+    baton__config_forget();
+}
+
 /* MPI is left to take what it pulls from other hosts, if it says that it can,
    or the user does. */
 static void ask_for_gpu_aware_mpi(const char *word, bool expected)
@@ -188,6 +252,7 @@ int main(int argc, char **argv)
     baton__config_forget();
     run_allreduces(BATON_PROGRESS_MANUAL);
     run_allreduces(BATON_PROGRESS_THREAD);
+    shift_unreadable();
     ask_for_gpu_aware_mpi("1", true);
     ask_for_gpu_aware_mpi("0", false);
     MPI_Finalize();

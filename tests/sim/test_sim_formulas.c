@@ -10,11 +10,15 @@
 
 #define ALPHA_US 1.5
 #define BETA_NS  0.08
-#define BOUND    1e-9
+/* Inside a host. */
+#define NEAR_ALPHA_US 0.3
+#define NEAR_BETA_NS  0.02
+#define BOUND         1e-9
 
 typedef struct given {
     size_t bytes;
     baton_allreduce_fn allreduce; /* NULL: another builder */
+    int host_ranks;               /* 0 means 1 */
 } given_t;
 
 static void build_barrier(void *arg, baton_schedule_t *schedule)
@@ -52,6 +56,9 @@ static double simulate(int ranks, double gamma_ns, baton_sim_build_fn build,
     options.link.alpha_us = ALPHA_US;
     options.link.beta_ns = BETA_NS;
     options.gamma_ns = gamma_ns;
+    options.host_ranks = given->host_ranks;
+    options.host_link.alpha_us = NEAR_ALPHA_US;
+    options.host_link.beta_ns = NEAR_BETA_NS;
     baton_sim_t *sim = NULL;
     double us = 0;
     assert_int_equal(baton_sim_create(&options, &sim), BATON_OK);
@@ -70,6 +77,9 @@ static void expect(int ranks, double gamma_ns, baton_sim_build_fn build,
         .alpha_us = ALPHA_US,
         .beta_us = BETA_NS / 1e3,
         .gamma_us = gamma_ns / 1e3,
+        .host_ranks = given->host_ranks > 0 ? given->host_ranks : 1,
+        .inside_alpha_us = NEAR_ALPHA_US,
+        .inside_beta_us = NEAR_BETA_NS / 1e3,
     };
     double expected = formula_us(&formula);
     double us = simulate(ranks, gamma_ns, build, given);
@@ -118,16 +128,16 @@ static void expect_allreduce(given_t *given,
 
 static void test_allreduce_recursive_doubling(void **state)
 {
-    given_t small = {8, baton_allreduce_recursive_doubling};
-    given_t large = {800000, baton_allreduce_recursive_doubling};
+    given_t small = {8, baton_allreduce_recursive_doubling, 1};
+    given_t large = {800000, baton_allreduce_recursive_doubling, 1};
     expect_allreduce(&small, sim_formula_allreduce_recursive_doubling);
     expect_allreduce(&large, sim_formula_allreduce_recursive_doubling);
 }
 
 static void test_allreduce_binomial(void **state)
 {
-    given_t small = {8, baton_allreduce_binomial};
-    given_t large = {800000, baton_allreduce_binomial};
+    given_t small = {8, baton_allreduce_binomial, 1};
+    given_t large = {800000, baton_allreduce_binomial, 1};
     expect_allreduce(&small, sim_formula_allreduce_binomial);
     expect_allreduce(&large, sim_formula_allreduce_binomial);
 }
@@ -136,10 +146,52 @@ static void test_allreduce_binomial(void **state)
 static void test_allreduce_ring(void **state)
 {
     for (size_t i = 0; i < SIZE_COUNT; i++) {
-        given_t given = {(size_t)sizes[i] * 1024, baton_allreduce_ring};
+        given_t given = {(size_t)sizes[i] * 1024, baton_allreduce_ring, 1};
         for (size_t j = 0; j < GAMMA_COUNT && sizes[i] < 1000; j++) {
             expect(sizes[i], gammas_ns[j], build_allreduce, &given,
                    sim_formula_allreduce_ring);
+        }
+    }
+}
+
+/* Any number of ranks on any number of hosts, as many on each. */
+static void test_allreduce_hierarchical(void **state)
+{
+    for (int host_ranks = 1; host_ranks <= 9; host_ranks++) {
+        for (int hosts = 1; hosts <= 9; hosts++) {
+            int ranks = hosts * host_ranks;
+            given_t given = {(size_t)ranks * 1024, baton_allreduce_hierarchical,
+                             host_ranks};
+            for (size_t j = 0; j < GAMMA_COUNT; j++) {
+                expect(ranks, gammas_ns[j], build_allreduce, &given,
+                       sim_formula_allreduce_hierarchical);
+            }
+        }
+    }
+}
+
+/* Those whose partners are 2^k apart, on hosts of 2^k ranks. */
+static void test_allreduces_of_pairs_on_hosts(void **state)
+{
+    static const struct {
+        baton_allreduce_fn build;
+        double (*formula_us)(const sim_formula_t *);
+    } pairs[] = {
+        {baton_allreduce_recursive_doubling,
+         sim_formula_allreduce_recursive_doubling},
+        {baton_allreduce_binomial, sim_formula_allreduce_binomial},
+        {baton_allreduce_rabenseifner, sim_formula_allreduce_rabenseifner},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        for (int host_ranks = 1; host_ranks <= 16; host_ranks *= 2) {
+            for (int ranks = host_ranks; ranks <= 256; ranks *= 2) {
+                given_t given = {(size_t)ranks * 1024, pairs[i].build,
+                                 host_ranks};
+                for (size_t j = 0; j < GAMMA_COUNT; j++) {
+                    expect(ranks, gammas_ns[j], build_allreduce, &given,
+                           pairs[i].formula_us);
+                }
+            }
         }
     }
 }
@@ -152,6 +204,8 @@ int main(void)
         cmocka_unit_test(test_allreduce_recursive_doubling),
         cmocka_unit_test(test_allreduce_binomial),
         cmocka_unit_test(test_allreduce_ring),
+        cmocka_unit_test(test_allreduce_hierarchical),
+        cmocka_unit_test(test_allreduces_of_pairs_on_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

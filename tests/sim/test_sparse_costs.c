@@ -255,6 +255,65 @@ static void test_oktopk_costs_its_formula(void **state)
     }
 }
 
+/* Entries of a Bruck all-gather's longest path, where the first so many of the
+   blocks have an entry more than the others. */
+static double gathered(int blocks, int longer)
+{
+    double entries = (blocks - 1.0) * EACH;
+    for (int reach = 1; reach < blocks; reach *= 2) {
+        int parts = blocks - reach < reach ? blocks - reach : reach;
+        entries += parts < longer ? parts : longer;
+    }
+    return entries;
+}
+
+/* Direct sends: a rank that has one of the longer blocks receives it from all
+   others. That is the time where ranks keep step, as they do here on up to 33
+   ranks; one that gets ahead can delay others (cost.c). */
+static void expect_partial_regions(baton_sparse_algorithm_t algorithm, int size,
+                                   int longer)
+{
+    baton_sparse_options_t options = some_options(algorithm, size);
+    baton_sparse_cost_t cost;
+    double others = size - 1, rounds = others + 2 * log2_ceil(size);
+    double entries = others * (EACH + 1) + gathered(size, longer);
+    double lengths = algorithm == BATON_SPARSE_TOPKDSA ? others * 4 : 0;
+    double us =
+        rounds * ALPHA_US + (entries * ENTRY + lengths) * BETA_NS * 1e-3;
+    options.k += (size_t)longer;
+    support_ok(baton_sparse_cost(&options, size, &cost));
+    step_t actual =
+        simulate(size, &options, algorithm == BATON_SPARSE_OKTOPK ? 2 : 1);
+    expect_near(cost.us, us, "cost", size, &options);
+    assert_true(actual.us >= us * (1 - BOUND));
+    if (size <= SMALL) {
+        expect_near(actual.us, us, "time", size, &options);
+    }
+}
+
+static void expect_partial_bags(int size, int longer)
+{
+    baton_sparse_options_t options = some_options(BATON_SPARSE_SPARDL, size);
+    baton_sparse_cost_t cost;
+    double us = 2 * log2_ceil(size) * ALPHA_US +
+                2 * gathered(size, longer) * ENTRY * BETA_NS * 1e-3;
+    options.k += (size_t)longer;
+    support_ok(baton_sparse_cost(&options, size, &cost));
+    expect_near(cost.us, us, "cost", size, &options);
+    expect_near(simulate(size, &options, 1).us, us, "time", size, &options);
+}
+
+static void test_longer_blocks_are_on_the_longest_path(void **state)
+{
+    (void)state;
+    for (int i = 1; i < SIZES; i++) {
+        int size = size_of(i), longer = 1 + size / 3;
+        expect_partial_bags(size, longer);
+        expect_partial_regions(BATON_SPARSE_TOPKDSA, size, longer);
+        expect_partial_regions(BATON_SPARSE_OKTOPK, size, longer);
+    }
+}
+
 static void test_dense_costs_its_formula(void **state)
 {
     (void)state;
@@ -284,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_gtopk_costs_its_formula),
         cmocka_unit_test(test_topkdsa_costs_its_formula),
         cmocka_unit_test(test_oktopk_costs_its_formula),
+        cmocka_unit_test(test_longer_blocks_are_on_the_longest_path),
         cmocka_unit_test(test_dense_costs_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

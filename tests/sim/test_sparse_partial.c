@@ -26,6 +26,7 @@ typedef struct rank {
     baton_sparse_t *sparse;
     bool running;
     uint64_t steps;
+    double *velocity; /* u, by the definition; without momentum a gradient */
 } rank_t;
 
 struct world {
@@ -62,7 +63,8 @@ static void open_world(world_t *world, int size,
         world->results[step] = vector_of(world);
     }
     for (int r = 0; r < size; r++) {
-        world->ranks[r] = (rank_t){.world = world, .number = r};
+        world->ranks[r] =
+            (rank_t){.world = world, .number = r, .velocity = vector_of(world)};
         support_ok(baton_sparse_prepare(baton_sim_group(world->sim, r),
                                         &world->options,
                                         &world->ranks[r].sparse));
@@ -76,6 +78,7 @@ static void close_world(world_t *world)
 {
     for (int r = 0; r < world->size; r++) {
         support_ok(baton_sparse_destroy(world->ranks[r].sparse));
+        free(world->ranks[r].velocity);
     }
     support_ok(baton_sim_destroy(world->sim));
     free(world->total);
@@ -87,13 +90,26 @@ static void close_world(world_t *world)
 
 /* ---- steps ------------------------------------------------------------- */
 
+/* What a rank adds for a gradient. */
+static double accumulated(const world_t *world, double gradient, double *u)
+{
+    double m = world->options.momentum;
+    if (world->options.nesterov) {
+        *u = m * (*u + gradient);
+        return *u + gradient;
+    }
+    *u = m * *u + gradient;
+    return *u;
+}
+
 static void start(rank_t *rank)
 {
     world_t *world = rank->world;
     for (size_t i = 0; i < world->options.count; i++) {
         world->vector[i] =
             (double)support_random_below(&world->random, 41) - 20;
-        world->total[i] += world->vector[i];
+        world->total[i] +=
+            accumulated(world, world->vector[i], &rank->velocity[i]);
     }
     support_ok(baton_sparse_start(rank->sparse, world->vector));
     memset(world->vector, 0xff, world->options.count * sizeof(double));
@@ -131,8 +147,9 @@ static void take(rank_t *rank)
         memcpy(world->results[rank->steps], world->vector, bytes);
     }
     assert_memory_equal(world->results[rank->steps], world->vector, bytes);
-    for (size_t i = 1; i < result.count; i++) {
-        assert_true(result.indices[i - 1] < result.indices[i]);
+    for (size_t i = 0; i < result.count; i++) {
+        assert_true(i == 0 || result.indices[i - 1] < result.indices[i]);
+        rank->velocity[result.indices[i]] = 0;
     }
 }
 
@@ -253,6 +270,18 @@ static void test_sparse_partial_conserves(void **state)
         if (!SUPPORT_SANITIZED || sizes[i] < 16) {
             try_modes(sizes[i], some_options());
         }
+    }
+}
+
+/* A late rank's velocity, too, is in a result or in a residual. */
+static void test_sparse_partial_conserves_with_momentum(void **state)
+{
+    for (int size = 1; size <= 9; size++) {
+        baton_sparse_options_t options = some_options();
+        options.momentum = 0.5;
+        try_modes(size, options);
+        options.nesterov = true;
+        try_modes(size, options);
     }
 }
 
@@ -460,6 +489,90 @@ static void test_sparse_partial_keeps_gradients_over_failures(void **state)
     }
 }
 
+/* Epoch 1 ends without ranks 1 and 2, and epoch 2 fails, before they start
+   step 1: that start is no part of the failure, and its gradient is kept. The
+   start of step 2 is refused, and leaves no trace. */
+static void test_sparse_partial_keeps_what_starts_behind_a_failure(void **state)
+{
+    enum { SIZE = 3 };
+    baton_sparse_options_t options = some_options();
+    baton_sparse_result_t result;
+    world_t world;
+    open_world(&world, SIZE, &options);
+    start(&world.ranks[0]);
+    support_ok(baton_sim_run(world.sim, -1));
+    take(&world.ranks[0]);
+    support_ok(baton_sim_fail_send(world.sim, 0, 1));
+    start(&world.ranks[0]);
+    support_ok(baton_sim_run(world.sim, -1));
+    support_ok(baton_sim_fail_send(world.sim, 0, 0));
+    support_expect(baton_sparse_wait(world.ranks[0].sparse, 0, &result),
+                   BATON_ERR_TRANSPORT);
+    for (int r = 1; r < SIZE; r++) {
+        start(&world.ranks[r]);
+        take(&world.ranks[r]);
+        for (size_t i = 0; i < options.count; i++) {
+            world.vector[i] = 1;
+        }
+        support_expect(baton_sparse_start(world.ranks[r].sparse, world.vector),
+                       BATON_ERR_FAILED);
+    }
+    assert_int_equal(world.included[1], 1);
+    recover(&world);
+    run_step(&world, 0);
+    for (int r = 0; r < SIZE; r++) {
+        world.ranks[r].steps = 2;
+        take(&world.ranks[r]);
+    }
+    expect_conserved(&world, "behind a failure");
+    close_world(&world);
+}
+
+/* A rank has the result of the last step that it completed after a recovery,
+   too, whether it had asked before or not, and whatever epochs peers begin. */
+static void test_sparse_partial_keeps_results_over_recoveries(void **state)
+{
+    enum { SIZE = 3 };
+    for (int asked = 0; asked < 2; asked++) {
+        baton_sparse_options_t options = some_options();
+        options.history = 3;
+        world_t world;
+        double *found = NULL;
+        baton_sparse_result_t result;
+        open_world(&world, SIZE, &options);
+        found = vector_of(&world);
+        for (int step = 1; step < 3; step++) {
+            run_step(&world, 0);
+            for (int r = 0; r < SIZE && (step == 1 || asked != 0); r++) {
+                take(&world.ranks[r]);
+            }
+        }
+        recover(&world);
+        for (int r = 1; r < SIZE; r++) {
+            if (asked == 0) {
+                take(&world.ranks[r]);
+            }
+        }
+        for (int epoch = 1; epoch < 3; epoch++) {
+            for (int r = 1; r < SIZE; r++) {
+                start(&world.ranks[r]);
+            }
+            support_ok(baton_sim_run(world.sim, -1));
+            for (int r = 1; r < SIZE; r++) {
+                take(&world.ranks[r]);
+            }
+        }
+        support_ok(baton_sparse_wait(world.ranks[0].sparse, 0, &result));
+        assert_true(result.included);
+        support_ok(baton_sparse_dense(world.ranks[0].sparse, found));
+        assert_memory_equal(found, world.results[2],
+                            options.count * sizeof(double));
+        expect_conserved(&world, "after a recovery");
+        free(found);
+        close_world(&world);
+    }
+}
+
 /* ---- between steps, and options ---------------------------------------- */
 
 static void test_sparse_partial_refuses_what_it_cannot_do(void **state)
@@ -538,8 +651,9 @@ static void test_sparse_partial_refuses_bad_options(void **state)
          BAD(.partial = true, .mode = BATON_QUORUM, .mode_ranks = 3)},
         {"algorithm is oktopk; allowed with partial: auto, spardl",
          BAD(.partial = true, .algorithm = BATON_SPARSE_OKTOPK)},
-        {"momentum is 0.5; allowed with partial: 0",
-         BAD(.partial = true, .momentum = 0.5)},
+        {"momentum is 0.5; allowed with partial, unless by spardl: 0",
+         BAD(.partial = true, .momentum = 0.5,
+             .algorithm = BATON_SPARSE_TOPKA)},
         {"warmup is 3; allowed with partial: 0",
          BAD(.partial = true, .warmup = 3)},
         {"max_staleness is 1048577; allowed: 0 to 1048576",
@@ -655,12 +769,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sparse_partial_conserves),
+        cmocka_unit_test(test_sparse_partial_conserves_with_momentum),
         cmocka_unit_test(test_sparse_partial_conserves_with_teams),
         cmocka_unit_test(test_sparse_partial_conserves_by_every_algorithm),
         cmocka_unit_test(test_sparse_partial_bounds_staleness),
         cmocka_unit_test(test_sparse_partial_takes_a_late_gradient_next),
         cmocka_unit_test(test_sparse_partial_sends_little_for_one_rank),
         cmocka_unit_test(test_sparse_partial_keeps_gradients_over_failures),
+        cmocka_unit_test(
+            test_sparse_partial_keeps_what_starts_behind_a_failure),
+        cmocka_unit_test(test_sparse_partial_keeps_results_over_recoveries),
         cmocka_unit_test(test_sparse_partial_refuses_what_it_cannot_do),
         cmocka_unit_test(test_sparse_partial_scales_all_of_the_residual),
         cmocka_unit_test(test_sparse_partial_clips_when_it_starts),

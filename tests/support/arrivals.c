@@ -12,8 +12,16 @@
 void arrivals_open(arrivals_t *world, int size,
                    const baton_partial_options_t *options)
 {
+    arrivals_open_on_hosts(world, size, 1, options);
+}
+
+void arrivals_open_on_hosts(arrivals_t *world, int size, int host_ranks,
+                            const baton_partial_options_t *options)
+{
     baton_sim_options_t model = support_sim_options(size);
     model.link = (baton_sim_link_t){.alpha_us = 1};
+    model.host_ranks = host_ranks;
+    model.host_link = model.link;
     *world = (arrivals_t){.sim = support_sim_open(&model),
                           .size = size,
                           .apart_us = 1000,

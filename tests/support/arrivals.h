@@ -31,6 +31,9 @@ typedef struct arrivals {
 /* Opens a partial on each rank; a message takes 1 us. */
 void arrivals_open(arrivals_t *world, int size,
                    const baton_partial_options_t *options);
+/* The same with hosts of so many ranks, not with a host for each. */
+void arrivals_open_on_hosts(arrivals_t *world, int size, int host_ranks,
+                            const baton_partial_options_t *options);
 void arrivals_close(arrivals_t *world);
 
 /* How the ranks of a step arrive: apart_us apart, in the order of their numbers

@@ -761,6 +761,158 @@ CASE(reduces_knows_its_operators)
     (void)self->port->reduces(self->device, &copies, BATON_F32);
 }
 
+/* ---- selection and lists of entries
+ * ------------------------------------------------------------------------
+ */
+
+enum { SELECT_MOST = 9000, SELECT_WIDEST = 8 };
+
+/* One step of a sparse all-reduce, on the device and here. */
+typedef struct selecting {
+    baton_dtype_t dtype;
+    size_t count, k;
+    char *dense, *list, *scratch; /* in device memory */
+    uint32_t *indices;
+    baton_device_selected_t *selected;
+    char right[SELECT_MOST * SELECT_WIDEST]; /* what `dense` is to be */
+    char entries[SELECT_MOST * (SELECT_WIDEST + 4)];
+    uint32_t chosen[SELECT_MOST];
+    size_t chosen_count;
+} selecting_t;
+
+/* Finite numbers, of few magnitudes, so that many are equal. */
+static void fill_to_select_from(selecting_t *is, support_random_t *random)
+{
+    for (size_t i = 0; i < is->count; i++) {
+        double magnitude = (double)support_random_below(random, 40) / 32;
+        baton_magnitude_t bits = baton_magnitude_of(is->dtype, magnitude);
+        size_t bytes = baton_dtype_size(is->dtype);
+        bits |= support_random_below(random, 2) << (8 * bytes - 1);
+        memcpy(is->right + i * bytes, &bits, bytes); /* little endian */
+    }
+}
+
+/* The device's half, in one stream and without a look at a result. */
+static void put_selection(device_subject_t *self, const selecting_t *is,
+                          baton_stream_t in)
+{
+    const baton_device_port_t *port = self->port;
+    const baton_selection_t from = {
+        .dtype = is->dtype, .values = is->dense, .count = is->count};
+    const baton_device_entries_t list = {is->dtype, is->list, is->k,
+                                         &is->selected->count};
+    void *device = self->device;
+    EXPECT(self, port->select_topk(device, in, &from, is->k, is->indices,
+                                   is->selected, is->scratch) == BATON_OK);
+    EXPECT(self, port->gather(device, in, &list, is->indices, is->dense,
+                              true) == BATON_OK);
+    EXPECT(self, port->scale(device, in, is->dtype, is->dense, is->dense,
+                             is->count, -0.3) == BATON_OK);
+    EXPECT(self, port->add(device, in, &list, 0.5, is->dense) == BATON_OK);
+    EXPECT(self, port->put(device, in, &list, is->dense) == BATON_OK);
+    EXPECT(self, port->add(device, in, &list, 1, is->dense) == BATON_OK);
+    EXPECT(self, port->gather(device, in, &list, is->indices, is->dense,
+                              false) == BATON_OK);
+}
+
+static void select_here(selecting_t *is)
+{
+    const baton_selection_t from = {
+        .dtype = is->dtype, .values = is->right, .count = is->count};
+    void *scratch = malloc(baton_select_scratch_bytes(is->count, is->k));
+    baton_dtype_t dtype = is->dtype;
+    size_t n = baton_select_topk(&from, is->k, is->chosen, scratch, NULL);
+    is->chosen_count = n;
+    baton_entries_take(dtype, is->entries, is->chosen, n, is->right);
+    baton_elements_scale(dtype, is->right, is->count, -0.3);
+    baton_entries_add(dtype, is->entries, n, 0.5, is->right);
+    baton_entries_put(dtype, is->entries, n, is->right);
+    baton_entries_add(dtype, is->entries, n, 1, is->right);
+    baton_entries_gather(dtype, is->entries, is->chosen, n, is->right);
+    free(scratch);
+}
+
+static void compare_selection(device_subject_t *self, const selecting_t *is)
+{
+    static char found[SELECT_MOST * (SELECT_WIDEST + 4)];
+    size_t bytes = is->count * baton_dtype_size(is->dtype);
+    baton_device_selected_t selected = {0};
+    self->read(self, &selected, is->selected, sizeof selected);
+    EXPECT(self, selected.count == is->chosen_count);
+    self->read(self, found, is->indices,
+               is->chosen_count * sizeof *is->indices);
+    EXPECT(self, memcmp(found, is->chosen,
+                        is->chosen_count * sizeof *is->chosen) == 0);
+    self->read(self, found, is->dense, bytes);
+    EXPECT(self, memcmp(found, is->right, bytes) == 0);
+    bytes = is->chosen_count * baton_entry_bytes(is->dtype);
+    self->read(self, found, is->list, bytes);
+    EXPECT(self, memcmp(found, is->entries, bytes) == 0);
+}
+
+/* Into where the list was. */
+static void check_square_sum(device_subject_t *self, const selecting_t *is)
+{
+    double right =
+        baton_elements_measure(is->dtype, is->right, is->count).square_sum;
+    double sum = -1;
+    EXPECT(self, self->port->square_sum(self->device, stream(self, 2),
+                                        is->dtype, is->dense, is->count,
+                                        (double *)(void *)is->list,
+                                        is->scratch) == BATON_OK);
+    synchronise(self, stream(self, 2));
+    self->read(self, &sum, is->list, sizeof sum);
+    EXPECT(self, sum == right);
+}
+
+static void select_once(device_subject_t *self, selecting_t *is,
+                        support_random_t *random)
+{
+    size_t bytes = is->count * baton_dtype_size(is->dtype);
+    size_t scratch =
+        self->port->select_bytes(self->device, is->dtype, is->count, is->k);
+    is->dense = on_device(self, bytes);
+    is->list = on_device(self, (is->k + 1) * baton_entry_bytes(is->dtype));
+    is->indices = on_device(self, is->k * sizeof *is->indices);
+    is->selected = on_device(self, sizeof *is->selected);
+    is->scratch = on_device(self, scratch + 1);
+    fill_to_select_from(is, random);
+    self->write(self, is->dense, is->right, bytes);
+    put_selection(self, is, stream(self, 2));
+    synchronise(self, stream(self, 2));
+    select_here(is);
+    compare_selection(self, is);
+    check_square_sum(self, is);
+    self->write(self, is->list, is->entries,
+                is->chosen_count * baton_entry_bytes(is->dtype));
+    EXPECT(self, self->port->clear(self->device, stream(self, 2), is->dense,
+                                   bytes) == BATON_OK);
+    synchronise(self, stream(self, 2));
+    memset(is->right, 0, bytes);
+    compare_selection(self, is);
+    check_square_sum(self, is);
+    void *const all[] = {is->dense, is->list, is->indices, is->selected,
+                         is->scratch};
+    for (int i = 0; i < 5; i++) {
+        release(self, BATON_MEMORY_DEVICE, all[i]);
+    }
+}
+
+CASE(selection_gives_the_bits_of_the_host)
+{
+    static selecting_t is;
+    static const baton_dtype_t dtypes[] = {BATON_F16, BATON_BF16, BATON_F32,
+                                           BATON_F64};
+    static const size_t counts[] = {1, 5, 300, SELECT_MOST};
+    support_random_t random = support_random(self->seed, 123);
+    for (int i = 0; i < 16 && self->port->select_topk != NULL; i++) {
+        is.dtype = dtypes[i % 4];
+        is.count = counts[i / 4];
+        is.k = 1 + support_random_below(&random, is.count);
+        select_once(self, &is, &random);
+    }
+}
+
 /* ---- flags
  * ------------------------------------------------------------------------
  */
@@ -1030,6 +1182,400 @@ CASE(handles)
                      BATON_ERR_UNSUPPORTED);
     release(self, BATON_MEMORY_DEVICE, near);
     release(owner, BATON_MEMORY_DEVICE, far);
+}
+
+/* ---- graphs
+ * --------------------------------------------------------------------------
+ */
+
+/* A recording, or a graph that was recorded. */
+typedef struct graph {
+    void *graph;
+    baton_stream_t streams[BATON_DEVICE_GRAPH_STREAMS];
+} graph_t;
+
+/* False: the device has no graphs, and nothing of them. */
+static bool has_graphs(device_subject_t *self)
+{
+    const baton_device_port_t *port = self->port;
+    bool has = port->graph_begin != NULL;
+    EXPECT(self, (port->graph_end != NULL) == has);
+    EXPECT(self, (port->graph_launch != NULL) == has);
+    EXPECT(self, (port->graph_destroy != NULL) == has);
+    return has && self->failure[0] == '\0';
+}
+
+static graph_t begin_graph(device_subject_t *self, int count)
+{
+    graph_t made = {.graph = NULL};
+    if (!EXPECT(self, self->port->graph_begin(self->device, count, made.streams,
+                                              &made.graph) == BATON_OK)) {
+        fprintf(stderr, "%s\n", self->failure);
+        abort(); /* no case can go on */
+    }
+    return made;
+}
+
+static void end_graph(device_subject_t *self, graph_t *of)
+{
+    if (!EXPECT(self,
+                self->port->graph_end(self->device, of->graph) == BATON_OK)) {
+        fprintf(stderr, "%s\n", self->failure);
+        abort();
+    }
+}
+
+static void launch(device_subject_t *self, const graph_t *of, baton_stream_t in)
+{
+    EXPECT(self,
+           self->port->graph_launch(self->device, of->graph, in) == BATON_OK);
+}
+
+static void destroy_graph(device_subject_t *self, const graph_t *of)
+{
+    self->port->graph_destroy(self->device, of->graph);
+}
+
+static void add_words(device_subject_t *self, baton_stream_t in, void *target,
+                      const void *left, const void *right)
+{
+    EXPECT(self, self->port->reduce(self->device, in, BATON_SUM, BATON_U32,
+                                    target, left, right, 1) == BATON_OK);
+}
+
+/* b = a + a, c = b, from the device to the host and back: nothing is done
+   before the first launch, and each does it with what is there then. */
+CASE(graph_does_what_was_recorded)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    char *memory = on_device(self, 16);
+    char *host = pinned(self, 4);
+    uint32_t unset = 7;
+    set_word(self, memory + 4, unset);
+    set_word(self, memory + 8, unset);
+    graph_t made = begin_graph(self, 1);
+    add_words(self, made.streams[0], memory + 4, memory, memory);
+    copy(self, made.streams[0], host, memory + 4, 4);
+    copy(self, made.streams[0], memory + 8, host, 4);
+    copy(self, made.streams[0], memory, memory, 0);
+    end_graph(self, &made);
+    synchronise(self, stream(self, 2));
+    EXPECT(self, word(self, memory + 4) == unset);
+    EXPECT(self, word(self, memory + 8) == unset);
+    for (uint32_t value = 1; value <= 20; value++) {
+        baton_stream_t in =
+            value % 2 == 0 ? stream(self, 2) : self->user_stream(self);
+        set_word(self, memory, value);
+        launch(self, &made, in);
+        synchronise(self, in);
+        EXPECT(self, word(self, memory + 4) == 2 * value);
+        EXPECT(self, word(self, memory + 8) == 2 * value);
+    }
+    destroy_graph(self, &made);
+    release(self, BATON_MEMORY_HOST, host);
+    release(self, BATON_MEMORY_DEVICE, memory);
+}
+
+/*     a0 --> a1 --+
+       b0 --> b1 --+--> sum     in three streams; the last one copies a1 and b1
+                                of what this launch has written */
+CASE(graph_orders_its_streams)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    char *memory = on_device(self, 32);
+    void *ends[2] = {event(self), event(self)};
+    graph_t made = begin_graph(self, 3);
+    for (int k = 0; k < 2; k++) {
+        char *own = memory + 8 * k;
+        add_words(self, made.streams[k], own, own, own);
+        copy(self, made.streams[k], own + 4, own, 4);
+        record(self, made.streams[k], ends[k]);
+    }
+    follow(self, made.streams[2], ends[0]);
+    follow(self, made.streams[2], ends[1]);
+    add_words(self, made.streams[2], memory + 16, memory + 4, memory + 12);
+    end_graph(self, &made);
+    destroy_event(self, ends[0]);
+    destroy_event(self, ends[1]);
+    for (uint32_t round = 0; round < 50; round++) {
+        set_word(self, memory, round);
+        set_word(self, memory + 8, 1000 * round);
+        launch(self, &made, stream(self, 2));
+        synchronise(self, stream(self, 2));
+        EXPECT(self, word(self, memory + 16) == 2002 * round);
+    }
+    destroy_graph(self, &made);
+    release(self, BATON_MEMORY_DEVICE, memory);
+}
+
+/* Behind slow work in its stream, and ahead of what follows there, also by an
+   event; the launch itself waits for nothing. */
+CASE(graph_is_in_its_place_in_a_stream)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    char *memory = on_device(self, 16);
+    void *gate = flag(self);
+    void *end = event(self);
+    baton_stream_t in = self->user_stream(self);
+    baton_stream_t behind = stream(self, 2);
+    graph_t made = begin_graph(self, 2);
+    copy(self, made.streams[0], memory + 4, memory, 4);
+    copy(self, made.streams[1], memory + 8, memory, 4);
+    end_graph(self, &made);
+    for (uint32_t round = 1; round <= 5; round++) {
+        set_word(self, memory, round);
+        await(self, in, gate, round);
+        self->slow_work(self, in, SLOW_US / 10);
+        add_words(self, in, memory, memory, memory);
+        launch(self, &made, in);
+        record(self, in, end);
+        add_words(self, in, memory, memory, memory);
+        follow(self, behind, end);
+        add_words(self, behind, memory + 12, memory + 4, memory + 8);
+        EXPECT(self, query(self, end) == BATON_AGAIN);
+        self->port->raise_now(self->device, gate, round);
+        synchronise(self, in);
+        synchronise(self, behind);
+        EXPECT(self, word(self, memory) == 4 * round);
+        EXPECT(self, word(self, memory + 12) == 4 * round);
+    }
+    destroy_graph(self, &made);
+    destroy_event(self, end);
+    self->port->flag_destroy(self->device, gate);
+    release(self, BATON_MEMORY_DEVICE, memory);
+}
+
+/* Launches of one graph don't overlap, in whatever streams they are. */
+CASE(graph_launches_are_in_order)
+{
+    enum { LAUNCHES = 30 };
+    if (!has_graphs(self)) {
+        return;
+    }
+    char *memory = on_device(self, 8);
+    baton_stream_t in[3] = {stream(self, 1), stream(self, 2),
+                            self->user_stream(self)};
+    set_word(self, memory, 1);
+    graph_t made = begin_graph(self, 1);
+    copy(self, made.streams[0], memory + 4, memory, 4);
+    add_words(self, made.streams[0], memory, memory + 4, memory + 4);
+    end_graph(self, &made);
+    for (int i = 0; i < LAUNCHES; i++) {
+        launch(self, &made, in[i % 3]);
+    }
+    for (int k = 0; k < 3; k++) {
+        synchronise(self, in[k]);
+    }
+    EXPECT(self, word(self, memory) == UINT32_C(1) << LAUNCHES);
+    destroy_graph(self, &made);
+    release(self, BATON_MEMORY_DEVICE, memory);
+}
+
+CASE(graph_of_nothing)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    for (int count = 1; count <= BATON_DEVICE_GRAPH_STREAMS; count++) {
+        graph_t made = begin_graph(self, count);
+        end_graph(self, &made);
+        for (int i = 0; i < 3; i++) {
+            launch(self, &made, stream(self, i));
+            synchronise(self, stream(self, i));
+        }
+        destroy_graph(self, &made);
+    }
+}
+
+/* While a graph is recorded, what is put into other streams is done. (The
+   thread that records may not call what a fixture may, such as cudaMemcpy.) */
+CASE(graph_is_recorded_beside_others)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    char *memory = on_device(self, 16);
+    uint32_t *host = pinned(self, 4);
+    baton_stream_t user = self->user_stream(self);
+    set_word(self, memory, 5);
+    graph_t made = begin_graph(self, 2);
+    graph_t other = begin_graph(self, 1);
+    copy(self, made.streams[0], memory + 8, memory + 4, 4);
+    copy(self, stream(self, 2), memory + 4, memory, 4);
+    copy(self, stream(self, 2), host, memory + 4, 4);
+    synchronise(self, stream(self, 2));
+    copy(self, other.streams[0], memory + 12, memory + 8, 4);
+    EXPECT(self, *host == 5);
+    add_words(self, user, memory + 4, memory + 4, memory + 4);
+    copy(self, user, host, memory + 4, 4);
+    synchronise(self, user);
+    EXPECT(self, *host == 10);
+    end_graph(self, &other);
+    end_graph(self, &made);
+    launch(self, &made, stream(self, 2));
+    launch(self, &other, stream(self, 2));
+    synchronise(self, stream(self, 2));
+    EXPECT(self, word(self, memory + 12) == 10);
+    destroy_graph(self, &made);
+    destroy_graph(self, &other);
+    release(self, BATON_MEMORY_HOST, host);
+    release(self, BATON_MEMORY_DEVICE, memory);
+}
+
+CASE(graph_takes_pinned_memory_only)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    char *memory = on_device(self, 64);
+    char *host = pinned(self, 64);
+    char plain[64] = {0};
+    for (int out = 0; out < 2; out++) {
+        graph_t made = begin_graph(self, 1);
+        copy(self, made.streams[0], memory, host, 64);
+        EXPECT(self, self->port->copy(
+                         self->device, made.streams[0], out ? plain : memory,
+                         out ? memory : plain, 64) == BATON_ERR_UNSUPPORTED);
+        EXPECT(self, strstr(baton_error_message(), "pinned") != NULL);
+        destroy_graph(self, &made);
+    }
+    release(self, BATON_MEMORY_DEVICE, memory);
+    release(self, BATON_MEMORY_HOST, host);
+}
+
+/* Nothing of it is done, and streams and events are as ever. */
+CASE(graph_that_is_given_up)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    char *memory = on_device(self, 8);
+    void *end = event(self);
+    set_word(self, memory, 3);
+    for (int count = 1; count <= 3; count++) {
+        graph_t made = begin_graph(self, count);
+        for (int k = 0; k < count; k++) {
+            copy(self, made.streams[k], memory + 4, memory, 4);
+        }
+        record(self, made.streams[0], end);
+        destroy_graph(self, &made);
+    }
+    set_word(self, memory + 4, 8);
+    record(self, stream(self, 2), end); /* no event of a graph any more */
+    EXPECT(self, wait_for(self, end) == BATON_OK);
+    synchronise(self, stream(self, 2));
+    EXPECT(self, word(self, memory + 4) == 8);
+    destroy_event(self, end);
+    release(self, BATON_MEMORY_DEVICE, memory);
+}
+
+enum { GRAPH_WORDS = 10, GRAPH_STEPS = 200, GRAPH_STREAMS = 5 };
+
+/* Copies and sums of random words in random streams, each behind those that
+   touched its words; the host does them, too. */
+static void record_random_work(device_subject_t *self, const graph_t *made,
+                               char *memory, void **ends,
+                               support_random_t *random)
+{
+    int last[GRAPH_WORDS] = {0};
+    for (int step = 0; step < GRAPH_STEPS; step++) {
+        size_t at[3];
+        int k = (int)support_random_below(random, GRAPH_STREAMS);
+        for (int i = 0; i < 3; i++) {
+            at[i] = support_random_below(random, GRAPH_WORDS);
+            if (last[at[i]] != k) {
+                record(self, made->streams[last[at[i]]], ends[last[at[i]]]);
+                follow(self, made->streams[k], ends[last[at[i]]]);
+            }
+            last[at[i]] = k;
+        }
+        char *target = memory + 4 * at[0];
+        if (step % 3 == 0) {
+            copy(self, made->streams[k], target, memory + 4 * at[1], 4);
+        } else {
+            add_words(self, made->streams[k], target, memory + 4 * at[1],
+                      memory + 4 * at[2]);
+        }
+    }
+}
+
+static void do_random_work(uint32_t *words, support_random_t *random)
+{
+    for (int step = 0; step < GRAPH_STEPS; step++) {
+        size_t at[3];
+        (void)support_random_below(random, GRAPH_STREAMS);
+        for (int i = 0; i < 3; i++) {
+            at[i] = support_random_below(random, GRAPH_WORDS);
+        }
+        words[at[0]] = words[at[1]] + (step % 3 == 0 ? 0 : words[at[2]]);
+    }
+}
+
+CASE(graph_of_random_work)
+{
+    if (!has_graphs(self)) {
+        return;
+    }
+    uint32_t expected[GRAPH_WORDS], got[GRAPH_WORDS];
+    void *ends[GRAPH_STREAMS];
+    char *memory = on_device(self, sizeof expected);
+    for (int k = 0; k < GRAPH_STREAMS; k++) {
+        ends[k] = event(self);
+    }
+    for (uint64_t round = 0; round < 8; round++) {
+        support_random_t random = support_random(self->seed, 50 + round);
+        fill(expected, sizeof expected, self->seed + round);
+        self->write(self, memory, expected, sizeof expected);
+        graph_t made = begin_graph(self, GRAPH_STREAMS);
+        record_random_work(self, &made, memory, ends, &random);
+        end_graph(self, &made);
+        for (int again = 0; again < 3; again++) {
+            random = support_random(self->seed, 50 + round);
+            do_random_work(expected, &random);
+            launch(self, &made, stream(self, 1 + again % 2));
+        }
+        synchronise(self, stream(self, 1));
+        synchronise(self, stream(self, 2));
+        self->read(self, got, memory, sizeof got);
+        EXPECT(self, memcmp(got, expected, sizeof got) == 0);
+        destroy_graph(self, &made);
+    }
+    for (int k = 0; k < GRAPH_STREAMS; k++) {
+        destroy_event(self, ends[k]);
+    }
+    release(self, BATON_MEMORY_DEVICE, memory);
+}
+
+CASE(failed_work_in_a_graph_fails_queries)
+{
+    if (!has_graphs(self) || self->fail_next_work == NULL) {
+        return;
+    }
+    char *memory = on_device(self, 8);
+    void *end = event(self);
+    graph_t made = begin_graph(self, 2);
+    copy(self, made.streams[0], memory + 4, memory, 4);
+    copy(self, made.streams[1], memory, memory, 4);
+    end_graph(self, &made);
+    set_word(self, memory, 1);
+    self->fail_next_work(self);
+    launch(self, &made, stream(self, 2));
+    record(self, stream(self, 2), end);
+    EXPECT(self, wait_for(self, end) == BATON_ERR_SYSTEM);
+    self->repair(self);
+    launch(self, &made, stream(self, 2));
+    record(self, stream(self, 2), end);
+    EXPECT(self, wait_for(self, end) == BATON_OK);
+    EXPECT(self, word(self, memory + 4) == 1);
+    destroy_graph(self, &made);
+    destroy_event(self, end);
+    release(self, BATON_MEMORY_DEVICE, memory);
 }
 
 /* ---- errors

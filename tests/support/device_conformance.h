@@ -60,6 +60,7 @@ typedef struct device_subject {
     X(reduce_in_place)                                                         \
     X(reduce_of_any_alignment)                                                 \
     X(reduces_knows_its_operators)                                             \
+    X(selection_gives_the_bits_of_the_host)                                    \
     X(flag_awaited_then_raised)                                                \
     X(flag_raised_then_awaited)                                                \
     X(flag_of_many_waiters)                                                    \
@@ -69,6 +70,16 @@ typedef struct device_subject {
     X(armed_device_wakes)                                                      \
     X(no_wake_up_is_lost)                                                      \
     X(handles)                                                                 \
+    X(graph_does_what_was_recorded)                                            \
+    X(graph_orders_its_streams)                                                \
+    X(graph_is_in_its_place_in_a_stream)                                       \
+    X(graph_launches_are_in_order)                                             \
+    X(graph_of_nothing)                                                        \
+    X(graph_is_recorded_beside_others)                                         \
+    X(graph_takes_pinned_memory_only)                                          \
+    X(graph_that_is_given_up)                                                  \
+    X(graph_of_random_work)                                                    \
+    X(failed_work_in_a_graph_fails_queries)                                    \
     X(failed_work_fails_queries)                                               \
     X(random_work)
 
@@ -88,7 +99,7 @@ extern const device_conformance_case_t
     device_conformance_cases[DEVICE_CONFORMANCE_CASES];
 
 /* Runs a case; true if it passed. The device is as before it, but after
-   failed_work_fails_queries, where a repair function is needed. */
+   failed_work_*, where a repair function is needed. */
 bool device_conformance_run(const device_conformance_case_t *test,
                             device_subject_t *self);
 

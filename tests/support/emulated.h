@@ -8,8 +8,9 @@
    access is a segmentation fault.
 
    It is stricter than a GPU is. The program aborts, with a sentence, when
-   memory is released that queued work will touch. Copies from the memory of
-   another device need an address that open_handle gave. */
+   memory is released that queued work will touch; when a graph is launched with
+   memory that was released, or destroyed while it is in a stream. Copies from
+   the memory of another device need an address that open_handle gave. */
 #ifndef TESTS_SUPPORT_EMULATED_H
 #define TESTS_SUPPORT_EMULATED_H
 
@@ -26,6 +27,8 @@ typedef struct emulated_options {
     size_t bytes;      /* of memory; 256 MiB */
     bool no_handles;   /* the port has neither get_handle nor open_handle */
     bool builtin_only; /* reduces() refuses the operators of users */
+    bool no_graphs;    /* the port has none of the functions graph_* */
+    bool no_selection; /* the port has no select_topk and what belongs to it */
 } emulated_options_t;
 
 /* Never NULL: a test that can't have a device aborts. The device is closed by
@@ -38,9 +41,9 @@ const baton_device_port_t *emulated_port(const emulated_t *device);
 
 /* ---- faults; each counted from 1 from now on, 0 for none --------------- */
 
-/* The k-th copy, reduction or call that is reached fails. What is behind it in
-   its stream is not done, queries of it fail, and so it is in streams that
-   follow. */
+/* The k-th copy, reduction, selection or call that is reached fails. What is
+   behind it in its stream is not done, queries of it fail, and so it is in
+   streams that follow. */
 void emulated_fail_work(emulated_t *device, int k);
 /* The k-th call that puts something into a stream returns an error. */
 void emulated_fail_submit(emulated_t *device, int k);
@@ -67,10 +70,15 @@ typedef struct emulated_counters {
     uint64_t unpinned; /* copies with an end in other host memory */
     uint64_t foreign;  /* copies out of the memory of another device */
     uint64_t reduces;
+    uint64_t on_entries; /* selections, and work on lists of entries */
     uint64_t records, follows, awaits, raises, raises_now, arms;
     uint64_t handles_got, handles_opened;
     uint64_t allocated;     /* allocations of both kinds that are alive */
     uint64_t events, flags; /* alive */
+    uint64_t graphs;        /* alive */
+    uint64_t recordings;    /* graphs that were begun */
+    uint64_t recorded;      /* pieces of work in them, not counted above */
+    uint64_t launches;
 } emulated_counters_t;
 
 emulated_counters_t emulated_counters(emulated_t *device);
@@ -86,6 +94,9 @@ baton_stream_t emulated_stream(emulated_t *device);
 void emulated_delay(emulated_t *device, baton_stream_t stream, int us);
 void emulated_call(emulated_t *device, baton_stream_t stream,
                    void (*fn)(void *arg), void *arg);
+/* The same; or an error, where emulated_call ends the program. */
+baton_status_t emulated_try_call(emulated_t *device, baton_stream_t stream,
+                                 void (*fn)(void *arg), void *arg);
 
 /* Waits until what is in the stream now has been done; in all streams. */
 void emulated_synchronise(emulated_t *device, baton_stream_t stream);

@@ -1,4 +1,5 @@
 /* The activation tree, on the inproc transport: P ranks in one thread. */
+#include "coll/activation.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -6,6 +7,11 @@
 #include <string.h>
 
 #define LARGEST 40
+
+/* The trees: binomial, or of two levels in groups of so many ranks; the last
+   one's initiator sends to all. */
+static const int groups[] = {0, 1, 2, 3, 6, LARGEST};
+#define GROUPS (sizeof groups / sizeof groups[0])
 
 /* One rank's counts: how often begin fired, in which epoch last, and how many
    messages the rank sent. */
@@ -34,10 +40,14 @@ static baton_status_t count_message(void *arg, baton_call_t *call)
    builder adds, for each step, an armed receive and an activate: a call behind
    each activate counts the messages. Where an epoch may have several initiators
    a barrier behind `begin` keeps it from ending before all ranks have begun. */
-static void build(baton_schedule_t *schedule, tally_t *tally, bool several)
+static void build(baton_schedule_t *schedule, int group, tally_t *tally,
+                  bool several)
 {
+    baton__wave_t wave;
     baton_node_t initiate = baton_add_on_start(schedule);
-    baton_node_t begin = baton_add_activation(schedule, initiate);
+    baton_node_t begin =
+        group == 0 ? baton_add_activation(schedule, initiate)
+                   : baton__add_activation(schedule, initiate, group, &wave);
     uint32_t end = baton_enclose_begin(schedule).node;
     baton_node_t call = baton_add_call(schedule, count_begin, tally);
     baton_before(schedule, begin, call);
@@ -62,13 +72,13 @@ typedef struct tree {
     uint64_t epoch;
 } tree_t;
 
-static void open_tree(tree_t *tree, int size, bool several)
+static void open_tree(tree_t *tree, int size, int group, bool several)
 {
     memset(tree, 0, sizeof(*tree));
     tree->ranks = support_cluster_manual(size);
     tree->schedules = support_schedules_create(tree->ranks, "activation");
     for (int rank = 0; rank < size; rank++) {
-        build(tree->schedules[rank], &tree->tallies[rank], several);
+        build(tree->schedules[rank], group, &tree->tallies[rank], several);
     }
     support_schedules_commit(tree->ranks, tree->schedules);
 }
@@ -120,11 +130,11 @@ static uint64_t finish_epoch(tree_t *tree, const bool *started)
 }
 
 /* Each rank initiates an epoch in turn. */
-static void test_activation_one_initiator_sends_p_minus_1(void **state)
+static void initiate_in_turn(int group)
 {
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
-        open_tree(&tree, size, false);
+        open_tree(&tree, size, group, false);
         for (int initiator = 0; initiator < size; initiator++) {
             bool started[LARGEST] = {false};
             uint64_t before = messages_of(&tree);
@@ -137,11 +147,18 @@ static void test_activation_one_initiator_sends_p_minus_1(void **state)
     }
 }
 
-static void test_activation_all_initiate_at_once(void **state)
+static void test_activation_one_initiator_sends_p_minus_1(void **state)
+{
+    for (size_t i = 0; i < GROUPS; i++) {
+        initiate_in_turn(groups[i]);
+    }
+}
+
+static void initiate_at_once(int group)
 {
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
-        open_tree(&tree, size, true);
+        open_tree(&tree, size, group, true);
         for (int epoch = 1; epoch <= 3; epoch++) {
             bool started[LARGEST];
             for (int rank = 0; rank < size; rank++) {
@@ -154,15 +171,22 @@ static void test_activation_all_initiate_at_once(void **state)
     }
 }
 
+static void test_activation_all_initiate_at_once(void **state)
+{
+    for (size_t i = 0; i < GROUPS; i++) {
+        initiate_at_once(groups[i]);
+    }
+}
+
 /* Several ranks initiate in random order, with some progress in between. The
    trees of some reach others before they start. */
-static void test_activation_random_initiators(void **state)
+static void initiate_at_random(int group)
 {
-    support_random_t random = support_random(support_seed(), 0);
+    support_random_t random = support_random(support_seed(), (uint64_t)group);
     for (int size = 1; size <= LARGEST; size++) {
         tree_t tree;
-        open_tree(&tree, size, true);
-        for (int epoch = 1; epoch <= 30; epoch++) {
+        open_tree(&tree, size, group, true);
+        for (int epoch = 1; epoch <= 10; epoch++) {
             bool started[LARGEST] = {false};
             uint64_t initiators =
                 1 + support_random_below(&random, (uint64_t)size);
@@ -184,12 +208,19 @@ static void test_activation_random_initiators(void **state)
     }
 }
 
+static void test_activation_random_initiators(void **state)
+{
+    for (size_t i = 0; i < GROUPS; i++) {
+        initiate_at_random(groups[i]);
+    }
+}
+
 /* One rank runs far ahead. All its epochs run on all ranks, in order. */
 static void test_activation_ranks_catch_up_in_turn(void **state)
 {
     for (int size = 1; size <= 9; size++) {
         tree_t tree;
-        open_tree(&tree, size, false);
+        open_tree(&tree, size, 0, false);
         for (int epoch = 1; epoch <= 20; epoch++) {
             start(&tree, 0);
             support_ok(baton_schedule_wait(tree.schedules[0], 10000));
@@ -255,6 +286,30 @@ static void test_enclose_of_optional_nodes_alone(void **state)
     support_cluster_close(ranks);
 }
 
+/* The leaders' distances come first: those have others to tell. */
+static void test_activation_of_two_levels_begins_with_leaders(void **state)
+{
+    enum { SIZE = 23, GROUP = 5 };
+    support_cluster_t *ranks = support_cluster_manual(SIZE);
+    baton_schedule_t **s = support_schedules_create(ranks, "levels");
+    baton__wave_t waves[SIZE];
+    for (int rank = 0; rank < SIZE; rank++) {
+        (void)baton__add_activation(s[rank], baton_add_on_start(s[rank]), GROUP,
+                                    &waves[rank]);
+    }
+    support_schedules_commit(ranks, s);
+    for (int rank = 0; rank < SIZE; rank++) {
+        const baton__wave_t *wave = &waves[rank];
+        assert_int_equal(wave->steps, (SIZE - 1) / GROUP + GROUP - 1);
+        for (int i = 0; i < wave->steps; i++) {
+            assert_int_equal(wave->distance[i],
+                             i < 4 ? (i + 1) * GROUP : i - 3);
+        }
+    }
+    support_schedules_destroy(ranks, s);
+    support_cluster_close(ranks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_activation_all_initiate_at_once),
         cmocka_unit_test(test_activation_random_initiators),
         cmocka_unit_test(test_activation_ranks_catch_up_in_turn),
+        cmocka_unit_test(test_activation_of_two_levels_begins_with_leaders),
         cmocka_unit_test(test_activation_may_be_enclosed),
         cmocka_unit_test(test_enclose_of_optional_nodes_alone),
     };

@@ -3,6 +3,7 @@
 #include "coll/contribution.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/device_cluster.h"
 #include "support/random.h"
 
 #include <sched.h>
@@ -21,7 +22,7 @@ static void open_contribution(baton__contribution_t *c, uint32_t history,
                                              .count = COUNT,
                                              .dtype = BATON_I64,
                                              .op = op};
-    support_ok(baton__contribution_init(c, &options, options.count, 8));
+    support_ok(baton__contribution_init(c, &options, NULL, options.count, 8));
 }
 
 static void add(baton__contribution_t *c, int64_t value, uint64_t step)
@@ -45,10 +46,9 @@ static void expect_vector(const void *vector, int64_t value)
 /* Takes the pending contribution and publishes it as the result of an epoch. */
 static const void *take(baton__contribution_t *c, uint64_t epoch, bool expected)
 {
-    char *source;
-    char *result;
-    assert_int_equal(baton__contribution_take(c, epoch, &source, &result),
-                     expected);
+    assert_int_equal(baton__contribution_take(c, epoch), expected);
+    char *source = baton__contribution_memory(c, c->source);
+    char *result = baton__contribution_memory(c, c->result);
     assert_ptr_not_equal(source, result);
     memcpy(result, source, COUNT * sizeof(int64_t));
     return source;
@@ -356,6 +356,48 @@ static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
     }
 }
 
+/* The device was adding the first contribution since when the epoch failed, and
+   fails at it: the epoch after the recovery takes what was given back, and then
+   nothing is pending any more. */
+static void test_contribution_given_back_leaves_no_age(void **state)
+{
+    const emulated_options_t device = {.seed = support_seed()};
+    const baton_partial_options_t options = {.size = sizeof(options),
+                                             .name = "unit",
+                                             .history = 2,
+                                             .max_staleness = 2,
+                                             .count = COUNT,
+                                             .dtype = BATON_I64,
+                                             .op = BATON_SUM};
+    device_cluster_t *ranks =
+        device_cluster_open(1, SUPPORT_OWN_MANUAL, &device);
+    baton__contribution_t c;
+    baton_partial_result_t result;
+    char *pending, *sum;
+    support_ok(baton__contribution_init(
+        &c, &options, baton_group_engine(ranks->cluster->groups[0]), COUNT, 0));
+    baton__contribution_begin_add(&c, &pending, &sum);
+    assert_null(pending);
+    baton__contribution_end_add(&c, 1);
+    assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);
+    baton__contribution_begin_add(&c, &pending, &sum);
+    baton__contribution_recover(&c, 0);
+    baton__contribution_give_up_add(&c);
+    assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);
+    baton__contribution_publish(&c, 1, 1);
+    assert_true(baton__contribution_pin(&c, 1, 1, &result));
+    assert_true(result.included);
+    for (uint64_t epoch = 2; epoch < 6; epoch++) {
+        assert_int_equal(baton__contribution_take(&c, epoch),
+                         BATON__TAKE_NOTHING);
+        baton__contribution_publish(&c, epoch, 0);
+        assert_true(baton__contribution_pin(&c, epoch, epoch, &result));
+        assert_int_equal(result.staleness, 0);
+    }
+    baton__contribution_fini(&c);
+    device_cluster_close(ranks);
+}
+
 /* An epoch that failed here but completed on another rank keeps its
    contributions, so that none counts twice. */
 static void test_contribution_of_a_peers_result_is_spent(void **state)
@@ -416,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_contribution_pinned_result_stays),
         cmocka_unit_test(test_contribution_staleness_of_epochs_without_it),
         cmocka_unit_test(test_contribution_of_a_failed_epoch_is_pending_again),
+        cmocka_unit_test(test_contribution_given_back_leaves_no_age),
         cmocka_unit_test(test_contribution_of_a_peers_result_is_spent),
         cmocka_unit_test(test_contribution_recovers_without_losing_slots),
     };

@@ -363,6 +363,8 @@ static void test_wrong_arguments_are_named(void **state)
                               .target = scratch(s, 8),
                               .dtype = BATON_F32,
                               .op = BATON_SUM};
+    baton_hosts_t hosts = {.size = 1, .host_ranks = 2};
+    args.arg = &hosts;
     baton_allreduce_hierarchical(s, &args);
     refused(s, "args.arg must point to a baton_hosts_t");
 }

@@ -526,6 +526,15 @@ static void test_attaching(void **state)
     baton_engine_t *engine = manual->cluster->engines[0];
     emulated_t *device = manual->devices[0];
     baton_device_port_t port = *emulated_port(device);
+    const baton_device_port_t *own = NULL;
+    void *owned = NULL;
+    support_ok(baton_engine_device(engine, &own, &owned));
+    assert_ptr_equal(owned, device);
+    assert_ptr_equal(own->copy, port.copy);
+    support_expect(baton_engine_device(NULL, &own, &owned), BATON_ERR_INVALID);
+    support_expect(baton_engine_device(engine, NULL, &owned),
+                   BATON_ERR_INVALID);
+    support_expect(baton_engine_device(engine, &own, NULL), BATON_ERR_INVALID);
     support_expect(baton_engine_attach_device(engine, &port, device),
                    BATON_ERR_STATE);
     support_says("the engine has a device already");
@@ -536,6 +545,8 @@ static void test_attaching(void **state)
     support_says("the engine has a group already");
     support_cluster_close(cluster);
     support_ok(baton_engine_open(NULL, &engine));
+    support_expect(baton_engine_device(engine, &own, &owned),
+                   BATON_ERR_UNSUPPORTED);
     support_expect(baton_engine_attach_device(engine, NULL, device),
                    BATON_ERR_INVALID);
     port.query = NULL;
@@ -545,6 +556,11 @@ static void test_attaching(void **state)
     port.get_handle = NULL;
     support_expect(baton_engine_attach_device(engine, &port, device),
                    BATON_ERR_INVALID);
+    port = *emulated_port(device);
+    port.put = NULL;
+    support_expect(baton_engine_attach_device(engine, &port, device),
+                   BATON_ERR_INVALID);
+    support_says("has 7 only");
     support_ok(baton_engine_close(engine));
 }
 

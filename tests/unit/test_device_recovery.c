@@ -14,7 +14,6 @@ typedef struct world {
     bool started[RANKS]; /* the last epoch: it may have failed before */
     device_cluster_t *ranks;
     baton_schedule_t **schedules;
-    baton_stream_t streams[RANKS];
     int32_t *data[RANKS]; /* device memory */
 } world_t;
 
@@ -31,7 +30,6 @@ static world_t world_open(bool staged)
         for (int i = 0; i < COUNT; i++) {
             input[rank][i] = rank + 1;
         }
-        world.streams[rank] = emulated_stream(world.ranks->devices[rank]);
         world.data[rank] = emulated_allocate(world.ranks->devices[rank], BYTES);
         baton_view_t view = device_view(s, world.data[rank], BYTES);
         baton_allreduce_ring(
@@ -60,20 +58,18 @@ static void world_close(world_t *world)
 static void start_all(world_t *world, int epochs)
 {
     for (int rank = 0; rank < RANKS; rank++) {
-        emulated_t *device = world->ranks->devices[rank];
         baton_schedule_t *s = world->schedules[rank];
-        support_ok(emulated_port(device)->copy(device, world->streams[rank],
-                                               world->data[rank], input[rank],
-                                               BYTES));
+        device_cluster_copy(world->ranks, rank, world->data[rank], input[rank],
+                            BYTES);
         world->started[rank] = false;
         for (int k = 0; k < epochs; k++) {
             /* It may have failed already, on another rank. */
             baton_status_t status =
-                baton_schedule_start_on(s, world->streams[rank]);
+                baton_schedule_start_on(s, world->ranks->streams[rank]);
             assert_true(status == BATON_OK || status == BATON_ERR_FAILED);
             world->started[rank] |= status == BATON_OK;
         }
-        support_ok(baton_schedule_wait_on(s, world->streams[rank]));
+        support_ok(baton_schedule_wait_on(s, world->ranks->streams[rank]));
     }
 }
 
@@ -94,23 +90,11 @@ static void recover(void *arg)
     support_ok(baton_group_recover(arg, SUPPORT_WAIT_MS));
 }
 
-static void recover_all(world_t *world)
-{
-    support_thread_t *threads[RANKS];
-    for (int rank = 0; rank < RANKS; rank++) {
-        threads[rank] =
-            support_thread_start(recover, world->ranks->cluster->groups[rank]);
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_thread_join(threads[rank]);
-    }
-}
-
 /* Streams end whatever became of the epochs that they wait for. */
 static void synchronise(world_t *world)
 {
     for (int rank = 0; rank < RANKS; rank++) {
-        emulated_synchronise(world->ranks->devices[rank], world->streams[rank]);
+        device_cluster_synchronise(world->ranks, rank);
     }
 }
 
@@ -135,10 +119,10 @@ static void expect_failure(world_t *world)
         assert_int_not_equal(status, BATON_ERR_TIMEOUT);
         assert_true(status != BATON_OK || !world->started[rank]);
         support_expect(baton_schedule_start_on(world->schedules[rank],
-                                               world->streams[rank]),
+                                               world->ranks->streams[rank]),
                        BATON_ERR_FAILED);
         support_ok(baton_schedule_wait_on(world->schedules[rank],
-                                          world->streams[rank]));
+                                          world->ranks->streams[rank]));
     }
     synchronise(world);
 }
@@ -153,7 +137,7 @@ static void fail_and_recover(bool staged)
         start_all(&world, 1 + round % 3);
         expect_failure(&world);
         emulated_repair(world.ranks->devices[victim]);
-        recover_all(&world);
+        device_cluster_recover(world.ranks);
     }
     run_well(&world);
     world_close(&world);
@@ -172,13 +156,13 @@ static void test_cancel_on_one_rank(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         int victim = round % RANKS;
         run_well(&world);
-        emulated_delay(world.ranks->devices[victim], world.streams[victim],
-                       3000);
+        emulated_delay(world.ranks->devices[victim],
+                       world.ranks->streams[victim], 3000);
         start_all(&world, 1);
         baton_status_t status = baton_schedule_cancel(world.schedules[victim]);
         if (status == BATON_OK) {
             expect_failure(&world);
-            recover_all(&world);
+            device_cluster_recover(world.ranks);
         }
         synchronise(&world);
     }

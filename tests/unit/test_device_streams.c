@@ -678,9 +678,46 @@ static void test_destroy_behind_gate(void **state)
     baton__config_forget();
 }
 
+/* Memory of both kinds, which the device tells from each other. */
+static void test_memory(void **state)
+{
+    user_t user = user_open(SUPPORT_OWN_ENGINES, 3);
+    baton_engine_t *engine = baton_group_engine(user.ranks->cluster->groups[0]);
+    static const baton_memory_t kinds[] = {BATON_MEMORY_HOST,
+                                           BATON_MEMORY_DEVICE};
+    uint64_t before = emulated_counters(user.device).allocated;
+    for (int i = 0; i < 2; i++) {
+        void *memory = NULL;
+        support_ok(baton_device_alloc(engine, kinds[i], BYTES, &memory));
+        assert_int_equal((uintptr_t)memory % 256, 0);
+        support_ok(baton_device_check(engine, memory, BYTES, kinds[i]));
+        support_expect(baton_device_check(engine, memory, BYTES, kinds[1 - i]),
+                       BATON_ERR_INVALID);
+        baton_device_free(engine, kinds[i], memory);
+        support_expect(baton_device_alloc(engine, kinds[i], 0, &memory),
+                       BATON_ERR_INVALID);
+        emulated_fail_allocate(user.device, 1);
+        support_expect(baton_device_alloc(engine, kinds[i], BYTES, &memory),
+                       BATON_ERR_NO_MEMORY);
+    }
+    void *untouched = &user;
+    support_expect(
+        baton_device_alloc(engine, (baton_memory_t)2, BYTES, &untouched),
+        BATON_ERR_INVALID);
+    support_says("kind is 2");
+    support_expect(baton_device_check(engine, &user, 1, (baton_memory_t)2),
+                   BATON_ERR_INVALID);
+    support_says("kind is 2");
+    assert_ptr_equal(untouched, &user);
+    baton_device_free(engine, BATON_MEMORY_HOST, NULL);
+    assert_int_equal(emulated_counters(user.device).allocated, before);
+    user_close(&user);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_gate),
         cmocka_unit_test(test_gate_is_named),

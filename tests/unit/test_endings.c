@@ -458,6 +458,64 @@ static void test_destroy_tells_of_a_message_that_moves(void **state)
     free(memory);
 }
 
+/* ---- peers that commit late ---------------------------------------------- */
+
+enum { EARLY_EPOCHS = 3 };
+
+/* Ranks 0 and 1 need nothing of rank 2 in their epochs, and it receives nothing
+   of them, but sends. */
+static baton_schedule_t *open_uneven(baton_group_t *group, uint64_t *number)
+{
+    baton_schedule_t *s = support_schedule(group, "uneven");
+    baton_view_t view = support_view(s, number, sizeof *number);
+    int rank = baton_group_rank(group);
+    for (int peer = 0; peer < 2; peer++) {
+        if (rank == 2) {
+            (void)baton_add_send(s, peer, view);
+        } else if (rank != peer) {
+            (void)baton_add_send(s, peer, support_scratch(s, 1));
+            (void)baton_add_recv(s, peer, support_scratch(s, 1));
+        }
+    }
+    if (rank != 2) {
+        baton_set_optional(s, baton_add_recv(s, 2, view));
+    }
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+/* The ranks that destroy theirs have ended epochs in which a peer still may be:
+   it had not even committed. Later epochs fail. */
+static void test_destroy_before_a_peer_commits(void **state)
+{
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster = support_cluster_open(3, i);
+        uint64_t numbers[3] = {0};
+        baton_schedule_t *s[3];
+        for (int rank = 0; rank < 2; rank++) {
+            s[rank] = open_uneven(cluster->groups[rank], &numbers[rank]);
+        }
+        for (int epoch = 0; epoch < EARLY_EPOCHS; epoch++) {
+            support_ok(baton_schedule_start(s[0]));
+            support_ok(baton_schedule_start(s[1]));
+            support_ok(baton_schedule_wait(s[0], SUPPORT_WAIT_MS));
+            support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
+        }
+        support_ok(baton_schedule_destroy(s[0]));
+        support_ok(baton_schedule_destroy(s[1]));
+        s[2] = open_uneven(cluster->groups[2], &numbers[2]);
+        for (int epoch = 0; epoch < EARLY_EPOCHS; epoch++) {
+            support_ok(baton_schedule_start(s[2]));
+            support_ok(baton_schedule_wait(s[2], SUPPORT_WAIT_MS));
+        }
+        assert_int_not_equal(run_until_told(s[2]), BATON_OK);
+        support_says("the schedule was destroyed on rank");
+        assert_int_equal(baton_schedule_epoch(s[2]), EARLY_EPOCHS);
+        support_ok(baton_schedule_destroy(s[2]));
+        support_cluster_close(cluster);
+    }
+}
+
 /* ---- peers that take no notice ------------------------------------------ */
 
 enum { MANY = 200 };
@@ -520,6 +578,32 @@ static void test_destroy_does_not_wait_for_peers(void **state)
     set_timeout(NULL);
 }
 
+/* Rank 1 is gone with its group before rank 0 commits: what rank 0 holds back
+   for it has nobody to go to. */
+static void test_group_that_leaves_ends_who_needs_it(void **state)
+{
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_MANUAL);
+    baton_schedule_t **s = support_schedules_create(cluster, "left");
+    (void)baton_add_send(s[0], 1, support_scratch(s[0], 1));
+    baton_set_optional(s[1], baton_add_recv(s[1], 0, support_scratch(s[1], 1)));
+    support_ok(baton_schedule_commit(s[1]));
+    support_ok(baton_schedule_start(s[1]));
+    support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_destroy(s[1]));
+    support_ok(baton_group_destroy(cluster->groups[1]));
+    cluster->groups[1] = NULL;
+    s[1] = NULL;
+    support_drain(cluster); /* rank 0 hears of it before it commits */
+    support_ok(baton_schedule_commit(s[0]));
+    baton_status_t status = baton_schedule_start(s[0]);
+    if (status == BATON_OK) {
+        status = baton_schedule_wait(s[0], SUPPORT_WAIT_MS);
+    }
+    assert_true(status != BATON_OK && status != BATON_ERR_TIMEOUT);
+    support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -535,7 +619,9 @@ int main(void)
         cmocka_unit_test(test_destroy_of_armed_schedules),
         cmocka_unit_test(test_destroy_takes_a_send_back),
         cmocka_unit_test(test_destroy_tells_of_a_message_that_moves),
+        cmocka_unit_test(test_destroy_before_a_peer_commits),
         cmocka_unit_test(test_destroy_does_not_wait_for_peers),
+        cmocka_unit_test(test_group_that_leaves_ends_who_needs_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

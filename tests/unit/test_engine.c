@@ -239,7 +239,120 @@ static void test_engine_with_an_armed_schedule_rests(void **state)
     support_ok(baton_inproc_destroy(inproc));
 }
 
+/* ---- who leaves, leaves copies ------------------------------------------ */
+
+static atomic_bool copying;
+static atomic_bool watching;
+static pthread_t application;
+static long application_polls;
+
+static bool busy_is_copying(const void *endpoint)
+{
+    (void)endpoint;
+    return atomic_load(&copying);
+}
+
+static bool busy_arm(void *endpoint, uint32_t *sleep_us_out)
+{
+    return !atomic_load(&copying) &&
+           baton__inproc_transport.arm(endpoint, sleep_us_out);
+}
+
+/* As if a long message were accepted in the application's first poll. */
+static size_t busy_poll(void *endpoint, baton_event_t *out, size_t max)
+{
+    if (atomic_load(&watching) && pthread_equal(pthread_self(), application)) {
+        application_polls++;
+        atomic_store(&copying, true);
+    }
+    return baton__inproc_transport.poll(endpoint, out, max);
+}
+
+static baton_status_t keep_async(void *arg, baton_call_t *call,
+                                 baton_async_t async)
+{
+    *(baton_async_t *)arg = async;
+    return BATON_OK;
+}
+
+/* While a long message is copied, a part in each poll, a thread that leaves the
+   engine leaves the polls to the progress thread. */
+static void test_copies_are_left_to_the_thread(void **state)
+{
+    baton_transport_t transport = baton__inproc_transport;
+    transport.poll = busy_poll;
+    transport.arm = busy_arm;
+    transport.is_copying = busy_is_copying;
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_THREAD;
+    const baton_transport_t *inproc_transport;
+    baton_inproc_t *inproc;
+    baton_engine_t *engine;
+    baton_group_t *group;
+    void *endpoint;
+    support_ok(baton_inproc_create(1, &inproc));
+    support_ok(baton_engine_open(&options, &engine));
+    support_ok(baton__inproc_join(inproc, 0, &inproc_transport, &endpoint));
+    support_ok(baton_group_create(engine, &transport, endpoint, 0, 1, &group));
+    baton_schedule_t *schedule = support_schedule(group, "unfinished");
+    baton_async_t async = {0};
+    const baton_async_ops_t ops = {.start = keep_async};
+    (void)baton_add_async(schedule, &ops, &async);
+    support_ok(baton_schedule_commit(schedule));
+    support_ok(baton_schedule_start(schedule));
+    application = pthread_self();
+    atomic_store(&watching, true);
+    /* Until the engine was found at rest, and so was driven. */
+    for (int i = 0; i < 500 && application_polls == 0; i++) {
+        sleep_briefly();
+        bool done;
+        support_ok(baton_schedule_test(schedule, &done));
+        assert_false(done);
+        atomic_store(&copying, false);
+    }
+    atomic_store(&watching, false);
+    assert_int_equal(application_polls, 1);
+    support_ok(baton_async_complete(async, BATON_OK));
+    support_ok(baton_schedule_wait(schedule, -1));
+    support_ok(baton_schedule_destroy(schedule));
+    support_ok(baton_group_destroy(group));
+    support_ok(baton_engine_close(engine));
+    support_ok(baton_inproc_destroy(inproc));
+}
+
 /* ---- the floating-point mode ------------------------------------------ */
+
+/* A start that has issued all that is ready leaves nothing for the thread,
+   which would be woken for it; one that has not leaves the schedule runnable.
+ */
+static void test_start_leaves_what_is_ready(void **state)
+{
+    (void)state;
+    support_cluster_t *ranks = support_cluster_manual(2);
+    const baton__stepper_t *stepper = &ranks->engines[0]->stepper;
+    char byte[2] = {1, 0};
+    for (int nops = 0; nops <= 200; nops += 200) {
+        baton_schedule_t **s = support_schedules_create(ranks, "starts");
+        for (int rank = 0; rank < 2; rank++) {
+            baton_buffer_t buffer = baton_buffer_bind(s[rank], &byte[rank], 1);
+            baton_view_t view = baton_view(buffer, 0, 1);
+            (void)(rank == 0 ? baton_add_send(s[rank], 1, view)
+                             : baton_add_recv(s[rank], 0, view));
+        }
+        for (int i = 0; i < nops; i++) {
+            (void)baton_add_nop(s[1]);
+        }
+        support_schedules_commit(ranks, s);
+        support_drain(ranks);
+        support_ok(baton_schedule_start(s[1]));
+        assert_ptr_equal(stepper->runnable_head, nops > 0 ? s[1] : NULL);
+        support_ok(baton_schedule_start(s[0]));
+        support_ok(baton_schedule_wait(s[0], 10000));
+        support_ok(baton_schedule_wait(s[1], 10000));
+        support_schedules_destroy(ranks, s);
+    }
+    support_cluster_close(ranks);
+}
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -315,6 +428,8 @@ int main(void)
         cmocka_unit_test(test_group_destroy_with_a_schedule_is_busy),
         cmocka_unit_test(test_group_wrong_ranks_are_refused),
         cmocka_unit_test(test_engine_with_an_armed_schedule_rests),
+        cmocka_unit_test(test_start_leaves_what_is_ready),
+        cmocka_unit_test(test_copies_are_left_to_the_thread),
 #if defined(__SSE__)
         cmocka_unit_test(test_driving_threads_float_mode_changes_no_result),
 #endif

@@ -267,7 +267,11 @@ static void test_inproc_sends_to_who_is_gone_end(void **state)
     assert_int_equal(poll_one(&pair, 0).token.node, 0);
     assert_int_equal(post(&pair, 1, out, BYTES), BATON_OK);
     assert_int_equal(poll_one(&pair, 0).token.node, 1);
+    baton_event_t event = poll_one(&pair, 0);
+    assert_int_equal(event.kind, BATON_EVENT_LOST);
+    assert_int_equal(event.peer, 1);
     assert_int_equal(post(&pair, 2, out, 1), BATON_DONE);
+    assert_true(is_quiet(&pair, 0)); /* it is lost once */
     pair.port->close(pair.ends[0]);
     assert_int_equal(baton_inproc_destroy(pair.medium), BATON_OK);
 }

@@ -1,9 +1,11 @@
-/* baton-bench's command line, and its check of results: that it passes what is
-   right and finds what is not. They are compiled in, since the microbenchmarks
+/* baton-bench's command line, and its checks of results: that they pass what is
+   right and find what is not. They are compiled in, since the microbenchmarks
    are no library. */
 #include "../microbench/bench/operation.c"
 #include "../microbench/bench/options.c"
+#include "../microbench/bench/sparse_check.c"
 #include "../microbench/common/cli.c"
+#include "../microbench/common/gradient.c"
 #include "support/cmocka.h"
 
 #include <stdlib.h>
@@ -139,6 +141,170 @@ static void test_bench_options_refuse_wrong_systems(void **state)
     assert_refused("allreduce --plot a.pdf");
     assert_refused("allreduce --layers 3");
     assert_refused("kernels --bytes 8");
+}
+
+static void test_bench_options_of_sparse(void **state)
+{
+    line_t line = parse_good("sparse");
+    assert_int_equal(line.options.sparse_system_count, BENCH_SPARSE_SYSTEMS);
+    assert_int_equal(line.options.size_count, 1);
+    assert_int_equal(line.options.bytes[0], 16 << 20);
+    assert_int_equal(line.options.density_count, 1);
+    assert_int_equal(line.options.team_count, 1);
+    assert_int_equal(line.options.teams[0], 1);
+    assert_int_equal(line.options.repetitions, 9);
+    line = parse_good("sparse --density 0.001,0.5 --algorithm oktopk,spardl,mpi"
+                      " --teams 0,4");
+    assert_int_equal(line.options.density_count, 2);
+    assert_true(line.options.densities[1] == 0.5);
+    assert_int_equal(line.options.sparse_system_count, 3);
+    assert_int_equal(line.options.sparse_systems[0], BENCH_SPARSE_OKTOPK);
+    assert_int_equal(line.options.sparse_systems[2], BENCH_SPARSE_MPI);
+    assert_int_equal(line.options.teams[1], 4);
+    assert_refused("sparse --density 0");
+    assert_refused("sparse --density 1.1");
+    assert_refused("sparse --density 0.1,");
+    assert_refused("sparse --algorithm auto");
+    assert_refused("sparse --algorithm topka,topka");
+    assert_refused("sparse --algorithm topka --teams 2");
+    assert_refused("sparse --teams -1");
+    assert_refused("sparse --bytes 6");
+    assert_refused("sparse --bytes 0");
+    assert_refused("sparse --repetitions 0");
+    assert_refused("sparse --systems mpi");
+}
+
+/* The words on the command line are those of the library. */
+static void test_bench_sparse_systems_are_the_librarys(void **state)
+{
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        assert_string_equal(
+            bench_sparse_names[i - BATON_SPARSE_SPARDL],
+            baton_sparse_algorithm_name((baton_sparse_algorithm_t)i));
+    }
+    assert_int_equal(BENCH_SPARSE_MPI, BATON_SPARSE_COUNT - 1);
+}
+
+/* ---- what a sparse all-reduce must give --------------------------------- */
+
+static void assert_wrong(const uint32_t *indices, const float *values,
+                         size_t count, size_t n, size_t entry)
+{
+    baton_sparse_result_t result = {
+        .count = count, .indices = indices, .values = values};
+    size_t found = 0;
+    assert_non_null(bench_sparse_check(&result, n, &found));
+    assert_int_equal(found, entry);
+}
+
+static void test_bench_sparse_check_finds_what_is_wrong(void **state)
+{
+    const uint32_t indices[] = {0, 3, 4, 9};
+    const float values[] = {1, -2, 0, 4};
+    const uint32_t descending[] = {0, 3, 2, 9};
+    const uint32_t twice[] = {0, 3, 4, 4};
+    const float nans[] = {1, NAN, 0, 4};
+    const float infinities[] = {1, -2, 0, -INFINITY};
+    baton_sparse_result_t result = {
+        .count = 4, .indices = indices, .values = values};
+    size_t entry = 0;
+    assert_null(bench_sparse_check(&result, 10, &entry));
+    assert_wrong(indices, values, 4, 9, 3);
+    assert_wrong(descending, values, 4, 10, 2);
+    assert_wrong(twice, values, 4, 10, 3);
+    assert_wrong(indices, nans, 4, 10, 1);
+    assert_wrong(indices, infinities, 4, 10, 3);
+    assert_wrong(NULL, values, 4, 5, 4);
+    assert_wrong(NULL, nans, 4, 4, 1);
+    result.indices = NULL;
+    assert_null(bench_sparse_check(&result, 4, &entry));
+}
+
+static void test_bench_sparse_hash_covers_all_of_a_result(void **state)
+{
+    uint32_t indices[] = {0, 3, 4, 9};
+    float values[] = {1, -2, 0, 4};
+    baton_sparse_result_t result = {
+        .count = 4, .indices = indices, .values = values};
+    uint64_t hash = bench_sparse_hash(&result);
+    assert_true(bench_sparse_hash(&result) == hash);
+    values[2] = -0.0F;
+    assert_true(bench_sparse_hash(&result) != hash);
+    values[2] = 0;
+    indices[3] = 8;
+    assert_true(bench_sparse_hash(&result) != hash);
+    indices[3] = 9;
+    result.count = 3;
+    assert_true(bench_sparse_hash(&result) != hash);
+}
+
+static void test_bench_sparse_difference_is_found(void **state)
+{
+    uint32_t indices[] = {0, 1, 2, 9};
+    float values[] = {1, -2, 0, 4};
+    const uint32_t other_indices[] = {0, 1, 2, 9};
+    const float other_values[] = {1, -2, 0, 4};
+    baton_sparse_result_t a = {
+        .count = 4, .indices = indices, .values = values};
+    baton_sparse_result_t b = {
+        .count = 4, .indices = other_indices, .values = other_values};
+    assert_int_equal(bench_sparse_find_difference(&a, &b), 4);
+    values[2] = -0.0F;
+    assert_int_equal(bench_sparse_find_difference(&a, &b), 2);
+    indices[1] = 3;
+    assert_int_equal(bench_sparse_find_difference(&a, &b), 1);
+    a.count = 1;
+    assert_int_equal(bench_sparse_find_difference(&a, &b), 1);
+    b.indices = NULL;
+    assert_int_equal(bench_sparse_find_difference(&a, &b), 1);
+}
+
+enum { SLICED = 23, SLICED_STEPS = 3 };
+
+/* The slices of all ranks are the vector; each finds an element that was lost,
+   or that came twice. */
+static void check_slices(int ranks)
+{
+    float values[SLICED] = {0};
+    double sums[SLICED], gradients[SLICED], magnitudes[SLICED];
+    baton_sparse_result_t result = {.count = SLICED, .values = values};
+    size_t next = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        bench_slice_t slice = bench_slice_of(SLICED, ranks, rank);
+        assert_int_equal(slice.first, next);
+        next += slice.count;
+        memset(sums, 0, sizeof sums);
+        memset(gradients, 0, sizeof gradients);
+        memset(magnitudes, 0, sizeof magnitudes);
+        slice.gradients = gradients;
+        slice.magnitudes = magnitudes;
+        for (uint64_t step = 0; step < SLICED_STEPS; step++) {
+            bench_slice_add_gradients(&slice, 1, step, ranks);
+            for (int r = 0; r < ranks; r++) {
+                for (size_t i = 0; i < SLICED; i++) {
+                    values[i] = gradient_at(gradient_key(1, step, r), i);
+                }
+                bench_slice_add_result(&slice, &result, sums);
+            }
+        }
+        assert_int_equal(bench_slice_find_loss(&slice, sums), slice.count);
+        for (size_t i = 0; i < slice.count; i++) {
+            double right = sums[i];
+            sums[i] += 1e-4 * magnitudes[i];
+            assert_int_equal(bench_slice_find_loss(&slice, sums), i);
+            sums[i] = NAN;
+            assert_int_equal(bench_slice_find_loss(&slice, sums), i);
+            sums[i] = right;
+        }
+    }
+    assert_int_equal(next, SLICED);
+}
+
+static void test_bench_slices_find_what_was_lost(void **state)
+{
+    for (int ranks = 1; ranks <= 2 * SLICED; ranks++) {
+        check_slices(ranks);
+    }
 }
 
 /* ---- what a collective must give ---------------------------------------- */
@@ -292,6 +458,12 @@ int main(void)
         cmocka_unit_test(test_bench_options_expand_ranges),
         cmocka_unit_test(test_bench_options_read_systems),
         cmocka_unit_test(test_bench_options_refuse_wrong_systems),
+        cmocka_unit_test(test_bench_options_of_sparse),
+        cmocka_unit_test(test_bench_sparse_systems_are_the_librarys),
+        cmocka_unit_test(test_bench_sparse_check_finds_what_is_wrong),
+        cmocka_unit_test(test_bench_sparse_hash_covers_all_of_a_result),
+        cmocka_unit_test(test_bench_sparse_difference_is_found),
+        cmocka_unit_test(test_bench_slices_find_what_was_lost),
         cmocka_unit_test(test_bench_operation_knows_each_collective),
         cmocka_unit_test(test_bench_operation_finds_what_was_not_done),
         cmocka_unit_test(test_bench_operation_rounds_up_to_blocks),

@@ -22,10 +22,13 @@ typedef struct world {
     baton_partial_t *partials[LARGEST];
 } world_t;
 
+/* All ranks are on one host where the inner all-reduce is the default. */
 static void open_world(world_t *world, int size,
                        const baton_partial_options_t *options)
 {
-    const baton_sim_options_t model = support_sim_options(size);
+    baton_sim_options_t model = support_sim_options(size);
+    model.host_ranks = options->inner == NULL ? size : 0;
+    model.host_link = model.link;
     *world = (world_t){.sim = support_sim_open(&model), .size = size};
     for (int r = 0; r < size; r++) {
         support_ok(baton_partial_create(baton_sim_group(world->sim, r), options,
@@ -89,6 +92,13 @@ static void check_set(world_t *world, const baton_partial_options_t *options,
     }
 }
 
+/* In which the default is the flat tree. Contributions are there before the
+   first start, so they are all in the epoch. */
+static baton_partial_mode_t mode_for(baton_allreduce_fn inner)
+{
+    return inner == NULL ? BATON_SOLO : BATON_FULL;
+}
+
 static void run_sets(int size, baton_allreduce_fn inner)
 {
     support_random_t random = support_random(support_seed(), 5);
@@ -96,7 +106,7 @@ static void run_sets(int size, baton_allreduce_fn inner)
         for (int dtype = 0; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
             const baton_partial_options_t options = {
                 .size = sizeof options,
-                .mode = BATON_FULL,
+                .mode = mode_for(inner),
                 .op = support_op((support_op_t)op),
                 .dtype = (baton_dtype_t)dtype,
                 .count = (size_t)dtype % 8,
@@ -139,6 +149,14 @@ static void test_null_recursive_doubling(void **state)
     }
 }
 
+static void test_null_default_on_one_host(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= LARGEST; size += size < 9 ? 1 : 4) {
+        run_sets(size, NULL);
+    }
+}
+
 /* The ring sends zeros as ever, and is right. */
 static void test_null_ring(void **state)
 {
@@ -154,7 +172,7 @@ static void run_long(int size, baton_allreduce_fn inner)
 {
     enum { COUNT = 20000 };
     const baton_partial_options_t options = {.size = sizeof options,
-                                             .mode = BATON_FULL,
+                                             .mode = mode_for(inner),
                                              .count = COUNT,
                                              .dtype = BATON_F32,
                                              .inner = inner};
@@ -197,6 +215,7 @@ static void test_null_long_vectors(void **state)
     for (size_t i = 0; i < 3; i++) {
         run_long(sizes[i], baton_allreduce_binomial);
         run_long(sizes[i], baton_allreduce_recursive_doubling);
+        run_long(sizes[i], NULL);
     }
 }
 
@@ -205,7 +224,7 @@ static void test_null_long_vectors(void **state)
 static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
 {
     const baton_partial_options_t options = {.size = sizeof options,
-                                             .mode = BATON_FULL,
+                                             .mode = mode_for(inner),
                                              .count = count,
                                              .dtype = BATON_F32,
                                              .inner = inner};
@@ -247,6 +266,22 @@ static void test_null_contributions_save_bytes(void **state)
             unsigned bits = (unsigned)one;
             uint64_t up = (bits & 1) + (bits >> 1 & 1) + (bits >> 2);
             assert_int_equal(bytes_of(counts[i], binomial, one), (7 + up) * n);
+        }
+    }
+}
+
+/* On one host, where one active rank is expected: the flat tree, up to 1 MiB.
+ */
+static void test_null_contributions_to_the_default(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {1024, 262144}; /* 4 KiB, 1 MiB */
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t n = (counts[i] + 1) * 4;
+        assert_int_equal(bytes_of(counts[i], NULL, -1), 14 * n);
+        for (int one = 0; one < 8; one++) {
+            assert_int_equal(bytes_of(counts[i], NULL, one),
+                             (one > 0 ? 8 : 7) * n);
         }
     }
 }
@@ -330,7 +365,7 @@ static void check_alone(baton_dtype_t dtype, baton_allreduce_fn inner)
     enum { SIZE = 3, COUNT = 4 };
     size_t bytes = COUNT * baton_dtype_size(dtype);
     const baton_partial_options_t options = {.size = sizeof options,
-                                             .mode = BATON_FULL,
+                                             .mode = mode_for(inner),
                                              .count = COUNT,
                                              .dtype = dtype,
                                              .inner = inner};
@@ -358,11 +393,15 @@ static void check_alone(baton_dtype_t dtype, baton_allreduce_fn inner)
 static void test_a_contribution_alone_keeps_its_bits(void **state)
 {
     (void)state;
-    const baton_allreduce_fn inner[] = {
-        baton_allreduce_binomial,       baton_allreduce_recursive_doubling,
-        baton_allreduce_ring,           baton_allreduce_rabenseifner,
-        baton_allreduce_circulant,      baton_allreduce_double_tree,
-        baton_allreduce_linear_pipeline};
+    const baton_allreduce_fn inner[] = {baton_allreduce_binomial,
+                                        baton_allreduce_recursive_doubling,
+                                        baton_allreduce_ring,
+                                        baton_allreduce_rabenseifner,
+                                        baton_allreduce_circulant,
+                                        baton_allreduce_pairwise,
+                                        baton_allreduce_double_tree,
+                                        baton_allreduce_linear_pipeline,
+                                        NULL};
     for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
         for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
             check_alone((baton_dtype_t)dtype, inner[i]);
@@ -396,9 +435,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_null_binomial),
         cmocka_unit_test(test_null_recursive_doubling),
+        cmocka_unit_test(test_null_default_on_one_host),
         cmocka_unit_test(test_null_ring),
         cmocka_unit_test(test_null_long_vectors),
         cmocka_unit_test(test_null_contributions_save_bytes),
+        cmocka_unit_test(test_null_contributions_to_the_default),
         cmocka_unit_test(test_stats_count_what_happened),
         cmocka_unit_test(test_stats_of_any_size_fit),
         cmocka_unit_test(test_a_contribution_alone_keeps_its_bits),

@@ -8,6 +8,7 @@
 #include "support/random.h"
 #include "support/values.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -456,6 +457,84 @@ static void test_majority_bounds_the_staleness(void **state)
     }
 }
 
+/* A contribution that takes as long as the test likes: its addition waits in
+   the thread that contributes. */
+typedef struct slow {
+    baton_partial_t *partial;
+    atomic_bool inside, released;
+} slow_t;
+
+static _Thread_local slow_t *adding; /* in that thread */
+
+static void slow_sum(void *arg, void *target, const void *left,
+                     const void *right, size_t count, baton_dtype_t dtype)
+{
+    if (adding != NULL) {
+        atomic_store(&adding->inside, true);
+        while (!atomic_load(&adding->released)) {
+            sched_yield();
+        }
+    }
+    BATON_SUM->reduce(arg, target, left, right, count, dtype);
+}
+
+static void contribute_slowly(void *arg)
+{
+    const int64_t value = 100;
+    adding = arg;
+    if (baton_partial_contribute(adding->partial, &value) != BATON_OK) {
+        abort();
+    }
+}
+
+/* An epoch in which what is pending is as old as may be waits for a thread that
+   is just adding to it: it would be too old for the next. */
+static void test_bound_holds_while_contributing(void **state)
+{
+    const baton_op_t op = {.name = "slow",
+                           .reduce = slow_sum,
+                           .identity = BATON_SUM->identity,
+                           .commutative = true};
+    for (int keep = 0; keep < 2; keep++) {
+        support_cluster_t *ranks = support_cluster_of(2);
+        baton_partial_t *p[2] = {NULL, NULL};
+        baton_partial_options_t options =
+            solo_of_one((baton_keep_t)keep, keep == 0 ? 4 : 1);
+        options.max_staleness = keep == 0 ? 1 : 0;
+        options.op = &op;
+        baton_partial_result_t seen;
+        bool done = true;
+        open_partials(ranks, p, &options);
+        contribute_and_start(p[1], 1);
+        support_ok(baton_partial_wait(p[1], SUPPORT_WAIT_MS, &seen));
+        contribute_and_start(p[0], 10);
+        support_ok(baton_partial_wait(p[0], SUPPORT_WAIT_MS, &seen));
+        assert_false(seen.included);
+
+        slow_t slow = {.partial = p[0]};
+        support_thread_t *thread =
+            support_thread_start(contribute_slowly, &slow);
+        while (!atomic_load(&slow.inside)) {
+            sched_yield();
+        }
+        contribute_and_start(p[1], 2);
+        support_drain(ranks);
+        support_ok(baton_partial_test(p[1], &done));
+        assert_false(done);
+        atomic_store(&slow.released, true);
+        support_thread_join(thread);
+
+        support_ok(baton_partial_start(p[0]));
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_partial_wait(p[rank], SUPPORT_WAIT_MS, &seen));
+            assert_int_equal(value_of(&seen), 112);
+            assert_true(seen.included);
+            assert_int_equal(seen.staleness, rank == 0 ? 1 : 0);
+        }
+        close_partials(ranks, p);
+    }
+}
+
 /* ---- wrong use -------------------------------------------------------- */
 
 static void expect_refused(const baton_partial_options_t *options,
@@ -565,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_keep_latest_gives_the_latest),
         cmocka_unit_test(test_result_stays_until_the_next_wait),
         cmocka_unit_test(test_majority_bounds_the_staleness),
+        cmocka_unit_test(test_bound_holds_while_contributing),
         cmocka_unit_test(test_partial_wrong_options_are_refused),
         cmocka_unit_test(test_partial_wrong_use_is_refused),
         cmocka_unit_test(test_partial_start_while_one_runs_is_busy),

@@ -323,7 +323,7 @@ static void test_options_that_differ_are_named(void **state)
         baton_partial_result_t seen;
         support_expect(baton_partial_wait(partials[0], -1, &seen),
                        BATON_ERR_MISMATCH);
-        expect_said("keep or history", "rank 0 for SOLO");
+        expect_said("history or memory", "rank 0 for SOLO");
         for (int r = 0; r < 2; r++) {
             support_ok(baton_partial_destroy(partials[r]));
         }

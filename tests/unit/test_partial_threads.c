@@ -8,6 +8,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+
+static void doze(support_random_t *random)
+{
+    const struct timespec span = {0, (long)support_random_below(random, 300) *
+                                         1000};
+    nanosleep(&span, NULL);
+}
 
 typedef struct trial {
     conserve_options_t options;
@@ -83,6 +91,51 @@ static void test_partial_threads_share_an_engine(void **state)
     }
 }
 
+/* Ranks come at any time, do a step or two, and go as soon as they have ended
+   it, whether or not others have started theirs, or made their partial. */
+static void come_and_go(support_worker_t *worker)
+{
+    const uint64_t *seed = worker->arg;
+    support_random_t random = support_random(*seed, (uint64_t)worker->rank);
+    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+    options.name = "brief";
+    options.count = 3;
+    options.dtype = BATON_I64;
+    options.op = BATON_SUM;
+    options.mode = *seed % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
+    const int64_t data[3] = {1, 2, 3};
+    baton_partial_t *partial = NULL;
+    doze(&random);
+    baton_status_t status =
+        baton_partial_create(worker->group, &options, &partial);
+    for (uint64_t step = 0; status == BATON_OK && step <= *seed % 3; step++) {
+        baton_partial_result_t result;
+        doze(&random);
+        status = baton_partial_contribute(partial, data);
+        status = status == BATON_OK ? baton_partial_start(partial) : status;
+        status = status == BATON_OK
+                     ? baton_partial_wait(partial, SUPPORT_WAIT_MS, &result)
+                     : status;
+    }
+    (void)support_worker_check(worker, status == BATON_OK, "a step: %s",
+                               baton_error_message());
+    (void)support_worker_check(worker,
+                               baton_partial_destroy(partial) == BATON_OK,
+                               "destroy: %s", baton_error_message());
+}
+
+static void test_partial_threads_come_and_go(void **state)
+{
+    uint64_t seed = support_seed();
+    for (int round = 0; round < SUPPORT_REPEAT(100); round++) {
+        support_cluster_t *cluster =
+            support_cluster_open(2 + round % 4, SUPPORT_OWN_ENGINES);
+        support_cluster_run(cluster, come_and_go, &seed);
+        support_cluster_close(cluster);
+        seed++;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -90,6 +143,7 @@ int main(void)
         cmocka_unit_test(test_partial_threads_majority_conserves),
         cmocka_unit_test(test_partial_threads_full_conserves),
         cmocka_unit_test(test_partial_threads_share_an_engine),
+        cmocka_unit_test(test_partial_threads_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

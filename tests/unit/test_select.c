@@ -315,6 +315,15 @@ static void expect_one_pass(baton_dtype_t dtype, size_t count, size_t k,
     size_t found = baton_accumulate_topk(&of, k, actual, scratch, &same);
     expect_accumulated(&of, found, kept);
     assert_int_equal(same, threshold);
+    /* Past the caches, where the sum is not at the beginning of a line. */
+    of = accumulation(dtype, count, form);
+    if (form == 0 && count < LARGEST) {
+        of.sum = (char *)values + baton_dtype_size(dtype);
+    }
+    of.stream = true;
+    found = baton_accumulate_topk(&of, k, actual, scratch, &same);
+    expect_accumulated(&of, found, kept);
+    assert_int_equal(same, threshold);
     /* All that reach the threshold fit, or half of them do. */
     const size_t rooms[] = {LARGEST, kept / 2};
     for (int i = 0; i < 2; i++) {
@@ -535,6 +544,143 @@ static void test_put_undoes_add(void **state)
     }
 }
 
+/* Entries of some indices of a vector. */
+static size_t some_entries(baton_dtype_t dtype, const void *vector,
+                           size_t count, support_random_t *random,
+                           uint32_t *indices, void *entries)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (support_random_below(random, 9) == 0) {
+            indices[found++] = (uint32_t)i;
+        }
+    }
+    baton_entries_gather(dtype, entries, indices, found, vector);
+    return found;
+}
+
+/* Candidates, and what is added to some elements: the k largest of the sums
+   without another pass over the vector, or the answer that it takes one. */
+static void expect_candidates(baton_dtype_t dtype, shape_t shape, size_t count,
+                              size_t k, support_random_t *random)
+{
+    static uint32_t indices[LARGEST];
+    static char memory[3][(LARGEST + 1) * (sizeof(uint32_t) + sizeof(double))];
+    size_t room = baton_candidates_room(count, k);
+    baton_candidates_t candidates = {.entries = memory[0], .capacity = room};
+    void *scratch = malloc(baton_select_scratch_bytes(count, k) +
+                           baton_entries_largest_scratch_bytes(count, k));
+    fill(dtype, left, count, shape, random);
+    fill(dtype, right, count, NORMAL, random);
+    memcpy(values, left, count * baton_dtype_size(dtype));
+    const baton_accumulation_t of = {
+        .dtype = dtype, .sum = left, .count = count};
+    baton_candidates_find(&of, k, &candidates, scratch);
+    size_t added =
+        some_entries(dtype, right, count, random, indices, memory[1]);
+    baton_entries_t lists[] = {
+        {memory[0], candidates.low > 0 ? candidates.count : 0},
+        {memory[1], added}};
+    size_t all = baton_entries_sum_onto(dtype, left, lists, 2, memory[2]);
+    size_t found = baton_entries_largest(dtype, memory[2], all, k, &candidates,
+                                         memory[0], scratch);
+    size_t common =
+        baton_entries_common(dtype, memory[2], all, indices, added, false,
+                             memory[0] + sizeof memory[0] / 2);
+    assert_int_equal(common, added);
+    if (found != SIZE_MAX) {
+        baton_entries_add(dtype, memory[1], added, 1, values);
+        const baton_selection_t from = {
+            .dtype = dtype, .values = values, .count = count};
+        size_t kept = baton_select_topk(&from, k, expected, scratch, NULL);
+        assert_int_equal(found, kept);
+        baton_entries_gather(dtype, memory[1], expected, kept, values);
+        assert_memory_equal(memory[0], memory[1],
+                            kept * baton_entry_bytes(dtype));
+    }
+    free(scratch);
+}
+
+static void test_candidates_and_lists_have_the_largest_sums(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 77);
+    for (size_t type = 0; type < TYPES; type++) {
+        for (shape_t shape = 0; shape < SHAPES; shape++) {
+            expect_candidates(types[type], shape, 500, 20, &random);
+            expect_candidates(types[type], shape, LARGEST / 4, 100, &random);
+        }
+    }
+}
+
+/* Whatever `side` is: what is added later may turn an element's sign. */
+static void test_candidates_are_of_both_signs(void **state)
+{
+    (void)state;
+    enum { COUNT = 100, MOST = 10 };
+    static uint64_t scratch[1 << 13];
+    float sum[COUNT];
+    char entries[COUNT * 8], chosen[MOST * 8];
+    for (int i = 0; i < COUNT; i++) {
+        sum[i] = i % 2 == 0 ? (float)i : (float)-i;
+    }
+    for (int side = BATON_SIDE_BOTH; side <= BATON_SIDE_NEGATIVE; side++) {
+        const baton_accumulation_t of = {.dtype = BATON_F32,
+                                         .side = (baton_side_t)side,
+                                         .sum = sum,
+                                         .count = COUNT};
+        baton_candidates_t candidates = {.entries = entries, .capacity = COUNT};
+        assert_in_range(baton_select_scratch_bytes(COUNT, MOST), 0,
+                        sizeof scratch);
+        baton_candidates_find(&of, MOST, &candidates, scratch);
+        assert_int_equal(candidates.count, COUNT - 1);
+        assert_in_range(
+            baton_entries_largest_scratch_bytes(candidates.count, MOST), 0,
+            sizeof scratch);
+        assert_int_equal(baton_entries_largest(BATON_F32, entries,
+                                               candidates.count, MOST,
+                                               &candidates, chosen, scratch),
+                         MOST);
+        for (uint32_t i = 0; i < MOST; i++) {
+            assert_int_equal(baton_entry_index(BATON_F32, chosen, i),
+                             COUNT - MOST + i);
+        }
+    }
+}
+
+/* k = 0 needs no scratch memory, as in baton_select_topk. */
+static void test_none_of_the_candidates_are_selected(void **state)
+{
+    (void)state;
+    static float sum[LARGEST];
+    static char entries[LARGEST * (sizeof(uint32_t) + sizeof(float))];
+    for (size_t i = 0; i < LARGEST; i++) {
+        sum[i] = (float)(i % 5);
+    }
+    const baton_accumulation_t of = {
+        .dtype = BATON_F32, .sum = sum, .count = LARGEST};
+    baton_candidates_t candidates = {.entries = entries, .capacity = LARGEST};
+    baton_candidates_find(&of, 0, &candidates, NULL);
+    assert_true(candidates.low > 0);
+    size_t count = candidates.count;
+    assert_true(count > 0);
+    assert_int_equal(baton_entries_largest(BATON_F32, entries, count, 0,
+                                           &candidates, NULL, NULL),
+                     0);
+    void *scratch = malloc(baton_entries_largest_scratch_bytes(count, 0));
+    assert_int_equal(baton_entries_largest(BATON_F32, entries, count, 0,
+                                           &candidates, NULL, scratch),
+                     0);
+    free(scratch);
+    candidates.capacity = 0;
+    candidates.entries = NULL;
+    baton_candidates_find(&of, 0, &candidates, NULL);
+    assert_int_equal(candidates.low, 0);
+    assert_int_equal(
+        baton_entries_largest(BATON_F32, NULL, 0, 0, &candidates, NULL, NULL),
+        0);
+}
+
 static void test_topk_of_a_list_splits_it(void **state)
 {
     (void)state;
@@ -602,6 +748,9 @@ int main(void)
         cmocka_unit_test(test_magnitudes_are_rounded_once),
         cmocka_unit_test(test_sum_of_lists_is_the_dense_sum),
         cmocka_unit_test(test_put_undoes_add),
+        cmocka_unit_test(test_candidates_and_lists_have_the_largest_sums),
+        cmocka_unit_test(test_candidates_are_of_both_signs),
+        cmocka_unit_test(test_none_of_the_candidates_are_selected),
         cmocka_unit_test(test_topk_of_a_list_splits_it),
         cmocka_unit_test(test_measure_sees_what_is_not_finite),
     };

@@ -289,6 +289,28 @@ static void test_nothing_is_allowed_before_connect(void **state)
 
 /* ---- between steps ----------------------------------------------------- */
 
+/* Residuals grow fast at first, so an old global threshold lets ever more
+   entries pass; with independent gradients up to k of each rank. */
+static void test_oktopk_publishes_about_k(void **state)
+{
+    (void)state;
+    enum { SIZE = 8, SETTLED = 8, STEPS = 32, K = 50 };
+    baton_sparse_options_t options = some_options();
+    options.algorithm = BATON_SPARSE_OKTOPK;
+    options.count = 5000;
+    options.k = K;
+    support_sparse_t *group = support_sparse_open(SIZE, &options);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        fill(group, 100 + step);
+        support_sparse_step(group);
+        size_t count = group->results[0].count;
+        if (step >= SETTLED && (count < K / 3 || count > 4 * K)) {
+            fail_msg("step %d: %zu entries, k is %d", (int)step, count, K);
+        }
+    }
+    support_sparse_close(group);
+}
+
 static void test_flush_returns_all_residuals(void **state)
 {
     (void)state;
@@ -826,6 +848,60 @@ static void test_failed_step_leaves_the_residual(void **state)
     }
 }
 
+/* Nobody asks how a step has ended, in which the k-th send of one rank fails,
+   before the group is recovered: ranks that completed it have its result, and
+   go on like the others. Returns how many did not complete it. */
+static int recover_unasked(const baton_sparse_options_t *options, uint64_t k)
+{
+    support_sparse_t *group = support_sparse_open(RANKS, options);
+    baton_sparse_stats_t stats, first = {0};
+    int failed = 0;
+    for (uint64_t step = 1; step < 3; step++) {
+        fill(group, step);
+        support_sparse_step(group);
+    }
+    support_ok(baton_sim_fail_send(group->sim, 1, k));
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_start(group->ranks[rank],
+                                      support_sparse_gradient(group, rank)));
+    }
+    support_ok(baton_sim_run(group->sim, -1));
+    support_ok(baton_sim_fail_send(group->sim, 1, 0));
+    recover(group);
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_sparse_result_t result;
+        failed += baton_sparse_wait(group->ranks[rank], 0, &result) != BATON_OK;
+        support_ok(baton_sparse_stats(group->ranks[rank], &stats));
+        first = rank == 0 ? stats : first;
+        assert_int_equal(stats.steps, first.steps);
+        assert_int_equal(stats.h, first.h);
+    }
+    assert_int_equal(first.steps, failed < RANKS ? 3 : 2);
+    for (uint64_t step = 3; step < 6; step++) {
+        fill(group, step);
+        support_sparse_step(group);
+    }
+    support_sparse_close(group);
+    return failed;
+}
+
+static void test_recovery_before_a_step_is_asked_for(void **state)
+{
+    (void)state;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        options.teams = i == BATON_SPARSE_SPARDL ? 2 : 0;
+        options.exchange =
+            i == BATON_SPARSE_SPARDL ? BATON_TEAMS_BSAG : BATON_TEAMS_AUTO;
+        options.quantise = i == BATON_SPARSE_REDSYNC;
+        int failed = RANKS;
+        for (uint64_t k = 1; failed > 0; k++) {
+            failed = recover_unasked(&options, k);
+        }
+    }
+}
+
 /* ---- memory ------------------------------------------------------------ */
 
 static void test_steps_do_not_allocate(void **state)
@@ -902,6 +978,7 @@ int main(void)
         cmocka_unit_test(test_options_that_one_rank_has_wrong_fail_on_all),
         cmocka_unit_test(test_wrong_use_is_refused),
         cmocka_unit_test(test_nothing_is_allowed_before_connect),
+        cmocka_unit_test(test_oktopk_publishes_about_k),
         cmocka_unit_test(test_flush_returns_all_residuals),
         cmocka_unit_test(test_warm_up_is_dense_and_averages),
         cmocka_unit_test(test_density_changes_between_steps),
@@ -916,6 +993,7 @@ int main(void)
         cmocka_unit_test(test_save_replaces_what_a_link_points_to),
         cmocka_unit_test(test_steps_that_differ_are_told),
         cmocka_unit_test(test_failed_step_leaves_the_residual),
+        cmocka_unit_test(test_recovery_before_a_step_is_asked_for),
         cmocka_unit_test(test_steps_do_not_allocate),
         cmocka_unit_test(test_create_without_memory_fails),
     };

@@ -216,6 +216,7 @@ static void keeps_quotas(int size, const baton_sparse_options_t *options,
             holds(stats.messages_sent == rounds &&
                   stats.messages_received == rounds && stats.rounds == rounds);
             holds(stats.block_selections == members);
+            holds(stats.select_us > 0);
         }
     }
     support_sparse_close(group);

@@ -315,6 +315,95 @@ static void test_staged_host_message_lands_in_all_buffers(void **state)
     close_pair(pair);
 }
 
+/* It need not if the sender knows that: it is asked for blocks, or for all of
+   it as one. */
+static void test_staged_long_host_messages_are_asked_for(void **state)
+{
+    static const size_t sizes[] = {BLOCK * BUFFERS + 1, 20 * BLOCK, ROOM};
+    pair_t *pair = open_pair("1");
+    pair->ends[0].inner.lend = NULL;
+    pair->ends[1].inner.lend = NULL;
+    uint64_t blocks = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        pass(pair, HOST, HOST, sizes[i]);
+        assert_int_equal(emulated_counters(pair->ends[1].device)
+                             .copies[EMULATED_HOST_TO_DEVICE],
+                         blocks);
+        pass(pair, HOST, DEVICE, sizes[i]);
+        blocks += (sizes[i] + BLOCK - 1) / BLOCK;
+    }
+    assert_int_equal(
+        emulated_counters(pair->ends[1].device).copies[EMULATED_HOST_TO_DEVICE],
+        blocks);
+    assert_int_equal(emulated_counters(pair->ends[0].device).submissions, 0);
+    pass(pair, HOST, DEVICE, BLOCK * BUFFERS); /* lands */
+    close_pair(pair);
+}
+
+/* What a transport says of its peers decides, too; a rank's message to itself
+   is no copy between devices either. */
+static bool lends_not(void *endpoint, int peer, const void *data, size_t bytes)
+{
+    return false;
+}
+
+static void test_staged_long_host_messages_if_not_lent(void **state)
+{
+    pair_t *pair = open_pair("1");
+    end_t *end = &pair->ends[0];
+    const baton_token_t to = {.owner = pair, .node = 2, .memory = DEVICE};
+    const baton_token_t from = {.owner = pair, .node = 1, .memory = HOST};
+    end->inner.lends = lends_not;
+    pass(pair, HOST, DEVICE, ROOM);
+    fill(pair, ROOM, 3);
+    forget(end);
+    assert_int_equal(end->port->reserve(end->endpoint, 0, 1, 1), BATON_OK);
+    assert_int_equal(
+        end->port->send(end->endpoint, from, 0, &header, end->host, ROOM),
+        BATON_OK);
+    while (end->arrived == NULL) {
+        poll_end(end);
+    }
+    assert_int_equal(
+        end->port->accept(end->endpoint, end->arrived, to, end->memory),
+        BATON_OK);
+    end->arrived = NULL;
+    assert_int_equal(wait_for(pair, &end->received[2]), BATON_OK);
+    assert_int_equal(wait_for(pair, &end->sent[1]), BATON_OK);
+    emulated_read(end->device, pair->ends[1].host, end->memory, ROOM);
+    assert_memory_equal(end->host, pair->ends[1].host, ROOM);
+    assert_int_equal(emulated_counters(end->device).unpinned, 0);
+    close_pair(pair);
+}
+
+/* It is withdrawn, dropped, and closed upon like those of device memory. */
+static void test_staged_long_host_messages_end(void **state)
+{
+    for (int closes = 0; closes < 2; closes++) {
+        pair_t *pair = open_pair("1");
+        end_t *end = &pair->ends[0];
+        end->inner.lend = pair->ends[1].inner.lend = NULL;
+        fill(pair, ROOM, 2);
+        post(pair, 1, HOST, ROOM);
+        baton_message_t *message = take(pair);
+        assert_true(end->port->withdraw(
+            end->endpoint,
+            (baton_token_t){.owner = pair, .node = 1, .memory = HOST}));
+        (void)take_in(pair, 1, DEVICE, message);
+        assert_int_equal(wait_for(pair, &pair->ends[1].received[1]),
+                         BATON_ERR_CANCELLED);
+        post(pair, 2, HOST, ROOM);
+        pair->ends[1].port->drop(pair->ends[1].endpoint, take(pair));
+        assert_int_equal(wait_for(pair, &end->sent[2]), BATON_OK);
+        post(pair, 3, HOST, ROOM);
+        (void)take_in(pair, 3, DEVICE, take(pair));
+        poll_both(pair);
+        poll_both(pair);
+        close_end(&pair->ends[closes]);
+        close_pair(pair);
+    }
+}
+
 /* Landing and blocks at the same time: each gets the buffers it needs. */
 static void test_staged_ways_share_buffers(void **state)
 {
@@ -480,9 +569,11 @@ static void test_staged_close_declines_what_has_come(void **state)
     post(pair, 1, DEVICE, 10000);
     (void)take(pair);
     post(pair, 2, DEVICE, 10000);
+    post(pair, 3, HOST, 10000);
     close_end(&pair->ends[1]);
-    assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
-    assert_int_equal(wait_for(pair, &pair->ends[0].sent[2]), BATON_OK);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(wait_for(pair, &pair->ends[0].sent[i]), BATON_OK);
+    }
     close_pair(pair);
 }
 
@@ -545,13 +636,14 @@ static void test_staged_sends_beyond_the_reserve_are_errors(void **state)
 /* ---- faults
  * ------------------------------------------------------------------- */
 
-/* The k-th copy of one end's device fails, for each k. Both ends hear of the
-   end, and the next message is well. */
+/* The k-th copy of one end's device fails, for each k; or the k-th call that
+   puts something into a stream: a copy, or the record behind it, which is made
+   again. Both ends hear of the end, and the next message is well. */
 static void every_copy_may_fail(const char *direct, int which, bool submits)
 {
     enum { BYTES = 5 * BLOCK + 9 };
-    bool failed = true;
-    for (int k = 1; failed && k < 30; k++) {
+    int failures = 0, well = 0;
+    for (int k = 1; well < 2 && k < 30; k++) {
         pair_t *pair = open_pair(direct);
         emulated_t *device = pair->ends[which].device;
         fill(pair, BYTES, 1);
@@ -564,7 +656,9 @@ static void every_copy_may_fail(const char *direct, int which, bool submits)
         (void)take_in(pair, 1, DEVICE, take(pair));
         int sent = wait_for(pair, &pair->ends[0].sent[1]);
         int received = wait_for(pair, &pair->ends[1].received[1]);
-        failed = received != BATON_OK;
+        bool failed = received != BATON_OK;
+        failures += failed;
+        well = failed ? 0 : well + 1;
         if (which == 0) {
             assert_int_equal(sent, failed ? BATON_ERR_SYSTEM : BATON_OK);
             assert_int_equal(received, failed ? BATON_ERR_FAILED : BATON_OK);
@@ -573,12 +667,16 @@ static void every_copy_may_fail(const char *direct, int which, bool submits)
             assert_int_equal(received, failed ? BATON_ERR_SYSTEM : BATON_OK);
         }
         assert_true(failed || k > 1);
+        assert_false(submits && failed && k % 2 == 0); /* a record */
+        if (received == BATON_OK) {
+            expect_data(pair, DEVICE, BYTES);
+        }
         emulated_synchronise_all(device);
         emulated_repair(device);
         pass(pair, DEVICE, DEVICE, BYTES);
         close_pair(pair);
     }
-    assert_false(failed);
+    assert_true(failures > 0 && well == 2);
 }
 
 static void test_staged_every_copy_of_the_sender_may_fail(void **state)
@@ -631,6 +729,39 @@ static void test_staged_controls_wait_for_room(void **state)
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[9]), BATON_OK);
     assert_int_equal(wait_for(pair, &pair->ends[1].received[9]), BATON_OK);
     close_pair(pair);
+}
+
+/* Also while an end closes: the other one is told what it waits for. */
+static void close_without_room(const char *direct, bool accepts)
+{
+    enum { COUNT = 6 };
+    pair_t *pair = open_pair(direct);
+    end_t *end = &pair->ends[1];
+    fill(pair, 10000, 1);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        post(pair, i, DEVICE, 10000);
+    }
+    baton_message_t *message = take(pair);
+    inner_notify = end->inner.notify;
+    end->inner.notify = notify_now_and_then;
+    if (accepts) {
+        (void)take_in(pair, 0, DEVICE, message);
+        poll_both(pair);
+    }
+    close_end(end);
+    for (int i = 0; i < COUNT; i++) {
+        int status = wait_for(pair, &pair->ends[0].sent[i]);
+        assert_true(status == BATON_OK || (accepts && i == 0));
+    }
+    close_pair(pair);
+}
+
+static void test_staged_close_waits_for_room(void **state)
+{
+    close_without_room("0", false);
+    close_without_room("0", true);
+    close_without_room("1", false);
+    close_without_room("1", true);
 }
 
 static baton_status_t notify_never(void *endpoint, int peer,
@@ -799,6 +930,9 @@ int main(void)
         cmocka_unit_test(test_staged_host_messages_pass_through),
         cmocka_unit_test(test_staged_either_end_may_be_the_host),
         cmocka_unit_test(test_staged_host_message_lands_in_all_buffers),
+        cmocka_unit_test(test_staged_long_host_messages_are_asked_for),
+        cmocka_unit_test(test_staged_long_host_messages_if_not_lent),
+        cmocka_unit_test(test_staged_long_host_messages_end),
         cmocka_unit_test(test_staged_ways_share_buffers),
         cmocka_unit_test(test_staged_leaves_device_memory_to_who_takes_it),
         cmocka_unit_test(test_staged_withdrawn_is_cancelled),
@@ -812,6 +946,7 @@ int main(void)
         cmocka_unit_test(test_staged_every_copy_of_the_sender_may_fail),
         cmocka_unit_test(test_staged_every_copy_of_the_receiver_may_fail),
         cmocka_unit_test(test_staged_controls_wait_for_room),
+        cmocka_unit_test(test_staged_close_waits_for_room),
         cmocka_unit_test(test_staged_next_of_a_failed_send_is_withdrawn),
         cmocka_unit_test(test_staged_lost_receiver_ends_sends),
         cmocka_unit_test(test_staged_lost_sender_ends_receives),

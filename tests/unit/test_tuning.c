@@ -177,6 +177,30 @@ static void test_hosts_cost_more(void **state)
     assert_true(between.cost_us > inside.cost_us);
 }
 
+/* On hosts of several ranks long vectors move between hosts once: by pairs
+   where the numbers are powers of two, hierarchically elsewhere, and where the
+   ranks of a host do not follow one another. */
+static void test_long_vectors_cross_between_hosts_once(void **state)
+{
+    (void)state;
+    baton_choice_t choice, flat;
+    baton_choice_case_t of =
+        case_of(BATON_COLLECTIVE_ALLREDUCE, 48, (size_t)1 << 24);
+    of.hosts = 48;
+    support_ok(baton_choose(&of, &flat));
+    of.hosts = 6;
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "hierarchical");
+    assert_true(choice.cost_us < flat.cost_us / 2);
+    of.ranks = 64;
+    of.hosts = 8;
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "rabenseifner");
+    of.scattered = true;
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "hierarchical");
+}
+
 static void test_a_name_overrides_the_variable_and_that_the_costs(void **state)
 {
     (void)state;
@@ -359,7 +383,8 @@ static char path[64];
 static const baton_costs_t measured = {.size = sizeof(baton_costs_t),
                                        .inside = {3.5, 0.125},
                                        .between = {40, 1.25},
-                                       .gamma_ns = 0.0625};
+                                       .gamma_ns = 0.0625,
+                                       .device = {12, 0.0625}};
 
 static void write_text(const char *text)
 {
@@ -390,6 +415,53 @@ static void test_costs_are_read_as_they_were_written(void **state)
     assert_true(costs.inside.alpha_us == 3.5 && costs.inside.beta_ns == 0.125);
     assert_true(costs.between.alpha_us == 40 && costs.between.beta_ns == 1.25);
     assert_true(costs.gamma_ns == 0.0625);
+    assert_true(costs.device.alpha_us == 12 && costs.device.beta_ns == 0.0625);
+}
+
+/* As they were before there were devices. */
+static void test_costs_need_not_have_a_device(void **state)
+{
+    (void)state;
+    char text[400];
+    baton_costs_t costs = BATON_COSTS;
+    baton_costs_t estimates = BATON_COSTS;
+    support_ok(baton_costs_get(&estimates));
+    int length = snprintf(text, sizeof text,
+                          "baton-calibration 1\nmachine %s\ninside 1 2\n"
+                          "between 3 4\ngamma 5\n",
+                          baton_machine_name());
+    write_text(text);
+    support_ok(baton_costs_read(path, &costs));
+    assert_true(costs.gamma_ns == 5);
+    assert_true(costs.device.alpha_us == estimates.device.alpha_us);
+    (void)snprintf(text + length, sizeof text - (size_t)length, "device 1\n");
+    write_text(text);
+    support_expect(baton_costs_read(path, &costs), BATON_ERR_INVALID);
+    says("line 6");
+}
+
+/* What the variable says; else what the costs in force make best. */
+static void test_device_block(void **state)
+{
+    (void)state;
+    size_t block = 0;
+    set_variable("BATON_DEVICE_BLOCK", "12345");
+    support_ok(baton_device_block(1 << 20, 2, &block));
+    assert_int_equal(block, 12345);
+    set_variable("BATON_DEVICE_BLOCK", "1");
+    support_ok(baton_device_block(1 << 20, 2, &block));
+    assert_int_equal(block, 4096);
+    set_variable("BATON_DEVICE_BLOCK", NULL);
+    size_t inside = 0;
+    support_ok(baton_device_block(1 << 20, 0, &inside));
+    support_ok(baton_device_block(1 << 20, 2, &block));
+    assert_true(inside < block); /* messages between hosts begin later */
+    support_expect(baton_device_block(1, -1, &block), BATON_ERR_INVALID);
+    says("hosts is -1");
+    support_expect(baton_device_block(1, 1, NULL), BATON_ERR_INVALID);
+    set_variable("BATON_CALIBRATION", "/nonexistent/file");
+    support_expect(baton_device_block(1, 1, &block), BATON_ERR_SYSTEM);
+    set_variable("BATON_CALIBRATION", NULL);
 }
 
 static void test_the_variable_names_the_file_in_force(void **state)
@@ -455,17 +527,20 @@ static void test_wrong_costs_are_not_written(void **state)
     (void)state;
     const double wrong[] = {-1, NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        baton_costs_t all[5] = {measured, measured, measured, measured,
-                                measured};
+        baton_costs_t all[7] = {measured, measured, measured, measured,
+                                measured, measured, measured};
         static const char *const names[] = {
             "inside.alpha_us is ", "inside.beta_ns is ", "between.alpha_us is ",
-            "between.beta_ns is ", "gamma_ns is "};
+            "between.beta_ns is ", "gamma_ns is ",       "device.alpha_us is ",
+            "device.beta_ns is "};
         all[0].inside.alpha_us = wrong[i];
         all[1].inside.beta_ns = wrong[i];
         all[2].between.alpha_us = wrong[i];
         all[3].between.beta_ns = wrong[i];
         all[4].gamma_ns = wrong[i];
-        for (int k = 0; k < 5; k++) {
+        all[5].device.alpha_us = wrong[i];
+        all[6].device.beta_ns = wrong[i];
+        for (int k = 0; k < 7; k++) {
             (void)remove(path);
             support_expect(baton_costs_write(path, &all[k]), BATON_ERR_INVALID);
             says(names[k]);
@@ -520,6 +595,7 @@ int main(void)
             test_pipelines_gain_nothing_between_two_ranks_of_a_host),
         cmocka_unit_test(test_ranks_that_share_processors_send_few_messages),
         cmocka_unit_test(test_hosts_cost_more),
+        cmocka_unit_test(test_long_vectors_cross_between_hosts_once),
         cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
         cmocka_unit_test(test_what_an_algorithm_cannot_do_names_those_that_can),
         cmocka_unit_test(test_what_no_algorithm_can_do_is_said),
@@ -530,6 +606,8 @@ int main(void)
         cmocka_unit_test(test_the_table_as_text),
         cmocka_unit_test(test_ranks_that_choose_differently_are_told),
         cmocka_unit_test(test_costs_are_read_as_they_were_written),
+        cmocka_unit_test(test_costs_need_not_have_a_device),
+        cmocka_unit_test(test_device_block),
         cmocka_unit_test(test_the_variable_names_the_file_in_force),
         cmocka_unit_test(test_costs_fill_a_struct_of_another_version),
         cmocka_unit_test(test_wrong_costs_are_not_written),

@@ -330,10 +330,12 @@ static void forget_message(void)
     X(baton_broadcast_t, broadcast_linear_pipeline)                            \
     X(baton_broadcast_t, broadcast_scatter_allgather)                          \
     X(baton_broadcast_t, broadcast_double_tree)                                \
+    X(baton_broadcast_t, broadcast_flat)                                       \
     X(baton_reduce_t, reduce)                                                  \
     X(baton_reduce_t, reduce_binomial)                                         \
     X(baton_reduce_t, reduce_linear_pipeline)                                  \
     X(baton_reduce_t, reduce_scatter_gather)                                   \
+    X(baton_reduce_t, reduce_pairwise)                                         \
     X(baton_allreduce_t, allreduce)                                            \
     X(baton_allreduce_t, allreduce_recursive_doubling)                         \
     X(baton_allreduce_t, allreduce_binomial)                                   \
@@ -341,6 +343,7 @@ static void forget_message(void)
     X(baton_allreduce_t, allreduce_rabenseifner)                               \
     X(baton_allreduce_t, allreduce_linear_pipeline)                            \
     X(baton_allreduce_t, allreduce_circulant)                                  \
+    X(baton_allreduce_t, allreduce_pairwise)                                   \
     X(baton_allreduce_t, allreduce_double_tree)                                \
     X(baton_allreduce_t, allreduce_hierarchical)                               \
     X(baton_allreduce_t, partial_broadcast)                                    \
@@ -348,10 +351,12 @@ static void forget_message(void)
     X(baton_reduce_scatter_t, reduce_scatter_ring)                             \
     X(baton_reduce_scatter_t, reduce_scatter_recursive_halving)                \
     X(baton_reduce_scatter_t, reduce_scatter_circulant)                        \
+    X(baton_reduce_scatter_t, reduce_scatter_pairwise)                         \
     X(baton_allgather_t, allgather)                                            \
     X(baton_allgather_t, allgather_ring)                                       \
     X(baton_allgather_t, allgather_recursive_doubling)                         \
     X(baton_allgather_t, allgather_bruck)                                      \
+    X(baton_allgather_t, allgather_pairwise)                                   \
     X(baton_rooted_t, scatter)                                                 \
     X(baton_rooted_t, scatter_binomial)                                        \
     X(baton_rooted_t, gather)                                                  \
@@ -538,6 +543,7 @@ static void test_accumulations_refuse_nothing(void **state)
     const float left[2] = {1, 2};
     const float right[2] = {3, 4};
     uint32_t indices[2];
+    uint32_t list[2] = {0};
     uint64_t scratch[64];
     baton_accumulation_t of = {.dtype = BATON_F32, .count = 2};
     assert_int_equal(baton_accumulate_topk(NULL, 1, indices, scratch, NULL), 0);
@@ -560,6 +566,25 @@ static void test_accumulations_refuse_nothing(void **state)
     assert_true(sum[0] == 0 && sum[1] == 0);
     assert_int_equal(baton_accumulate_topk(&of, 1, indices, scratch, NULL), 1);
     assert_int_equal(indices[0], 1);
+    char entries[16];
+    baton_candidates_t candidates = {.capacity = 2};
+    baton_candidates_find(&of, 1, NULL, scratch);
+    support_says("baton_candidates_find: candidates is NULL");
+    baton_candidates_find(&of, 1, &candidates, scratch);
+    support_says("baton_candidates_find: candidates->entries is NULL");
+    candidates.entries = entries;
+    baton_candidates_find(&of, 1, &candidates, NULL);
+    support_says("baton_candidates_find: scratch is NULL");
+    baton_candidates_find(&of, 1, &candidates, scratch);
+    assert_int_equal(candidates.count, 2);
+    assert_int_equal(
+        baton_entries_largest(BATON_F32, entries, 2, 1, NULL, list, scratch),
+        0);
+    support_says("baton_entries_largest: candidates is NULL");
+    assert_int_equal(baton_entries_largest(BATON_F32, entries, 2, 1,
+                                           &candidates, list, scratch),
+                     1);
+    assert_int_equal(list[0], 1);
     /* No magnitude is that large. */
     sum[0] = 0;
     assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, indices, 2), 0);

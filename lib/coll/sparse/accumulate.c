@@ -7,7 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE_BYTES = 8192 };
+enum {
+    TILE_BYTES = 8192,
+    STREAM_BYTES = 8 << 20 /* of a vector that caches do not hold */
+};
 
 static void add(baton_sparse_t *sparse, void *target, const void *left,
                 const void *right, size_t count)
@@ -16,16 +19,28 @@ static void add(baton_sparse_t *sparse, void *target, const void *left,
                       sparse->options.dtype);
 }
 
+static double factor_of(const baton_sparse_t *sparse, double square_sum)
+{
+    double norm = sqrt(square_sum);
+    double most = sparse->options.clip / sqrt((double)sparse->size);
+    return norm > most ? most / norm : 1;
+}
+
+/* A gradient on a device is measured there. */
 static double clip_factor(const baton_sparse_t *sparse, const void *gradient)
 {
-    if (sparse->options.clip == 0 || gradient == NULL) {
+    if (sparse->options.clip == 0 || gradient == NULL ||
+        sparse->device != NULL) {
         return 1;
     }
     baton_magnitudes_t all = baton_elements_measure(
         sparse->options.dtype, gradient, sparse->options.count);
-    double norm = sqrt(all.square_sum);
-    double most = sparse->options.clip / sqrt((double)sparse->size);
-    return norm > most ? most / norm : 1;
+    return factor_of(sparse, all.square_sum);
+}
+
+void baton__sparse_clip(baton_sparse_t *sparse, double square_sum)
+{
+    sparse->clip_factor = sparse->given_factor * factor_of(sparse, square_sum);
 }
 
 baton_status_t baton__sparse_begin(void *arg, baton_call_t *call)
@@ -81,13 +96,19 @@ static const void *with_momentum(baton_sparse_t *sparse, size_t first,
     return velocity_out;
 }
 
+/* A partial one's gradients get theirs when they are started. */
+static bool adds_momentum(const baton_sparse_t *sparse)
+{
+    return sparse->velocity != NULL && sparse->partial == NULL;
+}
+
 static void accumulate_tile(baton_sparse_t *sparse, size_t first, size_t count)
 {
     _Alignas(64) char gradient_tile[TILE_BYTES], velocity_tile[TILE_BYTES],
         sum_tile[TILE_BYTES];
     size_t offset = first * sparse->element_bytes;
     const void *adds = clipped(sparse, first, count, gradient_tile);
-    if (sparse->velocity != NULL) {
+    if (adds_momentum(sparse)) {
         adds =
             with_momentum(sparse, first, count, adds, velocity_tile, sum_tile);
     }
@@ -111,7 +132,7 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                count * sparse->element_bytes);
         return;
     }
-    bool plain = sparse->velocity == NULL && sparse->clip_factor == 1;
+    bool plain = !adds_momentum(sparse) && sparse->clip_factor == 1;
     size_t tile = plain ? count : TILE_BYTES / sparse->element_bytes;
     for (size_t done = 0; done < count; done += tile) {
         size_t left = count - done;
@@ -122,7 +143,7 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *target, bool first)
 {
-    _Alignas(64) char data[TILE_BYTES];
+    _Alignas(64) char data[TILE_BYTES], sum[TILE_BYTES];
     const size_t size = sparse->element_bytes, all = sparse->options.count;
     double factor = clip_factor(sparse, gradient);
     size_t tile = TILE_BYTES / size;
@@ -130,12 +151,32 @@ void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
         size_t count = all - done < tile ? all - done : tile;
         const void *adds = scaled(sparse, (const char *)gradient + done * size,
                                   count, factor, data);
+        if (sparse->velocity != NULL) {
+            adds = with_momentum(sparse, done, count, adds,
+                                 sparse->velocity + done * size, sum);
+        }
         char *to = target + done * size;
         if (first) {
             memcpy(to, adds, count * size);
         } else {
             add(sparse, to, to, adds, count);
         }
+    }
+}
+
+static void mask(baton_sparse_t *sparse, const uint32_t *indices, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        memset(sparse->velocity + (size_t)indices[i] * sparse->element_bytes, 0,
+               sparse->element_bytes);
+    }
+}
+
+void baton__sparse_mask(baton_sparse_t *sparse, const uint32_t *indices,
+                        size_t count)
+{
+    if (sparse->velocity != NULL) {
+        mask(sparse, indices, count);
     }
 }
 
@@ -154,11 +195,7 @@ void baton__sparse_advance(baton_sparse_t *sparse)
                             sparse->velocity + done * sparse->element_bytes,
                             sum_tile);
     }
-    for (size_t i = 0; i < sparse->masked_count; i++) {
-        memset(sparse->velocity +
-                   (size_t)sparse->masked[i] * sparse->element_bytes,
-               0, sparse->element_bytes);
-    }
+    mask(sparse, sparse->masked, sparse->masked_count);
 }
 
 size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
@@ -182,7 +219,7 @@ bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
 {
     size_t offset = first * sparse->element_bytes;
     if (!sparse->payload || sparse->absent || sparse->gradient == NULL ||
-        sparse->velocity != NULL || sparse->clip_factor != 1) {
+        adds_momentum(sparse) || sparse->clip_factor != 1) {
         return false;
     }
     *out = (baton_accumulation_t){
@@ -192,6 +229,7 @@ bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
         .right = sparse->gradient + offset,
         .count = count,
         .first = (uint32_t)first,
+        .stream = sparse->options.count * sparse->element_bytes >= STREAM_BYTES,
     };
     return true;
 }
@@ -207,4 +245,25 @@ size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
     }
     sparse->counting.block_selections++;
     return baton_accumulate_topk(&of, k, indices, scratch, NULL);
+}
+
+void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
+                              size_t count, size_t k,
+                              baton_candidates_t *candidates, void *scratch)
+{
+    baton_accumulation_t of;
+    sparse->counting.block_selections++;
+    if (!sparse->payload) {
+        return;
+    }
+    if (!baton__sparse_accumulation(sparse, first, count, &of)) {
+        baton__sparse_accumulate(sparse, first, count);
+        of = (baton_accumulation_t){
+            .dtype = sparse->options.dtype,
+            .sum = sparse->work + first * sparse->element_bytes,
+            .count = count,
+            .first = (uint32_t)first,
+        };
+    }
+    baton_candidates_find(&of, k, candidates, scratch);
 }

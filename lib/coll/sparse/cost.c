@@ -2,10 +2,11 @@
 
    The model is that of cost.h, alpha a message and beta a byte, and blocks are
    full, as messages are in a cost-only simulation: every selection has as many
-   entries as it may have. Three costs depend on the data beyond that, and are
-   those of the best case. TopkDSA and Ok-Topk: all ranks select the same
-   indices, so no sum is longer than its addends. B-SAG: h is what it begins
-   with. tests/sim/test_sparse_costs.c compares all with the simulator. */
+   entries as it may have. Messages and bytes are those of blocks of one length.
+   Three costs depend on the data beyond that, and are those of the best case.
+   TopkDSA and Ok-Topk: all ranks select the same indices, so no sum is longer
+   than its addends. B-SAG: h is what it begins with.
+   tests/sim/test_sparse_costs.c compares all with the simulator. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
@@ -53,6 +54,32 @@ static void set_rounds(const cost_case_t *of, double rounds, double bytes,
     out->us = rounds * of->alpha_us + bytes * of->beta_us;
 }
 
+/* Where k is no multiple of the number of blocks the first ones have an entry
+   more than the others, and the longest path leads through those. How many
+   entries it has more than if all blocks had k / blocks: */
+
+/* Of a Bruck all-gather, or a reduce-scatter by bags: a message of so many
+   blocks has all of the longer ones, or consists of these. */
+static double gather_longer(double blocks, double k)
+{
+    double longer = fmod(k, blocks), sum = 0;
+    for (int round = 0; round < baton__log2_ceil((int)blocks); round++) {
+        double reach = ldexp(1, round);
+        sum += fmin(fmin(reach, blocks - reach), longer);
+    }
+    return sum - (blocks - 1) * longer / blocks;
+}
+
+/* Of direct sends to a block's owner, by ranks that keep step. These sends do
+   not wait for each other's rounds; a rank that gets ahead may occupy a port
+   before its turn, and what waits behind that takes longer. There is no closed
+   form of it. */
+static double direct_longest(double blocks, double k)
+{
+    double block = k / blocks;
+    return (blocks - 1) * (ceil(block) - block);
+}
+
 /* Entries that a team sends into B-SAG at first; see spardl_teams.c. */
 static double first_share(double quota, int teams)
 {
@@ -71,6 +98,15 @@ static void cost_spardl(const cost_case_t *of, baton_sparse_cost_t *out)
                    ? exchanges * quota
                    : (teams - 1) * first_share(quota, out->teams);
     set_rounds(of, 2 * rounds + exchanges, entries * of->entry, out);
+    if (of->k > members) {
+        double longer = 2 * gather_longer(members, of->k);
+        double longest = ceil(of->k / members);
+        longer += out->exchange == BATON_TEAMS_RSAG
+                      ? exchanges * (longest - quota)
+                      : (teams - 1) * (first_share(longest, out->teams) -
+                                       first_share(quota, out->teams));
+        out->us += longer * of->entry * of->beta_us;
+    }
 }
 
 static void cost_topka(const cost_case_t *of, baton_sparse_cost_t *out)
@@ -91,9 +127,13 @@ static void cost_topkdsa(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double others = of->ranks - 1;
     double sent = of->k / of->ranks * of->entry;
-    double sum = 3 * of->k >= of->n ? of->n / of->ranks * of->element : sent;
+    bool dense = 3 * of->k >= of->n;
+    double sum = dense ? of->n / of->ranks * of->element : sent;
     set_rounds(of, others + 2 * of->rounds,
                others * (sent + sum + sizeof(uint32_t)), out);
+    double path = direct_longest(of->ranks, of->k);
+    path += dense ? 0 : gather_longer(of->ranks, of->k);
+    out->us += path * of->entry * of->beta_us;
 }
 
 /* Without the bounds of regions, which move in one step of 64. */
@@ -102,6 +142,9 @@ static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
     double others = of->ranks - 1;
     set_rounds(of, others + 2 * of->rounds,
                2 * others * of->k / of->ranks * of->entry, out);
+    out->us +=
+        (direct_longest(of->ranks, of->k) + gather_longer(of->ranks, of->k)) *
+        of->entry * of->beta_us;
 }
 
 /* Up and down a tree: rank 0 receives in all rounds, and sends in all. */

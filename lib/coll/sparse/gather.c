@@ -156,7 +156,7 @@ static baton_node_t add_round(baton__gather_t *gather, int index,
     baton_set_length(s, send, round->sent);
     baton__message_recv(&round->received, sparse, rank_at(gather, reach),
                         room(gather, reach, round->parts));
-    baton_node_t call = baton_add_call(s, append, round);
+    baton_node_t call = baton__sparse_add_call(sparse, s, append, round);
     baton_before(s, before, send);
     baton_before(s, before, call);
     baton_before(s, round->received.node, call);

@@ -73,6 +73,10 @@ static baton_status_t check_kind(const baton_sparse_options_t *o, int size,
         return REFUSE("algorithm is %d; allowed: 0 to %d", (int)o->algorithm,
                       BATON_SPARSE_COUNT - 1);
     }
+    if ((unsigned)o->memory > BATON_MEMORY_DEVICE) {
+        return REFUSE("memory is %d; allowed: 0 to %d", (int)o->memory,
+                      (int)BATON_MEMORY_DEVICE);
+    }
     if ((unsigned)o->exchange > BATON_TEAMS_BSAG) {
         return REFUSE("exchange is %d; allowed: 0 to %d", (int)o->exchange,
                       BATON_TEAMS_BSAG);
@@ -166,15 +170,25 @@ static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
     if (!o->partial) {
         return check_not_partial(o, text, text_bytes);
     }
+    if (o->memory != BATON_MEMORY_HOST) {
+        return REFUSE("memory is %d; allowed with partial: "
+                      "BATON_MEMORY_HOST, 0",
+                      (int)o->memory);
+    }
     if (!may_be_partial(o->algorithm)) {
         return REFUSE("algorithm is %s; allowed with partial: auto, spardl, "
                       "topka, topkdsa, gtopk",
                       baton_sparse_algorithm_name(o->algorithm));
     }
-    if (o->momentum > 0 || o->warmup > 0) {
-        return REFUSE("%s is %g; allowed with partial: 0",
-                      o->momentum > 0 ? "momentum" : "warmup",
-                      o->momentum > 0 ? o->momentum : (double)o->warmup);
+    if (o->warmup > 0) {
+        return REFUSE("warmup is %llu; allowed with partial: 0",
+                      (unsigned long long)o->warmup);
+    }
+    if (o->momentum > 0 && o->algorithm != BATON_SPARSE_AUTO &&
+        o->algorithm != BATON_SPARSE_SPARDL) {
+        return REFUSE("momentum is %g; allowed with partial, unless by spardl: "
+                      "0",
+                      o->momentum);
     }
     if (o->history > MOST_EPOCHS || o->max_staleness > MOST_EPOCHS) {
         return REFUSE("%s is %u; allowed: 0 to %d",

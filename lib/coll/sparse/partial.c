@@ -15,6 +15,9 @@
    publish, `work` is the old residual and `taken` what was added to it, until
    the next take: if the epoch fails after all, both go back.
 
+   With momentum the application adds velocity to `pending`, and masks it when
+   it gets a result, so velocity is the application's alone.
+
    `lock` is held by the application while it adds to `pending`, or uses the
    residual, for which no epoch may be working. Take only tries it: it is an
    async node, which is polled until the application has done. */
@@ -101,6 +104,14 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
 {
     BATON_SUM->reduce(BATON_SUM->arg, target, left, right,
                       sparse->options.count, sparse->options.dtype);
+}
+
+/* Step 0 is the last one before a recovery. */
+static bool is_included(const outcome_t *outcome, uint64_t step)
+{
+    const steps_t *taken = &outcome->taken;
+    return taken->first != 0 &&
+           (step == 0 || (taken->first <= step && step <= taken->last));
 }
 
 /* ---- in an epoch ------------------------------------------------------- */
@@ -200,6 +211,22 @@ static void give_back(baton__sparse_partial_t *self)
     self->pending_steps = self->taken_steps;
 }
 
+/* The result of the last step is the application's until its next start, and it
+   may not have got it yet. It becomes that of step 0, whose place no epoch
+   takes before. */
+static void keep_last_outcome(baton__sparse_partial_t *self)
+{
+    if (self->steps == 0) {
+        return;
+    }
+    outcome_t *outcome = outcome_of(self, self->steps);
+    outcome_t last = *outcome;
+    bool included = is_included(&last, self->steps);
+    last.taken = included ? (steps_t){1, 1} : (steps_t){0};
+    *outcome = self->outcomes[0];
+    self->outcomes[0] = last;
+}
+
 /* The application is in baton_group_recover. `epoch` is the last that any rank
    has completed. */
 static void recover(void *arg, uint64_t epoch)
@@ -220,6 +247,7 @@ static void recover(void *arg, uint64_t epoch)
     }
     set_state(self, IDLE);
     (void)pthread_mutex_unlock(&self->lock);
+    keep_last_outcome(self);
     self->steps = 0;
     self->seen = 0;
     sparse->sparse_base += epoch;
@@ -278,6 +306,7 @@ baton_status_t baton__sparse_partial_build(baton_sparse_t *sparse)
     baton_node_t taken = baton_add_async(s, &take_ops, self);
     baton_node_t published = baton_add_call(s, publish, self);
     baton_before(s, begin, taken);
+    baton_before(s, self->begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
     baton_status_t status = sparse->algorithm->build(sparse);
     baton_enclose_end(s, inside, taken, published);
@@ -322,9 +351,9 @@ void baton__sparse_partial_destroy(baton_sparse_t *sparse)
 
 /* ---- steps ------------------------------------------------------------- */
 
+/* The lock is held. */
 static void contribute(baton__sparse_partial_t *self, const void *gradient)
 {
-    (void)pthread_mutex_lock(&self->lock);
     bool first = self->pending_steps.first == 0;
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
@@ -335,22 +364,21 @@ static void contribute(baton__sparse_partial_t *self, const void *gradient)
     if (first) {
         self->pending_steps.first = self->steps + 1;
     }
-    (void)pthread_mutex_unlock(&self->lock);
 }
 
+/* The gradient is added once the start cannot be refused any more. The lock
+   keeps the epoch, which may begin at once, from taking anything before that.
+ */
 baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
                                            const void *gradient)
 {
     baton__sparse_partial_t *self = sparse->partial;
-    baton_failure_t failure;
-    if (baton_schedule_failure(sparse->schedule, &failure) == BATON_OK) {
-        return baton_schedule_start(sparse->schedule); /* says so */
-    }
-    contribute(self, gradient);
+    (void)pthread_mutex_lock(&self->lock);
     baton_status_t status = baton_schedule_start(sparse->schedule);
-    if (status == BATON_ERR_FAILED) { /* meanwhile: as if in this step */
-        status = BATON_OK;
+    if (status == BATON_OK) {
+        contribute(self, gradient);
     }
+    (void)pthread_mutex_unlock(&self->lock);
     if (status == BATON_OK) {
         self->steps++;
         sparse->running = sparse->schedule;
@@ -370,9 +398,9 @@ void baton__sparse_partial_complete(baton_sparse_t *sparse)
         .count = outcome->count,
         .indices = outcome->indices,
         .values = outcome->values,
-        .included = outcome->taken.first != 0 && outcome->taken.first <= step &&
-                    step <= outcome->taken.last,
+        .included = is_included(outcome, step),
     };
+    baton__sparse_mask(sparse, outcome->indices, outcome->count);
     sparse->stats = outcome->stats;
     sparse->steps = sparse->sparse_base + step;
     /* The place of the result before this one is free: one more epoch may run.

@@ -1,10 +1,10 @@
-/* SparDL, inside: spardl.c has the part within a team, spardl_teams.c what
-   teams exchange. */
+/* SparDL, inside: spardl.c has the part within a team, spardl_device.c the same
+   with the residual on a device, spardl_teams.c what teams exchange. */
 #ifndef BATON_COLL_SPARDL_H
 #define BATON_COLL_SPARDL_H
 
 #include "coll/pattern.h"
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/on_device.h"
 
 typedef struct spardl spardl_t;
 
@@ -14,12 +14,19 @@ typedef struct spardl_list {
     size_t count;
 } spardl_list_t;
 
-/* Argument of the calls about a block. */
+/* A block, and the argument of the calls about it. */
 typedef struct spardl_block {
     spardl_t *spardl;
     int block;
     int step;  /* of whose bag it is a part; -1: this rank's own block */
     int place; /* in the bag */
+    /* How many steps may bring entries for it before it is selected from. */
+    int steps;
+    /* If there are any: */
+    baton_candidates_t candidates;
+    spardl_list_t sums;     /* of candidates and what came, with room for all */
+    spardl_list_t chosen;   /* what was selected: in a message, or `own` */
+    baton__change_t change; /* with sparse->device: the same there */
 } spardl_block_t;
 
 /* A step of Spar-Reduce-Scatter. */
@@ -27,8 +34,12 @@ typedef struct spardl_step {
     spardl_t *spardl;
     int gap;
     int blocks; /* in the bag that is sent, and in the one that comes */
-    baton_node_t add;
+    baton_node_t arrive;
     baton__message_t send, recv;
+    baton_entries_t *lists; /* that came, by distance */
+    /* With sparse->device: what was selected for the bag, and what came. */
+    baton__mirror_t selected, came;
+    baton__change_t change;
 } spardl_step_t;
 
 /* A step of R-SAG. */
@@ -37,6 +48,10 @@ typedef struct spardl_exchange {
     int step;
     baton__message_t send, recv;
     spardl_list_t dropped;
+    size_t dropped_room;
+    /* With sparse->device: `dropped` on its way there. */
+    baton__mirror_t adds;
+    baton__change_t change;
 } spardl_exchange_t;
 
 struct spardl {
@@ -47,16 +62,22 @@ struct spardl {
     spardl_step_t *steps;
     spardl_block_t *blocks; /* by block */
     uint32_t *indices;      /* of one block's selection */
-    void *scratch;
-    spardl_list_t own;   /* what this rank selected of its own block */
-    spardl_list_t sum;   /* and the teams' sum of it */
-    spardl_list_t other; /* to sum into */
-    spardl_list_t kept;  /* what the residual has at the result's indices */
+    void *scratch;          /* of selections */
+    size_t scratch_bytes;
+    baton_candidates_t
+        candidates;         /* of a block that is selected from at once */
+    baton_entries_t *terms; /* candidates and lists of a block, to sum */
+    spardl_list_t own;      /* what this rank selected of its own block */
+    spardl_list_t sum;      /* and the teams' sum of it */
+    spardl_list_t other;    /* to sum into */
+    char *common;           /* what a list and the result share; of one block */
     int exchange_count;
     spardl_exchange_t *exchanges; /* R-SAG */
     baton__gather_t *sets;        /* B-SAG */
     baton_entries_t *lists;
     baton__gather_t *result;
+    /* With sparse->device. */
+    baton__mirror_t own_selected, result_indices;
 };
 
 /* L: how many entries of a block are kept, of k in all. */
@@ -74,8 +95,33 @@ void baton__spardl_begin_teams(spardl_t *spardl);
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
                                      bool *ok);
 
-/* Takes back what the exchange has added to `work`. */
-void baton__spardl_undo_teams(spardl_t *spardl);
+/* Adds this rank's share of what the exchange has dropped to `work`, at the
+   result's indices of its block. */
+void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
+                                size_t count);
 void baton__spardl_free_teams(spardl_t *spardl);
+
+/* How much of what an exchange of R-SAG dropped stays at this rank. */
+double baton__spardl_residual_share(const spardl_exchange_t *exchange);
+
+/* In a call behind the receive of a bag: finds out which entries are of which
+   block. */
+baton_status_t baton__spardl_arrive(void *step, baton_call_t *call);
+
+/* Adds the send of a bag behind `packed`, and the receive of one with a call
+   behind it. */
+void baton__spardl_add_send(spardl_t *spardl, int step, baton_node_t packed);
+void baton__spardl_add_arrival(spardl_t *spardl, int step,
+                               baton_call_fn arrive);
+
+/* ---- with the residual on a device ------------------------------------- */
+
+/* Adds Spar-Reduce-Scatter; behind the node returned, `own` is there. */
+baton_node_t baton__spardl_add_on_device(spardl_t *spardl, bool *ok);
+
+/* In the call behind which the result is there; and adds what follows it. */
+baton_status_t baton__spardl_send_to_device(const spardl_t *spardl,
+                                            baton_call_t *call);
+void baton__spardl_add_settling(spardl_t *spardl, baton_node_t end, bool *ok);
 
 #endif

@@ -159,9 +159,6 @@ static baton_status_t merge(void *arg, baton_call_t *call)
     both.count = baton_entries_topk(dtype, both.data, both.count, quota(spardl),
                                     exchange->dropped.data,
                                     &exchange->dropped.count, spardl->scratch);
-    double share = 1.0 / (double)(UINT64_C(2) << exchange->step);
-    baton_entries_add(dtype, exchange->dropped.data, exchange->dropped.count,
-                      share, sparse->work);
     spardl->other = spardl->sum;
     spardl->sum = both;
     return BATON_OK;
@@ -177,14 +174,18 @@ static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready,
         (spardl->team ^ (1 << step)) * spardl->members + spardl->position;
     size_t entries = largest_quota(spardl);
     *exchange = (spardl_exchange_t){.spardl = spardl, .step = step};
+    exchange->dropped_room = 2 * entries;
+    size_t room = exchange->dropped_room * sparse->entry_bytes;
     exchange->dropped.data =
-        baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes, ok);
+        sparse->device != NULL
+            ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST, room, ok)
+            : baton__sparse_room(sparse, 1, room, ok);
     baton__message_send(&exchange->send, sparse, partner,
                         entries * sparse->entry_bytes);
     baton__message_recv(&exchange->recv, sparse, partner,
                         entries * sparse->entry_bytes);
-    baton_node_t packed = baton_add_call(s, pack, exchange);
-    baton_node_t merged = baton_add_call(s, merge, exchange);
+    baton_node_t packed = baton__sparse_add_call(sparse, s, pack, exchange);
+    baton_node_t merged = baton__sparse_add_call(sparse, s, merge, exchange);
     baton_before(s, ready, packed);
     baton_before(s, packed, exchange->send.node);
     baton_before(s, packed, merged);
@@ -304,8 +305,10 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
         .nominal = set_bytes,
         .extent = set_extent,
     };
-    baton_node_t call = baton_add_call(s, begin_sets, spardl);
-    baton_node_t summed = baton_add_call(s, sum_sets, spardl);
+    baton_node_t call =
+        baton__sparse_add_call(spardl->sparse, s, begin_sets, spardl);
+    baton_node_t summed =
+        baton__sparse_add_call(spardl->sparse, s, sum_sets, spardl);
     baton_node_t done;
     baton_before(s, ready, call);
     spardl->lists = baton__alloc((size_t)spardl->teams, sizeof *spardl->lists);
@@ -350,18 +353,18 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
     spardl->sum.data =
         baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
     if (spardl->teams == 1) {
-        baton_node_t copy = baton_add_call(sparse->schedule, copy_own, spardl);
+        baton_node_t copy =
+            baton__sparse_add_call(sparse, sparse->schedule, copy_own, spardl);
         baton_before(sparse->schedule, ready, copy);
         return copy;
     }
     /* The selections of lists, too, use the scratch memory. */
-    size_t scratch = baton_entries_scratch_bytes(entries, entries);
-    size_t block = baton_select_scratch_bytes(
-        baton__spardl_block(spardl, 0).count,
-        baton__spardl_quota(spardl, sparse->options.max_k, 0));
-    baton__free(spardl->scratch);
-    spardl->scratch =
-        baton__sparse_room(sparse, 1, scratch > block ? scratch : block, ok);
+    size_t bytes = baton_entries_scratch_bytes(entries, entries);
+    if (bytes > spardl->scratch_bytes) {
+        baton__free(spardl->scratch);
+        spardl->scratch = baton__sparse_room(sparse, 1, bytes, ok);
+        spardl->scratch_bytes = bytes;
+    }
     if (gathers(spardl)) {
         return add_bsag(spardl, ready, ok);
     }
@@ -370,18 +373,30 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
     return add_rsag(spardl, ready, ok);
 }
 
-void baton__spardl_undo_teams(spardl_t *spardl)
+double baton__spardl_residual_share(const spardl_exchange_t *exchange)
 {
-    for (int i = spardl->exchange_count - 1; i >= 0; i--) {
-        baton_entries_put(
-            spardl->sparse->options.dtype, spardl->exchanges[i].dropped.data,
-            spardl->exchanges[i].dropped.count, spardl->sparse->work);
+    return 1.0 / (double)(UINT64_C(2) << exchange->step);
+}
+
+void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
+                                size_t count)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    for (int i = 0; i < spardl->exchange_count; i++) {
+        const spardl_list_t *dropped = &spardl->exchanges[i].dropped;
+        double share = baton__spardl_residual_share(&spardl->exchanges[i]);
+        size_t common =
+            baton_entries_common(dtype, dropped->data, dropped->count, indices,
+                                 count, false, spardl->common);
+        baton_entries_add(dtype, spardl->common, common, share, sparse->work);
     }
 }
 
 void baton__spardl_free_teams(spardl_t *spardl)
 {
-    for (int i = 0; i < spardl->exchange_count; i++) {
+    bool own = spardl->sparse->device == NULL; /* else the device's */
+    for (int i = 0; i < spardl->exchange_count && own; i++) {
         baton__free(spardl->exchanges[i].dropped.data);
     }
     baton__free(spardl->exchanges);

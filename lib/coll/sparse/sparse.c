@@ -1,7 +1,10 @@
 /* The life of a sparse all-reduce: memory, schedules, options between steps. */
+#include "coll/sparse/on_device.h"
+#include "coll/sparse/ordered.h"
 #include "coll/sparse/partial.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <baton/coll.h>
@@ -54,10 +57,10 @@ bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
     if (sparse->partial != NULL) {
         return baton__sparse_partial_result_room(sparse, capacity);
     }
-    sparse->result_indices = baton__sparse_room(
+    sparse->result_indices = baton__sparse_result_memory(
         sparse, capacity, sizeof *sparse->result_indices, &ok);
-    sparse->result_values =
-        baton__sparse_room(sparse, capacity, sparse->element_bytes, &ok);
+    sparse->result_values = baton__sparse_result_memory(
+        sparse, capacity, sparse->element_bytes, &ok);
     return ok;
 }
 
@@ -65,6 +68,10 @@ static baton_status_t allocate(baton_sparse_t *sparse)
 {
     bool ok = true;
     size_t count = sparse->options.count;
+    if (sparse->device != NULL) {
+        sparse->work = baton__sparse_staged(sparse);
+        return BATON_OK;
+    }
     sparse->residual =
         baton__sparse_room(sparse, count, sparse->element_bytes, &ok);
     sparse->work =
@@ -77,6 +84,39 @@ static baton_status_t allocate(baton_sparse_t *sparse)
 }
 
 /* ---- schedules --------------------------------------------------------- */
+
+struct baton__sparse_call {
+    baton_sparse_t *sparse;
+    baton_call_fn fn;
+    void *arg;
+    baton__sparse_call_t *next;
+};
+
+static baton_status_t timed(void *arg, baton_call_t *call)
+{
+    const baton__sparse_call_t *self = arg;
+    uint64_t begin_ns = baton__clock_thread_ns();
+    baton_status_t status = self->fn(self->arg, call);
+    self->sparse->counting.select_us +=
+        (double)(baton__clock_thread_ns() - begin_ns) / 1e3;
+    return status;
+}
+
+baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
+                                    baton_schedule_t *schedule,
+                                    baton_call_fn fn, void *arg)
+{
+    baton__sparse_call_t *self = baton__alloc(1, sizeof *self);
+    if (self == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "sparse \"%s\": no memory for a call node",
+                            sparse->name);
+        return baton_add_call(schedule, fn, arg);
+    }
+    *self = (baton__sparse_call_t){sparse, fn, arg, sparse->calls};
+    sparse->calls = self;
+    return baton_add_call(schedule, timed, self);
+}
 
 static baton_status_t accumulate_all(void *arg, baton_call_t *call)
 {
@@ -99,16 +139,24 @@ static baton_status_t publish_dense(void *arg, baton_call_t *call)
 
 /*     accumulate --> all-reduce of work --> publish
 
-   Which all-reduce depends on nothing but the size, so that a run has the same
-   bits on every machine and in the simulator. */
+   With the residual on a device it is accumulated there, and copied. Which
+   all-reduce depends on nothing but the size, so that a run has the same bits
+   on every machine and in the simulator. */
 static void build_dense(baton_sparse_t *sparse)
 {
     baton_schedule_t *s = sparse->dense;
     size_t bytes = sparse->options.count * sparse->element_bytes;
-    baton_node_t begin = baton_add_call(s, accumulate_all, sparse);
-    baton_node_t publish = baton_add_call(s, publish_dense, sparse);
+    baton__loaded_t loaded = baton__sparse_load_begin(sparse, true);
     sparse->dense_buffer = baton_buffer_bind(s, sparse->work, bytes);
     baton_view_t view = baton_view(sparse->dense_buffer, 0, bytes);
+    baton_node_t begin;
+    if (sparse->device != NULL) {
+        begin = baton__sparse_device_add_dense(sparse, view);
+    } else {
+        begin = baton__sparse_add_call(sparse, s, accumulate_all, sparse);
+        baton__sparse_reads_all(sparse, true, begin);
+    }
+    baton_node_t publish = baton_add_call(s, publish_dense, sparse);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
                               .target = view,
@@ -118,22 +166,29 @@ static void build_dense(baton_sparse_t *sparse)
     (bytes <= BATON_PARTIAL_TREE_BYTES ? baton_allreduce_binomial
                                        : baton_allreduce_circulant)(s, &args);
     baton_enclose_end(s, inside, begin, publish);
+    baton__sparse_load_end(sparse, true, &loaded);
 }
 
 /* All ranks are told the same epoch, so they agree on the number of steps. */
 static void recover_sparse(void *arg, uint64_t epoch)
 {
     baton_sparse_t *sparse = arg;
+    baton__sparse_ordered_recover_begin(sparse, false);
     sparse->sparse_base += epoch;
     sparse->steps = sparse->sparse_base + sparse->dense_base;
     sparse->learned = (baton__learned_t){0};
+    sparse->recovered = true;
+    baton__sparse_ordered_recover_end(sparse);
 }
 
 static void recover_dense(void *arg, uint64_t epoch)
 {
     baton_sparse_t *sparse = arg;
+    baton__sparse_ordered_recover_begin(sparse, true);
     sparse->dense_base += epoch;
     sparse->steps = sparse->sparse_base + sparse->dense_base;
+    sparse->recovered = true;
+    baton__sparse_ordered_recover_end(sparse);
 }
 
 static baton_status_t build_partial(baton_sparse_t *sparse)
@@ -148,13 +203,20 @@ static baton_status_t build_partial(baton_sparse_t *sparse)
 /* Adds the nodes of both schedules. */
 static baton_status_t build_schedules(baton_sparse_t *sparse)
 {
-    baton_status_t status = allocate(sparse);
-    if (status != BATON_OK) {
-        return status;
-    }
     sparse->algorithm = algorithm_of(sparse->options.algorithm);
     if (sparse->options.partial) {
-        return build_partial(sparse);
+        baton_status_t status = allocate(sparse);
+        return status == BATON_OK ? build_partial(sparse) : status;
+    }
+    baton_status_t status = baton__sparse_ordered_create(sparse);
+    if (status == BATON_OK) {
+        status = baton__sparse_device_create(sparse);
+    }
+    if (status == BATON_OK) {
+        status = allocate(sparse);
+    }
+    if (status != BATON_OK) {
+        return status;
     }
     build_dense(sparse);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
@@ -162,8 +224,10 @@ static baton_status_t build_schedules(baton_sparse_t *sparse)
         return BATON_OK; /* dense */
     }
     baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
-    return sparse->algorithm->build(sparse) == BATON_OK ? BATON_OK
-                                                        : no_memory(sparse);
+    baton__loaded_t loaded = baton__sparse_load_begin(sparse, false);
+    status = sparse->algorithm->build(sparse);
+    baton__sparse_load_end(sparse, false, &loaded);
+    return status == BATON_OK ? BATON_OK : no_memory(sparse);
 }
 
 /* All three on every rank, whatever its options: a schedule's peers are found
@@ -197,6 +261,12 @@ static void build(baton_sparse_t *sparse)
     if (sparse->wrong == BATON_OK) {
         keep_error(sparse, build_schedules(sparse));
     }
+    if (sparse->wrong == BATON_OK) {
+        keep_error(sparse, baton__sparse_ordered_build_giving(sparse));
+    }
+    if (sparse->wrong == BATON_OK) {
+        keep_error(sparse, baton__sparse_device_build_moving(sparse));
+    }
     keep_error(sparse, baton_schedule_commit(sparse->dense));
     keep_error(sparse, baton_schedule_commit(sparse->schedule));
 }
@@ -221,14 +291,23 @@ static void free_sparse(baton_sparse_t *sparse)
         sparse->algorithm->destroy(sparse);
     }
     baton__sparse_partial_destroy(sparse);
+    while (sparse->calls != NULL) {
+        baton__sparse_call_t *next = sparse->calls->next;
+        baton__free(sparse->calls);
+        sparse->calls = next;
+    }
     baton__free(sparse->name);
     baton__free(sparse->compared);
     baton__free(sparse->residual);
-    baton__free(sparse->work);
+    if (sparse->device == NULL) {
+        baton__free(sparse->work);
+    }
     baton__free(sparse->velocity);
     baton__free(sparse->extra);
-    baton__free(sparse->result_indices);
-    baton__free(sparse->result_values);
+    baton__sparse_result_free(sparse, sparse->result_indices);
+    baton__sparse_result_free(sparse, sparse->result_values);
+    baton__sparse_device_free(sparse);
+    baton__sparse_ordered_free(sparse);
     baton__free(sparse);
 }
 
@@ -334,6 +413,13 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     }
     baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
                                       &sparse->comparison};
+    baton_status_t given = baton__sparse_ordered_destroy_giving(sparse);
+    if (given == BATON_OK) {
+        given = baton__sparse_device_destroy_moving(sparse);
+    }
+    if (given != BATON_OK) {
+        return given; /* as below */
+    }
     for (int i = 0; i < 3; i++) {
         baton_status_t status = baton_schedule_destroy(*schedules[i]);
         if (status == BATON_ERR_STATE) {
@@ -422,6 +508,8 @@ baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
                               "sparse \"%s\": the residual's factor is %g; "
                               "allowed: finite",
                               sparse->name, factor);
+    } else if (sparse->device != NULL) {
+        status = baton__sparse_device_scale(sparse, factor);
     } else if (sparse->payload) {
         baton_elements_scale(sparse->options.dtype, sparse->residual,
                              sparse->options.count, factor);
@@ -441,12 +529,29 @@ baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
         status =
             baton__error(BATON_ERR_INVALID,
                          "residual of \"%s\": vector is NULL", sparse->name);
+    } else if (sparse->device != NULL) {
+        status = baton__sparse_device_read(sparse, false, vector);
     } else if (sparse->payload) {
         memcpy(vector, sparse->residual,
                sparse->options.count * sparse->element_bytes);
         baton__sparse_partial_add_pending(sparse, vector);
     }
     baton__sparse_release(sparse);
+    return status;
+}
+
+static baton_status_t measure_residual(baton_sparse_t *sparse, double *norm_out)
+{
+    const baton_sparse_options_t *o = &sparse->options;
+    baton_status_t status = BATON_OK;
+    double squares = 0;
+    if (sparse->device != NULL) {
+        status = baton__sparse_device_square_sum(sparse, &squares);
+    } else if (sparse->payload) {
+        squares = baton_elements_measure(o->dtype, sparse->residual, o->count)
+                      .square_sum;
+    }
+    *norm_out = sqrt(squares);
     return status;
 }
 
@@ -465,19 +570,18 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    *out = sparse->stats;
-    out->steps = sparse->steps;
-    out->k = sparse->k;
-    out->h = (uint64_t)sparse->learned.h;
-    out->teams = sparse->options.teams;
-    out->threshold = baton_magnitude_value(sparse->options.dtype,
-                                           sparse->learned.local_threshold);
-    if (sparse->payload) {
-        out->residual_norm =
-            sqrt(baton_elements_measure(sparse->options.dtype, sparse->residual,
-                                        sparse->options.count)
-                     .square_sum);
+    double norm = 0;
+    status = measure_residual(sparse, &norm);
+    if (status == BATON_OK) {
+        *out = sparse->stats;
+        out->steps = sparse->steps;
+        out->k = sparse->k;
+        out->h = (uint64_t)sparse->learned.h;
+        out->teams = sparse->options.teams;
+        out->threshold = baton_magnitude_value(sparse->options.dtype,
+                                               sparse->learned.local_threshold);
+        out->residual_norm = norm;
     }
     baton__sparse_release(sparse);
-    return BATON_OK;
+    return status;
 }

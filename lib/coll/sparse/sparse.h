@@ -9,6 +9,8 @@
        gather.c      Bruck all-gather of parts of any length
        state_file.c  save and load
        partial.c     steps that do not wait for every rank
+       ordered.c     steps in the order of streams, gradients on a device
+       on_device.c   residual and selections on the device, too
        spardl.c ...  the algorithms
 
    A step works in `work`, which begins as gradient plus residual. `residual` is
@@ -22,6 +24,9 @@
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
 typedef struct baton__sparse_partial baton__sparse_partial_t;
+typedef struct baton__sparse_ordered baton__sparse_ordered_t;
+typedef struct baton__sparse_device baton__sparse_device_t;
+typedef struct baton__sparse_call baton__sparse_call_t;
 
 /* What an algorithm has learned from earlier steps; saved and loaded. Equal on
    all ranks, or on those that must agree on it. */
@@ -54,11 +59,16 @@ struct baton_sparse {
     baton_schedule_t *dense;
     baton_buffer_t dense_buffer;
     baton_schedule_t *running; /* of the step that was started and not taken */
+    baton_schedule_t *latest;  /* of the step that was started last, or NULL */
 
-    char *residual, *work; /* n elements each, without payload NULL */
-    char *velocity;        /* u of momentum; or NULL */
-    const char *gradient;  /* of the running step, or NULL */
+    /* n elements each, without payload NULL. With `device` residual and
+       velocity are there and not here, and `work` is that of dense steps. */
+    char *residual, *work;
+    char *velocity;                   /* u of momentum; or NULL */
+    const char *gradient;             /* of the running step, or NULL */
     baton__sparse_partial_t *partial; /* NULL if steps wait for every rank */
+    baton__sparse_ordered_t *ordered; /* NULL if there is no device */
+    baton__sparse_device_t *device;   /* NULL if the residual is on the host */
     double given_factor; /* by which the running step's gradient is scaled, */
     double clip_factor;  /* and with clipping */
     size_t k;
@@ -69,7 +79,8 @@ struct baton_sparse {
     uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
 
     bool has_result;
-    bool absent; /* the running epoch takes nothing of this rank */
+    bool recovered; /* the group was, since the last step began */
+    bool absent;    /* the running epoch takes nothing of this rank */
     baton_sparse_result_t last; /* where there is one */
     /* What the running step writes; without options.partial it is `last`. */
     size_t result_count, result_capacity;
@@ -81,6 +92,7 @@ struct baton_sparse {
     size_t masked_count;
 
     baton_sparse_stats_t stats, counting; /* last step's; running step's */
+    baton__sparse_call_t *calls;          /* of both schedules */
     uint32_t rounds;                      /* of the sparse schedule */
 };
 
@@ -99,6 +111,12 @@ extern const baton__sparse_algorithm_t baton__sparse_topkdsa;
 extern const baton__sparse_algorithm_t baton__sparse_gtopk;
 extern const baton__sparse_algorithm_t baton__sparse_oktopk;
 extern const baton__sparse_algorithm_t baton__sparse_redsync;
+
+/* A call node whose processor time the statistics count, of one of the sparse
+   all-reduce's schedules. */
+baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
+                                    baton_schedule_t *schedule,
+                                    baton_call_fn fn, void *arg);
 
 /* Allocates room for a result of up to so many entries. False: no memory. */
 bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
@@ -119,6 +137,18 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 /* As baton_sparse_start, of a gradient times a factor. Not for partial ones. */
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                                           const void *gradient, double factor);
+
+/* The same, on a stream where that is not NULL; the step before may be running
+   then. */
+baton_status_t baton__sparse_start_step(baton_sparse_t *sparse,
+                                        const void *gradient, double factor,
+                                        const baton_stream_t *on);
+
+/* A step has ended well: what it has left becomes the state. */
+void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
+
+/* Writes the last result as n elements. */
+void baton__sparse_write_dense(const baton_sparse_t *sparse, void *vector);
 
 /* BATON_ERR_STATE before connect. */
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
@@ -152,24 +182,51 @@ void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
 baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse);
 baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
 
+/* ---- gradients on a device (ordered.c) --------------------------------- */
+
+/* The node reads these elements of the gradient, or all of them ahead of all
+   other nodes that do: so it comes after a copy of them. Not with
+   sparse->device, whose nodes read it on the device. */
+void baton__sparse_reads(baton_sparse_t *sparse, baton_node_t node,
+                         size_t first, size_t count);
+void baton__sparse_reads_all(baton_sparse_t *sparse, bool dense,
+                             baton_node_t node);
+
+/* Memory of a result, as baton__sparse_room; from which the device copies at
+   full speed, if it does. */
+void *baton__sparse_result_memory(const baton_sparse_t *sparse, size_t count,
+                                  size_t bytes, bool *ok);
+void baton__sparse_result_free(const baton_sparse_t *sparse, void *memory);
+
+/* n elements of such memory, for dense steps; where gradients are in device
+   memory. */
+char *baton__sparse_staged(const baton_sparse_t *sparse);
+
 /* ---- accumulation ------------------------------------------------------ */
 
 /* Call node's functions take the sparse all-reduce as arg: measures the
    gradient, for clipping. */
 baton_status_t baton__sparse_begin(void *arg, baton_call_t *call);
 
+/* Clips a gradient that was measured on a device, behind the begin. */
+void baton__sparse_clip(baton_sparse_t *sparse, double square_sum);
+
 /* work = residual + what the gradient contributes, for these elements; zeros,
    where an epoch takes nothing. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* target = the gradient, clipped, or (not `first`) target + that: for partial
-   ones, before the step. */
+/* target = the gradient, clipped and with momentum, or (not `first`) target +
+   that: for partial ones, before the step. Velocity advances. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *target, bool first);
 
 /* After a step: velocity advances, and is zero at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
+
+/* Velocity, where there is one, becomes zero at these elements. */
+void baton__sparse_mask(baton_sparse_t *sparse, const uint32_t *indices,
+                        size_t count);
 
 /* Whether work's elements are nothing but residual plus gradient; then `out`
    adds them up, and selects from them in the same pass. */
@@ -181,6 +238,11 @@ bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
 size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
                                      size_t count, size_t k, uint32_t *indices,
                                      void *scratch);
+
+/* Accumulates them, and finds candidates for the k largest. */
+void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
+                              size_t count, size_t k,
+                              baton_candidates_t *candidates, void *scratch);
 
 /* The indices of the k largest of work's elements [first, first + count). */
 size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,

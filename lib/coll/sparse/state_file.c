@@ -12,6 +12,7 @@
    a symbolic link points to; a rename alone would put the file in the place of
    a link, a FIFO or a device. A file is read into memory that is not in use
    between steps, so a bad one changes nothing. */
+#include "coll/sparse/on_device.h"
 #include "coll/sparse/partial.h"
 
 #include "base/alloc.h"
@@ -175,7 +176,35 @@ static int follow_links(char *path, struct stat *found)
 
 /* ---- save -------------------------------------------------------------- */
 
-static bool write_state(const baton_sparse_t *sparse, FILE *file)
+/* The vectors of a state. */
+typedef struct vectors {
+    char *residual, *velocity; /* velocity is NULL without momentum */
+} vectors_t;
+
+/* Memory for them beside the state's; where the residual is on the host `work`
+   has it. False: no memory. */
+static bool make_vectors(const baton_sparse_t *sparse, vectors_t *out)
+{
+    size_t count = sparse->options.count, size = sparse->element_bytes;
+    out->residual =
+        sparse->device != NULL ? baton__alloc(count, size) : sparse->work;
+    if (sparse->options.momentum > 0) {
+        out->velocity = baton__alloc(count, size);
+    }
+    return out->residual != NULL &&
+           (out->velocity != NULL || sparse->options.momentum == 0);
+}
+
+static void free_vectors(const baton_sparse_t *sparse, vectors_t *vectors)
+{
+    if (sparse->device != NULL) { /* else it is one of the state's */
+        baton__free(vectors->residual);
+    }
+    baton__free(vectors->velocity);
+}
+
+static bool write_state(const baton_sparse_t *sparse, const vectors_t *vectors,
+                        FILE *file)
 {
     header_t header = header_of(sparse);
     size_t bytes = sparse->options.count * sparse->element_bytes;
@@ -186,11 +215,11 @@ static bool write_state(const baton_sparse_t *sparse, FILE *file)
         sum = checksum(sum, sparse->extra, extra);
         ok = ok && fwrite(sparse->extra, extra, 1, file) == 1;
     }
-    sum = checksum(sum, sparse->residual, bytes);
-    ok = ok && fwrite(sparse->residual, bytes, 1, file) == 1;
-    if (sparse->velocity != NULL) {
-        sum = checksum(sum, sparse->velocity, bytes);
-        ok = ok && fwrite(sparse->velocity, bytes, 1, file) == 1;
+    sum = checksum(sum, vectors->residual, bytes);
+    ok = ok && fwrite(vectors->residual, bytes, 1, file) == 1;
+    if (vectors->velocity != NULL) {
+        sum = checksum(sum, vectors->velocity, bytes);
+        ok = ok && fwrite(vectors->velocity, bytes, 1, file) == 1;
     }
     return ok && fwrite(&sum, sizeof sum, 1, file) == 1;
 }
@@ -258,13 +287,13 @@ static FILE *create_other(const target_t *target)
 }
 
 static baton_status_t save_to(const baton_sparse_t *sparse,
-                              const target_t *target)
+                              const vectors_t *vectors, const target_t *target)
 {
     FILE *file = create_other(target);
     if (file == NULL) {
         return system_error(sparse, "save", target->other, errno);
     }
-    bool ok = write_state(sparse, file);
+    bool ok = write_state(sparse, vectors, file);
     int cause = errno;
     if (fclose(file) != 0 && ok) {
         ok = false;
@@ -278,6 +307,32 @@ static baton_status_t save_to(const baton_sparse_t *sparse,
     return system_error(sparse, "save", target->path, cause);
 }
 
+static baton_status_t no_memory_to(const baton_sparse_t *sparse,
+                                   const char *doing)
+{
+    return baton__error(BATON_ERR_NO_MEMORY, "%s \"%s\": no memory", doing,
+                        sparse->name);
+}
+
+/* With a residual on the device. */
+static baton_status_t save_copies(baton_sparse_t *sparse,
+                                  const target_t *target)
+{
+    vectors_t copies = {NULL, NULL};
+    baton_status_t status =
+        make_vectors(sparse, &copies)
+            ? baton__sparse_device_read(sparse, false, copies.residual)
+            : no_memory_to(sparse, "save");
+    if (status == BATON_OK && copies.velocity != NULL) {
+        status = baton__sparse_device_read(sparse, true, copies.velocity);
+    }
+    if (status == BATON_OK) {
+        status = save_to(sparse, &copies, target);
+    }
+    free_vectors(sparse, &copies);
+    return status;
+}
+
 baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
 {
     target_t target;
@@ -288,7 +343,11 @@ baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
     if (status == BATON_OK) {
         status = remove_other(sparse, &target);
     }
-    return status == BATON_OK ? save_to(sparse, &target) : status;
+    if (status != BATON_OK || sparse->device != NULL) {
+        return status == BATON_OK ? save_copies(sparse, &target) : status;
+    }
+    const vectors_t own = {sparse->residual, sparse->velocity};
+    return save_to(sparse, &own, &target);
 }
 
 /* ---- load -------------------------------------------------------------- */
@@ -338,7 +397,7 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
 typedef struct loaded {
     header_t header;
     uint64_t *extra;
-    char *velocity; /* NULL without momentum; the residual is in `work` */
+    vectors_t vectors;
 } loaded_t;
 
 static bool read_part(FILE *file, void *to, size_t bytes, uint64_t *sum)
@@ -366,12 +425,13 @@ static baton_status_t read_state(baton_sparse_t *sparse, const char *path,
     if (status != BATON_OK) {
         return status;
     }
-    bool whole = read_part(file, loaded->extra,
-                           sparse->extra_count * sizeof *loaded->extra, &sum) &&
-                 read_part(file, sparse->work, bytes, &sum) &&
-                 read_part(file, loaded->velocity,
-                           loaded->velocity != NULL ? bytes : 0, &sum) &&
-                 fread(&expected, sizeof expected, 1, file) == 1;
+    bool whole =
+        read_part(file, loaded->extra,
+                  sparse->extra_count * sizeof *loaded->extra, &sum) &&
+        read_part(file, loaded->vectors.residual, bytes, &sum) &&
+        read_part(file, loaded->vectors.velocity,
+                  loaded->vectors.velocity != NULL ? bytes : 0, &sum) &&
+        fread(&expected, sizeof expected, 1, file) == 1;
     if (!whole || fread(&more, 1, 1, file) != 0) {
         return baton__error(BATON_ERR_INVALID,
                             "load \"%s\" from %s: the file is %s than "
@@ -382,7 +442,7 @@ static baton_status_t read_state(baton_sparse_t *sparse, const char *path,
                            : refuse(sparse, path, "checksum", sum, expected);
 }
 
-static void adopt(baton_sparse_t *sparse, const loaded_t *loaded)
+static void adopt_vectors(baton_sparse_t *sparse, const vectors_t *loaded)
 {
     char *residual = sparse->work;
     sparse->work = sparse->residual;
@@ -390,6 +450,19 @@ static void adopt(baton_sparse_t *sparse, const loaded_t *loaded)
     if (loaded->velocity != NULL && sparse->velocity != NULL) {
         memcpy(sparse->velocity, loaded->velocity,
                sparse->options.count * sparse->element_bytes);
+    }
+}
+
+static baton_status_t adopt(baton_sparse_t *sparse, const loaded_t *loaded)
+{
+    if (sparse->device == NULL) {
+        adopt_vectors(sparse, &loaded->vectors);
+    } else {
+        baton_status_t status = baton__sparse_device_write(
+            sparse, loaded->vectors.residual, loaded->vectors.velocity);
+        if (status != BATON_OK) {
+            return status;
+        }
     }
     if (sparse->extra_count > 0) {
         memcpy(sparse->extra, loaded->extra,
@@ -400,6 +473,7 @@ static void adopt(baton_sparse_t *sparse, const loaded_t *loaded)
     sparse->sparse_base += loaded->header.steps - sparse->steps;
     sparse->steps = loaded->header.steps;
     sparse->has_result = false;
+    return BATON_OK;
 }
 
 static baton_status_t load_from(baton_sparse_t *sparse, const char *path,
@@ -417,12 +491,14 @@ static baton_status_t load_from(baton_sparse_t *sparse, const char *path,
     if (file == NULL) {
         return system_error(sparse, "load", path, errno);
     }
-    /* `work` is a dense step's result: that is gone now. */
-    sparse->has_result = sparse->has_result && sparse->last.indices != NULL;
+    if (loaded->vectors.residual == sparse->work) {
+        /* It is a dense step's result: that is gone now. */
+        sparse->has_result = sparse->has_result && sparse->last.indices != NULL;
+    }
     status = read_state(sparse, path, file, loaded);
     (void)fclose(file);
     if (status == BATON_OK) {
-        adopt(sparse, loaded);
+        status = adopt(sparse, loaded);
     }
     return status;
 }
@@ -435,16 +511,10 @@ baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
     }
     loaded_t loaded = {
         .extra = baton__alloc(sparse->extra_count, sizeof *loaded.extra)};
-    bool ok = loaded.extra != NULL;
-    if (sparse->velocity != NULL) {
-        loaded.velocity =
-            baton__alloc(sparse->options.count, sparse->element_bytes);
-        ok = ok && loaded.velocity != NULL;
-    }
-    status = ok ? load_from(sparse, path, &loaded)
-                : baton__error(BATON_ERR_NO_MEMORY, "load \"%s\": no memory",
-                               sparse->name);
+    bool ok = make_vectors(sparse, &loaded.vectors) && loaded.extra != NULL;
+    status =
+        ok ? load_from(sparse, path, &loaded) : no_memory_to(sparse, "load");
     baton__free(loaded.extra);
-    baton__free(loaded.velocity);
+    free_vectors(sparse, &loaded.vectors);
     return status;
 }

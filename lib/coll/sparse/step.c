@@ -2,17 +2,21 @@
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
+#include "coll/sparse/on_device.h"
+#include "coll/sparse/ordered.h"
 #include "coll/sparse/partial.h"
 
 #include <string.h>
 
 /* ---- start ------------------------------------------------------------- */
 
-static baton_status_t start(baton_sparse_t *sparse, bool dense,
-                            const void *gradient)
+/* Where there is no device. */
+static baton_status_t start_alone(baton_sparse_t *sparse, bool dense,
+                                  const void *gradient, double factor)
 {
-    baton_schedule_t *schedule = dense ? sparse->dense : sparse->schedule;
     sparse->gradient = gradient;
+    sparse->given_factor = factor;
+    sparse->recovered = false;
     if (dense && sparse->payload) {
         baton_status_t status = baton_buffer_rebind(
             sparse->dense, sparse->dense_buffer, sparse->work);
@@ -20,9 +24,20 @@ static baton_status_t start(baton_sparse_t *sparse, bool dense,
             return status;
         }
     }
-    baton_status_t status = baton_schedule_start(schedule);
+    return baton_schedule_start(dense ? sparse->dense : sparse->schedule);
+}
+
+static baton_status_t start(baton_sparse_t *sparse, bool dense,
+                            const void *gradient, double factor,
+                            const baton_stream_t *on)
+{
+    baton_status_t status =
+        sparse->ordered != NULL
+            ? baton__sparse_ordered_start(sparse, dense, gradient, factor, on)
+            : start_alone(sparse, dense, gradient, factor);
     if (status == BATON_OK) {
-        sparse->running = schedule;
+        sparse->running = dense ? sparse->dense : sparse->schedule;
+        sparse->latest = sparse->running;
         sparse->has_result = false;
     }
     return status;
@@ -31,6 +46,17 @@ static baton_status_t start(baton_sparse_t *sparse, bool dense,
 baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
 {
     return baton__sparse_start_scaled(sparse, gradient, 1);
+}
+
+baton_status_t baton__sparse_start_step(baton_sparse_t *sparse,
+                                        const void *gradient, double factor,
+                                        const baton_stream_t *on)
+{
+    uint64_t steps = sparse->ordered != NULL
+                         ? baton__sparse_ordered_steps(sparse)
+                         : sparse->steps;
+    bool dense = sparse->algorithm == NULL || steps < sparse->options.warmup;
+    return start(sparse, dense, gradient, factor, on);
 }
 
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
@@ -44,13 +70,9 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
         return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
                             sparse->name);
     }
-    if (sparse->partial != NULL) {
-        return baton__sparse_partial_start(sparse, gradient);
-    }
-    sparse->given_factor = factor;
-    bool dense =
-        sparse->algorithm == NULL || sparse->steps < sparse->options.warmup;
-    return start(sparse, dense, gradient);
+    return sparse->partial != NULL
+               ? baton__sparse_partial_start(sparse, gradient)
+               : baton__sparse_start_step(sparse, gradient, factor, NULL);
 }
 
 baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
@@ -59,7 +81,10 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
     if (status == BATON_OK) {
         status = baton__sparse_check_idle(sparse, "flush");
     }
-    return status == BATON_OK ? start(sparse, true, NULL) : status;
+    if (status == BATON_OK && sparse->ordered != NULL) {
+        (void)baton__sparse_ordered_steps(sparse);
+    }
+    return status == BATON_OK ? start(sparse, true, NULL, 1, NULL) : status;
 }
 
 /* ---- results ----------------------------------------------------------- */
@@ -110,14 +135,22 @@ static void complete_dense(baton_sparse_t *sparse)
     sparse->counting.nnz = sparse->options.count;
     sparse->counting.nans = all.nans;
     sparse->counting.infinities = all.infinities;
+    if (sparse->device != NULL) {
+        baton__sparse_device_complete(sparse);
+        return;
+    }
     memset(sparse->residual, 0, sparse->options.count * sparse->element_bytes);
 }
 
 static void complete_sparse(baton_sparse_t *sparse)
 {
-    char *residual = sparse->work;
-    sparse->work = sparse->residual;
-    sparse->residual = residual;
+    if (sparse->device != NULL) {
+        baton__sparse_device_complete(sparse);
+    } else {
+        char *residual = sparse->work;
+        sparse->work = sparse->residual;
+        sparse->residual = residual;
+    }
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
     sparse->learned = sparse->next;
@@ -130,26 +163,37 @@ static void complete_sparse(baton_sparse_t *sparse)
     baton__sparse_advance(sparse);
 }
 
-/* The running step has ended on this rank. */
-static void complete(baton_sparse_t *sparse, baton_status_t status)
+/* A recovery has counted the step, if it has been completed on some rank, and
+   has forgotten what ranks learned: they would differ in both. */
+void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 {
-    bool dense = sparse->running == sparse->dense;
-    sparse->running = NULL;
-    if (status != BATON_OK) {
-        return;
-    }
-    sparse->has_result = true;
-    if (sparse->partial != NULL) {
-        baton__sparse_partial_complete(sparse);
-        return;
-    }
+    const baton__learned_t learned = sparse->learned;
     if (dense) {
         complete_dense(sparse);
     } else {
         complete_sparse(sparse);
     }
     sparse->stats = sparse->counting;
-    sparse->steps++;
+    if (sparse->recovered) {
+        sparse->learned = learned;
+    } else {
+        sparse->steps++;
+    }
+}
+
+/* The running step has ended on this rank. */
+static void complete(baton_sparse_t *sparse, baton_status_t status)
+{
+    bool dense = sparse->running == sparse->dense;
+    sparse->running = NULL;
+    sparse->has_result = status == BATON_OK;
+    if (sparse->ordered != NULL) {
+        baton__sparse_ordered_complete(sparse, dense, status);
+    } else if (status == BATON_OK && sparse->partial != NULL) {
+        baton__sparse_partial_complete(sparse);
+    } else if (status == BATON_OK) {
+        baton__sparse_complete_step(sparse, dense);
+    }
 }
 
 /* ---- test, wait -------------------------------------------------------- */
@@ -212,8 +256,26 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
                             "been completed since a start",
                             sparse->name);
     }
-    *out = sparse->last;
-    return BATON_OK;
+    status = baton__sparse_ordered_outcome(sparse);
+    if (status == BATON_OK) {
+        *out = sparse->last;
+    }
+    return status;
+}
+
+void baton__sparse_write_dense(const baton_sparse_t *sparse, void *vector)
+{
+    const size_t size = sparse->element_bytes;
+    const baton_sparse_result_t *last = &sparse->last;
+    if (last->indices == NULL) {
+        memcpy(vector, last->values, sparse->options.count * size);
+        return;
+    }
+    memset(vector, 0, sparse->options.count * size);
+    for (size_t i = 0; i < last->count; i++) {
+        memcpy((char *)vector + (size_t)last->indices[i] * size,
+               (const char *)last->values + i * size, size);
+    }
 }
 
 baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
@@ -231,16 +293,6 @@ baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
     if (!sparse->payload) {
         return BATON_OK;
     }
-    const size_t size = sparse->element_bytes;
-    const baton_sparse_result_t *last = &sparse->last;
-    if (last->indices == NULL) {
-        memcpy(vector, last->values, sparse->options.count * size);
-        return BATON_OK;
-    }
-    memset(vector, 0, sparse->options.count * size);
-    for (size_t i = 0; i < last->count; i++) {
-        memcpy((char *)vector + (size_t)last->indices[i] * size,
-               (const char *)last->values + i * size, size);
-    }
+    baton__sparse_write_dense(sparse, vector);
     return BATON_OK;
 }

@@ -9,8 +9,11 @@
    RedSync (Fang et al. 2019; papers: redsync) has selections of its own, and
    messages [count | indices | values]. Quantised (ASQ), even steps select from
    the positive elements, odd ones from the negative, and values are replaced by
-   their mean: [count | indices | mean]. */
-#include "coll/sparse/sparse.h"
+   their mean: [count | indices | mean].
+
+   With the residual on a device the k largest are selected there, TopkA's and
+   RedSync's exact ones, and copied to the host (on_device.c). */
+#include "coll/sparse/on_device.h"
 
 #include "base/alloc.h"
 #include "coll/pattern.h"
@@ -31,6 +34,7 @@ typedef struct topka {
     char *sum;
     baton_entries_t *lists;
     baton__gather_t *gather;
+    baton__whole_selection_t selection; /* with sparse->device */
 } topka_t;
 
 static bool redsync(const baton_sparse_t *sparse)
@@ -146,20 +150,49 @@ static size_t redsync_bytes(const baton_sparse_t *sparse, size_t count)
            values * sparse->element_bytes;
 }
 
+/* The entries that the device has taken out of `work`; their threshold goes
+   where a host's selection leaves it. */
+static baton_entries_t taken_on_device(topka_t *topka)
+{
+    const char *selected = topka->selection.selected.host;
+    baton_entries_t entries = baton__selected_entries(selected);
+    topka->count = entries.count;
+    if (redsync(topka->sparse) &&
+        topka->sparse->options.redsync == BATON_REDSYNC_EXACT) {
+        topka->sparse->next.local_threshold =
+            ((const baton_device_selected_t *)(const void *)selected)
+                ->threshold;
+    }
+    return entries;
+}
+
+/* Fills up to k entries; returns the bytes of so many. */
+static size_t pad_topka(const topka_t *topka, char *to)
+{
+    const baton_sparse_t *sparse = topka->sparse;
+    size_t all = topka_bytes(sparse, sparse->k);
+    size_t bytes = topka_bytes(sparse, topka->count);
+    memset(to + bytes, 0xff, all - bytes);
+    return all;
+}
+
 static size_t write_topka(topka_t *topka, char *to)
 {
     baton_sparse_t *sparse = topka->sparse;
+    if (sparse->device != NULL) {
+        baton_entries_t entries = taken_on_device(topka);
+        memcpy(to, entries.data, topka_bytes(sparse, entries.count));
+        return pad_topka(topka, to);
+    }
     topka->count = baton__sparse_accumulate_topk(
         sparse, 0, sparse->options.count, sparse->k, topka->indices,
         topka->scratch);
-    size_t all = topka_bytes(sparse, sparse->k);
-    if (to != NULL) {
-        size_t bytes = topka_bytes(sparse, topka->count);
-        baton_entries_take(sparse->options.dtype, to, topka->indices,
-                           topka->count, sparse->work);
-        memset(to + bytes, 0xff, all - bytes);
+    if (to == NULL) {
+        return topka_bytes(sparse, sparse->k);
     }
-    return all;
+    baton_entries_take(sparse->options.dtype, to, topka->indices, topka->count,
+                       sparse->work);
+    return pad_topka(topka, to);
 }
 
 /* The mean, as an element; through a list's sum of magnitudes, all of which
@@ -200,30 +233,49 @@ static void leave_error(topka_t *topka, const void *mean)
     }
 }
 
+/* Of what the host selected: values or their mean; `work` keeps the rest. */
+static void write_values(topka_t *topka, char *values)
+{
+    const baton_sparse_t *sparse = topka->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    char *entries = topka->entries; /* not in use yet */
+    if (!sparse->options.quantise) {
+        baton_entries_take(dtype, entries, topka->indices, topka->count,
+                           sparse->work);
+        baton_entries_split(dtype, entries, topka->count, NULL, values);
+        return;
+    }
+    baton_entries_gather(dtype, entries, topka->indices, topka->count,
+                         sparse->work);
+    baton_entries_split(dtype, entries, topka->count, NULL, topka->sum);
+    mean_of(sparse, topka->sum, topka->count, values);
+    leave_error(topka, values);
+}
+
 static size_t write_redsync(topka_t *topka, char *to)
 {
     baton_sparse_t *sparse = topka->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
     if (to == NULL) {
         return redsync_bytes(sparse, sparse->k);
     }
-    topka->count = select_redsync(topka);
+    baton_entries_t taken = {NULL, 0};
+    if (sparse->device != NULL) {
+        sparse->next.steps++;
+        taken = taken_on_device(topka);
+        baton_entries_split(dtype, taken.data, taken.count, topka->indices,
+                            NULL);
+    } else {
+        topka->count = select_redsync(topka);
+    }
     uint32_t count = (uint32_t)topka->count;
     char *values = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
     memcpy(to, &count, sizeof count);
     memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
-    char *entries = topka->entries; /* not in use yet */
-    if (!sparse->options.quantise) {
-        baton_entries_take(sparse->options.dtype, entries, topka->indices,
-                           topka->count, sparse->work);
-        baton_entries_split(sparse->options.dtype, entries, topka->count, NULL,
-                            values);
+    if (sparse->device != NULL) {
+        baton_entries_split(dtype, taken.data, taken.count, NULL, values);
     } else {
-        baton_entries_gather(sparse->options.dtype, entries, topka->indices,
-                             topka->count, sparse->work);
-        baton_entries_split(sparse->options.dtype, entries, topka->count, NULL,
-                            topka->sum);
-        mean_of(sparse, topka->sum, topka->count, values);
-        leave_error(topka, values);
+        write_values(topka, values);
     }
     return redsync_bytes(sparse, topka->count);
 }
@@ -232,7 +284,8 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
-    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton_status_t status =
+        sparse->device == NULL ? baton__sparse_begin(sparse, call) : BATON_OK;
     char *to = baton__gather_begin(topka->gather, call);
     size_t bytes =
         redsync(sparse) ? write_redsync(topka, to) : write_topka(topka, to);
@@ -383,12 +436,21 @@ static baton_status_t build(baton_sparse_t *sparse)
         .nominal = nominal,
         .extent = extent,
     };
-    baton_node_t ready =
-        baton_add_call(sparse->schedule, select_and_write, topka);
-    baton_node_t end = baton_add_call(sparse->schedule, sum, topka);
+    baton_node_t ready = baton__sparse_add_call(sparse, sparse->schedule,
+                                                select_and_write, topka);
+    baton__sparse_reads_all(sparse, false, ready);
+    bool ok = true;
+    if (sparse->device != NULL) {
+        baton_before(sparse->schedule,
+                     baton__sparse_device_add_selection(sparse, true,
+                                                        &topka->selection, &ok),
+                     ready);
+    }
+    baton_node_t end =
+        baton__sparse_add_call(sparse, sparse->schedule, sum, topka);
     baton_node_t done;
     topka->gather = baton__gather_build(&plan, ready, &done);
-    if (topka->gather == NULL) {
+    if (topka->gather == NULL || !ok) {
         return BATON_ERR_NO_MEMORY;
     }
     baton_before(sparse->schedule, done, end);

@@ -114,6 +114,14 @@ static baton_status_t check_peer(const rank_t *self, int peer)
                               self->medium->size - 1);
 }
 
+static void note_lost(rank_t *self, int peer)
+{
+    if (self->lost[peer] == BATON__INPROC_THERE) {
+        self->lost[peer] = BATON__INPROC_LOST;
+        self->lost_count++;
+    }
+}
+
 static void deliver(rank_t *self, record_t *record, int peer,
                     const baton_header_t *header, size_t bytes)
 {
@@ -128,7 +136,8 @@ static void deliver(rank_t *self, record_t *record, int peer,
     if (put(target, &target->inbox, record, self)) {
         return;
     }
-    if (has_copy(record)) { /* the receiver has left */
+    note_lost(self, peer);
+    if (has_copy(record)) {
         baton__inproc_give(record);
     } else if (take(record)) {
         end_send(record, self);
@@ -321,7 +330,41 @@ static size_t take_events(rank_t *self, baton_event_t *out, size_t max)
     return count;
 }
 
+static size_t take_lost(rank_t *self, baton_event_t *out, size_t max)
+{
+    size_t count = 0;
+    for (int peer = 0; count < max && self->lost_count > 0; peer++) {
+        if (self->lost[peer] != BATON__INPROC_LOST) {
+            continue;
+        }
+        self->lost[peer] = BATON__INPROC_REPORTED;
+        self->lost_count--;
+        out[count++] = (baton_event_t){.kind = BATON_EVENT_LOST,
+                                       .status = BATON_ERR_TRANSPORT,
+                                       .peer = peer,
+                                       .detail = "it has destroyed its group"};
+    }
+    return count;
+}
+
 /* Does not take the mutex when there is nothing, as for an idle rank. */
+static size_t take_waiting(rank_t *self, baton_event_t *out, size_t max)
+{
+    /* Pairs with the release store in put(). */
+    if (max == 0 ||
+        atomic_load_explicit(&self->waiting, memory_order_acquire) == 0) {
+        return 0;
+    }
+    pthread_mutex_lock(&self->mutex);
+    size_t taken = take_events(self, out, max);
+    size_t waiting = atomic_load_explicit(&self->waiting, memory_order_relaxed);
+    atomic_store_explicit(&self->waiting, waiting - taken,
+                          memory_order_release);
+    pthread_mutex_unlock(&self->mutex);
+    return taken;
+}
+
+/* Who has left comes last: all that it sent before is here by then. */
 static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     rank_t *self = endpoint;
@@ -329,18 +372,8 @@ static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
     if (self->long_ones.head != NULL && max > 0) {
         count += copy_slice(self, out);
     }
-    /* Pairs with the release store in put(). */
-    if (count == max ||
-        atomic_load_explicit(&self->waiting, memory_order_acquire) == 0) {
-        return count;
-    }
-    pthread_mutex_lock(&self->mutex);
-    size_t taken = take_events(self, out + count, max - count);
-    size_t waiting = atomic_load_explicit(&self->waiting, memory_order_relaxed);
-    atomic_store_explicit(&self->waiting, waiting - taken,
-                          memory_order_release);
-    pthread_mutex_unlock(&self->mutex);
-    return count + taken;
+    count += take_waiting(self, out + count, max - count);
+    return count + take_lost(self, out + count, max - count);
 }
 
 /* ---- reserve, sleep, close -------------------------------------------- */
@@ -371,13 +404,18 @@ static void inproc_drain(void *endpoint)
     (void)got; /* EAGAIN: it was not readable */
 }
 
+static bool inproc_is_copying(const void *endpoint)
+{
+    return ((const rank_t *)endpoint)->long_ones.head != NULL;
+}
+
 /* A sender either had the mutex before, and its message is seen here, or finds
    this rank armed. */
 static bool inproc_arm(void *endpoint, uint32_t *sleep_us_out)
 {
     rank_t *self = endpoint;
     *sleep_us_out = BATON_SLEEP_FOREVER;
-    if (self->long_ones.head != NULL) {
+    if (self->long_ones.head != NULL || self->lost_count > 0) {
         return false;
     }
     pthread_mutex_lock(&self->mutex);
@@ -441,4 +479,5 @@ const baton_transport_t baton__inproc_transport = {
     .max_bytes = PTRDIFF_MAX,
     .copy_bytes = BATON__INPROC_COPY_BYTES,
     .lend = inproc_lend,
+    .is_copying = inproc_is_copying,
 };

@@ -70,6 +70,23 @@ baton_status_t baton_inproc_destroy(baton_inproc_t *medium)
     return BATON_OK;
 }
 
+/* Nobody is lost to a rank that joins. */
+static baton_status_t make_lost(rank_t *rank)
+{
+    size_t size = (size_t)rank->medium->size;
+    if (rank->lost == NULL) {
+        rank->lost = baton__alloc(size, sizeof *rank->lost);
+    }
+    if (rank->lost == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "inproc: no memory for rank %d of %zu", rank->index,
+                            size);
+    }
+    memset(rank->lost, BATON__INPROC_THERE, size);
+    rank->lost_count = 0;
+    return BATON_OK;
+}
+
 static baton_status_t join(rank_t *rank)
 {
     int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -93,8 +110,11 @@ static baton_status_t join(rank_t *rank)
     }
     rank->reserved = 0;
     rank->fail_send = 0;
+    baton_status_t status = make_lost(rank);
     /* Notices need records before anything is reserved. */
-    baton_status_t status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
+    if (status == BATON_OK) {
+        status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
+    }
     if (status != BATON_OK) {
         baton__inproc_transport.close(rank);
     }

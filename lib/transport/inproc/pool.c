@@ -96,4 +96,6 @@ void baton__inproc_free(baton__inproc_rank_t *rank)
         baton__free(slab->copies);
         baton__free(slab);
     }
+    baton__free(rank->lost);
+    rank->lost = NULL;
 }

@@ -53,6 +53,13 @@ typedef struct baton__inproc_slab {
     size_t count;
 } baton__inproc_slab_t;
 
+/* What is known of a peer: it had left when something was sent to it. */
+typedef enum baton__inproc_lost {
+    BATON__INPROC_THERE,
+    BATON__INPROC_LOST, /* to be reported */
+    BATON__INPROC_REPORTED
+} baton__inproc_lost_t;
+
 typedef struct baton__inproc_list {
     baton__inproc_record_t *head, *tail;
 } baton__inproc_list_t;
@@ -70,7 +77,8 @@ struct baton__inproc_rank {
     int event_fd;
     bool armed;
     bool joined;
-    bool left; /* it was joined: what is sent to it is dropped */
+    bool left; /* it was joined: what is sent to it is dropped, and its sender
+                  has lost it */
 
     /* The driver's alone. */
     bool owns_medium;
@@ -83,6 +91,8 @@ struct baton__inproc_rank {
     int64_t reserved; /* sends */
     size_t capacity, copy_capacity;
     int64_t fail_send;
+    unsigned char *lost; /* by rank: a baton__inproc_lost_t */
+    int lost_count;      /* that are to be reported */
 };
 
 struct baton_inproc {
@@ -102,7 +112,7 @@ void baton__inproc_give(baton__inproc_record_t *record);
 /* Makes room for so many sends in flight. */
 baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends);
 
-/* Frees the records of a rank; they must not be in use any more. */
+/* Frees the memory of a rank; its records must not be in use any more. */
 void baton__inproc_free(baton__inproc_rank_t *rank);
 
 #endif

@@ -63,8 +63,11 @@ enum {
     /* A copy up to this long is made when the message is accepted, which may be
        in start; of a longer one each poll makes a slice. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
-    BATON__MPI_SLICE_BYTES = 1 << 20,
-    /* Shorter messages out of a segment are copied into buffers. */
+    BATON__MPI_SLICE_BYTES = 4 << 20,
+    /* Shorter messages out of a segment are copied into buffers. And longer
+       ones are not, wherever they lie, if each rank has a processor: the
+       receiver's single copy takes no longer then than its half of two. Where
+       ranks share processors the sender's copy saves it a turn. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024
 };
 
@@ -229,7 +232,9 @@ typedef struct baton__mpi {
     int size;
     uint32_t window; /* credits of a peer */
     baton__peer_t *peers;
-    bool reads;         /* near ranks can read each other's memory */
+    int *host_of;          /* of each rank: its number */
+    bool reads;            /* near ranks can read each other's memory */
+    size_t buffered_bytes; /* the longest message that goes into a buffer */
     baton__host_t host; /* what near ranks share; at least this one is near */
 
     baton__peer_t *listed; /* peers with an outbox */
@@ -355,6 +360,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                                  const baton_header_t *header, const void *data,
                                  size_t bytes);
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
+bool baton__mpi_lends(void *endpoint, int peer, const void *data, size_t bytes);
 
 /* Answers a message, now or when there is room: by FIN, which then frees its
    record; or by CTS. */
@@ -417,6 +423,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max);
 int baton__mpi_descriptor(void *endpoint, int k);
 void baton__mpi_drain(void *endpoint);
 bool baton__mpi_arm(void *endpoint, uint32_t *sleep_us_out);
+bool baton__mpi_is_copying(const void *endpoint);
 void baton__mpi_disarm(void *endpoint);
 
 /* ---- open.c: opening and closing --------------------------------------- */

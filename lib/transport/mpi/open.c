@@ -141,6 +141,13 @@ static void number(baton__mpi_t *mpi, const host_t *host)
     MPI_Group_free(&here);
 }
 
+static bool has_processor_each(const baton__mpi_t *mpi)
+{
+    const baton_transport_t *transport = &mpi->transport;
+    return transport->host_processors > 0 &&
+           transport->host_ranks <= transport->host_processors;
+}
+
 /* Opens what the ranks of the host share; false if that is only MPI. */
 static bool share(baton__mpi_t *mpi, const host_t *host)
 {
@@ -162,7 +169,10 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
     }
     number(mpi, host);
     if (mpi->host.buffers > 0) {
-        mpi->transport.copy_bytes = BATON__HOST_BUFFER_BYTES;
+        mpi->buffered_bytes = mpi->reads && has_processor_each(mpi)
+                                  ? BATON__MPI_DIRECT_BYTES
+                                  : BATON__HOST_BUFFER_BYTES;
+        mpi->transport.copy_bytes = mpi->buffered_bytes;
     }
     return true;
 }
@@ -284,12 +294,46 @@ static void agree_on_settings(baton__mpi_t *mpi)
     mpi->transport.verify = any != 0;
 }
 
-static void count_hosts(baton__mpi_t *mpi, const host_t *host)
+/* Numbers the hosts by their lowest ranks, of which host_of has each rank's,
+   and sees whether ranks are placed in blocks. */
+static void number_hosts(baton__mpi_t *mpi)
 {
-    int leads = host->index == 0;
-    int hosts = leads;
-    (void)MPI_Allreduce(&leads, &hosts, 1, MPI_INT, MPI_SUM, mpi->comm);
+    int *host_of = mpi->host_of;
+    int hosts = 0;
+    int block = 0;
+    for (int rank = 0; rank < mpi->size; rank++) {
+        bool leads = host_of[rank] == rank;
+        host_of[rank] = leads ? hosts : host_of[host_of[rank]];
+        hosts += leads;
+        block += host_of[rank] == 0;
+    }
+    for (int rank = 0; rank < mpi->size && block > 0; rank++) {
+        block = host_of[rank] == rank / block ? block : 0;
+    }
     mpi->transport.hosts = hosts;
+    mpi->transport.host_block = block;
+}
+
+/* Finds out which rank is on which host. */
+static baton_status_t find_hosts(baton__mpi_t *mpi, const host_t *host)
+{
+    int lowest = mpi->rank;
+    int code = MPI_Bcast(&lowest, 1, MPI_INT, 0, host->comm);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Allgather(&lowest, 1, MPI_INT, mpi->host_of, 1, MPI_INT,
+                             mpi->comm);
+    }
+    if (code != MPI_SUCCESS) {
+        return baton__mpi_error("MPI_Allgather", code);
+    }
+    number_hosts(mpi);
+    return BATON_OK;
+}
+
+static int host_of(const void *endpoint, int rank)
+{
+    const baton__mpi_t *mpi = endpoint;
+    return mpi->host_of[rank];
 }
 
 /* Finds the ranks of this host, and opens what they share. */
@@ -310,7 +354,9 @@ static baton_status_t meet(baton__mpi_t *mpi)
     if (status == BATON_OK) {
         count_far(mpi);
         agree_on_settings(mpi);
-        count_hosts(mpi, &host);
+        status = find_hosts(mpi, &host);
+    }
+    if (status == BATON_OK) {
         status = exchange_places(mpi, &host);
     }
     (void)MPI_Comm_free(&host.comm);
@@ -367,6 +413,7 @@ static void free_endpoint(baton__mpi_t *mpi)
     baton__far_close(mpi);
     baton__host_close(&mpi->host);
     baton__mpi_free_pools(mpi);
+    baton__free(mpi->host_of);
     baton__free(mpi->peers);
     baton__free(mpi);
 }
@@ -483,6 +530,9 @@ static const baton_transport_t mpi_transport = {
     .allocate = baton__mpi_allocate,
     .release = baton__mpi_deallocate,
     .takes_device = baton__mpi_takes_device,
+    .is_copying = baton__mpi_is_copying,
+    .host_of = host_of,
+    .lends = baton__mpi_lends,
 };
 
 static void init_far(baton__far_t *far)
@@ -508,9 +558,11 @@ static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
     MPI_Comm_rank(comm, &rank);
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     baton__peer_t *peers = baton__alloc((size_t)size, sizeof *peers);
-    if (mpi == NULL || peers == NULL) {
+    int *hosts = baton__alloc((size_t)size, sizeof *hosts);
+    if (mpi == NULL || peers == NULL || hosts == NULL) {
         baton__free(mpi);
         baton__free(peers);
+        baton__free(hosts);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for a group of %d ranks", size);
     }
@@ -519,6 +571,7 @@ static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
     mpi->size = size;
     mpi->rank = rank;
     mpi->peers = peers;
+    mpi->host_of = hosts;
     mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
     for (int i = 0; i < size; i++) {
         peers[i].near = -1;

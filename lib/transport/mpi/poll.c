@@ -121,6 +121,12 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     return events.count;
 }
 
+bool baton__mpi_is_copying(const void *endpoint)
+{
+    const baton__mpi_t *mpi = endpoint;
+    return mpi->copying.head != NULL;
+}
+
 /* ---- sleeping ---------------------------------------------------------- */
 
 int baton__mpi_descriptor(void *endpoint, int k)

@@ -176,13 +176,20 @@ static outcome_t send_body(baton__mpi_t *mpi, baton__peer_t *peer,
 /* The segment that the peer can read the data in; 0 if there is none, or a copy
    costs less than an answer. */
 static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
-                           const baton__send_t *send)
+                           const void *data, size_t bytes)
 {
-    return send->bytes < BATON__MPI_DIRECT_BYTES ||
-                   peer->near == mpi->host.index
+    return bytes < BATON__MPI_DIRECT_BYTES || peer->near == mpi->host.index
                ? 0
-               : baton__segments_share(&mpi->host.segments, peer->near,
-                                       send->data, send->bytes);
+               : baton__segments_share(&mpi->host.segments, peer->near, data,
+                                       bytes);
+}
+
+bool baton__mpi_lends(void *endpoint, int peer, const void *data, size_t bytes)
+{
+    baton__mpi_t *mpi = endpoint;
+    const baton__peer_t *to = &mpi->peers[peer];
+    return to->near >= 0 &&
+           (mpi->reads || segment_of(mpi, to, data, bytes) != 0);
 }
 
 static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
@@ -190,9 +197,10 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
                            bool credited)
 {
     bool near = peer->near >= 0;
-    uint32_t segment = near ? segment_of(mpi, peer, send) : 0;
+    uint32_t segment =
+        near ? segment_of(mpi, peer, send->data, send->bytes) : 0;
     if (near && credited && segment == 0 &&
-        send->bytes <= BATON__HOST_BUFFER_BYTES) {
+        send->bytes <= mpi->buffered_bytes) {
         int buffer = fill_buffer(mpi, send->data, send->bytes);
         if (buffer >= 0) {
             return send_in_buffer(mpi, peer, packet, buffer);

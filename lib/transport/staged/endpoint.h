@@ -32,13 +32,18 @@
    Host memory that is received into device memory comes as one ordinary
    message. It is copied out of the message by blocks if it can be read in place
    (its data came along, or the inner transport lends them); else it is received
-   into all buffers at once, which bounds its size.
+   into all buffers at once. A message that is too long for that, and that the
+   inner transport will not lend, is offered, as one of device memory is: a
+   receiver whose target is device memory asks for blocks, which are sent
+   straight from where they lie; one whose target is host memory asks for all of
+   it as one block.
 
    Files, from the bottom up: pool.c (transfers, buffers, controls), receive.c,
    send.c, staged.c (the transport). */
 #ifndef BATON_TRANSPORT_STAGED_ENDPOINT_H
 #define BATON_TRANSPORT_STAGED_ENDPOINT_H
 
+#include "transport/staged/block.h"
 #include "transport/staged/staged.h"
 
 #include <assert.h>
@@ -76,6 +81,7 @@ typedef struct baton__staged_offer {
     uint64_t bytes;
     uint64_t kin;
     uint64_t block; /* the sender's largest */
+    uint64_t host;  /* 1: it is in host memory, and no device can copy it */
 } baton__staged_offer_t;
 static_assert(sizeof(baton__staged_offer_t) <= BATON_NOTICE_BYTES &&
                   BATON_DEVICE_HANDLE_BYTES <= BATON_NOTICE_BYTES,
@@ -107,6 +113,7 @@ typedef struct baton__staged_transfer {
     uint32_t generation; /* of the record's use: a reference has it, too */
     baton__staged_transfer_state_t state;
     bool sends;
+    bool from_host;    /* a send of host memory: without buffers */
     bool over;         /* its event was reported, or there is none */
     bool offer_posted; /* the inner send of the offer has not ended */
     baton_status_t status;
@@ -195,11 +202,13 @@ typedef struct baton__staged {
     void *device;
     bool direct; /* devices of one kin copy from each other */
 
-    size_t block_bytes;
-    uint32_t buffers; /* in each direction */
+    baton__block_model_t model;
+    size_t block_bytes; /* the longest: of a buffer */
+    uint32_t buffers;   /* in each direction */
     char *pinned;
     baton__staged_buffers_t out, in;
-    uint32_t promised; /* buffers of `in` that blocks were asked for */
+    uint32_t promised;    /* buffers of `in` that blocks were asked for */
+    uint32_t host_blocks; /* in flight, straight from host memory */
     void *direct_events[BATON__STAGED_DIRECT];
     baton__staged_transfer_t *direct_copies[BATON__STAGED_DIRECT];
     uint32_t direct_count;
@@ -231,6 +240,7 @@ typedef enum baton__staged_tokens {
     BATON__STAGED_TOKEN_IN,      /* a buffer */
     BATON__STAGED_TOKEN_HOST,    /* a receive's record */
     BATON__STAGED_TOKEN_LANDING, /* a receive's record */
+    BATON__STAGED_TOKEN_BLOCK,   /* a send's record: a block of host memory */
     BATON__STAGED_TOKEN_BITS = 28
 } baton__staged_tokens_t;
 
@@ -302,6 +312,10 @@ void baton__staged_forget_control(baton__staged_t *self,
 baton__staged_buffer_t *baton__staged_take_buffer(baton__staged_buffers_t *of);
 void baton__staged_give_buffer(baton__staged_buffers_t *of,
                                baton__staged_buffer_t *buffer);
+/* Records behind a copy. Tries twice: nothing else would tell when the copy no
+   longer uses its memory. A device that fails both times does no copies. */
+baton_status_t baton__staged_record(baton__staged_t *self,
+                                    baton_stream_t stream, void *event);
 baton_status_t baton__staged_copy(baton__staged_t *self,
                                   baton__staged_buffers_t *of,
                                   baton__staged_buffer_t *buffer, void *target,

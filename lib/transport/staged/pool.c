@@ -334,6 +334,14 @@ void baton__staged_give_buffer(baton__staged_buffers_t *of,
     of->unused_count++;
 }
 
+baton_status_t baton__staged_record(baton__staged_t *self,
+                                    baton_stream_t stream, void *event)
+{
+    baton_status_t status = self->port.record(self->device, stream, event);
+    return status == BATON_OK ? BATON_OK
+                              : self->port.record(self->device, stream, event);
+}
+
 baton_status_t baton__staged_copy(baton__staged_t *self,
                                   baton__staged_buffers_t *of,
                                   baton__staged_buffer_t *buffer, void *target,
@@ -347,7 +355,7 @@ baton_status_t baton__staged_copy(baton__staged_t *self,
     buffer->next = NULL;
     *(of->first == NULL ? &of->first : &of->last->next) = buffer;
     of->last = buffer;
-    buffer->status = self->port.record(self->device, of->stream, buffer->event);
+    buffer->status = baton__staged_record(self, of->stream, buffer->event);
     return BATON_OK;
 }
 

@@ -171,7 +171,7 @@ static bool can_be_direct(const baton__staged_t *self,
 {
     bool kin = self->port.open_handle != NULL && self->port.kin != 0 &&
                receive->offer.kin == self->port.kin;
-    return self->direct && is_to_device(receive) &&
+    return self->direct && is_to_device(receive) && receive->offer.host == 0 &&
            (kin || receive->peer == self->rank);
 }
 
@@ -194,6 +194,22 @@ static void begin(baton__staged_t *self, int index)
     }
 }
 
+/* Up to what both ends have buffers for; but of host memory into host memory
+   all goes at once. */
+static size_t choose_block(const baton__staged_t *self,
+                           const baton__staged_transfer_t *receive)
+{
+    size_t most = receive->offer.block;
+    if (receive->offer.host != 0 && !is_to_device(receive)) {
+        return most;
+    }
+    if (is_to_device(receive) && self->block_bytes < most) {
+        most = self->block_bytes;
+    }
+    size_t block = baton__block_for(&self->model, receive->bytes);
+    return block < most ? block : most;
+}
+
 baton_status_t baton__staged_accept(baton__staged_t *self,
                                     baton__staged_transfer_t *receive,
                                     baton_token_t token, void *target)
@@ -206,10 +222,7 @@ baton_status_t baton__staged_accept(baton__staged_t *self,
     }
     receive->token = token;
     receive->target = target;
-    receive->block_bytes = receive->offer.block;
-    if (is_to_device(receive) && self->block_bytes < receive->block_bytes) {
-        receive->block_bytes = self->block_bytes;
-    }
+    receive->block_bytes = choose_block(self, receive);
     receive->blocks =
         baton__staged_blocks_of(receive->bytes, receive->block_bytes);
     receive->state = BATON__TRANSFER_QUEUED;
@@ -375,8 +388,8 @@ static void begin_direct(baton__staged_t *self)
             self->port.copy(self->device, self->direct_stream, receive->target,
                             receive->source, receive->bytes);
         if (status == BATON_OK) {
-            status = self->port.record(self->device, self->direct_stream,
-                                       self->direct_events[i]);
+            status = baton__staged_record(self, self->direct_stream,
+                                          self->direct_events[i]);
         }
         if (status != BATON_OK) {
             end_direct(self, receive, status);
@@ -554,7 +567,7 @@ static baton_status_t too_long(const baton__staged_t *self,
         "staged: a message of %zu bytes from host memory of rank %d is too "
         "long for device memory, as the %s transport can't read it in place; "
         "up to %zu bytes are received (BATON_DEVICE_BLOCK times "
-        "BATON_DEVICE_BUFFERS)",
+        "BATON_DEVICE_BUFFERS, which are to be the same on all ranks)",
         message->bytes, message->peer, self->inner->name,
         (size_t)self->buffers * self->block_bytes);
 }
@@ -591,7 +604,9 @@ baton_status_t baton__staged_accept_plain(baton__staged_t *self,
     receive->token = token;
     receive->target = target;
     receive->bytes = message->bytes;
-    receive->block_bytes = self->block_bytes;
+    size_t block = baton__block_for(&self->model, message->bytes);
+    receive->block_bytes =
+        block < self->block_bytes ? block : self->block_bytes;
     receive->blocks =
         baton__staged_blocks_of(receive->bytes, receive->block_bytes);
     receive->peer = message->peer;

@@ -7,6 +7,13 @@
 
 /* ---- offers ------------------------------------------------------------- */
 
+/* The longest block that can be sent. */
+static size_t most_of_block(const baton__staged_t *self,
+                            const baton__staged_transfer_t *send)
+{
+    return send->from_host ? send->bytes : self->block_bytes;
+}
+
 static baton_status_t post_offer(baton__staged_t *self,
                                  baton__staged_transfer_t *send,
                                  const baton_header_t *header)
@@ -17,7 +24,8 @@ static baton_status_t post_offer(baton__staged_t *self,
         .reference = baton__staged_reference(send),
         .bytes = send->bytes,
         .kin = self->port.get_handle != NULL ? self->port.kin : 0,
-        .block = self->block_bytes};
+        .block = most_of_block(self, send),
+        .host = send->from_host};
     return self->inner->send(
         self->endpoint,
         baton__staged_token(self, BATON__STAGED_TOKEN_OFFER, send->id),
@@ -39,6 +47,7 @@ baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
     send->peer = peer;
     send->source = data;
     send->bytes = bytes;
+    send->from_host = token.memory == BATON_MEMORY_HOST;
     send->state = BATON__TRANSFER_OFFERED;
     baton_status_t status = post_offer(self, send, header);
     send->offer_posted = status == BATON_OK;
@@ -114,11 +123,9 @@ void baton__staged_send_lost(baton__staged_t *self,
     }
 }
 
-static void end_block(baton__staged_t *self, baton__staged_buffer_t *buffer,
+static void end_block(baton__staged_t *self, baton__staged_transfer_t *send,
                       baton_status_t status)
 {
-    baton__staged_transfer_t *send = buffer->transfer;
-    baton__staged_give_buffer(&self->out, buffer);
     send->finished++;
     if (status != BATON_OK || send->status != BATON_OK) {
         fail(self, send, status, NULL);
@@ -127,54 +134,100 @@ static void end_block(baton__staged_t *self, baton__staged_buffer_t *buffer,
     }
 }
 
+static void end_buffer(baton__staged_t *self, baton__staged_buffer_t *buffer,
+                       baton_status_t status)
+{
+    baton__staged_transfer_t *send = buffer->transfer;
+    baton__staged_give_buffer(&self->out, buffer);
+    end_block(self, send, status);
+}
+
 /* ---- blocks ------------------------------------------------------------ */
+
+static baton_status_t send_block(baton__staged_t *self,
+                                 const baton__staged_transfer_t *send,
+                                 baton_token_t token, uint32_t block,
+                                 const char *data)
+{
+    const baton_header_t header = {.schedule = send->remote,
+                                   .epoch = baton__staged_reference(send),
+                                   .tag = block,
+                                   .kind = BATON__STAGED_CONTROL |
+                                           BATON__STAGED_BLOCK};
+    return self->inner->send(self->endpoint, token, send->peer, &header, data,
+                             baton__staged_bytes_of(send, block));
+}
 
 /* A block is in its buffer. */
 static void post_block(baton__staged_t *self, baton__staged_buffer_t *buffer)
 {
-    const baton__staged_transfer_t *send = buffer->transfer;
-    const baton_header_t header = {.schedule = send->remote,
-                                   .epoch = baton__staged_reference(send),
-                                   .tag = buffer->block,
-                                   .kind = BATON__STAGED_CONTROL |
-                                           BATON__STAGED_BLOCK};
-    baton_status_t status = self->inner->send(
-        self->endpoint,
+    baton_status_t status = send_block(
+        self, buffer->transfer,
         baton__staged_token(self, BATON__STAGED_TOKEN_OUT, buffer->index),
-        send->peer, &header, buffer->memory,
-        baton__staged_bytes_of(send, buffer->block));
+        buffer->block, buffer->memory);
     if (status != BATON_OK) {
-        end_block(self, buffer, status == BATON_DONE ? BATON_OK : status);
+        end_buffer(self, buffer, status == BATON_DONE ? BATON_OK : status);
+    }
+}
+
+static void copy_block(baton__staged_t *self, baton__staged_transfer_t *send,
+                       uint32_t block, const char *source)
+{
+    baton__staged_buffer_t *buffer = baton__staged_take_buffer(&self->out);
+    buffer->transfer = send;
+    buffer->block = block;
+    baton_status_t status =
+        baton__staged_copy(self, &self->out, buffer, buffer->memory, source,
+                           baton__staged_bytes_of(send, block));
+    if (status != BATON_OK) {
+        end_buffer(self, buffer, status);
+    }
+}
+
+static void post_from_host(baton__staged_t *self,
+                           baton__staged_transfer_t *send, uint32_t block,
+                           const char *source)
+{
+    baton_status_t status = send_block(
+        self, send,
+        baton__staged_token(self, BATON__STAGED_TOKEN_BLOCK, send->id), block,
+        source);
+    if (status == BATON_OK) {
+        self->host_blocks++;
+    } else {
+        end_block(self, send, status == BATON_DONE ? BATON_OK : status);
     }
 }
 
 static void begin_block(baton__staged_t *self, baton__staged_transfer_t *send)
 {
-    baton__staged_buffer_t *buffer = baton__staged_take_buffer(&self->out);
-    buffer->transfer = send;
-    buffer->block = send->started++;
+    uint32_t block = send->started++;
     if (send->started < send->blocks) { /* the next one is another send's */
         baton__staged_append(&self->sending, send);
     }
-    const char *source =
-        send->source + (size_t)buffer->block * send->block_bytes;
-    baton_status_t status =
-        baton__staged_copy(self, &self->out, buffer, buffer->memory, source,
-                           baton__staged_bytes_of(send, buffer->block));
-    if (status != BATON_OK) {
-        end_block(self, buffer, status);
+    const char *source = send->source + (size_t)block * send->block_bytes;
+    if (send->from_host) {
+        post_from_host(self, send, block, source);
+    } else {
+        copy_block(self, send, block, source);
     }
+}
+
+static bool can_begin(const baton__staged_t *self,
+                      const baton__staged_transfer_t *send)
+{
+    return send->started < send->granted &&
+           (send->from_host || self->out.unused != NULL);
 }
 
 /* Begins blocks that were asked for while there are buffers, in turns. */
 static void begin_blocks(baton__staged_t *self)
 {
     baton__staged_transfer_t *first_idle = NULL;
-    while (self->out.unused != NULL && self->sending.head != NULL &&
-           self->sending.head != first_idle) {
+    while (self->sending.head != NULL && self->sending.head != first_idle) {
         baton__staged_transfer_t *send =
             baton__staged_take_first(&self->sending);
-        if (send->started < send->granted) {
+        if (can_begin(self, send)) {
             begin_block(self, send);
             first_idle = NULL;
         } else {
@@ -193,7 +246,7 @@ void baton__staged_send_progress(baton__staged_t *self)
         if (status == BATON_OK && buffer->transfer->status == BATON_OK) {
             post_block(self, buffer);
         } else {
-            end_block(self, buffer, status);
+            end_buffer(self, buffer, status);
         }
     }
     begin_blocks(self);
@@ -223,7 +276,7 @@ static void start(baton__staged_t *self, baton__staged_transfer_t *send,
     if (message->data != NULL && message->bytes == sizeof block) {
         memcpy(&block, message->data, sizeof block);
     }
-    if (block == 0 || block > self->block_bytes) {
+    if (block == 0 || block > most_of_block(self, send)) {
         fail(self, send, BATON_ERR_MISMATCH,
              "the receiver asked for blocks of another size");
         return;
@@ -257,7 +310,8 @@ void baton__staged_send_control(baton__staged_t *self,
     baton__staged_transfer_t *send =
         baton__staged_find(&self->sends, header->epoch, message->peer);
     bool asks = kind == BATON__STAGED_ASK || kind == BATON__STAGED_ASK_DIRECT;
-    if (send == NULL || send->state == BATON__TRANSFER_WITHDRAWN) {
+    if (send == NULL || send->state == BATON__TRANSFER_WITHDRAWN ||
+        send->state == BATON__TRANSFER_ENDED) {
         if (asks) {
             baton__staged_refuse(self, message->peer, header->schedule);
         }
@@ -281,11 +335,16 @@ void baton__staged_send_event(baton__staged_t *self,
                               baton_status_t status)
 {
     if (what == BATON__STAGED_TOKEN_OUT) {
-        end_block(self, &self->out.all[index], status);
+        end_buffer(self, &self->out.all[index], status);
         return;
     }
     baton__staged_transfer_t *send = baton__staged_by_id(&self->sends, index);
     assert(send != NULL);
+    if (what == BATON__STAGED_TOKEN_BLOCK) {
+        self->host_blocks--;
+        end_block(self, send, status);
+        return;
+    }
     send->offer_posted = false;
     if (send->over) {
         baton__staged_give(self, send);

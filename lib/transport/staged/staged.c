@@ -20,6 +20,21 @@ static bool takes_device(const baton__staged_t *self, int peer, size_t bytes)
            self->inner->takes_device(self->endpoint, peer, bytes);
 }
 
+/* Whether the receiver could not take a message of host memory into its device:
+   it can neither read it in place nor has buffers for all of it, if its
+   settings are those of this rank. */
+static bool is_too_long(const baton__staged_t *self, int peer, const void *data,
+                        size_t bytes)
+{
+    const baton_transport_t *inner = self->inner;
+    if (bytes <= self->buffers * self->block_bytes) {
+        return false;
+    }
+    return inner->lend == NULL ||
+           (inner->lends != NULL &&
+            !inner->lends(self->endpoint, peer, data, bytes));
+}
+
 static baton_status_t staged_send(void *endpoint, baton_token_t token, int peer,
                                   const baton_header_t *header,
                                   const void *data, size_t bytes)
@@ -31,8 +46,10 @@ static baton_status_t staged_send(void *endpoint, baton_token_t token, int peer,
                             "allowed",
                             header->kind, 0xffff & ~BATON__STAGED_KINDS);
     }
-    if (token.memory == BATON_MEMORY_HOST || bytes == 0 || data == NULL ||
-        takes_device(self, peer, bytes)) {
+    bool passes = token.memory == BATON_MEMORY_HOST
+                      ? !is_too_long(self, peer, data, bytes)
+                      : takes_device(self, peer, bytes);
+    if (passes || bytes == 0 || data == NULL) {
         return self->inner->send(self->endpoint, token, peer, header, data,
                                  bytes);
     }
@@ -154,7 +171,8 @@ static void take_own(baton__staged_t *self, const baton_event_t *event)
     baton__staged_tokens_t what =
         (baton__staged_tokens_t)(event->token.node >> BATON__STAGED_TOKEN_BITS);
     uint32_t index = event->token.node & mask;
-    if (what == BATON__STAGED_TOKEN_OFFER || what == BATON__STAGED_TOKEN_OUT) {
+    if (what == BATON__STAGED_TOKEN_OFFER || what == BATON__STAGED_TOKEN_OUT ||
+        what == BATON__STAGED_TOKEN_BLOCK) {
         baton__staged_send_event(self, what, index, event->status);
     } else {
         baton__staged_receive_event(self, what, index, event->status);
@@ -292,6 +310,18 @@ static void staged_drain(void *endpoint)
 }
 
 /* Nothing tells when there is room for what is to be told peers. */
+static bool staged_is_copying(const void *endpoint)
+{
+    const baton__staged_t *self = endpoint;
+    return self->inner->is_copying(self->endpoint);
+}
+
+static int staged_host_of(const void *endpoint, int rank)
+{
+    const baton__staged_t *self = endpoint;
+    return self->inner->host_of(self->endpoint, rank);
+}
+
 static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
 {
     baton__staged_t *self = endpoint;
@@ -357,6 +387,20 @@ static void free_endpoint(baton__staged_t *self)
     baton__staged_free_pool(&self->receives);
     baton__free(self->peers);
     baton__free(self);
+}
+
+/* Drops ordinary messages that came behind offers, and were not reported. */
+static void drop_arrived(baton__staged_t *self)
+{
+    baton_message_t *message = self->arrived;
+    self->arrived = NULL;
+    while (message != NULL) {
+        baton_message_t *next = message->next;
+        if (baton__staged_of(self, message) == NULL) {
+            self->inner->drop(self->endpoint, message);
+        }
+        message = next;
+    }
 }
 
 /* Declines the offers that have come: their senders would wait for ever. */
@@ -425,6 +469,16 @@ static void withdraw_blocks(baton__staged_t *self)
                                      BATON_ERR_CANCELLED);
         }
     }
+    for (uint32_t id = 0; id < self->sends.capacity && self->host_blocks > 0;
+         id++) {
+        while (self->host_blocks > 0 &&
+               self->inner->withdraw(
+                   self->endpoint,
+                   baton__staged_token(self, BATON__STAGED_TOKEN_BLOCK, id))) {
+            baton__staged_send_event(self, BATON__STAGED_TOKEN_BLOCK, id,
+                                     BATON_ERR_CANCELLED);
+        }
+    }
 }
 
 /* Whether the device or the inner transport still works on memory. */
@@ -432,17 +486,40 @@ static bool is_moving(const baton__staged_t *self)
 {
     return self->out.unused_count < self->buffers ||
            self->in.unused_count < self->buffers || self->direct_count > 0 ||
-           self->landing_now != NULL;
+           self->landing_now != NULL || self->host_blocks > 0;
+}
+
+static bool is_patient(uint64_t began_ns)
+{
+    uint64_t patience_ns =
+        (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS) * 1000000;
+    return baton__clock_ns() - began_ns <= patience_ns;
+}
+
+/* Declines what has come, and tells that: the inner transport may have no room
+   for it at first. False if it never gets any. */
+static bool answer_all(baton__staged_t *self)
+{
+    uint64_t began = baton__clock_ns();
+    do {
+        take_all(self);
+        drop_arrived(self);
+        decline_all(self);
+        progress(self);
+        if (self->controls == NULL && !self->any_refused && self->held == 0) {
+            return true;
+        }
+        (void)sched_yield();
+    } while (is_patient(began));
+    return false;
 }
 
 /* Waits until nothing moves; false if that takes too long. */
 static bool settle(baton__staged_t *self)
 {
-    uint64_t patience_ns =
-        (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS) * 1000000;
     uint64_t began = baton__clock_ns();
     while (is_moving(self)) {
-        if (baton__clock_ns() - began > patience_ns) {
+        if (!is_patient(began)) {
             return false;
         }
         withdraw_blocks(self);
@@ -461,8 +538,7 @@ static void staged_close(void *endpoint)
     take_all(self);
     give_up(self);
     bool settled = settle(self);
-    decline_all(self);
-    baton__staged_flush(self);
+    (void)answer_all(self);
     self->inner->close(self->endpoint);
     if (settled) {
         free_endpoint(self);
@@ -548,6 +624,10 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.read = inner->read != NULL ? staged_read : NULL;
     table.allocate = inner->allocate != NULL ? staged_allocate : NULL;
     table.release = inner->allocate != NULL ? staged_release : NULL;
+    table.host_of = inner->host_of != NULL ? staged_host_of : NULL;
+    table.is_copying = inner->is_copying != NULL ? staged_is_copying : NULL;
+    table.takes_device = NULL;
+    table.lends = NULL;
     return table;
 }
 
@@ -571,11 +651,13 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
     self->device = device;
     self->sends.sends = true;
     self->direct = baton__config_number(BATON__CONFIG_DEVICE_DIRECT) != 0;
-    self->block_bytes =
-        (size_t)baton__config_number(BATON__CONFIG_DEVICE_BLOCK);
     self->buffers =
         (uint32_t)baton__config_number(BATON__CONFIG_DEVICE_BUFFERS);
-    baton_status_t status = make_endpoint(self);
+    baton_status_t status = baton__block_model(inner->hosts, &self->model);
+    if (status == BATON_OK) {
+        self->block_bytes = baton__block_most(&self->model);
+        status = make_endpoint(self);
+    }
     if (status != BATON_OK) {
         free_endpoint(self);
         return status == BATON_ERR_NO_MEMORY

@@ -4,12 +4,13 @@
        machine AMD EPYC 7B13, 2 processors
        inside 2.1 0.09          alpha in us, beta in ns a byte
        between 12.5 0.8
-       gamma 0.05               ns a byte                                   */
+       gamma 0.05               ns a byte
+       device 10 0.05           may be missing: then it is the estimate     */
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
 
-#include <baton/tuning.h>
+#include <baton/costs.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -26,12 +27,14 @@
 #define PATH_BYTES 1024
 enum { FORM = 1 };
 
-/* Shared memory on one host; 10 Gbit/s between hosts. */
+/* Shared memory on one host; 10 Gbit/s between hosts; 16 lanes of PCIe 4.0 to a
+   device. */
 static const baton_costs_t estimates = {
     .size = sizeof(baton_costs_t),
     .inside = {.alpha_us = 2, .beta_ns = 0.1},
     .between = {.alpha_us = 20, .beta_ns = 0.8},
     .gamma_ns = 0.05,
+    .device = {.alpha_us = 10, .beta_ns = 0.05},
 };
 
 /* ---- the machine ------------------------------------------------------- */
@@ -88,7 +91,9 @@ static baton_status_t check_costs(const baton_costs_t *costs)
                {"inside.beta_ns", costs->inside.beta_ns},
                {"between.alpha_us", costs->between.alpha_us},
                {"between.beta_ns", costs->between.beta_ns},
-               {"gamma_ns", costs->gamma_ns}};
+               {"gamma_ns", costs->gamma_ns},
+               {"device.alpha_us", costs->device.alpha_us},
+               {"device.beta_ns", costs->device.beta_ns}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!is_cost(all[i].value)) {
             return baton__error(BATON_ERR_INVALID,
@@ -127,10 +132,10 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
     int length = snprintf(
         text, sizeof text,
         HEADER "%d\n" MACHINE "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
-               "gamma %.9g\n",
+               "gamma %.9g\ndevice %.9g %.9g\n",
         (int)FORM, baton_machine_name(), costs.inside.alpha_us,
         costs.inside.beta_ns, costs.between.alpha_us, costs.between.beta_ns,
-        costs.gamma_ns);
+        costs.gamma_ns, costs.device.alpha_us, costs.device.beta_ns);
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) {
         return system_error("open", path);
@@ -219,6 +224,11 @@ static baton_status_t read_costs(FILE *file, const char *path,
     }
     if (!next_line(file, line) || !parse(line, "gamma", &out->gamma_ns, NULL)) {
         return wrong_line(path, 5, line, "\"gamma NS\"" RANGE);
+    }
+    out->device = estimates.device;
+    if (next_line(file, line) &&
+        !parse(line, "device", &out->device.alpha_us, &out->device.beta_ns)) {
+        return wrong_line(path, 6, line, "\"device ALPHA_US BETA_NS\"" RANGE);
     }
     return BATON_OK;
 }

@@ -1,0 +1,173 @@
+/* A sparse all-reduce whose residual is in device memory. Gradient, residual
+   and the vector that a step works in stay there; the entries that were
+   selected come to the host, and those that change `work` go back:
+
+       accumulate --> select, take --> copy --> [messages, sums of lists]
+                            |                        |
+                            +--> add <---- copy <----+
+                                  |
+                                 ...
+       settle <-- copy of the result's indices, and of what was dropped
+
+   `work` begins as gradient plus residual (G). Taking a list out of it and
+   adding one to it leave in the list what it needs to be undone, so that at the
+   end both vectors are known: what `work` is then (xi in SparDL's paper), and
+   G. Settling makes `work` the new residual: xi at the indices of the result,
+   and G elsewhere. When the step has been completed, it changes places with
+   `residual`; so a step that fails has left nothing behind.
+
+   Velocity is computed beside it, in a vector of its own, which changes places
+   with the old one likewise.
+
+   With `clip` the gradient's norm comes to the host, before it is accumulated:
+
+       begin --> square_sum --> copy --> clip --> accumulate
+
+   Algorithms that learn thresholds have their residual on the host:
+   baton__sparse_reads of sparse.h then copies the gradient to it. */
+#ifndef BATON_COLL_SPARSE_ON_DEVICE_H
+#define BATON_COLL_SPARSE_ON_DEVICE_H
+
+#include "coll/sparse/sparse.h"
+
+/* Makes sparse->device, and its vectors, where gradients are in device memory
+   and the device and the options allow it; behind sparse->ordered. */
+baton_status_t baton__sparse_device_create(baton_sparse_t *sparse);
+
+/* What moves vectors between device and application, between steps. */
+baton_status_t baton__sparse_device_build_moving(baton_sparse_t *sparse);
+
+/* As baton_schedule_destroy, of that; and frees the rest. */
+baton_status_t baton__sparse_device_destroy_moving(baton_sparse_t *sparse);
+void baton__sparse_device_free(baton_sparse_t *sparse);
+
+/* A step has ended well: `work`, zeros after a dense one, is the residual. */
+void baton__sparse_device_complete(baton_sparse_t *sparse);
+
+/* ---- between steps ----------------------------------------------------- */
+
+/* These block until the device has done it. On an error the state is as it was.
+   read: copies the residual, or velocity, to the host; write: replaces both,
+   velocity where there is any. */
+baton_status_t baton__sparse_device_read(baton_sparse_t *sparse, bool velocity,
+                                         void *to);
+baton_status_t baton__sparse_device_write(baton_sparse_t *sparse,
+                                          const void *residual,
+                                          const void *velocity);
+baton_status_t baton__sparse_device_scale(baton_sparse_t *sparse,
+                                          double factor);
+
+/* As baton_elements_measure of the residual. */
+baton_status_t baton__sparse_device_square_sum(baton_sparse_t *sparse,
+                                               double *out);
+
+/* ---- building ---------------------------------------------------------- */
+
+/* Memory of the device, or of the host such that the device copies it at its
+   full speed; freed with sparse->device. *ok becomes false where there is
+   none. */
+void *baton__sparse_device_room(const baton_sparse_t *sparse,
+                                baton_memory_t kind, size_t bytes, bool *ok);
+
+/* Adds nodes behind `begin`, a call of baton__sparse_begin; behind the one that
+   is returned `work` is residual plus what the gradient contributes. */
+baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
+                                                   baton_schedule_t *schedule,
+                                                   baton_node_t begin);
+
+/* Memory of the device and as much of the host, and a node that copies from one
+   to the other what a call node says (baton__mirror_set). */
+typedef struct baton__mirror {
+    char *device, *host;
+    baton_length_t length;
+    baton_node_t copy;
+} baton__mirror_t;
+
+/* `host`: memory that is there already, or NULL. Comes behind `before`. */
+baton__mirror_t baton__mirror_to_host(baton_sparse_t *sparse, size_t bytes,
+                                      baton_node_t before, bool *ok);
+baton__mirror_t baton__mirror_to_device(baton_sparse_t *sparse, void *host,
+                                        size_t bytes, baton_node_t before,
+                                        bool *ok);
+static inline baton_status_t baton__mirror_set(const baton__mirror_t *mirror,
+                                               baton_call_t *call, size_t bytes)
+{
+    return baton_call_set_length(call, mirror->length, bytes);
+}
+
+/* ---- in a step: functions of device calls, and for them ---------------- */
+
+/* A list by which `work` was changed. */
+typedef struct baton__change {
+    baton_device_entries_t list;
+    struct baton__change *earlier;
+} baton__change_t;
+
+/* A selection in memory: its head, and its entries behind it. */
+static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
+                                           size_t k)
+{
+    size_t bytes = sizeof(baton_device_selected_t) + k * sparse->entry_bytes;
+    return (bytes + 15) / 16 * 16;
+}
+
+/* Selects the k largest of work's elements [first, first + count) and takes
+   them out of it, into device memory of baton__selected_bytes(sparse, k). */
+baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
+                                         baton_stream_t stream, size_t first,
+                                         size_t count, size_t k, char *to,
+                                         baton__change_t *change);
+
+/* The entries of a selection that was copied to the host. */
+static inline baton_entries_t baton__selected_entries(const char *selection)
+{
+    const baton_device_selected_t *head =
+        (const baton_device_selected_t *)(const void *)selection;
+    return (baton_entries_t){head + 1, (size_t)head->count};
+}
+
+/* work[index] += factor * value, for a list in device memory. */
+baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
+                                        baton_stream_t stream, char *entries,
+                                        size_t count, double factor,
+                                        baton__change_t *change);
+
+/* Velocity becomes zero at the entries that were selected last. */
+baton_status_t baton__sparse_device_mask(baton_sparse_t *sparse,
+                                         baton_stream_t stream,
+                                         const baton__change_t *selected);
+
+/* `work` becomes the new residual, and velocity zero where the result, whose
+   indices are in device memory, has entries. */
+baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
+                                           baton_stream_t stream,
+                                           const uint32_t *indices,
+                                           size_t count);
+
+/* ---- a selection from the whole vector --------------------------------- */
+
+typedef struct baton__whole_selection {
+    baton_sparse_t *sparse;
+    bool masks; /* velocity, too */
+    baton__mirror_t selected;
+    baton__change_t change;
+} baton__whole_selection_t;
+
+/* Adds nodes that begin a step, accumulate, select and take; returns the last,
+   behind which baton__selected_entries(selection->selected.host) are there. */
+baton_node_t
+baton__sparse_device_add_selection(baton_sparse_t *sparse, bool masks,
+                                   baton__whole_selection_t *selection,
+                                   bool *ok);
+
+/* ---- the dense schedule ------------------------------------------------ */
+
+/* Adds nodes that accumulate on the device and copy the sum to `target`, which
+   the last one returned does; `residual` will be zeros. */
+baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
+                                            baton_view_t target);
+
+/* Before such a step begins. */
+baton_status_t baton__sparse_device_bind_dense(const baton_sparse_t *sparse);
+
+#endif

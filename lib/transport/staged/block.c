@@ -1,0 +1,115 @@
+/* Blocks of the pipeline between devices; see block.h. */
+#include "transport/staged/block.h"
+
+#include "base/config.h"
+#include "base/error.h"
+
+#include <math.h>
+
+/* Pinned memory is allocated for blocks of messages of so many bytes. */
+static const size_t LONG_BYTES = (size_t)16 << 20;
+
+static double stage_us(const baton_link_cost_t *link, double bytes)
+{
+    return link->alpha_us + bytes * link->beta_ns * 1e-3;
+}
+
+double baton__block_us(const baton__block_model_t *model, double bytes,
+                       double block)
+{
+    double blocks = ceil(bytes / block);
+    double copy_us = stage_us(&model->copy, block);
+    double send_us = stage_us(&model->send, block);
+    return 2 * copy_us + send_us + (blocks - 1) * fmax(copy_us, send_us);
+}
+
+/* Where T is least if this stage is the slower one whatever the block. */
+static double best_behind(const baton__block_model_t *model,
+                          const baton_link_cost_t *slower, double bytes)
+{
+    double others_ns =
+        2 * model->copy.beta_ns + model->send.beta_ns - slower->beta_ns;
+    return others_ns > 0 ? sqrt(bytes * slower->alpha_us * 1e3 / others_ns)
+                         : bytes;
+}
+
+/* Where both stages take the same time; or no block. */
+static double crossing(const baton__block_model_t *model)
+{
+    double beta_ns = model->copy.beta_ns - model->send.beta_ns;
+    double alpha_us = model->send.alpha_us - model->copy.alpha_us;
+    double block = beta_ns != 0 ? alpha_us * 1e3 / beta_ns : 0;
+    return block > 0 ? block : 0;
+}
+
+/* So many equal blocks, in whole units. */
+static size_t rounded(double blocks, size_t bytes)
+{
+    double units = ceil((double)bytes / blocks / BATON__BLOCK_UNIT);
+    double size = fmax(units * BATON__BLOCK_UNIT, BATON__BLOCK_LEAST);
+    return size < BATON__BLOCK_MOST ? (size_t)size : BATON__BLOCK_MOST;
+}
+
+/* As a message is cut into whole blocks, those above and below the best size
+   are looked at. */
+size_t baton__block_for(const baton__block_model_t *model, size_t bytes)
+{
+    if (model->fixed > 0) {
+        return model->fixed;
+    }
+    const double candidates[] = {
+        best_behind(model, &model->copy, (double)bytes),
+        best_behind(model, &model->send, (double)bytes), crossing(model)};
+    size_t best = rounded(1, bytes);
+    double best_us = baton__block_us(model, (double)bytes, (double)best);
+    for (size_t i = 0; i < 2 * sizeof candidates / sizeof *candidates; i++) {
+        double size = fmax(candidates[i / 2], BATON__BLOCK_LEAST);
+        double blocks = floor((double)bytes / size) + (double)(i % 2);
+        size_t block = rounded(fmax(blocks, 1), bytes);
+        double us = baton__block_us(model, (double)bytes, (double)block);
+        if (us < best_us) {
+            best = block;
+            best_us = us;
+        }
+    }
+    return best;
+}
+
+size_t baton__block_most(const baton__block_model_t *model)
+{
+    return baton__block_for(model, LONG_BYTES);
+}
+
+baton_status_t baton__block_model(int hosts, baton__block_model_t *out)
+{
+    baton_costs_t costs = BATON_COSTS;
+    baton_status_t status = baton_costs_get(&costs);
+    size_t fixed = (size_t)baton__config_number(BATON__CONFIG_DEVICE_BLOCK);
+    if (status == BATON_OK) {
+        *out = (baton__block_model_t){
+            .fixed = fixed > 0 && fixed < BATON__BLOCK_LEAST
+                         ? BATON__BLOCK_LEAST
+                         : fixed,
+            .copy = costs.device,
+            .send = hosts > 1 ? costs.between : costs.inside};
+    }
+    return status;
+}
+
+baton_status_t baton_device_block(size_t bytes, int hosts, size_t *out)
+{
+    if (out == NULL || hosts < 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s: hosts is %d, must be 0 or more, and out not "
+                            "NULL",
+                            __func__, hosts);
+    }
+    baton__block_model_t model;
+    baton_status_t status = baton__block_model(hosts, &model);
+    if (status == BATON_OK) {
+        size_t block = baton__block_for(&model, bytes);
+        size_t most = baton__block_most(&model);
+        *out = block < most ? block : most;
+    }
+    return status;
+}

@@ -1,0 +1,123 @@
+#include "bench/sparse_check.h"
+#include "common/gradient.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- sums --------------------------------------------------------------- */
+
+bench_slice_t bench_slice_of(size_t n, int ranks, int rank)
+{
+    bench_slice_t slice = {.first = n * (size_t)rank / (size_t)ranks};
+    slice.count = n * ((size_t)rank + 1) / (size_t)ranks - slice.first;
+    return slice;
+}
+
+void bench_slice_add_gradients(bench_slice_t *slice, uint64_t seed,
+                               uint64_t step, int ranks)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        uint64_t key = gradient_key(seed, step, rank);
+        for (size_t i = 0; i < slice->count; i++) {
+            double value = (double)gradient_at(key, slice->first + i);
+            slice->gradients[i] += value;
+            slice->magnitudes[i] += fabs(value);
+        }
+    }
+}
+
+void bench_slice_add_result(const bench_slice_t *slice,
+                            const baton_sparse_result_t *result, double *sums)
+{
+    const float *values = result->values;
+    for (size_t i = 0; i < result->count; i++) {
+        size_t element = bench_sparse_element(result, i);
+        if (element >= slice->first && element - slice->first < slice->count) {
+            sums[element - slice->first] += (double)values[i];
+        }
+    }
+}
+
+size_t bench_slice_find_loss(const bench_slice_t *slice, const double *sums)
+{
+    for (size_t i = 0; i < slice->count; i++) {
+        double error = fabs(sums[i] - slice->gradients[i]);
+        if (!(error <= BENCH_SPARSE_TOLERANCE * slice->magnitudes[i])) {
+            return i;
+        }
+    }
+    return slice->count;
+}
+
+/* ---- one result --------------------------------------------------------- */
+
+size_t bench_sparse_element(const baton_sparse_result_t *result, size_t entry)
+{
+    return result->indices != NULL ? result->indices[entry] : entry;
+}
+
+static const char *check_entry(const baton_sparse_result_t *result, size_t n,
+                               size_t entry)
+{
+    size_t element = bench_sparse_element(result, entry);
+    if (element >= n) {
+        return "the index is out of range";
+    }
+    if (entry > 0 && element <= bench_sparse_element(result, entry - 1)) {
+        return "the index is not above that of the entry before";
+    }
+    return isfinite(((const float *)result->values)[entry])
+               ? NULL
+               : "the value is not finite";
+}
+
+const char *bench_sparse_check(const baton_sparse_result_t *result, size_t n,
+                               size_t *entry_out)
+{
+    *entry_out = result->count;
+    if (result->indices == NULL && result->count != n) {
+        return "a dense result has an entry for each element";
+    }
+    for (size_t i = 0; i < result->count; i++) {
+        const char *wrong = check_entry(result, n, i);
+        if (wrong != NULL) {
+            *entry_out = i;
+            return wrong;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t bits_of(const baton_sparse_result_t *result, size_t entry)
+{
+    uint32_t bits = 0;
+    memcpy(&bits, (const float *)result->values + entry, sizeof(bits));
+    return bits;
+}
+
+size_t bench_sparse_find_difference(const baton_sparse_result_t *a,
+                                    const baton_sparse_result_t *b)
+{
+    size_t i = 0;
+    while (i < a->count && i < b->count &&
+           bench_sparse_element(a, i) == bench_sparse_element(b, i) &&
+           bits_of(a, i) == bits_of(b, i)) {
+        i++;
+    }
+    return i;
+}
+
+/* FNV-1a (Fowler, Noll, Vo), over words instead of bytes. */
+static uint64_t add_word(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * UINT64_C(0x100000001b3);
+}
+
+uint64_t bench_sparse_hash(const baton_sparse_result_t *result)
+{
+    uint64_t hash = add_word(UINT64_C(0xcbf29ce484222325), result->count);
+    for (size_t i = 0; i < result->count; i++) {
+        uint64_t element = bench_sparse_element(result, i);
+        hash = add_word(hash, element << 32 | bits_of(result, i));
+    }
+    return hash;
+}

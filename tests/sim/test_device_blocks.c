@@ -1,0 +1,160 @@
+/* Blocks of the pipeline between devices: the closed form is what the simulator
+   takes, and the block that is chosen is the best, but for rounding. */
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "transport/staged/block.h"
+
+#include <baton/baton.h>
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct pipeline {
+    size_t bytes, block;
+} pipeline_t;
+
+/* Rank 0:  copy to host --> send     Rank 1:  receive --> copy to device
+            copy to host --> send              receive --> copy to device ..
+
+   One copy of a direction runs at a time, and one message of a port. */
+static void build(void *arg, baton_schedule_t *s)
+{
+    const pipeline_t *pipeline = arg;
+    int rank = baton_schedule_rank(s);
+    baton_buffer_t device = baton_buffer_scratch(s, pipeline->bytes);
+    baton_buffer_t host = baton_buffer_scratch(s, pipeline->bytes);
+    baton_buffer_set_memory(s, device, BATON_MEMORY_DEVICE);
+    baton_buffer_set_memory(s, host, BATON_MEMORY_HOST);
+    for (size_t at = 0; at < pipeline->bytes; at += pipeline->block) {
+        size_t left = pipeline->bytes - at;
+        size_t bytes = left < pipeline->block ? left : pipeline->block;
+        baton_view_t there = baton_view(device, at, bytes);
+        baton_view_t here = baton_view(host, at, bytes);
+        if (rank == 0) {
+            baton_node_t copy = baton_add_copy(s, here, there);
+            baton_before(s, copy, baton_add_send(s, 1, here));
+        } else {
+            baton_node_t recv = baton_add_recv(s, 0, here);
+            baton_before(s, recv, baton_add_copy(s, there, here));
+        }
+    }
+}
+
+static double simulated_us(const baton__block_model_t *model, size_t bytes,
+                           size_t block)
+{
+    pipeline_t pipeline = {bytes, block};
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    baton_sim_t *sim = NULL;
+    options.ranks = 2;
+    options.cost_only = true;
+    options.devices = true;
+    options.link = (baton_sim_link_t){.alpha_us = model->send.alpha_us,
+                                      .beta_ns = model->send.beta_ns};
+    options.device_link = (baton_sim_link_t){.alpha_us = model->copy.alpha_us,
+                                             .beta_ns = model->copy.beta_ns};
+    assert_int_equal(baton_sim_create(&options, &sim), BATON_OK);
+    assert_int_equal(baton_sim_build(sim, "pipeline", build, &pipeline),
+                     BATON_OK);
+    double us = 0;
+    assert_int_equal(baton_sim_epoch(sim, &us), BATON_OK);
+    assert_int_equal(baton_sim_destroy(sim), BATON_OK);
+    return us;
+}
+
+static const baton__block_model_t models[] = {
+    {.copy = {10, 0.05}, .send = {2, 0.1}},  /* the estimates: one host, */
+    {.copy = {10, 0.05}, .send = {20, 0.8}}, /* several */
+    {.copy = {10, 0.05}, .send = {2, 0.01}}, /* copies are slower */
+    {.copy = {1, 0.2}, .send = {30, 0.1}},   /* below 290 KB sends are */
+    {.copy = {3, 0.1}, .send = {3, 0.1}},
+    {.copy = {0, 0.1}, .send = {5, 0.1}},
+    {.copy = {5, 0}, .send = {5, 0.1}},
+    {.copy = {5, 0.1}, .send = {0, 0}},
+};
+enum { MODELS = sizeof models / sizeof *models };
+
+static void test_closed_form_is_what_the_simulator_takes(void **state)
+{
+    static const size_t blocks[] = {1, 2, 3, 7, 16, 64};
+    for (int m = 0; m < MODELS; m++) {
+        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+            size_t block = 12288;
+            double right = simulated_us(&models[m], block * blocks[i], block);
+            double form = baton__block_us(
+                &models[m], (double)(block * blocks[i]), (double)block);
+            assert_true(fabs(form - right) <= 1e-9 * right);
+        }
+    }
+}
+
+/* No block that divides the message is better by more than the rounding to
+   units and whole numbers of blocks costs. */
+static void test_chosen_block_is_the_best(void **state)
+{
+    static const size_t sizes[] = {1 << 16, 1 << 18, 1 << 20, 1 << 22};
+    for (int m = 0; m < MODELS; m++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            size_t bytes = sizes[i];
+            size_t block = baton__block_for(&models[m], bytes);
+            assert_int_equal(block % BATON__BLOCK_UNIT, 0);
+            assert_in_range(block, BATON__BLOCK_LEAST, BATON__BLOCK_MOST);
+            double us = simulated_us(&models[m], bytes, block);
+            for (size_t other = BATON__BLOCK_LEAST;
+                 other <= bytes && other <= BATON__BLOCK_MOST; other *= 2) {
+                assert_true(us <=
+                            1.05 * simulated_us(&models[m], bytes, other));
+            }
+        }
+    }
+}
+
+/* Random costs: the closed form at the choice is near its least over all
+   blocks. */
+static void test_choice_is_least_of_the_closed_form(void **state)
+{
+    support_random_t random = support_random(support_seed(), 1);
+    for (int i = 0; i < 300; i++) {
+        baton__block_model_t model = {
+            .copy = {(double)support_random_below(&random, 300) / 10,
+                     (double)support_random_below(&random, 100) / 100},
+            .send = {(double)support_random_below(&random, 300) / 10,
+                     (double)support_random_below(&random, 100) / 100}};
+        size_t bytes = (size_t)1
+                       << (16 + (unsigned)support_random_below(&random, 8));
+        double chosen = baton__block_us(
+            &model, (double)bytes, (double)baton__block_for(&model, bytes));
+        for (size_t block = BATON__BLOCK_LEAST;
+             block <= bytes && block <= BATON__BLOCK_MOST;
+             block += BATON__BLOCK_LEAST) {
+            if (bytes % block == 0) {
+                assert_true(chosen <= 1.05 * baton__block_us(&model,
+                                                             (double)bytes,
+                                                             (double)block));
+            }
+        }
+    }
+}
+
+static void test_long_messages_have_long_blocks(void **state)
+{
+    for (int m = 0; m < 2; m++) {
+        size_t before = 0;
+        for (size_t bytes = 1; bytes < (size_t)1 << 36; bytes *= 4) {
+            size_t block = baton__block_for(&models[m], bytes);
+            assert_true(block >= before || block >= bytes / 2);
+            before = block;
+        }
+        assert_true(before == BATON__BLOCK_MOST);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_closed_form_is_what_the_simulator_takes),
+        cmocka_unit_test(test_chosen_block_is_the_best),
+        cmocka_unit_test(test_choice_is_least_of_the_closed_form),
+        cmocka_unit_test(test_long_messages_have_long_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

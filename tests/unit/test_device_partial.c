@@ -1,0 +1,889 @@
+/* Partial all-reduces in device memory, on ranks with emulated devices of their
+   own: the bits of the host's, ranks that are late because their streams are,
+   steps in flight, recovery, and wrong use. */
+#include "coll/contribution.h"
+#include "support/cmocka.h"
+#include "support/device_cluster.h"
+#include "support/values.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST = 8, MOST = 600 * 8 };
+
+static uint64_t seed;
+
+/* Ranks with devices and partials, and device memory for a contribution and a
+   result. */
+typedef struct world {
+    device_cluster_t *ranks;
+    int size;
+    baton_partial_t *partials[LARGEST];
+    char *data[LARGEST], *result[LARGEST];
+    void *gates[LARGEST]; /* flags */
+    uint64_t closed[LARGEST];
+} world_t;
+
+static world_t world_open(int size, int variant, int streams)
+{
+    const emulated_options_t options = {.seed = seed,
+                                        .streams = streams,
+                                        .delay_us = 20,
+                                        .workers = 1,
+                                        .bytes = 1 << 23,
+                                        .no_handles = streams % 2 != 0};
+    world_t world = {.ranks = device_cluster_open(size, variant, &options),
+                     .size = size};
+    for (int rank = 0; rank < size; rank++) {
+        emulated_t *device = world.ranks->devices[rank];
+        world.data[rank] = emulated_allocate(device, MOST);
+        world.result[rank] = emulated_allocate(device, MOST);
+        support_ok(
+            emulated_port(device)->flag_create(device, &world.gates[rank]));
+    }
+    return world;
+}
+
+static void world_close(world_t *world)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        emulated_t *device = world->ranks->devices[rank];
+        emulated_synchronise_all(device);
+        emulated_port(device)->flag_destroy(device, world->gates[rank]);
+        emulated_release(device, world->data[rank]);
+        emulated_release(device, world->result[rank]);
+    }
+    device_cluster_close(world->ranks);
+}
+
+static void create(world_t *world, baton_partial_options_t options)
+{
+    options.memory = BATON_MEMORY_DEVICE;
+    for (int rank = 0; rank < world->size; rank++) {
+        support_ok(baton_partial_create(world->ranks->cluster->groups[rank],
+                                        &options, &world->partials[rank]));
+    }
+}
+
+static void destroy(world_t *world)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        support_ok(baton_partial_destroy(world->partials[rank]));
+    }
+}
+
+/* Nothing goes on in the rank's stream from here until open_gate(). */
+static void close_gate(world_t *world, int rank)
+{
+    emulated_t *device = world->ranks->devices[rank];
+    support_ok(emulated_port(device)->await(device, world->ranks->streams[rank],
+                                            world->gates[rank],
+                                            ++world->closed[rank]));
+}
+
+static void open_gate(world_t *world, int rank)
+{
+    emulated_t *device = world->ranks->devices[rank];
+    emulated_port(device)->raise_now(device, world->gates[rank],
+                                     world->closed[rank]);
+}
+
+/* ---- the bits of the host ---------------------------------------------- */
+
+typedef struct trial {
+    baton_partial_options_t options;
+    size_t bytes;
+    support_random_t random;
+    baton_partial_t *host[LARGEST];
+} trial_t;
+
+/* A step of all ranks, in streams and on the host; the same data. */
+static void compare_step(world_t *world, trial_t *trial, bool in_stream)
+{
+    static char in[LARGEST][MOST], out[LARGEST][MOST];
+    for (int rank = 0; rank < world->size; rank++) {
+        baton_partial_t *partial = world->partials[rank];
+        support_fill_bits(in[rank], trial->bytes, &trial->random);
+        support_ok(baton_partial_contribute(trial->host[rank], in[rank]));
+        support_ok(baton_partial_start(trial->host[rank]));
+        if (in_stream) {
+            device_cluster_delay(world->ranks, rank, 50);
+            device_cluster_copy(world->ranks, rank, world->data[rank], in[rank],
+                                trial->bytes);
+            support_ok(baton_partial_contribute_on(
+                partial, world->data[rank], world->ranks->streams[rank]));
+            support_ok(
+                baton_partial_start_on(partial, world->ranks->streams[rank]));
+            support_ok(baton_partial_wait_on(
+                partial, world->ranks->streams[rank], world->result[rank]));
+            device_cluster_copy(world->ranks, rank, out[rank],
+                                world->result[rank], trial->bytes);
+        } else {
+            emulated_write(world->ranks->devices[rank], world->data[rank],
+                           in[rank], trial->bytes);
+            support_ok(baton_partial_contribute(partial, world->data[rank]));
+            support_ok(baton_partial_start(partial));
+        }
+    }
+    for (int rank = 0; rank < world->size; rank++) {
+        baton_partial_result_t host, device;
+        baton_partial_t *partial = world->partials[rank];
+        support_ok(
+            baton_partial_wait(trial->host[rank], SUPPORT_WAIT_MS, &host));
+        if (in_stream) {
+            device_cluster_synchronise(world->ranks, rank);
+        }
+        if (!in_stream || trial->options.keep == BATON_KEEP_LATEST) {
+            support_ok(baton_partial_wait(partial, SUPPORT_WAIT_MS, &device));
+            assert_int_equal(device.active, host.active);
+            assert_int_equal(device.epoch, host.epoch);
+            assert_int_equal(device.included, host.included);
+        }
+        if (!in_stream) {
+            emulated_read(world->ranks->devices[rank], out[rank], device.data,
+                          trial->bytes);
+        }
+        if (memcmp(out[rank], host.data, trial->bytes) != 0) {
+            fail_msg("%d ranks, %s of %d %s: rank %d differs (BATON_SEED=%llu)",
+                     world->size, trial->options.op->name,
+                     (int)trial->options.count,
+                     baton_dtype_name(trial->options.dtype), rank,
+                     (unsigned long long)seed);
+        }
+    }
+}
+
+static void compare(world_t *world, const baton_partial_options_t *options)
+{
+    trial_t trial = {.options = *options,
+                     .bytes = options->count * baton_dtype_size(options->dtype),
+                     .random = support_random(seed, 7)};
+    create(world, *options);
+    for (int rank = 0; rank < world->size; rank++) {
+        support_ok(baton_partial_create(world->ranks->cluster->groups[rank],
+                                        options, &trial.host[rank]));
+    }
+    for (int epoch = 0; epoch < 4; epoch++) {
+        compare_step(world, &trial, epoch % 2 == 0);
+    }
+    destroy(world);
+    for (int rank = 0; rank < world->size; rank++) {
+        support_ok(baton_partial_destroy(trial.host[rank]));
+    }
+}
+
+static void test_bits_of_the_host(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    static const baton_allreduce_fn inner[] = {
+        NULL, baton_allreduce_ring, baton_allreduce_recursive_doubling,
+        baton_allreduce_linear_pipeline};
+    static const size_t counts[] = {0, 1, 7, 600};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        world_t world = world_open(sizes[i], SUPPORT_OWN_ENGINES, 3 + (int)i);
+        for (size_t k = 0; k < 16; k++) {
+            size_t turn = i + k;
+            const baton_partial_options_t options = {
+                .size = sizeof options,
+                .mode = BATON_FULL,
+                .keep = k % 3 == 0 ? BATON_KEEP_ALL : BATON_KEEP_LATEST,
+                .inner = inner[k % 4],
+                .changes = k % 5 == 0,
+                .count = counts[k / 4],
+                .dtype = (baton_dtype_t)(turn % BATON_DTYPE_COUNT),
+                .op = support_op((support_op_t)(turn % 4))};
+            compare(&world, &options);
+        }
+        world_close(&world);
+    }
+}
+
+/* A broadcast, whose result the root's contribution is. */
+static void test_other_collective(void **state)
+{
+    for (int size = 1; size <= 5; size++) {
+        world_t world = world_open(size, SUPPORT_OWN_ENGINES, 5);
+        int root = size / 2;
+        const baton_partial_options_t options = {.size = sizeof options,
+                                                 .mode = BATON_FULL,
+                                                 .inner =
+                                                     baton_partial_broadcast,
+                                                 .inner_arg = &root,
+                                                 .count = 600,
+                                                 .result_count = 600,
+                                                 .dtype = BATON_F32,
+                                                 .op = BATON_SUM};
+        compare(&world, &options);
+        world_close(&world);
+    }
+}
+
+/* ---- late streams ------------------------------------------------------ */
+
+static baton_partial_options_t of_one(baton_partial_mode_t mode,
+                                      baton_keep_t keep, uint32_t history)
+{
+    return (baton_partial_options_t){.size = sizeof(baton_partial_options_t),
+                                     .name = "late",
+                                     .mode = mode,
+                                     .keep = keep,
+                                     .history = history,
+                                     .count = 1,
+                                     .dtype = BATON_I64};
+}
+
+/* A step that contributes *value, and writes its result to *out. */
+static void put_step(world_t *world, int rank, const int64_t *value,
+                     int64_t *out)
+{
+    baton_partial_t *partial = world->partials[rank];
+    baton_stream_t stream = world->ranks->streams[rank];
+    if (value != NULL) {
+        device_cluster_copy(world->ranks, rank, world->data[rank], value,
+                            sizeof *value);
+        support_ok(
+            baton_partial_contribute_on(partial, world->data[rank], stream));
+    }
+    support_ok(baton_partial_start_on(partial, stream));
+    support_ok(baton_partial_wait_on(partial, stream, world->result[rank]));
+    device_cluster_copy(world->ranks, rank, out, world->result[rank],
+                        sizeof *out);
+}
+
+/* The last rank's stream stands while the others run epochs; what it has
+   contributed is in none of them, and in the one behind them, once. */
+static void run_late(int size, baton_keep_t keep)
+{
+    enum { AHEAD = 3 };
+    world_t world = world_open(size, SUPPORT_OWN_ENGINES, 6);
+    int last = size - 1;
+    int64_t in[LARGEST][AHEAD + 1], out[LARGEST][AHEAD + 1];
+    create(&world, of_one(BATON_SOLO, keep, keep == BATON_KEEP_ALL ? 4 : 0));
+    memset(out, -1, sizeof out);
+    close_gate(&world, last);
+    for (int k = 0; k <= AHEAD; k++) {
+        in[last][k] = 1000 << k;
+        put_step(&world, last, &in[last][k], &out[last][k]);
+    }
+    bool done = true;
+    for (int k = 0; k < AHEAD; k++) {
+        in[0][k] = 1 + k;
+        put_step(&world, 0, &in[0][k], &out[0][k]);
+        device_cluster_synchronise(world.ranks, 0);
+        assert_int_equal(out[0][k], 1 + k);
+        support_ok(baton_partial_test(world.partials[last], &done));
+        assert_false(done); /* its last step is the next epoch */
+    }
+    assert_int_equal(out[last][0], -1);
+    open_gate(&world, last);
+    device_cluster_synchronise(world.ranks,
+                               last); /* which begins the last epoch */
+    assert_int_equal(out[last][AHEAD], 1000 * 15);
+    for (int k = 0; k < AHEAD; k++) {
+        /* The epochs in order, or the newest of them. */
+        assert_int_equal(out[last][k], keep == BATON_KEEP_ALL ? 1 + k : AHEAD);
+    }
+    in[0][AHEAD] = 7;
+    put_step(&world, 0, &in[0][AHEAD], &out[0][AHEAD]);
+    device_cluster_synchronise(world.ranks, 0);
+    assert_int_equal(out[0][AHEAD], 1000 * 15);
+    int64_t left = 0;
+    bool any = false;
+    support_ok(baton_partial_pending(world.partials[0], world.result[0], &any));
+    emulated_read(world.ranks->devices[0], &left, world.result[0], sizeof left);
+    assert_true(any);
+    assert_int_equal(left, 7);
+    support_ok(
+        baton_partial_pending(world.partials[last], world.result[last], &any));
+    emulated_read(world.ranks->devices[last], &left, world.result[last],
+                  sizeof left);
+    assert_false(any);
+    assert_int_equal(left, 0);
+    destroy(&world);
+    world_close(&world);
+}
+
+static void test_late_stream(void **state)
+{
+    for (int size = 2; size <= 5; size++) {
+        run_late(size, BATON_KEEP_LATEST);
+        run_late(size, BATON_KEEP_ALL);
+    }
+}
+
+/* Ranks arrive when their streams do, in every mode: the epoch begins with the
+   last of those that it needs. */
+static void test_begins_with_the_stream(void **state)
+{
+    enum { SIZE = 3 };
+    static const struct {
+        baton_partial_mode_t mode;
+        uint32_t ranks;
+        int needed; /* ranks that arrive before it has begun */
+    } modes[] = {
+        {BATON_SOLO, 0, 1}, {BATON_QUORUM, 2, 2}, {BATON_FULL, 0, SIZE}};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        world_t world = world_open(SIZE, SUPPORT_OWN_ENGINES, 5);
+        baton_partial_options_t options =
+            of_one(modes[i].mode, BATON_KEEP_LATEST, 0);
+        options.mode_ranks = modes[i].ranks;
+        create(&world, options);
+        int64_t in[SIZE], out[SIZE] = {0}, sum = 0;
+        for (int rank = 0; rank < SIZE; rank++) {
+            in[rank] = 1 << rank;
+            close_gate(&world, rank);
+            put_step(&world, rank, &in[rank], &out[rank]);
+        }
+        for (int rank = 0; rank < SIZE; rank++) {
+            bool done = false;
+            for (int polls = 0; polls < 50 && rank < modes[i].needed; polls++) {
+                support_ok(baton_partial_test(world.partials[0], &done));
+                assert_false(done);
+            }
+            sum += rank < modes[i].needed ? in[rank] : 0;
+            open_gate(&world, rank);
+            if (rank == modes[i].needed - 1) {
+                baton_partial_result_t seen;
+                support_ok(baton_partial_wait(world.partials[SIZE - 1],
+                                              SUPPORT_WAIT_MS, &seen));
+                assert_int_equal(seen.active, modes[i].needed);
+                assert_int_equal(seen.included, modes[i].needed == SIZE);
+            }
+        }
+        for (int rank = 0; rank < SIZE; rank++) {
+            device_cluster_synchronise(world.ranks, rank);
+            assert_int_equal(out[rank], sum);
+        }
+        destroy(&world);
+        world_close(&world);
+    }
+}
+
+/* The elected rank starts without a contribution: the result is the neutral
+   element, which no host can write there. */
+static void test_nobody_contributes(void **state)
+{
+    static const baton_allreduce_fn inner[] = {
+        baton_allreduce_binomial, baton_allreduce_recursive_doubling,
+        baton_allreduce_ring};
+    for (int size = 1; size <= 4; size++) {
+        for (size_t i = 0; i < 3; i++) {
+            world_t world = world_open(size, SUPPORT_OWN_ENGINES, 6);
+            baton_partial_options_t options =
+                of_one(BATON_FULL, BATON_KEEP_LATEST, 0);
+            int64_t out[LARGEST];
+            options.op = BATON_MIN;
+            options.inner = inner[i];
+            create(&world, options);
+            for (int rank = 0; rank < size; rank++) {
+                put_step(&world, rank, NULL, &out[rank]);
+            }
+            for (int rank = 0; rank < size; rank++) {
+                device_cluster_synchronise(world.ranks, rank);
+                assert_true(out[rank] == INT64_MAX);
+            }
+            destroy(&world);
+            world_close(&world);
+        }
+    }
+}
+
+/* ---- conservation ------------------------------------------------------ */
+
+typedef struct account {
+    int64_t *in, *out; /* by step */
+    int64_t contributed;
+} account_t;
+
+static void account_open(account_t *account, int steps)
+{
+    account->in = calloc((size_t)steps + 1, sizeof(int64_t));
+    account->out = calloc((size_t)steps + 1, sizeof(int64_t));
+    account->contributed = 0;
+    assert_non_null(account->in);
+    assert_non_null(account->out);
+}
+
+/* Steps of every rank, ahead of the streams, which are slow at random; at the
+   end of all they are in results, or pending. */
+static void conserve(world_t *world, const baton_partial_options_t *options,
+                     int steps)
+{
+    account_t accounts[LARGEST];
+    support_random_t random = support_random(seed, 5);
+    create(world, *options);
+    for (int rank = 0; rank < world->size; rank++) {
+        account_open(&accounts[rank], steps);
+    }
+    for (int step = 0; step < steps; step++) {
+        for (int rank = 0; rank < world->size; rank++) {
+            account_t *account = &accounts[rank];
+            bool gives = support_random_below(&random, 4) != 0;
+            account->in[step] =
+                (int64_t)support_random_below(&random, UINT64_C(1) << 40);
+            account->contributed += gives ? account->in[step] : 0;
+            if (support_random_below(&random, 4) == 0) {
+                device_cluster_delay(world->ranks, rank,
+                                     (int)support_random_below(&random, 400));
+            }
+            put_step(world, rank, gives ? &account->in[step] : NULL,
+                     &account->out[step]);
+        }
+        if (step % 4 == 3) { /* or too many are in flight */
+            for (int rank = 0; rank < world->size; rank++) {
+                device_cluster_synchronise(world->ranks, rank);
+            }
+        }
+    }
+    int64_t contributed = 0, pending = 0, results = 0;
+    for (int rank = 0; rank < world->size; rank++) {
+        device_cluster_synchronise(world->ranks, rank);
+        bool done = false;
+        support_ok(baton_partial_test(world->partials[rank], &done));
+        assert_true(done);
+    }
+    for (int rank = 0; rank < world->size; rank++) {
+        int64_t left = 0;
+        bool any;
+        support_ok(baton_partial_pending(world->partials[rank],
+                                         world->result[rank], &any));
+        emulated_read(world->ranks->devices[rank], &left, world->result[rank],
+                      sizeof left);
+        contributed += accounts[rank].contributed;
+        pending += left;
+        assert_memory_equal(accounts[rank].out, accounts[0].out,
+                            (size_t)steps * sizeof(int64_t));
+    }
+    for (int step = 0; step < steps; step++) {
+        results += accounts[0].out[step];
+    }
+    for (int rank = 0; rank < world->size; rank++) {
+        free(accounts[rank].in);
+        free(accounts[rank].out);
+    }
+    if (results + pending != contributed) {
+        fail_msg("%d ranks, mode %d: contributed %lld, in results %lld, "
+                 "pending %lld (BATON_SEED=%llu)",
+                 world->size, (int)options->mode, (long long)contributed,
+                 (long long)results, (long long)pending,
+                 (unsigned long long)seed);
+    }
+    destroy(world);
+}
+
+static void test_conservation(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    static const baton_partial_mode_t modes[] = {BATON_SOLO, BATON_MAJORITY,
+                                                 BATON_FULL, BATON_QUORUM};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        world_t world = world_open(sizes[i], SUPPORT_OWN_ENGINES, 4 + (int)i);
+        for (size_t k = 0; k < 8; k++) {
+            baton_partial_options_t options =
+                of_one(modes[k % 4], BATON_KEEP_ALL, 2 + (uint32_t)k);
+            options.mode_ranks =
+                modes[k % 4] == BATON_QUORUM ? 1 + (uint32_t)sizes[i] / 2 : 0;
+            options.inner =
+                k < 4 ? baton_allreduce_binomial : baton_allreduce_ring;
+            options.max_staleness = k < 4 ? 0 : 2;
+            options.seed = seed;
+            conserve(&world, &options, 20);
+        }
+        world_close(&world);
+    }
+}
+
+/* No contribution is taken more than S epochs after its step, though the host
+   has started all steps long before the stream gets there. */
+static void test_staleness_is_of_the_stream(void **state)
+{
+    enum { AHEAD = 4 };
+    for (uint32_t bound = 1; bound <= 2; bound++) {
+        world_t world = world_open(2, SUPPORT_OWN_ENGINES, 6);
+        baton_partial_options_t options =
+            of_one(BATON_SOLO, BATON_KEEP_LATEST, 0);
+        int64_t in[2][AHEAD], out[2][AHEAD];
+        options.max_staleness = bound;
+        create(&world, options);
+        close_gate(&world, 1);
+        for (int k = 0; k < AHEAD; k++) {
+            in[1][k] = 100;
+            put_step(&world, 1, &in[1][k], &out[1][k]);
+        }
+        for (int k = 0; k < AHEAD; k++) {
+            in[0][k] = 1;
+            put_step(&world, 0, &in[0][k], &out[0][k]);
+        }
+        baton_partial_result_t seen;
+        while (baton_schedule_epoch(baton_partial_schedule(world.partials[0])) <
+               bound) {
+            support_expect(baton_partial_wait(world.partials[0], 1, &seen),
+                           BATON_ERR_TIMEOUT);
+        }
+        support_expect(baton_partial_wait(world.partials[0], 50, &seen),
+                       BATON_ERR_TIMEOUT);
+        assert_int_equal(
+            baton_schedule_epoch(baton_partial_schedule(world.partials[0])),
+            bound);
+        open_gate(&world, 1);
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(baton_partial_wait(world.partials[rank], SUPPORT_WAIT_MS,
+                                          &seen));
+            device_cluster_synchronise(world.ranks, rank);
+        }
+        baton_partial_stats_t stats;
+        support_ok(baton_partial_stats(world.partials[1], &stats));
+        for (uint32_t s = bound + 1; s < BATON_PARTIAL_BINS; s++) {
+            assert_int_equal(stats.staleness[s], 0);
+        }
+        destroy(&world);
+        world_close(&world);
+    }
+}
+
+/* A synchronous epoch takes what the device was adding as it began, so nothing
+   is ever late, though contributions run ahead of the epochs. */
+static void test_adding_is_waited_for(void **state)
+{
+    enum { SIZE = 3, AHEAD = 7, ROUNDS = 6 };
+    static int64_t in = 1;
+    world_t world = world_open(SIZE, SUPPORT_OWN_ENGINES, 6);
+    create(&world, of_one(BATON_FULL, BATON_KEEP_LATEST, 0));
+    for (int rank = 0; rank < SIZE; rank++) {
+        device_cluster_copy(world.ranks, rank, world.data[rank], &in,
+                            sizeof in);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int step = 0; step < AHEAD; step++) {
+            for (int rank = 0; rank < SIZE; rank++) {
+                support_ok(baton_partial_contribute_on(
+                    world.partials[rank], world.data[rank],
+                    world.ranks->streams[rank]));
+                support_ok(baton_partial_start_on(world.partials[rank],
+                                                  world.ranks->streams[rank]));
+            }
+        }
+        for (int rank = 0; rank < SIZE; rank++) {
+            baton_partial_result_t seen;
+            support_ok(baton_partial_wait(world.partials[rank], SUPPORT_WAIT_MS,
+                                          &seen));
+            device_cluster_synchronise(world.ranks, rank);
+        }
+    }
+    for (int rank = 0; rank < SIZE; rank++) {
+        baton_partial_stats_t stats;
+        bool any = true;
+        support_ok(baton_partial_stats(world.partials[rank], &stats));
+        assert_int_equal(stats.late, 0);
+        support_ok(baton_partial_pending(world.partials[rank],
+                                         world.result[rank], &any));
+        assert_false(any);
+    }
+    destroy(&world);
+    world_close(&world);
+}
+
+/* ---- recovery ---------------------------------------------------------- */
+
+enum { SICK = 3, SICK_COUNT = 100, SICK_BYTES = SICK_COUNT * 8 };
+
+/* Contributes, starts and waits, on all ranks' streams. True on each rank where
+   the step was started: it may have failed on another before. */
+static void put_all(world_t *world, bool gives, bool *started)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        baton_stream_t stream = world->ranks->streams[rank];
+        baton_partial_t *partial = world->partials[rank];
+        if (gives) {
+            support_ok(baton_partial_contribute_on(partial, world->data[rank],
+                                                   stream));
+        }
+        baton_status_t status = baton_partial_start_on(partial, stream);
+        assert_true(status == BATON_OK || status == BATON_ERR_FAILED);
+        started[rank] = status == BATON_OK;
+        if (started[rank]) {
+            support_ok(
+                baton_partial_wait_on(partial, stream, world->result[rank]));
+        }
+    }
+}
+
+/* Waits for a step on all ranks, whose streams go on. True if it has failed. */
+static bool wait_all(world_t *world, const bool *started)
+{
+    bool failed = false;
+    for (int rank = 0; rank < world->size; rank++) {
+        baton_partial_result_t seen;
+        baton_status_t status = BATON_ERR_FAILED;
+        if (started[rank]) {
+            status = baton_partial_wait(world->partials[rank], SUPPORT_WAIT_MS,
+                                        &seen);
+        }
+        /* Rank 0's may be its contribution alone. */
+        failed |= rank != 0 && status != BATON_OK;
+        device_cluster_synchronise(world->ranks, rank);
+    }
+    return failed;
+}
+
+/* What a step has given to all ranks. */
+static int64_t read_all(world_t *world)
+{
+    static int64_t out[SICK][SICK_COUNT];
+    for (int rank = 0; rank < world->size; rank++) {
+        emulated_read(world->ranks->devices[rank], out[rank],
+                      world->result[rank], SICK_BYTES);
+        for (int i = 0; i < SICK_COUNT; i++) {
+            assert_int_equal(out[rank][i], out[0][0]);
+        }
+    }
+    return out[0][0];
+}
+
+/* Whether nothing of rank 0 was taken, nor is pending. */
+static bool is_lost(world_t *world)
+{
+    baton_partial_stats_t stats;
+    bool any = false;
+    support_ok(baton_partial_stats(world->partials[0], &stats));
+    support_ok(
+        baton_partial_pending(world->partials[0], world->result[0], &any));
+    return !any && stats.taken == 0;
+}
+
+static void fill_data(world_t *world)
+{
+    int64_t in[SICK_COUNT];
+    for (int rank = 0; rank < world->size; rank++) {
+        for (int i = 0; i < SICK_COUNT; i++) {
+            in[i] = INT64_C(1) << (4 * rank);
+        }
+        emulated_write(world->ranks->devices[rank], world->data[rank], in,
+                       SICK_BYTES);
+    }
+}
+
+/* The k-th piece of work of rank 0's device fails, somewhere in a step: streams
+   go on, and after a recovery what the step had taken is in the next results;
+   or rank 0's contribution was lost before. Returns which. */
+static bool fail_once(int k, bool *failed)
+{
+    const int64_t each = 0x111;
+    world_t world = world_open(SICK, SUPPORT_OWN_ENGINES, 6);
+    baton_partial_options_t options = of_one(BATON_FULL, BATON_KEEP_LATEST, 0);
+    bool started[SICK] = {false};
+    options.count = SICK_COUNT;
+    create(&world, options);
+    fill_data(&world);
+    emulated_fail_work(world.ranks->devices[0], k);
+    put_all(&world, true, started);
+    *failed = wait_all(&world, started);
+    emulated_fail_work(world.ranks->devices[0], 0);
+    emulated_repair(world.ranks->devices[0]);
+    bool lost = is_lost(&world);
+    device_cluster_recover(world.ranks);
+    int64_t total = 0;
+    for (int step = 0; step < 3; step++) { /* the first is of before alone */
+        put_all(&world, step == 0, started);
+        assert_false(wait_all(&world, started));
+        assert_true(started[0]);
+        total += read_all(&world);
+    }
+    assert_int_equal(total, each + (*failed ? each - lost : 0));
+    destroy(&world);
+    world_close(&world);
+    return lost;
+}
+
+static void test_recovery(void **state)
+{
+    int lost = 0, failures = 0;
+    for (int k = 1; k <= 12; k++) {
+        bool failed = false;
+        lost += fail_once(k, &failed);
+        failures += failed;
+    }
+    assert_true(lost > 0);
+    assert_true(failures > 0);
+}
+
+/* The k-th piece of work of rank 0's device in the second step fails. True if
+   the step has failed on rank 1: then its target is as it was, though there is
+   a result of the first step. */
+static bool fail_second(int k)
+{
+    const int64_t untouched = -7, one = 1;
+    world_t world = world_open(2, SUPPORT_OWN_ENGINES, 6);
+    baton_status_t status = BATON_OK;
+    create(&world, of_one(BATON_FULL, BATON_KEEP_LATEST, 0));
+    for (int step = 1; step <= 2; step++) {
+        baton_partial_result_t seen;
+        int64_t out = 0;
+        emulated_write(world.ranks->devices[1], world.result[1], &untouched,
+                       sizeof untouched);
+        emulated_write(world.ranks->devices[0], world.data[0], &one,
+                       sizeof one);
+        emulated_fail_work(world.ranks->devices[0], step == 2 ? k : 0);
+        for (int rank = 1; rank >= 0; rank--) {
+            baton_partial_t *partial = world.partials[rank];
+            baton_stream_t stream = world.ranks->streams[rank];
+            if (rank == 0) {
+                support_ok(baton_partial_contribute_on(partial, world.data[0],
+                                                       stream));
+            }
+            support_ok(baton_partial_start_on(partial, stream));
+            support_ok(
+                baton_partial_wait_on(partial, stream, world.result[rank]));
+        }
+        status = baton_partial_wait(world.partials[1], SUPPORT_WAIT_MS, &seen);
+        device_cluster_synchronise(world.ranks, 1);
+        emulated_read(world.ranks->devices[1], &out, world.result[1],
+                      sizeof out);
+        assert_int_equal(out == untouched, status != BATON_OK);
+        assert_true(step == 2 || status == BATON_OK);
+    }
+    emulated_fail_work(world.ranks->devices[0], 0);
+    emulated_repair(world.ranks->devices[0]);
+    device_cluster_recover(world.ranks);
+    destroy(&world);
+    world_close(&world);
+    return status != BATON_OK;
+}
+
+static void test_failed_step_leaves_the_target(void **state)
+{
+    int failures = 0;
+    /* Which piece of work it is that fails the step depends on the streams. */
+    for (int round = 0; round < 20 && failures == 0; round++) {
+        for (int k = 1; k <= 6; k++) {
+            failures += fail_second(k);
+        }
+    }
+    assert_true(failures > 0);
+}
+
+/* ---- wrong use --------------------------------------------------------- */
+
+static void test_wrong_use(void **state)
+{
+    world_t world = world_open(1, SUPPORT_OWN_ENGINES, 6);
+    baton_group_t *group = world.ranks->cluster->groups[0];
+    baton_stream_t stream = world.ranks->streams[0];
+    baton_partial_options_t options = of_one(BATON_SOLO, BATON_KEEP_ALL, 8);
+    baton_partial_t *host = NULL;
+    int64_t here = 0;
+    support_ok(baton_partial_create(group, &options, &host));
+    support_expect(baton_partial_start_on(host, stream), BATON_ERR_UNSUPPORTED);
+    support_says("must be BATON_MEMORY_DEVICE");
+    support_expect(baton_partial_start_on(NULL, stream), BATON_ERR_INVALID);
+    support_ok(baton_partial_destroy(host));
+    options.memory = (baton_memory_t)2;
+    support_expect(baton_partial_create(group, &options, &host),
+                   BATON_ERR_INVALID);
+    support_says("memory is 2");
+
+    create(&world, options);
+    baton_partial_t *partial = world.partials[0];
+    support_expect(baton_partial_contribute_on(partial, &here, stream),
+                   BATON_ERR_INVALID);
+    support_says("must be device memory");
+    support_expect(baton_partial_contribute(partial, &here), BATON_ERR_INVALID);
+    support_expect(baton_partial_contribute_on(partial, NULL, stream),
+                   BATON_ERR_INVALID);
+    support_expect(baton_partial_wait_on(partial, stream, world.result[0]),
+                   BATON_ERR_STATE);
+    support_ok(baton_partial_start_on(partial, stream));
+    support_expect(baton_partial_wait_on(partial, stream, &here),
+                   BATON_ERR_INVALID);
+    support_ok(baton_partial_wait_on(partial, stream, NULL));
+    support_expect(baton_partial_wait_on(partial, stream, NULL),
+                   BATON_ERR_STATE);
+    device_cluster_synchronise(world.ranks, 0);
+    close_gate(&world, 0);
+    /* The stream goes on a moment before the first step has ended on the host.
+     */
+    int started = 0;
+    while (started < 9 && baton_partial_start_on(partial, stream) == BATON_OK) {
+        started++;
+    }
+    support_expect(baton_partial_start_on(partial, stream), BATON_ERR_BUSY);
+    assert_in_range(started, 7, 8);
+    open_gate(&world, 0);
+    support_ok(baton_partial_wait_on(partial, stream, NULL));
+    device_cluster_synchronise(world.ranks, 0);
+    destroy(&world);
+    world_close(&world);
+}
+
+/* A device that reduces by the library's operators alone, or has no memory. */
+static void test_poor_device(void **state)
+{
+    const emulated_options_t given = {.seed = seed, .builtin_only = true};
+    device_cluster_t *ranks =
+        device_cluster_open(1, SUPPORT_OWN_ENGINES, &given);
+    baton_group_t *group = ranks->cluster->groups[0];
+    emulated_t *device = ranks->devices[0];
+    baton_partial_options_t options = of_one(BATON_SOLO, BATON_KEEP_LATEST, 0);
+    const baton_op_t own = {.name = "own",
+                            .reduce = BATON_SUM->reduce,
+                            .identity = BATON_SUM->identity};
+    baton_partial_t *partial = NULL;
+    options.memory = BATON_MEMORY_DEVICE;
+    options.op = &own;
+    support_expect(baton_partial_create(group, &options, &partial),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("has no reduction \"own\"");
+    options.op = NULL;
+    emulated_counters_t before = emulated_counters(device);
+    emulated_fail_allocate(device, 1);
+    support_expect(baton_partial_create(group, &options, &partial),
+                   BATON_ERR_NO_MEMORY);
+    support_says("partial \"late\"");
+    /* 2^20 vectors, of more bytes than there are addresses. */
+    options.history = (UINT32_C(1) << 20) - BATON__CONTRIBUTION_DEVICE_SLOTS;
+    options.count = (SIZE_MAX >> 20) / sizeof(int64_t) + 1;
+    support_expect(baton_partial_create(group, &options, &partial),
+                   BATON_ERR_NO_MEMORY);
+    support_says("vectors of");
+    options.history = 0;
+    options.count = 1;
+    support_ok(baton_partial_create(group, &options, &partial));
+    support_ok(baton_partial_destroy(partial));
+    emulated_counters_t after = emulated_counters(device);
+    assert_int_equal(after.allocated, before.allocated);
+    assert_int_equal(after.events, before.events);
+    device_cluster_close(ranks);
+}
+
+static void test_unsupported(void **state)
+{
+    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_OWN_ENGINES);
+    baton_partial_options_t options = of_one(BATON_SOLO, BATON_KEEP_LATEST, 0);
+    baton_partial_t *partial = NULL;
+    options.memory = BATON_MEMORY_DEVICE;
+    support_expect(baton_partial_create(cluster->groups[0], &options, &partial),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("the engine has no device");
+    support_cluster_close(cluster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits_of_the_host),
+        cmocka_unit_test(test_other_collective),
+        cmocka_unit_test(test_late_stream),
+        cmocka_unit_test(test_begins_with_the_stream),
+        cmocka_unit_test(test_nobody_contributes),
+        cmocka_unit_test(test_conservation),
+        cmocka_unit_test(test_staleness_is_of_the_stream),
+        cmocka_unit_test(test_adding_is_waited_for),
+        cmocka_unit_test(test_recovery),
+        cmocka_unit_test(test_failed_step_leaves_the_target),
+        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_poor_device),
+        cmocka_unit_test(test_unsupported),
+    };
+    seed = support_seed();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* SparDL on blocks that are long enough to be sampled, against its definition
+   in dense arithmetic: every rank's vector, from which entries are taken, and
+   to which those that come are added. Results and residuals are the same, to
+   the last bit, also where candidates are too many or sums cancel. */
+#include "ops/half.h"
+#include "support/random.h"
+#include "support/sparse.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 2, BLOCK = 5000 };
+
+/* ---- gradients --------------------------------------------------------- */
+
+typedef enum shape {
+    NORMAL,
+    TIES,    /* of few magnitudes: candidates are too many */
+    CANCELS, /* a rank nearly takes back what the one before has */
+    ZEROS,   /* mostly */
+    WILD,    /* with infinities and NaNs */
+    SHAPES
+} shape_t;
+
+static double uniform(support_random_t *random)
+{
+    return (double)support_random_below(random, 1 << 20) / (1 << 20) - 0.5;
+}
+
+static double normal(support_random_t *random)
+{
+    return uniform(random) + uniform(random) + uniform(random);
+}
+
+static double value_of(shape_t shape, int rank, double common,
+                       support_random_t *random)
+{
+    switch (shape) {
+    case TIES:
+        return support_random_below(random, 500) == 0 ? 2
+               : support_random_below(random, 2) == 0 ? -1
+                                                      : 1;
+    case CANCELS:
+        return (rank % 2 == 0 ? common : -common) + 1e-3 * normal(random);
+    case ZEROS:
+        return support_random_below(random, 500) == 0 ? normal(random) : 0;
+    case WILD: {
+        uint64_t kind = support_random_below(random, 3000);
+        return kind == 0   ? (double)NAN
+               : kind == 1 ? (double)INFINITY
+                           : normal(random);
+    }
+    case NORMAL:
+    case SHAPES:
+        break;
+    }
+    return normal(random);
+}
+
+static void store(baton_dtype_t dtype, char *vector, size_t i, double value)
+{
+    float single = (float)value;
+    uint16_t half = baton__f16_of_f32(single);
+    switch (baton_dtype_size(dtype)) {
+    case sizeof half:
+        memcpy(vector + i * sizeof half, &half, sizeof half);
+        break;
+    case sizeof single:
+        memcpy(vector + i * sizeof single, &single, sizeof single);
+        break;
+    default:
+        memcpy(vector + i * sizeof value, &value, sizeof value);
+    }
+}
+
+static void fill(support_sparse_t *group, shape_t shape,
+                 support_random_t *random)
+{
+    for (size_t i = 0; i < group->options.count; i++) {
+        double common = normal(random);
+        for (int rank = 0; rank < group->size; rank++) {
+            store(group->options.dtype, support_sparse_gradient(group, rank), i,
+                  value_of(shape, rank, common, random));
+        }
+    }
+}
+
+/* ---- the definition ---------------------------------------------------- */
+
+typedef struct list {
+    char *entries;
+    size_t count;
+} list_t;
+
+typedef struct definition {
+    support_sparse_t *group;
+    size_t bytes, entry;
+    char **sums, **work; /* of each rank: gradient plus residual; and xi */
+    list_t *bags;        /* what each rank sends in a step */
+    uint32_t *indices;
+    void *scratch;
+    char *result;
+} definition_t;
+
+static size_t share(size_t all, int parts, int part)
+{
+    return all / (size_t)parts + ((size_t)part < all % (size_t)parts ? 1 : 0);
+}
+
+/* Appends the largest of a block to a list. */
+static void take(definition_t *d, int rank, int block, list_t *to)
+{
+    const baton_sparse_options_t *o = &d->group->options;
+    size_t first = 0, quota = share(o->k, d->group->size, block);
+    for (int i = 0; i < block; i++) {
+        first += share(o->count, d->group->size, i);
+    }
+    const baton_selection_t from = {.dtype = o->dtype,
+                                    .values = d->work[rank] + first * d->bytes,
+                                    .count =
+                                        share(o->count, d->group->size, block),
+                                    .first = (uint32_t)first};
+    size_t count = baton_select_topk(&from, quota > 0 ? quota : 1, d->indices,
+                                     d->scratch, NULL);
+    baton_entries_take(o->dtype, to->entries + to->count * d->entry, d->indices,
+                       count, d->work[rank]);
+    to->count += count;
+}
+
+/* All ranks send a bag, and add the one that comes. */
+static void exchange(definition_t *d, int gap, int blocks)
+{
+    int size = d->group->size;
+    for (int rank = 0; rank < size; rank++) {
+        d->bags[rank].count = 0;
+        for (int j = 0; j < blocks; j++) {
+            take(d, rank, (rank + gap + j) % size, &d->bags[rank]);
+        }
+    }
+    for (int rank = 0; rank < size; rank++) {
+        int to = (rank + gap) % size;
+        baton_entries_add(d->group->options.dtype, d->bags[rank].entries,
+                          d->bags[rank].count, 1, d->work[to]);
+    }
+}
+
+/* The residual is xi at the result's indices, and gradient plus old residual
+   elsewhere. */
+static void keep_residuals(definition_t *d, const list_t *result)
+{
+    const baton_sparse_options_t *o = &d->group->options;
+    for (int rank = 0; rank < d->group->size; rank++) {
+        for (size_t i = 0; i < result->count; i++) {
+            size_t at =
+                baton_entry_index(o->dtype, result->entries, i) * d->bytes;
+            memcpy(d->sums[rank] + at, d->work[rank] + at, d->bytes);
+        }
+    }
+}
+
+/* sums: gradient plus residual before, the new residual afterwards. */
+static void step(definition_t *d)
+{
+    const baton_sparse_options_t *o = &d->group->options;
+    int size = d->group->size, gap = 1;
+    size_t all = o->count * d->bytes;
+    list_t result = {malloc(2 * o->k * d->entry + 64 * d->entry), 0};
+    for (int rank = 0; rank < size; rank++) {
+        BATON_SUM->reduce(BATON_SUM->arg, d->sums[rank], d->sums[rank],
+                          support_sparse_gradient(d->group, rank), o->count,
+                          o->dtype);
+        memcpy(d->work[rank], d->sums[rank], all);
+    }
+    while (2 * gap < size) {
+        gap *= 2;
+    }
+    for (int blocks = size - gap; gap > 0 && size > 1; blocks = gap) {
+        exchange(d, gap, blocks);
+        gap /= 2;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        take(d, rank, rank, &result);
+    }
+    keep_residuals(d, &result);
+    memset(d->result, 0, all);
+    baton_entries_put(o->dtype, result.entries, result.count, d->result);
+    free(result.entries);
+}
+
+static void *memory(size_t count, size_t bytes)
+{
+    void *zeros = calloc(count, bytes);
+    assert_non_null(zeros);
+    return zeros;
+}
+
+static definition_t define(support_sparse_t *group)
+{
+    const baton_sparse_options_t *o = &group->options;
+    size_t size = (size_t)group->size;
+    definition_t d = {.group = group,
+                      .bytes = baton_dtype_size(o->dtype),
+                      .entry = baton_entry_bytes(o->dtype)};
+    d.sums = memory(size, sizeof *d.sums);
+    d.work = memory(size, sizeof *d.work);
+    d.bags = memory(size, sizeof *d.bags);
+    d.indices = memory(o->k + 1, sizeof *d.indices);
+    d.scratch = memory(1, baton_select_scratch_bytes(o->count, o->k));
+    d.result = memory(o->count, d.bytes);
+    for (size_t rank = 0; rank < size; rank++) {
+        d.sums[rank] = memory(o->count, d.bytes);
+        d.work[rank] = memory(o->count, d.bytes);
+        d.bags[rank].entries = memory(o->k + size, d.entry);
+    }
+    return d;
+}
+
+static void forget(definition_t *d)
+{
+    for (int rank = 0; rank < d->group->size; rank++) {
+        free(d->sums[rank]);
+        free(d->work[rank]);
+        free(d->bags[rank].entries);
+    }
+    free(d->sums);
+    free(d->work);
+    free(d->bags);
+    free(d->indices);
+    free(d->scratch);
+    free(d->result);
+}
+
+/* ---- tests ------------------------------------------------------------- */
+
+static void expect(int size, baton_dtype_t dtype, shape_t shape, size_t count,
+                   support_random_t *random)
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.algorithm = BATON_SPARSE_SPARDL;
+    options.count = count;
+    options.dtype = dtype;
+    options.k = count / 60;
+    support_sparse_t *group = support_sparse_open(size, &options);
+    definition_t d = define(group);
+    for (int i = 0; i < STEPS; i++) {
+        fill(group, shape, random);
+        step(&d);
+        support_sparse_step(group);
+        if (memcmp(group->dense, d.result, count * d.bytes) != 0) {
+            fail_msg("%d ranks, %s, shape %d: the result of step %d differs",
+                     size, baton_dtype_name(dtype), (int)shape, i);
+        }
+        for (int rank = 0; rank < size; rank++) {
+            assert_memory_equal(support_sparse_residual(group, rank),
+                                d.sums[rank], count * d.bytes);
+        }
+    }
+    forget(&d);
+    support_sparse_close(group);
+}
+
+static void test_long_blocks_are_summed_as_vectors_are(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 5, 6, 8};
+    static const baton_dtype_t types[] = {BATON_F32, BATON_F64, BATON_F16};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int shape = 0; shape < SHAPES; shape++) {
+            support_random_t random =
+                support_random(support_seed(), i * SHAPES + (size_t)shape);
+            expect(sizes[i], types[(i + (size_t)shape) % 3], (shape_t)shape,
+                   (size_t)sizes[i] * BLOCK + 3, &random);
+        }
+    }
+}
+
+/* Of 8 MiB, which are written past the caches. */
+static void test_vectors_beyond_caches_are_summed_alike(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 99);
+    expect(3, BATON_F32, NORMAL, (2 << 20) + 77, &random);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_long_blocks_are_summed_as_vectors_are),
+        cmocka_unit_test(test_vectors_beyond_caches_are_summed_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
