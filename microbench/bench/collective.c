@@ -13,7 +13,7 @@
 /* A turn of the fastest system should take so long, within limits. */
 #define TURN_US 50000.0
 
-enum { MAX_CALLS = 100, COLUMNS = 6, LATE_US = 2000 };
+enum { MAX_CALLS = 100, TRUSTED_FOR = 4, COLUMNS = 6, LATE_US = 2000 };
 
 /* The systems on one size. */
 typedef struct contest {
@@ -126,22 +126,36 @@ static double take_turn(contest_t *contest, bench_runner_t *runner, size_t turn)
     return us;
 }
 
-/* Runs every system once, and sets the number of calls that a turn has. */
-static void rehearse(contest_t *contest)
+/* The time of a call of the fastest system, of one turn each. */
+static double fastest_call_us(contest_t *contest)
 {
     double fastest_us = INFINITY;
-    size_t roots = (size_t)contest->operation.roots;
-    contest->calls = roots;
     for (size_t i = 0; i < contest->count; i++) {
         fastest_us =
             fmin(fastest_us, take_turn(contest, &contest->runners[i], 0));
     }
     MPI_Bcast(&fastest_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    double calls = TURN_US / fmax(fastest_us, 1e-3);
-    contest->calls = calls < 1           ? 1
-                     : calls > MAX_CALLS ? MAX_CALLS
-                                         : (size_t)calls;
-    contest->calls = (contest->calls + roots - 1) / roots * roots;
+    return fmax(fastest_us, 1e-3);
+}
+
+static void set_calls(contest_t *contest, double calls)
+{
+    size_t roots = (size_t)contest->operation.roots;
+    contest->calls = ((size_t)calls + roots - 1) / roots * roots;
+}
+
+/* Sets the number of calls that a turn has. The first calls take several times
+   as long as later ones, so what a few say is trusted for a few more only. */
+static void rehearse(contest_t *contest)
+{
+    for (double calls = 1;; calls *= TRUSTED_FOR) {
+        set_calls(contest, calls);
+        double wanted = fmin(TURN_US / fastest_call_us(contest), MAX_CALLS);
+        if (wanted <= calls * TRUSTED_FOR) {
+            set_calls(contest, fmax(wanted, 1));
+            return;
+        }
+    }
 }
 
 /* `medians` gets, on rank 0, the systems' medians of the slowest rank. */
