@@ -371,8 +371,8 @@ static void drive_until_true(const waiter_t *waiter)
         if (due) {
             continue;
         }
-        baton__pause_t pause =
-            baton__idle_next(&engine->idle, BATON__HURRY_WAIT);
+        baton__pause_t pause = baton__idle_next(
+            &engine->idle, BATON__HURRY_WAIT, stepper->awaited_bytes);
         if (pause == BATON__PAUSE_SLEEP) {
             break;
         }
@@ -596,9 +596,10 @@ static uint32_t drive_in_thread(baton_engine_t *engine, bool woken)
             baton__idle_reset(&engine->idle);
         } else if (!baton__step_is_due(stepper)) {
             /* Armed receives alone are not polled for: they wake it. */
-            pause = baton__idle_next(&engine->idle, stepper->waited > 0
-                                                        ? BATON__HURRY_EPOCH
-                                                        : BATON__HURRY_NONE);
+            pause = baton__idle_next(&engine->idle,
+                                     stepper->waited > 0 ? BATON__HURRY_EPOCH
+                                                         : BATON__HURRY_NONE,
+                                     0);
         }
         if (atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0) {
             break;

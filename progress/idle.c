@@ -9,8 +9,10 @@ enum {
     SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away */
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
     CROWDED_YIELDS = 16,     /* yields in which one did, before a sleep */
-    SLOW_POLLS = 400,        /* that do not yield, after a slow yield */
+    SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
+    SLOW_POLL_BYTES = 4096,  /* or one for so much data that is awaited */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
+    BYTE_NS = 4,             /* that a wait yields for each awaited byte */
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is this part of the time waited */
 };
@@ -31,12 +33,35 @@ void baton__idle_share(baton__idle_t *idle)
     idle->crowded = true;
 }
 
-baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry)
+/* After a slow yield: true if this poll does not yield either. The more data is
+   awaited, the fewer do not: a time slice is less of its time. */
+static bool is_deterred(baton__idle_t *idle, uint64_t awaited_bytes)
 {
-    bool waited = hurry != BATON__HURRY_NONE;
+    if (idle->slow_left == 0) {
+        return false;
+    }
+    uint64_t polls = 1 + awaited_bytes / SLOW_POLL_BYTES;
+    idle->slow_left -=
+        polls < idle->slow_left ? (uint32_t)polls : idle->slow_left;
+    return true;
+}
+
+/* True if it has not yielded for long enough yet. */
+static bool is_patient(const baton__idle_t *idle, baton__hurry_t hurry,
+                       uint64_t awaited_bytes)
+{
+    uint64_t still_ns = idle->now_ns - idle->since_ns;
     uint64_t yield_ns = hurry == BATON__HURRY_WAIT
                             ? idle->yield_ns
                             : idle->yield_ns / WAIT_YIELDS;
+    return (still_ns < yield_ns && idle->yields < CROWDED_YIELDS) ||
+           (yield_ns > 0 && still_ns < awaited_bytes * BYTE_NS);
+}
+
+baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
+                                uint64_t awaited_bytes)
+{
+    bool waited = hurry != BATON__HURRY_NONE;
     uint32_t spins = idle->crowded ? 0 : idle->spins;
     uint32_t polls = idle->polls++;
     if (waited && polls < spins) {
@@ -46,15 +71,8 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry)
     if (idle->since_ns == 0) {
         idle->since_ns = idle->now_ns;
     }
-    if (!waited) {
-        return BATON__PAUSE_SLEEP;
-    }
-    if (idle->slow_left > 0) {
-        idle->slow_left--;
-        return BATON__PAUSE_SLEEP;
-    }
-    return idle->yields < CROWDED_YIELDS &&
-                   idle->now_ns - idle->since_ns < yield_ns
+    return waited && !is_deterred(idle, awaited_bytes) &&
+                   is_patient(idle, hurry, awaited_bytes)
                ? BATON__PAUSE_YIELD
                : BATON__PAUSE_SLEEP;
 }

@@ -7,6 +7,12 @@
    are more ranks than processors, it does not poll without a pause: that would
    keep the very rank from running that is awaited.
 
+   An application thread that waits for long vectors yields longer, however many
+   others run: up to several times as long as it takes to copy them. Where ranks
+   share processors, what is awaited comes after the turns of others; and the
+   kernel balances threads that run, not those that sleep and wake, so that with
+   sleeps a processor was idle for up to half of a long all-reduce.
+
    While something is awaited that can't wake the driver, it polls after sleeps
    of an eighth of the time waited so far. So a wait lasts at most that much
    longer, and a long one costs next to no processor time. */
@@ -58,8 +64,10 @@ typedef enum baton__hurry {
     BATON__HURRY_WAIT
 } baton__hurry_t;
 
-/* Nothing moved: returns what to do now. */
-baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry);
+/* Nothing moved: returns what to do now. awaited_bytes: that the running epochs
+   receive, if an application thread waits; else 0. */
+baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
+                                uint64_t awaited_bytes);
 
 /* Yields, and notes how long that took. yielded: only notes it, for a caller
    that releases this state while it yields. */

@@ -95,6 +95,12 @@ static bool receives(const baton__op_t *op)
     return op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
 }
 
+/* True for a receive that an epoch waits for. */
+static bool is_awaited(const baton__op_t *op)
+{
+    return receives(op) && (op->flags & BATON__OPTIONAL) == 0;
+}
+
 /* Which of the plan's lists a node that an epoch begins with belongs to: the
    list's length, or NULL. */
 static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
@@ -122,6 +128,7 @@ static void count_nodes(const baton_schedule_t *schedule,
         plan->activate_count += op->kind == BATON__ACTIVATE;
         plan->async_count += op->kind == BATON__ASYNC;
         plan->receive_count += receives(op);
+        plan->awaited_bytes += is_awaited(op) ? op->bytes : 0;
         plan->required += (op->flags & BATON__OPTIONAL) == 0;
         plan->messages += baton__kinds[op->kind].message;
     }

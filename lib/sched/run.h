@@ -52,8 +52,9 @@ typedef struct baton__plan {
     uint32_t count, root_count, on_start_count, armed_count, activate_count;
     uint32_t async_count, peer_count, receive_count, slot_count, length_count;
     uint32_t loan_count;
-    uint32_t required; /* nodes that an epoch waits for */
-    uint32_t messages; /* nodes that go through the transport */
+    uint32_t required;    /* nodes that an epoch waits for */
+    size_t awaited_bytes; /* of receives among them */
+    uint32_t messages;    /* nodes that go through the transport */
     int rank;
     int size;
 } baton__plan_t;
