@@ -286,7 +286,9 @@ static baton_status_t mark_all(const baton_schedule_t *schedule)
     return status;
 }
 
-/* True if a node in the queue has a successor on the host. */
+/* True if the host has something to do behind a node in the queue, or has done
+   it: queues are asked one after the other, so the host may know that a
+   successor in another one is done before it knows of the node. */
 static bool leads_to_host(const baton_schedule_t *schedule,
                           const baton__queue_t *queue)
 {
@@ -295,7 +297,9 @@ static bool leads_to_host(const baton_schedule_t *schedule,
          node = schedule->offload->behind[node]) {
         const baton__op_t *op = &schedule->ops[node];
         for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
-            if (!baton__op_offloaded(&schedule->ops[plan->successors[i]])) {
+            uint32_t next = plan->successors[i];
+            if (!baton__op_offloaded(&schedule->ops[next]) ||
+                schedule->run.state[next] == BATON__NODE_COMPLETED) {
                 return true;
             }
         }
@@ -303,7 +307,8 @@ static bool leads_to_host(const baton_schedule_t *schedule,
     return false;
 }
 
-/* True if the epoch ends when what is in the streams has been done. */
+/* True if the epoch ends when what is in the streams has been done. Never where
+   all nodes lead to one on the host. */
 static bool is_all_queued(const baton_schedule_t *schedule)
 {
     const baton__run_t *run = &schedule->run;

@@ -27,7 +27,9 @@ void baton__queues_issue_held(baton__stepper_t *stepper,
                               const baton__context_t *context);
 
 /* The end of a turn: has the last nodes in each stream tell when they are done;
-   and if nothing else is left of the epoch, has a stream raise the flag. */
+   and if nothing else is left of the epoch, has a stream raise the flag:
+   never where all nodes lead to one on the host, so that whatever follows the
+   flag begins when the driver has retired the epoch. */
 void baton__queues_end_turn(baton__stepper_t *stepper,
                             baton_schedule_t *schedule);
 

@@ -6,6 +6,7 @@
 #include "support/device_cluster.h"
 
 #include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -320,6 +321,94 @@ static void test_late_message(void **state)
     support_schedules_destroy(ranks->cluster, s);
     emulated_release(device, data);
     device_cluster_close(ranks);
+}
+
+/* ---- an end on the host ------------------------------------------------ */
+
+/* A device that does all that it has between two questions of the driver: the
+   answer to the first one is out of date by then. */
+static struct {
+    const baton_device_port_t *port;
+    sem_t latch; /* what holds the stream of copies to the device */
+    bool answers_late;
+} late;
+
+static void hold_back(void *latch)
+{
+    while (sem_wait(latch) != 0) {
+    }
+}
+
+static baton_status_t answer_late(void *device, void *event)
+{
+    baton_status_t status = late.port->query(device, event);
+    if (late.answers_late && status == BATON_AGAIN) {
+        late.answers_late = false;
+        assert_int_equal(sem_post(&late.latch), 0);
+        bool there = true;
+        for (int k = 0; there; k++) {
+            baton_stream_t stream = late.port->stream(device, k, &there);
+            if (there) {
+                emulated_synchronise(device, stream);
+            }
+        }
+    }
+    return status;
+}
+
+static void attach_late(void *arg, int rank, baton_engine_t *engine)
+{
+    const emulated_options_t options = {.seed = 11};
+    emulated_t *device = emulated_open(&options);
+    late.port = emulated_port(device);
+    baton_device_port_t port = *late.port;
+    port.query = answer_late;
+    support_ok(baton_engine_attach_device(engine, &port, device));
+    *(emulated_t **)arg = device;
+}
+
+/* host --> a, a + a --> a, call: the driver hears of the reduction before it
+   hears of the copy, which is all that is left of the epoch when the call is
+   over. Still no stream raises the flag: what follows it relies on an epoch
+   that the driver has retired. */
+static void test_ends_on_the_host(void **state)
+{
+    static int32_t data[COUNT];
+    emulated_t *device = NULL;
+    uint64_t calls = 0;
+    support_cluster_t *cluster =
+        support_cluster_prepare(1, SUPPORT_OWN_MANUAL, attach_late, &device);
+    assert_int_equal(sem_init(&late.latch, 0, 0), 0);
+    bool there = false;
+    baton_stream_t in = late.port->stream(device, 0, &there);
+    baton_stream_t stream = emulated_stream(device);
+    int32_t *memory = emulated_allocate(device, BYTES);
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "end");
+    baton_view_t a = device_view(s, memory, BYTES);
+    baton_node_t copied = baton_add_copy(s, a, support_view(s, data, BYTES));
+    baton_node_t sum = baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a);
+    baton_node_t end = baton_add_call(s, support_count, &calls);
+    baton_before(s, copied, sum);
+    baton_before(s, sum, end);
+    support_ok(baton_schedule_commit(s));
+    uint64_t raises = emulated_counters(device).raises;
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        emulated_call(device, in, hold_back, &late.latch);
+        late.answers_late = true;
+        support_ok(baton_schedule_start_on(s, stream));
+        support_ok(baton_schedule_wait_on(s, stream));
+        while (baton_schedule_epoch(s) < epoch) {
+            (void)baton_engine_step(cluster->engines[0]);
+        }
+        emulated_synchronise(device, stream);
+        assert_false(late.answers_late);
+        assert_int_equal(calls, epoch);
+        assert_int_equal(emulated_counters(device).raises, raises);
+    }
+    support_ok(baton_schedule_destroy(s));
+    emulated_release(device, memory);
+    support_cluster_close(cluster);
+    assert_int_equal(sem_destroy(&late.latch), 0);
 }
 
 /* ---- two streams ------------------------------------------------------- */
@@ -723,6 +812,7 @@ int main(void)
         cmocka_unit_test(test_gate_is_named),
         cmocka_unit_test(test_ends_by_itself),
         cmocka_unit_test(test_late_message),
+        cmocka_unit_test(test_ends_on_the_host),
         cmocka_unit_test(test_no_cycle),
         cmocka_unit_test(test_no_cycle_behind_work),
         cmocka_unit_test(test_many),
