@@ -343,6 +343,60 @@ static void test_target_after_recovery(void **state)
     target_after_recovery(2);
 }
 
+/* The last step of the warm-up fails, and the next one is behind it in the
+   stream, of the other schedule: it fails with it. */
+static void test_failure_ends_warm_up(void **state)
+{
+    device_sparse_t *world =
+        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    emulated_t *device = world->ranks->devices[0];
+    baton_stream_t stream = world->ranks->streams[0];
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    baton_sparse_result_t result = {0};
+    options.warmup = 1;
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    baton_sparse_t *sparse = world->rank[0].device;
+    void *gradient = world->rank[0].gradient;
+    emulated_write(device, gradient, world->rank[0].gradients[0], world->bytes);
+    emulated_fail_work(device, 1);
+    support_ok(baton_sparse_start_on(sparse, stream, gradient));
+    support_ok(baton_sparse_wait_on(sparse, stream, NULL));
+    emulated_synchronise(device, stream);
+    emulated_repair(device);
+    support_ok(baton_sparse_start_on(sparse, stream, gradient));
+    support_expect(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result),
+                   BATON_ERR_SYSTEM);
+    support_says("the step before it has failed");
+    device_cluster_recover(world->ranks);
+    device_sparse_compare(world, true);
+    device_sparse_destroy(world);
+    device_sparse_close(world);
+}
+
+/* A step that has failed, and whose error was told, does not fail a flush. */
+static void test_flush_after_failure(void **state)
+{
+    device_sparse_t *world =
+        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    emulated_t *device = world->ranks->devices[0];
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    baton_sparse_result_t result = {0};
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    baton_sparse_t *sparse = world->rank[0].device;
+    emulated_write(device, world->rank[0].gradient, world->rank[0].gradients[0],
+                   world->bytes);
+    emulated_fail_work(device, 1);
+    support_ok(baton_sparse_start(sparse, world->rank[0].gradient));
+    support_expect(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result),
+                   BATON_ERR_SYSTEM);
+    emulated_repair(device);
+    support_ok(baton_sparse_flush(sparse));
+    support_ok(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result));
+    assert_int_equal(result.count, N);
+    device_sparse_destroy(world);
+    device_sparse_close(world);
+}
+
 /* ---- wrong use --------------------------------------------------------- */
 
 static void test_wrong_use(void **state)
@@ -524,6 +578,8 @@ int main(void)
         IN_BOTH_WAYS(test_flush),
         IN_BOTH_WAYS(test_failure),
         IN_BOTH_WAYS(test_target_after_recovery),
+        IN_BOTH_WAYS(test_failure_ends_warm_up),
+        IN_BOTH_WAYS(test_flush_after_failure),
         IN_BOTH_WAYS(test_wrong_use),
         cmocka_unit_test(test_unsupported),
         IN_BOTH_WAYS(test_no_memory),

@@ -19,7 +19,8 @@ enum { REQUESTS = 16 };
 typedef struct request {
     const void *gradient; /* NULL: a flush */
     double factor;
-    uint64_t gifts; /* that had been started before */
+    uint64_t gifts;  /* that had been started before */
+    uint64_t behind; /* the other schedule's epoch that it comes after, or 0 */
 } request_t;
 
 /* One of the two schedules: the dense one, or the sparse one. */
@@ -167,6 +168,27 @@ static baton_status_t bind(const side_t *side, baton_call_t *call,
     return status;
 }
 
+/* The stream has waited for a step of the other schedule: it has failed if it
+   has not retired, and nobody may have been told. */
+static baton_status_t check_before(const side_t *side, baton_call_t *call,
+                                   const request_t *request)
+{
+    const baton_schedule_t *before =
+        schedule_of(side_of(side->sparse, !side->dense));
+    baton_failure_t failure;
+    /* It may be gone where there was none. */
+    if (request->behind == 0 ||
+        baton_schedule_epoch(before) >= request->behind) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton_schedule_failure(before, &failure);
+    return status == BATON_OK
+               ? baton_call_fail(call, failure.status,
+                                 "the step before it has failed: %s",
+                                 failure.message)
+               : status;
+}
+
 static baton_status_t load(void *arg, baton_call_t *call)
 {
     side_t *side = arg;
@@ -174,6 +196,10 @@ static baton_status_t load(void *arg, baton_call_t *call)
     baton__sparse_ordered_t *self = sparse->ordered;
     uint64_t epoch = baton_call_epoch(call);
     const request_t *request = &side->requests[epoch % REQUESTS];
+    baton_status_t status = check_before(side, call, request);
+    if (status != BATON_OK) {
+        return status;
+    }
     (void)pthread_mutex_lock(&self->lock);
     complete_owed(sparse);
     self->owed = true;
@@ -596,17 +622,6 @@ static baton_status_t check_gradient(const baton_sparse_t *sparse,
                               baton_error_message());
 }
 
-/* Has the stream wait for a step of the other schedule. It ends on the host, so
-   it has retired when the stream goes on. */
-static baton_status_t follow(const baton_sparse_t *sparse,
-                             const baton_schedule_t *next,
-                             baton_stream_t stream)
-{
-    return sparse->running != NULL && sparse->running != next
-               ? baton_schedule_wait_on(sparse->running, stream)
-               : BATON_OK;
-}
-
 baton_status_t baton__sparse_ordered_start(baton_sparse_t *sparse, bool dense,
                                            const void *gradient, double factor,
                                            const baton_stream_t *on)
@@ -614,15 +629,21 @@ baton_status_t baton__sparse_ordered_start(baton_sparse_t *sparse, bool dense,
     side_t *side = side_of(sparse, dense);
     baton_schedule_t *schedule = schedule_of(side);
     uint64_t epoch = side->started + 1;
+    bool follows = sparse->running != NULL && sparse->running != schedule;
     baton_status_t status = check_gradient(sparse, gradient);
-    if (status == BATON_OK && on != NULL) {
-        status = follow(sparse, schedule, *on);
+    if (status == BATON_OK && follows && on != NULL) {
+        /* It ends on the host: so it has retired when the stream goes on. */
+        status = baton_schedule_wait_on(sparse->running, *on);
     }
     if (status != BATON_OK) {
         return status;
     }
-    side->requests[epoch % REQUESTS] =
-        (request_t){gradient, factor, sparse->ordered->gifts};
+    side->requests[epoch % REQUESTS] = (request_t){
+        .gradient = gradient,
+        .factor = factor,
+        .gifts = sparse->ordered->gifts,
+        .behind = follows ? side_of(sparse, !dense)->started : 0,
+    };
     status = on != NULL ? baton_schedule_start_on(schedule, *on)
                         : baton_schedule_start(schedule);
     if (status == BATON_OK) {
