@@ -212,6 +212,58 @@ static void test_flush(void **state)
     device_sparse_close(world);
 }
 
+/* A result's parts may go to where other parts of the one before it are. */
+static void test_targets_change_places(void **state)
+{
+    device_sparse_t *world =
+        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    emulated_t *device = world->ranks->devices[0];
+    baton_stream_t stream = world->ranks->streams[0];
+    const device_sparse_rank_t *memory = &world->rank[0];
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    baton_sparse_target_t targets[] = {
+        {.dense = memory->dense, .indices = memory->indices},
+        {.dense = memory->values, .values = memory->dense},
+        {.values = memory->indices, .indices = (void *)memory->values}};
+    static char dense[DEVICE_SPARSE_BYTES], values[2][K * sizeof(float)];
+    static uint32_t indices[2][K];
+    baton_sparse_result_t result = {0};
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    device_sparse_run_on_hosts(world);
+    for (int step = 0; step < 3; step++) {
+        targets[step].size = sizeof targets[step];
+        device_cluster_copy(world->ranks, 0, memory->gradient,
+                            memory->gradients[step], world->bytes);
+        support_ok(
+            baton_sparse_start_on(memory->device, stream, memory->gradient));
+        support_ok(
+            baton_sparse_wait_on(memory->device, stream, &targets[step]));
+        if (step == 0) {
+            device_cluster_copy(world->ranks, 0, indices[0], memory->indices,
+                                sizeof indices[0]);
+        } else if (step == 1) {
+            device_cluster_copy(world->ranks, 0, dense, memory->values,
+                                world->bytes);
+            device_cluster_copy(world->ranks, 0, values[0], memory->dense,
+                                sizeof values[0]);
+        }
+    }
+    device_cluster_copy(world->ranks, 0, values[1], memory->indices,
+                        sizeof values[1]);
+    device_cluster_copy(world->ranks, 0, indices[1], memory->values,
+                        sizeof indices[1]);
+    emulated_synchronise(device, stream);
+    support_ok(baton_sparse_wait(memory->device, SUPPORT_WAIT_MS, &result));
+    const device_sparse_outcome_t *right = world->expected;
+    assert_memory_equal(indices[0], right[0].indices, sizeof indices[0]);
+    assert_memory_equal(dense, right[1].dense, world->bytes);
+    assert_memory_equal(values[0], right[1].values, sizeof values[0]);
+    assert_memory_equal(values[1], right[2].values, sizeof values[1]);
+    assert_memory_equal(indices[1], right[2].indices, sizeof indices[1]);
+    device_sparse_destroy(world);
+    device_sparse_close(world);
+}
+
 /* ---- failures ---------------------------------------------------------- */
 
 /* The k-th piece of work of rank 0's device fails in the second of two steps
@@ -576,6 +628,7 @@ int main(void)
         IN_BOTH_WAYS(test_copies),
         IN_BOTH_WAYS(test_begins_with_the_stream),
         IN_BOTH_WAYS(test_flush),
+        IN_BOTH_WAYS(test_targets_change_places),
         IN_BOTH_WAYS(test_failure),
         IN_BOTH_WAYS(test_target_after_recovery),
         IN_BOTH_WAYS(test_failure_ends_warm_up),

@@ -280,6 +280,19 @@ static baton_status_t write_out(void *arg, baton_call_t *call,
                               : status;
 }
 
+/* First to nothing: a part may be where another one was in the gift before. */
+static baton_status_t bind_targets(const baton__sparse_ordered_t *self,
+                                   void *const targets[PARTS])
+{
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < 2 * PARTS && status == BATON_OK; i++) {
+        status =
+            baton_buffer_rebind(self->giving, self->parts[i % PARTS].target,
+                                i < PARTS ? NULL : targets[i % PARTS]);
+    }
+    return status;
+}
+
 static baton_status_t give(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
@@ -299,14 +312,9 @@ static baton_status_t give(void *arg, baton_call_t *call)
         call, self->entries_length,
         self->written != NULL ? self->written_count * sparse->entry_bytes : 0);
     for (int i = 0; i < PARTS && status == BATON_OK; i++) {
-        status = baton_buffer_rebind(self->giving, self->parts[i].target,
-                                     gift->targets[i]);
-        if (status == BATON_OK) {
-            status =
-                baton_call_set_length(call, self->parts[i].length, bytes[i]);
-        }
+        status = baton_call_set_length(call, self->parts[i].length, bytes[i]);
     }
-    return status;
+    return status == BATON_OK ? bind_targets(self, gift->targets) : status;
 }
 
 /* ---- building ---------------------------------------------------------- */
