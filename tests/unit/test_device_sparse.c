@@ -264,6 +264,50 @@ static void test_targets_change_places(void **state)
     device_sparse_close(world);
 }
 
+/* Nobody steps the engine but destroy: steps that are in flight end before it
+   takes anything away, and their results are given. */
+static void test_destroy_in_flight(void **state)
+{
+    device_sparse_t *world =
+        device_sparse_open(1, SUPPORT_OWN_MANUAL, seed, no_selection);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    device_sparse_run_on_hosts(world);
+    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
+        device_sparse_put_step(world, 0, step);
+    }
+    device_sparse_destroy(world);
+    device_cluster_synchronise(world->ranks, 0);
+    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
+        device_sparse_check(world, 0, step);
+    }
+    device_sparse_close(world);
+}
+
+/* What a stream does not get to within BATON_DESTROY_MS is cancelled. */
+static void test_destroy_behind_gate(void **state)
+{
+    assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
+    device_sparse_t *world =
+        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    emulated_t *device = world->ranks->devices[0];
+    const baton_device_port_t *port = emulated_port(device);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    void *gate = NULL;
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    support_ok(port->flag_create(device, &gate));
+    support_ok(port->await(device, world->ranks->streams[0], gate, 1));
+    for (int step = 0; step < 2; step++) {
+        device_sparse_put_step(world, 0, step);
+    }
+    device_sparse_destroy(world);
+    port->raise_now(device, gate, 1);
+    device_cluster_synchronise(world->ranks, 0);
+    port->flag_destroy(device, gate);
+    device_sparse_close(world);
+    assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
+}
+
 /* ---- failures ---------------------------------------------------------- */
 
 /* The k-th piece of work of rank 0's device fails in the second of two steps
@@ -629,6 +673,8 @@ int main(void)
         IN_BOTH_WAYS(test_begins_with_the_stream),
         IN_BOTH_WAYS(test_flush),
         IN_BOTH_WAYS(test_targets_change_places),
+        IN_BOTH_WAYS(test_destroy_in_flight),
+        IN_BOTH_WAYS(test_destroy_behind_gate),
         IN_BOTH_WAYS(test_failure),
         IN_BOTH_WAYS(test_target_after_recovery),
         IN_BOTH_WAYS(test_failure_ends_warm_up),

@@ -4,6 +4,7 @@
 #include "coll/sparse/on_device.h"
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
 
@@ -548,12 +549,28 @@ void baton__sparse_result_free(const baton_sparse_t *sparse, void *memory)
     }
 }
 
+/* Steps in flight wait for gifts, and gifts for steps: so the last of them are
+   waited for before anything is taken away. */
+static void await_gifts(const baton__sparse_ordered_t *self)
+{
+    int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
+    char before[BATON__MESSAGE_BYTES];
+    (void)snprintf(before, sizeof before, "%s", baton_error_message());
+    if (self->gifts > 0 &&
+        baton_schedule_wait(self->giving, (int)patience_ms) ==
+            BATON_ERR_TIMEOUT) {
+        (void)!baton_schedule_cancel(self->giving);
+    }
+    (void)!baton__error_forward(BATON_OK, before);
+}
+
 baton_status_t baton__sparse_ordered_destroy_giving(baton_sparse_t *sparse)
 {
     baton__sparse_ordered_t *self = sparse->ordered;
     if (self == NULL) {
         return BATON_OK;
     }
+    await_gifts(self);
     (void)pthread_mutex_lock(&self->lock);
     self->closing = true;
     (void)pthread_mutex_unlock(&self->lock);
