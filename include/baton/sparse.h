@@ -324,8 +324,10 @@ typedef struct baton_sparse_target {
    started last has ended, and its result has been copied to the target, if that
    is not NULL; which needs options.memory to be BATON_MEMORY_DEVICE. If the
    step has failed the target is as it was, and the stream goes on: test and
-   wait tell. A step whose outcome nobody has asked for before a recovery counts
-   as failed. BATON_ERR_INVALID: a pointer is not memory of this device.
+   wait tell. Where the copy alone fails, because the device does, the next wait
+   returns that error, though the residual is that of behind the step. A step
+   whose outcome nobody has asked for before a recovery counts as failed.
+   BATON_ERR_INVALID: a pointer is not memory of this device.
    BATON_ERR_BUSY: 8 results are on their way. BATON_ERR_STATE: no step was
    started. */
 BATON_CHECKED baton_status_t

@@ -439,6 +439,40 @@ static void test_target_after_recovery(void **state)
     target_after_recovery(2);
 }
 
+/* A result that was not copied is told of, also where a later one was. */
+static void test_failed_gift(void **state)
+{
+    device_sparse_t *world =
+        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    emulated_t *device = world->ranks->devices[0];
+    baton_stream_t stream = world->ranks->streams[0];
+    const device_sparse_rank_t *memory = &world->rank[0];
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    baton_sparse_target_t target = {.size = sizeof target,
+                                    .values = memory->values};
+    baton_sparse_result_t result = {0};
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    emulated_write(device, memory->gradient, memory->gradients[0],
+                   world->bytes);
+    for (int step = 0; step < 2; step++) {
+        support_ok(
+            baton_sparse_start_on(memory->device, stream, memory->gradient));
+        support_ok(baton_sparse_wait_on(memory->device, stream, NULL));
+        emulated_synchronise(device, stream);
+        emulated_fail_work(device, step == 0 ? 1 : 0);
+        support_ok(baton_sparse_wait_on(memory->device, stream, &target));
+        emulated_synchronise(device, stream);
+        emulated_repair(device);
+    }
+    support_expect(baton_sparse_wait(memory->device, SUPPORT_WAIT_MS, &result),
+                   BATON_ERR_SYSTEM);
+    support_says("a result was not copied");
+    support_ok(baton_sparse_wait(memory->device, SUPPORT_WAIT_MS, &result));
+    assert_int_equal(result.count, K);
+    device_sparse_destroy(world);
+    device_sparse_close(world);
+}
+
 /* The last step of the warm-up fails, and the next one is behind it in the
    stream, of the other schedule: it fails with it. */
 static void test_failure_ends_warm_up(void **state)
@@ -677,6 +711,7 @@ int main(void)
         IN_BOTH_WAYS(test_destroy_behind_gate),
         IN_BOTH_WAYS(test_failure),
         IN_BOTH_WAYS(test_target_after_recovery),
+        IN_BOTH_WAYS(test_failed_gift),
         IN_BOTH_WAYS(test_failure_ends_warm_up),
         IN_BOTH_WAYS(test_flush_after_failure),
         IN_BOTH_WAYS(test_wrong_use),

@@ -81,6 +81,7 @@ struct baton__sparse_ordered {
     char *written; /* the target of the gift being given, or NULL */
     size_t written_count;
     uint64_t gifts; /* started */
+    uint64_t told;  /* the last one whose failure has been told */
     gift_t given[REQUESTS];
 };
 
@@ -604,14 +605,21 @@ void baton__sparse_ordered_free(baton_sparse_t *sparse)
 
 /* ---- the application --------------------------------------------------- */
 
+/* Of the last one, or of one before it that nobody has been told of. */
 baton_status_t baton__sparse_ordered_outcome(const baton_sparse_t *sparse)
 {
-    const baton__sparse_ordered_t *self = sparse->ordered;
+    baton__sparse_ordered_t *self = sparse->ordered;
+    baton_failure_t failure;
     bool done = false;
-    if (self == NULL || self->giving == NULL) {
+    if (self == NULL || self->gifts == 0) {
         return BATON_OK;
     }
     baton_status_t status = baton_schedule_test(self->giving, &done);
+    if (baton_schedule_failure(self->giving, &failure) == BATON_OK &&
+        failure.epoch > self->told) {
+        self->told = failure.epoch;
+        status = baton__error(failure.status, "%s", failure.message);
+    }
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status, "\"%s\": a result was not copied: %s",
@@ -684,7 +692,8 @@ void baton__sparse_ordered_complete(baton_sparse_t *sparse, bool dense,
     baton__sparse_ordered_t *self = sparse->ordered;
     (void)pthread_mutex_lock(&self->lock);
     if (status != BATON_OK) {
-        complete_owed(sparse); /* an earlier one, if any */
+        complete_owed(sparse);    /* an earlier one, if any */
+        self->told = self->gifts; /* those that failed with it */
     } else if (self->owed) {
         self->owed = false;
         baton__sparse_complete_step(sparse, dense);

@@ -61,7 +61,8 @@ void baton__sparse_ordered_complete(baton_sparse_t *sparse, bool dense,
 void baton__sparse_ordered_recover_begin(baton_sparse_t *sparse, bool dense);
 void baton__sparse_ordered_recover_end(baton_sparse_t *sparse);
 
-/* The error of the last result that was to be copied, if the device failed. */
+/* The error of the last result that was to be copied, if the device failed; or,
+   once, of one before it. */
 baton_status_t baton__sparse_ordered_outcome(const baton_sparse_t *sparse);
 
 /* The number of steps before the next one that is started. */
