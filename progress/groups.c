@@ -314,8 +314,9 @@ baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
     }
     if (atomic_load_explicit(&schedule->shared.failed, memory_order_acquire) ==
         0) {
-        return baton__error(BATON_ERR_STATE, "\"%s\" has not failed",
-                            schedule->name);
+        /* An answer, and nothing for the log. */
+        return baton_error_set(BATON_ERR_STATE, "\"%s\" has not failed",
+                               schedule->name);
     }
     const baton__failure_t failure =
         baton__epoch_failure(schedule, out->message, sizeof out->message);
