@@ -573,6 +573,29 @@ static void test_sparse_partial_keeps_results_over_recoveries(void **state)
     }
 }
 
+/* A gradient is left pending by a recovery, and a peer's epoch takes it before
+   its rank starts again: the step that the rank starts then is late. */
+static void test_sparse_partial_is_late_after_a_recovery(void **state)
+{
+    baton_sparse_options_t options = some_options();
+    world_t world;
+    baton_sparse_result_t result;
+    open_world(&world, 2, &options);
+    for (int r = 0; r < 2; r++) {
+        start(&world.ranks[r]);
+        support_ok(baton_sim_run(world.sim, -1));
+        take(&world.ranks[r]);
+    }
+    recover(&world);
+    for (int r = 0; r < 2; r++) {
+        start(&world.ranks[r]);
+        support_ok(baton_sim_run(world.sim, -1));
+        support_ok(baton_sparse_wait(world.ranks[r].sparse, 0, &result));
+        assert_int_equal(result.included, r == 0);
+    }
+    close_world(&world);
+}
+
 /* ---- between steps, and options ---------------------------------------- */
 
 static void test_sparse_partial_refuses_what_it_cannot_do(void **state)
@@ -779,6 +802,7 @@ int main(void)
         cmocka_unit_test(
             test_sparse_partial_keeps_what_starts_behind_a_failure),
         cmocka_unit_test(test_sparse_partial_keeps_results_over_recoveries),
+        cmocka_unit_test(test_sparse_partial_is_late_after_a_recovery),
         cmocka_unit_test(test_sparse_partial_refuses_what_it_cannot_do),
         cmocka_unit_test(test_sparse_partial_scales_all_of_the_residual),
         cmocka_unit_test(test_sparse_partial_clips_when_it_starts),

@@ -40,8 +40,9 @@ typedef enum work_state {
     PUBLISHED, /* until the next take, or recover */
 } work_state_t;
 
-/* Steps whose gradients are in a vector; from 0: none. */
+/* Steps whose gradients are in a vector; 0 is any before the last recovery. */
 typedef struct steps {
+    bool any;
     uint64_t first, last;
 } steps_t;
 
@@ -106,12 +107,10 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
                       sparse->options.count, sparse->options.dtype);
 }
 
-/* Step 0 is the last one before a recovery. */
 static bool is_included(const outcome_t *outcome, uint64_t step)
 {
     const steps_t *taken = &outcome->taken;
-    return taken->first != 0 &&
-           (step == 0 || (taken->first <= step && step <= taken->last));
+    return taken->any && taken->first <= step && step <= taken->last;
 }
 
 /* ---- in an epoch ------------------------------------------------------- */
@@ -123,7 +122,7 @@ static bool try_take(baton__sparse_partial_t *self)
     if (pthread_mutex_trylock(&self->lock) != 0) {
         return false;
     }
-    bool any = self->pending_steps.first != 0;
+    bool any = self->pending_steps.any;
     self->taken_steps = self->pending_steps;
     if (any) {
         exchange(&self->pending, &self->taken);
@@ -198,10 +197,10 @@ static void set_limit(const baton__sparse_partial_t *self)
 /* The lock is held. */
 static void give_back(baton__sparse_partial_t *self)
 {
-    if (self->taken_steps.first == 0) {
+    if (!self->taken_steps.any) {
         return;
     }
-    if (self->pending_steps.first == 0) {
+    if (!self->pending_steps.any) {
         exchange(&self->pending, &self->taken);
     } else if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
@@ -222,7 +221,7 @@ static void keep_last_outcome(baton__sparse_partial_t *self)
     outcome_t *outcome = outcome_of(self, self->steps);
     outcome_t last = *outcome;
     bool included = is_included(&last, self->steps);
-    last.taken = included ? (steps_t){1, 1} : (steps_t){0};
+    last.taken = (steps_t){.any = included};
     *outcome = self->outcomes[0];
     self->outcomes[0] = last;
 }
@@ -242,9 +241,7 @@ static void recover(void *arg, uint64_t epoch)
     if (state_of(self) != IDLE && !stands) {
         give_back(self);
     }
-    if (self->pending_steps.first != 0) { /* of before the first step */
-        self->pending_steps = (steps_t){1, 1};
-    }
+    self->pending_steps = (steps_t){.any = self->pending_steps.any};
     set_state(self, IDLE);
     (void)pthread_mutex_unlock(&self->lock);
     keep_last_outcome(self);
@@ -354,16 +351,16 @@ void baton__sparse_partial_destroy(baton_sparse_t *sparse)
 /* The lock is held. */
 static void contribute(baton__sparse_partial_t *self, const void *gradient)
 {
-    bool first = self->pending_steps.first == 0;
+    bool first = !self->pending_steps.any;
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
         baton__sparse_contribute(self->sparse, gradient, self->pending, first);
         baton__float_mode_leave(mode);
     }
-    self->pending_steps.last = self->steps + 1;
     if (first) {
-        self->pending_steps.first = self->steps + 1;
+        self->pending_steps = (steps_t){.any = true, .first = self->steps + 1};
     }
+    self->pending_steps.last = self->steps + 1;
 }
 
 /* The gradient is added once the start cannot be refused any more. The lock
@@ -438,7 +435,7 @@ void baton__sparse_partial_add_pending(const baton_sparse_t *sparse,
                                        void *vector)
 {
     const baton__sparse_partial_t *self = sparse->partial;
-    if (self != NULL && self->pending_steps.first != 0) {
+    if (self != NULL && self->pending_steps.any) {
         baton__float_mode_t mode = baton__float_mode_enter();
         add_to(sparse, vector, vector, self->pending);
         baton__float_mode_leave(mode);
