@@ -626,11 +626,6 @@ static void test_unsupported(void **state)
                                        SUPPORT_WAIT_MS, &sparse),
                    BATON_ERR_UNSUPPORTED);
     support_says("no device");
-    options.partial = true;
-    support_expect(baton_sparse_create(cluster->groups[0], &options,
-                                       SUPPORT_WAIT_MS, &sparse),
-                   BATON_ERR_INVALID);
-    support_says("allowed with partial");
     options = options_of(BATON_SPARSE_SPARDL);
     options.memory = (baton_memory_t)2;
     support_expect(baton_sparse_create(cluster->groups[0], &options,

@@ -170,11 +170,6 @@ static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
     if (!o->partial) {
         return check_not_partial(o, text, text_bytes);
     }
-    if (o->memory != BATON_MEMORY_HOST) {
-        return REFUSE("memory is %d; allowed with partial: "
-                      "BATON_MEMORY_HOST, 0",
-                      (int)o->memory);
-    }
     if (!may_be_partial(o->algorithm)) {
         return REFUSE("algorithm is %s; allowed with partial: auto, spardl, "
                       "topka, topkdsa, gtopk",

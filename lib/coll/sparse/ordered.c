@@ -2,6 +2,7 @@
 #include "coll/sparse/ordered.h"
 
 #include "coll/sparse/on_device.h"
+#include "coll/sparse/partial.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -39,7 +40,7 @@ typedef struct side {
 enum { INDICES, VALUES, COUNT, DENSE, PARTS };
 
 typedef struct part {
-    baton_buffer_t target;
+    baton_buffer_t source, target;
     baton_length_t length;
 } part_t;
 
@@ -83,6 +84,7 @@ struct baton__sparse_ordered {
     uint64_t gifts; /* started */
     uint64_t told;  /* the last one whose failure has been told */
     gift_t given[REQUESTS];
+    const gift_t *ending; /* of a partial one; the driver's */
 };
 
 static side_t *side_of(const baton_sparse_t *sparse, bool dense)
@@ -109,13 +111,14 @@ static void complete_owed(baton_sparse_t *sparse)
     }
 }
 
-/* Whether results of earlier steps need not be waited for any more. */
-static bool are_given(baton__sparse_ordered_t *self)
+/* Whether the results that were to be given first, so many, need not be waited
+   for any more. */
+static bool are_given(baton__sparse_ordered_t *self, uint64_t gifts)
 {
     (void)pthread_mutex_lock(&self->lock);
-    bool given = self->giving == NULL ||
-                 (!self->closing &&
-                  baton_schedule_epoch(self->giving) >= self->awaited_gifts);
+    bool given =
+        self->giving == NULL ||
+        (!self->closing && baton_schedule_epoch(self->giving) >= gifts);
     (void)pthread_mutex_unlock(&self->lock);
     return given;
 }
@@ -127,22 +130,23 @@ static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
     (void)async; /* only poll completes it */
     self->awaited_gifts =
         side->requests[baton_call_epoch(call) % REQUESTS].gifts;
-    return are_given(self) ? BATON_DONE : BATON_OK;
+    return are_given(self, self->awaited_gifts) ? BATON_DONE : BATON_OK;
 }
 
 static baton_status_t poll_ready(void *arg)
 {
     const side_t *side = arg;
-    return are_given(side->sparse->ordered) ? BATON_OK : BATON_AGAIN;
+    baton__sparse_ordered_t *self = side->sparse->ordered;
+    return are_given(self, self->awaited_gifts) ? BATON_OK : BATON_AGAIN;
 }
 
 static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
 
-/* Whether the gradient is copied to the host. */
+/* Whether the gradient is copied to the host, in the step. */
 static bool copies_gradient(const baton_sparse_t *sparse)
 {
     return sparse->ordered != NULL && sparse->ordered->device &&
-           sparse->device == NULL;
+           sparse->device == NULL && sparse->partial == NULL;
 }
 
 /* Binds what the step works on. */
@@ -218,9 +222,9 @@ static baton_status_t load(void *arg, baton_call_t *call)
 }
 
 /* The result's entries, for the device to write out. */
-static void pack_entries(const baton_sparse_t *sparse, char *to)
+static void pack_entries(const baton_sparse_t *sparse,
+                         const baton_sparse_result_t *last, char *to)
 {
-    const baton_sparse_result_t *last = &sparse->last;
     const size_t size = sparse->element_bytes;
     const char *values = last->values;
     for (size_t i = 0; i < last->count; i++, to += sparse->entry_bytes) {
@@ -232,10 +236,9 @@ static void pack_entries(const baton_sparse_t *sparse, char *to)
 /* How many bytes of each part are given; fills what they are copied from. The
    lock is held. */
 static void measure_gift(const baton_sparse_t *sparse, const gift_t *gift,
-                         size_t bytes[PARTS])
+                         const baton_sparse_result_t *last, size_t bytes[PARTS])
 {
     baton__sparse_ordered_t *self = sparse->ordered;
-    const baton_sparse_result_t *last = &sparse->last;
     size_t entries = last->indices != NULL ? last->count : 0;
     const size_t most[PARTS] = {
         [INDICES] = entries * sizeof(uint32_t),
@@ -252,12 +255,12 @@ static void measure_gift(const baton_sparse_t *sparse, const gift_t *gift,
         return;
     }
     if (last->indices != NULL && self->port->put != NULL) {
-        pack_entries(sparse, self->entries);
+        pack_entries(sparse, last, self->entries);
         self->written = gift->targets[DENSE];
         self->written_count = last->count;
         bytes[DENSE] = 0;
     } else {
-        baton__sparse_write_dense(sparse, self->staged);
+        baton__sparse_write_dense(sparse, last, self->staged);
     }
 }
 
@@ -295,29 +298,79 @@ static baton_status_t bind_targets(const baton__sparse_ordered_t *self,
     return status;
 }
 
+/* What is given lies where the last step's result does; but partial ones keep
+   several. */
+static baton_status_t bind_result(const baton_sparse_t *sparse,
+                                  const baton_sparse_result_t *result)
+{
+    const baton__sparse_ordered_t *self = sparse->ordered;
+    if (sparse->partial == NULL) {
+        return BATON_OK;
+    }
+    baton_status_t status =
+        baton_buffer_rebind(self->giving, self->parts[INDICES].source,
+                            (void *)(uintptr_t)result->indices);
+    return status == BATON_OK
+               ? baton_buffer_rebind(self->giving, self->parts[VALUES].source,
+                                     (void *)(uintptr_t)result->values)
+               : status;
+}
+
 static baton_status_t give(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
     baton__sparse_ordered_t *self = sparse->ordered;
     const gift_t *gift = &self->given[baton_call_epoch(call) % REQUESTS];
     size_t bytes[PARTS] = {0};
+    baton_status_t status = BATON_OK;
     (void)pthread_mutex_lock(&self->lock);
     self->written = NULL;
     if (gift->generation ==
             atomic_load_explicit(&self->generation, memory_order_relaxed) &&
         baton_schedule_epoch(schedule_of(gift->side)) >= gift->epoch) {
         complete_owed(sparse);
-        measure_gift(sparse, gift, bytes);
+        const baton_sparse_result_t result =
+            sparse->partial != NULL
+                ? baton__sparse_partial_result(sparse, gift->epoch)
+                : sparse->last;
+        measure_gift(sparse, gift, &result, bytes);
+        status = bind_result(sparse, &result);
     }
     (void)pthread_mutex_unlock(&self->lock);
-    baton_status_t status = baton_call_set_length(
-        call, self->entries_length,
-        self->written != NULL ? self->written_count * sparse->entry_bytes : 0);
+    if (status == BATON_OK) {
+        status = baton_call_set_length(
+            call, self->entries_length,
+            self->written != NULL ? self->written_count * sparse->entry_bytes
+                                  : 0);
+    }
     for (int i = 0; i < PARTS && status == BATON_OK; i++) {
         status = baton_call_set_length(call, self->parts[i].length, bytes[i]);
     }
     return status == BATON_OK ? bind_targets(self, gift->targets) : status;
 }
+
+/* A result that was given has been seen. */
+static baton_status_t poll_seen(void *arg)
+{
+    baton_sparse_t *sparse = arg;
+    const gift_t *gift = sparse->ordered->ending;
+    return baton__sparse_partial_try_see(sparse, gift->epoch, gift->generation)
+               ? BATON_OK
+               : BATON_AGAIN;
+}
+
+static baton_status_t end_gift(void *arg, baton_call_t *call,
+                               baton_async_t async)
+{
+    const baton_sparse_t *sparse = arg;
+    baton__sparse_ordered_t *self = sparse->ordered;
+    (void)async; /* only poll completes it */
+    self->ending = &self->given[baton_call_epoch(call) % REQUESTS];
+    return poll_seen(arg) == BATON_OK ? BATON_DONE : BATON_OK;
+}
+
+static const baton_async_ops_t seen_ops = {.start = end_gift,
+                                           .poll = poll_seen};
 
 /* ---- building ---------------------------------------------------------- */
 
@@ -392,23 +445,22 @@ void baton__sparse_reads(baton_sparse_t *sparse, baton_node_t node,
 }
 
 static void add_part(const baton_sparse_t *sparse, int which,
-                     const void *source, size_t bytes, baton_node_t before)
+                     const void *source, size_t bytes)
 {
     baton__sparse_ordered_t *self = sparse->ordered;
     baton_schedule_t *s = self->giving;
     part_t *part = &self->parts[which];
-    baton_buffer_t from = baton_buffer_bind_input(s, source, bytes);
+    part->source = baton_buffer_bind_input(s, source, bytes);
     part->target = baton_buffer_bind(s, NULL, bytes);
     part->length = baton_add_length(s);
     baton_buffer_set_memory(s, part->target, BATON_MEMORY_DEVICE);
     baton_node_t copy = baton_add_copy(s, baton_view(part->target, 0, bytes),
-                                       baton_view(from, 0, bytes));
+                                       baton_view(part->source, 0, bytes));
     baton_set_length(s, copy, part->length);
-    baton_before(s, before, copy);
 }
 
 /* What writes a dense target out, if the device can. */
-static baton_status_t add_writing(baton_sparse_t *sparse, baton_node_t before)
+static baton_status_t add_writing(baton_sparse_t *sparse)
 {
     baton__sparse_ordered_t *self = sparse->ordered;
     baton_schedule_t *s = self->giving;
@@ -434,7 +486,6 @@ static baton_status_t add_writing(baton_sparse_t *sparse, baton_node_t before)
     self->entries_length = baton_add_length(s);
     baton_set_length(s, copy, self->entries_length);
     baton_node_t write = baton_add_device_call(s, write_out, sparse);
-    baton_before(s, before, copy);
     baton_before(s, copy, write);
     return status;
 }
@@ -461,13 +512,18 @@ baton_status_t baton__sparse_ordered_build_giving(baton_sparse_t *sparse)
         return status;
     }
     size_t size = sparse->element_bytes, most = sparse->result_capacity;
-    baton_node_t call = baton_add_call(self->giving, give, sparse);
-    add_part(sparse, INDICES, sparse->result_indices, most * sizeof(uint32_t),
-             call);
-    add_part(sparse, VALUES, sparse->result_values, most * size, call);
-    add_part(sparse, COUNT, self->count, sizeof *self->count, call);
-    add_part(sparse, DENSE, self->staged, sparse->options.count * size, call);
-    status = add_writing(sparse, call);
+    baton_schedule_t *s = self->giving;
+    baton_node_t call = baton_add_call(s, give, sparse);
+    baton_node_t end = sparse->partial != NULL
+                           ? baton_add_async(s, &seen_ops, sparse)
+                           : baton_add_nop(s);
+    baton_enclosure_t inside = baton_enclose_begin(s);
+    add_part(sparse, INDICES, sparse->result_indices, most * sizeof(uint32_t));
+    add_part(sparse, VALUES, sparse->result_values, most * size);
+    add_part(sparse, COUNT, self->count, sizeof *self->count);
+    add_part(sparse, DENSE, self->staged, sparse->options.count * size);
+    status = add_writing(sparse);
+    baton_enclose_end(s, inside, call, end);
     return status == BATON_OK ? baton_schedule_commit(self->giving) : status;
 }
 
@@ -605,6 +661,23 @@ void baton__sparse_ordered_free(baton_sparse_t *sparse)
 
 /* ---- the application --------------------------------------------------- */
 
+uint64_t baton__sparse_ordered_gifts(const baton_sparse_t *sparse)
+{
+    return sparse->ordered->gifts;
+}
+
+bool baton__sparse_ordered_are_given(const baton_sparse_t *sparse,
+                                     uint64_t gifts)
+{
+    return are_given(sparse->ordered, gifts);
+}
+
+uint64_t baton__sparse_ordered_generation(const baton_sparse_t *sparse)
+{
+    return atomic_load_explicit(&sparse->ordered->generation,
+                                memory_order_relaxed);
+}
+
 /* Of the last one, or of one before it that nobody has been told of. */
 baton_status_t baton__sparse_ordered_outcome(const baton_sparse_t *sparse)
 {
@@ -635,7 +708,8 @@ uint64_t baton__sparse_ordered_steps(baton_sparse_t *sparse)
     return self->planned;
 }
 
-static baton_status_t check_gradient(const baton_sparse_t *sparse,
+baton_status_t
+baton__sparse_ordered_check_gradient(const baton_sparse_t *sparse,
                                      const void *gradient)
 {
     const baton__sparse_ordered_t *self = sparse->ordered;
@@ -663,7 +737,8 @@ baton_status_t baton__sparse_ordered_start(baton_sparse_t *sparse, bool dense,
     baton_schedule_t *schedule = schedule_of(side);
     uint64_t epoch = side->started + 1;
     bool follows = sparse->running != NULL && sparse->running != schedule;
-    baton_status_t status = check_gradient(sparse, gradient);
+    baton_status_t status =
+        baton__sparse_ordered_check_gradient(sparse, gradient);
     if (status == BATON_OK && follows && on != NULL) {
         /* It ends on the host: so it has retired when the stream goes on. */
         status = baton_schedule_wait_on(sparse->running, *on);
@@ -729,12 +804,13 @@ static baton_status_t check_stream(const baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    return sparse->ordered != NULL && sparse->partial == NULL
+    return sparse->ordered != NULL
                ? BATON_OK
                : baton__error(BATON_ERR_UNSUPPORTED,
                               "%s \"%s\" on a stream: %s", doing, sparse->name,
                               sparse->partial != NULL
-                                  ? "it was created with options.partial"
+                                  ? "with options.partial it needs "
+                                    "options.memory to be BATON_MEMORY_DEVICE"
                                   : "the engine has no device "
                                     "(baton_engine_attach_device)");
 }
@@ -751,7 +827,9 @@ baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
         return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
                             sparse->name);
     }
-    return baton__sparse_start_step(sparse, gradient, 1, &stream);
+    return sparse->partial != NULL
+               ? baton__sparse_partial_start(sparse, gradient, &stream)
+               : baton__sparse_start_step(sparse, gradient, 1, &stream);
 }
 
 static baton_status_t read_target(const baton_sparse_t *sparse,
@@ -799,10 +877,14 @@ static baton_status_t read_target(const baton_sparse_t *sparse,
     return BATON_OK;
 }
 
-/* Whether the group was recovered before anybody asked for the last step. */
-static bool is_lost(const baton_sparse_t *sparse, const side_t *side)
+/* The epoch of the last step; UINT64_MAX: the group was recovered before
+   anybody asked for that. */
+static uint64_t latest_epoch(const baton_sparse_t *sparse, const side_t *side)
 {
-    return side->started == 0 && !sparse->has_result;
+    uint64_t started = sparse->partial != NULL
+                           ? baton__sparse_partial_steps(sparse)
+                           : side->started;
+    return started == 0 && !sparse->has_result ? UINT64_MAX : started;
 }
 
 /* Has the stream start the copies, behind the step, and wait for them. */
@@ -839,10 +921,9 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
                             sparse->name);
     }
     status = baton_schedule_wait_on(sparse->latest, stream);
-    if (status == BATON_OK && target != NULL) {
+    if (status == BATON_OK && (target != NULL || sparse->partial != NULL)) {
         gift.side = side_of(sparse, sparse->latest == sparse->dense);
-        gift.epoch =
-            is_lost(sparse, gift.side) ? UINT64_MAX : gift.side->started;
+        gift.epoch = latest_epoch(sparse, gift.side);
         status = give_on(sparse, &gift, stream);
     }
     return status;

@@ -15,13 +15,17 @@
    publish, `work` is the old residual and `taken` what was added to it, until
    the next take: if the epoch fails after all, both go back.
 
-   With momentum the application adds velocity to `pending`, and masks it when
-   it gets a result, so velocity is the application's alone.
+   With momentum velocity is added to `pending`, too. It is zero at the entries
+   of the results before, and at those that the application gets meanwhile.
 
    `lock` is held by the application while it adds to `pending`, or uses the
-   residual, for which no epoch may be working. Take only tries it: it is an
-   async node, which is polled until the application has done. */
+   residual, for which no epoch may be working. The driver only tries it, in
+   async nodes, which are polled until the application has done: in take, and,
+   of gradients that come from a device (incoming.h), where it adds them. */
 #include "coll/sparse/partial.h"
+
+#include "coll/sparse/incoming.h"
+#include "coll/sparse/ordered.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -71,8 +75,15 @@ struct baton__sparse_partial {
     steps_t taken_steps;
     uint64_t epoch; /* the last that has begun to work */
 
-    uint64_t steps; /* that this rank has started, */
-    uint64_t seen;  /* and whose result it has got; the application's */
+    baton__incoming_t *incoming; /* NULL: gradients are in host memory */
+    uint64_t steps; /* that this rank has started; the application's */
+    /* Under the lock: steps whose gradients have been added to `pending`; whose
+       results the application has got, or does not ask for any more; and the
+       lesser of the two, whose results velocity is masked by. */
+    uint64_t added, got, seen;
+    /* The device may be copying results of before the last recovery, so no
+       epoch overwrites them. */
+    bool copied_from;
 };
 
 static outcome_t *outcome_of(const baton__sparse_partial_t *self,
@@ -184,14 +195,15 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 
 /* Epochs that peers may begin here. The results of those that this rank has not
    seen need a place; and epoch e takes this rank's next gradient, of step
-   steps + 1, or a later epoch does, so e may be steps + S. */
+   added + 1, or a later epoch does, so e may be added + S. The lock is held, or
+   no other thread adds anything. */
 static void set_limit(const baton__sparse_partial_t *self)
 {
     uint64_t limit = self->seen + self->history;
-    if (self->max_staleness != 0 && self->steps + self->max_staleness < limit) {
-        limit = self->steps + self->max_staleness;
+    if (self->max_staleness != 0 && self->added + self->max_staleness < limit) {
+        limit = self->added + self->max_staleness;
     }
-    baton_schedule_limit(self->sparse->schedule, limit);
+    baton_schedule_limit(self->sparse->schedule, self->copied_from ? 0 : limit);
 }
 
 /* The lock is held. */
@@ -226,13 +238,11 @@ static void keep_last_outcome(baton__sparse_partial_t *self)
     self->outcomes[0] = last;
 }
 
-/* The application is in baton_group_recover. `epoch` is the last that any rank
-   has completed. */
-static void recover(void *arg, uint64_t epoch)
+/* What the last epoch has taken is pending again, unless it stands: `epoch` is
+   the last that any rank has completed. The lock is held. */
+static void recover_vectors(baton__sparse_partial_t *self, uint64_t epoch)
 {
-    baton__sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    (void)pthread_mutex_lock(&self->lock);
     bool published = state_of(self) == PUBLISHED;
     bool stands = published && self->epoch <= epoch;
     if (published && !stands) {
@@ -243,17 +253,38 @@ static void recover(void *arg, uint64_t epoch)
     }
     self->pending_steps = (steps_t){.any = self->pending_steps.any};
     set_state(self, IDLE);
-    (void)pthread_mutex_unlock(&self->lock);
+}
+
+static void recover_steps(baton__sparse_partial_t *self)
+{
     keep_last_outcome(self);
     self->steps = 0;
+    self->added = 0;
+    self->got = 0;
     self->seen = 0;
+}
+
+/* The application is in baton_group_recover. */
+static void recover(void *arg, uint64_t epoch)
+{
+    baton__sparse_partial_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    const baton_sparse_options_t *o = &sparse->options;
+    (void)pthread_mutex_lock(&self->lock);
+    self->copied_from = self->incoming != NULL &&
+                        !baton__sparse_ordered_are_given(
+                            sparse, baton__sparse_ordered_gifts(sparse));
+    baton__sparse_ordered_recover_begin(sparse, false);
+    recover_vectors(self, epoch);
+    recover_steps(self);
     sparse->sparse_base += epoch;
     sparse->steps = sparse->sparse_base;
     sparse->learned = (baton__learned_t){0};
-    const baton_sparse_options_t *o = &sparse->options;
     baton__begin_recover(&self->begin,
                          (baton_partial_choice_t){o->mode, o->mode_ranks});
+    baton__sparse_ordered_recover_end(sparse);
     set_limit(self);
+    (void)pthread_mutex_unlock(&self->lock);
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -318,12 +349,30 @@ bool baton__sparse_partial_result_room(baton_sparse_t *sparse, size_t capacity)
     bool ok = true;
     for (uint32_t i = 0; i <= self->history; i++) {
         outcome_t *outcome = &self->outcomes[i];
-        outcome->indices =
-            baton__sparse_room(sparse, capacity, sizeof *outcome->indices, &ok);
-        outcome->values =
-            baton__sparse_room(sparse, capacity, sparse->element_bytes, &ok);
+        outcome->indices = baton__sparse_result_memory(
+            sparse, capacity, sizeof *outcome->indices, &ok);
+        outcome->values = baton__sparse_result_memory(
+            sparse, capacity, sparse->element_bytes, &ok);
     }
     return ok;
+}
+
+baton_status_t baton__sparse_partial_build_incoming(baton_sparse_t *sparse)
+{
+    return sparse->partial != NULL && sparse->ordered != NULL
+               ? baton__incoming_create(sparse, &sparse->partial->incoming)
+               : BATON_OK;
+}
+
+baton_status_t baton__sparse_partial_destroy_incoming(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    baton_status_t status =
+        self != NULL ? baton__incoming_destroy(self->incoming) : BATON_OK;
+    if (self != NULL && status == BATON_OK) {
+        self->incoming = NULL;
+    }
+    return status;
 }
 
 void baton__sparse_partial_destroy(baton_sparse_t *sparse)
@@ -333,8 +382,8 @@ void baton__sparse_partial_destroy(baton_sparse_t *sparse)
         return;
     }
     for (uint32_t i = 0; self->outcomes != NULL && i <= self->history; i++) {
-        baton__free(self->outcomes[i].indices);
-        baton__free(self->outcomes[i].values);
+        baton__sparse_result_free(sparse, self->outcomes[i].indices);
+        baton__sparse_result_free(sparse, self->outcomes[i].values);
     }
     sparse->result_indices = NULL; /* they are an outcome's */
     sparse->result_values = NULL;
@@ -348,41 +397,169 @@ void baton__sparse_partial_destroy(baton_sparse_t *sparse)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The lock is held. */
-static void contribute(baton__sparse_partial_t *self, const void *gradient)
+/* Results that were seen mask velocity; then their places are free. The lock is
+   held. */
+static void see(baton__sparse_partial_t *self)
 {
-    bool first = !self->pending_steps.any;
+    baton_sparse_t *sparse = self->sparse;
+    uint64_t step = self->got < self->added ? self->got : self->added;
+    if (baton_schedule_epoch(sparse->schedule) < step) {
+        return; /* it has failed */
+    }
+    while (self->seen < step) {
+        const outcome_t *outcome = outcome_of(self, ++self->seen);
+        baton__sparse_mask(sparse, outcome->indices, outcome->count);
+    }
+}
+
+/* Adds the gradient of a step; 0: one of before the last recovery. The lock is
+   held. */
+static void contribute(baton__sparse_partial_t *self, const void *gradient,
+                       uint64_t step)
+{
+    steps_t *pending = &self->pending_steps;
+    if (step > self->got + 1) { /* and the results before are not asked for */
+        self->got = step - 1;
+    }
+    see(self);
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
-        baton__sparse_contribute(self->sparse, gradient, self->pending, first);
+        baton__sparse_contribute(self->sparse, gradient, self->pending,
+                                 !pending->any);
         baton__float_mode_leave(mode);
     }
-    if (first) {
-        self->pending_steps = (steps_t){.any = true, .first = self->steps + 1};
+    if (!pending->any) {
+        *pending = (steps_t){.any = true, .first = step};
     }
-    self->pending_steps.last = self->steps + 1;
+    if (step != 0) {
+        pending->last = step;
+        self->added = step;
+        self->copied_from = false;
+    }
+    see(self);
+}
+
+bool baton__sparse_partial_try_add(const baton_sparse_t *sparse,
+                                   const void *gradient,
+                                   const baton__arrival_t *arrival)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    if (pthread_mutex_trylock(&self->lock) != 0) {
+        return false;
+    }
+    bool now = arrival->generation == baton__sparse_ordered_generation(sparse);
+    if (!arrival->refused) {
+        contribute(self, gradient, now ? arrival->step : 0);
+        set_limit(self);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    return true;
+}
+
+bool baton__sparse_partial_try_see(const baton_sparse_t *sparse, uint64_t step,
+                                   uint64_t generation)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    if (pthread_mutex_trylock(&self->lock) != 0) {
+        return false;
+    }
+    if (generation == baton__sparse_ordered_generation(sparse) &&
+        self->got < step && step != UINT64_MAX) {
+        self->got = step;
+        see(self);
+        set_limit(self);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    return true;
+}
+
+/* The application has changed something. A limit that is raised has this thread
+   go on with the epoch: without the lock, so that it may take what was added,
+   unless the driver may raise it, too. */
+static void unlock(baton__sparse_partial_t *self)
+{
+    if (self->incoming != NULL) {
+        set_limit(self);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    if (self->incoming == NULL) {
+        set_limit(self);
+    }
 }
 
 /* The gradient is added once the start cannot be refused any more. The lock
    keeps the epoch, which may begin at once, from taking anything before that.
  */
-baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
-                                           const void *gradient)
+static baton_status_t start_here(baton__sparse_partial_t *self,
+                                 const void *gradient)
 {
-    baton__sparse_partial_t *self = sparse->partial;
     (void)pthread_mutex_lock(&self->lock);
-    baton_status_t status = baton_schedule_start(sparse->schedule);
+    baton_status_t status = baton_schedule_start(self->sparse->schedule);
     if (status == BATON_OK) {
-        contribute(self, gradient);
+        contribute(self, gradient, self->steps + 1);
+    }
+    unlock(self);
+    return status;
+}
+
+/* The lock keeps the gradient from being added before the start can't be
+   refused any more. */
+static baton_status_t start_on(baton__sparse_partial_t *self,
+                               const void *gradient, baton_stream_t stream)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    baton_status_t status = baton__incoming_start_on(self->incoming, gradient,
+                                                     self->steps + 1, stream);
+    if (status == BATON_OK) {
+        status = baton_schedule_start_on(self->sparse->schedule, stream);
+        if (status != BATON_OK) {
+            baton__incoming_refuse(self->incoming);
+        }
     }
     (void)pthread_mutex_unlock(&self->lock);
+    return status;
+}
+
+baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
+                                           const void *gradient,
+                                           const baton_stream_t *on)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    baton_status_t status = BATON_OK;
+    if (self->incoming != NULL) {
+        status = baton__sparse_ordered_check_gradient(sparse, gradient);
+        if (status == BATON_OK && on == NULL) {
+            status = baton__incoming_bring(self->incoming, gradient, &gradient);
+        }
+    }
+    if (status == BATON_OK) {
+        status = on != NULL ? start_on(self, gradient, *on)
+                            : start_here(self, gradient);
+    }
     if (status == BATON_OK) {
         self->steps++;
         sparse->running = sparse->schedule;
+        sparse->latest = sparse->schedule;
         sparse->has_result = false;
-        set_limit(self);
     }
     return status;
+}
+
+uint64_t baton__sparse_partial_steps(const baton_sparse_t *sparse)
+{
+    return sparse->partial->steps;
+}
+
+baton_sparse_result_t baton__sparse_partial_result(const baton_sparse_t *sparse,
+                                                   uint64_t step)
+{
+    const outcome_t *outcome = outcome_of(sparse->partial, step);
+    return (baton_sparse_result_t){
+        .count = outcome->count,
+        .indices = outcome->indices,
+        .values = outcome->values,
+        .included = is_included(outcome, step),
+    };
 }
 
 void baton__sparse_partial_complete(baton_sparse_t *sparse)
@@ -390,19 +567,25 @@ void baton__sparse_partial_complete(baton_sparse_t *sparse)
     baton__sparse_partial_t *self = sparse->partial;
     uint64_t step = self->steps;
     const outcome_t *outcome = outcome_of(self, step);
-    self->seen = step;
-    sparse->last = (baton_sparse_result_t){
-        .count = outcome->count,
-        .indices = outcome->indices,
-        .values = outcome->values,
-        .included = is_included(outcome, step),
-    };
-    baton__sparse_mask(sparse, outcome->indices, outcome->count);
+    sparse->last = baton__sparse_partial_result(sparse, step);
     sparse->stats = outcome->stats;
     sparse->steps = sparse->sparse_base + step;
+    (void)pthread_mutex_lock(&self->lock);
+    self->got = step;
+    see(self);
+    if (step == 0) { /* of before a recovery */
+        baton__sparse_mask(sparse, outcome->indices, outcome->count);
+    }
     /* The place of the result before this one is free: one more epoch may run.
      */
-    set_limit(self);
+    unlock(self);
+}
+
+baton_status_t baton__sparse_partial_outcome(const baton_sparse_t *sparse)
+{
+    return sparse->partial != NULL && sparse->partial->incoming != NULL
+               ? baton__incoming_outcome(sparse->partial->incoming)
+               : BATON_OK;
 }
 
 /* ---- between steps ----------------------------------------------------- */
@@ -412,6 +595,12 @@ baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing)
     baton_status_t status = baton__sparse_check_idle(sparse, doing);
     if (status != BATON_OK || sparse->partial == NULL) {
         return status;
+    }
+    if (sparse->partial->incoming != NULL) {
+        status = baton__incoming_wait(sparse->partial->incoming);
+        if (status != BATON_OK) {
+            return status;
+        }
     }
     (void)pthread_mutex_lock(&sparse->partial->lock);
     if (state_of(sparse->partial) != WORKING) {

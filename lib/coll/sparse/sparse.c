@@ -205,7 +205,12 @@ static baton_status_t build_schedules(baton_sparse_t *sparse)
 {
     sparse->algorithm = algorithm_of(sparse->options.algorithm);
     if (sparse->options.partial) {
-        baton_status_t status = allocate(sparse);
+        baton_status_t status = sparse->options.memory == BATON_MEMORY_DEVICE
+                                    ? baton__sparse_ordered_create(sparse)
+                                    : BATON_OK;
+        if (status == BATON_OK) {
+            status = allocate(sparse);
+        }
         return status == BATON_OK ? build_partial(sparse) : status;
     }
     baton_status_t status = baton__sparse_ordered_create(sparse);
@@ -266,6 +271,9 @@ static void build(baton_sparse_t *sparse)
     }
     if (sparse->wrong == BATON_OK) {
         keep_error(sparse, baton__sparse_device_build_moving(sparse));
+    }
+    if (sparse->wrong == BATON_OK) {
+        keep_error(sparse, baton__sparse_partial_build_incoming(sparse));
     }
     keep_error(sparse, baton_schedule_commit(sparse->dense));
     keep_error(sparse, baton_schedule_commit(sparse->schedule));
@@ -416,6 +424,9 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     baton_status_t given = baton__sparse_ordered_destroy_giving(sparse);
     if (given == BATON_OK) {
         given = baton__sparse_device_destroy_moving(sparse);
+    }
+    if (given == BATON_OK) {
+        given = baton__sparse_partial_destroy_incoming(sparse);
     }
     if (given != BATON_OK) {
         return given; /* as below */

@@ -10,6 +10,7 @@
        state_file.c  save and load
        partial.c     steps that do not wait for every rank
        ordered.c     steps in the order of streams, gradients on a device
+       incoming.c    the gradients of partial ones, there
        on_device.c   residual and selections on the device, too
        spardl.c ...  the algorithms
 
@@ -147,8 +148,10 @@ baton_status_t baton__sparse_start_step(baton_sparse_t *sparse,
 /* A step has ended well: what it has left becomes the state. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
 
-/* Writes the last result as n elements. */
-void baton__sparse_write_dense(const baton_sparse_t *sparse, void *vector);
+/* Writes a result as n elements. */
+void baton__sparse_write_dense(const baton_sparse_t *sparse,
+                               const baton_sparse_result_t *result,
+                               void *vector);
 
 /* BATON_ERR_STATE before connect. */
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,

@@ -71,7 +71,7 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                             sparse->name);
     }
     return sparse->partial != NULL
-               ? baton__sparse_partial_start(sparse, gradient)
+               ? baton__sparse_partial_start(sparse, gradient, NULL)
                : baton__sparse_start_step(sparse, gradient, factor, NULL);
 }
 
@@ -187,10 +187,12 @@ static void complete(baton_sparse_t *sparse, baton_status_t status)
     bool dense = sparse->running == sparse->dense;
     sparse->running = NULL;
     sparse->has_result = status == BATON_OK;
-    if (sparse->ordered != NULL) {
+    if (sparse->partial != NULL) {
+        if (status == BATON_OK) {
+            baton__sparse_partial_complete(sparse);
+        }
+    } else if (sparse->ordered != NULL) {
         baton__sparse_ordered_complete(sparse, dense, status);
-    } else if (status == BATON_OK && sparse->partial != NULL) {
-        baton__sparse_partial_complete(sparse);
     } else if (status == BATON_OK) {
         baton__sparse_complete_step(sparse, dense);
     }
@@ -258,23 +260,27 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
     }
     status = baton__sparse_ordered_outcome(sparse);
     if (status == BATON_OK) {
+        status = baton__sparse_partial_outcome(sparse);
+    }
+    if (status == BATON_OK) {
         *out = sparse->last;
     }
     return status;
 }
 
-void baton__sparse_write_dense(const baton_sparse_t *sparse, void *vector)
+void baton__sparse_write_dense(const baton_sparse_t *sparse,
+                               const baton_sparse_result_t *result,
+                               void *vector)
 {
     const size_t size = sparse->element_bytes;
-    const baton_sparse_result_t *last = &sparse->last;
-    if (last->indices == NULL) {
-        memcpy(vector, last->values, sparse->options.count * size);
+    if (result->indices == NULL) {
+        memcpy(vector, result->values, sparse->options.count * size);
         return;
     }
     memset(vector, 0, sparse->options.count * size);
-    for (size_t i = 0; i < last->count; i++) {
-        memcpy((char *)vector + (size_t)last->indices[i] * size,
-               (const char *)last->values + i * size, size);
+    for (size_t i = 0; i < result->count; i++) {
+        memcpy((char *)vector + (size_t)result->indices[i] * size,
+               (const char *)result->values + i * size, size);
     }
 }
 
@@ -293,6 +299,6 @@ baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
     if (!sparse->payload) {
         return BATON_OK;
     }
-    baton__sparse_write_dense(sparse, vector);
+    baton__sparse_write_dense(sparse, &sparse->last, vector);
     return BATON_OK;
 }
