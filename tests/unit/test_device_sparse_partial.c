@@ -321,8 +321,39 @@ static void test_gradient_may_be_overwritten(void **state)
     world_close(&world);
 }
 
+/* A rank arrives at a step when the one before has ended, also where its stream
+   does not wait for that: each epoch has the gradients of its own step. */
+static void test_steps_come_one_after_the_other(void **state)
+{
+    enum { AHEAD = 3 };
+    world_t world = world_open(2, false);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_TOPKA, BATON_FULL);
+    options.k = SMALL;
+    create(&world, &options);
+    char *memory = world.all->rank[0].gradient;
+    for (int step = 0; step < AHEAD; step++) {
+        device_cluster_copy(world.all->ranks, 0, memory,
+                            gradient_of(&world, 0, step),
+                            SMALL * sizeof(double));
+        support_ok(baton_sparse_start_on(sparse_of(&world, 0),
+                                         stream_of(&world, 0), memory));
+    }
+    for (int step = 0; step < AHEAD; step++) {
+        device_sparse_put_step(world.all, 1, step);
+        assert_true(wait_for(&world, 1));
+        for (size_t i = 0; i < SMALL; i++) {
+            assert_true(result_of(&world, 1, step)[i] ==
+                        gradient_of(&world, 0, step)[i] +
+                            gradient_of(&world, 1, step)[i]);
+        }
+    }
+    assert_true(wait_for(&world, 0));
+    device_sparse_destroy(world.all);
+    world_close(&world);
+}
+
 /* No epoch takes a gradient more than S steps after its own, though the host
-   has started all of them long before the stream gets there. */
+   has started all of them long before the stream gets to the second. */
 static void test_staleness_is_of_the_stream(void **state)
 {
     enum { AHEAD = 4 };
@@ -335,20 +366,64 @@ static void test_staleness_is_of_the_stream(void **state)
         options.history = 8;
         create(&world, &options);
         close_gate(&world, 1, stream_of(&world, 1));
-        for (int step = 0; step < AHEAD; step++) {
+        device_sparse_put_step(world.all, 1, 0);
+        close_gate(&world, 1, stream_of(&world, 1));
+        for (int step = 1; step <= AHEAD; step++) {
             device_sparse_put_step(world.all, 1, step);
+        }
+        port_of(&world, 1)->raise_now(world.all->ranks->devices[1],
+                                      world.gates[1], world.closed[1] - 1);
+        for (int step = 0; step <= AHEAD; step++) {
             device_sparse_put_step(world.all, 0, step);
         }
         const baton_schedule_t *schedule =
             baton_sparse_schedule(sparse_of(&world, 0));
-        while (baton_schedule_epoch(schedule) < bound) {
+        while (baton_schedule_epoch(schedule) < 1 + bound) {
             support_expect(baton_sparse_wait(sparse_of(&world, 0), 1, &result),
                            BATON_ERR_TIMEOUT);
         }
         support_expect(baton_sparse_wait(sparse_of(&world, 0), 50, &result),
                        BATON_ERR_TIMEOUT);
-        assert_int_equal(baton_schedule_epoch(schedule), bound);
+        assert_int_equal(baton_schedule_epoch(schedule), 1 + bound);
         open_gate(&world, 1);
+        (void)wait_for(&world, 0);
+        (void)wait_for(&world, 1);
+        device_sparse_destroy(world.all);
+        world_close(&world);
+    }
+}
+
+/* A result that a stream has waited for holds up nobody: peers get as far ahead
+   as the history allows before the rank's next start, with a target or not. */
+static void test_history_is_of_the_stream(void **state)
+{
+    for (int given = 0; given < 2; given++) {
+        world_t world = world_open(2, false);
+        baton_sparse_options_t options =
+            options_of(BATON_SPARSE_SPARDL, BATON_SOLO);
+        baton_sparse_result_t result;
+        options.history = 1;
+        create(&world, &options);
+        if (given != 0) {
+            device_sparse_put_step(world.all, 0, 0);
+        } else {
+            support_ok(baton_sparse_start_on(sparse_of(&world, 0),
+                                             stream_of(&world, 0),
+                                             world.all->rank[0].gradient));
+            support_ok(baton_sparse_wait_on(sparse_of(&world, 0),
+                                            stream_of(&world, 0), NULL));
+        }
+        device_cluster_synchronise(world.all->ranks, 0);
+        for (int step = 0; step < 2; step++) {
+            device_sparse_put_step(world.all, 1, step);
+            (void)wait_for(&world, 1);
+        }
+        device_sparse_put_step(world.all, 1, 2);
+        support_expect(baton_sparse_wait(sparse_of(&world, 1), 50, &result),
+                       BATON_ERR_TIMEOUT);
+        for (int step = 1; step < 3; step++) {
+            device_sparse_put_step(world.all, 0, step);
+        }
         (void)wait_for(&world, 0);
         (void)wait_for(&world, 1);
         device_sparse_destroy(world.all);
@@ -378,8 +453,10 @@ static void test_result_is_kept_until_it_is_copied(void **state)
                                      memory));
     close_gate(&world, 0, second);
     support_ok(baton_sparse_wait_on(sparse_of(&world, 0), second, &target));
-    support_ok(baton_sparse_start_on(sparse_of(&world, 0), stream_of(&world, 0),
-                                     memory));
+    for (int step = 1; step < 3; step++) {
+        support_ok(baton_sparse_start_on(sparse_of(&world, 0),
+                                         stream_of(&world, 0), memory));
+    }
     for (int step = 0; step < 3; step++) {
         device_sparse_put_step(world.all, 1, step);
     }
@@ -661,9 +738,10 @@ static void test_result_is_kept_over_a_recovery(void **state)
     support_ok(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result));
     /* The stream of copies from the host stands. */
     close_gate(&world, 0, port_of(&world, 0)->stream(device, 0, &there));
+    uint64_t before = emulated_counters(device).on_entries;
     support_ok(baton_sparse_wait_on(sparse, stream_of(&world, 0), &target));
-    uint64_t submissions = emulated_counters(device).submissions;
-    while (emulated_counters(device).submissions == submissions) {
+    while (emulated_counters(device).on_entries < before + 2) {
+        /* until it is put behind the copy to zero the target, and to write */
         support_ok(baton_sparse_test(sparse, &there));
     }
     support_ok(baton_sparse_start_on(sparse, stream_of(&world, 0), memory));
@@ -679,12 +757,19 @@ static void test_result_is_kept_over_a_recovery(void **state)
                         sizeof total);
     device_sparse_put_step(world.all, 0, 1);
     (void)wait_for(&world, 0);
-    (void)wait_for(&world, 1);
-    for (size_t i = 0; i < SMALL; i++) {
-        total[i] = 2 * gradient_of(&world, 0, 0)[i] +
-                   gradient_of(&world, 0, 1)[i] + gradient_of(&world, 1, 1)[i];
+    for (int step = 1; step < 3; step++) { /* peers may begin epochs again */
+        (void)wait_for(&world, 1);
+        device_sparse_put_step(world.all, step == 1 ? 1 : 0, 2);
     }
-    check_conserved(&world, total, 2);
+    (void)wait_for(&world, 0);
+    for (size_t i = 0; i < SMALL; i++) {
+        total[i] = 2 * gradient_of(&world, 0, 0)[i];
+        for (int step = 1; step < 3; step++) {
+            total[i] += gradient_of(&world, 0, step)[i] +
+                        gradient_of(&world, 1, step)[i];
+        }
+    }
+    check_conserved(&world, total, 3);
     device_sparse_destroy(world.all);
     world_close(&world);
 }
@@ -845,7 +930,9 @@ int main(void)
         cmocka_unit_test(test_late_stream),
         cmocka_unit_test(test_begins_with_the_stream),
         cmocka_unit_test(test_gradient_may_be_overwritten),
+        cmocka_unit_test(test_steps_come_one_after_the_other),
         cmocka_unit_test(test_staleness_is_of_the_stream),
+        cmocka_unit_test(test_history_is_of_the_stream),
         cmocka_unit_test(test_result_is_kept_until_it_is_copied),
         cmocka_unit_test(test_conservation),
         cmocka_unit_test(test_lost_gradient),
