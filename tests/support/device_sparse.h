@@ -31,7 +31,8 @@ typedef struct device_sparse_outcome {
     uint64_t count;
     uint32_t indices[DEVICE_SPARSE_MOST];
     bool entries; /* it has indices */
-    char dense[DEVICE_SPARSE_BYTES], values[DEVICE_SPARSE_BYTES];
+    _Alignas(double) char dense[DEVICE_SPARSE_BYTES];
+    char values[DEVICE_SPARSE_BYTES];
 } device_sparse_outcome_t;
 
 /* Memory of a rank, on its device and as much on its host. */
@@ -40,7 +41,7 @@ typedef struct device_sparse_rank {
     uint32_t *indices;
     uint64_t *count;
     baton_sparse_t *device, *host;
-    char gradients[DEVICE_SPARSE_STEPS][DEVICE_SPARSE_BYTES];
+    _Alignas(double) char gradients[DEVICE_SPARSE_STEPS][DEVICE_SPARSE_BYTES];
     device_sparse_outcome_t found[DEVICE_SPARSE_STEPS];
 } device_sparse_rank_t;
 
