@@ -193,6 +193,12 @@ baton_status_t baton__gpu_select_topk(void *device, baton_stream_t stream,
                                       uint32_t *indices,
                                       baton_device_selected_t *selected_out,
                                       void *scratch);
+baton_status_t baton__gpu_select_sampled(void *device, baton_stream_t stream,
+                                         const baton_selection_t *from,
+                                         size_t k, bool reuse,
+                                         uint32_t *indices,
+                                         baton_device_selected_t *selected,
+                                         void *scratch);
 baton_status_t baton__gpu_gather(void *device, baton_stream_t stream,
                                  const baton_device_entries_t *list,
                                  const uint32_t *indices, void *dense,

@@ -82,6 +82,7 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .graph_destroy = baton__gpu_graph_destroy,
         .select_bytes = baton__gpu_select_bytes,
         .select_topk = baton__gpu_select_topk,
+        .select_sampled = baton__gpu_select_sampled,
         .gather = baton__gpu_gather,
         .put = baton__gpu_put,
         .add = baton__gpu_add,

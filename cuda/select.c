@@ -43,6 +43,26 @@ baton_status_t baton__gpu_select_topk(void *device, baton_stream_t stream,
                                               &workspace));
 }
 
+baton_status_t baton__gpu_select_sampled(void *device, baton_stream_t stream,
+                                         const baton_selection_t *from,
+                                         size_t k, bool reuse,
+                                         uint32_t *indices,
+                                         baton_device_selected_t *selected,
+                                         void *scratch)
+{
+    baton__gpu_t *gpu = device;
+    const baton_cuda_workspace_t workspace = {
+        .memory = scratch,
+        .bytes = baton_cuda_select_bytes(from->dtype, from->count, k),
+        .stream = stream};
+    baton_status_t status = baton__gpu_enter(gpu);
+    return status != BATON_OK
+               ? status
+               : leave(gpu, stream,
+                       baton_cuda_select_sampled(from, k, reuse, indices,
+                                                 selected, &workspace));
+}
+
 baton_status_t baton__gpu_gather(void *device, baton_stream_t stream,
                                  const baton_device_entries_t *list,
                                  const uint32_t *indices, void *dense,

@@ -34,9 +34,10 @@ static baton_status_t check_optional(const baton_device_port_t *port)
     int graphs = (port->graph_begin != NULL) + (port->graph_end != NULL) +
                  (port->graph_launch != NULL) + (port->graph_destroy != NULL);
     int selection = (port->select_bytes != NULL) + (port->select_topk != NULL) +
-                    (port->gather != NULL) + (port->put != NULL) +
-                    (port->add != NULL) + (port->scale != NULL) +
-                    (port->square_sum != NULL) + (port->clear != NULL);
+                    (port->select_sampled != NULL) + (port->gather != NULL) +
+                    (port->put != NULL) + (port->add != NULL) +
+                    (port->scale != NULL) + (port->square_sum != NULL) +
+                    (port->clear != NULL);
     baton_status_t status =
         check_group(port, "get_handle and open_handle", handles, 2);
     if (status == BATON_OK) {
@@ -48,9 +49,9 @@ static baton_status_t check_optional(const baton_device_port_t *port)
     return status != BATON_OK
                ? status
                : check_group(port,
-                             "select_bytes, select_topk, gather, put, add, "
-                             "scale, square_sum and clear",
-                             selection, 8);
+                             "select_bytes, select_topk, select_sampled, "
+                             "gather, put, add, scale, square_sum and clear",
+                             selection, 9);
 }
 
 static baton_status_t read_port(const baton_device_port_t *given,

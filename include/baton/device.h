@@ -316,7 +316,15 @@ typedef struct baton_device_port {
        select_bytes: the bytes of `scratch`, of selections of up to k of up to
        `count` elements; it grows with both. select_topk: as baton_select_topk;
        its number, and the threshold, are left in *selected_out. `scratch` is
-       aligned to 256 bytes, and in use until the stream has done the work. */
+       aligned to 256 bytes, and in use until the stream has done the work.
+
+       select_sampled, k at least 1: RedSync's selection by a threshold. With
+       `reuse`, and unless selected->threshold is 0 there, the elements that
+       reach it, where these are at most 2k. Else those of the threshold that
+       baton_select_search finds, or, where it finds none that leaves at most
+       2k, the k largest. *selected gets their number, and the threshold that
+       was used. `indices` has room for 2k, or for all elements where these are
+       fewer. */
     size_t (*select_bytes)(void *device, baton_dtype_t dtype, size_t count,
                            size_t k);
     baton_status_t (*select_topk)(void *device, baton_stream_t stream,
@@ -324,6 +332,11 @@ typedef struct baton_device_port {
                                   uint32_t *indices,
                                   baton_device_selected_t *selected_out,
                                   void *scratch);
+    baton_status_t (*select_sampled)(void *device, baton_stream_t stream,
+                                     const baton_selection_t *from, size_t k,
+                                     bool reuse, uint32_t *indices,
+                                     baton_device_selected_t *selected,
+                                     void *scratch);
 
     /* gather: as baton_entries_gather or, with `clear`, baton_entries_take; the
        list gets as many entries as its count says, of the first indices. put

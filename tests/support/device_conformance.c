@@ -850,6 +850,66 @@ static void compare_selection(device_subject_t *self, const selecting_t *is)
     EXPECT(self, memcmp(found, is->entries, bytes) == 0);
 }
 
+/* Returns whether `threshold` leaves as many as there is room for. */
+static bool select_from_here(selecting_t *is, const baton_selection_t *from,
+                             baton_magnitude_t threshold)
+{
+    size_t most = 2 * is->k < is->count ? 2 * is->k : is->count;
+    is->chosen_count = baton_select_at_least(from, threshold, is->chosen, most);
+    return threshold != 0 && is->chosen_count <= 2 * is->k;
+}
+
+static void sample_here(selecting_t *is, bool reuse,
+                        baton_magnitude_t *threshold)
+{
+    const baton_selection_t from = {
+        .dtype = is->dtype, .values = is->right, .count = is->count};
+    void *scratch = malloc(baton_select_scratch_bytes(is->count, is->k));
+    if (!reuse || !select_from_here(is, &from, *threshold)) {
+        *threshold = baton_select_search(&from, is->k, is->chosen, scratch);
+        if (!select_from_here(is, &from, *threshold)) {
+            is->chosen_count =
+                baton_select_topk(&from, is->k, is->chosen, scratch, threshold);
+        }
+    }
+    free(scratch);
+}
+
+/* RedSync's selection, of the elements that there are now. */
+static void check_sampled(device_subject_t *self, selecting_t *is, bool reuse,
+                          baton_magnitude_t threshold)
+{
+    static char found[SELECT_MOST * sizeof(uint32_t)];
+    const baton_selection_t from = {
+        .dtype = is->dtype, .values = is->dense, .count = is->count};
+    baton_device_selected_t selected = {77, threshold};
+    self->write(self, is->selected, &selected, sizeof selected);
+    EXPECT(self, self->port->select_sampled(
+                     self->device, stream(self, 2), &from, is->k, reuse,
+                     is->indices, is->selected, is->scratch) == BATON_OK);
+    synchronise(self, stream(self, 2));
+    sample_here(is, reuse, &threshold);
+    self->read(self, &selected, is->selected, sizeof selected);
+    EXPECT(self, selected.count == is->chosen_count);
+    EXPECT(self, selected.threshold == threshold);
+    self->read(self, found, is->indices,
+               is->chosen_count * sizeof *is->indices);
+    EXPECT(self, memcmp(found, is->chosen,
+                        is->chosen_count * sizeof *is->chosen) == 0);
+}
+
+/* A threshold that is searched, one that holds, one that leaves too many, and
+   none. */
+static void check_thresholds(device_subject_t *self, selecting_t *is)
+{
+    baton_magnitude_t largest =
+        baton_elements_measure(is->dtype, is->right, is->count).largest;
+    check_sampled(self, is, false, 0);
+    check_sampled(self, is, true, largest);
+    check_sampled(self, is, true, 1);
+    check_sampled(self, is, true, 0);
+}
+
 /* Into where the list was. */
 static void check_square_sum(device_subject_t *self, const selecting_t *is)
 {
@@ -873,7 +933,7 @@ static void select_once(device_subject_t *self, selecting_t *is,
         self->port->select_bytes(self->device, is->dtype, is->count, is->k);
     is->dense = on_device(self, bytes);
     is->list = on_device(self, (is->k + 1) * baton_entry_bytes(is->dtype));
-    is->indices = on_device(self, is->k * sizeof *is->indices);
+    is->indices = on_device(self, 2 * is->k * sizeof *is->indices);
     is->selected = on_device(self, sizeof *is->selected);
     is->scratch = on_device(self, scratch + 1);
     fill_to_select_from(is, random);
@@ -891,6 +951,10 @@ static void select_once(device_subject_t *self, selecting_t *is,
     memset(is->right, 0, bytes);
     compare_selection(self, is);
     check_square_sum(self, is);
+    check_thresholds(self, is);
+    fill_to_select_from(is, random);
+    self->write(self, is->dense, is->right, bytes);
+    check_thresholds(self, is);
     void *const all[] = {is->dense, is->list, is->indices, is->selected,
                          is->scratch};
     for (int i = 0; i < 5; i++) {

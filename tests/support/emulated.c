@@ -87,6 +87,7 @@ typedef struct work {
     /* Of selections and lists; see do_list. */
     baton_selection_t from;
     size_t k;
+    bool sampled, reuse;
     const uint64_t *list_count;
     char *dense;
     double factor;
@@ -809,28 +810,54 @@ static size_t port_select_bytes(void *arg, baton_dtype_t dtype, size_t count,
     return baton_select_scratch_bytes(count, k);
 }
 
+static baton_status_t put_selection(emulated_t *device, baton_stream_t stream,
+                                    work_t *work, uint32_t *indices,
+                                    baton_device_selected_t *selected,
+                                    void *scratch)
+{
+    const baton_selection_t *from = &work->from;
+    size_t bytes = from->count * baton_dtype_size(from->dtype);
+    size_t most = work->sampled ? 2 * work->k : work->k;
+    char *values = NULL, *left = NULL, *right = NULL;
+    most = most < from->count ? most : from->count;
+    pthread_mutex_lock(&device->mutex);
+    bool reached =
+        reach(device, from->values, bytes, &values) &&
+        reach(device, indices, most * sizeof *indices, &right) &&
+        reach(device, selected, sizeof *selected, &work->target) &&
+        reach(device, scratch, baton_select_scratch_bytes(from->count, work->k),
+              &left);
+    work->from.values = values;
+    work->left = left;
+    work->right = right;
+    work->count = most;
+    return submit_reached(device, stream, work, reached);
+}
+
 static baton_status_t port_select_topk(void *arg, baton_stream_t stream,
                                        const baton_selection_t *from, size_t k,
                                        uint32_t *indices,
                                        baton_device_selected_t *selected_out,
                                        void *scratch)
 {
-    emulated_t *device = arg;
     work_t work = {.kind = SELECT, .bytes = 1, .from = *from, .k = k};
-    size_t bytes = from->count * baton_dtype_size(from->dtype);
-    size_t most = k < from->count ? k : from->count;
-    char *values = NULL, *left = NULL, *right = NULL;
-    pthread_mutex_lock(&device->mutex);
-    bool reached =
-        reach(device, from->values, bytes, &values) &&
-        reach(device, indices, most * sizeof *indices, &right) &&
-        reach(device, selected_out, sizeof *selected_out, &work.target) &&
-        reach(device, scratch, baton_select_scratch_bytes(from->count, k),
-              &left);
-    work.from.values = values;
-    work.left = left;
-    work.right = right;
-    return submit_reached(device, stream, &work, reached);
+    return put_selection(arg, stream, &work, indices, selected_out, scratch);
+}
+
+static baton_status_t port_select_sampled(void *arg, baton_stream_t stream,
+                                          const baton_selection_t *from,
+                                          size_t k, bool reuse,
+                                          uint32_t *indices,
+                                          baton_device_selected_t *selected,
+                                          void *scratch)
+{
+    work_t work = {.kind = SELECT,
+                   .bytes = 1,
+                   .from = *from,
+                   .k = k,
+                   .sampled = true,
+                   .reuse = reuse};
+    return put_selection(arg, stream, &work, indices, selected, scratch);
 }
 
 static baton_status_t put_list(emulated_t *device, baton_stream_t stream,
@@ -1369,12 +1396,36 @@ static void await_change(emulated_t *device, int64_t until)
 
 /* `target` has the number and threshold, `left` the scratch and `right` the
    indices. */
-static void do_select(const work_t *work)
+static void do_topk(const work_t *work)
 {
     baton_device_selected_t *out = (void *)work->target;
     out->count =
         baton_select_topk(&work->from, work->k, (void *)(uintptr_t)work->right,
                           (void *)(uintptr_t)work->left, &out->threshold);
+}
+
+/* Whether the threshold leaves as many elements as there is room for. */
+static bool do_threshold(const work_t *work)
+{
+    baton_device_selected_t *out = (void *)work->target;
+    out->count =
+        baton_select_at_least(&work->from, out->threshold,
+                              (void *)(uintptr_t)work->right, work->count);
+    return out->threshold != 0 && out->count <= 2 * work->k;
+}
+
+static void do_sampled(const work_t *work)
+{
+    baton_device_selected_t *out = (void *)work->target;
+    if (work->reuse && do_threshold(work)) {
+        return;
+    }
+    out->threshold = baton_select_search(&work->from, work->k,
+                                         (void *)(uintptr_t)work->right,
+                                         (void *)(uintptr_t)work->left);
+    if (!do_threshold(work)) {
+        do_topk(work);
+    }
 }
 
 /* `target` has the entries, `right` the indices that are gathered. */
@@ -1419,8 +1470,10 @@ static void do_work(const work_t *work)
     } else if (work->kind == REDUCE && work->bytes > 0) {
         work->op->reduce(work->op->arg, work->target, work->left, work->right,
                          work->count, work->dtype);
+    } else if (work->kind == SELECT && work->sampled) {
+        do_sampled(work);
     } else if (work->kind == SELECT) {
-        do_select(work);
+        do_topk(work);
     } else if (work->kind == GATHER || work->kind == PUT || work->kind == ADD) {
         do_list(work);
     } else if (work->kind == SCALE) {
@@ -1767,6 +1820,7 @@ static const baton_device_port_t PORT = {.size = sizeof PORT,
                                          .graph_destroy = port_graph_destroy,
                                          .select_bytes = port_select_bytes,
                                          .select_topk = port_select_topk,
+                                         .select_sampled = port_select_sampled,
                                          .gather = port_gather,
                                          .put = port_put,
                                          .add = port_add,
@@ -1853,6 +1907,7 @@ emulated_t *emulated_open(const emulated_options_t *options)
     if (device->options.no_selection) {
         device->port.select_bytes = NULL;
         device->port.select_topk = NULL;
+        device->port.select_sampled = NULL;
         device->port.gather = NULL;
         device->port.put = NULL;
         device->port.add = NULL;

@@ -560,7 +560,7 @@ static void test_attaching(void **state)
     port.put = NULL;
     support_expect(baton_engine_attach_device(engine, &port, device),
                    BATON_ERR_INVALID);
-    support_says("has 7 only");
+    support_says("has 8 only");
     support_ok(baton_engine_close(engine));
 }
 
