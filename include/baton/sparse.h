@@ -76,11 +76,11 @@
    velocity are in its memory, too, and it accumulates and selects there. The
    entries that were selected come to the host; those of the result, and those
    that change the residual, go back. This holds for SPARDL, TOPKA, TOPKDSA,
-   GTOPK (but not gtopk_reference), and REDSYNC that is EXACT or TRIMMED and not
-   quantised. Otherwise the gradient is copied to the host by the step, where
-   residual, selection and sums are: SparDL selects from a block while the next
-   ones are copied, the others begin when all of it is there. Results have the
-   same bits in both ways, and on the host.
+   REDSYNC, and GTOPK (but not gtopk_reference). Otherwise the gradient is
+   copied to the host by the step, where residual, selection and sums are:
+   SparDL selects from a block while the next ones are copied, the others begin
+   when all of it is there. Results have the same bits in both ways, and on the
+   host.
 
    With options.partial a rank arrives when its stream does, so it is the device
    that may be late:

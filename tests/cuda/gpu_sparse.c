@@ -294,6 +294,9 @@ static void test_bits_of_the_host(void **state)
         for (int a = BATON_SPARSE_SPARDL; a < BATON_SPARSE_DENSE; a++) {
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
                 int turn = size + a + (int)c;
+                bool redsync = a == BATON_SPARSE_REDSYNC;
+                bool quantise = redsync && turn % 2 == 0 &&
+                                c != (size_t)BATON_REDSYNC_SAMPLED;
                 const baton_sparse_options_t options = {
                     .size = sizeof options,
                     .algorithm = (baton_sparse_algorithm_t)a,
@@ -304,6 +307,9 @@ static void test_bits_of_the_host(void **state)
                     .clip = turn % 3 == 0 ? 20 : 0,
                     .warmup = turn % 5 == 0 ? 1 : 0,
                     .momentum = turn % 4 == 0 ? 0.5 : 0,
+                    .redsync = redsync ? (baton_redsync_t)c : 0,
+                    .quantise = quantise,
+                    .keep_error = quantise && size > 2,
                 };
                 compare(&world, &options, &random);
             }

@@ -77,6 +77,80 @@ static void test_every_algorithm(void **state)
     }
 }
 
+/* RedSync's i-th way to select: how, and whether values are quantised; false
+   where that is none. */
+static bool redsync_options(int i, baton_sparse_options_t *out)
+{
+    *out = options_of(BATON_SPARSE_REDSYNC, 700, 20);
+    out->redsync = (baton_redsync_t)(i % 4);
+    out->quantise = i >= 4;
+    out->keep_error = i >= 8;
+    return i < 12 && !(out->quantise && out->redsync == BATON_REDSYNC_SAMPLED);
+}
+
+static void test_redsync(void **state)
+{
+    for (int size = 1; size <= 3; size += 2) {
+        device_sparse_t *world =
+            device_sparse_open(size, SUPPORT_OWN_ENGINES, seed, false);
+        for (int i = 0; i < 12; i++) {
+            baton_sparse_options_t options;
+            if (!redsync_options(i, &options)) {
+                continue;
+            }
+            options.dtype = dtypes[(i + size) % 4];
+            options.momentum = i % 3 == 0 ? 0.5 : 0;
+            device_sparse_create(world, &options,
+                                 i % 2 == 0 ? DEVICE_SPARSE_ANY
+                                            : DEVICE_SPARSE_TIES);
+            device_sparse_compare(world, i % 2 == 0);
+            device_sparse_destroy(world);
+        }
+        device_sparse_close(world);
+    }
+}
+
+/* Runs some steps; what goes to the device and comes from it is a small part of
+   the gradients. */
+static void expect_entries_alone(device_sparse_t *world,
+                                 const baton_sparse_options_t *options)
+{
+    emulated_t *device = world->ranks->devices[0];
+    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
+    emulated_counters_t before = emulated_counters(device);
+    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
+        device_sparse_run_step(world, step);
+    }
+    emulated_counters_t after = emulated_counters(device);
+    uint64_t most = DEVICE_SPARSE_STEPS * world->bytes / 20;
+    assert_true(after.on_entries > before.on_entries);
+    for (int i = 0; i < EMULATED_DIRECTIONS; i++) {
+        assert_in_range(after.copied_bytes[i] - before.copied_bytes[i], 0,
+                        most);
+    }
+    assert_int_equal(after.unpinned, before.unpinned);
+    device_sparse_destroy(world);
+}
+
+static void test_entries_alone_are_copied(void **state)
+{
+    baton_sparse_options_t options;
+    device_sparse_t *world =
+        device_sparse_open(2, SUPPORT_OWN_ENGINES, seed, false);
+    for (int a = BATON_SPARSE_SPARDL; a <= BATON_SPARSE_GTOPK; a++) {
+        options = options_of((baton_sparse_algorithm_t)a, 5000, 10);
+        expect_entries_alone(world, &options);
+    }
+    for (int i = 0; i < 12; i++) {
+        if (redsync_options(i, &options)) {
+            options.count = 5000;
+            options.k = 10;
+            expect_entries_alone(world, &options);
+        }
+    }
+    device_sparse_close(world);
+}
+
 /* Options that an algorithm allows, at random. */
 static baton_sparse_options_t any_options(support_random_t *random, int size)
 {
@@ -105,9 +179,13 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
                                                ? BATON_TEAMS_AUTO
                                                : BATON_TEAMS_BSAG);
     }
-    options.redsync = support_random_below(random, 2) == 0
-                          ? BATON_REDSYNC_EXACT
-                          : BATON_REDSYNC_TRIMMED;
+    if (options.algorithm == BATON_SPARSE_REDSYNC) {
+        options.redsync = (baton_redsync_t)support_random_below(random, 4);
+        options.quantise = options.redsync != BATON_REDSYNC_SAMPLED &&
+                           support_random_below(random, 2) != 0;
+        options.keep_error =
+            options.quantise && support_random_below(random, 2) != 0;
+    }
     return options;
 }
 
@@ -330,6 +408,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_algorithm),
+        cmocka_unit_test(test_redsync),
+        cmocka_unit_test(test_entries_alone_are_copied),
         cmocka_unit_test(test_random_sizes_and_data),
         cmocka_unit_test(test_state_between_steps),
         cmocka_unit_test(test_files),

@@ -666,14 +666,16 @@ static void test_no_memory_of_the_host(void **state)
 {
     static const baton_sparse_algorithm_t algorithms[] = {
         BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_TOPKDSA,
-        BATON_SPARSE_GTOPK};
+        BATON_SPARSE_GTOPK, BATON_SPARSE_REDSYNC};
     device_sparse_t *world =
         device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
     emulated_t *device = world->ranks->devices[0];
     emulated_counters_t before = emulated_counters(device);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         baton_sparse_options_t options = options_of(algorithms[i]);
         baton_status_t status = BATON_ERR_NO_MEMORY;
+        options.quantise = algorithms[i] == BATON_SPARSE_REDSYNC;
+        options.keep_error = options.quantise;
         int64_t nth = 0;
         options.memory = BATON_MEMORY_DEVICE;
         options.momentum = 0.5;

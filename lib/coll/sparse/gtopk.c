@@ -266,10 +266,10 @@ static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
         sparse, s, device ? begin_sum : select_own, gtopk);
     baton__sparse_reads_all(gtopk->sparse, false, last);
     if (device) {
-        baton_before(s,
-                     baton__sparse_device_add_selection(sparse, false,
-                                                        &gtopk->selection, ok),
-                     last);
+        gtopk->selection =
+            (baton__whole_selection_t){.sparse = sparse, .room = entries};
+        baton_before(
+            s, baton__sparse_device_add_selection(&gtopk->selection, ok), last);
     }
     for (int t = 0; t < own_rounds(sparse); t++) {
         int child = sparse->rank + (1 << t);

@@ -26,7 +26,7 @@ struct baton__sparse_device {
     char *residual, *work;         /* n elements each */
     char *velocity, *new_velocity; /* of momentum; or NULL */
     bool blank;        /* residual and velocity are zero, and not written yet */
-    uint32_t *indices; /* of the selection made last */
+    uint32_t *indices; /* of the selection made last; room for 2k */
     void *scratch;     /* of selections */
     char *kept;        /* what the residual has at the result's indices */
     /* A sum of squares, on the device and copied to the host. */
@@ -79,6 +79,7 @@ static bool allocate(baton_sparse_t *sparse)
     size_t bytes = vector_bytes(sparse);
     size_t scratch =
         self->port->select_bytes(self->device, o->dtype, o->count, o->max_k);
+    size_t most = 2 * o->max_k < o->count ? 2 * o->max_k : o->count;
     bool ok = true;
     self->residual = baton__sparse_device_room(sparse, kind, bytes, &ok);
     self->work = baton__sparse_device_room(sparse, kind, bytes, &ok);
@@ -88,7 +89,7 @@ static bool allocate(baton_sparse_t *sparse)
             baton__sparse_device_room(sparse, kind, bytes, &ok);
     }
     self->indices = baton__sparse_device_room(
-        sparse, kind, o->max_k * sizeof *self->indices, &ok);
+        sparse, kind, most * sizeof *self->indices, &ok);
     self->scratch = baton__sparse_device_room(sparse, kind, scratch, &ok);
     self->squares_there = baton__sparse_device_room(
         sparse, kind, sizeof *self->squares_there, &ok);
@@ -107,12 +108,10 @@ static bool is_possible(const baton_sparse_options_t *o)
     case BATON_SPARSE_SPARDL:
     case BATON_SPARSE_TOPKA:
     case BATON_SPARSE_TOPKDSA:
+    case BATON_SPARSE_REDSYNC:
         return true;
     case BATON_SPARSE_GTOPK:
         return !o->gtopk_reference;
-    case BATON_SPARSE_REDSYNC:
-        return !o->quantise && (o->redsync == BATON_REDSYNC_EXACT ||
-                                o->redsync == BATON_REDSYNC_TRIMMED);
     case BATON_SPARSE_AUTO:
     case BATON_SPARSE_OKTOPK:
     case BATON_SPARSE_DENSE:
@@ -390,28 +389,45 @@ static void remember(baton__sparse_device_t *self, baton__change_t *change)
     self->latest = change;
 }
 
+static baton_status_t select_indices(const baton__sparse_device_t *self,
+                                     baton_stream_t stream,
+                                     const baton_selection_t *from,
+                                     const baton__selecting_t *selecting,
+                                     baton_device_selected_t *head)
+{
+    return selecting->sampled
+               ? self->port->select_sampled(self->device, stream, from,
+                                            selecting->k,
+                                            selecting->earlier != 0,
+                                            self->indices, head, self->scratch)
+               : self->port->select_topk(self->device, stream, from,
+                                         selecting->k, self->indices, head,
+                                         self->scratch);
+}
+
 baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
-                                         baton_stream_t stream, size_t first,
-                                         size_t count, size_t k, char *to,
-                                         baton__change_t *change)
+                                         baton_stream_t stream,
+                                         const baton__selecting_t *selecting,
+                                         char *to, baton__change_t *change)
 {
     baton__sparse_device_t *self = sparse->device;
-    baton_device_selected_t *head = (baton_device_selected_t *)(void *)to;
+    baton_device_selected_t *head = baton__selected_head(to);
     const baton_selection_t from = {
         .dtype = sparse->options.dtype,
-        .values = self->work + first * sparse->element_bytes,
-        .count = count,
-        .first = (uint32_t)first,
+        .side = selecting->side,
+        .values = self->work + selecting->first * sparse->element_bytes,
+        .count = selecting->count,
+        .first = (uint32_t)selecting->first,
     };
     sparse->counting.block_selections++;
     change->list = (baton_device_entries_t){
         .dtype = sparse->options.dtype,
         .data = head + 1,
-        .capacity = k < count ? k : count,
+        .capacity = baton__selected_most(selecting),
         .count = &head->count,
     };
-    baton_status_t status = self->port->select_topk(
-        self->device, stream, &from, k, self->indices, head, self->scratch);
+    baton_status_t status =
+        select_indices(self, stream, &from, selecting, head);
     if (status == BATON_OK) {
         status = self->port->gather(self->device, stream, &change->list,
                                     self->indices, self->work, true);
@@ -431,6 +447,16 @@ baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
     remember(self, change);
     return self->port->add(self->device, stream, &change->list, factor,
                            self->work);
+}
+
+baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
+                                        baton_stream_t stream, char *entries,
+                                        size_t count)
+{
+    const baton__sparse_device_t *self = sparse->device;
+    const baton_device_entries_t list = {
+        .dtype = sparse->options.dtype, .data = entries, .capacity = count};
+    return self->port->put(self->device, stream, &list, self->work);
 }
 
 /* Velocity becomes zero at indices; what it was there goes where the residual's
@@ -487,41 +513,60 @@ static baton_status_t begin(void *arg, baton_call_t *call)
 {
     baton__whole_selection_t *selection = arg;
     baton_sparse_t *sparse = selection->sparse;
+    baton__selecting_t *selecting = &selection->selecting;
     baton_status_t status = baton__sparse_begin(sparse, call);
+    *selecting =
+        (baton__selecting_t){.count = sparse->options.count, .k = sparse->k};
+    if (selection->plan != NULL) {
+        selection->plan(sparse, selecting);
+    }
+    baton__selected_head(selection->selected.host)->threshold =
+        selecting->earlier;
+    size_t bytes =
+        baton__selected_bytes(sparse, baton__selected_most(selecting));
     return status == BATON_OK
-               ? baton__mirror_set(&selection->selected, call,
-                                   baton__selected_bytes(sparse, sparse->k))
+               ? baton__mirror_set(&selection->selected, call, bytes)
                : status;
 }
 
+/* An earlier threshold goes ahead of the selection, in the same stream: it is a
+   copy of a few bytes. */
 static baton_status_t select_whole(void *arg, baton_call_t *call,
                                    baton_stream_t stream)
 {
     baton__whole_selection_t *selection = arg;
     baton_sparse_t *sparse = selection->sparse;
+    const baton__sparse_device_t *self = sparse->device;
+    const baton__mirror_t *selected = &selection->selected;
+    baton_status_t status = BATON_OK;
     (void)call;
-    baton_status_t status = baton__sparse_device_take(
-        sparse, stream, 0, sparse->options.count, sparse->k,
-        selection->selected.device, &selection->change);
+    if (selection->selecting.earlier != 0) {
+        status =
+            self->port->copy(self->device, stream, selected->device,
+                             selected->host, sizeof(baton_device_selected_t));
+    }
+    if (status == BATON_OK) {
+        status =
+            baton__sparse_device_take(sparse, stream, &selection->selecting,
+                                      selected->device, &selection->change);
+    }
     return status == BATON_OK && selection->masks
                ? baton__sparse_device_mask(sparse, stream, &selection->change)
                : status;
 }
 
 baton_node_t
-baton__sparse_device_add_selection(baton_sparse_t *sparse, bool masks,
-                                   baton__whole_selection_t *selection,
+baton__sparse_device_add_selection(baton__whole_selection_t *selection,
                                    bool *ok)
 {
+    baton_sparse_t *sparse = selection->sparse;
     baton_schedule_t *s = sparse->schedule;
-    *selection = (baton__whole_selection_t){.sparse = sparse, .masks = masks};
     baton_node_t first = baton__sparse_add_call(sparse, s, begin, selection);
     baton_node_t select = baton_add_device_call(s, select_whole, selection);
     baton_before(s, baton__sparse_device_add_accumulation(sparse, s, first),
                  select);
     selection->selected = baton__mirror_to_host(
-        sparse, baton__selected_bytes(sparse, sparse->options.max_k), select,
-        ok);
+        sparse, baton__selected_bytes(sparse, selection->room), select, ok);
     return selection->selected.copy;
 }
 

@@ -23,7 +23,7 @@
 
        begin --> square_sum --> copy --> clip --> accumulate
 
-   Algorithms that learn thresholds have their residual on the host:
+   Ok-Topk and gTopk's reference have their residual on the host:
    baton__sparse_reads of sparse.h then copies the gradient to it. */
 #ifndef BATON_COLL_SPARSE_ON_DEVICE_H
 #define BATON_COLL_SPARSE_ON_DEVICE_H
@@ -111,14 +111,37 @@ static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
     return (bytes + 15) / 16 * 16;
 }
 
-/* Selects the k largest of work's elements [first, first + count) and takes
-   them out of it, into device memory of baton__selected_bytes(sparse, k). */
-baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
-                                         baton_stream_t stream, size_t first,
-                                         size_t count, size_t k, char *to,
-                                         baton__change_t *change);
+/* What is selected: the k largest of `count` elements from `first` on; or, with
+   `sampled`, up to 2k by a threshold, as the port's select_sampled does. */
+typedef struct baton__selecting {
+    size_t first, count;
+    size_t k;
+    baton_side_t side;
+    bool sampled;
+    baton_magnitude_t earlier; /* a threshold to be used again, or 0 */
+} baton__selecting_t;
 
-/* The entries of a selection that was copied to the host. */
+/* How many entries that are at most. */
+static inline size_t baton__selected_most(const baton__selecting_t *selecting)
+{
+    size_t most = selecting->sampled ? 2 * selecting->k : selecting->k;
+    return most < selecting->count ? most : selecting->count;
+}
+
+/* Takes what is selected out of `work`, into device memory of
+   baton__selected_bytes of so many. An earlier threshold is there already, in
+   the selection's head. */
+baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
+                                         baton_stream_t stream,
+                                         const baton__selecting_t *selecting,
+                                         char *to, baton__change_t *change);
+
+/* The head of a selection that was copied to the host, and its entries. */
+static inline baton_device_selected_t *baton__selected_head(char *selection)
+{
+    return (baton_device_selected_t *)(void *)selection;
+}
+
 static inline baton_entries_t baton__selected_entries(const char *selection)
 {
     const baton_device_selected_t *head =
@@ -131,6 +154,11 @@ baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
                                         baton_stream_t stream, char *entries,
                                         size_t count, double factor,
                                         baton__change_t *change);
+
+/* work[index] = value, for such a list; it is not undone when work settles. */
+baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
+                                        baton_stream_t stream, char *entries,
+                                        size_t count);
 
 /* Velocity becomes zero at the entries that were selected last. */
 baton_status_t baton__sparse_device_mask(baton_sparse_t *sparse,
@@ -147,8 +175,14 @@ baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
 /* ---- a selection from the whole vector --------------------------------- */
 
 typedef struct baton__whole_selection {
+    /* The algorithm's. */
     baton_sparse_t *sparse;
-    bool masks; /* velocity, too */
+    size_t room; /* entries, at most */
+    bool masks;  /* velocity becomes zero at what was selected */
+    /* Changes what this step selects, which is the k largest; or NULL. */
+    void (*plan)(const baton_sparse_t *sparse, baton__selecting_t *selecting);
+
+    baton__selecting_t selecting; /* of the running step */
     baton__mirror_t selected;
     baton__change_t change;
 } baton__whole_selection_t;
@@ -156,8 +190,7 @@ typedef struct baton__whole_selection {
 /* Adds nodes that begin a step, accumulate, select and take; returns the last,
    behind which baton__selected_entries(selection->selected.host) are there. */
 baton_node_t
-baton__sparse_device_add_selection(baton_sparse_t *sparse, bool masks,
-                                   baton__whole_selection_t *selection,
+baton__sparse_device_add_selection(baton__whole_selection_t *selection,
                                    bool *ok);
 
 /* ---- the dense schedule ------------------------------------------------ */

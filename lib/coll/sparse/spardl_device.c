@@ -77,8 +77,10 @@ static baton_status_t take(spardl_block_t *self, baton_stream_t stream,
 {
     const spardl_t *spardl = self->spardl;
     baton__block_t block = baton__spardl_block(spardl, self->block);
-    return baton__sparse_device_take(spardl->sparse, stream, block.first,
-                                     block.count, k, to, &self->change);
+    const baton__selecting_t selecting = {
+        .first = block.first, .count = block.count, .k = k};
+    return baton__sparse_device_take(spardl->sparse, stream, &selecting, to,
+                                     &self->change);
 }
 
 static baton_status_t select_bag(void *arg, baton_call_t *call,

@@ -11,8 +11,8 @@
    the positive elements, odd ones from the negative, and values are replaced by
    their mean: [count | indices | mean].
 
-   With the residual on a device the k largest are selected there, TopkA's and
-   RedSync's exact ones, and copied to the host (on_device.c). */
+   With the residual on a device the selection is made there, and copied to the
+   host (on_device.c); what the mean lacks of it is copied back. */
 #include "coll/sparse/on_device.h"
 
 #include "base/alloc.h"
@@ -34,7 +34,9 @@ typedef struct topka {
     char *sum;
     baton_entries_t *lists;
     baton__gather_t *gather;
-    baton__whole_selection_t selection; /* with sparse->device */
+    /* With sparse->device. */
+    baton__whole_selection_t selection;
+    baton__mirror_t errors; /* with keep_error: what the mean lacks */
 } topka_t;
 
 static bool redsync(const baton_sparse_t *sparse)
@@ -44,13 +46,24 @@ static bool redsync(const baton_sparse_t *sparse)
 
 /* ---- selection --------------------------------------------------------- */
 
+static baton_side_t side_of(const baton_sparse_t *sparse)
+{
+    return !sparse->options.quantise ? BATON_SIDE_BOTH
+           : sparse->steps % 2 == 0  ? BATON_SIDE_POSITIVE
+                                     : BATON_SIDE_NEGATIVE;
+}
+
+/* Whether a threshold of an earlier step may be used again. */
+static bool reuses(const baton_sparse_t *sparse)
+{
+    return sparse->options.redsync == BATON_REDSYNC_SAMPLED &&
+           sparse->next.steps % SAMPLED_PERIOD != 0;
+}
+
 static baton_selection_t selection_of(const baton_sparse_t *sparse)
 {
-    baton_side_t side = !sparse->options.quantise ? BATON_SIDE_BOTH
-                        : sparse->steps % 2 == 0  ? BATON_SIDE_POSITIVE
-                                                  : BATON_SIDE_NEGATIVE;
     baton_selection_t from = {.dtype = sparse->options.dtype,
-                              .side = side,
+                              .side = side_of(sparse),
                               .values = sparse->work,
                               .count = sparse->options.count};
     return from;
@@ -76,12 +89,11 @@ static size_t select_again(topka_t *topka, const baton_selection_t *from)
 
 /* Those of a threshold that is searched, or was in an earlier step; exactly k
    where there is none. Accumulates them. */
-static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from,
-                                  bool reuse)
+static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from)
 {
     baton__learned_t *next = &topka->sparse->next;
     size_t k = topka->sparse->k;
-    if (reuse && next->local_threshold != 0) {
+    if (reuses(topka->sparse) && next->local_threshold != 0) {
         size_t again = select_again(topka, from);
         if (again != SIZE_MAX) {
             return again;
@@ -119,7 +131,6 @@ static size_t select_redsync(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
     baton_selection_t from = selection_of(sparse);
-    bool searched = sparse->next.steps++ % SAMPLED_PERIOD == 0;
     sparse->counting.block_selections++;
     switch (sparse->options.redsync) {
     case BATON_REDSYNC_TRIMMED:
@@ -127,13 +138,29 @@ static size_t select_redsync(topka_t *topka)
         return baton_select_trimmed(&from, sparse->k, topka->indices,
                                     topka->scratch);
     case BATON_REDSYNC_SEARCH:
-        return select_by_threshold(topka, &from, false);
     case BATON_REDSYNC_SAMPLED:
-        return select_by_threshold(topka, &from, !searched);
+        return select_by_threshold(topka, &from);
     case BATON_REDSYNC_EXACT:
         break;
     }
     return select_exactly(topka, &from);
+}
+
+/* Whether as many as 2k may be selected. */
+static bool by_threshold(const baton_sparse_t *sparse)
+{
+    return redsync(sparse) &&
+           (sparse->options.redsync == BATON_REDSYNC_SEARCH ||
+            sparse->options.redsync == BATON_REDSYNC_SAMPLED);
+}
+
+/* The same, of a device. Trimming is left out: the result is exact. */
+static void plan_redsync(const baton_sparse_t *sparse,
+                         baton__selecting_t *selecting)
+{
+    selecting->side = side_of(sparse);
+    selecting->sampled = by_threshold(sparse);
+    selecting->earlier = reuses(sparse) ? sparse->next.local_threshold : 0;
 }
 
 /* ---- this rank's part -------------------------------------------------- */
@@ -154,16 +181,35 @@ static size_t redsync_bytes(const baton_sparse_t *sparse, size_t count)
    where a host's selection leaves it. */
 static baton_entries_t taken_on_device(topka_t *topka)
 {
-    const char *selected = topka->selection.selected.host;
+    baton_sparse_t *sparse = topka->sparse;
+    char *selected = topka->selection.selected.host;
     baton_entries_t entries = baton__selected_entries(selected);
     topka->count = entries.count;
-    if (redsync(topka->sparse) &&
-        topka->sparse->options.redsync == BATON_REDSYNC_EXACT) {
-        topka->sparse->next.local_threshold =
-            ((const baton_device_selected_t *)(const void *)selected)
-                ->threshold;
+    if (redsync(sparse) && sparse->options.redsync != BATON_REDSYNC_TRIMMED) {
+        sparse->next.local_threshold =
+            baton__selected_head(selected)->threshold;
     }
     return entries;
+}
+
+/* The entries that were selected, which are no longer in `work`; sets indices
+   and count. */
+static baton_entries_t take_redsync(topka_t *topka)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    baton_entries_t taken = {topka->entries, 0}; /* not in use yet */
+    if (sparse->device != NULL) {
+        taken = taken_on_device(topka);
+        baton_entries_split(dtype, taken.data, taken.count, topka->indices,
+                            NULL);
+    } else {
+        taken.count = topka->count = select_redsync(topka);
+        baton_entries_take(dtype, topka->entries, topka->indices, taken.count,
+                           sparse->work);
+    }
+    sparse->next.steps++;
+    return taken;
 }
 
 /* Fills up to k entries; returns the bytes of so many. */
@@ -214,70 +260,75 @@ static void mean_of(const baton_sparse_t *sparse, const void *values,
     baton_elements_scale(dtype, mean, 1, sign);
 }
 
-/* work at the selected indices: 0, or what the mean lacks of it. */
-static void leave_error(topka_t *topka, const void *mean)
+/* count entries at `to`, of indices and values that need not be aligned; with a
+   value_step of 0 all have one value. */
+static void join(const baton_sparse_t *sparse, char *to, const void *indices,
+                 const void *values, size_t value_step, size_t count)
 {
-    baton_sparse_t *sparse = topka->sparse;
-    double minus[1];
-    memcpy(minus, mean, sparse->element_bytes);
-    baton_elements_scale(sparse->options.dtype, minus, 1, -1);
-    for (size_t i = 0; i < topka->count; i++) {
-        char *element =
-            sparse->work + (size_t)topka->indices[i] * sparse->element_bytes;
-        if (sparse->options.keep_error) {
-            BATON_SUM->reduce(BATON_SUM->arg, element, element, minus, 1,
-                              sparse->options.dtype);
-        } else {
-            memset(element, 0, sparse->element_bytes);
-        }
+    const char *index = indices, *value = values;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(to, index + i * sizeof(uint32_t), sizeof(uint32_t));
+        memcpy(to + sizeof(uint32_t), value + i * value_step,
+               sparse->element_bytes);
+        to += sparse->entry_bytes;
     }
 }
 
-/* Of what the host selected: values or their mean; `work` keeps the rest. */
-static void write_values(topka_t *topka, char *values)
+/* What the mean lacks of the selected values goes back to `work`. */
+static void leave_error(topka_t *topka, char *values, const void *mean)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    char *errors = sparse->device != NULL ? topka->errors.host : topka->entries;
+    double minus[1];
+    memcpy(minus, mean, sparse->element_bytes);
+    baton_elements_scale(dtype, minus, 1, -1);
+    for (size_t i = 0; i < topka->count; i++) {
+        char *value = values + i * sparse->element_bytes;
+        BATON_SUM->reduce(BATON_SUM->arg, value, value, minus, 1, dtype);
+    }
+    join(sparse, errors, topka->indices, values, sparse->element_bytes,
+         topka->count);
+    if (sparse->device == NULL) {
+        baton_entries_put(dtype, errors, topka->count, sparse->work);
+    }
+}
+
+/* Of what was taken: values, or their mean. */
+static void write_values(topka_t *topka, baton_entries_t taken, char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
-    char *entries = topka->entries; /* not in use yet */
+    char *values = topka->sum; /* not in use yet */
     if (!sparse->options.quantise) {
-        baton_entries_take(dtype, entries, topka->indices, topka->count,
-                           sparse->work);
-        baton_entries_split(dtype, entries, topka->count, NULL, values);
+        baton_entries_split(dtype, taken.data, taken.count, NULL, to);
         return;
     }
-    baton_entries_gather(dtype, entries, topka->indices, topka->count,
-                         sparse->work);
-    baton_entries_split(dtype, entries, topka->count, NULL, topka->sum);
-    mean_of(sparse, topka->sum, topka->count, values);
-    leave_error(topka, values);
+    baton_entries_split(dtype, taken.data, taken.count, NULL, values);
+    mean_of(sparse, values, taken.count, to);
+    if (sparse->options.keep_error) {
+        leave_error(topka, values, to);
+    }
 }
 
 static size_t write_redsync(topka_t *topka, char *to)
 {
-    baton_sparse_t *sparse = topka->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
+    const baton_sparse_t *sparse = topka->sparse;
     if (to == NULL) {
         return redsync_bytes(sparse, sparse->k);
     }
-    baton_entries_t taken = {NULL, 0};
-    if (sparse->device != NULL) {
-        sparse->next.steps++;
-        taken = taken_on_device(topka);
-        baton_entries_split(dtype, taken.data, taken.count, topka->indices,
-                            NULL);
-    } else {
-        topka->count = select_redsync(topka);
-    }
-    uint32_t count = (uint32_t)topka->count;
-    char *values = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
+    baton_entries_t taken = take_redsync(topka);
+    uint32_t count = (uint32_t)taken.count;
     memcpy(to, &count, sizeof count);
-    memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
-    if (sparse->device != NULL) {
-        baton_entries_split(dtype, taken.data, taken.count, NULL, values);
-    } else {
-        write_values(topka, values);
-    }
-    return redsync_bytes(sparse, topka->count);
+    memcpy(to + COUNT_BYTES, topka->indices, taken.count * sizeof(uint32_t));
+    write_values(topka, taken,
+                 to + COUNT_BYTES + taken.count * sizeof(uint32_t));
+    return redsync_bytes(sparse, taken.count);
+}
+
+static bool keeps_error_on_device(const baton_sparse_t *sparse)
+{
+    return sparse->device != NULL && sparse->options.keep_error;
 }
 
 static baton_status_t select_and_write(void *arg, baton_call_t *call)
@@ -289,8 +340,21 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
     char *to = baton__gather_begin(topka->gather, call);
     size_t bytes =
         redsync(sparse) ? write_redsync(topka, to) : write_topka(topka, to);
+    if (status == BATON_OK && keeps_error_on_device(sparse)) {
+        status = baton__mirror_set(&topka->errors, call,
+                                   topka_bytes(sparse, topka->count));
+    }
     return status == BATON_OK ? baton__gather_end(topka->gather, call, bytes)
                               : status;
+}
+
+static baton_status_t put_errors(void *arg, baton_call_t *call,
+                                 baton_stream_t stream)
+{
+    const topka_t *topka = arg;
+    (void)call;
+    return baton__sparse_device_put(topka->sparse, stream, topka->errors.device,
+                                    topka->count);
 }
 
 /* ---- all parts --------------------------------------------------------- */
@@ -345,15 +409,9 @@ static baton_entries_t list_of_redsync(const topka_t *topka, const char *part,
 {
     const baton_sparse_t *sparse = topka->sparse;
     size_t count = count_in(part);
-    const char *index = part + COUNT_BYTES;
-    const char *value = index + count * sizeof(uint32_t);
-    size_t step = sparse->options.quantise ? 0 : sparse->element_bytes;
-    for (size_t i = 0; i < count; i++) {
-        char *entry = to + i * sparse->entry_bytes;
-        memcpy(entry, index + i * sizeof(uint32_t), sizeof(uint32_t));
-        memcpy(entry + sizeof(uint32_t), value + i * step,
-               sparse->element_bytes);
-    }
+    const char *indices = part + COUNT_BYTES;
+    join(sparse, to, indices, indices + count * sizeof(uint32_t),
+         sparse->options.quantise ? 0 : sparse->element_bytes, count);
     return (baton_entries_t){to, count};
 }
 
@@ -393,9 +451,7 @@ static bool allocate(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
-    bool searches =
-        redsync(sparse) && (sparse->options.redsync == BATON_REDSYNC_SEARCH ||
-                            sparse->options.redsync == BATON_REDSYNC_SAMPLED);
+    bool searches = by_threshold(sparse);
     bool ok = true;
     topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
     size_t all = topka->room * (size_t)sparse->size;
@@ -413,6 +469,28 @@ static bool allocate(topka_t *topka)
     topka->lists = baton__alloc((size_t)sparse->size, sizeof *topka->lists);
     return ok && topka->lists != NULL &&
            baton__sparse_result_room(sparse, distinct);
+}
+
+/* What the device does before `ready`, which comes when the selection is on the
+   host, and behind it. */
+static void add_on_device(topka_t *topka, baton_node_t ready, bool *ok)
+{
+    baton_sparse_t *sparse = topka->sparse;
+    baton_schedule_t *s = sparse->schedule;
+    topka->selection = (baton__whole_selection_t){
+        .sparse = sparse,
+        .room = topka->room,
+        .masks = true,
+        .plan = redsync(sparse) ? plan_redsync : NULL,
+    };
+    baton_before(s, baton__sparse_device_add_selection(&topka->selection, ok),
+                 ready);
+    if (keeps_error_on_device(sparse)) {
+        baton_node_t put = baton_add_device_call(s, put_errors, topka);
+        topka->errors = baton__mirror_to_device(
+            sparse, NULL, topka_bytes(sparse, topka->room), ready, ok);
+        baton_before(s, topka->errors.copy, put);
+    }
 }
 
 static baton_status_t build(baton_sparse_t *sparse)
@@ -441,10 +519,7 @@ static baton_status_t build(baton_sparse_t *sparse)
     baton__sparse_reads_all(sparse, false, ready);
     bool ok = true;
     if (sparse->device != NULL) {
-        baton_before(sparse->schedule,
-                     baton__sparse_device_add_selection(sparse, true,
-                                                        &topka->selection, &ok),
-                     ready);
+        add_on_device(topka, ready, &ok);
     }
     baton_node_t end =
         baton__sparse_add_call(sparse, sparse->schedule, sum, topka);

@@ -300,8 +300,10 @@ static baton_node_t add_selection(topkdsa_t *self, bool *ok)
         baton__sparse_reads_all(sparse, false, select);
         return select;
     }
+    self->selection = (baton__whole_selection_t){
+        .sparse = sparse, .room = sparse->options.max_k, .masks = true};
     baton_node_t selected =
-        baton__sparse_device_add_selection(sparse, true, &self->selection, ok);
+        baton__sparse_device_add_selection(&self->selection, ok);
     baton_node_t send = baton__sparse_add_call(sparse, s, send_selected, self);
     baton_before(s, selected, send);
     return send;
