@@ -435,7 +435,7 @@ static bool allocate(oktopk_t *self)
     size_t size = (size_t)sparse->size, entry = sparse->entry_bytes;
     size_t room = 2 * k < n ? 2 * k : n;
     size_t sums = room * size < n ? room * size : n;
-    size_t published = k * size;
+    size_t published = k * size < n ? k * size : n;
     size_t largest = sums > published ? sums : published;
     size_t dense = baton_select_scratch_bytes(n, k);
     size_t list = baton_entries_scratch_bytes(largest, largest);
