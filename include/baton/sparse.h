@@ -75,12 +75,11 @@
    Where the device has selection (device.h; CUDA's has it) residual and
    velocity are in its memory, too, and it accumulates and selects there. The
    entries that were selected come to the host; those of the result, and those
-   that change the residual, go back. This holds for SPARDL, TOPKA, TOPKDSA,
-   REDSYNC, and GTOPK (but not gtopk_reference). Otherwise the gradient is
-   copied to the host by the step, where residual, selection and sums are:
-   SparDL selects from a block while the next ones are copied, the others begin
-   when all of it is there. Results have the same bits in both ways, and on the
-   host.
+   that change the residual, go back. Otherwise, and with gtopk_reference, the
+   gradient is copied to the host by the step, where residual, selection and
+   sums are: SparDL selects from a block while the next ones are copied, the
+   others begin when all of it is there. Results have the same bits in both
+   ways, and on the host.
 
    With options.partial a rank arrives when its stream does, so it is the device
    that may be late:

@@ -137,7 +137,7 @@ static void test_entries_alone_are_copied(void **state)
     baton_sparse_options_t options;
     device_sparse_t *world =
         device_sparse_open(2, SUPPORT_OWN_ENGINES, seed, false);
-    for (int a = BATON_SPARSE_SPARDL; a <= BATON_SPARSE_GTOPK; a++) {
+    for (int a = BATON_SPARSE_SPARDL; a < BATON_SPARSE_DENSE; a++) {
         options = options_of((baton_sparse_algorithm_t)a, 5000, 10);
         expect_entries_alone(world, &options);
     }
@@ -156,13 +156,14 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
 {
     static const baton_sparse_algorithm_t algorithms[] = {
         BATON_SPARSE_SPARDL, BATON_SPARSE_SPARDL,  BATON_SPARSE_TOPKA,
-        BATON_SPARSE_GTOPK,  BATON_SPARSE_TOPKDSA, BATON_SPARSE_REDSYNC};
+        BATON_SPARSE_GTOPK,  BATON_SPARSE_TOPKDSA, BATON_SPARSE_OKTOPK,
+        BATON_SPARSE_OKTOPK, BATON_SPARSE_REDSYNC};
     static const size_t counts[] = {1, 2, 7, 64, 600, 5000, DEVICE_SPARSE_MOST};
     size_t count = 1 + support_random_below(
                            random, counts[support_random_below(random, 7)]);
     size_t share = 1 + support_random_below(random, 40);
     baton_sparse_options_t options =
-        options_of(algorithms[support_random_below(random, 6)], count,
+        options_of(algorithms[support_random_below(random, 8)], count,
                    (count + share - 1) / share);
     options.dtype = dtypes[support_random_below(random, 4)];
     options.average = support_random_below(random, 2) != 0;
@@ -266,9 +267,9 @@ static void change_state(device_sparse_t *world, int step)
 static void test_state_between_steps(void **state)
 {
     static const baton_sparse_algorithm_t algorithms[] = {
-        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_GTOPK,
-        BATON_SPARSE_TOPKDSA, BATON_SPARSE_REDSYNC};
-    for (int i = 0; i < 5; i++) {
+        BATON_SPARSE_SPARDL,  BATON_SPARSE_TOPKA,   BATON_SPARSE_GTOPK,
+        BATON_SPARSE_TOPKDSA, BATON_SPARSE_REDSYNC, BATON_SPARSE_OKTOPK};
+    for (int i = 0; i < 6; i++) {
         device_sparse_t *world =
             device_sparse_open(RANKS, SUPPORT_OWN_ENGINES, seed, false);
         baton_sparse_options_t options = options_of(algorithms[i], 300, 8);
@@ -287,6 +288,44 @@ static void test_state_between_steps(void **state)
         device_sparse_destroy(world);
         device_sparse_close(world);
     }
+}
+
+/* f32 elements, equal but for their signs and one in `every`, which is large:
+   so a threshold is reached by all of the others, or by none. */
+static void fill_with(device_sparse_t *world, int step, size_t every,
+                      float value)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        char *gradient = world->rank[rank].gradients[step];
+        for (size_t i = 0; i < world->count; i++) {
+            size_t at = i + (size_t)rank;
+            float element = at % every == 0 ? 64 : value;
+            element = at % 3 == 0 ? -element : element;
+            memcpy(gradient + i * sizeof element, &element, sizeof element);
+        }
+    }
+}
+
+/* All that a threshold of Ok-Topk may meet: more elements than there is room
+   for, fewer than k, none; raised, and searched again in step 32; and bounds
+   that move in step 64. */
+static void test_thresholds_over_many_steps(void **state)
+{
+    device_sparse_t *world =
+        device_sparse_open(RANKS, SUPPORT_OWN_ENGINES, seed, false);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_OKTOPK, 600, 20);
+    options.momentum = 0.25;
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    fill_with(world, 1, 700, 1);
+    fill_with(world, 2, 18, 0.5F);
+    fill_with(world, 3, 30, 0);
+    fill_with(world, 4, 700, 0);
+    for (int step = 0; step < 70; step++) {
+        run_both(world, step < 35 ? step / 6 : step % DEVICE_SPARSE_STEPS);
+        device_sparse_check_residuals(world);
+    }
+    device_sparse_destroy(world);
+    device_sparse_close(world);
 }
 
 static void path_of(char path[64], int rank)
@@ -316,7 +355,7 @@ static void test_files(void **state)
         device_sparse_t *world =
             device_sparse_open(RANKS, SUPPORT_OWN_ENGINES, seed, false);
         baton_sparse_options_t options = options_of(
-            i < 2 ? BATON_SPARSE_SPARDL : BATON_SPARSE_TOPKA, 300, 20);
+            i < 2 ? BATON_SPARSE_SPARDL : BATON_SPARSE_OKTOPK, 300, 20);
         options.momentum = i % 2 == 0 ? 0.5 : 0;
         device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
         exchange_files(world, true); /* before a step */
@@ -332,16 +371,17 @@ static void test_files(void **state)
 }
 
 /* What is in a file replaces what the device has: a step later it is undone;
-   and what a device has that has made no step. */
-static void test_load_goes_back(void **state)
+   and what a device has that has made no step. Step 2 has a threshold of its
+   own, where there are thresholds: more elements reach an earlier one than
+   there is room for. */
+static void go_back(const baton_sparse_options_t *options)
 {
     device_sparse_t *world =
         device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, false);
-    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL, 300, 20);
     static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
     char path[64];
-    options.momentum = 0.5;
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
+    fill_with(world, 2, 2, 32);
     baton_sparse_t *sparse = world->rank[0].device;
     path_of(path, 0);
     device_sparse_run_step(world, 0);
@@ -354,7 +394,7 @@ static void test_load_goes_back(void **state)
     support_ok(baton_sparse_residual(sparse, after));
     assert_memory_equal(before, after, world->bytes);
     device_sparse_destroy(world);
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
     sparse = world->rank[0].device;
     support_ok(baton_sparse_load(sparse, path));
     device_sparse_run_step(world, 1);
@@ -363,6 +403,18 @@ static void test_load_goes_back(void **state)
     assert_int_equal(remove(path), 0);
     device_sparse_destroy(world);
     device_sparse_close(world);
+}
+
+static void test_load_goes_back(void **state)
+{
+    static const baton_sparse_algorithm_t algorithms[] = {
+        BATON_SPARSE_SPARDL, BATON_SPARSE_OKTOPK, BATON_SPARSE_REDSYNC};
+    for (int i = 0; i < 3; i++) {
+        baton_sparse_options_t options = options_of(algorithms[i], 300, 20);
+        options.momentum = 0.5;
+        options.redsync = BATON_REDSYNC_SAMPLED;
+        go_back(&options);
+    }
 }
 
 /* A copy that fails leaves the state as it was, and the next one works. */
@@ -412,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_entries_alone_are_copied),
         cmocka_unit_test(test_random_sizes_and_data),
         cmocka_unit_test(test_state_between_steps),
+        cmocka_unit_test(test_thresholds_over_many_steps),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_load_goes_back),
         cmocka_unit_test(test_failed_copy),

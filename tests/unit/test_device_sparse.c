@@ -314,16 +314,15 @@ static void test_destroy_behind_gate(void **state)
 /* The k-th piece of work of rank 0's device fails in the second of two steps
    that are in flight: streams go on, residuals are those of after the last
    step that a rank has completed, and after a recovery all goes on. */
-static bool fail_once(int k)
+static bool fail_once(const baton_sparse_options_t *options, int k)
 {
     enum { SIZE = 3 };
     static char before[SIZE][DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
     device_sparse_t *world =
         device_sparse_open(SIZE, SUPPORT_OWN_ENGINES, seed, no_selection);
-    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     baton_status_t status[SIZE];
     baton_sparse_result_t result = {0};
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
     device_sparse_run_step(world, 0);
     for (int rank = 0; rank < SIZE; rank++) {
         support_ok(
@@ -378,17 +377,28 @@ static bool fail_once(int k)
     return failed;
 }
 
-/* With selection a step of this rank is 24 pieces of work, of which those
-   behind the result's last message do not fail its peers, and its target 3. */
-static void test_failure(void **state)
+/* `last` is more than the pieces of work of a step of this rank and of its
+   target. Those behind the result's last message do not fail its peers. */
+static void fail_each(const baton_sparse_options_t *options, int last)
 {
-    int failures = 0;
-    int last = no_selection ? 7 : 28, by = no_selection ? 1 : 3;
+    int failures = 0, by = no_selection ? 1 : 3;
     for (int k = 1; k <= last; k += by) {
-        failures += fail_once(k);
+        failures += fail_once(options, k);
     }
     assert_in_range(failures, 1, last / by);
-    assert_false(fail_once(last));
+    assert_false(fail_once(options, last));
+}
+
+static void test_failure(void **state)
+{
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    fail_each(&options, no_selection ? 7 : 28);
+    options = options_of(BATON_SPARSE_OKTOPK);
+    fail_each(&options, no_selection ? 7 : 16);
+    options = options_of(BATON_SPARSE_REDSYNC);
+    options.quantise = true;
+    options.keep_error = true;
+    fail_each(&options, no_selection ? 7 : 16);
 }
 
 /* A step fails, and the group is recovered before anybody asks: a target for
@@ -665,13 +675,13 @@ static void test_no_memory(void **state)
 static void test_no_memory_of_the_host(void **state)
 {
     static const baton_sparse_algorithm_t algorithms[] = {
-        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_TOPKDSA,
-        BATON_SPARSE_GTOPK, BATON_SPARSE_REDSYNC};
+        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA,  BATON_SPARSE_TOPKDSA,
+        BATON_SPARSE_GTOPK,  BATON_SPARSE_OKTOPK, BATON_SPARSE_REDSYNC};
     device_sparse_t *world =
         device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
     emulated_t *device = world->ranks->devices[0];
     emulated_counters_t before = emulated_counters(device);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         baton_sparse_options_t options = options_of(algorithms[i]);
         baton_status_t status = BATON_ERR_NO_MEMORY;
         options.quantise = algorithms[i] == BATON_SPARSE_REDSYNC;

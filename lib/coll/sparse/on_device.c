@@ -26,7 +26,7 @@ struct baton__sparse_device {
     char *residual, *work;         /* n elements each */
     char *velocity, *new_velocity; /* of momentum; or NULL */
     bool blank;        /* residual and velocity are zero, and not written yet */
-    uint32_t *indices; /* of the selection made last; room for 2k */
+    uint32_t *indices; /* of the selection made last; room for 2k + 1 */
     void *scratch;     /* of selections */
     char *kept;        /* what the residual has at the result's indices */
     /* A sum of squares, on the device and copied to the host. */
@@ -77,9 +77,9 @@ static bool allocate(baton_sparse_t *sparse)
     const baton_sparse_options_t *o = &sparse->options;
     const baton_memory_t kind = BATON_MEMORY_DEVICE;
     size_t bytes = vector_bytes(sparse);
+    size_t most = 2 * o->max_k < o->count ? 2 * o->max_k + 1 : o->count;
     size_t scratch =
-        self->port->select_bytes(self->device, o->dtype, o->count, o->max_k);
-    size_t most = 2 * o->max_k < o->count ? 2 * o->max_k : o->count;
+        self->port->select_bytes(self->device, o->dtype, o->count, most);
     bool ok = true;
     self->residual = baton__sparse_device_room(sparse, kind, bytes, &ok);
     self->work = baton__sparse_device_room(sparse, kind, bytes, &ok);
@@ -108,12 +108,12 @@ static bool is_possible(const baton_sparse_options_t *o)
     case BATON_SPARSE_SPARDL:
     case BATON_SPARSE_TOPKA:
     case BATON_SPARSE_TOPKDSA:
+    case BATON_SPARSE_OKTOPK:
     case BATON_SPARSE_REDSYNC:
         return true;
     case BATON_SPARSE_GTOPK:
         return !o->gtopk_reference;
     case BATON_SPARSE_AUTO:
-    case BATON_SPARSE_OKTOPK:
     case BATON_SPARSE_DENSE:
     case BATON_SPARSE_COUNT:
         break;
@@ -484,24 +484,52 @@ baton_status_t baton__sparse_device_mask(baton_sparse_t *sparse,
                 selected->list.capacity, selected->list.count);
 }
 
+/* Undoes all changes of `work`, the latest first. */
+static baton_status_t undo(const baton_sparse_t *sparse, baton_stream_t stream)
+{
+    baton__sparse_device_t *self = sparse->device;
+    baton_status_t status = BATON_OK;
+    while (self->latest != NULL && status == BATON_OK) {
+        status = self->port->put(self->device, stream, &self->latest->list,
+                                 self->work);
+        self->latest = self->latest->earlier;
+    }
+    return status;
+}
+
 baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
                                            baton_stream_t stream,
                                            const uint32_t *indices,
                                            size_t count)
 {
-    baton__sparse_device_t *self = sparse->device;
+    const baton__sparse_device_t *self = sparse->device;
     const baton_device_port_t *port = self->port;
     const baton_device_entries_t kept = {
         .dtype = sparse->options.dtype, .data = self->kept, .capacity = count};
     baton_status_t status =
         port->gather(self->device, stream, &kept, indices, self->work, false);
-    while (self->latest != NULL && status == BATON_OK) {
-        status =
-            port->put(self->device, stream, &self->latest->list, self->work);
-        self->latest = self->latest->earlier;
+    if (status == BATON_OK) {
+        status = undo(sparse, stream);
     }
     if (status == BATON_OK) {
         status = port->put(self->device, stream, &kept, self->work);
+    }
+    return status == BATON_OK ? mask(sparse, stream, indices, count, NULL)
+                              : status;
+}
+
+baton_status_t baton__sparse_device_keep_unsent(baton_sparse_t *sparse,
+                                                baton_stream_t stream,
+                                                const uint32_t *indices,
+                                                size_t count)
+{
+    const baton__sparse_device_t *self = sparse->device;
+    const baton_device_entries_t sent = {
+        .dtype = sparse->options.dtype, .data = self->kept, .capacity = count};
+    baton_status_t status = undo(sparse, stream);
+    if (status == BATON_OK) {
+        status = self->port->gather(self->device, stream, &sent, indices,
+                                    self->work, true);
     }
     return status == BATON_OK ? mask(sparse, stream, indices, count, NULL)
                               : status;

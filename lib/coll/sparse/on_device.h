@@ -23,8 +23,8 @@
 
        begin --> square_sum --> copy --> clip --> accumulate
 
-   Ok-Topk and gTopk's reference have their residual on the host:
-   baton__sparse_reads of sparse.h then copies the gradient to it. */
+   Only gTopk's reference has its residual on the host: baton__sparse_reads of
+   sparse.h then copies the gradient to it. */
 #ifndef BATON_COLL_SPARSE_ON_DEVICE_H
 #define BATON_COLL_SPARSE_ON_DEVICE_H
 
@@ -171,6 +171,13 @@ baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
                                            baton_stream_t stream,
                                            const uint32_t *indices,
                                            size_t count);
+
+/* `work` becomes what was accumulated but for these elements, whose indices are
+   in device memory: they have been sent, and are zero, as velocity is there. */
+baton_status_t baton__sparse_device_keep_unsent(baton_sparse_t *sparse,
+                                                baton_stream_t stream,
+                                                const uint32_t *indices,
+                                                size_t count);
 
 /* ---- a selection from the whole vector --------------------------------- */
 
