@@ -1,0 +1,89 @@
+/* What a driver does when nothing moves: see progress/idle.h. */
+#include "progress/idle.h"
+#include "support/cmocka.h"
+
+/* In which ranks share processors, and others ran in many yields. */
+static baton__idle_t crowded(void)
+{
+    baton__idle_t idle;
+    baton__idle_init(&idle, false);
+    baton__idle_share(&idle);
+    idle.yields = 1000;
+    return idle;
+}
+
+/* Polls that sleep before the first one that yields. */
+static int sleeps_before_a_yield(baton__idle_t *idle, uint64_t awaited_bytes)
+{
+    int sleeps = 0;
+    while (baton__idle_next(idle, BATON__HURRY_WAIT, awaited_bytes) !=
+           BATON__PAUSE_YIELD) {
+        baton__idle_reset(idle);
+        sleeps++;
+    }
+    return sleeps;
+}
+
+static const uint64_t long_vectors = UINT64_C(1) << 40;
+
+static void test_idle_crowded_wait_sleeps(void **state)
+{
+    baton__idle_t idle = crowded();
+    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 0),
+                     BATON__PAUSE_SLEEP);
+}
+
+static void test_idle_wait_for_long_vectors_yields(void **state)
+{
+    baton__idle_t idle = crowded();
+    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, long_vectors),
+                     BATON__PAUSE_YIELD);
+}
+
+static void test_idle_wait_for_long_vectors_ends(void **state)
+{
+    baton__idle_t idle = crowded();
+    idle.since_ns = 1; /* when the machine booted */
+    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 1 << 20),
+                     BATON__PAUSE_SLEEP);
+}
+
+static void test_idle_without_yields_it_sleeps(void **state)
+{
+    baton__idle_t idle = crowded();
+    idle.yield_ns = 0;
+    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, long_vectors),
+                     BATON__PAUSE_SLEEP);
+}
+
+/* With nobody to hurry for it sleeps, whatever armed receives may bring. */
+static void test_idle_without_hurry_it_sleeps(void **state)
+{
+    baton__idle_t idle = crowded();
+    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_NONE, long_vectors),
+                     BATON__PAUSE_SLEEP);
+}
+
+/* A yield that gave a time slice away is remembered for less long the more data
+   there is to wait for. */
+static void test_idle_slow_yield_deters(void **state)
+{
+    baton__idle_t idle = crowded();
+    idle.slow_left = 400;
+    assert_int_equal(sleeps_before_a_yield(&idle, 0), 400);
+    idle.slow_left = 400;
+    assert_int_equal(sleeps_before_a_yield(&idle, 1 << 20), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_idle_crowded_wait_sleeps),
+        cmocka_unit_test(test_idle_wait_for_long_vectors_yields),
+        cmocka_unit_test(test_idle_wait_for_long_vectors_ends),
+        cmocka_unit_test(test_idle_without_yields_it_sleeps),
+        cmocka_unit_test(test_idle_without_hurry_it_sleeps),
+        cmocka_unit_test(test_idle_slow_yield_deters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
