@@ -6,7 +6,8 @@
 #include <sched.h>
 
 enum {
-    SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away */
+    SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away, and took
+                                longer than what is awaited may */
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
     CROWDED_YIELDS = 16,     /* yields in which one did, before a sleep */
     SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
@@ -47,15 +48,14 @@ static bool is_deterred(baton__idle_t *idle, uint64_t awaited_bytes)
 }
 
 /* True if it has not yielded for long enough yet. */
-static bool is_patient(const baton__idle_t *idle, baton__hurry_t hurry,
-                       uint64_t awaited_bytes)
+static bool is_patient(const baton__idle_t *idle, baton__hurry_t hurry)
 {
     uint64_t still_ns = idle->now_ns - idle->since_ns;
     uint64_t yield_ns = hurry == BATON__HURRY_WAIT
                             ? idle->yield_ns
                             : idle->yield_ns / WAIT_YIELDS;
     return (still_ns < yield_ns && idle->yields < CROWDED_YIELDS) ||
-           (yield_ns > 0 && still_ns < awaited_bytes * BYTE_NS);
+           (yield_ns > 0 && still_ns < idle->patience_ns);
 }
 
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
@@ -71,8 +71,9 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
     if (idle->since_ns == 0) {
         idle->since_ns = idle->now_ns;
     }
+    idle->patience_ns = awaited_bytes * BYTE_NS;
     return waited && !is_deterred(idle, awaited_bytes) &&
-                   is_patient(idle, hurry, awaited_bytes)
+                   is_patient(idle, hurry)
                ? BATON__PAUSE_YIELD
                : BATON__PAUSE_SLEEP;
 }
@@ -89,7 +90,7 @@ void baton__idle_yielded(baton__idle_t *idle)
     uint64_t took = now - idle->now_ns;
     idle->crowded = idle->scarce || took > ALONE_YIELD_NS;
     idle->yields += idle->crowded;
-    if (took > SLOW_YIELD_NS) {
+    if (took > SLOW_YIELD_NS && took > idle->patience_ns) {
         idle->slow_left = SLOW_POLLS;
     }
     idle->now_ns = now;

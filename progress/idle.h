@@ -3,9 +3,10 @@
 
    A yield beside a thread that computes costs a whole time slice, a sleep gets
    wake-up preemption. So yields are timed: after one that took too long the
-   driver sleeps for a while. After one in which another thread ran, or if there
-   are more ranks than processors, it does not poll without a pause: that would
-   keep the very rank from running that is awaited.
+   driver sleeps for a while; unless it awaits long vectors, whose copies keep
+   other ranks' threads busy as long. After one in which another thread ran, or
+   if there are more ranks than processors, it does not poll without a pause:
+   that would keep the very rank from running that is awaited.
 
    An application thread that waits for long vectors yields longer, however many
    others run: up to several times as long as it takes to copy them. Where ranks
@@ -25,15 +26,16 @@
 #include <stdint.h>
 
 typedef struct baton__idle {
-    uint32_t spins;     /* most polls without a pause */
-    uint64_t yield_ns;  /* most time that a wait yields */
-    uint32_t polls;     /* since something moved */
-    uint32_t yields;    /* since then, in which others may have run */
-    uint32_t slow_left; /* polls for which not to yield */
-    bool scarce;        /* there are more ranks than processors */
-    bool crowded;       /* that, or another thread ran in the last yield */
-    uint64_t since_ns;  /* since when nothing has moved; 0 if not known yet */
-    uint64_t now_ns;    /* the last look at the clock */
+    uint32_t spins;       /* most polls without a pause */
+    uint64_t yield_ns;    /* most time that a wait yields */
+    uint32_t polls;       /* since something moved */
+    uint32_t yields;      /* since then, in which others may have run */
+    uint32_t slow_left;   /* polls for which not to yield */
+    bool scarce;          /* there are more ranks than processors */
+    bool crowded;         /* that, or another thread ran in the last yield */
+    uint64_t patience_ns; /* for which a wait yields for what is awaited */
+    uint64_t since_ns;    /* since when nothing has moved; 0 if not known yet */
+    uint64_t now_ns;      /* the last look at the clock */
 } baton__idle_t;
 
 typedef enum baton__pause {

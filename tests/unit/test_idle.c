@@ -75,6 +75,24 @@ static void test_idle_slow_yield_deters(void **state)
     assert_int_equal(sleeps_before_a_yield(&idle, 1 << 20), 2);
 }
 
+/* Polls, and yields for 10 ms. */
+static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
+{
+    (void)baton__idle_next(idle, BATON__HURRY_WAIT, awaited_bytes);
+    idle->now_ns -= 10000000;
+    baton__idle_yielded(idle);
+}
+
+/* Ranks that copy long vectors take as long, and are what is waited for. */
+static void test_idle_slow_yield_is_expected_of_long_vectors(void **state)
+{
+    baton__idle_t idle = crowded();
+    yield_slowly(&idle, long_vectors);
+    assert_int_equal(idle.slow_left, 0);
+    yield_slowly(&idle, 1 << 20);
+    assert_int_not_equal(idle.slow_left, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +102,7 @@ int main(void)
         cmocka_unit_test(test_idle_without_yields_it_sleeps),
         cmocka_unit_test(test_idle_without_hurry_it_sleeps),
         cmocka_unit_test(test_idle_slow_yield_deters),
+        cmocka_unit_test(test_idle_slow_yield_is_expected_of_long_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
