@@ -21,8 +21,9 @@ enum {
        none that begins later than this. */
     LEAVE_STEPS = 64,
     LEAVE_NS = 10000,
-    START_NODES = 64,   /* that start issues itself */
-    START_BYTES = 4096, /* that start and a driver that leaves compute */
+    LONG_BYTES = 1 << 17, /* that take longer than the thread's short sleep */
+    START_NODES = 64,     /* that start issues itself */
+    START_BYTES = 4096,   /* that start and a driver that leaves compute */
     TEST_STEPS = 16,
     /* The longest sleep while armed: nothing is known to need it but a message
        that another thread in MPI keeps back. */
@@ -275,7 +276,28 @@ static void watch_shortly(baton_engine_t *engine)
         atomic_compare_exchange_strong_explicit(
             &engine->wait_mode, &expected, BATON__WAIT_SHORT,
             memory_order_seq_cst, memory_order_seq_cst)) {
-        baton__event_loop_shorten(engine->event_loop, BATON__SHORT_US);
+        baton__event_loop_move_timer(engine->event_loop, BATON__SHORT_US);
+    }
+}
+
+/* Lets the thread sleep while an application thread drives: what is awaited
+   takes longer than its short sleep, and a look costs a rank more than to set
+   its timer. */
+static void let_sleep(baton_engine_t *engine)
+{
+    int mode = atomic_load_explicit(&engine->wait_mode, memory_order_relaxed);
+    if ((mode != BATON__WAIT_SHORT && mode != BATON__WAIT_BACKOFF) ||
+        !atomic_compare_exchange_strong_explicit(
+            &engine->wait_mode, &mode, BATON__WAIT_LONG, memory_order_seq_cst,
+            memory_order_seq_cst)) {
+        return;
+    }
+    baton__event_loop_move_timer(engine->event_loop, watch_us(engine));
+    /* Meanwhile the thread may have woken, and set its timer anew: it sets the
+       mode before, so that this is seen here. */
+    if (atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) !=
+        BATON__WAIT_LONG) {
+        baton__event_loop_move_timer(engine->event_loop, BATON__SHORT_US);
     }
 }
 
@@ -359,6 +381,9 @@ static void drive_until_true(const waiter_t *waiter)
     bool timed = waiter->deadline_ns != UINT64_MAX;
     stepper->leaves_calls = timed && engine->threaded;
     while (!is_true(waiter)) {
+        if (stepper->awaited_bytes >= LONG_BYTES) {
+            let_sleep(engine);
+        }
         bool moved = baton__step(stepper, BATON__STEP_BYTES);
         if (moved) {
             baton__idle_reset(&engine->idle);

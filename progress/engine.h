@@ -31,8 +31,8 @@
        LONG     it sleeps until a kick, a message to an armed endpoint, or a
                 timer that may be long
 
-   The thread itself makes all changes but that from LONG to SHORT, which the
-   driver makes:
+   The thread itself makes all changes but those between LONG and the others,
+   which the driver makes, and then sets the thread's timer:
 
        from        when                                          to
        NONE        another thread drives, and is expected        SHORT, then
@@ -43,6 +43,8 @@
                    armed, and a message would wake the thread
        NONE        the same, but it has to look again soon       SHORT
        LONG        a driver leaves, and is expected back         SHORT
+       SHORT,      an application thread waits for so much       LONG
+       BACKOFF     data that this takes longer
        any sleep   kick, message or timer                        NONE
 
    What a driver that leaves does about it:

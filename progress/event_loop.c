@@ -35,8 +35,9 @@ struct baton__event_loop {
     struct event *timer;
     int kick_fd;
     int timer_fd;
-    int epoll_fd;    /* kicks and watched descriptors, for an outer loop */
-    uint64_t due_ns; /* when the timer ends, UINT64_MAX: it is not set */
+    int epoll_fd;       /* kicks and watched descriptors, for an outer loop */
+    uint64_t due_ns;    /* when the timer ends, UINT64_MAX: it is not set */
+    _Atomic bool moved; /* another thread has set the timer since */
     baton__wakeup_t wakeup; /* of this wait */
     _Atomic bool kicked;
 };
@@ -180,15 +181,19 @@ void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
     uint64_t due =
         us == BATON_SLEEP_FOREVER ? UINT64_MAX : now + (uint64_t)us * 1000;
     uint64_t early = us == BATON_SLEEP_FOREVER ? 0 : (uint64_t)us * 250;
-    if (loop->due_ns <= due && loop->due_ns >= due - early) {
+    bool moved =
+        atomic_load_explicit(&loop->moved, memory_order_relaxed) &&
+        atomic_exchange_explicit(&loop->moved, false, memory_order_seq_cst);
+    if (!moved && loop->due_ns <= due && loop->due_ns >= due - early) {
         return;
     }
     program(loop, due);
     loop->due_ns = due;
 }
 
-void baton__event_loop_shorten(baton__event_loop_t *loop, uint32_t us)
+void baton__event_loop_move_timer(baton__event_loop_t *loop, uint32_t us)
 {
+    atomic_store_explicit(&loop->moved, true, memory_order_seq_cst);
     program(loop, baton__clock_ns() + (uint64_t)us * 1000);
 }
 

@@ -35,9 +35,10 @@ baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop);
    sooner; BATON_SLEEP_FOREVER means never. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
 
-/* Ends the present or the next wait in `us` microseconds, unless that thread
-   sets its timer meanwhile. Any thread; cheaper than a kick, for both. */
-void baton__event_loop_shorten(baton__event_loop_t *loop, uint32_t us);
+/* Makes the present or the next wait end in `us` microseconds, unless that
+   thread sets its timer meanwhile. Any thread; cheaper than a kick, for both.
+ */
+void baton__event_loop_move_timer(baton__event_loop_t *loop, uint32_t us);
 
 /* A descriptor that is readable when a wait would end, but for its timer; and
    what a wait does then, without waiting. */
