@@ -12,6 +12,8 @@
 
 enum {
     SOON_NS = 20000,   /* a wait comes soon within this after its start */
+    LATE_WAITS = 2,    /* in a row, after which it is not expected soon: one
+                          late wait may be a thread that was preempted */
     QUICK_NS = 100000, /* a start is quick within this after the last one */
     DESCRIBE_NS =
         2000000 /* for how long a timeout tries to describe the wait */
@@ -187,8 +189,8 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
                : BATON_OK;
 }
 
-/* Whether the application is expected back at once: if its last wait came soon
-   after its start. */
+/* Whether the application is expected back at once: if one of its last waits
+   came soon after its start. */
 static baton__leave_t expect(baton_schedule_t *schedule)
 {
     uint64_t now = baton__clock_ns();
@@ -197,8 +199,8 @@ static baton__leave_t expect(baton_schedule_t *schedule)
     bool quick = now - last < QUICK_NS;
     atomic_store_explicit(&schedule->shared.starts_quickly, quick,
                           memory_order_relaxed);
-    if (!atomic_load_explicit(&schedule->shared.waits_soon,
-                              memory_order_relaxed)) {
+    if (atomic_load_explicit(&schedule->shared.waits_soon,
+                             memory_order_relaxed) == 0) {
         return BATON__LEAVE_AWAY;
     }
     atomic_store_explicit(&engine_of(schedule)->last_start_ns, now,
@@ -447,9 +449,11 @@ static baton__leave_t note_wait(baton_schedule_t *schedule)
     uint64_t started_ns = atomic_load_explicit(&schedule->shared.started_ns,
                                                memory_order_relaxed);
     bool soon = baton__clock_ns() - started_ns < SOON_NS;
-    if (soon != atomic_load_explicit(&schedule->shared.waits_soon,
-                                     memory_order_relaxed)) {
-        atomic_store_explicit(&schedule->shared.waits_soon, soon,
+    int before = atomic_load_explicit(&schedule->shared.waits_soon,
+                                      memory_order_relaxed);
+    int after = soon ? LATE_WAITS : before > 0 ? before - 1 : 0;
+    if (after != before) {
+        atomic_store_explicit(&schedule->shared.waits_soon, after,
                               memory_order_relaxed);
     }
     return soon && atomic_load_explicit(&schedule->shared.starts_quickly,
@@ -468,7 +472,7 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     baton_engine_t *engine = engine_of(schedule);
     if (has_ended(&awaited)) {
         if (atomic_load_explicit(&schedule->shared.waits_soon,
-                                 memory_order_relaxed)) {
+                                 memory_order_relaxed) > 0) {
             (void)note_wait(schedule);
         }
         status = baton__epoch_unreported(schedule);

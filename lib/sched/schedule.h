@@ -134,9 +134,10 @@ struct baton_schedule {
         _Atomic uint64_t cancel; /* epoch to be given up, or 0 */
         baton_schedule_t *next_mail;
         _Atomic uint64_t started_ns; /* of the last start */
-        /* Hints: its wait came right after it; it came right after the one
+        /* Hints: how many late waits are forgiven before the next is no longer
+           expected right after its start; a start came right after the one
            before. */
-        _Atomic bool waits_soon;
+        _Atomic int waits_soon;
         _Atomic bool starts_quickly;
         _Atomic uint32_t waiters; /* threads in wait, or completing a node */
         /* The number of recoveries, and the outcome of the epochs before the
