@@ -55,7 +55,7 @@ typedef struct baton__departed {
 
 /* What is read at a time of a message that is lent without being in memory; a
    group has room for a part of each operand. */
-enum { BATON__PART_BYTES = 256 * 1024 };
+enum { BATON__PART_BYTES = 128 * 1024 };
 
 enum { BATON__UNKNOWN_BYTES = 64 };
 
