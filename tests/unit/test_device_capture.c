@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/config.h"
 #include "support/cmocka.h"
-#include "support/device_cluster.h"
+#include "support/device_user.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 
@@ -12,66 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 20 };
-
-/* A rank with some streams, and two streams of the user with a gate. */
-typedef struct user {
-    device_cluster_t *ranks;
-    emulated_t *device;
-    const baton_device_port_t *port;
-    baton_stream_t stream, other;
-    void *gate; /* a flag */
-    uint64_t closed;
-    int32_t *a, *b; /* device memory */
-} user_t;
-
-static user_t user_open_with(int variant, const emulated_options_t *options)
-{
-    user_t user = {.ranks = device_cluster_open(1, variant, options)};
-    user.device = user.ranks->devices[0];
-    user.port = emulated_port(user.device);
-    user.stream = emulated_stream(user.device);
-    user.other = emulated_stream(user.device);
-    support_ok(user.port->flag_create(user.device, &user.gate));
-    user.a = emulated_allocate(user.device, BYTES);
-    user.b = emulated_allocate(user.device, BYTES);
-    return user;
-}
-
-static user_t user_open(int variant, int streams)
-{
-    const emulated_options_t options = {.seed = support_seed(),
-                                        .streams = streams};
-    return user_open_with(variant, &options);
-}
-
-static void user_close(user_t *user)
-{
-    emulated_synchronise_all(user->device);
-    assert_int_equal(emulated_counters(user->device).graphs, 0);
-    user->port->flag_destroy(user->device, user->gate);
-    emulated_release(user->device, user->a);
-    emulated_release(user->device, user->b);
-    device_cluster_close(user->ranks);
-}
-
-/* Nothing goes on in the user's stream from here until open(). */
-static void close_gate(user_t *user)
-{
-    support_ok(user->port->await(user->device, user->stream, user->gate,
-                                 ++user->closed));
-}
-
-static void open_gate(user_t *user)
-{
-    user->port->raise_now(user->device, user->gate, user->closed);
-}
-
-static void copy(user_t *user, void *target, const void *source)
-{
-    support_ok(
-        user->port->copy(user->device, user->stream, target, source, BYTES));
-}
+enum { COUNT = USER_COUNT, BYTES = USER_BYTES, FLIGHT = 8, ROUNDS = 20 };
 
 static baton_schedule_t *begin(user_t *user, const char *name)
 {
@@ -79,13 +20,6 @@ static baton_schedule_t *begin(user_t *user, const char *name)
         support_schedule(user->ranks->cluster->groups[0], name);
     baton_schedule_set_captured(s);
     return s;
-}
-
-static void fill(int32_t *data, int32_t from)
-{
-    for (int i = 0; i < COUNT; i++) {
-        data[i] = from + i;
-    }
 }
 
 static void check(const int32_t *data, int32_t from, int32_t factor)
@@ -98,28 +32,7 @@ static void check(const int32_t *data, int32_t from, int32_t factor)
 /* a + a --> b */
 static baton_schedule_t *doubling(user_t *user)
 {
-    baton_schedule_t *s = begin(user, "doubling");
-    baton_view_t a = device_view(s, user->a, BYTES);
-    baton_view_t b = device_view(s, user->b, BYTES);
-    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, b, a, a);
-    support_ok(baton_schedule_commit(s));
-    return s;
-}
-
-static const int variants[] = {SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL};
-static const int stream_counts[] = {3, 4, 5, 8};
-
-/* Calls fn for each variant and number of streams. */
-static void for_each(void (*fn)(user_t *user))
-{
-    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-        for (size_t k = 0; k < sizeof stream_counts / sizeof *stream_counts;
-             k++) {
-            user_t user = user_open(variants[v], stream_counts[k]);
-            fn(&user);
-            user_close(&user);
-        }
-    }
+    return user_double(user, begin(user, "doubling"));
 }
 
 /* ---- random graphs ------------------------------------------------------- */
@@ -311,9 +224,10 @@ static void check_graph(user_t *user, uint64_t seed, size_t count)
 
 static void test_random_graphs(void **state)
 {
+    static const int variants[] = {SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL};
     static const size_t counts[] = {0, 1, 7, 64};
     uint64_t seed = support_seed();
-    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+    for (size_t v = 0; v < 2; v++) {
         const emulated_options_t options = {
             .seed = seed, .streams = v == 0 ? 8 : 3, .delay_us = 5};
         user_t user = user_open_with(variants[v], &options);
@@ -359,7 +273,7 @@ static void check_called_once(user_t *user)
     support_ok(baton_schedule_commit(s));
     assert_int_equal(counted.calls, 1);
     static int32_t data[COUNT];
-    fill(data, 3);
+    user_fill(data, 3);
     emulated_write(user->device, user->b, data, BYTES);
     support_run(s);
     emulated_counters_t before = emulated_counters(user->device);
@@ -388,7 +302,7 @@ static void check_called_once(user_t *user)
 
 static void test_called_once(void **state)
 {
-    for_each(check_called_once);
+    user_for_each(check_called_once);
 }
 
 /* What is recorded is the work alone: nops, and nodes without bytes, are not.
@@ -524,14 +438,14 @@ static void check_order(user_t *user)
     for (int round = 0; round < 3; round++) {
         memset(out, 0, sizeof out);
         for (int k = 0; k < FLIGHT; k++) {
-            fill(in[k], 100 * k + round);
+            user_fill(in[k], 100 * k + round);
             emulated_delay(user->device, user->stream, 200);
-            copy(user, user->a, in[k]);
+            user_copy(user, user->a, in[k]);
             support_ok(baton_schedule_start_on(s, user->stream));
             if (k % 2 == 0) { /* there it is behind the epoch in any case */
                 support_ok(baton_schedule_wait_on(s, user->stream));
             }
-            copy(user, out[k], user->b);
+            user_copy(user, out[k], user->b);
         }
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
         emulated_synchronise(user->device, user->stream);
@@ -544,7 +458,7 @@ static void check_order(user_t *user)
 
 static void test_order(void **state)
 {
-    for_each(check_order);
+    user_for_each(check_order);
 }
 
 /* Epochs on two streams, and without one: they run one after the other, and a
@@ -557,7 +471,7 @@ static void check_two_streams(user_t *user)
     (void)baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a);
     support_ok(baton_schedule_commit(s));
     for (int round = 0; round < ROUNDS; round++) {
-        fill(in, round);
+        user_fill(in, round);
         emulated_write(user->device, user->a, in, BYTES);
         support_ok(baton_schedule_start(s));
         if (round % 2 == 0) {
@@ -582,7 +496,7 @@ static void check_two_streams(user_t *user)
 
 static void test_two_streams(void **state)
 {
-    for_each(check_two_streams);
+    user_for_each(check_two_streams);
 }
 
 /* Waits that give up, until the driver has got so far that one says this. */
@@ -617,13 +531,13 @@ static void check_starts_in_call(user_t *user)
     (void)baton_add_call(s, start_twice, &starter);
     support_ok(baton_schedule_commit(s));
     for (uint64_t round = 0; round < 5; round++) {
-        close_gate(user);
+        user_close_gate(user);
         support_run(s);
         while (baton_schedule_epoch(starter.captured) == 2 * round) {
             bool done;
             support_ok(baton_schedule_test(starter.captured, &done));
         }
-        open_gate(user);
+        user_open_gate(user);
         support_ok(baton_schedule_wait(starter.captured, SUPPORT_WAIT_MS));
     }
     support_ok(baton_schedule_destroy(s));
@@ -632,7 +546,7 @@ static void check_starts_in_call(user_t *user)
 
 static void test_starts_in_call(void **state)
 {
-    for_each(check_starts_in_call);
+    user_for_each(check_starts_in_call);
 }
 
 /* What captured epochs took of the device's streams is given back: another
@@ -654,13 +568,13 @@ static void test_streams_are_given_back(void **state)
     baton_view_t b = device_view(s, user.b, BYTES);
     (void)baton_add_reduce(s, BATON_I32, BATON_SUM, b, a, a);
     support_ok(baton_schedule_commit(s));
-    fill(in, 4);
-    close_gate(&user);
-    copy(&user, user.a, in);
+    user_fill(in, 4);
+    user_close_gate(&user);
+    user_copy(&user, user.a, in);
     support_ok(baton_schedule_start_on(s, user.stream));
     support_ok(baton_schedule_wait_on(s, user.stream));
-    copy(&user, out, user.b);
-    open_gate(&user);
+    user_copy(&user, out, user.b);
+    user_open_gate(&user);
     emulated_synchronise(user.device, user.stream); /* nobody steps */
     check(out, 4, 2);
     support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
@@ -681,15 +595,15 @@ static void check_gate(user_t *user)
     (void)baton_add_reduce(free, BATON_I32, BATON_SUM, c, a, a);
     support_ok(baton_schedule_commit(free));
     for (int round = 0; round < 5; round++) {
-        fill(in, round);
+        user_fill(in, round);
         emulated_write(user->device, user->a, in, BYTES);
-        close_gate(user);
+        user_close_gate(user);
         support_ok(baton_schedule_start_on(s, user->stream));
         wait_until_it_says(s, "waiting: all of its 1 nodes, which were "
                               "launched as one on emulated:");
         support_run(free);
         assert_int_equal(baton_schedule_epoch(s), (uint64_t)round);
-        open_gate(user);
+        user_open_gate(user);
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
         emulated_read(user->device, in, user->b, BYTES);
         check(in, round, 2);
@@ -700,7 +614,7 @@ static void check_gate(user_t *user)
 
 static void test_gate(void **state)
 {
-    for_each(check_gate);
+    user_for_each(check_gate);
 }
 
 /* A manual engine that nobody steps: one launch, and no question. */
@@ -711,13 +625,13 @@ static void test_ends_by_itself(void **state)
     baton_schedule_t *s = doubling(&user);
     for (int round = 0; round < ROUNDS; round++) {
         emulated_counters_t before = emulated_counters(user.device);
-        fill(in, 3 * round);
-        close_gate(&user);
-        copy(&user, user.a, in);
+        user_fill(in, 3 * round);
+        user_close_gate(&user);
+        user_copy(&user, user.a, in);
         support_ok(baton_schedule_start_on(s, user.stream));
         support_ok(baton_schedule_wait_on(s, user.stream));
-        copy(&user, out, user.b);
-        open_gate(&user);
+        user_copy(&user, out, user.b);
+        user_open_gate(&user);
         emulated_synchronise(user.device, user.stream);
         check(out, 3 * round, 2);
         emulated_counters_t after = emulated_counters(user.device);
@@ -737,7 +651,7 @@ static void test_ends_by_itself(void **state)
 static void check_flight(user_t *user)
 {
     baton_schedule_t *s = doubling(user);
-    close_gate(user);
+    user_close_gate(user);
     for (int k = 0; k < FLIGHT; k++) {
         support_ok(baton_schedule_start_on(s, user->stream));
     }
@@ -747,7 +661,7 @@ static void check_flight(user_t *user)
     support_expect(baton_buffer_rebind(s, (baton_buffer_t){0}, user->b),
                    BATON_ERR_BUSY);
     assert_int_equal(baton_schedule_epoch(s), 0);
-    open_gate(user);
+    user_open_gate(user);
     support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
     assert_int_equal(baton_schedule_epoch(s), FLIGHT);
     support_run(s);
@@ -756,7 +670,7 @@ static void check_flight(user_t *user)
 
 static void test_flight(void **state)
 {
-    for_each(check_flight);
+    user_for_each(check_flight);
 }
 
 /* All that were started end with the one that is cancelled, once the device has
@@ -765,13 +679,13 @@ static void check_cancel(user_t *user)
 {
     baton_schedule_t *s = doubling(user);
     for (int round = 0; round < ROUNDS; round++) {
-        close_gate(user);
+        user_close_gate(user);
         for (int k = 0; k <= round % FLIGHT; k++) {
             support_ok(baton_schedule_start_on(s, user->stream));
         }
         support_ok(baton_schedule_cancel(s));
         support_expect(baton_schedule_wait(s, 1), BATON_ERR_TIMEOUT);
-        open_gate(user);
+        user_open_gate(user);
         support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
                        BATON_ERR_CANCELLED);
         support_ok(baton_schedule_wait_on(s, user->other));
@@ -784,7 +698,7 @@ static void check_cancel(user_t *user)
 
 static void test_cancel(void **state)
 {
-    for_each(check_cancel);
+    user_for_each(check_cancel);
 }
 
 /* The cancelled epoch has been done, but not one behind it, which fails with
@@ -793,10 +707,10 @@ static void check_cancel_between(user_t *user)
 {
     baton_schedule_t *s = doubling(user);
     for (int round = 0; round < 3; round++) {
-        close_gate(user);
+        user_close_gate(user);
         support_ok(baton_schedule_start_on(s, user->stream));
         uint64_t first = user->closed;
-        close_gate(user);
+        user_close_gate(user);
         support_ok(baton_schedule_start_on(s, user->stream));
         support_ok(baton_schedule_cancel(s));
         wait_until_it_says(s, "has not done what was launched");
@@ -804,7 +718,7 @@ static void check_cancel_between(user_t *user)
         support_expect(baton_schedule_wait(s, 5), BATON_ERR_TIMEOUT);
         support_says("has not done what was launched");
         assert_int_equal(baton_schedule_epoch(s), 2 * (uint64_t)round);
-        open_gate(user);
+        user_open_gate(user);
         support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
                        BATON_ERR_CANCELLED);
         assert_int_equal(baton_schedule_epoch(s), 2 * (uint64_t)round + 2);
@@ -814,7 +728,7 @@ static void check_cancel_between(user_t *user)
 
 static void test_cancel_between(void **state)
 {
-    for_each(check_cancel_between);
+    user_for_each(check_cancel_between);
 }
 
 static void ok_or(baton_status_t status, baton_status_t other)
@@ -848,7 +762,7 @@ static void check_cancelling(user_t *user)
 
 static void test_cancelling(void **state)
 {
-    for_each(check_cancelling);
+    user_for_each(check_cancelling);
 }
 
 /* The device fails in one of several epochs: they all end, with the error. */
@@ -864,11 +778,11 @@ static void check_failure(user_t *user)
     for (int k = 1; k <= 8; k++) {
         baton_schedule_t *s = k % 2 == 0 ? two : one;
         emulated_fail_work(user->device, 1 + k / 2);
-        close_gate(user);
+        user_close_gate(user);
         for (int i = 0; i < 5; i++) {
             support_ok(baton_schedule_start_on(s, user->stream));
         }
-        open_gate(user);
+        user_open_gate(user);
         support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
                        BATON_ERR_SYSTEM);
         support_says(s == one ? "failed at reduce#0"
@@ -886,7 +800,7 @@ static void check_failure(user_t *user)
 
 static void test_failure(void **state)
 {
-    for_each(check_failure);
+    user_for_each(check_failure);
 }
 
 /* A recovery cancels what is in flight, and waits until it has been done. The
@@ -896,12 +810,12 @@ static void recover(user_t *user, baton_schedule_t *s)
     static int32_t in[COUNT], out[COUNT];
     for (int round = 0; round < 5; round++) {
         baton_group_t *group = user->ranks->cluster->groups[0];
-        close_gate(user);
+        user_close_gate(user);
         for (int k = 0; k <= round; k++) {
             support_ok(baton_schedule_start_on(s, user->stream));
         }
         baton_status_t status = baton_group_recover(group, 0);
-        open_gate(user);
+        user_open_gate(user);
         if (status != BATON_OK) { /* something of it is in a stream */
             support_expect(status, BATON_ERR_TIMEOUT);
             support_ok(baton_group_recover(group, SUPPORT_WAIT_MS));
@@ -909,8 +823,8 @@ static void recover(user_t *user, baton_schedule_t *s)
         support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
                        BATON_ERR_CANCELLED);
         assert_int_equal(baton_schedule_epoch(s), 0);
-        fill(in, round);
-        copy(user, user->a, in);
+        user_fill(in, round);
+        user_copy(user, user->a, in);
         support_ok(baton_schedule_wait_on(s, user->other));
         support_ok(baton_schedule_start_on(s, user->stream));
         support_ok(baton_schedule_wait_on(s, user->other));
@@ -938,7 +852,7 @@ static void check_recovery(user_t *user)
 
 static void test_recovery(void **state)
 {
-    for_each(check_recovery);
+    user_for_each(check_recovery);
 }
 
 /* A launch is refused: start_on says so, and has started nothing; an epoch that
@@ -969,12 +883,12 @@ static void check_refused_launch(user_t *user)
             support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
             emulated_synchronise(user->device, user->other);
         }
-        close_gate(user);
+        user_close_gate(user);
         support_ok(baton_schedule_start_on(s, user->stream));
         emulated_fail_submit(user->device, 1); /* to follow the one before */
         support_expect(baton_schedule_start_on(s, user->other),
                        BATON_ERR_SYSTEM);
-        open_gate(user);
+        user_open_gate(user);
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
     }
     assert_int_equal(baton_schedule_epoch(s), 15);
@@ -1009,7 +923,7 @@ static void check_destroy(user_t *user)
 
 static void test_destroy(void **state)
 {
-    for_each(check_destroy);
+    user_for_each(check_destroy);
 }
 
 /* It does not get there in time: the epoch is cancelled, and the end of what
@@ -1021,14 +935,14 @@ static void test_destroy_behind_gate(void **state)
     for (int streams = 3; streams <= 8; streams += 5) {
         user_t user = user_open(SUPPORT_OWN_ENGINES, streams);
         baton_schedule_t *s = doubling(&user);
-        close_gate(&user);
+        user_close_gate(&user);
         for (int k = 0; k < 3; k++) {
             support_ok(baton_schedule_start_on(s, user.stream));
         }
         support_ok(baton_schedule_wait_on(s, user.stream));
         support_expect(baton_schedule_destroy(s), BATON_ERR_TIMEOUT);
         assert_int_equal(emulated_counters(user.device).graphs, 1);
-        open_gate(&user);
+        user_open_gate(&user);
         while (emulated_counters(user.device).graphs > 0) {
             (void)sched_yield();
         }
@@ -1055,7 +969,7 @@ static void check_rebind(user_t *user)
     support_ok(baton_schedule_commit(s));
     for (int round = 1; round <= 10; round++) {
         int32_t *a = emulated_allocate(user->device, BYTES);
-        fill(data, round);
+        user_fill(data, round);
         emulated_write(user->device, a, data, BYTES);
         support_ok(baton_buffer_rebind(s, counted.view.buffer, a));
         assert_int_equal(counted.calls, round);
@@ -1079,7 +993,7 @@ static void check_rebind(user_t *user)
 
 static void test_rebind(void **state)
 {
-    for_each(check_rebind);
+    user_for_each(check_rebind);
 }
 
 /* Memory may be bound after the commit; a start without it fails, and so does
@@ -1103,7 +1017,7 @@ static void test_bound_late(void **state)
     emulated_fail_submit(user.device, 1);
     support_expect(baton_schedule_start(s), BATON_ERR_SYSTEM);
     support_says("start of \"late\": copy#1 can't be captured: ");
-    fill(data, 5);
+    user_fill(data, 5);
     emulated_write(user.device, user.a, data, BYTES);
     support_run(s);
     emulated_read(user.device, data, user.b, BYTES);

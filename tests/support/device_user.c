@@ -1,0 +1,79 @@
+#include "support/device_user.h"
+#include "support/cmocka.h"
+#include "support/random.h"
+
+user_t user_open_with(int variant, const emulated_options_t *options)
+{
+    user_t user = {.ranks = device_cluster_open(1, variant, options)};
+    user.device = user.ranks->devices[0];
+    user.port = emulated_port(user.device);
+    user.stream = emulated_stream(user.device);
+    user.other = emulated_stream(user.device);
+    support_ok(user.port->flag_create(user.device, &user.gate));
+    user.a = emulated_allocate(user.device, USER_BYTES);
+    user.b = emulated_allocate(user.device, USER_BYTES);
+    return user;
+}
+
+user_t user_open(int variant, int streams)
+{
+    const emulated_options_t options = {.seed = support_seed(),
+                                        .streams = streams};
+    return user_open_with(variant, &options);
+}
+
+void user_close(user_t *user)
+{
+    emulated_synchronise_all(user->device);
+    assert_int_equal(emulated_counters(user->device).graphs, 0);
+    user->port->flag_destroy(user->device, user->gate);
+    emulated_release(user->device, user->a);
+    emulated_release(user->device, user->b);
+    device_cluster_close(user->ranks);
+}
+
+void user_for_each(void (*fn)(user_t *user))
+{
+    static const int variants[] = {SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL};
+    static const int streams[] = {3, 4, 5, 8};
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        for (size_t k = 0; k < sizeof streams / sizeof *streams; k++) {
+            user_t user = user_open(variants[v], streams[k]);
+            fn(&user);
+            user_close(&user);
+        }
+    }
+}
+
+void user_close_gate(user_t *user)
+{
+    support_ok(user->port->await(user->device, user->stream, user->gate,
+                                 ++user->closed));
+}
+
+void user_open_gate(user_t *user)
+{
+    user->port->raise_now(user->device, user->gate, user->closed);
+}
+
+void user_copy(user_t *user, void *target, const void *source)
+{
+    support_ok(user->port->copy(user->device, user->stream, target, source,
+                                USER_BYTES));
+}
+
+void user_fill(int32_t *data, int32_t from)
+{
+    for (int i = 0; i < USER_COUNT; i++) {
+        data[i] = from + i;
+    }
+}
+
+baton_schedule_t *user_double(const user_t *user, baton_schedule_t *schedule)
+{
+    baton_view_t a = device_view(schedule, user->a, USER_BYTES);
+    baton_view_t b = device_view(schedule, user->b, USER_BYTES);
+    (void)baton_add_reduce(schedule, BATON_I32, BATON_SUM, b, a, a);
+    support_ok(baton_schedule_commit(schedule));
+    return schedule;
+}
