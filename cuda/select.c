@@ -24,6 +24,16 @@ size_t baton__gpu_select_bytes(void *device, baton_dtype_t dtype, size_t count,
     return baton_cuda_select_bytes(dtype, count, k);
 }
 
+static baton_cuda_workspace_t workspace_of(void *scratch, baton_dtype_t dtype,
+                                           size_t count, size_t k,
+                                           baton_stream_t stream)
+{
+    return (baton_cuda_workspace_t){
+        .memory = scratch,
+        .bytes = baton_cuda_select_bytes(dtype, count, k),
+        .stream = stream};
+}
+
 baton_status_t baton__gpu_select_topk(void *device, baton_stream_t stream,
                                       const baton_selection_t *from, size_t k,
                                       uint32_t *indices,
@@ -31,10 +41,8 @@ baton_status_t baton__gpu_select_topk(void *device, baton_stream_t stream,
                                       void *scratch)
 {
     baton__gpu_t *gpu = device;
-    const baton_cuda_workspace_t workspace = {
-        .memory = scratch,
-        .bytes = baton_cuda_select_bytes(from->dtype, from->count, k),
-        .stream = stream};
+    const baton_cuda_workspace_t workspace =
+        workspace_of(scratch, from->dtype, from->count, k, stream);
     baton_status_t status = baton__gpu_enter(gpu);
     return status != BATON_OK
                ? status
@@ -51,10 +59,8 @@ baton_status_t baton__gpu_select_sampled(void *device, baton_stream_t stream,
                                          void *scratch)
 {
     baton__gpu_t *gpu = device;
-    const baton_cuda_workspace_t workspace = {
-        .memory = scratch,
-        .bytes = baton_cuda_select_bytes(from->dtype, from->count, k),
-        .stream = stream};
+    const baton_cuda_workspace_t workspace =
+        workspace_of(scratch, from->dtype, from->count, k, stream);
     baton_status_t status = baton__gpu_enter(gpu);
     return status != BATON_OK
                ? status
@@ -120,10 +126,8 @@ baton_status_t baton__gpu_square_sum(void *device, baton_stream_t stream,
                                      void *scratch)
 {
     baton__gpu_t *gpu = device;
-    const baton_cuda_workspace_t workspace = {
-        .memory = scratch,
-        .bytes = baton_cuda_select_bytes(dtype, count, 1),
-        .stream = stream};
+    const baton_cuda_workspace_t workspace =
+        workspace_of(scratch, dtype, count, 1, stream);
     baton_status_t status = baton__gpu_enter(gpu);
     return status != BATON_OK
                ? status

@@ -656,14 +656,10 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One warp: the sum of the tiles' sums, and what follows from it. */
-template <baton_dtype_t D>
-__global__ void join(state_t *state, const double *sums, uint64_t count)
+/* The sum of the tiles' sums of `count` elements, in an order that depends on
+   that alone; by one warp, all of which calls it. */
+static __device__ double sum_of_tiles(const double *sums, uint64_t count)
 {
-    typedef typename element<D>::key_t key_t;
-    if (state->done) {
-        return;
-    }
     const uint64_t tiles = (count + MEASURE_TILE - 1) / MEASURE_TILE;
     double sum = 0;
 #pragma unroll 8
@@ -675,6 +671,18 @@ __global__ void join(state_t *state, const double *sums, uint64_t count)
     for (unsigned j = 0; j < LANES; j++) {
         all = plus(all, __shfl_sync(EVERY_LANE, sum, j));
     }
+    return all;
+}
+
+/* One warp: the mean and the largest. */
+template <baton_dtype_t D>
+__global__ void join(state_t *state, const double *sums, uint64_t count)
+{
+    typedef typename element<D>::key_t key_t;
+    if (state->done) {
+        return;
+    }
+    const double all = sum_of_tiles(sums, count);
     if (threadIdx.x == 0) {
         const key_t largest = (key_t)state->largest;
         state->spread.finite = largest < infinity_key<D>();
@@ -730,17 +738,7 @@ __global__ void __launch_bounds__(THREADS)
 static __global__ void join_squares(const double *sums, uint64_t count,
                                     double *sum_out)
 {
-    const uint64_t tiles = (count + MEASURE_TILE - 1) / MEASURE_TILE;
-    double sum = 0;
-#pragma unroll 8
-    for (uint64_t i = threadIdx.x; threadIdx.x < LANES && i < tiles;
-         i += LANES) {
-        sum = plus(sum, sums[i]);
-    }
-    double all = 0;
-    for (unsigned j = 0; j < LANES; j++) {
-        all = plus(all, __shfl_sync(EVERY_LANE, sum, j));
-    }
+    const double all = sum_of_tiles(sums, count);
     if (threadIdx.x == 0) {
         *sum_out = all;
     }
