@@ -21,7 +21,7 @@ enum {
        none that begins later than this. */
     LEAVE_STEPS = 64,
     LEAVE_NS = 10000,
-    LONG_BYTES = 1 << 17, /* that take longer than the thread's short sleep */
+    LONG_BYTES = 1 << 18, /* that take longer than the thread's short sleep */
     START_NODES = 64,     /* that start issues itself */
     START_BYTES = 4096,   /* that start and a driver that leaves compute */
     TEST_STEPS = 16,

@@ -11,9 +11,9 @@ enum {
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
     CROWDED_YIELDS = 16,     /* yields in which one did, before a sleep */
     SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
-    SLOW_POLL_BYTES = 4096,  /* or one for so much data that is awaited */
+    SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
-    BYTE_NS = 4,             /* that a wait yields for each awaited byte */
+    BYTE_NS = 2,             /* that a wait yields for each awaited byte */
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is this part of the time waited */
 };

@@ -23,7 +23,7 @@ typedef struct baton__stepper {
     uint32_t starts;        /* epochs that wait for a stream of the user */
     uint32_t polled;        /* async nodes with a poll function */
     uint32_t running;       /* epochs that have begun and not ended */
-    uint64_t awaited_bytes; /* that they receive, from begin to end */
+    uint64_t awaited_bytes; /* of their messages, from begin to end */
     uint32_t draining;      /* failed schedules with nodes in motion */
     uint32_t recovering;    /* schedules */
     size_t bytes_left;      /* that this step may still compute and copy */

@@ -22,7 +22,7 @@
            "Polls without a pause while something is in flight")               \
     NUMBER(YIELD_US, 1000, 0, 1000000, "us",                                   \
            "How long a wait then yields between polls before it sleeps, or, "  \
-           "if longer, 4 ns for each byte that it awaits; 0: it does not. "    \
+           "if longer, 2 ns for each byte of its messages; 0: it does not. "   \
            "The progress thread does for a fifth of that")                     \
     NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
            "Longest sleep while a rank that can't wake this one is awaited")   \

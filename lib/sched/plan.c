@@ -95,10 +95,12 @@ static bool receives(const baton__op_t *op)
     return op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
 }
 
-/* True for a receive that an epoch waits for. */
+/* True for a message that an epoch waits for: its own rank copies it, or the
+   peer does. */
 static bool is_awaited(const baton__op_t *op)
 {
-    return receives(op) && (op->flags & BATON__OPTIONAL) == 0;
+    return (receives(op) || op->kind == BATON__SEND) &&
+           (op->flags & BATON__OPTIONAL) == 0;
 }
 
 /* Which of the plan's lists a node that an epoch begins with belongs to: the

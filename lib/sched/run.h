@@ -48,7 +48,7 @@ typedef struct baton__plan {
     baton__loan_t *loans; /* by their reduces; only where messages are lent */
     uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
                            ids + 1, a power of two long; 0 means empty */
-    size_t awaited_bytes; /* of receives that an epoch waits for */
+    size_t awaited_bytes; /* of messages that an epoch waits for */
     uint32_t incoming_mask;
     uint32_t count, root_count, on_start_count, armed_count, activate_count;
     uint32_t async_count, peer_count, receive_count, slot_count, length_count;

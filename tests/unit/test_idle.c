@@ -72,7 +72,7 @@ static void test_idle_slow_yield_deters(void **state)
     idle.slow_left = 400;
     assert_int_equal(sleeps_before_a_yield(&idle, 0), 400);
     idle.slow_left = 400;
-    assert_int_equal(sleeps_before_a_yield(&idle, 1 << 20), 2);
+    assert_int_equal(sleeps_before_a_yield(&idle, 1 << 21), 2);
 }
 
 /* Polls, and yields for 10 ms. */
