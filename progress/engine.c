@@ -21,9 +21,11 @@ enum {
        none that begins later than this. */
     LEAVE_STEPS = 64,
     LEAVE_NS = 10000,
-    LONG_BYTES = 1 << 18, /* that take longer than the thread's short sleep */
-    START_NODES = 64,     /* that start issues itself */
-    START_BYTES = 4096,   /* that start and a driver that leaves compute */
+    /* An epoch whose messages have so many bytes takes longer than the thread's
+       short sleep. */
+    LONG_BYTES = 1 << 18,
+    START_NODES = 64,   /* that start issues itself */
+    START_BYTES = 4096, /* that start and a driver that leaves compute */
     TEST_STEPS = 16,
     /* The longest sleep while armed: nothing is known to need it but a message
        that another thread in MPI keeps back. */
@@ -31,9 +33,11 @@ enum {
     /* The longest sleep while something is awaited that no descriptor tells of.
      */
     POLL_US = 1000,
-    PARK_NS = 10000000,     /* after which a parked thread looks itself */
-    TAKE_OVER_YIELDS = 64,  /* tries to become the driver before parking */
-    JUST_STARTED_NS = 40000 /* after a start the application may come back */
+    PARK_NS = 10000000,      /* after which a parked thread looks itself */
+    TAKE_OVER_YIELDS = 64,   /* tries to become the driver before parking */
+    JUST_STARTED_NS = 40000, /* after a start the application may come back */
+    DEFERRALS = 8 /* looks in a row that are left to it: it may drive nothing,
+                     and other epochs wait */
 };
 
 /* The engine that this thread drives, the innermost one. */
@@ -349,7 +353,9 @@ typedef struct waiter {
     baton_engine_t *engine;
     baton__condition_fn condition;
     const void *arg;
-    uint64_t deadline_ns; /* or UINT64_MAX */
+    const baton_schedule_t *schedule; /* that is waited for, or NULL */
+    uint64_t deadline_ns;             /* or UINT64_MAX */
+    uint64_t slept_at; /* its count of progress when patience ended */
 } waiter_t;
 
 static bool is_true(const waiter_t *waiter)
@@ -371,21 +377,44 @@ static bool is_wanted(const baton_engine_t *engine)
            atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
 }
 
+/* The bytes of the messages that are waited for, if they take long; 0 as well
+   if nothing of the schedule has moved since the patience with it ended. */
+static uint64_t awaited_bytes(const waiter_t *waiter)
+{
+    const baton_schedule_t *schedule = waiter->schedule;
+    return schedule != NULL && schedule->plan.awaited_bytes >= LONG_BYTES &&
+                   schedule->run.progress_count != waiter->slept_at
+               ? schedule->plan.awaited_bytes
+               : 0;
+}
+
+/* True if something moved that shortens the wait. Beside a long one others
+   may, which its patience with its own peers has nothing to do with. */
+static bool has_progressed(const waiter_t *waiter, uint64_t bytes,
+                           uint64_t *progress)
+{
+    uint64_t before = *progress;
+    *progress = bytes > 0 ? waiter->schedule->run.progress_count : 0;
+    return bytes == 0 || *progress != before;
+}
+
 /* Steps until the condition is true, or it is better to sleep. A thread with a
    deadline does not run calls that may take long, if there is a progress thread
    that can. */
-static void drive_until_true(const waiter_t *waiter)
+static void drive_until_true(waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
     baton__stepper_t *stepper = &engine->stepper;
     bool timed = waiter->deadline_ns != UINT64_MAX;
+    uint64_t bytes = awaited_bytes(waiter);
+    uint64_t progress = bytes > 0 ? waiter->schedule->run.progress_count : 0;
     stepper->leaves_calls = timed && engine->threaded;
     while (!is_true(waiter)) {
-        if (stepper->awaited_bytes >= LONG_BYTES) {
+        if (bytes > 0) {
             let_sleep(engine);
         }
         bool moved = baton__step(stepper, BATON__STEP_BYTES);
-        if (moved) {
+        if (moved && has_progressed(waiter, bytes, &progress)) {
             baton__idle_reset(&engine->idle);
         }
         bool due = moved || baton__step_is_due(stepper);
@@ -396,9 +425,10 @@ static void drive_until_true(const waiter_t *waiter)
         if (due) {
             continue;
         }
-        baton__pause_t pause = baton__idle_next(
-            &engine->idle, BATON__HURRY_WAIT, stepper->awaited_bytes);
+        baton__pause_t pause =
+            baton__idle_next(&engine->idle, BATON__HURRY_WAIT, bytes);
         if (pause == BATON__PAUSE_SLEEP) {
+            waiter->slept_at = bytes > 0 ? progress : waiter->slept_at;
             break;
         }
         if (pause == BATON__PAUSE_YIELD) {
@@ -468,7 +498,9 @@ static bool take_over(const waiter_t *waiter)
         return false; /* an application thread drives, for all of them */
     }
     atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
-    for (int i = 0; i < TAKE_OVER_YIELDS && !taken && !is_true(waiter); i++) {
+    for (int i = 0; i < TAKE_OVER_YIELDS && !taken && !is_true(waiter) &&
+                    !(i > 0 && is_late(waiter));
+         i++) {
         (void)sched_yield();
         taken = try_drive(engine);
     }
@@ -477,7 +509,7 @@ static bool take_over(const waiter_t *waiter)
 }
 
 /* Drives for a while; false if another thread drives. */
-static bool drive_for_a_while(const waiter_t *waiter, bool first)
+static bool drive_for_a_while(waiter_t *waiter, bool first)
 {
     baton_engine_t *engine = waiter->engine;
     if (!take_over(waiter)) {
@@ -501,11 +533,15 @@ static baton_status_t wait_until(baton_engine_t *engine,
                                  const baton_schedule_t *schedule,
                                  int timeout_ms, baton__leave_t why)
 {
-    const waiter_t waiter = {
-        engine, condition, arg,
-        timeout_ms < 0 ? UINT64_MAX
-                       : baton__clock_ns() + (uint64_t)timeout_ms * 1000000u};
-    (void)schedule;
+    waiter_t waiter = {.engine = engine,
+                       .condition = condition,
+                       .arg = arg,
+                       .schedule = schedule,
+                       .deadline_ns = timeout_ms < 0
+                                          ? UINT64_MAX
+                                          : baton__clock_ns() +
+                                                (uint64_t)timeout_ms * 1000000u,
+                       .slept_at = UINT64_MAX};
     for (bool first = true; !is_true(&waiter); first = false) {
         if (drive_for_a_while(&waiter, first)) {
             bool wanted = is_wanted(engine);
@@ -661,8 +697,12 @@ static bool has_just_started(const baton_engine_t *engine)
 static bool leaves_to_application(baton_engine_t *engine,
                                   baton__wakeup_t wakeup)
 {
-    return wakeup != BATON__WAKEUP_MESSAGE && has_just_started(engine) &&
-           (wakeup == BATON__WAKEUP_TIMER || take_return_expected(engine));
+    bool leaves =
+        wakeup != BATON__WAKEUP_MESSAGE && engine->deferrals < DEFERRALS &&
+        has_just_started(engine) &&
+        (wakeup == BATON__WAKEUP_TIMER || take_return_expected(engine));
+    engine->deferrals = leaves ? engine->deferrals + 1 : 0;
+    return leaves;
 }
 
 static baton__wakeup_t sleep_for(baton_engine_t *engine, uint32_t us)

@@ -105,7 +105,8 @@ struct baton_engine {
     uint32_t nested;             /* times that it has entered besides */
 
     /* The thread's. */
-    uint32_t short_us; /* its next short sleep */
+    uint32_t short_us;  /* its next short sleep */
+    uint32_t deferrals; /* looks in a row that it left to the application */
 
     /* Of all threads. */
     _Atomic bool driving;

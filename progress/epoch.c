@@ -167,13 +167,6 @@ static bool waits_for_stream(const baton_schedule_t *schedule)
            baton__queues_waits(schedule, schedule->run.epoch);
 }
 
-/* The epoch that was counted as running runs no more. */
-static void count_out(baton__stepper_t *stepper, const baton__run_t *run)
-{
-    stepper->running--;
-    stepper->awaited_bytes -= run->plan->awaited_bytes;
-}
-
 void baton__epoch_begin_if_due(baton__stepper_t *stepper,
                                baton_schedule_t *schedule)
 {
@@ -197,7 +190,6 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         atomic_store_explicit(&schedule->shared.running, true,
                               memory_order_relaxed);
         stepper->running++;
-        stepper->awaited_bytes += run->plan->awaited_bytes;
         if (stepper->on_begin != NULL) {
             stepper->on_begin(schedule);
         }
@@ -1240,7 +1232,7 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__run_set_phase(run, BATON__RUN_DRAINING);
     stepper->draining++;
     if (running) {
-        count_out(stepper, run);
+        stepper->running--;
         stop(stepper, schedule);
     }
     baton__epoch_drop_early(schedule);
@@ -1392,7 +1384,7 @@ static void publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
 static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton__run_retire(&schedule->run);
-    count_out(stepper, &schedule->run);
+    stepper->running--;
     if (schedule->offload != NULL) {
         baton__queues_stop(schedule);
     }

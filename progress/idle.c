@@ -13,7 +13,8 @@ enum {
     SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
     SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
-    BYTE_NS = 2,             /* that a wait yields for each awaited byte */
+    BYTE_NS = 2, /* that a wait yields for each byte of long messages, */
+    MOST_NS = 100000000, /* and at most: then the peer is late */
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is this part of the time waited */
 };
@@ -71,7 +72,8 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
     if (idle->since_ns == 0) {
         idle->since_ns = idle->now_ns;
     }
-    idle->patience_ns = awaited_bytes * BYTE_NS;
+    uint64_t patience_ns = awaited_bytes * BYTE_NS;
+    idle->patience_ns = patience_ns < MOST_NS ? patience_ns : MOST_NS;
     return waited && !is_deterred(idle, awaited_bytes) &&
                    is_patient(idle, hurry)
                ? BATON__PAUSE_YIELD

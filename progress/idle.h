@@ -66,8 +66,8 @@ typedef enum baton__hurry {
     BATON__HURRY_WAIT
 } baton__hurry_t;
 
-/* Nothing moved: returns what to do now. awaited_bytes: of the running epochs'
-   messages, if an application thread waits; else 0. */
+/* Nothing moved: returns what to do now. awaited_bytes: of the messages that an
+   application thread waits for, if they take long; else 0. */
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                                 uint64_t awaited_bytes);
 

@@ -18,18 +18,17 @@ typedef struct baton__stepper {
     baton_schedule_t *notices;     /* with notices to send */
     uint32_t refusals;             /* notices of destroyed schedules */
     baton_schedule_t *offloads;    /* with something to ask a device for */
-    uint32_t waited;        /* nodes that running epochs wait for: in motion, or
-                               receives without their message */
-    uint32_t starts;        /* epochs that wait for a stream of the user */
-    uint32_t polled;        /* async nodes with a poll function */
-    uint32_t running;       /* epochs that have begun and not ended */
-    uint64_t awaited_bytes; /* of their messages, from begin to end */
-    uint32_t draining;      /* failed schedules with nodes in motion */
-    uint32_t recovering;    /* schedules */
-    size_t bytes_left;      /* that this step may still compute and copy */
-    size_t slice_bytes;     /* of one node at a time */
-    bool leaves_calls; /* leaves calls that may take long to another driver */
-    bool left_calls;   /* and has done so in this step */
+    uint32_t waited;     /* nodes that running epochs wait for: in motion, or
+                            receives without their message */
+    uint32_t starts;     /* epochs that wait for a stream of the user */
+    uint32_t polled;     /* async nodes with a poll function */
+    uint32_t running;    /* epochs that have begun and not ended */
+    uint32_t draining;   /* failed schedules with nodes in motion */
+    uint32_t recovering; /* schedules */
+    size_t bytes_left;   /* that this step may still compute and copy */
+    size_t slice_bytes;  /* of one node at a time */
+    bool leaves_calls;   /* leaves calls that may take long to another driver */
+    bool left_calls;     /* and has done so in this step */
     _Atomic(baton_schedule_t *) mail; /* newest first */
     /* Optional: true while the simulated processor is busy; the rank's epochs
        retire when it is free. */

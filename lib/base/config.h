@@ -20,10 +20,11 @@
          "Processors of the progress thread: none, or an hwloc type:index")    \
     NUMBER(SPIN, 32, 0, 1000000, "polls",                                      \
            "Polls without a pause while something is in flight")               \
-    NUMBER(YIELD_US, 1000, 0, 1000000, "us",                                   \
-           "How long a wait then yields between polls before it sleeps, or, "  \
-           "if longer, 2 ns for each byte of its messages; 0: it does not. "   \
-           "The progress thread does for a fifth of that")                     \
+    NUMBER(                                                                    \
+        YIELD_US, 1000, 0, 1000000, "us",                                      \
+        "How long a wait then yields between polls before it sleeps; from "    \
+        "256 KiB of messages on 2 ns a byte, up to 100 ms, if that is more; "  \
+        "0: it does not. The progress thread does for a fifth of that")        \
     NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
            "Longest sleep while a rank that can't wake this one is awaited")   \
     NUMBER(WINDOW, 32, 2, 256, "messages",                                     \

@@ -46,6 +46,8 @@ static void test_idle_wait_for_long_vectors_ends(void **state)
     idle.since_ns = 1; /* when the machine booted */
     assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 1 << 20),
                      BATON__PAUSE_SLEEP);
+    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, long_vectors),
+                     BATON__PAUSE_SLEEP);
 }
 
 static void test_idle_without_yields_it_sleeps(void **state)
