@@ -31,7 +31,7 @@
        LONG     it sleeps until a kick, a message to an armed endpoint, or a
                 timer that may be long
 
-   The thread itself makes all changes but those between LONG and the others,
+   The thread itself makes all changes but those from LONG to SHORT and back,
    which the driver makes, and then sets the thread's timer:
 
        from        when                                          to
