@@ -24,6 +24,7 @@ enum {
 static baton_message_t *find_early(baton__run_t *run, uint32_t ordinal);
 static void activate(baton_schedule_t *schedule, uint32_t node,
                      baton_message_t *message);
+static void release_if_activated(baton_schedule_t *schedule);
 static bool fire_receive(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          uint32_t node);
 static bool hold_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
@@ -216,6 +217,7 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
                 baton__run_started(run);
             }
         }
+        release_if_activated(schedule); /* the limit may have been raised */
         baton__stepper_add_runnable(stepper, schedule);
     } else if (run->phase == BATON__RUN_FAILED && schedule->offload != NULL) {
         /* What was started while it failed will not begin. */
@@ -878,6 +880,18 @@ static bool fire_receive(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return true;
 }
 
+/* What waits for this rank's stream need not, once a peer has activated the
+   epoch and the limit allows it. */
+static void release_if_activated(baton_schedule_t *schedule)
+{
+    /* Pairs with the store in baton_schedule_limit. */
+    if (schedule->run.unarmed > 0 &&
+        schedule->run.epoch <= atomic_load_explicit(&schedule->shared.limit,
+                                                    memory_order_acquire)) {
+        baton__queues_release(schedule);
+    }
+}
+
 /* An activation counts for its armed receive. */
 static void activate(baton_schedule_t *schedule, uint32_t node,
                      baton_message_t *message)
@@ -890,10 +904,7 @@ static void activate(baton_schedule_t *schedule, uint32_t node,
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
         baton__run_activate(&schedule->run, node, activation);
-        if (schedule->run.epoch <= atomic_load_explicit(&schedule->shared.limit,
-                                                        memory_order_acquire)) {
-            baton__queues_release(schedule);
-        }
+        release_if_activated(schedule);
     } /* else the sender has withdrawn it */
 }
 

@@ -206,20 +206,29 @@ static void test_wait_before_start(void **state)
     device_cluster_close(ranks);
 }
 
-/* A peer begins an epoch that waits for this rank's stream, which stands. */
-static void test_activated_before_stream(void **state)
+/* Rank 0 begins what rank 1 has started on its stream, which stands. */
+typedef struct activated {
+    device_cluster_t *ranks;
+    baton_schedule_t **schedules;
+    emulated_t *device; /* of rank 1 */
+    baton_stream_t stream;
+    void *gate; /* a flag */
+    int32_t *data;
+} activated_t;
+
+static activated_t activated_open(int variant)
 {
     enum { SMALL = 400 };
     const emulated_options_t options = {.seed = 3};
-    device_cluster_t *ranks =
-        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
-    emulated_t *device = ranks->devices[1];
-    const baton_device_port_t *port = emulated_port(device);
-    baton_stream_t stream = emulated_stream(device);
-    void *gate;
-    support_ok(port->flag_create(device, &gate));
-    int32_t *data = emulated_allocate(device, SMALL);
-    baton_schedule_t **s = support_schedules_create(ranks->cluster, "solo");
+    activated_t self = {.ranks = device_cluster_open(2, variant, &options)};
+    self.device = self.ranks->devices[1];
+    self.stream = emulated_stream(self.device);
+    support_ok(
+        emulated_port(self.device)->flag_create(self.device, &self.gate));
+    self.data = emulated_allocate(self.device, SMALL);
+    baton_schedule_t **s =
+        support_schedules_create(self.ranks->cluster, "solo");
+    self.schedules = s;
     (void)baton_add_activate(s[0], 1);
     (void)baton_add_recv(s[0], 1, support_scratch(s[0], SMALL));
     baton_node_t armed = baton_add_armed_recv(s[1], 0);
@@ -228,24 +237,74 @@ static void test_activated_before_stream(void **state)
     baton_before(s[1], armed, any);
     baton_before(s[1], start, any);
     baton_set_need(s[1], any, 1);
-    baton_view_t v = device_view(s[1], data, SMALL);
+    baton_view_t v = device_view(s[1], self.data, SMALL);
     baton_node_t sum = baton_add_reduce(s[1], BATON_I32, BATON_SUM, v, v, v);
     baton_before(s[1], any, sum);
     baton_before(s[1], sum, baton_add_send(s[1], 0, v));
-    support_schedules_commit(ranks->cluster, s);
+    return self;
+}
+
+static void activated_close(activated_t *self)
+{
+    emulated_synchronise_all(self->device);
+    support_schedules_destroy(self->ranks->cluster, self->schedules);
+    emulated_port(self->device)->flag_destroy(self->device, self->gate);
+    emulated_release(self->device, self->data);
+    device_cluster_close(self->ranks);
+}
+
+static void activated_start(const activated_t *self, uint64_t round)
+{
+    support_ok(emulated_port(self->device)
+                   ->await(self->device, self->stream, self->gate, round));
+    support_ok(baton_schedule_start_on(self->schedules[1], self->stream));
+    support_ok(baton_schedule_start(self->schedules[0]));
+}
+
+static void activated_open_gate(const activated_t *self, uint64_t round)
+{
+    emulated_port(self->device)->raise_now(self->device, self->gate, round);
+}
+
+static void test_activated_before_stream(void **state)
+{
+    activated_t world = activated_open(SUPPORT_OWN_ENGINES);
+    support_schedules_commit(world.ranks->cluster, world.schedules);
     for (uint64_t round = 1; round <= ROUNDS; round++) {
-        support_ok(port->await(device, stream, gate, round));
-        support_ok(baton_schedule_start_on(s[1], stream));
-        support_ok(baton_schedule_start(s[0]));
-        support_ok(baton_schedule_wait(s[0], 5000));
-        support_ok(baton_schedule_wait(s[1], 5000));
-        port->raise_now(device, gate, round);
+        activated_start(&world, round);
+        for (int rank = 0; rank < 2; rank++) {
+            support_ok(
+                baton_schedule_wait(world.schedules[rank], SUPPORT_WAIT_MS));
+        }
+        activated_open_gate(&world, round);
     }
-    emulated_synchronise_all(device);
-    support_schedules_destroy(ranks->cluster, s);
-    port->flag_destroy(device, gate);
-    emulated_release(device, data);
-    device_cluster_close(ranks);
+    activated_close(&world);
+}
+
+/* The same if the limit allows the epoch only after it was activated. */
+static void test_limit_is_raised_before_stream(void **state)
+{
+    activated_t world = activated_open(SUPPORT_OWN_MANUAL);
+    baton_schedule_t **s = world.schedules;
+    baton_schedule_limit(s[1], 0);
+    support_schedules_commit(world.ranks->cluster, s);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        bool done[2] = {false, false};
+        activated_start(&world, round);
+        for (int polls = 0; polls < 100; polls++) {
+            for (int rank = 0; rank < 2; rank++) {
+                support_ok(baton_schedule_test(s[rank], &done[rank]));
+                assert_false(done[rank]);
+            }
+        }
+        baton_schedule_limit(s[1], round);
+        while (!done[0] || !done[1]) {
+            support_ok(baton_schedule_test(s[0], &done[0]));
+            support_ok(baton_schedule_test(s[1], &done[1]));
+        }
+        activated_open_gate(&world, round);
+    }
+    activated_close(&world);
 }
 
 int main(void)
@@ -255,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_cancel_on_one_rank),
         cmocka_unit_test(test_wait_before_start),
         cmocka_unit_test(test_activated_before_stream),
+        cmocka_unit_test(test_limit_is_raised_before_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
