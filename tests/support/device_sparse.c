@@ -18,7 +18,8 @@ device_sparse_t *device_sparse_open(int size, int variant, uint64_t seed,
                                         .workers = 1,
                                         .bytes = 1 << 22,
                                         .no_selection = no_selection};
-    device_sparse_t *self = calloc(1, sizeof *self);
+    device_sparse_t *self =
+        calloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
     assert_non_null(self);
     self->ranks = device_cluster_open(size, variant, &options);
     self->hosts = support_cluster_manual(size);

@@ -54,7 +54,7 @@ typedef struct device_sparse {
     size_t element_bytes;
     baton_sparse_options_t options; /* of the ones on devices */
     device_sparse_outcome_t expected[DEVICE_SPARSE_STEPS];
-    device_sparse_rank_t rank[DEVICE_SPARSE_RANKS];
+    device_sparse_rank_t rank[]; /* of size */
 } device_sparse_t;
 
 /* variant: as device_cluster_open. no_selection: devices have none, so that the

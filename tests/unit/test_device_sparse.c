@@ -3,6 +3,7 @@
    the residual on the device, and, where that has no selection, on the host.
    test_device_selection.c has the bits of the host's. */
 #include "base/alloc.h"
+#include "base/config.h"
 #include "support/cmocka.h"
 #include "support/device_sparse.h"
 #include "support/random.h"
@@ -289,6 +290,7 @@ static void test_destroy_in_flight(void **state)
 static void test_destroy_behind_gate(void **state)
 {
     assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
+    baton__config_forget();
     device_sparse_t *world =
         device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
     emulated_t *device = world->ranks->devices[0];
@@ -307,6 +309,7 @@ static void test_destroy_behind_gate(void **state)
     port->flag_destroy(device, gate);
     device_sparse_close(world);
     assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
+    baton__config_forget();
 }
 
 /* ---- failures ---------------------------------------------------------- */
