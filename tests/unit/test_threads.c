@@ -1,5 +1,6 @@
 /* P ranks as P threads, on engines of their own and on a shared one:
    collectives over many epochs. */
+#include "base/config.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -211,6 +212,84 @@ static void test_threads_share_a_group(void **state)
     }
 }
 
+/* ---- epochs that nobody waits for -------------------------------------- */
+
+enum { LONG_BYTES = 1 << 19 };
+
+typedef struct forget {
+    char *vectors; /* by rank, of LONG_BYTES each */
+    uint64_t rounds;
+} forget_t;
+
+static bool sum_of(support_worker_t *worker, void *vector, size_t bytes,
+                   baton_schedule_t **out)
+{
+    if (!support_worker_ok(worker,
+                           baton_schedule_create(worker->group, "sum", out))) {
+        return false;
+    }
+    baton_view_t view =
+        baton_view(baton_buffer_bind(*out, vector, bytes), 0, bytes);
+    baton_allreduce_ring(*out,
+                         &(baton_allreduce_t){.size = sizeof(baton_allreduce_t),
+                                              .source = view,
+                                              .target = view,
+                                              .dtype = BATON_I32,
+                                              .op = BATON_SUM});
+    return support_worker_ok(worker, baton_schedule_commit(*out));
+}
+
+static bool start_and_wait(support_worker_t *worker, baton_schedule_t *s)
+{
+    return support_worker_ok(worker, baton_schedule_start(s)) &&
+           support_worker_ok(worker, baton_schedule_wait(s, SUPPORT_WAIT_MS));
+}
+
+/* The thread may have gone to sleep while the long epoch was waited for; it has
+   to end a short one all the same, for which the application was always there
+   before. */
+static void forget_short(support_worker_t *worker)
+{
+    const forget_t *forget = worker->arg;
+    int32_t element = worker->rank;
+    baton_schedule_t *large = NULL;
+    baton_schedule_t *small = NULL;
+    bool well =
+        sum_of(worker, forget->vectors + (size_t)worker->rank * LONG_BYTES,
+               LONG_BYTES, &large) &&
+        sum_of(worker, &element, sizeof element, &small);
+    for (uint64_t round = 1; round <= forget->rounds && well; round++) {
+        well = start_and_wait(worker, small) && start_and_wait(worker, large) &&
+               support_worker_ok(worker, baton_schedule_start(small));
+        while (well && baton_schedule_epoch(small) < 2 * round &&
+               !atomic_load(&worker->cluster->failed)) {
+            (void)sched_yield();
+        }
+        well = well && support_worker_ok(worker, baton_schedule_wait(small, 0));
+    }
+    (void)support_worker_ok(worker, baton_schedule_destroy(large));
+    (void)support_worker_ok(worker, baton_schedule_destroy(small));
+}
+
+/* A long sleep does not end by itself here. */
+static void test_threads_forget_short_epochs(void **state)
+{
+    assert_int_equal(setenv("BATON_STALL_MS", "86400000", 1), 0);
+    baton__config_forget();
+    for (int size = 2; size <= 3; size++) {
+        forget_t forget = {.vectors = calloc((size_t)size, LONG_BYTES),
+                           .rounds = SUPPORT_REPEAT(300)};
+        assert_non_null(forget.vectors);
+        support_cluster_t *cluster =
+            support_cluster_open(size, SUPPORT_OWN_ENGINES);
+        support_cluster_run(cluster, forget_short, &forget);
+        support_cluster_close(cluster);
+        free(forget.vectors);
+    }
+    assert_int_equal(unsetenv("BATON_STALL_MS"), 0);
+    baton__config_forget();
+}
+
 /* Threads open and close engines at the same time. */
 static void open_and_close(void *arg)
 {
@@ -244,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_threads_allreduce_recursive_doubling),
         cmocka_unit_test(test_threads_allreduce_ring),
         cmocka_unit_test(test_threads_share_a_group),
+        cmocka_unit_test(test_threads_forget_short_epochs),
         cmocka_unit_test(test_threads_open_engines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
