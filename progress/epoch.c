@@ -191,6 +191,7 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         atomic_store_explicit(&schedule->shared.running, true,
                               memory_order_relaxed);
         stepper->running++;
+        stepper->awaited_bytes += schedule->plan.awaited_bytes;
         if (stepper->on_begin != NULL) {
             stepper->on_begin(schedule);
         }
@@ -1244,6 +1245,7 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
     stepper->draining++;
     if (running) {
         stepper->running--;
+        stepper->awaited_bytes -= schedule->plan.awaited_bytes;
         stop(stepper, schedule);
     }
     baton__epoch_drop_early(schedule);
@@ -1396,6 +1398,7 @@ static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton__run_retire(&schedule->run);
     stepper->running--;
+    stepper->awaited_bytes -= schedule->plan.awaited_bytes;
     if (schedule->offload != NULL) {
         baton__queues_stop(schedule);
     }

@@ -80,6 +80,13 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                : BATON__PAUSE_SLEEP;
 }
 
+bool baton__idle_gives_way(baton__idle_t *idle)
+{
+    idle->now_ns = baton__clock_ns();
+    idle->patience_ns = 0;
+    return idle->yield_ns > 0 && idle->slow_left == 0;
+}
+
 void baton__idle_yield(baton__idle_t *idle)
 {
     (void)sched_yield();

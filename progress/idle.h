@@ -14,6 +14,11 @@
    kernel balances threads that run, not those that sleep and wake, so that with
    sleeps a processor was idle for up to half of a long all-reduce.
 
+   The progress thread, woken for long vectors, yields first: it may have woken
+   on the processor of the thread that woke it, which would then go to sleep
+   only when they are copied. If that thread computes instead, the yield is slow,
+   and the next ones are left out.
+
    While something is awaited that can't wake the driver, it polls after sleeps
    of an eighth of the time waited so far. So a wait lasts at most that much
    longer, and a long one costs next to no processor time. */
@@ -70,6 +75,9 @@ typedef enum baton__hurry {
    application thread waits for, if they take long; else 0. */
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                                 uint64_t awaited_bytes);
+
+/* A driver was woken for long vectors: true if it should yield first. */
+bool baton__idle_gives_way(baton__idle_t *idle);
 
 /* Yields, and notes how long that took. yielded: only notes it, for a caller
    that releases this state while it yields. */

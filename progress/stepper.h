@@ -27,8 +27,10 @@ typedef struct baton__stepper {
     uint32_t recovering; /* schedules */
     size_t bytes_left;   /* that this step may still compute and copy */
     size_t slice_bytes;  /* of one node at a time */
-    bool leaves_calls;   /* leaves calls that may take long to another driver */
-    bool left_calls;     /* and has done so in this step */
+    /* Of the messages that running epochs wait for. */
+    size_t awaited_bytes;
+    bool leaves_calls; /* leaves calls that may take long to another driver */
+    bool left_calls;   /* and has done so in this step */
     _Atomic(baton_schedule_t *) mail; /* newest first */
     /* Optional: true while the simulated processor is busy; the rank's epochs
        retire when it is free. */

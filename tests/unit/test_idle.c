@@ -95,6 +95,20 @@ static void test_idle_slow_yield_is_expected_of_long_vectors(void **state)
     assert_int_not_equal(idle.slow_left, 0);
 }
 
+/* Woken for long vectors it lets others go on first, unless that was slow. */
+static void test_idle_woken_for_long_vectors_gives_way(void **state)
+{
+    baton__idle_t idle = crowded();
+    assert_true(baton__idle_gives_way(&idle));
+    idle.now_ns -= 10000000;
+    baton__idle_yielded(&idle);
+    assert_false(baton__idle_gives_way(&idle));
+    assert_int_equal(sleeps_before_a_yield(&idle, long_vectors), 1);
+    assert_true(baton__idle_gives_way(&idle));
+    idle.yield_ns = 0;
+    assert_false(baton__idle_gives_way(&idle));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +119,7 @@ int main(void)
         cmocka_unit_test(test_idle_without_hurry_it_sleeps),
         cmocka_unit_test(test_idle_slow_yield_deters),
         cmocka_unit_test(test_idle_slow_yield_is_expected_of_long_vectors),
+        cmocka_unit_test(test_idle_woken_for_long_vectors_gives_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
