@@ -84,7 +84,7 @@ bool baton__idle_gives_way(baton__idle_t *idle)
 {
     idle->now_ns = baton__clock_ns();
     idle->patience_ns = 0;
-    return idle->yield_ns > 0 && idle->slow_left == 0;
+    return idle->yield_ns > 0 && !idle->scarce && idle->slow_left == 0;
 }
 
 void baton__idle_yield(baton__idle_t *idle)

@@ -16,8 +16,9 @@
 
    The progress thread, woken for long vectors, yields first: it may have woken
    on the processor of the thread that woke it, which would then go to sleep
-   only when they are copied. If that thread computes instead, the yield is slow,
-   and the next ones are left out.
+   only when they are copied. If that thread computes instead, the yield is
+   slow, and the next ones are left out. If there are more ranks than
+   processors, these have enough to do, and another rank would go first.
 
    While something is awaited that can't wake the driver, it polls after sleeps
    of an eighth of the time waited so far. So a wait lasts at most that much

@@ -98,7 +98,8 @@ static void test_idle_slow_yield_is_expected_of_long_vectors(void **state)
 /* Woken for long vectors it lets others go on first, unless that was slow. */
 static void test_idle_woken_for_long_vectors_gives_way(void **state)
 {
-    baton__idle_t idle = crowded();
+    baton__idle_t idle;
+    baton__idle_init(&idle, true);
     assert_true(baton__idle_gives_way(&idle));
     idle.now_ns -= 10000000;
     baton__idle_yielded(&idle);
@@ -106,6 +107,8 @@ static void test_idle_woken_for_long_vectors_gives_way(void **state)
     assert_int_equal(sleeps_before_a_yield(&idle, long_vectors), 1);
     assert_true(baton__idle_gives_way(&idle));
     idle.yield_ns = 0;
+    assert_false(baton__idle_gives_way(&idle));
+    idle = crowded();
     assert_false(baton__idle_gives_way(&idle));
 }
 
