@@ -651,6 +651,8 @@ static uint32_t drive_in_thread(baton_engine_t *engine, bool woken)
     if (woken) {
         baton__idle_reset(&engine->idle);
     }
+    /* Whoever drives meanwhile looks for what woke this thread: it has to arm,
+       as nothing is armed now. */
     if (stepper->awaited_bytes >= LONG_BYTES &&
         baton__idle_gives_way(&engine->idle) && !yield_lock(engine)) {
         return leave_to_driver(engine);

@@ -527,7 +527,8 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
     if (now != UINT64_MAX && epoch <= now) {
         return;
     }
-    /* Pairs with the load in baton__epoch_begin_if_due(), epoch.c. */
+    /* Pairs with the loads in baton__epoch_begin_if_due() and
+       release_if_activated(), epoch.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
         engine_of(schedule)->driver->post(schedule);

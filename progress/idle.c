@@ -11,7 +11,8 @@ enum {
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
     CROWDED_YIELDS = 16,     /* yields in which one did, before a sleep */
     SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
-    SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited */
+    SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited; */
+    SLOW_WAKES = 16,         /* and wake-ups */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
     BYTE_NS = 2, /* that a wait yields for each byte of long messages, */
     MOST_NS = 100000000, /* and at most: then the peer is late */
@@ -84,7 +85,11 @@ bool baton__idle_gives_way(baton__idle_t *idle)
 {
     idle->now_ns = baton__clock_ns();
     idle->patience_ns = 0;
-    return idle->yield_ns > 0 && !idle->scarce && idle->slow_left == 0;
+    if (idle->wakes_left > 0) {
+        idle->wakes_left--;
+        return false;
+    }
+    return idle->yield_ns > 0 && !idle->scarce;
 }
 
 void baton__idle_yield(baton__idle_t *idle)
@@ -101,6 +106,7 @@ void baton__idle_yielded(baton__idle_t *idle)
     idle->yields += idle->crowded;
     if (took > SLOW_YIELD_NS && took > idle->patience_ns) {
         idle->slow_left = SLOW_POLLS;
+        idle->wakes_left = SLOW_WAKES;
     }
     idle->now_ns = now;
 }

@@ -14,11 +14,11 @@
    kernel balances threads that run, not those that sleep and wake, so that with
    sleeps a processor was idle for up to half of a long all-reduce.
 
-   The progress thread, woken for long vectors, yields first: it may have woken
-   on the processor of the thread that woke it, which would then go to sleep
-   only when they are copied. If that thread computes instead, the yield is
-   slow, and the next ones are left out. If there are more ranks than
-   processors, these have enough to do, and another rank would go first.
+   The progress thread, woken while epochs with long vectors run, yields first:
+   it may have woken on the processor of the thread that woke it, which would
+   then go to sleep only when they are copied. If that thread computes instead,
+   the yield is slow, and the next ones are left out. If there are more ranks
+   than processors, these have enough to do, and another rank would go first.
 
    While something is awaited that can't wake the driver, it polls after sleeps
    of an eighth of the time waited so far. So a wait lasts at most that much
@@ -37,6 +37,7 @@ typedef struct baton__idle {
     uint32_t polls;       /* since something moved */
     uint32_t yields;      /* since then, in which others may have run */
     uint32_t slow_left;   /* polls for which not to yield */
+    uint32_t wakes_left;  /* wake-ups after which not to yield first */
     bool scarce;          /* there are more ranks than processors */
     bool crowded;         /* that, or another thread ran in the last yield */
     uint64_t patience_ns; /* for which a wait yields for what is awaited */
@@ -77,7 +78,8 @@ typedef enum baton__hurry {
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                                 uint64_t awaited_bytes);
 
-/* A driver was woken for long vectors: true if it should yield first. */
+/* A driver was woken while epochs with long vectors run: true if it should
+   yield first, and note how long that took. */
 bool baton__idle_gives_way(baton__idle_t *idle);
 
 /* Yields, and notes how long that took. yielded: only notes it, for a caller

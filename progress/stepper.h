@@ -27,7 +27,7 @@ typedef struct baton__stepper {
     uint32_t recovering; /* schedules */
     size_t bytes_left;   /* that this step may still compute and copy */
     size_t slice_bytes;  /* of one node at a time */
-    /* Of the messages that running epochs wait for. */
+    /* Of all messages that running epochs wait for. */
     size_t awaited_bytes;
     bool leaves_calls; /* leaves calls that may take long to another driver */
     bool left_calls;   /* and has done so in this step */

@@ -95,7 +95,8 @@ static void test_idle_slow_yield_is_expected_of_long_vectors(void **state)
     assert_int_not_equal(idle.slow_left, 0);
 }
 
-/* Woken for long vectors it lets others go on first, unless that was slow. */
+/* Woken for long vectors it lets others go on first, but not soon after that
+   was slow, and not where ranks share processors. */
 static void test_idle_woken_for_long_vectors_gives_way(void **state)
 {
     baton__idle_t idle;
@@ -103,8 +104,9 @@ static void test_idle_woken_for_long_vectors_gives_way(void **state)
     assert_true(baton__idle_gives_way(&idle));
     idle.now_ns -= 10000000;
     baton__idle_yielded(&idle);
-    assert_false(baton__idle_gives_way(&idle));
-    assert_int_equal(sleeps_before_a_yield(&idle, long_vectors), 1);
+    for (int wakes = 0; wakes < 16; wakes++) {
+        assert_false(baton__idle_gives_way(&idle));
+    }
     assert_true(baton__idle_gives_way(&idle));
     idle.yield_ns = 0;
     assert_false(baton__idle_gives_way(&idle));

@@ -271,7 +271,7 @@ static void forget_short(support_worker_t *worker)
     (void)support_worker_ok(worker, baton_schedule_destroy(small));
 }
 
-/* A long sleep does not end by itself here. */
+/* A sleep while another thread drives does not end by itself here. */
 static void test_threads_forget_short_epochs(void **state)
 {
     assert_int_equal(setenv("BATON_STALL_MS", "86400000", 1), 0);
