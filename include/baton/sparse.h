@@ -75,11 +75,10 @@
    Where the device has selection (device.h; CUDA's has it) residual and
    velocity are in its memory, too, and it accumulates and selects there. The
    entries that were selected come to the host; those of the result, and those
-   that change the residual, go back. Otherwise, and with gtopk_reference, the
-   gradient is copied to the host by the step, where residual, selection and
-   sums are: SparDL selects from a block while the next ones are copied, the
-   others begin when all of it is there. Results have the same bits in both
-   ways, and on the host.
+   that change the residual, go back. Otherwise the gradient is copied to the
+   host by the step, where residual, selection and sums are: SparDL selects from
+   a block while the next ones are copied, the others begin when all of it is
+   there. Results have the same bits in both ways, and on the host.
 
    With options.partial a rank arrives when its stream does, so it is the device
    that may be late:
@@ -196,8 +195,6 @@ typedef struct baton_sparse_options {
                         mean alone. Not with SAMPLED. */
     bool keep_error; /* with quantise: what the mean lacks stays in the residual
                       */
-    bool gtopk_reference;   /* GTOPK: the residual of the published code, which
-                               loses what ranks drop on the way; to compare */
     baton_link_cost_t link; /* what the choices by cost go by; zeros mean the
                                costs of this machine (tuning.h) */
     /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k

@@ -18,7 +18,7 @@
    A rank that merges keeps what it drops: it adds it to its `work`. At the
    indices of the result the new residual is what `work` has then, and elsewhere
    it is gradient plus old residual, as in spardl.c. The published code loses
-   what is dropped on the way; gtopk_reference does the same, to compare.
+   what is dropped on the way.
 
    With the residual on a device, what is selected is copied to the host, and
    behind the result what was dropped, and the result's indices, are copied to
@@ -152,22 +152,6 @@ static void undo(gtopk_t *gtopk)
                       sparse->work);
 }
 
-/* The published code's: zero where this rank's selection meets the result. */
-static void clear_own(gtopk_t *gtopk, size_t count)
-{
-    baton_sparse_t *sparse = gtopk->sparse;
-    size_t i = 0, j = 0;
-    while (i < gtopk->own_count && j < count) {
-        uint32_t own = gtopk->indices[i], result = sparse->result_indices[j];
-        if (own == result) {
-            memset(sparse->work + (size_t)own * sparse->element_bytes, 0,
-                   sparse->element_bytes);
-        }
-        i += own <= result;
-        j += result <= own;
-    }
-}
-
 /* `work` becomes the new residual. */
 static void keep(gtopk_t *gtopk, size_t count)
 {
@@ -176,11 +160,7 @@ static void keep(gtopk_t *gtopk, size_t count)
     baton_entries_gather(dtype, gtopk->kept, sparse->result_indices, count,
                          sparse->work);
     undo(gtopk);
-    if (sparse->options.gtopk_reference) {
-        clear_own(gtopk, count);
-    } else {
-        baton_entries_put(dtype, gtopk->kept, count, sparse->work);
-    }
+    baton_entries_put(dtype, gtopk->kept, count, sparse->work);
 }
 
 /* The same on the device: what was dropped is copied there, and the result's

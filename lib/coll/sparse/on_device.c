@@ -110,9 +110,8 @@ static bool is_possible(const baton_sparse_options_t *o)
     case BATON_SPARSE_TOPKDSA:
     case BATON_SPARSE_OKTOPK:
     case BATON_SPARSE_REDSYNC:
-        return true;
     case BATON_SPARSE_GTOPK:
-        return !o->gtopk_reference;
+        return true;
     case BATON_SPARSE_AUTO:
     case BATON_SPARSE_DENSE:
     case BATON_SPARSE_COUNT:

@@ -21,10 +21,7 @@
 
    With `clip` the gradient's norm comes to the host, before it is accumulated:
 
-       begin --> square_sum --> copy --> clip --> accumulate
-
-   Only gTopk's reference has its residual on the host: baton__sparse_reads of
-   sparse.h then copies the gradient to it. */
+       begin --> square_sum --> copy --> clip --> accumulate */
 #ifndef BATON_COLL_SPARSE_ON_DEVICE_H
 #define BATON_COLL_SPARSE_ON_DEVICE_H
 

@@ -319,7 +319,6 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
     X(redsync, (uint64_t)o->redsync)                                           \
     X(quantise, o->quantise)                                                   \
     X(keep_error, o->keep_error)                                               \
-    X(gtopk_reference, o->gtopk_reference)                                     \
     X(partial, o->partial)                                                     \
     X(mode, (uint64_t)o->mode)                                                 \
     X(mode_ranks, o->mode_ranks)                                               \
