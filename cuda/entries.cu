@@ -132,20 +132,6 @@ __global__ void add(entries<D> list, double factor,
 }
 
 template <baton_dtype_t D>
-__global__ void split(entries<D> list, uint32_t *indices,
-                      typename element<D>::bits_t *values)
-{
-    visit_entries<D>(list, [&](uint64_t i, entry<D> one) {
-        if (indices != NULL) {
-            indices[i] = one.index();
-        }
-        if (values != NULL) {
-            values[i] = one.value();
-        }
-    });
-}
-
-template <baton_dtype_t D>
 __global__ void scale(typename element<D>::bits_t *target,
                       const typename element<D>::bits_t *source, uint64_t count,
                       double factor)
@@ -167,8 +153,7 @@ template <baton_dtype_t D> struct with_entries {
         error = load(error, gather<D>);
         error = load(error, put<D>);
         error = load(error, add<D>);
-        error = load(error, scale<D>);
-        return load(error, split<D>);
+        return load(error, scale<D>);
     }
 
     static entries<D> of(const baton_cuda_entries_t *list)
@@ -208,15 +193,6 @@ template <baton_dtype_t D> struct with_entries {
     {
         return launch(add<D>, blocks(list->capacity), ENTRY_THREADS,
                       (cudaStream_t)stream, of(list), factor, (bits_t *)dense);
-    }
-
-    static cudaError_t splitting(const baton_cuda_entries_t *list,
-                                 uint32_t *indices, void *values,
-                                 baton_stream_t stream)
-    {
-        return launch(split<D>, blocks(list->capacity), ENTRY_THREADS,
-                      (cudaStream_t)stream, of(list), indices,
-                      (bits_t *)values);
     }
 
     static cudaError_t scaling(void *target, const void *source, size_t count,
@@ -337,25 +313,6 @@ baton_status_t baton_cuda_entries_add(const baton_cuda_entries_t *list,
                : status_of(
                      BY_TYPE(list->dtype, adding, list, factor, dense, stream),
                      __func__);
-}
-
-baton_status_t baton_cuda_entries_split(const baton_cuda_entries_t *list,
-                                        uint32_t *indices, void *values,
-                                        baton_stream_t stream)
-{
-    baton_status_t status = check_list(list, __func__);
-    if (status == BATON_OK && indices != NULL) {
-        status = check_pointer(indices, sizeof *indices, __func__, "indices");
-    }
-    if (status == BATON_OK && values != NULL) {
-        status = check_pointer(values, baton_dtype_size(list->dtype), __func__,
-                               "values");
-    }
-    return status != BATON_OK || list->capacity == 0
-               ? status
-               : status_of(BY_TYPE(list->dtype, splitting, list, indices,
-                                   values, stream),
-                           __func__);
 }
 
 baton_status_t baton_cuda_elements_scale(baton_dtype_t dtype, void *target,

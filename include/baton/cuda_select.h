@@ -145,11 +145,6 @@ BATON_CHECKED baton_status_t
 baton_cuda_entries_add(const baton_cuda_entries_t *list, double factor,
                        void *dense, baton_stream_t stream);
 
-/* As baton_entries_split; `indices` or `values` may be NULL. */
-BATON_CHECKED baton_status_t
-baton_cuda_entries_split(const baton_cuda_entries_t *list, uint32_t *indices,
-                         void *values, baton_stream_t stream);
-
 /* target[i] = factor * source[i], as baton_elements_scale rounds. `target` may
    be `source`, and overlaps it in no other way. */
 BATON_CHECKED baton_status_t

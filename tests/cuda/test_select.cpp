@@ -519,29 +519,6 @@ static void check_entries(lists_t *l, support_random_t *random)
     check_lists(l);
 }
 
-static void check_split(const lists_t *l)
-{
-    const size_t bytes = l->count * baton_dtype_size(l->dtype);
-    char *expected = (char *)allocated(bytes);
-    char *actual = (char *)allocated(bytes);
-    uint32_t *indices = (uint32_t *)allocated(l->count * sizeof *indices);
-    void *values = device_new(bytes);
-    void *device_indices = device_new(l->count * sizeof *indices);
-    baton_entries_split(l->dtype, l->list, l->count, NULL, expected);
-    must(baton_cuda_entries_split(&l->entries, (uint32_t *)device_indices,
-                                  values, stream));
-    must(baton_cuda_entries_split(&l->entries, NULL, NULL, stream));
-    from_device(actual, values, bytes);
-    from_device(indices, device_indices, l->count * sizeof *indices);
-    assert_memory_equal(actual, expected, bytes);
-    assert_memory_equal(indices, l->indices, l->count * sizeof *indices);
-    free(expected);
-    free(actual);
-    free(indices);
-    succeed(cudaFree(values));
-    succeed(cudaFree(device_indices));
-}
-
 static void test_lists(void **)
 {
     support_random_t random = support_random(support_seed(), 4);
@@ -550,7 +527,6 @@ static void test_lists(void **)
         for (unsigned c = 0; c < 3; c++) {
             lists_t l = lists_of(types[type], counts[c], 3, &random);
             check_entries(&l, &random);
-            check_split(&l);
             lists_end(&l);
         }
     }
