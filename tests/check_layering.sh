@@ -153,12 +153,13 @@ self() {
         rm -rf "${tree:?}/lib" "$tree/progress" "$tree/examples" \
             "$tree/include" "$tree/cuda"
         mkdir -p "$tree/lib/base" "$tree/lib/transport/mpi" "$tree/lib/ops" \
-            "$tree/lib/sched" "$tree/lib/coll" "$tree/progress" \
-            "$tree/examples" "$tree/include/baton" "$tree/cuda"
+            "$tree/lib/sched" "$tree/lib/coll/dense" "$tree/lib/coll/partial" \
+            "$tree/progress" "$tree/examples" "$tree/include/baton" \
+            "$tree/cuda"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/post.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
-        echo '#include "pattern.h"' >"$tree/lib/coll/ring.c"
+        echo '#include "coll/kit/pattern.h"' >"$tree/lib/coll/dense/ring.c"
         echo '#include <event2/event.h>' >"$tree/progress/event_loop.c"
         echo '#include <hwloc.h>' >"$tree/progress/place.c"
         echo '#include "sched/run.h"' >"$tree/progress/step.c"
@@ -186,10 +187,10 @@ lib/ops/message.c "sched/graph.h"
 lib/sched/run.c "progress/step.h"
 lib/sched/run.c <pthread.h>
 lib/sched/run.c <event2/event.h>
-lib/coll/barrier.c "ops/op.h"
-lib/coll/barrier.c "sched/graph.h"
-lib/coll/partial.c <baton/mpi.h>
-progress/engine.c "coll/pattern.h"
+lib/coll/dense/barrier.c "ops/op.h"
+lib/coll/dense/barrier.c "sched/graph.h"
+lib/coll/partial/partial.c <baton/mpi.h>
+progress/engine.c "coll/kit/pattern.h"
 progress/engine.c <baton/coll.h>
 progress/engine.c <event2/event.h>
 progress/engine.c <hwloc.h>

@@ -1,5 +1,5 @@
 /* The activation tree, on the inproc transport: P ranks in one thread. */
-#include "coll/activation.h"
+#include "coll/partial/activation.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"

@@ -1,6 +1,6 @@
 /* The slots of a partial collective and their owners: which contributions an
    epoch takes, and which results stay in place. */
-#include "coll/contribution.h"
+#include "coll/partial/contribution.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"

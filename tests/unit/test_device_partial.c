@@ -1,7 +1,7 @@
 /* Partial all-reduces in device memory, on ranks with emulated devices of their
    own: the bits of the host's, ranks that are late because their streams are,
    steps in flight, recovery, and wrong use. */
-#include "coll/contribution.h"
+#include "coll/partial/contribution.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 #include "support/values.h"

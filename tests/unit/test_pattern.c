@@ -1,9 +1,9 @@
-/* Units of lib/coll/pattern.h. */
+/* Units of lib/coll/kit/pattern.h. */
 #include "support/cmocka.h"
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 
 static void test_rank_shift_wraps_both_ways(void **state)
 {

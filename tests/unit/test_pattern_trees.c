@@ -1,5 +1,5 @@
 /* The peer arithmetic of trees and circulant graphs. */
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

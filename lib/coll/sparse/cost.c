@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "coll/cost.h"
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
+#include "coll/tune/cost.h"
 
 #include <baton/partial.h>
 #include <math.h>

@@ -23,7 +23,7 @@
    With the residual on a device, what is selected is copied to the host, and
    behind the result what was dropped, and the result's indices, are copied to
    the device, which then does what `keep` does here (on_device.c). */
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 #include "coll/sparse/on_device.h"
 
 #include "base/alloc.h"

@@ -30,7 +30,7 @@
    more than 2k elements, however many, and one that they don't all reach by the
    same ones as in the vector. What goes back are the indices of what was sent
    (on_device.c). */
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 #include "coll/sparse/on_device.h"
 #include "coll/sparse/regions.h"
 

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "coll/partial_rule.h"
+#include "coll/partial/rule.h"
 
 #include <baton/coll.h>
 #include <math.h>

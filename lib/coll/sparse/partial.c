@@ -1,5 +1,5 @@
 /* Partial sparse all-reduce: the algorithm's schedule behind the activation of
-   a partial collective (partial_begin.h).
+   a partial collective (coll/partial/begin.h).
 
        begin --> take --> [ the algorithm's nodes ] --> publish
 

@@ -2,7 +2,7 @@
 #ifndef BATON_COLL_SPARSE_PARTIAL_H
 #define BATON_COLL_SPARSE_PARTIAL_H
 
-#include "coll/partial_begin.h"
+#include "coll/partial/begin.h"
 #include "coll/sparse/incoming.h"
 
 /* Makes sparse->partial, also where it fails; adds the nodes of the schedule,

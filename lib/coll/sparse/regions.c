@@ -2,7 +2,7 @@
 #include "coll/sparse/regions.h"
 
 #include "base/alloc.h"
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 
 #include <string.h>
 

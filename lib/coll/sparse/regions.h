@@ -1,7 +1,7 @@
 /* Split and reduce: each rank owns a region of the indices, and gets from each
    other rank what that has selected there. What TopkDSA and Ok-Topk share. */
-#ifndef BATON_COLL_REGIONS_H
-#define BATON_COLL_REGIONS_H
+#ifndef BATON_COLL_SPARSE_REGIONS_H
+#define BATON_COLL_SPARSE_REGIONS_H
 
 #include "coll/sparse/sparse.h"
 

@@ -1,9 +1,9 @@
 /* SparDL, inside: spardl.c has the part within a team, spardl_device.c the same
    with the residual on a device, spardl_teams.c what teams exchange. */
-#ifndef BATON_COLL_SPARDL_H
-#define BATON_COLL_SPARDL_H
+#ifndef BATON_COLL_SPARSE_SPARDL_H
+#define BATON_COLL_SPARSE_SPARDL_H
 
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 #include "coll/sparse/on_device.h"
 
 typedef struct spardl spardl_t;

@@ -18,8 +18,8 @@
    not touched: when the step has been completed on this rank the two change
    places, and until then a failed step has left nothing behind. What else an
    algorithm learns in a step waits in its `next` for the same moment. */
-#ifndef BATON_COLL_SPARSE_H
-#define BATON_COLL_SPARSE_H
+#ifndef BATON_COLL_SPARSE_SPARSE_H
+#define BATON_COLL_SPARSE_SPARSE_H
 
 #include <baton/sparse.h>
 

@@ -4,7 +4,7 @@
 #ifndef BATON_COLL_SPARSE_TENSORS_H
 #define BATON_COLL_SPARSE_TENSORS_H
 
-#include "coll/compare.h"
+#include "coll/kit/compare.h"
 
 #include <baton/tensors.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 
 #include <stdio.h>
 

@@ -16,7 +16,7 @@
 #include "coll/sparse/on_device.h"
 
 #include "base/alloc.h"
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 
 #include <string.h>
 

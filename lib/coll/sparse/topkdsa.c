@@ -14,7 +14,7 @@
    these, once entries would be a third of the elements or more. What was not
    selected is the residual. With that on a device, accumulate and select are
    done there, and the entries are copied (on_device.c). */
-#include "coll/pattern.h"
+#include "coll/kit/pattern.h"
 #include "coll/sparse/on_device.h"
 #include "coll/sparse/regions.h"
 

@@ -1,0 +1,108 @@
+#include "coll/dense/allreduce.h"
+#include "coll/kit/blocks.h"
+
+/* Each half of the vector is reduced up a binary tree of its own and goes down
+   again, in segments. Trees are in order: what comes from the left child is of
+   lower ranks, so the order of ranks is kept. A segment of one tree:
+
+       recv left ----+
+                     v
+       source ---> reduce ---> reduce ---> send to parent
+                                 ^
+       recv right ---------------+         recv from parent --+--> send left
+                                                              +--> send right
+
+   An inner rank of one tree is a leaf of the other, and two ranks may be
+   neighbours in both: messages of a pair are in the order of segments, then of
+   trees, at both ends. */
+enum { TREES = 2, SLOTS = 2 };
+
+typedef struct half {
+    baton__tree_t tree; /* ranks */
+    baton_view_t source;
+    baton_view_t target;
+    size_t segments;
+    baton__slots_t left, right; /* of what comes from the children */
+} half_t;
+
+static baton__slots_t slots_for(baton__flow_t *flow, int child, size_t bytes)
+{
+    baton__slots_t none = {.count = 1};
+    return child >= 0 ? baton__slots_open(flow, SLOTS, bytes) : none;
+}
+
+static half_t half_of(baton__flow_t *flow, const baton_allreduce_t *args,
+                      bool in_place, int twin)
+{
+    size_t element = baton_op_element_bytes(args->op, args->dtype);
+    half_t half = {
+        .tree = baton__twin_of(flow->rank, flow->size, twin),
+        .target = baton__segment_of(args->target, element, TREES, (size_t)twin),
+        .source = baton__segment_of(in_place ? args->target : args->source,
+                                    element, TREES, (size_t)twin),
+    };
+    half.segments =
+        baton__segment_count(half.target.bytes / element, element,
+                             args->chunk_bytes, BATON__SEGMENT_BYTES);
+    if (half.segments > 0) {
+        size_t most =
+            baton__segment_of(half.target, element, half.segments, 0).bytes;
+        half.left = slots_for(flow, half.tree.left, most);
+        half.right = slots_for(flow, half.tree.right, most);
+    }
+    return half;
+}
+
+static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
+                        size_t index)
+{
+    if (index >= half->segments) {
+        return;
+    }
+    const baton__tree_t *tree = &half->tree;
+    baton_view_t target =
+        baton__segment_of(half->target, element, half->segments, index);
+    baton_view_t partial =
+        baton__segment_of(half->source, element, half->segments, index);
+    if (tree->left >= 0) {
+        baton_view_t came = baton__slot_of(&half->left, index, target.bytes);
+        baton__flow_recv(flow, tree->left, came);
+        baton__flow_reduce(flow, target, came, partial);
+        partial = target;
+    }
+    if (tree->right >= 0) {
+        baton_view_t came = baton__slot_of(&half->right, index, target.bytes);
+        baton__flow_recv(flow, tree->right, came);
+        baton__flow_reduce(flow, target, partial, came);
+        partial = target;
+    }
+    if (tree->parent >= 0) {
+        baton__flow_send(flow, tree->parent, partial);
+        baton__flow_recv(flow, tree->parent, target);
+    }
+    if (tree->left >= 0) {
+        baton__flow_send(flow, tree->left, target);
+    }
+    if (tree->right >= 0) {
+        baton__flow_send(flow, tree->right, target);
+    }
+}
+
+void baton_allreduce_double_tree(baton_schedule_t *schedule,
+                                 const baton_allreduce_t *args)
+{
+    if (!baton__allreduce_begin(schedule, "all-reduce by double tree", &args)) {
+        return;
+    }
+    bool in_place = baton__allreduce_in_place(schedule, args);
+    size_t element = baton_op_element_bytes(args->op, args->dtype);
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    half_t first = half_of(&flow, args, in_place, 0);
+    half_t second = half_of(&flow, args, in_place, 1);
+    /* The first half is the longer one. */
+    for (size_t i = 0; i < first.segments; i++) {
+        add_segment(&flow, &first, element, i);
+        add_segment(&flow, &second, element, i);
+    }
+    baton__flow_close(&flow);
+}

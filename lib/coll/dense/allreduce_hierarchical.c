@@ -1,0 +1,254 @@
+#include "base/alloc.h"
+#include "coll/dense/allreduce.h"
+#include "coll/kit/check.h"
+#include "coll/kit/phases.h"
+
+#include <string.h>
+
+/* Three phases, each among some of the ranks. The vector is cut in B blocks, B
+   the ranks of the smallest host. 2 hosts of 3 and 2 ranks, B = 2:
+
+       inside hosts      between hosts        inside hosts
+       reduce-scatter    all-reduce           all-gather
+
+       0 --+             0: block 0 --+       0 --+
+       1 --+--> blocks   1: block 1 --|--+    1 --+
+       2 --+             2: -         |  |    2 --+
+                                      |  |
+       3 --+             3: block 0 --+  |    3 --+
+       4 --+--> blocks   4: block 1 -----+    4 --+
+
+   The k-th rank of a host has block k; those beyond B have an empty one, and
+   take part inside the host only. So between hosts each block moves once, from
+   as many ranks at the same time as every host has. */
+typedef struct place {
+    int host;       /* index of this rank's host */
+    int hosts;      /* how many there are */
+    int index;      /* of this rank among its host's */
+    int *mates;     /* ranks of this host */
+    int mate_count; /* of them */
+    int *peers;     /* the rank with this one's index on each host */
+    int blocks;     /* B */
+} place_t;
+
+/* Hosts of so many ranks that follow one another, the last one with the rest.
+ */
+static void place_in_blocks(int block, int rank, int size, place_t *place)
+{
+    int rest = (size - 1) % block + 1;
+    int first = rank - rank % block;
+    place->host = rank / block;
+    place->hosts = (size - 1) / block + 1;
+    place->index = rank % block;
+    place->blocks = rest;
+    while (place->mate_count < block && first + place->mate_count < size) {
+        place->mates[place->mate_count] = first + place->mate_count;
+        place->mate_count++;
+    }
+    for (int host = 0; host < place->hosts; host++) {
+        place->peers[host] = host * block + place->index;
+    }
+}
+
+/* What is counted while a place is looked for, by index of a host. */
+typedef struct count {
+    int *numbers; /* the caller's name of the host */
+    int *seen;    /* its ranks so far */
+} count_t;
+
+/* The index of a rank's host; hosts are numbered as they are first seen. */
+static int host_index(const int *hosts, int rank, place_t *place,
+                      const count_t *count)
+{
+    int number = hosts[rank];
+    int host = 0;
+    while (host < place->hosts && count->numbers[host] != number) {
+        host++;
+    }
+    if (host == place->hosts) {
+        count->numbers[place->hosts++] = number;
+    }
+    return host;
+}
+
+/* The hosts, how many ranks each has, and where `rank` is among them. */
+static void count_hosts(const int *hosts, int rank, int size,
+                        const count_t *count, place_t *place)
+{
+    for (int other = 0; other < size; other++) {
+        int host = host_index(hosts, other, place, count);
+        if (other == rank) {
+            place->host = host;
+            place->index = count->seen[host];
+        }
+        count->seen[host]++;
+    }
+    place->blocks = size;
+    for (int host = 0; host < place->hosts; host++) {
+        int ranks = count->seen[host];
+        place->blocks = ranks < place->blocks ? ranks : place->blocks;
+    }
+}
+
+/* The ranks of this rank's host, and those with its index on each. */
+static void find_neighbours(const int *hosts, int size, const count_t *count,
+                            place_t *place)
+{
+    memset(count->seen, 0, (size_t)size * sizeof(int));
+    for (int other = 0; other < size; other++) {
+        int host = host_index(hosts, other, place, count);
+        if (host == place->host) {
+            place->mates[place->mate_count++] = other;
+        }
+        if (count->seen[host]++ == place->index) {
+            place->peers[host] = other;
+        }
+    }
+}
+
+/* Offsets of B blocks, and of an empty one for each rank of the host beyond. */
+static size_t *cut_for(baton_schedule_t *schedule, size_t count, size_t element,
+                       const place_t *place)
+{
+    size_t *counts = baton__alloc((size_t)place->mate_count, sizeof(size_t));
+    if (counts == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "schedule \"%s\": no memory for %d counts",
+                            baton_schedule_name(schedule), place->mate_count);
+        return NULL;
+    }
+    for (int i = 0; i < place->blocks; i++) {
+        counts[i] =
+            baton__block_of(count, (size_t)place->blocks, (size_t)i).count;
+    }
+    size_t *at = baton__cut_by_counts(schedule, "hierarchical all-reduce",
+                                      counts, element, place->mate_count);
+    baton__free(counts);
+    return at;
+}
+
+/* All-reduce of this rank's block, in place, with the ranks that have it on
+   other hosts. */
+static void reduce_between(baton__flow_t *flow, const place_t *place,
+                           baton_view_t block, size_t element)
+{
+    size_t *at = baton__cut_evenly(flow->schedule, block.bytes / element,
+                                   element, place->hosts);
+    if (at == NULL) {
+        return;
+    }
+    baton__flow_team(flow, place->peers, place->host, place->hosts);
+    baton__blocks_t parts = {.memory = block, .at = at, .parts = place->hosts};
+    baton__circulant_reduce_scatter(flow, &parts, &parts, (baton_view_t){0});
+    baton__circulant_allgather(flow, &parts, BATON__SKIPS_HALVED);
+    baton__free(at);
+}
+
+static void add_phases(baton__flow_t *flow, const place_t *place,
+                       const baton_allreduce_t *args, bool in_place)
+{
+    size_t element = baton_op_element_bytes(args->op, args->dtype);
+    size_t *at =
+        cut_for(flow->schedule, args->target.bytes / element, element, place);
+    if (at == NULL) {
+        return;
+    }
+    baton__blocks_t sums = {
+        .memory = args->target, .at = at, .parts = place->mate_count};
+    baton__blocks_t own = {.memory = in_place ? args->target : args->source,
+                           .at = at,
+                           .parts = place->mate_count};
+    baton__flow_team(flow, place->mates, place->index, place->mate_count);
+    if (place->mate_count == 1 && !in_place) {
+        baton__flow_copy(flow, args->target, args->source);
+    }
+    baton__circulant_reduce_scatter(flow, &sums, in_place ? &sums : &own,
+                                    (baton_view_t){0});
+    baton_view_t block = baton__blocks_view(&sums, place->index, 1);
+    if (place->index < place->blocks && place->hosts > 1 && block.bytes > 0) {
+        reduce_between(flow, place, block, element);
+    }
+    baton__flow_team(flow, place->mates, place->index, place->mate_count);
+    baton__circulant_allgather(flow, &sums, BATON__SKIPS_HALVED);
+    baton__free(at);
+}
+
+static bool check_hosts(baton_schedule_t *schedule, const char *builder,
+                        const baton_hosts_t *hosts)
+{
+    if (hosts == NULL) {
+        return true;
+    }
+    if (hosts->size != sizeof *hosts) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: args.arg must point to a baton_hosts_t whose "
+                            "size is %zu, or be NULL",
+                            builder, sizeof *hosts);
+        return false;
+    }
+    if (hosts->host == NULL && hosts->host_ranks < 1) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: host is NULL and host_ranks is %d, must be at "
+                            "least 1",
+                            builder, hosts->host_ranks);
+        return false;
+    }
+    return true;
+}
+
+/* Returns the memory in which `place` points, or NULL. */
+static int *find_place(baton_schedule_t *schedule, const char *builder,
+                       const baton_hosts_t *given, place_t *place)
+{
+    int rank = baton_schedule_rank(schedule);
+    int size = baton_schedule_size(schedule);
+    size_t ranks = (size_t)size;
+    int *memory = baton__alloc(ranks, 5 * sizeof(int));
+    if (memory == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "%s: no memory for the hosts of %d ranks", builder,
+                            size);
+        return NULL;
+    }
+    place->mates = memory;
+    place->peers = memory + ranks;
+    int block =
+        given != NULL ? given->host_ranks : baton_schedule_host_block(schedule);
+    const int *hosts = given != NULL ? given->host : NULL;
+    if (hosts == NULL && block > 0) {
+        place_in_blocks(block, rank, size, place);
+        return memory;
+    }
+    if (hosts == NULL) {
+        int *numbers = memory + 4 * ranks;
+        for (int other = 0; other < size; other++) {
+            numbers[other] = baton_schedule_host_of(schedule, other);
+        }
+        hosts = numbers;
+    }
+    const count_t count = {memory + 2 * ranks, memory + 3 * ranks};
+    count_hosts(hosts, rank, size, &count, place);
+    find_neighbours(hosts, size, &count, place);
+    return memory;
+}
+
+void baton_allreduce_hierarchical(baton_schedule_t *schedule,
+                                  const baton_allreduce_t *args)
+{
+    static const char name[] = "hierarchical all-reduce";
+    if (!baton__allreduce_begin(schedule, name, &args) ||
+        !check_hosts(schedule, name, args->arg) ||
+        !baton__check_commutative(schedule, name, args->op,
+                                  BATON__ORDERED_ALLREDUCES)) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    place_t place = {.index = 0};
+    int *memory = find_place(schedule, name, args->arg, &place);
+    if (memory != NULL) {
+        add_phases(&flow, &place, args,
+                   baton__allreduce_in_place(schedule, args));
+    }
+    baton__flow_close(&flow);
+    baton__free(memory);
+}

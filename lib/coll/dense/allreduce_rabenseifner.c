@@ -1,0 +1,61 @@
+#include "base/alloc.h"
+#include "coll/dense/allreduce.h"
+#include "coll/kit/phases.h"
+
+/* Rabenseifner: the vector is cut in as many blocks as the core has ranks. A
+   reduce-scatter by recursive halving leaves the sum of one block at each of
+   them, an all-gather by recursive doubling takes all blocks to all. A core of
+   4, id 1:
+
+       source --> [fold] --> send 0 1  --> send 3
+                             recv 2 3      recv 2
+                             reduce 2 3 -> reduce 2 --> send 2 --> send 2 3
+                                                        recv 3     recv 0 1
+
+   Neighbours meet first, the lower rank's part on the left, so partial sums are
+   of neighbouring ranks, in their order. Each block is summed on one rank, and
+   copied: all ranks have the same bits. */
+void baton__rabenseifner(baton__flow_t *flow, baton_view_t target,
+                         baton_view_t source, size_t element)
+{
+    baton__fold_t fold = baton__fold_of(flow->rank, flow->size);
+    if (fold.id < 0) {
+        baton__flow_send(flow, fold.partner, source);
+        baton__flow_recv(flow, fold.partner, target);
+        return;
+    }
+    if (fold.partner >= 0) {
+        baton_view_t came = baton__flow_scratch(flow, target.bytes);
+        baton__flow_recv(flow, fold.partner, came);
+        baton__flow_reduce(flow, target, source, came);
+        source = target;
+    }
+    size_t *at = baton__cut_evenly(flow->schedule, target.bytes / element,
+                                   element, fold.core);
+    if (at != NULL) {
+        baton__blocks_t sums = {.memory = target, .at = at, .parts = fold.core};
+        baton__blocks_t own = {.memory = source, .at = at, .parts = fold.core};
+        baton__halving_reduce_scatter(flow, &fold, &sums, &own,
+                                      BATON__NEAREST_FIRST, (baton_view_t){0});
+        baton__doubling_allgather(flow, &fold, &sums, BATON__NEAREST_FIRST);
+    }
+    baton__free(at);
+    if (fold.partner >= 0) {
+        baton__flow_send(flow, fold.partner, target);
+    }
+}
+
+void baton_allreduce_rabenseifner(baton_schedule_t *schedule,
+                                  const baton_allreduce_t *args)
+{
+    if (!baton__allreduce_begin(schedule, "all-reduce by rabenseifner",
+                                &args)) {
+        return;
+    }
+    bool in_place = baton__allreduce_in_place(schedule, args);
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    baton__rabenseifner(&flow, args->target,
+                        in_place ? args->target : args->source,
+                        baton_op_element_bytes(args->op, args->dtype));
+    baton__flow_close(&flow);
+}

@@ -1,0 +1,145 @@
+#include "coll/dense/allreduce.h"
+#include "coll/kit/pattern.h"
+#include "coll/partial/given.h"
+
+/* Each step receives a vector into a slot of scratch and reduces the partial
+   sum so far into that slot, which then holds the partial sum. So nothing is
+   written while a send of it is in flight, and no step waits for its sends; the
+   last reduction writes the target.
+
+       recv 0 ------+     recv 1 ------+           recv 2 ------+
+                    v                  v                        v
+       source --> sum 0 ---+-------> sum 1 ---+-------------> sum 2 --> target
+          |                |                  |
+          +--> send 0      +--> send 1        +--> send 2
+
+   Short vectors have a slot for each step: all receives are posted when the
+   epoch begins. Long ones take turns in three slots, where a receive waits for
+   the send and the reduction that read its slot last.
+
+   The lower rank's partial sum is the left operand on both sides of a pair, and
+   partial sums are of neighbouring ranks: all ranks compute the same thing in
+   the same order, bit for bit. */
+
+/* Up to here a slot for each step: 17 of them at most matter, 1 MiB. */
+#define SHORT_BYTES ((size_t)64 * 1024)
+#define LONG_SLOTS  3
+#define MAX_STEPS   32
+
+typedef struct doubling {
+    baton_schedule_t *schedule;
+    const baton_allreduce_t *args;
+    int rank;
+    int steps; /* that receive and reduce: the fold, if any, and the rounds */
+    int step;
+    int slots;
+    baton_buffer_t scratch;
+    baton_view_t partial;          /* the sum so far */
+    baton_node_t sends[MAX_STEPS]; /* by step */
+    baton_node_t sums[MAX_STEPS];
+} doubling_t;
+
+/* One step with a peer, which sends its partial sum, and gets ours when
+   `mutual`. */
+static void add_step(doubling_t *doubling, int peer, bool mutual)
+{
+    baton_schedule_t *schedule = doubling->schedule;
+    const baton_allreduce_t *args = doubling->args;
+    int step = doubling->step++;
+    size_t bytes = args->target.bytes;
+    baton_view_t slot = baton_view(
+        doubling->scratch, (size_t)(step % doubling->slots) * bytes, bytes);
+
+    baton_node_t recv = baton_add_recv(schedule, peer, slot);
+    if (step >= doubling->slots) {
+        int reader = step - doubling->slots + 1;
+        baton_before(schedule, doubling->sends[reader], recv);
+        baton_before(schedule, doubling->sums[reader], recv);
+    }
+    if (mutual) {
+        baton_node_t send = baton_add_send(schedule, peer, doubling->partial);
+        if (step > 0) {
+            baton_before(schedule, doubling->sums[step - 1], send);
+        }
+        doubling->sends[step] = send;
+    }
+
+    bool lower = doubling->rank < peer;
+    bool last = step == doubling->steps - 1;
+    baton_view_t target = last ? args->target : slot;
+    baton_node_t sum = baton_add_reduce(schedule, args->dtype, args->op, target,
+                                        lower ? doubling->partial : slot,
+                                        lower ? slot : doubling->partial);
+    baton_before(schedule, recv, sum);
+    if (step > 0) {
+        baton_before(schedule, doubling->sums[step - 1], sum);
+    }
+    doubling->sums[step] = sum;
+    doubling->partial = target;
+}
+
+/* A rank outside the core: its pair's other rank does the work.
+
+       source --> send          recv --> target                              */
+static void add_folded(baton_schedule_t *schedule,
+                       const baton_allreduce_t *args, int partner)
+{
+    baton_node_t recv = baton_add_recv(schedule, partner, args->target);
+    baton_node_t send = baton_add_send(schedule, partner, args->source);
+    if (baton__allreduce_in_place(schedule, args)) {
+        baton_before(schedule, send, recv);
+    }
+}
+
+void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
+                                        const baton_allreduce_t *args)
+{
+    if (!baton__allreduce_begin(schedule, "all-reduce by recursive doubling",
+                                &args)) {
+        return;
+    }
+    if (baton__given_applies(args)) {
+        baton__allreduce_recursive_doubling_given(schedule, args);
+        return;
+    }
+    int rank = baton_schedule_rank(schedule);
+    int size = baton_schedule_size(schedule);
+    baton__fold_t fold = baton__fold_of(rank, size);
+    if (fold.id < 0) {
+        add_folded(schedule, args, fold.partner);
+        return;
+    }
+
+    bool paired = fold.partner >= 0;
+    int rounds = baton__log2_ceil(fold.core);
+    int steps = rounds + (paired ? 1 : 0);
+    bool is_short = args->target.bytes <= SHORT_BYTES;
+    doubling_t doubling = {
+        .schedule = schedule,
+        .args = args,
+        .rank = rank,
+        .steps = steps,
+        .slots = is_short || steps < LONG_SLOTS ? steps : LONG_SLOTS,
+        .partial = args->source,
+    };
+    doubling.scratch = baton_buffer_scratch(schedule, (size_t)doubling.slots *
+                                                          args->target.bytes);
+
+    if (paired) {
+        add_step(&doubling, fold.partner, false);
+    }
+    for (int round = 0; round < rounds; round++) {
+        int peer = baton__fold_rank(&fold, fold.id ^ (1 << round));
+        add_step(&doubling, peer, true);
+    }
+
+    baton_node_t last = doubling.sums[steps - 1];
+    if (baton__allreduce_in_place(schedule, args) && !paired) {
+        baton_before(schedule, doubling.sends[0], last);
+    }
+    if (paired) {
+        baton_node_t send =
+            baton_add_send(schedule, fold.partner, args->target);
+        baton_before(schedule, last, send);
+    }
+}

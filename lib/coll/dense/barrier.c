@@ -1,0 +1,45 @@
+#include "coll/kit/check.h"
+#include "coll/kit/pattern.h"
+
+#include <baton/coll.h>
+
+/* Dissemination. After round t a rank knows that the 2^(t+1) - 1 ranks before
+   it have begun, so round t's message waits for all the rounds before. A send
+   gets an edge from each of their receives, not from the last one alone: round
+   1's message may come before round 0's.
+
+       5 ranks:   send +1      send +2      send +4
+                              ^            ^   ^
+                             /            /   /
+                  recv -1 --+------------+   /
+                  recv -2 ------------------+
+                  recv -4
+
+   Receives wait for nothing, so they are posted when the epoch begins. */
+void baton_barrier_dissemination(baton_schedule_t *schedule)
+{
+    if (!baton__check_schedule(schedule, "barrier by dissemination")) {
+        return;
+    }
+    int rank = baton_schedule_rank(schedule);
+    int size = baton_schedule_size(schedule);
+    int rounds = baton__log2_ceil(size);
+    if (rounds == 0) {
+        return;
+    }
+
+    /* Its messages are empty: they need a buffer to name, and no memory. */
+    baton_buffer_t nothing = baton_buffer_scratch(schedule, 0);
+    baton_view_t empty = baton_view(nothing, 0, 0);
+    baton_node_t recvs[32];
+    for (int round = 0; round < rounds; round++) {
+        int64_t distance = (int64_t)1 << round;
+        int before = baton__rank_shift(rank, -distance, size);
+        int after = baton__rank_shift(rank, distance, size);
+        recvs[round] = baton_add_recv(schedule, before, empty);
+        baton_node_t send = baton_add_send(schedule, after, empty);
+        for (int earlier = 0; earlier < round; earlier++) {
+            baton_before(schedule, recvs[earlier], send);
+        }
+    }
+}

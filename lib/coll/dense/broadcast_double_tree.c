@@ -1,0 +1,89 @@
+#include "coll/dense/broadcast.h"
+#include "coll/kit/blocks.h"
+
+/* Two binary trees below the root. Each half of the data goes down one of them
+   in segments; a rank is an inner one of at most one tree, so that it receives
+   from both and sends in one:
+
+       tree 0:   recv 0 --+--> send 0 left      tree 1:   recv 0
+                          +--> send 0 right
+                 recv 1 --+--> send 1 left                recv 1
+                          +--> send 1 right
+                 :                                        :            */
+enum { TREES = 2 };
+
+typedef struct half {
+    baton_view_t data;
+    size_t segments;
+    int parent, left, right; /* ranks, -1 for none */
+} half_t;
+
+static int rank_at(const baton__flow_t *flow, int root, int position, int twin)
+{
+    return baton__rank_shift(baton__twin_id(position, flow->size, twin), root,
+                             flow->size);
+}
+
+static half_t half_of(const baton__flow_t *flow, const baton_broadcast_t *args,
+                      int twin)
+{
+    int last = flow->size - 1;
+    int id = baton__rank_shift(flow->rank, -(int64_t)args->root, flow->size);
+    int position = baton__twin_position(id, flow->size, twin);
+    half_t half = {
+        .data = baton__segment_of(args->data, 1, TREES, (size_t)twin),
+        .parent = -1,
+        .left = -1,
+        .right = -1,
+    };
+    half.segments = baton__segment_count(half.data.bytes, 1, args->chunk_bytes,
+                                         BATON__SEGMENT_BYTES);
+    if (position == 0) {
+        half.right = rank_at(flow, args->root, baton__tree_root(last), twin);
+        return half;
+    }
+    baton__tree_t tree = baton__tree_of(position, last);
+    half.parent = rank_at(flow, args->root, tree.parent, twin);
+    if (tree.left > 0) {
+        half.left = rank_at(flow, args->root, tree.left, twin);
+    }
+    if (tree.right > 0) {
+        half.right = rank_at(flow, args->root, tree.right, twin);
+    }
+    return half;
+}
+
+static void add_segment(baton__flow_t *flow, const half_t *half, size_t index)
+{
+    if (index >= half->segments) {
+        return;
+    }
+    baton_view_t segment =
+        baton__segment_of(half->data, 1, half->segments, index);
+    if (half->parent >= 0) {
+        baton__flow_recv(flow, half->parent, segment);
+    }
+    if (half->left >= 0) {
+        baton__flow_send(flow, half->left, segment);
+    }
+    if (half->right >= 0) {
+        baton__flow_send(flow, half->right, segment);
+    }
+}
+
+void baton_broadcast_double_tree(baton_schedule_t *schedule,
+                                 const baton_broadcast_t *args)
+{
+    if (!baton__broadcast_begin(schedule, "broadcast by double tree", &args)) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
+    half_t first = half_of(&flow, args, 0);
+    half_t second = half_of(&flow, args, 1);
+    /* The first half is the longer one. */
+    for (size_t i = 0; i < first.segments; i++) {
+        add_segment(&flow, &first, i);
+        add_segment(&flow, &second, i);
+    }
+    baton__flow_close(&flow);
+}

@@ -1,0 +1,25 @@
+#include "coll/dense/broadcast.h"
+#include "coll/kit/flow.h"
+#include "coll/kit/pattern.h"
+
+/* A tree of one level: nothing is passed on.
+
+       root:  send to +1,  send to +2,  ..., send to +(P - 1)
+       rank:  recv                                                          */
+void baton_broadcast_flat(baton_schedule_t *schedule,
+                          const baton_broadcast_t *args)
+{
+    if (!baton__broadcast_begin(schedule, "broadcast by flat tree", &args)) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
+    if (flow.rank != args->root) {
+        baton__flow_recv(&flow, args->root, args->data);
+    } else {
+        for (int k = 1; k < flow.size; k++) {
+            baton__flow_send(&flow, baton__rank_shift(args->root, k, flow.size),
+                             args->data);
+        }
+    }
+    baton__flow_close(&flow);
+}

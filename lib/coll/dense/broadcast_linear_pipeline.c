@@ -1,0 +1,35 @@
+#include "coll/dense/broadcast.h"
+#include "coll/kit/blocks.h"
+
+/* Segments go down the chain root, root + 1, ... (mod P). A rank sends one on
+   while it receives the next:
+
+       recv 0 --> send 0
+       recv 1 --> send 1
+       recv 2 --> send 2
+       :
+
+   The root only sends, the last rank only receives. */
+void baton_broadcast_linear_pipeline(baton_schedule_t *schedule,
+                                     const baton_broadcast_t *args)
+{
+    if (!baton__broadcast_begin(schedule, "broadcast by linear pipeline",
+                                &args)) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
+    int next = baton__rank_shift(flow.rank, 1, flow.size);
+    int previous = baton__rank_shift(flow.rank, -1, flow.size);
+    size_t count = baton__segment_count(args->data.bytes, 1, args->chunk_bytes,
+                                        BATON__SEGMENT_BYTES);
+    for (size_t i = 0; i < count; i++) {
+        baton_view_t segment = baton__segment_of(args->data, 1, count, i);
+        if (flow.rank != args->root) {
+            baton__flow_recv(&flow, previous, segment);
+        }
+        if (next != args->root) {
+            baton__flow_send(&flow, next, segment);
+        }
+    }
+    baton__flow_close(&flow);
+}

@@ -1,0 +1,34 @@
+#include "base/alloc.h"
+#include "coll/dense/broadcast.h"
+#include "coll/kit/phases.h"
+
+/* The data is cut in P blocks. A binomial scatter leaves block r at rank r, and
+   a ring takes each block to all:
+
+       recv own range from the parent --+--> send to children
+                                        |
+                                        +--> send own block --> ...
+                                             recv a block  --> send it on
+
+   The first block of the data is the root's, so that what is behind a rank of
+   the tree is one piece of it. */
+void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
+                                       const baton_broadcast_t *args)
+{
+    if (!baton__broadcast_begin(schedule, "broadcast by scatter + all-gather",
+                                &args)) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
+    size_t *at = baton__cut_evenly(schedule, args->data.bytes, 1, flow.size);
+    if (at != NULL) {
+        baton__blocks_t blocks = {.memory = args->data,
+                                  .at = at,
+                                  .parts = flow.size,
+                                  .base = args->root};
+        baton__binomial_scatter(&flow, args->root, &blocks);
+        baton__ring_allgather(&flow, &blocks, 1, SIZE_MAX);
+    }
+    baton__free(at);
+    baton__flow_close(&flow);
+}

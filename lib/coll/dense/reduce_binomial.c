@@ -1,0 +1,68 @@
+#include "coll/dense/reduce.h"
+#include "coll/kit/blocks.h"
+
+/* Up a binomial tree, ranks counted from the root. In step k an id receives the
+   partial sum of id + 2^k, of the 2^k ids from there on, and adds it on the
+   right:
+
+       recv +1 --+      recv +2 --+      recv +4 --+
+                 v                v                v
+       source -> reduce 0 ------> reduce 1 ------> reduce 2 --> send to parent
+
+   Where the order of ranks counts, ids are ranks, and rank 0 sends the sum to
+   the root. */
+
+enum { LONG_SLOTS = 2 };
+
+/* Adds the tree of `root`; partial sums are made in `sum`. Returns where the
+   last one is: the source of a leaf. */
+static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
+                             baton_view_t sum)
+{
+    int id = baton__rank_shift(flow->rank, -(int64_t)root, flow->size);
+    int steps = baton__log2_ceil(baton__binomial_span(id, flow->size));
+    baton_view_t partial = source;
+    baton__slots_t slots =
+        baton__slots_for_rounds(flow, steps, source.bytes, LONG_SLOTS);
+    for (int k = 0; k < steps; k++) {
+        baton_view_t came = baton__slot_of(&slots, (size_t)k, source.bytes);
+        int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);
+        baton__flow_recv(flow, child, came);
+        baton__flow_reduce(flow, sum, partial, came);
+        partial = sum;
+    }
+    if (id != 0) {
+        int parent =
+            baton__rank_shift(baton__binomial_parent(id), root, flow->size);
+        baton__flow_send(flow, parent, partial);
+    }
+    return partial;
+}
+
+void baton_reduce_binomial(baton_schedule_t *schedule,
+                           const baton_reduce_t *args)
+{
+    baton__reduce_t reduce;
+    if (!baton__reduce_begin(schedule, "reduce by binomial tree", &args,
+                             &reduce)) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    int top = args->op->commutative ? args->root : 0;
+    bool is_leaf = baton__binomial_span(
+                       baton__rank_shift(flow.rank, -(int64_t)top, flow.size),
+                       flow.size) == 1;
+    baton_view_t sum = reduce.target;
+    if (flow.rank != top || !reduce.at_root) {
+        sum = is_leaf ? reduce.source
+                      : baton__flow_scratch(&flow, reduce.source.bytes);
+    }
+    baton_view_t total = add_tree(&flow, top, reduce.source, sum);
+    if (top != args->root && flow.rank == top) {
+        baton__flow_send(&flow, args->root, total);
+    }
+    if (top != args->root && reduce.at_root) {
+        baton__flow_recv(&flow, top, reduce.target);
+    }
+    baton__flow_close(&flow);
+}

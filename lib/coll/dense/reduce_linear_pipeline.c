@@ -1,0 +1,68 @@
+#include "coll/dense/reduce.h"
+#include "coll/kit/blocks.h"
+#include "coll/kit/check.h"
+
+/* Segments go up a chain that ends at the root: down from rank P - 1 to root 0,
+   or root + 1, root + 2, ..., root (mod P). A segment is received while the one
+   before is reduced and the one before that is sent:
+
+       recv 0 --> reduce 0 --> send 0
+       recv 1 --> reduce 1 --> send 1
+       recv 2 --> reduce 2 --> send 2
+       :
+
+   A rank reduces in the slot that a segment came to; the root in its target. */
+enum { SLOTS = 4 };
+
+void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
+                                  const baton_reduce_t *args)
+{
+    static const char name[] = "reduce by linear pipeline";
+    baton__reduce_t reduce;
+    if (!baton__reduce_begin(schedule, name, &args, &reduce)) {
+        return;
+    }
+    int size = baton_schedule_size(schedule);
+    bool down = args->root == 0;
+    if (!down && args->root != size - 1 &&
+        !baton__check_commutative(schedule, name, args->op,
+                                  "root 0, root P - 1 or the binomial tree")) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    int next = baton__rank_shift(flow.rank, down ? -1 : 1, size);
+    int previous = baton__rank_shift(flow.rank, down ? 1 : -1, size);
+    bool is_first = previous == args->root;
+    size_t count = baton__segment_count(reduce.source.bytes / reduce.element,
+                                        reduce.element, args->chunk_bytes,
+                                        BATON__SEGMENT_BYTES);
+    size_t most =
+        baton__segment_of(reduce.source, reduce.element, count, 0).bytes;
+    bool has_room = reduce.at_root && !reduce.in_place;
+    baton__slots_t slots = {.count = 1};
+    if (!is_first && !has_room) {
+        slots = baton__slots_open(&flow, count < SLOTS ? count : SLOTS, most);
+    }
+    for (size_t i = 0; i < count; i++) {
+        baton_view_t own =
+            baton__segment_of(reduce.source, reduce.element, count, i);
+        baton_view_t out = own;
+        if (!is_first) {
+            baton_view_t came = baton__slot_of(&slots, i, own.bytes);
+            if (reduce.at_root) {
+                out =
+                    baton__segment_of(reduce.target, reduce.element, count, i);
+                came = has_room ? out : came;
+            } else {
+                out = came;
+            }
+            baton__flow_recv(&flow, previous, came);
+            baton__flow_reduce(&flow, out, down ? own : came,
+                               down ? came : own);
+        }
+        if (!reduce.at_root) {
+            baton__flow_send(&flow, next, out);
+        }
+    }
+    baton__flow_close(&flow);
+}

@@ -1,0 +1,56 @@
+#include "base/alloc.h"
+#include "coll/dense/reduce.h"
+#include "coll/kit/check.h"
+#include "coll/kit/phases.h"
+
+/* Reduce-scatter by pairwise exchange (pairwise.c), and the blocks to the root:
+
+       source --> [reduce-scatter] --> own block --> send to the root
+
+   The root's block is summed in the target, which the others come to; another
+   rank's in scratch. */
+static void add_gather(baton__flow_t *flow, const baton__reduce_t *reduce,
+                       int root, const baton__blocks_t *target,
+                       baton_view_t own)
+{
+    if (!reduce->at_root) {
+        baton__flow_send(flow, root, own);
+        return;
+    }
+    for (int k = 1; k < flow->size; k++) {
+        int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+        baton__blocks_recv(flow, from, target, from, 1);
+    }
+}
+
+void baton_reduce_pairwise(baton_schedule_t *schedule,
+                           const baton_reduce_t *args)
+{
+    static const char name[] = "reduce by pairwise exchange";
+    baton__reduce_t reduce;
+    if (!baton__reduce_begin(schedule, name, &args, &reduce) ||
+        !baton__check_commutative(schedule, name, args->op,
+                                  "the binomial tree")) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    size_t *at =
+        baton__cut_evenly(schedule, reduce.source.bytes / reduce.element,
+                          reduce.element, flow.size);
+    if (at != NULL) {
+        baton__blocks_t source = {
+            .memory = reduce.source, .at = at, .parts = flow.size};
+        baton__blocks_t target = {
+            .memory = reduce.target, .at = at, .parts = flow.size};
+        baton_view_t own =
+            reduce.at_root
+                ? baton__blocks_view(&target, flow.rank, 1)
+                : baton__flow_scratch(
+                      &flow, baton__blocks_bytes(&source, flow.rank, 1));
+        baton__pairwise_reduce_scatter(&flow, own, &source, reduce.element,
+                                       args->chunk_bytes);
+        add_gather(&flow, &reduce, args->root, &target, own);
+    }
+    baton__free(at);
+    baton__flow_close(&flow);
+}

@@ -1,0 +1,43 @@
+#include "base/alloc.h"
+#include "coll/dense/reduce.h"
+#include "coll/kit/check.h"
+#include "coll/kit/phases.h"
+
+/* Reduce-scatter on the circulant graph, then a binomial gather of the blocks:
+
+       source --> [reduce-scatter] --> own block --+
+                                                   +--> send to the parent
+                  recv children's blocks ----------+
+
+   The root makes its partial sums in the target, others in scratch. */
+void baton_reduce_scatter_gather(baton_schedule_t *schedule,
+                                 const baton_reduce_t *args)
+{
+    static const char name[] = "reduce by reduce-scatter + gather";
+    baton__reduce_t reduce;
+    if (!baton__reduce_begin(schedule, name, &args, &reduce) ||
+        !baton__check_commutative(schedule, name, args->op,
+                                  "the binomial tree")) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    size_t bytes = reduce.source.bytes;
+    size_t *at = baton__cut_evenly(schedule, bytes / reduce.element,
+                                   reduce.element, flow.size);
+    if (at != NULL) {
+        baton__blocks_t source = {
+            .memory = reduce.source, .at = at, .parts = flow.size};
+        baton__blocks_t target = {
+            .memory = reduce.target, .at = at, .parts = flow.size};
+        if (!reduce.at_root) {
+            target.memory = baton__flow_scratch(&flow, bytes);
+            target.base = flow.rank;
+        }
+        baton__circulant_reduce_scatter(&flow, &target,
+                                        reduce.in_place ? &target : &source,
+                                        (baton_view_t){0});
+        baton__binomial_gather(&flow, args->root, &target);
+    }
+    baton__free(at);
+    baton__flow_close(&flow);
+}

@@ -1,0 +1,135 @@
+#include "coll/kit/blocks.h"
+#include "coll/kit/check.h"
+
+#include <baton/coll.h>
+
+/* Prefix reductions by recursive doubling. After step k a rank has the partial
+   sum of the 2^(k+1) ranks up to itself; it sends the one before to rank + 2^k
+   and adds what comes from rank - 2^k on the left:
+
+       source --+--> reduce --+--> reduce --+--> reduce = scan
+                |      ^      |      ^      |      ^
+                |      |      |      |      |      |
+       send +1 <+  recv -1    |  recv -2    |  recv -4
+                        send +2             send +4
+
+   The exclusive scan leaves this rank out of a second partial sum, which begins
+   with what came first:
+
+                   recv -1 ----> reduce ----> reduce = exscan
+                                   ^            ^
+                                recv -2      recv -4                        */
+typedef struct scan {
+    baton__flow_t flow;
+    baton_view_t source, target;
+    bool in_place;
+    bool inclusive;
+} scan_t;
+
+enum { LONG_SLOTS = 3 };
+
+/* False: nothing to do, or an error. True: there are other ranks. */
+static bool begin(baton_schedule_t *schedule, const char *builder,
+                  const baton_scan_t **given, bool inclusive, scan_t *out)
+{
+    const baton_scan_t *args = baton__read_args(schedule, builder, *given,
+                                                sizeof *args, "baton_scan_t");
+    if (args == NULL) {
+        return false;
+    }
+    *given = args;
+    size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
+    bool in_place = baton__same_place(schedule, args->source, args->target);
+    if (element == 0 ||
+        !baton__check_multiple(schedule, builder, "source", args->source.bytes,
+                               element) ||
+        !baton__check_bytes(schedule, builder, "target", args->target.bytes,
+                            args->source.bytes) ||
+        (!in_place &&
+         !baton__check_apart(schedule, builder, args->source, args->target))) {
+        return false;
+    }
+    *out = (scan_t){
+        .flow = baton__flow_open(schedule, args->dtype, args->op),
+        .source = in_place ? args->target : args->source,
+        .target = args->target,
+        .in_place = in_place,
+        .inclusive = inclusive,
+    };
+    if (inclusive && out->flow.rank == 0 && !in_place) {
+        baton__flow_copy(&out->flow, out->target, out->source);
+    }
+    return true;
+}
+
+/* What the ranks before this one have: it begins with a copy of what came
+   first. */
+static void add_before(baton__flow_t *flow, int step, baton_view_t before,
+                       baton_view_t came)
+{
+    if (step == 0) {
+        baton__flow_copy(flow, before, came);
+    } else {
+        baton__flow_reduce(flow, before, came, before);
+    }
+}
+
+/* Partial sums are made where they came, so that what is sent stays as it is:
+   no step waits for a send of the one before. */
+static void add_steps(scan_t *scan)
+{
+    baton__flow_t *flow = &scan->flow;
+    size_t bytes = scan->source.bytes;
+    int steps = baton__log2_ceil(flow->size);
+    baton__slots_t slots =
+        baton__slots_for_rounds(flow, steps, bytes, LONG_SLOTS);
+    baton_view_t partial = scan->source;
+    baton_view_t before = scan->target;
+    if (!scan->inclusive && scan->in_place && flow->rank > 0) {
+        before = baton__flow_scratch(flow, bytes);
+    }
+    for (int k = 0; k < steps; k++) {
+        int distance = 1 << k;
+        if (flow->rank < flow->size - distance) {
+            baton__flow_send(flow, flow->rank + distance, partial);
+        }
+        if (flow->rank < distance) {
+            continue;
+        }
+        baton_view_t came = baton__slot_of(&slots, (size_t)k, bytes);
+        baton__flow_recv(flow, flow->rank - distance, came);
+        if (!scan->inclusive) {
+            add_before(flow, k, before, came);
+        }
+        bool is_last = flow->rank < 2 * (int64_t)distance;
+        baton_view_t sum = is_last && scan->inclusive ? scan->target : came;
+        if (scan->inclusive ||
+            flow->rank < flow->size - 2 * (int64_t)distance) {
+            baton__flow_reduce(flow, sum, came, partial);
+            partial = sum;
+        }
+    }
+    if (!scan->inclusive && scan->in_place && flow->rank > 0) {
+        baton__flow_copy(flow, scan->target, before);
+    }
+}
+
+void baton_scan_recursive_doubling(baton_schedule_t *schedule,
+                                   const baton_scan_t *args)
+{
+    scan_t scan;
+    if (begin(schedule, "scan by recursive doubling", &args, true, &scan)) {
+        add_steps(&scan);
+        baton__flow_close(&scan.flow);
+    }
+}
+
+void baton_exscan_recursive_doubling(baton_schedule_t *schedule,
+                                     const baton_scan_t *args)
+{
+    scan_t scan;
+    if (begin(schedule, "exscan by recursive doubling", &args, false, &scan)) {
+        add_steps(&scan);
+        baton__flow_close(&scan.flow);
+    }
+}

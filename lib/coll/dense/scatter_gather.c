@@ -1,0 +1,169 @@
+#include "base/alloc.h"
+#include "coll/kit/cut.h"
+
+#include <baton/coll.h>
+
+/* Scatter and gather along a binomial tree (binomial.c). The root has all
+   blocks in its vector; an inner rank has those of the ranks behind it in
+   scratch, its own first; a leaf has its own where the caller has it:
+
+       scatter:  recv range --+--> send to children
+                              +--> copy own --> target
+
+       gather:   source --> copy own --+--> send range to the parent
+                 recv from children ---+                                    */
+typedef struct rooted {
+    baton__flow_t flow;
+    size_t *at;
+    baton__blocks_t blocks;
+    baton_view_t own; /* this rank's, among the blocks */
+    bool is_there;    /* own is where the caller has it */
+} rooted_t;
+
+/* The root's vector, each rank's block, and what the caller calls them. */
+typedef struct operands {
+    const char *builder;
+    baton_view_t whole, part;
+    const char *whole_name, *part_name;
+} operands_t;
+
+/* Equal blocks: the root's vector has P of them. */
+static bool check_whole(baton_schedule_t *schedule, const operands_t *operands,
+                        size_t size)
+{
+    size_t part = operands->part.bytes;
+    bool right = operands->whole.bytes / size == part &&
+                 operands->whole.bytes % size == 0;
+    if (!right) {
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "%s: %s of the root has %zu bytes and its %s %zu, must have %zu "
+            "blocks as long as that",
+            operands->builder, operands->whole_name, operands->whole.bytes,
+            operands->part_name, part, size);
+    }
+    return right;
+}
+
+/* Offsets of the blocks; what the root's vector has is known on other ranks,
+   too. */
+static size_t *cut(baton_schedule_t *schedule, const baton_rooted_t *args,
+                   const operands_t *operands)
+{
+    int size = baton_schedule_size(schedule);
+    if (baton_schedule_rank(schedule) == args->root) {
+        if (args->block_bytes == NULL &&
+            !check_whole(schedule, operands, (size_t)size)) {
+            return NULL;
+        }
+        return baton__cut_bytes(schedule, operands->builder,
+                                operands->whole_name, operands->whole.bytes,
+                                args->block_bytes);
+    }
+    return args->block_bytes != NULL
+               ? baton__cut_by_counts(schedule, operands->builder,
+                                      args->block_bytes, 1, size)
+               : baton__cut_evenly(schedule, (size_t)size, operands->part.bytes,
+                                   size);
+}
+
+static bool check(baton_schedule_t *schedule, const operands_t *operands,
+                  bool at_root, rooted_t *rooted)
+{
+    int rank = baton_schedule_rank(schedule);
+    baton__blocks_t *blocks = &rooted->blocks;
+    if (!baton__check_bytes(schedule, operands->builder, operands->part_name,
+                            operands->part.bytes,
+                            baton__blocks_bytes(blocks, rank, 1))) {
+        return false;
+    }
+    if (!at_root) {
+        return true;
+    }
+    baton_view_t own = baton__blocks_view(blocks, rank, 1);
+    rooted->is_there = baton__same_place(schedule, operands->part, own);
+    return rooted->is_there ||
+           baton__check_apart(schedule, operands->builder, operands->whole,
+                              operands->part);
+}
+
+/* False: an error. True: call end. */
+static bool begin(baton_schedule_t *schedule, const baton_rooted_t *args,
+                  const operands_t *operands, rooted_t *out)
+{
+    *out = (rooted_t){.at = cut(schedule, args, operands)};
+    if (out->at == NULL) {
+        return false;
+    }
+    int size = baton_schedule_size(schedule);
+    int rank = baton_schedule_rank(schedule);
+    bool at_root = rank == args->root;
+    out->blocks = (baton__blocks_t){
+        .memory = operands->whole, .at = out->at, .parts = size};
+    if (!check(schedule, operands, at_root, out)) {
+        baton__free(out->at);
+        return false;
+    }
+    out->flow = baton__flow_open(schedule, BATON_U8, NULL);
+    int span = baton__binomial_span(
+        baton__rank_shift(rank, -(int64_t)args->root, size), size);
+    if (!at_root) {
+        out->blocks.base = rank;
+        out->is_there = span == 1;
+        out->blocks.memory =
+            span == 1 ? operands->part
+                      : baton__flow_scratch(
+                            &out->flow,
+                            baton__blocks_bytes(&out->blocks, rank, span));
+    }
+    out->own = baton__blocks_view(&out->blocks, rank, 1);
+    return true;
+}
+
+static void end(rooted_t *rooted)
+{
+    baton__flow_close(&rooted->flow);
+    baton__free(rooted->at);
+}
+
+void baton_scatter_binomial(baton_schedule_t *schedule,
+                            const baton_rooted_t *args)
+{
+    static const char name[] = "scatter by binomial tree";
+    rooted_t rooted;
+    args =
+        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
+    if (args == NULL || !baton__check_root(schedule, name, args->root)) {
+        return;
+    }
+    const operands_t operands = {name, args->source, args->target, "source",
+                                 "target"};
+    if (begin(schedule, args, &operands, &rooted)) {
+        baton__binomial_scatter(&rooted.flow, args->root, &rooted.blocks);
+        if (!rooted.is_there) {
+            baton__flow_copy(&rooted.flow, args->target, rooted.own);
+        }
+        end(&rooted);
+    }
+}
+
+void baton_gather_binomial(baton_schedule_t *schedule,
+                           const baton_rooted_t *args)
+{
+    static const char name[] = "gather by binomial tree";
+    rooted_t rooted;
+    args =
+        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
+    if (args == NULL || !baton__check_root(schedule, name, args->root)) {
+        return;
+    }
+    const operands_t operands = {name, args->target, args->source, "target",
+                                 "source"};
+    if (begin(schedule, args, &operands, &rooted)) {
+        if (!rooted.is_there) {
+            baton__flow_copy(&rooted.flow, rooted.own, args->source);
+        }
+        baton__binomial_gather(&rooted.flow, args->root, &rooted.blocks);
+        end(&rooted);
+    }
+}

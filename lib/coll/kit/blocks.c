@@ -1,0 +1,248 @@
+#include "coll/kit/blocks.h"
+
+#include "base/alloc.h"
+
+#define MOST_SEGMENT_BYTES ((size_t)1 << 30)
+#define SHORT_BYTES        ((size_t)64 * 1024)
+#define CACHE_LINE         ((size_t)64)
+
+/* ---- cuts -------------------------------------------------------------- */
+
+static size_t *offsets_of(baton_schedule_t *schedule, int parts)
+{
+    size_t *at = baton__alloc((size_t)parts + 1, sizeof(size_t));
+    if (at == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "schedule \"%s\": no memory for the offsets of %d "
+                            "blocks",
+                            baton_schedule_name(schedule), parts);
+    }
+    return at;
+}
+
+size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
+                          size_t element, int parts)
+{
+    size_t *at = offsets_of(schedule, parts);
+    for (int i = 0; at != NULL && i < parts; i++) {
+        baton__block_t block = baton__block_of(count, (size_t)parts, (size_t)i);
+        at[i + 1] = (block.first + block.count) * element;
+    }
+    return at;
+}
+
+size_t *baton__cut_by_counts(baton_schedule_t *schedule, const char *builder,
+                             const size_t *counts, size_t element, int parts)
+{
+    size_t *at = offsets_of(schedule, parts);
+    for (int i = 0; at != NULL && i < parts; i++) {
+        if (counts[i] > (SIZE_MAX - at[i]) / element) {
+            baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                                "%s: rank %d has %zu elements of %zu bytes: "
+                                "with those before it that is more than %zu "
+                                "bytes",
+                                builder, i, counts[i], element, SIZE_MAX);
+            baton__free(at);
+            return NULL;
+        }
+        at[i + 1] = at[i] + counts[i] * element;
+    }
+    return at;
+}
+
+/* ---- ranges ------------------------------------------------------------ */
+
+/* How many of the blocks from `first` on lie behind each other in memory. */
+static int run_of(const baton__blocks_t *blocks, int first, int count)
+{
+    int distance = baton__rank_shift(first, -blocks->base, blocks->parts);
+    int until_end = blocks->parts - distance;
+    return count < until_end ? count : until_end;
+}
+
+size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count)
+{
+    const size_t *at = blocks->at;
+    int parts = blocks->parts;
+    first = baton__rank_shift(first, 0, parts);
+    if (count <= parts - first) {
+        return at[first + count] - at[first];
+    }
+    return at[parts] - at[first] + at[first + count - parts];
+}
+
+baton_view_t baton__blocks_view(const baton__blocks_t *blocks, int first,
+                                int count)
+{
+    int distance = baton__rank_shift(first, -blocks->base, blocks->parts);
+    return baton_view(blocks->memory.buffer,
+                      blocks->memory.offset +
+                          baton__blocks_bytes(blocks, blocks->base, distance),
+                      baton__blocks_bytes(blocks, first, count));
+}
+
+baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block)
+{
+    return blocks->original.bytes > 0 &&
+                   baton__rank_shift(block, 0, blocks->parts) ==
+                       blocks->original_block
+               ? blocks->original
+               : baton__blocks_view(blocks, block, 1);
+}
+
+/* As many bytes from the front of a view; the view is what is behind them. */
+static baton_view_t take(baton_view_t *view, size_t bytes)
+{
+    baton_view_t front = baton_view(view->buffer, view->offset, bytes);
+    view->offset += bytes;
+    view->bytes -= bytes;
+    return front;
+}
+
+/* Between a range and one piece of memory. */
+static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
+                        int first, int count, baton_view_t packed, bool unpack)
+{
+    for (int done = 0; done < count;) {
+        int run = run_of(blocks, first + done, count - done);
+        baton_view_t piece = baton__blocks_view(blocks, first + done, run);
+        baton_view_t part = take(&packed, piece.bytes);
+        baton__flow_copy(flow, unpack ? piece : part, unpack ? part : piece);
+        done += run;
+    }
+}
+
+void baton__blocks_send(baton__flow_t *flow, int peer,
+                        const baton__blocks_t *blocks, int first, int count)
+{
+    if (count == 1) {
+        baton__flow_send(flow, peer, baton__blocks_outgoing(blocks, first));
+        return;
+    }
+    if (run_of(blocks, first, count) == count) {
+        baton__flow_send(flow, peer, baton__blocks_view(blocks, first, count));
+        return;
+    }
+    baton_view_t packed =
+        baton__flow_scratch(flow, baton__blocks_bytes(blocks, first, count));
+    copy_pieces(flow, blocks, first, count, packed, false);
+    baton__flow_send(flow, peer, packed);
+}
+
+void baton__blocks_recv(baton__flow_t *flow, int peer,
+                        const baton__blocks_t *blocks, int first, int count)
+{
+    if (run_of(blocks, first, count) == count) {
+        baton__flow_recv(flow, peer, baton__blocks_view(blocks, first, count));
+        return;
+    }
+    baton_view_t packed =
+        baton__flow_scratch(flow, baton__blocks_bytes(blocks, first, count));
+    baton__flow_recv(flow, peer, packed);
+    copy_pieces(flow, blocks, first, count, packed, true);
+}
+
+/* How many blocks are in one piece in both. */
+static int common_run(const baton__blocks_t *a, const baton__blocks_t *b,
+                      int first, int count)
+{
+    return run_of(b, first, run_of(a, first, count));
+}
+
+void baton__blocks_copy(baton__flow_t *flow, const baton__blocks_t *target,
+                        const baton__blocks_t *source, int first, int count)
+{
+    for (int done = 0; done < count;) {
+        int run = common_run(target, source, first + done, count - done);
+        baton__flow_copy(flow, baton__blocks_view(target, first + done, run),
+                         baton__blocks_view(source, first + done, run));
+        done += run;
+    }
+}
+
+void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
+                          baton_view_t came, const baton__blocks_t *own,
+                          int first, int count, bool came_left)
+{
+    for (int done = 0; done < count;) {
+        int run = common_run(target, own, first + done, count - done);
+        baton_view_t mine = baton__blocks_view(own, first + done, run);
+        baton_view_t theirs = take(&came, mine.bytes);
+        baton__flow_reduce(flow, baton__blocks_view(target, first + done, run),
+                           came_left ? theirs : mine,
+                           came_left ? mine : theirs);
+        done += run;
+    }
+}
+
+/* ---- segments ---------------------------------------------------------- */
+
+size_t baton__segment_count(size_t count, size_t element, size_t chunk_bytes,
+                            size_t default_bytes)
+{
+    if (count == 0) {
+        return 0;
+    }
+    size_t bytes = chunk_bytes == 0 ? default_bytes : chunk_bytes;
+    if (bytes > MOST_SEGMENT_BYTES) {
+        bytes = MOST_SEGMENT_BYTES;
+    }
+    size_t segment = bytes < element ? 1 : bytes / element;
+    return (count - 1) / segment + 1;
+}
+
+size_t baton__blocks_most(const baton__blocks_t *blocks)
+{
+    size_t most = 0;
+    for (int i = 0; i < blocks->parts; i++) {
+        size_t bytes = baton__blocks_bytes(blocks, i, 1);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+size_t baton__blocks_segments(const baton__blocks_t *blocks, size_t element,
+                              size_t chunk_bytes, size_t default_bytes)
+{
+    return baton__segment_count(baton__blocks_most(blocks) / element, element,
+                                chunk_bytes, default_bytes);
+}
+
+baton_view_t baton__segment_of(baton_view_t vector, size_t element,
+                               size_t segments, size_t index)
+{
+    baton__block_t block =
+        baton__block_of(vector.bytes / element, segments, index);
+    return baton_view(vector.buffer, vector.offset + block.first * element,
+                      block.count * element);
+}
+
+baton__slots_t baton__slots_open(baton__flow_t *flow, size_t count,
+                                 size_t bytes)
+{
+    baton__slots_t slots = {
+        .stride = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE,
+        .count = count,
+    };
+    slots.memory = baton__flow_scratch(flow, count * slots.stride);
+    return slots;
+}
+
+baton__slots_t baton__slots_for_rounds(baton__flow_t *flow, int rounds,
+                                       size_t bytes, int long_slots)
+{
+    bool is_short = bytes <= SHORT_BYTES || rounds < long_slots;
+    int count = is_short ? rounds : long_slots;
+    if (count == 0) {
+        return (baton__slots_t){.count = 1};
+    }
+    return baton__slots_open(flow, (size_t)count, bytes);
+}
+
+baton_view_t baton__slot_of(const baton__slots_t *slots, size_t index,
+                            size_t bytes)
+{
+    return baton_view(
+        slots->memory.buffer,
+        slots->memory.offset + index % slots->count * slots->stride, bytes);
+}

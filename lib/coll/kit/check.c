@@ -1,0 +1,174 @@
+#include "coll/kit/check.h"
+
+#include "base/error.h"
+#include "base/options.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ARGS_MOST = 256 }; /* bytes of any builder's arguments */
+
+bool baton__check_schedule(const baton_schedule_t *schedule,
+                           const char *builder)
+{
+    if (schedule == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", builder);
+    }
+    return schedule != NULL;
+}
+
+const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
+                             const void *args, size_t bytes, const char *type)
+{
+    static _Thread_local _Alignas(max_align_t) char whole[ARGS_MOST];
+    size_t size = 0;
+    if (!baton__check_schedule(schedule, builder)) {
+        return NULL;
+    }
+    if (args == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: args is NULL, must point to its arguments",
+                            builder);
+        return NULL;
+    }
+    memcpy(&size, args, sizeof size);
+    if (size == bytes) {
+        return args;
+    }
+    assert(bytes <= sizeof whole);
+    char what[128], initialiser[64];
+    (void)snprintf(what, sizeof what, "%s: args", builder);
+    (void)snprintf(initialiser, sizeof initialiser, "sizeof(%s)", type);
+    baton_status_t status =
+        baton__options_read(whole, bytes, args, what, initialiser);
+    if (status != BATON_OK) {
+        baton_schedule_fail(schedule, status, "%s", baton_error_message());
+        return NULL;
+    }
+    return whole;
+}
+
+bool baton__check_root(baton_schedule_t *schedule, const char *builder,
+                       int root)
+{
+    int size = baton_schedule_size(schedule);
+    bool right = root >= 0 && root < size;
+    if (!right) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: root is %d, must be a rank of the group, 0 to "
+                            "%d",
+                            builder, root, size - 1);
+    }
+    return right;
+}
+
+size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
+                       const baton_op_t *op, baton_dtype_t dtype)
+{
+    if (op == NULL || op->reduce == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: op%s is NULL, must be BATON_SUM, BATON_PROD, "
+                            "BATON_MIN, BATON_MAX or a reduction of yours",
+                            builder, op == NULL ? "" : "->reduce");
+        return 0;
+    }
+    size_t element = baton_op_element_bytes(op, dtype);
+    if (element == 0) {
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "%s: dtype is %d, must be one of baton_dtype_t, 0 to %d", builder,
+            (int)dtype, (int)BATON_DTYPE_COUNT - 1);
+    }
+    return element;
+}
+
+bool baton__check_commutative(baton_schedule_t *schedule, const char *builder,
+                              const baton_op_t *op, const char *others)
+{
+    if (!op->commutative) {
+        baton_schedule_fail(schedule, BATON_ERR_UNSUPPORTED,
+                            "%s: reduction \"%s\" is not commutative; use %s",
+                            builder, op->name != NULL ? op->name : "?", others);
+    }
+    return op->commutative;
+}
+
+bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
+                        const char *what, size_t bytes, size_t expected)
+{
+    if (bytes != expected) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: %s has %zu bytes, must have %zu", builder,
+                            what, bytes, expected);
+    }
+    return bytes == expected;
+}
+
+bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
+                           const char *what, size_t bytes, size_t unit)
+{
+    if (bytes % unit != 0) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: %s has %zu bytes, must be a multiple of %zu",
+                            builder, what, bytes, unit);
+    }
+    return bytes % unit == 0;
+}
+
+bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
+                       baton_view_t b)
+{
+    const void *address = baton_view_address(schedule, a);
+    return (a.buffer.index == b.buffer.index && a.offset == b.offset) ||
+           (address != NULL && address == baton_view_address(schedule, b));
+}
+
+/* A view of no buffer is left to the node that uses it. */
+static bool check_range(baton_schedule_t *schedule, const char *builder,
+                        const char *what, baton_view_t view)
+{
+    size_t size = baton_buffer_bytes(schedule, view.buffer);
+    bool inside = size == SIZE_MAX ||
+                  (view.offset <= size && view.bytes <= size - view.offset);
+    if (!inside) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: %s is %zu bytes at %zu of buffer %u, which "
+                            "has %zu",
+                            builder, what, view.bytes, view.offset,
+                            view.buffer.index, size);
+    }
+    return inside;
+}
+
+bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
+                        baton_view_t source, baton_view_t target)
+{
+    if (!check_range(schedule, builder, "source", source) ||
+        !check_range(schedule, builder, "target", target)) {
+        return false;
+    }
+    /* Without sums, which could overflow for views of no buffer. */
+    uintptr_t from = source.offset;
+    uintptr_t to = target.offset;
+    bool known = true;
+    if (source.buffer.index != target.buffer.index) {
+        from = (uintptr_t)baton_view_address(schedule, source);
+        to = (uintptr_t)baton_view_address(schedule, target);
+        known = from != 0 && to != 0;
+    }
+    bool overlap =
+        known && source.bytes > 0 && target.bytes > 0 &&
+        (from <= to ? to - from < source.bytes : from - to < target.bytes);
+    if (overlap) {
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "%s: source begins at byte %zu of buffer %u and target at byte %zu "
+            "of buffer %u, %zu and %zu bytes: they overlap, must be the same "
+            "(in place) or apart",
+            builder, source.offset, source.buffer.index, target.offset,
+            target.buffer.index, source.bytes, target.bytes);
+    }
+    return !overlap;
+}

@@ -1,0 +1,41 @@
+/* What builders ask of their arguments. Each function returns true, or makes a
+   sentence that names the builder, the argument, its value and what is allowed
+   the schedule's error. */
+#ifndef BATON_COLL_KIT_CHECK_H
+#define BATON_COLL_KIT_CHECK_H
+
+#include <baton/coll.h>
+
+/* False, with this thread's error, where the schedule is NULL. */
+bool baton__check_schedule(const baton_schedule_t *schedule,
+                           const char *builder);
+
+/* The arguments, `bytes` long as this version's `type`: `args` itself, or, when
+   it is of an older header, a copy with zero for what that lacks, valid until
+   this thread's next such call. NULL for an error. */
+const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
+                             const void *args, size_t bytes, const char *type);
+bool baton__check_root(baton_schedule_t *schedule, const char *builder,
+                       int root);
+
+/* The element's size, 0 for an error. */
+size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
+                       const baton_op_t *op, baton_dtype_t dtype);
+bool baton__check_commutative(baton_schedule_t *schedule, const char *builder,
+                              const baton_op_t *op, const char *others);
+
+/* The view has `expected` bytes; `what` names it. */
+bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
+                        const char *what, size_t bytes, size_t expected);
+bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
+                           const char *what, size_t bytes, size_t unit);
+
+/* Source and target lie in their buffers, and do not overlap. */
+bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
+                        baton_view_t source, baton_view_t target);
+
+/* Whether two views begin at the same place, by id or by address. */
+bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
+                       baton_view_t b);
+
+#endif

@@ -1,0 +1,76 @@
+#include "coll/kit/phases.h"
+
+/* The circulant graph: with numbers P = s0 > s1 > ... > 1, in which none is
+   less than half of the one before, a rank has partial sums of the s0 blocks
+   from its own on; of s1, when it has given the others to rank + s1 and reduced
+   what came from rank - s1; and so on, until it has the sum of its own block.
+   No rank is outside, for any P. 5 ranks, 5 > 3 > 2 > 1, blocks as offsets from
+   the rank:
+
+       0 1 2 3 4    send 3 4 to +3    recv, reduce 0 1 from -3
+       0 1 2        send 2   to +2    recv, reduce 0   from -2
+       0 1          send 1   to +1    recv, reduce 0   from -1
+       0
+
+   The all-gather is the same, backwards: with `have` blocks from its own on a
+   rank gets the next ones from rank + have. */
+void baton__circulant_reduce_scatter(baton__flow_t *flow,
+                                     const baton__blocks_t *target,
+                                     const baton__blocks_t *source,
+                                     baton_view_t result)
+{
+    int rank = flow->rank;
+    int size = flow->size;
+    for (int have = size; have > 1;) {
+        int keep = baton__circulant_less(have, false);
+        int give = have - keep;
+        baton_view_t came =
+            baton__flow_scratch(flow, baton__blocks_bytes(target, rank, give));
+        baton__blocks_send(flow, baton__rank_shift(rank, keep, size), source,
+                           rank + keep, give);
+        baton__flow_recv(flow, baton__rank_shift(rank, -(int64_t)keep, size),
+                         came);
+        baton__blocks_t last = {.memory = result,
+                                .at = target->at,
+                                .parts = target->parts,
+                                .base = rank};
+        bool ends = keep == 1 && result.bytes > 0;
+        baton__blocks_reduce(flow, ends ? &last : target, came, source, rank,
+                             give, true);
+        if (source != target) {
+            baton__blocks_copy(flow, target, source, rank + give, keep - give);
+            source = target;
+        }
+        baton__flow_next_round(flow);
+        have = keep;
+    }
+}
+
+/* The step that leads to `have` or, for 1, the first of all. */
+static int next_of(int have, int size, bool doubled)
+{
+    int next = size;
+    for (int less = size; less > have;) {
+        next = less;
+        less = baton__circulant_less(less, doubled);
+    }
+    return next;
+}
+
+void baton__circulant_allgather(baton__flow_t *flow,
+                                const baton__blocks_t *blocks,
+                                baton__skips_t skips)
+{
+    int rank = flow->rank;
+    int size = flow->size;
+    for (int have = 1; have < size;) {
+        int next = next_of(have, size, skips == BATON__SKIPS_DOUBLED);
+        int more = next - have;
+        baton__blocks_send(flow, baton__rank_shift(rank, -(int64_t)have, size),
+                           blocks, rank, more);
+        baton__blocks_recv(flow, baton__rank_shift(rank, have, size), blocks,
+                           rank + have, more);
+        baton__flow_next_round(flow);
+        have = next;
+    }
+}

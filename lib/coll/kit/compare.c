@@ -1,0 +1,94 @@
+/* Comparing options across ranks; see compare.h. */
+#include "coll/kit/compare.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <baton/coll.h>
+#include <string.h>
+
+uint64_t baton__compare_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static bool allocate(baton__compare_t *self, const baton__compared_t *list,
+                     size_t count, bool wrong)
+{
+    self->count = count + 1;
+    self->list = baton__alloc(self->count, sizeof *self->list);
+    self->words = baton__alloc(2 * self->count, sizeof *self->words);
+    if (self->list == NULL || self->words == NULL) {
+        return false;
+    }
+    self->list[0] = (baton__compared_t){.name = "wrong", .word = wrong};
+    memcpy(self->list + 1, list, count * sizeof *list);
+    for (size_t i = 0; i < self->count; i++) {
+        self->words[i] = self->list[i].word;
+        self->words[self->count + i] = ~self->list[i].word;
+    }
+    return true;
+}
+
+baton_status_t baton__compare_start(baton__compare_t *self,
+                                    baton_schedule_t *schedule,
+                                    const baton__compared_t *list, size_t count,
+                                    bool wrong)
+{
+    *self = (baton__compare_t){.schedule = schedule};
+    if (!allocate(self, list, count, wrong)) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "\"%s\": no memory to compare options",
+                            baton_schedule_name(schedule));
+    }
+    const size_t bytes = 2 * self->count * sizeof *self->words;
+    baton_view_t view =
+        baton_view(baton_buffer_bind(schedule, self->words, bytes), 0, bytes);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = view,
+                              .target = view,
+                              .dtype = BATON_U64,
+                              .op = BATON_MIN};
+    baton_allreduce_recursive_doubling(schedule, &args);
+    baton_status_t status = baton_schedule_commit(schedule);
+    return status == BATON_OK ? baton_schedule_start(schedule) : status;
+}
+
+static void describe(baton__text_t *text, bool real, uint64_t word)
+{
+    double value;
+    memcpy(&value, &word, sizeof value);
+    if (real) {
+        baton__text_add(text, "%g", value);
+    } else {
+        baton__text_add(text, "%llu", (unsigned long long)word);
+    }
+}
+
+void baton__compare_end(const baton__compare_t *self, bool *wrong_out,
+                        baton__text_t *text)
+{
+    const char *between = "";
+    *wrong_out = ~self->words[self->count] != 0;
+    for (size_t i = 1; i < self->count; i++) {
+        uint64_t smallest = self->words[i];
+        uint64_t largest = ~self->words[self->count + i];
+        if (smallest == largest) {
+            continue;
+        }
+        baton__text_add(text, "%s%s is ", between, self->list[i].name);
+        describe(text, self->list[i].real, smallest);
+        baton__text_add(text, " on one rank and ");
+        describe(text, self->list[i].real, largest);
+        baton__text_add(text, " on another");
+        between = "; ";
+    }
+}
+
+void baton__compare_fini(baton__compare_t *self)
+{
+    baton__free(self->list);
+    baton__free(self->words);
+}

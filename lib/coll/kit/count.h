@@ -1,0 +1,13 @@
+/* Counting ranks in a vector's own element type: a sum of ones. */
+#ifndef BATON_COLL_KIT_COUNT_H
+#define BATON_COLL_KIT_COUNT_H
+
+#include <baton/types.h>
+
+/* The largest count that a sum of ones reaches exactly in the type. */
+uint64_t baton__largest_count(baton_dtype_t dtype);
+
+/* Reads a count back; zero is all bits zero in every type. */
+uint32_t baton__count_of(baton_dtype_t dtype, const char *at);
+
+#endif

@@ -1,0 +1,265 @@
+/* The edges of a sequential task flow. Spans are a sorted array without gaps
+   inside what was accessed; an access splits those at its ends, a write unites
+   those that it covers. A builder accesses the same blocks over and over, so
+   after the first round an access is a binary search. */
+#include "coll/kit/flow.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+#define FIRST_ROOM 64
+
+baton__flow_t baton__flow_open(baton_schedule_t *schedule, baton_dtype_t dtype,
+                               const baton_op_t *op)
+{
+    baton__flow_t flow = {.schedule = schedule,
+                          .rank = baton_schedule_rank(schedule),
+                          .size = baton_schedule_size(schedule),
+                          .dtype = dtype,
+                          .op = op};
+    return flow;
+}
+
+void baton__flow_close(baton__flow_t *flow)
+{
+    baton__free(flow->spans);
+    baton__free(flow->readers);
+    flow->spans = NULL;
+    flow->readers = NULL;
+}
+
+void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)
+{
+    flow->ranks = ranks;
+    flow->rank = rank;
+    flow->size = size;
+}
+
+/* ---- the spans --------------------------------------------------------- */
+
+/* Room for one more element; false when there is no memory. */
+static bool reserve(baton__flow_t *flow, void **array, size_t count,
+                    size_t *room, size_t size)
+{
+    if (count < *room) {
+        return true;
+    }
+    size_t wanted = *room == 0 ? FIRST_ROOM : 2 * *room;
+    void *grown = baton__grow(*array, count, wanted, size);
+    if (grown == NULL) {
+        flow->failed = true;
+        baton_schedule_fail(flow->schedule, BATON_ERR_NO_MEMORY,
+                            "schedule \"%s\": no memory for the accesses of "
+                            "%zu blocks while it is built",
+                            baton_schedule_name(flow->schedule), wanted);
+        return false;
+    }
+    *array = grown;
+    *room = wanted;
+    return true;
+}
+
+static void insert(baton__flow_t *flow, size_t at, baton__span_t span)
+{
+    void *array = flow->spans;
+    bool there = reserve(flow, &array, flow->span_count, &flow->span_room,
+                         sizeof(baton__span_t));
+    flow->spans = array;
+    if (there) {
+        memmove(&flow->spans[at + 1], &flow->spans[at],
+                (flow->span_count - at) * sizeof(baton__span_t));
+        flow->spans[at] = span;
+        flow->span_count++;
+    }
+}
+
+/* The first span that ends behind this place. */
+static size_t find(const baton__flow_t *flow, uint32_t buffer, size_t place)
+{
+    size_t low = 0;
+    size_t high = flow->span_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const baton__span_t *span = &flow->spans[middle];
+        if (span->buffer < buffer ||
+            (span->buffer == buffer && span->end <= place)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void split(baton__flow_t *flow, size_t at, size_t place)
+{
+    baton__span_t rest = flow->spans[at];
+    rest.begin = place;
+    insert(flow, at + 1, rest);
+    if (!flow->failed) {
+        flow->spans[at].end = place;
+    }
+}
+
+/* Makes spans that cover the view exactly, and returns the first. */
+static size_t cover(baton__flow_t *flow, baton_view_t view, size_t *count_out)
+{
+    uint32_t buffer = view.buffer.index;
+    size_t end = view.offset + view.bytes;
+    size_t first = find(flow, buffer, view.offset);
+    if (first < flow->span_count && flow->spans[first].buffer == buffer &&
+        flow->spans[first].begin < view.offset) {
+        split(flow, first++, view.offset);
+    }
+    size_t next = first;
+    for (size_t at = view.offset; at < end && !flow->failed; next++) {
+        const baton__span_t *span = &flow->spans[next];
+        bool near = next < flow->span_count && span->buffer == buffer &&
+                    span->begin < end;
+        if (!near || span->begin > at) {
+            baton__span_t gap = {
+                .begin = at, .end = near ? span->begin : end, .buffer = buffer};
+            insert(flow, next, gap);
+        } else if (span->end > end) {
+            split(flow, next, end);
+        }
+        at = flow->failed ? end : flow->spans[next].end;
+    }
+    *count_out = flow->failed ? 0 : next - first;
+    return first;
+}
+
+/* ---- edges ------------------------------------------------------------- */
+
+static void before(baton__flow_t *flow, uint32_t earlier, baton_node_t node)
+{
+    if (earlier != node.index) {
+        baton_node_t first = {earlier};
+        baton_before(flow->schedule, first, node);
+    }
+}
+
+/* Whether there is something to keep account of. The adder has refused a view
+   that runs past the end of its buffer, or of the address space. */
+static bool is_access(const baton__flow_t *flow, baton_view_t view)
+{
+    return !flow->failed && view.bytes > 0 &&
+           view.offset <= SIZE_MAX - view.bytes;
+}
+
+static void note_read(baton__flow_t *flow, baton_node_t node, baton_view_t view)
+{
+    if (!is_access(flow, view)) {
+        return;
+    }
+    size_t count;
+    size_t first = cover(flow, view, &count);
+    for (size_t i = first; i < first + count; i++) {
+        baton__span_t *span = &flow->spans[i];
+        if (span->writer > 0) {
+            before(flow, span->writer - 1, node);
+        }
+        void *array = flow->readers;
+        bool there = reserve(flow, &array, flow->reader_count,
+                             &flow->reader_room, sizeof(baton__reader_t));
+        flow->readers = array;
+        if (!there) {
+            return;
+        }
+        flow->readers[flow->reader_count++] =
+            (baton__reader_t){node.index, span->readers};
+        span->readers = (uint32_t)flow->reader_count;
+    }
+}
+
+static void note_write(baton__flow_t *flow, baton_node_t node,
+                       baton_view_t view)
+{
+    if (!is_access(flow, view)) {
+        return;
+    }
+    size_t count;
+    size_t first = cover(flow, view, &count);
+    if (count == 0) {
+        return;
+    }
+    for (size_t i = first; i < first + count; i++) {
+        const baton__span_t *span = &flow->spans[i];
+        if (span->writer > 0 && span->readers == 0) {
+            before(flow, span->writer - 1, node);
+        }
+        for (uint32_t at = span->readers; at > 0;
+             at = flow->readers[at - 1].next) {
+            before(flow, flow->readers[at - 1].node, node);
+        }
+    }
+    flow->spans[first] = (baton__span_t){.begin = view.offset,
+                                         .end = view.offset + view.bytes,
+                                         .buffer = view.buffer.index,
+                                         .writer = node.index + 1};
+    memmove(&flow->spans[first + 1], &flow->spans[first + count],
+            (flow->span_count - first - count) * sizeof(baton__span_t));
+    flow->span_count -= count - 1;
+}
+
+/* ---- nodes ------------------------------------------------------------- */
+
+static int rank_of(const baton__flow_t *flow, int peer)
+{
+    return flow->ranks == NULL ? peer : flow->ranks[peer];
+}
+
+void baton__flow_next_round(baton__flow_t *flow)
+{
+    flow->round = flow->last_recv;
+}
+
+void baton__flow_send(baton__flow_t *flow, int peer, baton_view_t source)
+{
+    if (source.bytes > 0 && !flow->failed) {
+        baton_node_t node =
+            baton_add_send(flow->schedule, rank_of(flow, peer), source);
+        if (flow->round > 0) {
+            before(flow, flow->round - 1, node);
+        }
+        note_read(flow, node, source);
+    }
+}
+
+void baton__flow_recv(baton__flow_t *flow, int peer, baton_view_t target)
+{
+    if (target.bytes > 0 && !flow->failed) {
+        baton_node_t node =
+            baton_add_recv(flow->schedule, rank_of(flow, peer), target);
+        flow->last_recv = node.index + 1;
+        note_write(flow, node, target);
+    }
+}
+
+void baton__flow_copy(baton__flow_t *flow, baton_view_t target,
+                      baton_view_t source)
+{
+    if (target.bytes > 0 && !flow->failed) {
+        baton_node_t node = baton_add_copy(flow->schedule, target, source);
+        note_read(flow, node, source);
+        note_write(flow, node, target);
+    }
+}
+
+void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
+                        baton_view_t left, baton_view_t right)
+{
+    if (target.bytes > 0 && !flow->failed) {
+        baton_node_t node = baton_add_reduce(flow->schedule, flow->dtype,
+                                             flow->op, target, left, right);
+        note_read(flow, node, left);
+        note_read(flow, node, right);
+        note_write(flow, node, target);
+    }
+}
+
+baton_view_t baton__flow_scratch(baton__flow_t *flow, size_t bytes)
+{
+    return baton_view(baton_buffer_scratch(flow->schedule, bytes), 0, bytes);
+}

@@ -1,0 +1,82 @@
+#include "coll/kit/phases.h"
+
+/* Recursive halving: in each round a rank has a range of blocks, [low, low +
+   count), keeps a half of it and gives the other one to the id that differs in
+   the round's bit, which keeps that. 4 ids, nearest last:
+
+       id 0                              id 2
+       0 1 2 3 --- send 2 3 ------------> reduce 2 3
+               <-- recv 0 1 ------------- 0 1
+       0 1 ------- send 1 ---> id 1      2 3 --- send 3 ---> id 3
+           <------ recv 0 ----               <-- recv 2 ---
+       0                                 2
+
+   Recursive doubling is the same, backwards. */
+typedef struct round {
+    int peer;  /* rank */
+    int keep;  /* first block of the half that is kept */
+    int give;  /* first block of the other one */
+    int count; /* blocks of a half */
+    bool left; /* what the peer has lies before what this rank has */
+} round_t;
+
+static round_t round_of(const baton__fold_t *fold, int index, int rounds,
+                        baton__halving_order_t order)
+{
+    int low = 0;
+    int count = fold->core;
+    int bit = 0;
+    bool upper = false;
+    for (int i = 0; i <= index; i++) {
+        bit = baton__core_bit(i, rounds, order == BATON__NEAREST_FIRST);
+        upper = (fold->id >> bit & 1) != 0;
+        count /= 2;
+        low += upper ? count : 0;
+    }
+    int peer = fold->id ^ (1 << bit);
+    round_t round = {
+        .peer = baton__fold_rank(fold, peer),
+        .keep = low,
+        .give = upper ? low - count : low + count,
+        .count = count,
+        .left = peer < fold->id,
+    };
+    return round;
+}
+
+void baton__halving_reduce_scatter(baton__flow_t *flow,
+                                   const baton__fold_t *fold,
+                                   const baton__blocks_t *target,
+                                   const baton__blocks_t *source,
+                                   baton__halving_order_t order,
+                                   baton_view_t result)
+{
+    int rounds = baton__log2_ceil(fold->core);
+    for (int i = 0; i < rounds; i++) {
+        round_t round = round_of(fold, i, rounds, order);
+        baton_view_t came = baton__flow_scratch(
+            flow, baton__blocks_bytes(target, round.keep, round.count));
+        baton__blocks_send(flow, round.peer, source, round.give, round.count);
+        baton__flow_recv(flow, round.peer, came);
+        baton__blocks_t last = {.memory = result,
+                                .at = target->at,
+                                .parts = target->parts,
+                                .base = round.keep};
+        bool ends = i == rounds - 1 && result.bytes > 0;
+        baton__blocks_reduce(flow, ends ? &last : target, came, source,
+                             round.keep, round.count, round.left);
+        source = target;
+    }
+}
+
+void baton__doubling_allgather(baton__flow_t *flow, const baton__fold_t *fold,
+                               const baton__blocks_t *blocks,
+                               baton__halving_order_t order)
+{
+    int rounds = baton__log2_ceil(fold->core);
+    for (int i = rounds - 1; i >= 0; i--) {
+        round_t round = round_of(fold, i, rounds, order);
+        baton__blocks_send(flow, round.peer, blocks, round.keep, round.count);
+        baton__blocks_recv(flow, round.peer, blocks, round.give, round.count);
+    }
+}

@@ -1,0 +1,67 @@
+#include "coll/kit/phases.h"
+
+/* Pairwise exchange: each rank has to do with all others, and no message waits
+   for another rank's. In step k = 1 .. P - 1 a rank sends to rank + k and
+   receives from rank - k.
+
+   Reduce-scatter: what goes is the receiver's block of the source; what comes
+   is added to this rank's own block:
+
+       source --> send block +1 to +1,  send block +2 to +2,  ...
+
+                           recv from -1       recv from -2
+                                 |                  |
+       source, own block --> reduce ----------> reduce ---> ... ---> target
+
+   All-gather: this rank's block goes to all others, and theirs come.
+
+   So a rank that is late delays what needs its own data alone, and where ranks
+   share processors each has all its work together when its turn comes. Nothing
+   is written but sums of this rank's block, a segment at a time, which stays in
+   a cache from the first operand to the last. */
+
+/* Segments that are reduced in turn: while one waits for a message the next one
+   need not. Within one, the operands take turns in a slot, which lets the
+   reduction read each in the message. */
+#define SLOTS 2
+
+void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
+                                    const baton__blocks_t *source,
+                                    size_t element, size_t chunk_bytes)
+{
+    size_t chunks = baton__blocks_segments(source, element, chunk_bytes,
+                                           BATON__PAIRWISE_BYTES);
+    if (chunks == 0) {
+        return;
+    }
+    baton_view_t own = baton__blocks_view(source, flow->rank, 1);
+    baton__slots_t slots = baton__slots_open(
+        flow, SLOTS, baton__segment_of(own, element, chunks, 0).bytes);
+    for (size_t i = 0; i < chunks; i++) {
+        baton_view_t sum = baton__segment_of(target, element, chunks, i);
+        baton_view_t came = baton__slot_of(&slots, i, sum.bytes);
+        baton_view_t before = baton__segment_of(own, element, chunks, i);
+        for (int k = 1; k < flow->size; k++) {
+            int to = baton__rank_shift(flow->rank, k, flow->size);
+            int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+            baton__flow_send(
+                flow, to,
+                baton__segment_of(baton__blocks_view(source, to, 1), element,
+                                  chunks, i));
+            baton__flow_recv(flow, from, came);
+            baton__flow_reduce(flow, sum, came, before);
+            before = sum;
+        }
+    }
+}
+
+void baton__pairwise_allgather(baton__flow_t *flow,
+                               const baton__blocks_t *blocks)
+{
+    for (int k = 1; k < flow->size; k++) {
+        int to = baton__rank_shift(flow->rank, k, flow->size);
+        int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+        baton__blocks_send(flow, to, blocks, flow->rank, 1);
+        baton__blocks_recv(flow, from, blocks, from, 1);
+    }
+}

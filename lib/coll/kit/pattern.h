@@ -1,0 +1,216 @@
+/* Peer arithmetic of the builders: pure functions of rank, size and count. */
+#ifndef BATON_COLL_KIT_PATTERN_H
+#define BATON_COLL_KIT_PATTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The rank that lies `distance` further around the ring; distances may be
+   negative and longer than the ring. */
+static inline int baton__rank_shift(int rank, int64_t distance, int size)
+{
+    int64_t shifted = ((int64_t)rank + distance) % size;
+    return (int)(shifted < 0 ? shifted + size : shifted);
+}
+
+/* Rounds that double their reach until it covers `size` ranks: 0 for one rank,
+   3 for 5 to 8. */
+static inline int baton__log2_ceil(int size)
+{
+    int rounds = 0;
+    while (((int64_t)1 << rounds) < size) {
+        rounds++;
+    }
+    return rounds;
+}
+
+/* Elements [first, first + count) of a vector. */
+typedef struct baton__block {
+    size_t first;
+    size_t count;
+} baton__block_t;
+
+/* Part `index` of `parts` of a vector of `count` elements. Sizes differ by at
+   most one, larger ones first: 11 in 4 is 3, 3, 3, 2. */
+static inline baton__block_t baton__block_of(size_t count, size_t parts,
+                                             size_t index)
+{
+    size_t quotient = count / parts;
+    size_t larger = count % parts;
+    baton__block_t block = {
+        .first = index * quotient + (index < larger ? index : larger),
+        .count = quotient + (index < larger ? 1 : 0),
+    };
+    return block;
+}
+
+/* Algorithms for powers of two run on a core of them. The first 2 * extra ranks
+   form pairs, of which the even rank is in the core and speaks for both; the
+   others are in the core by themselves. Ranks and core ids are in the same
+   order. 6 ranks, a core of 4, 2 extra:
+
+       rank   0   1   2   3   4   5
+              0 <-+   1 <-+   2   3   id
+*/
+typedef struct baton__fold {
+    int core;    /* the largest power of two up to the number of ranks */
+    int extra;   /* ranks outside the core */
+    int id;      /* this rank's in the core, -1 outside */
+    int partner; /* the other rank of this rank's pair, -1 without */
+} baton__fold_t;
+
+static inline baton__fold_t baton__fold_of(int rank, int size)
+{
+    baton__fold_t fold = {.core = 1, .id = -1, .partner = -1};
+    while (fold.core <= size / 2) {
+        fold.core *= 2;
+    }
+    fold.extra = size - fold.core;
+    if (rank >= 2 * fold.extra) {
+        fold.id = rank - fold.extra;
+    } else {
+        fold.partner = rank ^ 1;
+        fold.id = rank % 2 == 0 ? rank / 2 : -1;
+    }
+    return fold;
+}
+
+/* The rank that has this id in the core. */
+static inline int baton__fold_rank(const baton__fold_t *fold, int id)
+{
+    return id < fold->extra ? 2 * id : id + fold->extra;
+}
+
+/* Makes the offsets of the ranks' blocks those of the core's: a rank that
+   speaks for two has the blocks of both, which are neighbours. */
+static inline void baton__fold_unite(const baton__fold_t *fold, int size,
+                                     size_t *at)
+{
+    for (int id = 0; id < fold->core; id++) {
+        at[id] = at[baton__fold_rank(fold, id)];
+    }
+    at[fold->core] = at[size];
+}
+
+/* The bit in which the ids differ that meet in round `round` of `rounds`. The
+   lowest first: those that have met are neighbours. The highest first: the
+   blocks that a rank has yet to share are. */
+static inline int baton__core_bit(int round, int rounds, int nearest_first)
+{
+    return nearest_first ? round : rounds - 1 - round;
+}
+
+/* Ranks of a binomial tree, counted from its root: the ids behind an id, itself
+   among them, are [id, id + baton__binomial_span). The parent is the id without
+   its lowest bit. The children are id + 2^k for all 2^k below the span. */
+static inline int baton__binomial_span(int id, int size)
+{
+    int64_t span = 1;
+    while (id % (2 * span) == 0 && span < size) {
+        span *= 2;
+    }
+    return (int)(id + span <= size ? span : size - id);
+}
+
+static inline int baton__binomial_parent(int id)
+{
+    return id & (id - 1);
+}
+
+/* In-order binary tree over the positions 1 to `last`: those with one factor of
+   2 more are a level higher, so odd ones are leaves. A left child has only
+   lower positions behind it, a right child only higher ones. 0 where there is
+   none.
+
+       last 6:        4
+                    /   \
+                  2       6
+                 / \     /
+                1   3   5                                                    */
+typedef struct baton__tree {
+    int parent;
+    int left;
+    int right;
+} baton__tree_t;
+
+static inline baton__tree_t baton__tree_of(int position, int last)
+{
+    int64_t bit = position & -position;
+    int64_t above = (position - bit) | (2 * bit);
+    baton__tree_t tree = {
+        .parent = (int)(above <= last ? above : position - bit),
+        .left = (int)(bit > 1 ? position - bit / 2 : 0),
+    };
+    int64_t step = bit / 2;
+    while (step > 0 && position + step > last) {
+        step /= 2;
+    }
+    tree.right = (int)(step > 0 ? position + step : 0);
+    return tree;
+}
+
+/* The root: the largest power of two. */
+static inline int baton__tree_root(int last)
+{
+    int root = 1;
+    while (root <= last / 2) {
+        root *= 2;
+    }
+    return last > 0 ? root : 0;
+}
+
+/* A rank's neighbours in one of two binary trees over all ranks, -1 for none.
+   Positions are in the order of ranks: rank r is at position r in tree 0, where
+   position 0 is above the root of the others, and at r + 1 in tree 1. So an
+   inner rank of one tree is a leaf of the other, and what is behind a rank is
+   next to it. (Sanders, Speck, Traff 2009.) */
+static inline baton__tree_t baton__twin_of(int rank, int size, int twin)
+{
+    int last = size - 1 + twin;
+    int position = rank + twin;
+    baton__tree_t tree = {-1, 0, baton__tree_root(last)};
+    if (position > 0) {
+        tree = baton__tree_of(position, last);
+    }
+    if (position > 0 && (twin == 0 || tree.parent > 0)) {
+        tree.parent -= twin;
+    } else {
+        tree.parent = -1;
+    }
+    tree.left = tree.left > 0 ? tree.left - twin : -1;
+    tree.right = tree.right > 0 ? tree.right - twin : -1;
+    return tree;
+}
+
+/* The same for trees below a root, which is position 0 of both and has one
+   child in each. The others are counted from it, 1 to P - 1; in tree 1 they are
+   shifted by one, the last one to the front. */
+static inline int baton__twin_position(int id, int size, int twin)
+{
+    return twin == 0 || id == 0 ? id : id % (size - 1) + 1;
+}
+
+static inline int baton__twin_id(int position, int size, int twin)
+{
+    return twin == 0 || position == 0 ? position
+                                      : (position + size - 3) % (size - 1) + 1;
+}
+
+/* How many blocks around a rank are gathered in each step of an all-gather on a
+   circulant graph: from `have` on, the next number up to `size`. Halved:
+   size, ceil(size / 2), ... backwards, in which no step is more uneven than it
+   must be. Doubled: 1, 2, 4, ... (Bruck). A reduce-scatter goes the other way.
+ */
+static inline int baton__circulant_less(int have, int doubled)
+{
+    if (!doubled) {
+        return have / 2 + have % 2;
+    }
+    int64_t power = 1;
+    while (2 * power < have) {
+        power *= 2;
+    }
+    return (int)power;
+}
+
+#endif

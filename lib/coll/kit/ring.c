@@ -1,0 +1,80 @@
+#include "coll/kit/phases.h"
+
+/* Blocks go round the ring, P - 1 hops each. In hop h of the all-gather a rank
+   sends block rank - h, which came in hop h - 1, and receives block
+   rank - h - 1:
+
+       own block --> send       +-> send       +-> send
+                                |              |
+                     recv ------+   recv ------+   recv
+
+   In the reduce-scatter block b begins at rank b + 1 and ends at rank b with
+   its sum; what comes is reduced with this rank's own part in the slot that it
+   came to, and goes on from there, but for the last hop:
+
+       source --> send       +-> send          +-> send
+                             |                 |
+                  recv       |      recv       |      recv
+                    |        |        |        |        |
+       source --> reduce ----+->    reduce ----+->    reduce --> target
+
+   A block is cut in chunks: one is received while another is reduced or sent.
+ */
+
+/* As the ring all-reduce's, for the same reason. */
+#define CHUNK_BYTES ((size_t)512 * 1024)
+#define SLOTS       2
+
+static int block_of(const baton__flow_t *flow, int64_t hop)
+{
+    return baton__rank_shift(flow->rank, -hop, flow->size);
+}
+
+void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
+                           size_t element, size_t chunk_bytes)
+{
+    size_t chunks =
+        baton__blocks_segments(blocks, element, chunk_bytes, CHUNK_BYTES);
+    int next = baton__rank_shift(flow->rank, 1, flow->size);
+    int previous = baton__rank_shift(flow->rank, -1, flow->size);
+    for (int hop = 0; hop < flow->size - 1; hop++) {
+        baton_view_t out = baton__blocks_outgoing(blocks, block_of(flow, hop));
+        baton_view_t in =
+            baton__blocks_view(blocks, block_of(flow, hop + 1), 1);
+        for (size_t i = 0; i < chunks; i++) {
+            baton__flow_send(flow, next,
+                             baton__segment_of(out, element, chunks, i));
+            baton__flow_recv(flow, previous,
+                             baton__segment_of(in, element, chunks, i));
+        }
+    }
+}
+
+void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
+                                const baton__blocks_t *source, size_t element,
+                                size_t chunk_bytes)
+{
+    size_t chunks =
+        baton__blocks_segments(source, element, chunk_bytes, CHUNK_BYTES);
+    int next = baton__rank_shift(flow->rank, 1, flow->size);
+    int previous = baton__rank_shift(flow->rank, -1, flow->size);
+    baton__slots_t slots =
+        baton__slots_open(flow, SLOTS, baton__blocks_most(source));
+    baton_view_t out = baton__blocks_view(source, block_of(flow, 1), 1);
+    for (int hop = 0; hop < flow->size - 1; hop++) {
+        baton_view_t own =
+            baton__blocks_view(source, block_of(flow, hop + 2), 1);
+        baton_view_t in = baton__slot_of(&slots, (size_t)hop, own.bytes);
+        baton_view_t sum = hop == flow->size - 2 ? target : in;
+        for (size_t i = 0; i < chunks; i++) {
+            baton_view_t came = baton__segment_of(in, element, chunks, i);
+            baton__flow_send(flow, next,
+                             baton__segment_of(out, element, chunks, i));
+            baton__flow_recv(flow, previous, came);
+            baton__flow_reduce(flow, baton__segment_of(sum, element, chunks, i),
+                               came,
+                               baton__segment_of(own, element, chunks, i));
+        }
+        out = in;
+    }
+}

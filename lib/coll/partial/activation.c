@@ -1,0 +1,111 @@
+#include "coll/partial/activation.h"
+
+#include "coll/kit/check.h"
+#include "coll/kit/pattern.h"
+
+/* The union of P trees by offset, one for each rank that may initiate. Steps
+   have distances, and a message that came in one step goes on in some of the
+   later steps; one that this rank initiates goes out in all of them. In
+   binomial trees the distance of step t is 2^t, and all later steps follow:
+
+       5 ranks, 3 steps:
+
+       initiate --+---------------+---------------+
+                  |               |               |
+                  v               v               v
+              activate +1     activate +2     activate +4
+                                ^               ^   ^
+                               /               /   /
+       armed recv -1 ---------+---------------+   /
+       armed recv -2 ----------------------------+
+       armed recv -4
+
+       begin: the first of initiate and all armed receives
+
+   In trees of two levels the first steps reach the leaders of groups, and the
+   others the members of one: those follow each of the first. Two hops, and no
+   rank waits for more than one other to be awake:
+
+       9 ranks, groups of 3, 4 steps:
+
+       initiate --+------------+------------+------------+
+                  v            v            v            v
+              activate +3  activate +6  activate +1  activate +2
+                                           ^ ^          ^ ^
+       armed recv -3 ----------------------|-+----------+ |
+       armed recv -6 ----------------------+--------------+
+       armed recv -1
+       armed recv -2
+
+   Every activate needs ANY of its edges and fires once: a rank that several
+   initiators reach, or that initiates when it was reached already, sends what
+   is missing and nothing twice. That a tree stops when it has gone round is the
+   engine's part: an activate counts an arrival only if its peer lies farther
+   from the message's origin than this rank (o + distance < P). */
+
+static int set_distances(int size, int group, baton__wave_t *out)
+{
+    int leaders = 0;
+    if (group == 0) {
+        out->steps = baton__log2_ceil(size);
+        for (int step = 0; step < out->steps; step++) {
+            out->distance[step] = 1 << step;
+        }
+        return 0;
+    }
+    for (int distance = group; distance < size; distance += group) {
+        out->distance[leaders++] = distance;
+    }
+    out->steps = leaders;
+    for (int distance = 1; distance < group && distance < size; distance++) {
+        out->distance[out->steps++] = distance;
+    }
+    return leaders;
+}
+
+/* How many of the steps before this one it follows. */
+static int followed_by(int step, int group, int leaders)
+{
+    return group == 0 ? step : step < leaders ? 0 : leaders;
+}
+
+baton_node_t baton__add_activation(baton_schedule_t *schedule,
+                                   baton_node_t initiate, int group,
+                                   baton__wave_t *out)
+{
+    int rank = baton_schedule_rank(schedule);
+    int size = baton_schedule_size(schedule);
+    int leaders = set_distances(size, group, out);
+
+    baton_node_t begin = baton_add_nop(schedule);
+    baton_set_need(schedule, begin, BATON_NEED_ANY);
+    baton_before(schedule, initiate, begin);
+
+    for (int step = 0; step < out->steps; step++) {
+        int distance = out->distance[step];
+        int before = baton__rank_shift(rank, -(int64_t)distance, size);
+        int after = baton__rank_shift(rank, distance, size);
+        out->armed[step] = baton_add_armed_recv(schedule, before);
+        baton_before(schedule, out->armed[step], begin);
+
+        baton_node_t activate = baton_add_activate(schedule, after);
+        out->activate[step] = activate;
+        baton_set_need(schedule, activate, BATON_NEED_ANY);
+        baton_before(schedule, initiate, activate);
+        for (int earlier = 0; earlier < followed_by(step, group, leaders);
+             earlier++) {
+            baton_before(schedule, out->armed[earlier], activate);
+        }
+    }
+    return begin;
+}
+
+baton_node_t baton_add_activation(baton_schedule_t *schedule,
+                                  baton_node_t initiate)
+{
+    baton__wave_t nodes;
+    if (!baton__check_schedule(schedule, "activation")) {
+        return (baton_node_t){UINT32_MAX};
+    }
+    return baton__add_activation(schedule, initiate, 0, &nodes);
+}

@@ -1,0 +1,277 @@
+/* How an epoch of a partial collective begins, in each mode:
+
+     on_start --+----------------------------------------> begin
+                |                                            ^
+     solo,      +--> may_initiate ---+                       |
+     majority,  |                    |                       |
+     any        |                    +--> activation --+--> activated
+     quorum,    +--> counting tree --+                 |
+     all        |      (quorum.c)                      |
+                |                                      |
+     full       +--> is_full --------------------------+
+
+   A rank that has started the epoch begins it at once: so its contribution is
+   on its way by the time that the epoch is activated, and only those ranks have
+   still to be waited for that have not started. Where several ranks but not all
+   may activate it (any) it begins when it is activated. It ends behind
+   `activated`.
+
+   A partial has the branches that its modes can need. Where only FULL can,
+   nothing is activated.
+
+   An activation carries a word that says what its sender was asked for: ranks
+   that were given different options learn it from the first activation. */
+#include "coll/partial/begin.h"
+
+#include "base/error.h"
+#include "coll/kit/pattern.h"
+
+static int rank_of(const baton__begin_t *self)
+{
+    return baton_schedule_rank(self->schedule);
+}
+
+static int size_of(const baton__begin_t *self)
+{
+    return baton_schedule_size(self->schedule);
+}
+
+/* ---- the mode of an epoch --------------------------------------------- */
+
+static baton_partial_choice_t choice_at(const baton__begin_t *self,
+                                        uint64_t epoch)
+{
+    return self->sync_every != 0 && epoch % self->sync_every == 0
+               ? (baton_partial_choice_t){.mode = BATON_FULL}
+               : self->choice;
+}
+
+static baton__rule_t rule_at(void *arg, uint64_t epoch)
+{
+    const baton__begin_t *self = arg;
+    return baton__rule_of(choice_at(self, epoch), size_of(self));
+}
+
+/* Whether this rank activates the epoch: not where a peer has, whose messages
+   are on their way to all ranks. */
+static baton_status_t may_initiate(void *arg, baton_call_t *call)
+{
+    baton__begin_t *self = arg;
+    uint64_t epoch = baton_call_epoch(call);
+    baton__rule_t rule = rule_at(self, epoch);
+    return rule.needed == 1 && !baton__rule_is_full(rule, size_of(self)) &&
+                   !baton_call_completed(call, self->reached) &&
+                   baton__rule_counts(rule, self->seed, epoch, size_of(self),
+                                      rank_of(self))
+               ? BATON_OK
+               : BATON_SKIP;
+}
+
+/* Whether a rank's start begins the epoch there, where it is not activated yet.
+   Not where some of the ranks may activate it: with several trees of messages
+   it must not end on any rank before all ranks were activated. Where all may,
+   those that have started are. */
+static bool begins_at_start(baton__rule_t rule, int size)
+{
+    return rule.needed > 1 || rule.counting == 1 ||
+           rule.counting == (uint32_t)size;
+}
+
+static baton_status_t may_begin(void *arg, baton_call_t *call)
+{
+    baton__begin_t *self = arg;
+    return begins_at_start(rule_at(self, baton_call_epoch(call)), size_of(self))
+               ? BATON_OK
+               : BATON_SKIP;
+}
+
+static baton_status_t is_full(void *arg, baton_call_t *call)
+{
+    baton__begin_t *self = arg;
+    return baton__rule_is_full(rule_at(self, baton_call_epoch(call)),
+                               size_of(self))
+               ? BATON_OK
+               : BATON_SKIP;
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+baton_status_t baton__begin_init(baton__begin_t *self)
+{
+    int size = size_of(self);
+    baton__rule_t rule = baton__rule_of(self->choice, size);
+    bool changes = self->changes && size > 1;
+    if (!changes && (rule.needed == 1 || baton__rule_is_full(rule, size))) {
+        return BATON_OK;
+    }
+    self->quorum =
+        baton__quorum_create(rank_of(self), size, self->seed, rule_at, self);
+    return self->quorum != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY,
+                              "partial \"%s\": no memory for a quorum",
+                              baton_schedule_name(self->schedule));
+}
+
+void baton__begin_fini(baton__begin_t *self)
+{
+    baton__quorum_destroy(self->quorum);
+    self->quorum = NULL;
+}
+
+void baton__begin_recover(baton__begin_t *self, baton_partial_choice_t choice)
+{
+    self->choice = choice;
+    if (self->quorum != NULL) {
+        baton__quorum_recover(self->quorum);
+    }
+}
+
+/* ---- comparing options ------------------------------------------------ */
+
+/* mode: 4 bits; its ranks: 28; the other options' digest: 32. */
+enum { MODE_BITS = 4, RANKS_BITS = 28 };
+
+static uint64_t word_of(const baton__begin_t *self,
+                        baton_partial_choice_t choice)
+{
+    return (uint64_t)self->digest << (MODE_BITS + RANKS_BITS) |
+           (uint64_t)choice.mode_ranks << MODE_BITS | (uint64_t)choice.mode;
+}
+
+static baton_partial_choice_t choice_of(uint64_t word)
+{
+    return (baton_partial_choice_t){
+        .mode = (baton_partial_mode_t)(word & ((1u << MODE_BITS) - 1)),
+        .mode_ranks =
+            (uint32_t)(word >> MODE_BITS) & ((UINT32_C(1) << RANKS_BITS) - 1),
+    };
+}
+
+/* Fires as the epoch begins, ahead of the activates. */
+static baton_status_t stamp(void *arg, baton_call_t *call)
+{
+    const baton__begin_t *self = arg;
+    uint64_t word = word_of(self, choice_at(self, baton_call_epoch(call)));
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < self->wave.steps && status == BATON_OK; i++) {
+        status = baton_call_set_word(call, self->wave.activate[i], word);
+    }
+    return status;
+}
+
+static baton_status_t refuse_peer(const baton__begin_t *self,
+                                  baton_call_t *call, int peer, uint64_t mine,
+                                  uint64_t theirs)
+{
+    char my_mode[BATON__RULE_TEXT];
+    char their_mode[BATON__RULE_TEXT];
+    baton__rule_format(choice_of(mine), my_mode);
+    baton__rule_format(choice_of(theirs), their_mode);
+    bool modes = ((mine ^ theirs) & UINT32_MAX) != 0;
+    return baton_call_fail(
+        call, BATON_ERR_MISMATCH,
+        "partial \"%s\": rank %d was asked for %s and rank %d for %s%s",
+        baton_schedule_name(self->schedule), rank_of(self), my_mode, peer,
+        their_mode,
+        modes
+            ? ": must be the same on all ranks"
+            : ", but with another count, result_count, dtype, seed, "
+              "sync_every, max_staleness, keep, history or memory: must be the "
+              "same on all ranks");
+}
+
+baton_status_t baton__begin_check_peers(const baton__begin_t *self,
+                                        baton_call_t *call)
+{
+    uint64_t mine = word_of(self, choice_at(self, baton_call_epoch(call)));
+    for (int i = 0; i < self->wave.steps; i++) {
+        if (!baton_call_completed(call, self->wave.armed[i])) {
+            continue;
+        }
+        uint64_t theirs = baton_call_word(call, self->wave.armed[i]);
+        if (theirs != mine) {
+            int peer = baton__rank_shift(
+                rank_of(self), -(int64_t)self->wave.distance[i], size_of(self));
+            return refuse_peer(self, call, peer, mine, theirs);
+        }
+    }
+    return BATON_OK;
+}
+
+/* ---- building --------------------------------------------------------- */
+
+static void add_branch(baton__begin_t *self, baton_call_fn fn,
+                       baton_node_t start, baton_node_t to)
+{
+    baton_node_t call = baton_add_call(self->schedule, fn, self);
+    baton_set_optional(self->schedule, call);
+    baton_set_no_scratch(self->schedule, call);
+    baton_before(self->schedule, start, call);
+    baton_before(self->schedule, call, to);
+}
+
+/* The groups of the activation tree. On one host what takes time is that one
+   rank wakes another, which it does for each of them anyway: so few hops. A few
+   ranks are told by the initiator itself. Between hosts, or with more ranks
+   than an initiator should have to tell, binomial trees. */
+static int group_of(const baton_schedule_t *schedule)
+{
+    enum { TELLS_ALL = 8, MOST_RANKS = 256 };
+    int size = baton_schedule_size(schedule);
+    if (baton_schedule_hosts(schedule) > 1 || size > MOST_RANKS) {
+        return 0;
+    }
+    int group = size;
+    while (size > TELLS_ALL && (group - 1) * (group - 1) >= size) {
+        group--;
+    }
+    return group;
+}
+
+baton_node_t baton__begin_add(baton__begin_t *self)
+{
+    baton_schedule_t *s = self->schedule;
+    baton__rule_t rule = baton__rule_of(self->choice, size_of(self));
+    bool changes = self->changes && size_of(self) > 1;
+    baton_node_t start = baton_add_on_start(s);
+    self->start = start;
+    if (baton__rule_is_full(rule, size_of(self)) && !changes) {
+        baton_node_t begin = baton_add_nop(s);
+        baton_before(s, start, begin);
+        self->activated = begin;
+        return begin;
+    }
+    baton_set_no_scratch(s, baton_add_call(s, stamp, self));
+    baton_node_t initiate = baton_add_nop(s);
+    baton_set_optional(s, initiate);
+    baton_set_need(s, initiate, BATON_NEED_ANY);
+    if (self->quorum != NULL) {
+        baton_before(s, baton__add_quorum(s, self->quorum, start), initiate);
+    }
+    if (rule.needed == 1 || changes) {
+        add_branch(self, may_initiate, start, initiate);
+    }
+    self->reached =
+        baton__add_activation(s, initiate, group_of(s), &self->wave);
+    if (self->quorum != NULL) {
+        baton__quorum_until(self->quorum, self->reached);
+    }
+    self->activated = self->reached;
+    if (self->sync_every != 0 || changes) {
+        baton_set_optional(s, self->reached);
+        self->activated = baton_add_nop(s);
+        baton_set_need(s, self->activated, BATON_NEED_ANY);
+        baton_before(s, self->reached, self->activated);
+        add_branch(self, is_full, start, self->activated);
+    }
+    baton_node_t begin = baton_add_nop(s);
+    baton_set_need(s, begin, BATON_NEED_ANY);
+    baton_before(s, self->activated, begin);
+    if (changes) {
+        add_branch(self, may_begin, start, begin);
+    } else if (begins_at_start(rule, size_of(self))) {
+        baton_before(s, start, begin);
+    }
+    return begin;
+}

@@ -1,0 +1,44 @@
+/* How the epochs of a partial collective begin: the modes, as nodes. */
+#ifndef BATON_COLL_PARTIAL_BEGIN_H
+#define BATON_COLL_PARTIAL_BEGIN_H
+
+#include "coll/partial/activation.h"
+#include "coll/partial/quorum.h"
+#include "coll/partial/rule.h"
+
+/* The driver's, once the schedule is committed. */
+typedef struct baton__begin {
+    baton_schedule_t *schedule;
+    uint64_t seed;
+    uint32_t sync_every;           /* 0: never */
+    uint32_t digest;               /* of the options, to compare with peers */
+    bool changes;                  /* the choice may change between epochs */
+    baton_partial_choice_t choice; /* the mode of the running epoch */
+
+    baton_node_t start;   /* the on_start */
+    baton_node_t reached; /* the activation's begin; not where FULL alone is */
+    baton_node_t activated; /* behind which the epoch may end */
+    baton__wave_t wave;
+    baton__quorum_t *quorum; /* NULL where nothing is counted */
+} baton__begin_t;
+
+/* Allocates what the mode needs; the fields down to `choice` are set.
+   BATON_ERR_NO_MEMORY. */
+baton_status_t baton__begin_init(baton__begin_t *self);
+
+/* After the schedule was destroyed. */
+void baton__begin_fini(baton__begin_t *self);
+
+/* Epochs begin with number 1 again, in this mode. */
+void baton__begin_recover(baton__begin_t *self, baton_partial_choice_t choice);
+
+/* Adds what begins an epoch; returns the node behind which it works. The node
+   with which it ends goes behind self->activated, too. */
+baton_node_t baton__begin_add(baton__begin_t *self);
+
+/* Of the rank that another one has reached: BATON_ERR_MISMATCH, naming both,
+   where their options differ. In a call node behind the begin. */
+baton_status_t baton__begin_check_peers(const baton__begin_t *self,
+                                        baton_call_t *call);
+
+#endif

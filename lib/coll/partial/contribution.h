@@ -1,0 +1,169 @@
+/* What a partial collective keeps: the pending contribution, what the running
+   epoch has taken, its result, and the last results. All of them are slots of
+   one pool, and move by changing owners, never by copying:
+
+       free --> pending --take--> taken --publish, or recover-> free
+         |         ^                |
+         |         +--- recover ----+     a failed epoch's goes back
+         |
+         +---take---> result --publish--> history --> free
+                                             |         ^
+                                             +-pinned--+
+
+   Two locks. `contribute_lock` is held by the application while it adds to the
+   pending contribution, for as long as that takes; an epoch only tries it, and
+   tries again where what is pending may not get older.
+   `history_lock` is held for a few assignments on either side. Order: first the
+   one, then the other.
+
+   In device memory the host follows no address, and adds nothing: schedules of
+   the owner do (device.c), from begin_add to end_add into a slot of its own.
+   While one does, or copies what is pending, an epoch would take nothing,
+   so the owner has it wait. What a failed epoch gives back can't
+   be added to what is pending by then, so it becomes `owed`, which the next
+   epoch takes alone. */
+#ifndef BATON_COLL_PARTIAL_CONTRIBUTION_H
+#define BATON_COLL_PARTIAL_CONTRIBUTION_H
+
+#include <baton/partial.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What an epoch took from this rank. Steps are numbered from 1.
+ */
+typedef struct baton__taken {
+    uint64_t first_step;
+    uint64_t last_step;
+    uint64_t waiting; /* the oldest step that it did not take */
+    bool in_parts;    /* an earlier epoch took a part of first_step's */
+} baton__taken_t;
+
+/* A result in the history. */
+typedef struct baton__outcome {
+    uint64_t epoch; /* or 0 */
+    uint32_t slot;
+    uint32_t active;
+    baton__taken_t taken;
+} baton__outcome_t;
+
+typedef struct baton__contribution {
+    size_t count;
+    size_t slot_bytes; /* `count` elements, and what the owner adds */
+    size_t element_bytes;
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    uint32_t history;       /* W */
+    uint32_t max_staleness; /* S, or what KEEP_ALL bounds it by; 0: unbounded */
+    baton_engine_t *engine; /* with the device of the slots; NULL: host memory
+                             */
+
+    pthread_mutex_t contribute_lock;
+    uint32_t pending; /* slot */
+    uint64_t first_step, last_step;
+    uint64_t newest_taken; /* the newest step that was taken from, or 0 */
+    /* For threads without that lock: first_step, and the first step of what the
+       running epoch has taken. */
+    _Atomic uint64_t oldest;
+    _Atomic uint64_t oldest_taken;
+    /* In device memory; under contribute_lock. */
+    bool held;     /* what is pending is being added to, or copied */
+    uint32_t owed; /* slot, from before what is pending; or NO_SLOT */
+    uint32_t sum;  /* slot that is added into, or NO_SLOT */
+
+    pthread_mutex_t history_lock;
+    char *memory;
+    uint32_t *free_slots;
+    uint32_t free_count;
+    uint32_t pinned; /* slot that the application reads, or NO_SLOT */
+    uint32_t lent;   /* slot that is copied to the application, or NO_SLOT */
+    baton__outcome_t *outcomes; /* the epoch's is at epoch % W */
+    uint64_t newest;            /* epoch */
+
+    /* The running epoch's; the engine's alone. */
+    uint32_t nothing;   /* slot with the identity: a null contribution */
+    uint32_t source;    /* slot that was taken, or `nothing` */
+    uint32_t result;    /* slot that the epoch works on, or NO_SLOT */
+    uint64_t taken_for; /* the epoch */
+    baton__taken_t taken;
+} baton__contribution_t;
+
+/* Slots beyond the history; in device memory more, for `owed`, `sum` and
+   `lent`. */
+enum { BATON__CONTRIBUTION_SLOTS = 5, BATON__CONTRIBUTION_DEVICE_SLOTS = 8 };
+
+/* Allocates slots of `count` elements; `extra_bytes` behind them are the
+   caller's. engine: the one whose device has them; the slot `nothing` is not
+   filled then. NULL: they are in host memory. BATON_ERR_NO_MEMORY, and
+   baton_device_alloc's. */
+baton_status_t baton__contribution_init(baton__contribution_t *self,
+                                        const baton_partial_options_t *options,
+                                        baton_engine_t *engine, size_t count,
+                                        size_t extra_bytes);
+void baton__contribution_fini(baton__contribution_t *self);
+
+void baton__contribution_add(baton__contribution_t *self, const void *data,
+                             uint64_t step);
+
+/* The address of a slot. */
+static inline char *
+baton__contribution_memory(const baton__contribution_t *self, uint32_t slot)
+{
+    return self->memory + (size_t)slot * self->slot_bytes;
+}
+
+/* In device memory: from begin to end the owner adds a contribution of `step`
+   to *pending_out, NULL where nothing is pending, into *sum_out. give_up: it
+   failed, and what was pending still is. */
+void baton__contribution_begin_add(baton__contribution_t *self,
+                                   char **pending_out, char **sum_out);
+void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
+void baton__contribution_give_up_add(baton__contribution_t *self);
+
+/* In device memory: from begin to end the owner copies the sum of these, of
+   which either may be NULL. */
+void baton__contribution_begin_copy(baton__contribution_t *self,
+                                    char **owed_out, char **pending_out);
+void baton__contribution_end_copy(baton__contribution_t *self);
+
+/* In device memory: lends the result of `epoch`, or the newest if that is of a
+   later one, until the return, or the next one; NULL when it is not there. */
+char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
+                               bool newest);
+void baton__contribution_return(baton__contribution_t *self);
+
+/* Copies the pending contribution; whether there is any. */
+bool baton__contribution_pending(baton__contribution_t *self, void *data);
+
+typedef enum baton__take {
+    BATON__TAKE_NOTHING,
+    BATON__TAKE_ALL,
+    BATON__TAKE_LATER /* not yet: try again; nothing has happened */
+} baton__take_t;
+
+/* An epoch begins to work, on slots that are its own, the result until publish,
+   source until the next take or recover: source, the whole pending
+   contribution, or the identity when there is none or the application is adding
+   to it; and result, which it fills. LATER: the application is adding to what
+   would be too old for the next epoch. What follows the elements of `source` is
+   the caller's; of the identity it is as the caller has left it. */
+baton__take_t baton__contribution_take(baton__contribution_t *self,
+                                       uint64_t epoch);
+
+/* Whether it would take nothing because the device is adding, or copies. */
+bool baton__contribution_is_held(baton__contribution_t *self);
+
+/* The result is the epoch's now. */
+void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
+                                 uint32_t active);
+
+/* The epochs so far have failed after `epoch`, the last that any rank has
+   completed, and the next is number 1: what a later one has taken is pending
+   again, what that one has taken is in a result of another rank. */
+void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch);
+
+/* Pins the result of `epoch`, or the newest for 0, until the next call; false
+   when it is not there. */
+bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
+                             uint64_t step, baton_partial_result_t *out);
+
+#endif

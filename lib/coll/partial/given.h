@@ -1,0 +1,105 @@
+/* Null contributions: ranks that contribute nothing to an epoch. An all-reduce
+   that supports them sends no payload for such a rank and reduces only what the
+   others contributed. Each vector then has a length at run time: all of its
+   bytes, or none. */
+#ifndef BATON_COLL_PARTIAL_GIVEN_H
+#define BATON_COLL_PARTIAL_GIVEN_H
+
+#include <baton/coll.h>
+
+/* A vector that may be empty in an epoch. */
+typedef struct baton__maybe_vector {
+    baton_view_t view;
+    baton_length_t length;
+} baton__maybe_vector_t;
+
+/* target = left (op) right; or the one of them that is not empty. Of the last
+   four lengths the merge's call node sets those that its nodes work on. */
+typedef struct baton__merge {
+    baton_length_t left, right;
+    baton_length_t both, left_alone, right_alone;
+    baton_length_t out;
+} baton__merge_t;
+
+/* At most one in a round, and the fold's. */
+enum { BATON__MERGES = 64 };
+
+/* What a rank of a tree adds up: its own vector and those of its children. */
+enum { BATON__FLAT_RANKS = 64 };
+typedef struct baton__gathered {
+    baton_length_t own;
+    baton_length_t own_alone; /* all bytes, if the first child gave nothing */
+    baton_length_t out;
+    uint32_t count;
+    baton_length_t children[BATON__FLAT_RANKS];
+} baton__gathered_t;
+
+/* What baton_allreduce_t.given points to. The partial collective owns it, and
+   keeps it as long as the schedule. */
+struct baton_given {
+    /* A call node before the builder's nodes sets its length. Where that is 0
+       the vector has the neutral element. */
+    baton__maybe_vector_t source;
+    bool known; /* set by a builder that supports this */
+    /* The vector in the target: empty where no rank contributed. */
+    const baton_op_t *op;
+    baton_dtype_t dtype;
+    baton__maybe_vector_t result;
+    /* In device memory, which the host can't fill: as many bytes of it as this
+       length says are copied from here. */
+    bool on_device;
+    baton_view_t identity;
+    baton_length_t missing;
+    baton__gathered_t gathered;
+    uint32_t merge_count;
+    baton__merge_t merges[BATON__MERGES];
+};
+
+/* Whether the builder that got these arguments has to support `given`: its
+   source is the one that may be empty, and no other builder has taken it. (A
+   composed builder passes its arguments on, perhaps with another source.) */
+bool baton__given_applies(const baton_allreduce_t *args);
+
+/* The nodes that a merge added, and its result. */
+typedef struct baton__merged {
+    baton_node_t first, last;
+    baton__maybe_vector_t sum;
+} baton__merged_t;
+
+/*     left.length, right.length --> first: call --> reduce --> copy --> last
+
+   An operand that is the target already is not copied. The caller makes the
+   nodes that set the lengths precede `first`. */
+baton__merged_t baton__add_merge(baton_schedule_t *schedule,
+                                 const baton_allreduce_t *args,
+                                 baton_view_t target,
+                                 baton__maybe_vector_t left,
+                                 baton__maybe_vector_t right);
+
+/* Adds the end of a builder, after `last`: where no rank contributed, the
+   target gets the neutral element. */
+void baton__add_result(baton_schedule_t *schedule,
+                       const baton_allreduce_t *args, baton_length_t length,
+                       baton_node_t last);
+
+/* The builders of these names, for args->given that is not NULL. */
+void baton__allreduce_binomial_given(baton_schedule_t *schedule,
+                                     const baton_allreduce_t *args);
+void baton__allreduce_recursive_doubling_given(baton_schedule_t *schedule,
+                                               const baton_allreduce_t *args);
+
+/* Flat tree: all ranks send their vectors to rank 0, which reduces them in the
+   order of ranks, and broadcasts the result along a binomial tree. No rank
+   between a rank and the root has to be awake, so it takes two turns on a
+   processor of each rank, where a binomial tree takes up to log2 P more of its
+   inner ones; but the root alone reduces. So it is for few vectors. Needs
+   args->given; for at most BATON__FLAT_RANKS ranks. */
+void baton__allreduce_flat(baton_schedule_t *schedule,
+                           const baton_allreduce_t *args);
+
+/* As baton_broadcast_binomial, of the bytes that data.length says. The root
+   sets it before. */
+void baton__broadcast_binomial_given(baton_schedule_t *schedule, int root,
+                                     baton__maybe_vector_t data);
+
+#endif

@@ -1,0 +1,216 @@
+/* Defaults and checks; see options.h. */
+#include "coll/partial/options.h"
+
+#include "base/error.h"
+#include "base/options.h"
+#include "coll/partial/given.h"
+#include "coll/partial/rule.h"
+
+#include <baton/sim.h>
+
+enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
+
+static baton_status_t refuse(const baton_partial_options_t *options,
+                             const char *what, int64_t actual,
+                             const char *allowed, int64_t most)
+{
+    return baton__error(
+        BATON_ERR_INVALID, "partial \"%s\": %s is %lld, must be %s%lld",
+        options->name, what, (long long)actual, allowed, (long long)most);
+}
+
+/* Of a vector: one whose bytes could not be counted, or added to. */
+static baton_status_t check_count(const baton_partial_options_t *options,
+                                  const char *what, size_t count,
+                                  size_t element)
+{
+    size_t most = SIZE_MAX / 2 / element;
+    return count <= most
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "partial \"%s\": %s is %zu, must be at most %zu "
+                              "elements of %zu bytes",
+                              options->name, what, count, most, element);
+}
+
+static baton_status_t refuse_epochs(const baton_partial_options_t *options,
+                                    const char *what, uint32_t actual,
+                                    const char *zero)
+{
+    return baton__error(BATON_ERR_INVALID,
+                        "partial \"%s\": %s is %u, must be 1 to %d epochs, or "
+                        "0 for %s",
+                        options->name, what, actual, (int)MOST_EPOCHS, zero);
+}
+
+static baton_status_t check(const baton_partial_options_t *options)
+{
+    size_t element = baton_op_element_bytes(options->op, options->dtype);
+    if (element == 0) {
+        return refuse(options, "dtype", (int)options->dtype,
+                      "an element type, 0 to ", BATON_DTYPE_COUNT - 1);
+    }
+    if ((unsigned)options->keep > BATON_KEEP_ALL) {
+        return refuse(options, "keep", (int)options->keep,
+                      "BATON_KEEP_LATEST or BATON_KEEP_ALL, 0 to ",
+                      BATON_KEEP_ALL);
+    }
+    if (options->history > MOST_EPOCHS) {
+        return refuse_epochs(options, "history", options->history,
+                             "the default");
+    }
+    if (options->max_staleness > MOST_EPOCHS) {
+        return refuse_epochs(options, "max_staleness", options->max_staleness,
+                             "no bound");
+    }
+    if (options->keep == BATON_KEEP_ALL &&
+        options->max_staleness > options->history) {
+        return baton__error(BATON_ERR_INVALID,
+                            "partial \"%s\": max_staleness is %u, must be 1 to "
+                            "%u, the history: with BATON_KEEP_ALL no "
+                            "contribution gets older than that",
+                            options->name, options->max_staleness,
+                            options->history);
+    }
+    if (options->result_count != 0 && options->inner == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "partial \"%s\": result_count is %zu, must be 0 "
+                            "without an inner collective",
+                            options->name, options->result_count);
+    }
+    baton_status_t status =
+        check_count(options, "result_count", options->result_count, element);
+    if (status == BATON_OK) {
+        status = check_count(options, "count", options->count, element);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (options->op->reduce == NULL || options->op->identity == NULL) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "partial \"%s\": reduction \"%s\" lacks its %s, "
+            "which null contributions need",
+            options->name, options->op->name != NULL ? options->op->name : "?",
+            options->op->reduce == NULL ? "function" : "identity");
+    }
+    return BATON_OK;
+}
+
+static baton_partial_options_t
+with_defaults(const baton_partial_options_t *given)
+{
+    baton_partial_options_t options = *given;
+    if (options.name == NULL) {
+        options.name = "partial";
+    }
+    if (options.op == NULL) {
+        options.op = BATON_SUM;
+    }
+    if (options.history == 0) {
+        options.history =
+            options.keep == BATON_KEEP_ALL ? ALL_HISTORY : LATEST_HISTORY;
+    }
+    return options;
+}
+
+/* Ranks that are active in an epoch, where they arrive one after another. */
+static uint64_t expected_active(const baton_partial_options_t *options,
+                                int size)
+{
+    uint64_t ranks = (uint64_t)size;
+    uint64_t m = options->mode_ranks;
+    if (options->changes || options->policy != NULL) {
+        return ranks;
+    }
+    switch (options->mode) {
+    case BATON_SOLO:
+        return 1;
+    case BATON_MAJORITY:
+        return (ranks + 1) / 2;
+    case BATON_QUORUM:
+        return m;
+    case BATON_CANDIDATES_ANY:
+        return (ranks + 1) / (m + 1);
+    case BATON_CANDIDATES_ALL:
+        return m * (ranks + 1) / (m + 1);
+    case BATON_FULL:
+        break;
+    }
+    return ranks;
+}
+
+/* Whether all ranks send to rank 0, for a vector of so many bytes. What others
+   give is reduced by one processor then; with a processor for each rank that is
+   for epochs in which one rank is active. */
+static bool takes_flat_tree(const baton_partial_options_t *options,
+                            const baton_schedule_t *schedule, size_t bytes)
+{
+    int size = baton_schedule_size(schedule);
+    int processors = baton_schedule_processors(schedule);
+    bool shared = processors > 0 && processors < size;
+    uint64_t active = expected_active(options, size);
+    return baton_schedule_hosts(schedule) == 1 && size <= BATON__FLAT_RANKS &&
+           (shared || active == 1) &&
+           active * bytes <= BATON_PARTIAL_TREE_BYTES;
+}
+
+baton_allreduce_fn
+baton__partial_choose_inner(const baton_partial_options_t *options,
+                            const baton_schedule_t *schedule)
+{
+    size_t bytes =
+        options->count * baton_op_element_bytes(options->op, options->dtype);
+    if (options->inner != NULL) {
+        return options->inner;
+    }
+    if (bytes > BATON_PARTIAL_TREE_BYTES && options->op->commutative) {
+        return baton_allreduce_ring;
+    }
+    return takes_flat_tree(options, schedule, bytes) ? baton__allreduce_flat
+                                                     : baton_allreduce_binomial;
+}
+
+baton_status_t
+baton__partial_resolve_options(const baton_partial_options_t *given,
+                               const baton_group_t *group,
+                               baton_partial_options_t *out)
+{
+    baton_partial_options_t options;
+    baton_status_t status =
+        baton__options_read(&options, sizeof options, given, "partial options",
+                            "BATON_PARTIAL_OPTIONS");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (group == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create a partial: group is "
+                                               "NULL");
+    }
+    *out = with_defaults(&options);
+    if ((out->changes || out->policy != NULL) &&
+        !baton_group_has_payload(group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "partial \"%s\": changes of mode need payload, "
+                            "which a cost-only group has not",
+                            out->name);
+    }
+    if ((unsigned)out->memory > BATON_MEMORY_DEVICE) {
+        return refuse(out, "memory", (int)out->memory,
+                      "BATON_MEMORY_HOST or _DEVICE, 0 to ",
+                      BATON_MEMORY_DEVICE);
+    }
+    if (out->memory == BATON_MEMORY_DEVICE && !baton_group_has_payload(group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "partial \"%s\": memory is BATON_MEMORY_DEVICE: a "
+                            "cost-only group has no vectors there",
+                            out->name);
+    }
+    status = check(out);
+    return status == BATON_OK
+               ? baton__rule_check(
+                     out->name,
+                     (baton_partial_choice_t){out->mode, out->mode_ranks},
+                     baton_group_size(group))
+               : status;
+}

@@ -1,0 +1,621 @@
+/* Partial all-reduce: a schedule around any inner builder.
+
+      begin.c
+       |           |
+     begin     activated --> note_activation -------------------+
+       |                            ^                           |
+       v                            |                           v
+     take --> prepare --------------+--> inner all-reduce --> publish
+                                    |                           ^
+                                    +--> all-reduce of a        |
+                                         control record --------+
+
+   A take may have to wait: for a device, or for the application, which is just
+   adding to what is as old as may be. It is an async node then, that is polled.
+
+   The count of active ranks rides as one more element at the end of the vector
+   where the reduction is a sum and the type holds P exactly. Elsewhere, and
+   where the mode may change, it is in a record that needs an all-reduce of its
+   own (change.h). */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "coll/kit/count.h"
+#include "coll/partial/device.h"
+#include "coll/partial/options.h"
+#include "coll/partial/parts.h"
+
+#include <baton/sim.h>
+
+/* ---- the two ends of an epoch ----------------------------------------- */
+
+static char *behind_elements(const baton__contribution_t *c, char *slot)
+{
+    return slot + c->count * c->element_bytes;
+}
+
+/* What this rank puts into the control record. */
+static void fill_control(baton_partial_t *partial, bool active)
+{
+    const baton__contribution_t *c = &partial->contribution;
+    uint64_t oldest = c->taken.first_step;
+    partial->control = (baton__control_t){.active = active ? 1 : 0};
+    if (oldest != 0 && oldest < c->taken_for) {
+        partial->control.staleness = (uint32_t)(c->taken_for - oldest);
+    }
+    if (partial->begin.changes) {
+        partial->control.first =
+            baton__change_request(&partial->change, partial->rank);
+    }
+}
+
+static baton_status_t note_activation(void *arg, baton_call_t *call)
+{
+    baton_partial_t *partial = arg;
+    (void)call;
+    baton__stats_activate(&partial->stats);
+    return BATON_OK;
+}
+
+static bool try_take(baton_partial_t *partial)
+{
+    if (partial->device != NULL &&
+        !baton__partial_device_may_take(partial->device)) {
+        return false;
+    }
+    baton__take_t took =
+        baton__contribution_take(&partial->contribution, partial->epoch);
+    partial->active = took == BATON__TAKE_ALL;
+    return took != BATON__TAKE_LATER;
+}
+
+static baton_status_t take(void *arg, baton_call_t *call, baton_async_t async)
+{
+    baton_partial_t *partial = arg;
+    (void)async; /* only poll completes it */
+    partial->epoch = baton_call_epoch(call);
+    return try_take(partial) ? BATON_DONE : BATON_OK;
+}
+
+static baton_status_t poll_take(void *arg)
+{
+    return try_take(arg) ? BATON_OK : BATON_AGAIN;
+}
+
+static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
+
+/* Whether a take may have to wait. */
+static bool takes_async(const baton_partial_t *partial)
+{
+    return partial->device != NULL || partial->contribution.max_staleness != 0;
+}
+
+static baton_status_t prepare(void *arg, baton_call_t *call)
+{
+    baton_partial_t *partial = arg;
+    baton__contribution_t *c = &partial->contribution;
+    baton_status_t status = baton__begin_check_peers(&partial->begin, call);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!takes_async(partial)) {
+        partial->epoch = baton_call_epoch(call);
+        (void)try_take(partial); /* which has nothing to wait for */
+    }
+    bool active = partial->active;
+    char *source = baton__contribution_memory(c, c->source);
+    char *target = baton__contribution_memory(c, c->result);
+    if (partial->given.known) {
+        status = baton_call_set_length(call, partial->given.source.length,
+                                       active ? partial->vector_bytes : 0);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    baton__stats_take(&partial->stats,
+                      baton_call_completed(call, partial->begin.start),
+                      baton_call_epoch(call), c->taken.first_step);
+    if (!partial->payload) {
+        return BATON_OK;
+    }
+    if (!partial->rides) {
+        fill_control(partial, active);
+    } else {
+        /* The identities of product and sum are one and zero (-0 of floats,
+           which is 0 as a count). */
+        const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
+        one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
+                              c->dtype);
+    }
+    /* A slot of the last target may be the source by now. */
+    status = baton_buffer_rebind(partial->schedule, partial->target, NULL);
+    if (status == BATON_OK) {
+        status =
+            baton_buffer_rebind(partial->schedule, partial->source, source);
+    }
+    return status == BATON_OK
+               ? baton_buffer_rebind(partial->schedule, partial->target, target)
+               : status;
+}
+
+static baton_status_t publish(void *arg, baton_call_t *call)
+{
+    baton_partial_t *partial = arg;
+    baton__contribution_t *c = &partial->contribution;
+    uint32_t active = partial->control.active;
+    /* Where this rank began the epoch by itself they come meanwhile. */
+    baton_status_t status = baton__begin_check_peers(&partial->begin, call);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (partial->payload && partial->rides) {
+        char *slot = c->memory + (size_t)c->result * c->slot_bytes;
+        active = baton__count_of(c->dtype, behind_elements(c, slot));
+    }
+    if (partial->begin.changes) {
+        status = baton__change_apply(&partial->change, partial->rank,
+                                     &partial->control, call,
+                                     &partial->begin.choice);
+    }
+    if (status == BATON_OK) {
+        baton__contribution_publish(c, baton_call_epoch(call), active);
+        baton__stats_publish(&partial->stats, active,
+                             partial->payload ? partial->size : 0);
+    }
+    return status;
+}
+
+uint64_t baton__partial_steps(const baton_partial_t *partial)
+{
+    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
+}
+
+/* Epochs that peers may begin here: with KEEP_ALL the history has room for W
+   results that were not seen; and in epoch e this rank's next contribution, of
+   step arrived + 1, may come one epoch too late, so e may be arrived + S. The
+   limit lock is held. */
+static void set_limit(baton_partial_t *partial)
+{
+    uint64_t limit = UINT64_MAX;
+    if (partial->keep == BATON_KEEP_ALL) {
+        limit = partial->seen + partial->contribution.history;
+    }
+    if (partial->max_staleness != 0 &&
+        partial->arrived + partial->max_staleness < limit) {
+        limit = partial->arrived + partial->max_staleness;
+    }
+    if (limit != UINT64_MAX && !partial->closing) {
+        baton_schedule_limit(partial->schedule, limit);
+    }
+}
+
+void baton__partial_arrived(baton_partial_t *partial, uint64_t step)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->arrived = step;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+void baton__partial_saw(baton_partial_t *partial, uint64_t step)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->seen = step > partial->seen ? step : partial->seen;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+/* The application is in baton_group_recover. */
+static void recover(void *arg, uint64_t epoch)
+{
+    baton_partial_t *partial = arg;
+    baton__contribution_recover(&partial->contribution, epoch);
+    atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&partial->generation, 1, memory_order_relaxed);
+    partial->claimed = 0;
+    baton__begin_recover(&partial->begin, partial->first_choice);
+    baton__change_reset(&partial->change);
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->arrived = 0;
+    partial->seen = 0;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+/* ---- building --------------------------------------------------------- */
+
+static void add_control(baton_partial_t *partial)
+{
+    baton_schedule_t *s = partial->schedule;
+    baton_buffer_t buffer =
+        baton_buffer_bind(s, &partial->control, sizeof partial->control);
+    baton_view_t view = baton_view(buffer, 0, sizeof partial->control);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = view,
+                              .target = view,
+                              .dtype = BATON_U8,
+                              .op = &baton__control_op};
+    baton_allreduce_binomial(s, &args);
+}
+
+/* Adds what takes the contribution, or returns `begin` where prepare() does. */
+static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
+{
+    if (!takes_async(partial)) {
+        return begin;
+    }
+    baton_node_t node = baton_add_async(partial->schedule, &take_ops, partial);
+    baton_set_no_scratch(partial->schedule, node);
+    baton_before(partial->schedule, begin, node);
+    return node;
+}
+
+/* On a device the neutral element is copied from where it lies. */
+static void add_nothing(baton_partial_t *partial,
+                        const baton_partial_options_t *options, size_t bytes)
+{
+    const baton__contribution_t *c = &partial->contribution;
+    if (options->memory == BATON_MEMORY_HOST) {
+        return;
+    }
+    baton_buffer_t nothing = baton_buffer_bind_input(
+        partial->schedule, baton__contribution_memory(c, c->nothing), bytes);
+    baton_buffer_set_memory(partial->schedule, nothing, BATON_MEMORY_DEVICE);
+    partial->given.on_device = true;
+    partial->given.identity = baton_view(nothing, 0, bytes);
+}
+
+static void build(baton_partial_t *partial,
+                  const baton_partial_options_t *options)
+{
+    baton_schedule_t *s = partial->schedule;
+    size_t element = baton_op_element_bytes(options->op, options->dtype);
+    bool reduces = options->result_count == 0; /* on all ranks */
+    size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
+    size_t result_bytes = reduces ? bytes : options->result_count * element;
+    baton_node_t begin = baton__begin_add(&partial->begin);
+    baton_node_t taken = baton_add_call(s, prepare, partial);
+    baton_node_t noted = baton_add_call(s, note_activation, partial);
+    baton_node_t published = baton_add_call(s, publish, partial);
+    baton_set_no_scratch(s, taken);
+    baton_set_no_scratch(s, noted);
+    baton_set_no_scratch(s, published);
+    partial->source = baton_buffer_bind(s, NULL, bytes);
+    partial->target = baton_buffer_bind(s, NULL, result_bytes);
+    baton_buffer_set_memory(s, partial->source, options->memory);
+    baton_buffer_set_memory(s, partial->target, options->memory);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = baton_view(partial->source, 0, bytes),
+                              .target =
+                                  baton_view(partial->target, 0, result_bytes),
+                              .dtype = options->dtype,
+                              .op = options->op,
+                              .arg = options->inner_arg,
+                              .given = reduces ? &partial->given : NULL};
+    partial->vector_bytes = bytes;
+    add_nothing(partial, options, bytes);
+    partial->given.source =
+        (baton__maybe_vector_t){args.source, baton_add_length(s)};
+    baton_before(s, add_take(partial, begin), taken);
+    baton_before(s, taken, noted);
+    baton_before(s, partial->begin.activated, noted);
+    baton_before(s, noted, published);
+    baton_enclosure_t inside = baton_enclose_begin(s);
+    baton__partial_choose_inner(options, s)(s, &args);
+    if (!partial->rides) {
+        add_control(partial);
+    }
+    baton_enclose_end(s, inside, taken, published);
+}
+
+/* Of what must be the same on all ranks and shows in no message's size. */
+static uint32_t digest(const baton_partial_options_t *options)
+{
+    const uint64_t values[] = {
+        options->count,      options->result_count, options->seed,
+        options->sync_every, options->dtype,        options->max_staleness,
+        options->keep,       options->history,      options->memory};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        hash = baton__random(hash, i, values[i]);
+    }
+    return (uint32_t)hash;
+}
+
+static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
+                           const baton_partial_options_t *options)
+{
+    partial->rank = baton_group_rank(group);
+    partial->size = baton_group_size(group);
+    partial->first_choice =
+        (baton_partial_choice_t){options->mode, options->mode_ranks};
+    partial->begin = (baton__begin_t){
+        .schedule = partial->schedule,
+        .seed = options->seed,
+        .sync_every = options->sync_every,
+        .digest = digest(options),
+        .changes = options->changes || options->policy != NULL,
+        .choice = partial->first_choice,
+    };
+    partial->policy = options->policy;
+    partial->policy_arg = options->policy_arg;
+    baton__change_init(&partial->change);
+    partial->keep = options->keep;
+    partial->max_staleness = options->max_staleness;
+    partial->payload = baton_group_has_payload(group);
+    partial->rides =
+        options->memory == BATON_MEMORY_HOST && options->op == BATON_SUM &&
+        !partial->begin.changes && options->result_count == 0 &&
+        (uint64_t)partial->size <= baton__largest_count(options->dtype);
+    /* Without payload vectors are empty; contributions are counted as ever. */
+    size_t count = partial->payload ? options->count : 0;
+    size_t extra = partial->payload && partial->rides ? 1 : 0;
+    bool device = options->memory == BATON_MEMORY_DEVICE;
+    (void)pthread_mutex_init(&partial->limit_lock, NULL);
+    baton_status_t status = baton__contribution_init(
+        &partial->contribution, options,
+        device ? baton_group_engine(group) : NULL, count,
+        extra * baton_dtype_size(options->dtype));
+    if (status == BATON_OK && device) {
+        status = baton__partial_device_create(partial, group, options);
+    }
+    return status == BATON_OK ? baton__begin_init(&partial->begin) : status;
+}
+
+baton_status_t baton_partial_create(baton_group_t *group,
+                                    const baton_partial_options_t *given,
+                                    baton_partial_t **out)
+{
+    baton_partial_options_t options;
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    }
+    baton_status_t status =
+        baton__partial_resolve_options(given, group, &options);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_partial_t *partial = baton__alloc(1, sizeof *partial);
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
+                            options.name);
+    }
+    status = baton_schedule_create(group, options.name, &partial->schedule);
+    if (status != BATON_OK) {
+        baton__free(partial);
+        return status;
+    }
+    status = init(partial, group, &options);
+    if (status == BATON_OK) {
+        set_limit(partial);
+        build(partial, &options);
+        baton_schedule_on_recover(partial->schedule, recover, partial);
+        status = baton_schedule_commit(partial->schedule);
+    }
+    if (status != BATON_OK) {
+        (void)!baton_partial_destroy(partial);
+        return status;
+    }
+    *out = partial;
+    return BATON_OK;
+}
+
+/* On a device what is still in streams sees results after the schedule has been
+   destroyed. */
+static void set_closing(baton_partial_t *partial, bool closing)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->closing = closing;
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+baton_status_t baton_partial_destroy(baton_partial_t *partial)
+{
+    if (partial == NULL) {
+        return BATON_OK;
+    }
+    set_closing(partial, true);
+    baton_status_t status = baton_schedule_destroy(partial->schedule);
+    if (status == BATON_ERR_STATE) {
+        set_closing(partial, false);
+    }
+    if (status == BATON_OK) {
+        status = baton__partial_device_destroy(partial->device);
+    }
+    if (status == BATON_OK) { /* else its vectors are still in use */
+        baton__contribution_fini(&partial->contribution);
+        baton__begin_fini(&partial->begin);
+        baton__change_fini(&partial->change);
+        (void)pthread_mutex_destroy(&partial->limit_lock);
+        baton__free(partial);
+    }
+    return status;
+}
+
+const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
+{
+    return partial != NULL ? partial->schedule : NULL;
+}
+
+/* ---- steps ------------------------------------------------------------ */
+
+static baton_status_t check_data(const baton_partial_t *partial,
+                                 const void *data, const char *doing)
+{
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s a partial: it is NULL",
+                            doing);
+    }
+    return data != NULL || partial->contribution.count == 0
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID, "%s \"%s\": data is NULL",
+                              doing, baton_schedule_name(partial->schedule));
+}
+
+baton_status_t baton_partial_contribute(baton_partial_t *partial,
+                                        const void *data)
+{
+    baton_status_t status = check_data(partial, data, "contribute to");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (partial->device != NULL) {
+        return baton__partial_device_contribute(partial, data);
+    }
+    baton__contribution_add(&partial->contribution, data,
+                            baton__partial_steps(partial) + 1);
+    return BATON_OK;
+}
+
+baton_status_t baton_partial_start(baton_partial_t *partial)
+{
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
+    baton__stats_start(&partial->stats);
+    baton_status_t status = baton_schedule_start(partial->schedule);
+    if (status == BATON_OK) {
+        uint64_t before =
+            atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
+        if (partial->max_staleness != 0) {
+            baton__partial_arrived(partial, before + 1);
+        }
+    }
+    return status;
+}
+
+baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
+{
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
+    baton_status_t status = baton_schedule_test(partial->schedule, done_out);
+    return status == BATON_OK ? baton__partial_device_check(partial) : status;
+}
+
+static void ask_policy(baton_partial_t *partial)
+{
+    if (partial->policy == NULL) {
+        return;
+    }
+    baton__change_t *change = &partial->change;
+    (void)pthread_mutex_lock(&change->lock);
+    const baton_partial_observation_t seen = change->newest;
+    (void)pthread_mutex_unlock(&change->lock);
+    baton_partial_choice_t wish = seen.choice;
+    bool wishes = partial->policy(partial->policy_arg, &seen, &wish) &&
+                  baton__rule_check(baton_schedule_name(partial->schedule),
+                                    wish, partial->size) == BATON_OK;
+    (void)pthread_mutex_lock(&change->lock);
+    /* Not by what another epoch has overtaken. */
+    change->wishes = wishes && change->newest.epoch == seen.epoch;
+    change->wish = wish;
+    (void)pthread_mutex_unlock(&change->lock);
+}
+
+baton_status_t baton_partial_set_mode(baton_partial_t *partial,
+                                      baton_partial_choice_t choice)
+{
+    if (partial == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
+    const char *name = baton_schedule_name(partial->schedule);
+    if (!partial->begin.changes) {
+        return baton__error(BATON_ERR_INVALID,
+                            "mode of partial \"%s\": it was created without "
+                            "options.changes, which must be true",
+                            name);
+    }
+    baton_status_t status = baton__rule_check(name, choice, partial->size);
+    return status == BATON_OK ? baton__change_ask(&partial->change, name,
+                                                  partial->rank, choice)
+                              : status;
+}
+
+baton_status_t baton__partial_check_step(const baton_partial_t *partial)
+{
+    uint64_t step = baton__partial_steps(partial);
+    if (step != 0 &&
+        (partial->keep != BATON_KEEP_ALL || partial->claimed != step)) {
+        return BATON_OK;
+    }
+    return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s",
+                        baton_schedule_name(partial->schedule),
+                        step == 0 ? "no step was started"
+                                  : "the step's result was returned already");
+}
+
+baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
+                                  baton_partial_result_t *out)
+{
+    if (partial == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            partial == NULL ? "partial" : "out");
+    }
+    uint64_t step = baton__partial_steps(partial);
+    bool all = partial->keep == BATON_KEEP_ALL;
+    baton_status_t status = baton__partial_check_step(partial);
+    if (status != BATON_OK) {
+        return status;
+    }
+    uint64_t since_ns = baton__clock_ns();
+    status = baton_schedule_wait(partial->schedule, timeout_ms);
+    baton__stats_waited(&partial->stats, since_ns);
+    if (status == BATON_OK) {
+        status = baton__partial_device_check(partial);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!baton__contribution_pin(&partial->contribution, all ? step : 0, step,
+                                 out)) {
+        return baton__error(BATON_ERR_STATE,
+                            "wait for \"%s\": the result of epoch %llu is gone",
+                            baton_schedule_name(partial->schedule),
+                            (unsigned long long)step);
+    }
+    if (!partial->payload) {
+        out->data = NULL;
+    }
+    partial->claimed = step;
+    ask_policy(partial);
+    if (all) {
+        /* Its place in the history is free: one more epoch may run. */
+        baton__partial_saw(partial, step);
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
+                                     bool *any_out)
+{
+    baton_status_t status = check_data(partial, data, "pending of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (any_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": any_out is NULL",
+                            __func__, baton_schedule_name(partial->schedule));
+    }
+    if (partial->device != NULL) {
+        return baton__partial_device_pending(partial, data, any_out);
+    }
+    *any_out = baton__contribution_pending(&partial->contribution, data);
+    return BATON_OK;
+}
+
+baton_status_t baton_partial_stats(const baton_partial_t *partial,
+                                   baton_partial_stats_t *out)
+{
+    if (partial == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            partial == NULL ? "partial" : "out");
+    }
+    const baton_traffic_t sent = baton_schedule_sent(partial->schedule);
+    baton__stats_read(&partial->stats, out);
+    out->ranks = partial->size;
+    out->messages = sent.messages;
+    out->bytes = sent.bytes;
+    return BATON_OK;
+}

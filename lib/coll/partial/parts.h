@@ -1,0 +1,55 @@
+/* What the files of the partial collectives share. */
+#ifndef BATON_COLL_PARTIAL_PARTS_H
+#define BATON_COLL_PARTIAL_PARTS_H
+
+#include "coll/partial/begin.h"
+#include "coll/partial/change.h"
+#include "coll/partial/contribution.h"
+#include "coll/partial/given.h"
+#include "coll/partial/stats.h"
+
+struct baton_partial {
+    baton_schedule_t *schedule;
+    int rank, size;
+    baton_keep_t keep;
+    uint32_t max_staleness; /* 0: unbounded */
+    baton_buffer_t source;  /* bound to the slots that the epoch works on */
+    baton_buffer_t target;
+    bool payload;             /* vectors have memory */
+    bool rides;               /* the count is in the vector */
+    baton__control_t control; /* else here: in, and out */
+    size_t vector_bytes;      /* of source and target */
+    uint64_t epoch;           /* that takes a contribution, or has taken it */
+    bool active;              /* it has taken something */
+    struct baton_given given;
+    _Atomic uint64_t steps;      /* starts so far */
+    _Atomic uint64_t generation; /* recoveries so far */
+    uint64_t claimed; /* last step that the application has waited for */
+    pthread_mutex_t limit_lock;
+    bool closing;     /* the schedule has no limit any more */
+    uint64_t arrived; /* steps that this rank has started; on streams, those
+                         that the stream has got to */
+    uint64_t seen;    /* last step whose result was returned */
+    baton__contribution_t contribution;
+
+    struct baton__partial_device *device; /* NULL: vectors are on the host */
+    baton__stats_t stats;
+
+    baton__begin_t begin; /* the driver's */
+    baton_partial_choice_t first_choice;
+    baton__change_t change;
+    baton_partial_policy_fn policy;
+    void *policy_arg;
+};
+
+uint64_t baton__partial_steps(const baton_partial_t *partial);
+
+/* BATON_ERR_STATE: there is no step whose result may be waited for. */
+baton_status_t baton__partial_check_step(const baton_partial_t *partial);
+
+/* This rank has arrived at the step, or has seen its result: so peers may begin
+   more epochs here. Any thread. */
+void baton__partial_arrived(baton_partial_t *partial, uint64_t step);
+void baton__partial_saw(baton_partial_t *partial, uint64_t step);
+
+#endif

@@ -1,0 +1,469 @@
+/* Counting arrivals along a tree of two levels that rotates with the epoch.
+
+   The root of epoch e is rank e mod P; a rank's offset is its distance from the
+   root, going up and round. Groups are `fan` = ceil(sqrt P) neighbouring
+   offsets; the first of a group is its leader, and offset 0 is the root, which
+   leads the first group.
+
+       9 ranks, by offset:
+
+           0 <--------- 3 <--------- 6      a leader's reports, to the root
+           ^ ^          ^ ^          ^ ^
+           1 2          4 5          7 8    a member's arrival, to its leader
+
+   An arrival is worth at most two messages (three where the root answers), so
+   an epoch counts with less than 2 P of them (3 P), two deep; and a rank has 2
+   (fan - 1) neighbours in each direction, whatever the root is.
+
+       on_start --> arrive --> own -------+
+                      |                   v
+                      +--> member 1..  [count] x fan --> report 1..fan (need n)
+                             |            ^                |  |
+                             v            |                |  +--> [tally] --+
+                        activate -1..     |                v                 |
+                                   armed recv +1..      (below)              |
+                                                                             v
+                        armed recv +fan.. x fan --> [tally] ------------>
+   reached
+
+   A leader has one message to the root in flight. The arrivals that it learns
+   of meanwhile, or in one turn of the driver, go with its next one, whose word
+   is their number. In small groups of ranks a message is in flight until it has
+   been sent; beyond FAN_UNANSWERED leaders, until the root's answer has come:
+   so a burst of arrivals keeps the root busy with one message of each leader at
+   most, however many have arrived.
+
+                   +---> [send k] ---> activate -fan.. ----+
+       report k ---+      (some)                           |
+                   |                  armed recv -fan.. ---+ (the answer)
+                   |                                       v
+                   +---> [pass k] ----------------------> done k
+                   |      (none: report k - 1 had it)
+       done k-1 ---+
+
+       at the root:  armed recv +fan.. ---> [answer] ---> activate +fan..
+
+   A leader keeps some arrivals to itself: where only `missing` = P - needed
+   ranks may be absent, a group of s ranks has s - missing of them when the
+   quorum is reached, so the first s - missing - 1 arrivals are not reported,
+   and the root waits for so many less. With needed = P - 1 a leader sends two
+   reports at most. It is exact: without those arrivals the other ranks together
+   could not reach the quorum. */
+#include "coll/partial/quorum.h"
+
+#include "base/alloc.h"
+#include "coll/kit/pattern.h"
+
+/* With more ranks in a group, and so with more leaders, the root answers. */
+enum { FAN_UNANSWERED = 12 };
+
+/* A choice of one peer among those at different distances. */
+typedef struct gate {
+    baton__quorum_t *quorum;
+    int offset; /* that opens it, for leaders; within its group, for members */
+} gate_t;
+
+/* The k-th message of this rank as a leader. */
+typedef struct report {
+    baton__quorum_t *quorum;
+    uint32_t number;         /* k, from 1 */
+    uint32_t arrivals;       /* that it reports, once that is decided */
+    baton_node_t *activates; /* [groups]; to the root that is so many groups
+                                before this rank */
+} report_t;
+
+/* What the root has from one leader's k-th message. */
+typedef struct incoming {
+    baton__quorum_t *quorum;
+    baton_node_t armed;
+} incoming_t;
+
+struct baton__quorum {
+    int rank, size;
+    uint64_t seed;
+    baton__rule_fn rule_fn;
+    void *rule_arg;
+    int fan;
+    int groups;
+    gate_t *members;         /* [fan - 1] */
+    gate_t *leaders;         /* [groups - 1] */
+    report_t *reports;       /* [fan] */
+    baton_node_t *activates; /* [fan][groups], the reports' */
+    incoming_t *incoming;    /* [fan][groups] */
+    baton_node_t begun;
+    /* Of the running epoch; the driver's. */
+    uint64_t epoch;
+    baton__rule_t rule;
+    int offset;
+    uint32_t unreported; /* arrivals that a leader keeps to itself */
+    uint32_t arrivals;   /* in this rank's group */
+    uint32_t reported;   /* of those; */
+    uint32_t decided;    /* by so many reports */
+    uint32_t tallied;    /* at the root */
+    uint32_t awaited;    /* that reach the quorum there */
+};
+
+baton__quorum_t *baton__quorum_create(int rank, int size, uint64_t seed,
+                                      baton__rule_fn rule, void *arg)
+{
+    int fan = 1;
+    while ((int64_t)fan * fan < size) {
+        fan++;
+    }
+    int groups = (size + fan - 1) / fan;
+    baton__quorum_t *quorum = baton__alloc(1, sizeof *quorum);
+    if (quorum == NULL) {
+        return NULL;
+    }
+    *quorum = (baton__quorum_t){
+        .rank = rank,
+        .size = size,
+        .seed = seed,
+        .rule_fn = rule,
+        .rule_arg = arg,
+        .fan = fan,
+        .groups = groups,
+        .members = baton__alloc((size_t)fan, sizeof(gate_t)),
+        .leaders = baton__alloc((size_t)groups, sizeof(gate_t)),
+        .reports = baton__alloc((size_t)fan, sizeof(report_t)),
+        .activates =
+            baton__alloc((size_t)fan * (size_t)groups, sizeof(baton_node_t)),
+        .incoming =
+            baton__alloc((size_t)fan * (size_t)groups, sizeof(incoming_t)),
+    };
+    if (quorum->members == NULL || quorum->leaders == NULL ||
+        quorum->reports == NULL || quorum->activates == NULL ||
+        quorum->incoming == NULL) {
+        baton__quorum_destroy(quorum);
+        return NULL;
+    }
+    for (int i = 1; i < fan; i++) {
+        quorum->members[i] = (gate_t){quorum, i};
+    }
+    for (int i = 1; i < groups; i++) {
+        quorum->leaders[i] = (gate_t){quorum, i * fan};
+    }
+    for (int i = 0; i < fan; i++) {
+        quorum->reports[i] = (report_t){
+            .quorum = quorum,
+            .number = (uint32_t)i + 1,
+            .activates = &quorum->activates[(size_t)i * (size_t)groups]};
+    }
+    return quorum;
+}
+
+void baton__quorum_destroy(baton__quorum_t *quorum)
+{
+    if (quorum != NULL) {
+        baton__free(quorum->members);
+        baton__free(quorum->leaders);
+        baton__free(quorum->reports);
+        baton__free(quorum->activates);
+        baton__free(quorum->incoming);
+        baton__free(quorum);
+    }
+}
+
+void baton__quorum_recover(baton__quorum_t *quorum)
+{
+    quorum->epoch = 0;
+}
+
+void baton__quorum_until(baton__quorum_t *quorum, baton_node_t begun)
+{
+    quorum->begun = begun;
+}
+
+/* ---- an epoch --------------------------------------------------------- */
+
+/* Arrivals of the group at `offset` that its leader does not report. */
+static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
+{
+    if (offset == 0 || quorum->rule.counting != (uint32_t)quorum->size) {
+        return 0; /* of elected ranks a group may have none */
+    }
+    int left = quorum->size - offset;
+    uint32_t group = (uint32_t)(left < quorum->fan ? left : quorum->fan);
+    uint32_t missing = (uint32_t)quorum->size - quorum->rule.needed;
+    return group > missing + 1 ? group - missing - 1 : 0;
+}
+
+/* The state of the call's epoch, from its first call on. */
+static void enter(baton__quorum_t *quorum, const baton_call_t *call)
+{
+    uint64_t epoch = baton_call_epoch(call);
+    if (quorum->epoch == epoch) {
+        return;
+    }
+    quorum->epoch = epoch;
+    quorum->rule = quorum->rule_fn(quorum->rule_arg, epoch);
+    int root = (int)(epoch % (uint64_t)quorum->size);
+    quorum->offset =
+        baton__rank_shift(quorum->rank, -(int64_t)root, quorum->size);
+    quorum->unreported =
+        unreported_of(quorum, quorum->offset - quorum->offset % quorum->fan);
+    quorum->arrivals = 0;
+    quorum->reported = 0;
+    quorum->decided = 0;
+    quorum->tallied = 0;
+    quorum->awaited = quorum->rule.needed;
+    for (int g = 1; g < quorum->groups; g++) {
+        quorum->awaited -= unreported_of(quorum, g * quorum->fan);
+    }
+}
+
+/* Whether this rank's arrival counts, and still matters. */
+static baton_status_t arrive(void *arg, baton_call_t *call)
+{
+    baton__quorum_t *quorum = arg;
+    enter(quorum, call);
+    bool counts = quorum->rule.needed > 1 &&
+                  !baton__rule_is_full(quorum->rule, quorum->size) &&
+                  !baton_call_completed(call, quorum->begun) &&
+                  baton__rule_counts(quorum->rule, quorum->seed, quorum->epoch,
+                                     quorum->size, quorum->rank);
+    return counts ? BATON_OK : BATON_SKIP;
+}
+
+static baton_status_t pass_member(void *arg, baton_call_t *call)
+{
+    const gate_t *gate = arg;
+    enter(gate->quorum, call);
+    return gate->quorum->offset % gate->quorum->fan == gate->offset
+               ? BATON_OK
+               : BATON_SKIP;
+}
+
+static baton_status_t pass_own(void *arg, baton_call_t *call)
+{
+    baton__quorum_t *quorum = arg;
+    enter(quorum, call);
+    return quorum->offset % quorum->fan == 0 ? BATON_OK : BATON_SKIP;
+}
+
+static baton_status_t pass_leader(void *arg, baton_call_t *call)
+{
+    const gate_t *gate = arg;
+    enter(gate->quorum, call);
+    return gate->quorum->offset == gate->offset ? BATON_OK : BATON_SKIP;
+}
+
+/* An arrival in this rank's group: whether the root needs to hear of it. */
+static baton_status_t count(void *arg, baton_call_t *call)
+{
+    baton__quorum_t *quorum = arg;
+    enter(quorum, call);
+    return ++quorum->arrivals > quorum->unreported &&
+                   !baton_call_completed(call, quorum->begun)
+               ? BATON_OK
+               : BATON_SKIP;
+}
+
+/* The first of the two calls of a report to run decides what it reports. The
+   reports' calls run in the order of their numbers. */
+static void decide(report_t *report)
+{
+    baton__quorum_t *quorum = report->quorum;
+    if (report->number > quorum->decided) {
+        uint32_t known = quorum->arrivals - quorum->unreported;
+        quorum->decided = report->number;
+        report->arrivals = known - quorum->reported;
+        quorum->reported = known;
+    }
+}
+
+static baton_status_t send_report(void *arg, baton_call_t *call)
+{
+    report_t *report = arg;
+    baton__quorum_t *quorum = report->quorum;
+    enter(quorum, call);
+    decide(report);
+    if (quorum->offset == 0 || report->arrivals == 0 ||
+        baton_call_completed(call, quorum->begun)) {
+        return BATON_SKIP;
+    }
+    return baton_call_set_word(call,
+                               report->activates[quorum->offset / quorum->fan],
+                               report->arrivals);
+}
+
+static baton_status_t pass_report(void *arg, baton_call_t *call)
+{
+    report_t *report = arg;
+    enter(report->quorum, call);
+    decide(report);
+    return report->arrivals == 0 ? BATON_OK : BATON_SKIP;
+}
+
+/* Whether these arrivals are the root's last. */
+static baton_status_t tally(baton__quorum_t *quorum, uint32_t arrivals)
+{
+    bool awaits = quorum->tallied < quorum->awaited;
+    quorum->tallied += arrivals;
+    return awaits && quorum->tallied >= quorum->awaited ? BATON_OK : BATON_SKIP;
+}
+
+static baton_status_t tally_own(void *arg, baton_call_t *call)
+{
+    baton__quorum_t *quorum = arg;
+    enter(quorum, call);
+    return quorum->offset == 0 ? tally(quorum, 1) : BATON_SKIP;
+}
+
+static baton_status_t tally_report(void *arg, baton_call_t *call)
+{
+    const incoming_t *incoming = arg;
+    enter(incoming->quorum, call);
+    return tally(incoming->quorum,
+                 (uint32_t)baton_call_word(call, incoming->armed));
+}
+
+/* The root answers a leader for which there may be more to report. */
+static baton_status_t answer(void *arg, baton_call_t *call)
+{
+    baton__quorum_t *quorum = arg;
+    enter(quorum, call);
+    return quorum->offset == 0 && quorum->tallied < quorum->awaited
+               ? BATON_OK
+               : BATON_SKIP;
+}
+
+/* ---- building --------------------------------------------------------- */
+
+typedef struct tree {
+    baton_schedule_t *schedule;
+    baton__quorum_t *quorum;
+    baton_node_t reached;
+} tree_t;
+
+static baton_node_t add_call(const tree_t *tree, baton_call_fn fn, void *arg,
+                             baton_node_t after)
+{
+    baton_node_t call = baton_add_call(tree->schedule, fn, arg);
+    baton_set_optional(tree->schedule, call);
+    baton_set_no_scratch(tree->schedule, call);
+    baton_before(tree->schedule, after, call);
+    return call;
+}
+
+/* Members' arrivals go to the leader: that is `distance` before this rank, or
+   this rank itself. */
+static void add_group(const tree_t *tree, baton_node_t arrived,
+                      baton_node_t *counts)
+{
+    baton_schedule_t *s = tree->schedule;
+    baton__quorum_t *quorum = tree->quorum;
+    baton_node_t arrival = add_call(tree, arrive, quorum, arrived);
+    counts[0] = add_call(tree, count, quorum,
+                         add_call(tree, pass_own, quorum, arrival));
+    for (int i = 1; i < quorum->fan; i++) {
+        baton_node_t gate =
+            add_call(tree, pass_member, &quorum->members[i], arrival);
+        int leader = baton__rank_shift(quorum->rank, -(int64_t)i, quorum->size);
+        int member = baton__rank_shift(quorum->rank, i, quorum->size);
+        baton_before(s, gate, baton_add_activate(s, leader));
+        counts[i] =
+            add_call(tree, count, quorum, baton_add_armed_recv(s, member));
+    }
+}
+
+/* The node behind which a message to the root is not in flight any more. */
+static baton_node_t add_in_flight(const tree_t *tree, baton_node_t activate,
+                                  int root)
+{
+    return tree->quorum->fan > FAN_UNANSWERED
+               ? baton_add_armed_recv(tree->schedule, root)
+               : activate;
+}
+
+/* From the leader to this rank as the root. */
+static void add_incoming(const tree_t *tree, incoming_t *incoming, int leader)
+{
+    baton_schedule_t *s = tree->schedule;
+    *incoming = (incoming_t){tree->quorum, baton_add_armed_recv(s, leader)};
+    baton_before(s, add_call(tree, tally_report, incoming, incoming->armed),
+                 tree->reached);
+    if (tree->quorum->fan > FAN_UNANSWERED) {
+        baton_node_t ask =
+            add_call(tree, answer, tree->quorum, incoming->armed);
+        baton_before(s, ask, baton_add_activate(s, leader));
+    }
+}
+
+/* The k-th report to each of the roots that this rank may have, and the k-th
+   reports that it may get as one. `gates` are behind the first report: by then
+   it is known which. Returns `done`. */
+static baton_node_t add_messages(const tree_t *tree, report_t *report,
+                                 const baton_node_t *gates, baton_node_t send)
+{
+    baton_schedule_t *s = tree->schedule;
+    baton__quorum_t *quorum = tree->quorum;
+    size_t first = (size_t)(report->number - 1) * (size_t)quorum->groups;
+    baton_node_t done = baton_add_nop(s);
+    baton_set_need(s, done, BATON_NEED_ANY);
+    baton_set_optional(s, done);
+    for (int g = 1; g < quorum->groups; g++) {
+        int64_t distance = (int64_t)g * quorum->fan;
+        int root = baton__rank_shift(quorum->rank, -distance, quorum->size);
+        baton_node_t activate = baton_add_activate(s, root);
+        baton_before(s, gates[g], activate);
+        baton_before(s, send, activate);
+        report->activates[g] = activate;
+        /* In this order, as with 2 g groups the two ranks are the same. */
+        add_incoming(tree, &quorum->incoming[first + (size_t)g],
+                     baton__rank_shift(quorum->rank, distance, quorum->size));
+        baton_before(s, add_in_flight(tree, activate, root), done);
+    }
+    return done;
+}
+
+static void add_reports(const tree_t *tree, const baton_node_t *counts,
+                        baton_node_t *gates)
+{
+    baton_schedule_t *s = tree->schedule;
+    baton__quorum_t *quorum = tree->quorum;
+    baton_node_t done = {0};
+    for (int k = 1; k <= quorum->fan; k++) {
+        report_t *report = &quorum->reports[k - 1];
+        baton_node_t arrived = baton_add_nop(s);
+        baton_set_optional(s, arrived);
+        baton_set_need(s, arrived, (uint32_t)k);
+        for (int i = 0; i < quorum->fan; i++) {
+            baton_before(s, counts[i], arrived);
+        }
+        baton_before(s, add_call(tree, tally_own, quorum, arrived),
+                     tree->reached);
+        for (int g = 1; k == 1 && g < quorum->groups; g++) {
+            gates[g] =
+                add_call(tree, pass_leader, &quorum->leaders[g], arrived);
+        }
+        baton_node_t send = add_call(tree, send_report, report, arrived);
+        baton_node_t pass = add_call(tree, pass_report, report, arrived);
+        if (k > 1) {
+            baton_before(s, done, send);
+            baton_before(s, done, pass);
+        }
+        done = add_messages(tree, report, gates, send);
+        baton_before(s, pass, done);
+    }
+}
+
+baton_node_t baton__add_quorum(baton_schedule_t *schedule,
+                               baton__quorum_t *quorum, baton_node_t arrived)
+{
+    tree_t tree = {schedule, quorum, baton_add_nop(schedule)};
+    baton_set_need(schedule, tree.reached, BATON_NEED_ANY);
+    baton_set_optional(schedule, tree.reached);
+    baton_node_t *counts = baton__alloc((size_t)quorum->fan, sizeof *counts);
+    baton_node_t *gates = baton__alloc((size_t)quorum->groups, sizeof *gates);
+    if (counts != NULL && gates != NULL) {
+        add_group(&tree, arrived, counts);
+        add_reports(&tree, counts, gates);
+    } else {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "no memory for a quorum");
+    }
+    baton__free(counts);
+    baton__free(gates);
+    return tree.reached;
+}

@@ -1,0 +1,173 @@
+/* Collectives by one name: each asks for a choice, and calls what it says. */
+#include "coll/kit/check.h"
+#include "coll/tune/choose.h"
+
+/* Whether a reduction must keep the order of ranks; the builder that is called
+   refuses what is no reduction. */
+static bool is_ordered(const baton_op_t *op)
+{
+    return op != NULL && !op->commutative;
+}
+
+static bool is_end(const baton_schedule_t *schedule, int root)
+{
+    return root == 0 || root == baton_schedule_size(schedule) - 1;
+}
+
+/* False: the schedule's error says why there is no choice. */
+static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
+                   baton_choice_t *out)
+{
+    of.size = sizeof of;
+    of.ranks = baton_schedule_size(schedule);
+    of.hosts = baton_schedule_hosts(schedule);
+    of.processors = baton_schedule_processors(schedule);
+    of.scattered = of.hosts > 1 && baton_schedule_host_block(schedule) == 0;
+    baton_status_t status = baton_choose(&of, out);
+    if (status != BATON_OK) {
+        baton_schedule_fail(schedule, status, "%s", baton_error_message());
+    }
+    return status == BATON_OK;
+}
+
+/* A copy of the arguments, with the choice's segments, to the builder. */
+#define CALL(choice, args)                                                     \
+    do {                                                                       \
+        if ((args).chunk_bytes == 0) {                                         \
+            (args).chunk_bytes = (choice).segment_bytes;                       \
+        }                                                                      \
+        baton__algorithm_builder (&(choice).algorithm)(schedule, &(args));     \
+    } while (0)
+
+void baton_barrier(baton_schedule_t *schedule)
+{
+    baton_barrier_dissemination(schedule);
+}
+
+void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args)
+{
+    baton_choice_t choice;
+    args = baton__read_args(schedule, "broadcast", args, sizeof *args,
+                            "baton_broadcast_t");
+    if (args != NULL &&
+        choose(schedule,
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_BROADCAST,
+                                     .bytes = args->data.bytes,
+                                     .algorithm = args->algorithm},
+               &choice)) {
+        baton_broadcast_t chosen = *args;
+        CALL(choice, chosen);
+    }
+}
+
+void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args)
+{
+    baton_choice_t choice;
+    args = baton__read_args(schedule, "reduce", args, sizeof *args,
+                            "baton_reduce_t");
+    if (args != NULL && choose(schedule,
+                               (baton_choice_case_t){
+                                   .collective = BATON_COLLECTIVE_REDUCE,
+                                   .bytes = args->source.bytes,
+                                   .ordered = is_ordered(args->op),
+                                   .root_at_end = is_end(schedule, args->root),
+                                   .algorithm = args->algorithm},
+                               &choice)) {
+        baton_reduce_t chosen = *args;
+        CALL(choice, chosen);
+    }
+}
+
+void baton_allreduce(baton_schedule_t *schedule, const baton_allreduce_t *args)
+{
+    baton_choice_t choice;
+    args = baton__read_args(schedule, "all-reduce", args, sizeof *args,
+                            "baton_allreduce_t");
+    if (args != NULL &&
+        choose(schedule,
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLREDUCE,
+                                     .bytes = args->source.bytes,
+                                     .ordered = is_ordered(args->op),
+                                     .algorithm = args->algorithm},
+               &choice)) {
+        baton_allreduce_t chosen = *args;
+        CALL(choice, chosen);
+    }
+}
+
+void baton_reduce_scatter(baton_schedule_t *schedule,
+                          const baton_reduce_scatter_t *args)
+{
+    baton_choice_t choice;
+    args = baton__read_args(schedule, "reduce-scatter", args, sizeof *args,
+                            "baton_reduce_scatter_t");
+    if (args != NULL &&
+        choose(
+            schedule,
+            (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE_SCATTER,
+                                  .bytes = args->source.bytes,
+                                  .ordered = is_ordered(args->op),
+                                  .uneven = args->counts != NULL,
+                                  .algorithm = args->algorithm},
+            &choice)) {
+        baton_reduce_scatter_t chosen = *args;
+        CALL(choice, chosen);
+    }
+}
+
+void baton_allgather(baton_schedule_t *schedule, const baton_allgather_t *args)
+{
+    baton_choice_t choice;
+    args = baton__read_args(schedule, "all-gather", args, sizeof *args,
+                            "baton_allgather_t");
+    if (args != NULL &&
+        choose(schedule,
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLGATHER,
+                                     .bytes = args->target.bytes,
+                                     .uneven = args->block_bytes != NULL,
+                                     .algorithm = args->algorithm},
+               &choice)) {
+        baton_allgather_t chosen = *args;
+        CALL(choice, chosen);
+    }
+}
+
+/* Where there are sizes per rank, the bytes differ between ranks; but then one
+   algorithm is left, whatever they are. */
+void baton_alltoall(baton_schedule_t *schedule, const baton_alltoall_t *args)
+{
+    baton_choice_t choice;
+    bool uneven =
+        args != NULL && (args->send_bytes != NULL || args->recv_bytes != NULL);
+    args = baton__read_args(schedule, "all-to-all", args, sizeof *args,
+                            "baton_alltoall_t");
+    if (args != NULL &&
+        choose(schedule,
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLTOALL,
+                                     .bytes = args->source.bytes,
+                                     .uneven = uneven,
+                                     .algorithm = args->algorithm},
+               &choice)) {
+        baton__algorithm_builder (&choice.algorithm)(schedule, args);
+    }
+}
+
+void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args)
+{
+    baton_scatter_binomial(schedule, args);
+}
+
+void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args)
+{
+    baton_gather_binomial(schedule, args);
+}
+
+void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args)
+{
+    baton_scan_recursive_doubling(schedule, args);
+}
+
+void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args)
+{
+    baton_exscan_recursive_doubling(schedule, args);
+}

@@ -1,0 +1,319 @@
+/* The choice: of the algorithms that can do what is asked, the one whose
+   formula gives the least; of the segments that it may have, the same. */
+#include "coll/tune/choose.h"
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/options.h"
+
+#define LEAST_SEGMENT ((size_t)1024)
+#define MOST_SEGMENT  ((size_t)16 * 1024 * 1024)
+/* On one host: what still is in a cache when it is reduced or passed on. */
+#define MOST_HOST_SEGMENT ((size_t)512 * 1024)
+
+/* Costs that are the same may differ by how they were rounded. */
+#define LESS (1 - 1e-9)
+
+/* The variable that names an algorithm; "" for collectives with only one. */
+static const char *variable_of(baton_collective_t collective)
+{
+    switch (collective) {
+    case BATON_COLLECTIVE_BROADCAST:
+        return baton__config_text(BATON__CONFIG_BROADCAST);
+    case BATON_COLLECTIVE_REDUCE:
+        return baton__config_text(BATON__CONFIG_REDUCE);
+    case BATON_COLLECTIVE_ALLREDUCE:
+        return baton__config_text(BATON__CONFIG_ALLREDUCE);
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
+        return baton__config_text(BATON__CONFIG_REDUCE_SCATTER);
+    case BATON_COLLECTIVE_ALLGATHER:
+        return baton__config_text(BATON__CONFIG_ALLGATHER);
+    case BATON_COLLECTIVE_ALLTOALL:
+        return baton__config_text(BATON__CONFIG_ALLTOALL);
+    case BATON_COLLECTIVE_SCATTER:
+    case BATON_COLLECTIVE_GATHER:
+    case BATON_COLLECTIVE_SCAN:
+    case BATON_COLLECTIVE_EXSCAN:
+    case BATON_COLLECTIVE_BARRIER:
+    case BATON_COLLECTIVE_COUNT:
+        break;
+    }
+    return "";
+}
+
+static bool can(const baton_algorithm_t *algorithm,
+                const baton_choice_case_t *of)
+{
+    bool keeps_order =
+        algorithm->ordered || (algorithm->ordered_at_ends && of->root_at_end);
+    return algorithm->collective == of->collective &&
+           (keeps_order || !of->ordered) &&
+           (!algorithm->equal_blocks || !of->uneven);
+}
+
+static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
+                  bool one_host, baton_choice_t *best)
+{
+    size_t bytes = (size_t)cost.bytes;
+    size_t segment = algorithm->segmented ? LEAST_SEGMENT : 0;
+    size_t most = one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
+    do {
+        cost.segment_bytes = (double)segment;
+        double us =
+            one_host ? algorithm->host_us(&cost) : algorithm->cost_us(&cost);
+        if (best->algorithm.name == NULL || us < best->cost_us * LESS) {
+            *best = (baton_choice_t){*algorithm, segment, us};
+        }
+        segment *= 2;
+    } while (segment > 0 && segment / 2 < bytes && segment <= most);
+}
+
+static baton_status_t cost_case(const baton_choice_case_t *of,
+                                baton_cost_case_t *out)
+{
+    baton_costs_t costs = BATON_COSTS;
+    baton_status_t status = baton_costs_get(&costs);
+    if (status == BATON_OK) {
+        const baton_link_cost_t *link =
+            of->hosts > 1 ? &costs.between : &costs.inside;
+        *out =
+            (baton_cost_case_t){.ranks = of->ranks,
+                                .bytes = (double)of->bytes,
+                                .alpha_us = link->alpha_us,
+                                .beta_us = link->beta_ns / 1e3,
+                                .gamma_us = costs.gamma_ns / 1e3,
+                                .processors = of->processors,
+                                .hosts = of->hosts > 0 ? of->hosts : 1,
+                                .scattered = of->scattered,
+                                .inside_alpha_us = costs.inside.alpha_us,
+                                .inside_beta_us = costs.inside.beta_ns / 1e3};
+    }
+    return status;
+}
+
+/* What a case asks for that not every algorithm can do. */
+static const char *demand_of(const baton_choice_case_t *of)
+{
+    return !of->ordered ? "blocks of different sizes"
+           : of->collective == BATON_COLLECTIVE_REDUCE && !of->root_at_end
+               ? "a reduction that is not commutative to a root that is not "
+                 "rank 0 or P - 1"
+               : "a reduction that is not commutative";
+}
+
+static baton_status_t refuse_all(const baton_choice_case_t *of)
+{
+    return baton__error(BATON_ERR_UNSUPPORTED, "no algorithm of %s can do %s",
+                        baton_collective_name(of->collective), demand_of(of));
+}
+
+static baton_status_t refuse(const baton_choice_case_t *of,
+                             const baton_algorithm_t *algorithm)
+{
+    char memory[BATON__MESSAGE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text, "%s by %s can't do %s; these can:",
+                    baton_collective_name(of->collective), algorithm->name,
+                    demand_of(of));
+    size_t others = 0;
+    baton_algorithm_t other;
+    for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
+        if (can(&other, of)) {
+            baton__text_add(&text, " %s", other.name);
+            others++;
+        }
+    }
+    return others > 0 ? baton__error(BATON_ERR_UNSUPPORTED, "%s", memory)
+                      : refuse_all(of);
+}
+
+static bool reduces(baton_collective_t collective)
+{
+    return collective == BATON_COLLECTIVE_REDUCE ||
+           collective == BATON_COLLECTIVE_ALLREDUCE ||
+           collective == BATON_COLLECTIVE_REDUCE_SCATTER ||
+           collective == BATON_COLLECTIVE_SCAN ||
+           collective == BATON_COLLECTIVE_EXSCAN;
+}
+
+static baton_status_t check(const baton_choice_case_t *of)
+{
+    baton_status_t status = baton__check_collective("choice", of->collective);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (of->ranks < 1) {
+        return baton__error(BATON_ERR_INVALID,
+                            "choice: ranks is %d; allowed: 1 or more",
+                            of->ranks);
+    }
+    if (of->hosts < 0 || of->hosts > of->ranks) {
+        return baton__error(BATON_ERR_INVALID,
+                            "choice: hosts is %d; allowed: 0, which means 1, "
+                            "to %d, the ranks",
+                            of->hosts, of->ranks);
+    }
+    if (of->processors < 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "choice: processors is %d; allowed: 0, which means "
+                            "one for each rank, or more",
+                            of->processors);
+    }
+    if (of->ordered && !reduces(of->collective)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "choice: ordered is true; allowed: false, as %s "
+                            "reduces nothing",
+                            baton_collective_name(of->collective));
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_choose(const baton_choice_case_t *given,
+                            baton_choice_t *out)
+{
+    baton_choice_case_t whole;
+    const baton_choice_case_t *of = &whole;
+    baton_cost_case_t cost;
+    baton_choice_t best = {.cost_us = 0};
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    }
+    baton_status_t status = baton__options_read(
+        &whole, sizeof whole, given, "choice: case", "BATON_CHOICE_CASE");
+    if (status == BATON_OK) {
+        status = check(of);
+    }
+    if (status == BATON_OK) {
+        status = cost_case(of, &cost);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    const char *name =
+        of->algorithm != NULL ? of->algorithm : variable_of(of->collective);
+    baton_algorithm_t algorithm;
+    if (name[0] != '\0') {
+        status = baton_algorithm_find(of->collective, name, &algorithm);
+        if (status == BATON_OK && !can(&algorithm, of)) {
+            status = refuse(of, &algorithm);
+        }
+        if (status == BATON_OK) {
+            weigh(&algorithm, cost, of->hosts <= 1, &best);
+        }
+    } else {
+        for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
+            if (can(&algorithm, of) &&
+                (of->hosts <= 1 || !algorithm.one_host)) {
+                weigh(&algorithm, cost, of->hosts <= 1, &best);
+            }
+        }
+        if (best.algorithm.name == NULL) {
+            status = refuse_all(of);
+        }
+    }
+    if (status == BATON_OK) {
+        *out = best;
+    }
+    return status;
+}
+
+/* ---- the table as text ------------------------------------------------- */
+
+static bool same_choice(const baton_choice_t *a, const baton_choice_t *b)
+{
+    return a->algorithm.name == b->algorithm.name &&
+           a->segment_bytes == b->segment_bytes;
+}
+
+typedef struct writer {
+    char *text;
+    size_t room;
+    size_t length;
+} writer_t;
+
+static void add(writer_t *writer, const char *line)
+{
+    for (; *line != '\0'; line++) {
+        if (writer->length + 1 < writer->room) {
+            writer->text[writer->length] = *line;
+        }
+        writer->length++;
+    }
+    if (writer->room > 0) {
+        size_t last = writer->room - 1;
+        writer->text[writer->length < last ? writer->length : last] = '\0';
+    }
+}
+
+/* "  up to       65536 bytes  rabenseifner"; the last row of a collective is of
+   any size, or beyond the one before. */
+static void add_row(writer_t *writer, size_t up_to, const char *last,
+                    const baton_choice_t *choice)
+{
+    char memory[200];
+    baton__text_t line = {memory, sizeof memory, 0};
+    if (last != NULL) {
+        baton__text_add(&line, "  %-23s  ", last);
+    } else {
+        baton__text_add(&line, "  up to %11zu bytes  ", up_to);
+    }
+    baton__text_add(&line, "%s", choice->algorithm.name);
+    if (choice->segment_bytes > 0) {
+        baton__text_add(&line, " in segments of %zu", choice->segment_bytes);
+    }
+    baton__text_add(&line, "\n");
+    add(writer, memory);
+}
+
+/* Sizes are powers of two from 8 bytes to 1 GiB. */
+static baton_status_t add_collective(writer_t *writer, baton_choice_case_t of)
+{
+    baton_choice_t current;
+    const char *last = "any size";
+    of.bytes = 8;
+    baton_status_t status = baton_choose(&of, &current);
+    if (status != BATON_OK) {
+        return status;
+    }
+    add(writer, baton_collective_name(of.collective));
+    add(writer, "\n");
+    while (of.bytes < (size_t)1 << 30) {
+        baton_choice_t next;
+        of.bytes *= 2;
+        status = baton_choose(&of, &next);
+        if (status != BATON_OK) {
+            return status;
+        }
+        if (!same_choice(&current, &next)) {
+            add_row(writer, of.bytes / 2, NULL, &current);
+            current = next;
+            last = "beyond that";
+        }
+    }
+    add_row(writer, 0, last, &current);
+    return BATON_OK;
+}
+
+baton_status_t baton_choices_text(int ranks, int hosts, int processors,
+                                  char *text, size_t room, size_t *length_out)
+{
+    writer_t writer = {text, room, 0};
+    baton_status_t status = BATON_OK;
+    if ((text == NULL && room > 0) || length_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            length_out == NULL ? "length_out" : "text");
+    }
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT && status == BATON_OK;
+         i++) {
+        baton_choice_case_t of = {.size = sizeof of,
+                                  .collective = (baton_collective_t)i,
+                                  .ranks = ranks,
+                                  .hosts = hosts,
+                                  .processors = processors};
+        status = add_collective(&writer, of);
+    }
+    if (status == BATON_OK) {
+        *length_out = writer.length;
+    }
+    return status;
+}
