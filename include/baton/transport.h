@@ -19,6 +19,10 @@
    and send returns BATON_DONE. A receiver that is behind therefore holds up
    long messages only. Memory is bounded by what schedules reserve, and by the
    number of short messages that a transport keeps for a peer that is behind.
+   A short send beyond that number ends when its receiver is done with it. So
+   may one that is sent before anything has arrived that the peer sent after it
+   first reserved: until then its sender can't know how many it may send. The
+   engine sends a peer nothing but notices before that.
 
    Rules for an implementation
    - All functions of an endpoint but drain, allocate and release are called by

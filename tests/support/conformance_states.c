@@ -381,7 +381,8 @@ void conformance_withdraw_races(conformance_rank_t *self)
     free(in);
 }
 
-/* No rank accepts before every rank's send has completed. */
+/* No rank accepts before every rank's send has completed. Each has heard from
+   its receiver before. */
 void conformance_short_needs_no_receiver(conformance_rank_t *self)
 {
     enum { BYTES = BATON_NOTICE_BYTES };
@@ -390,6 +391,9 @@ void conformance_short_needs_no_receiver(conformance_rank_t *self)
     if (self->synchronous) {
         return;
     }
+    conformance_send(self, 4, conformance_previous_of(self), 5, NULL, 0);
+    conformance_recv(self, 5, conformance_next_of(self), 5, NULL);
+    conformance_wait(self, 5);
     conformance_fill(out, BYTES, conformance_key_of(self->rank, 0));
     conformance_send(self, 0, conformance_next_of(self), 6, out, BYTES);
     conformance_send(self, 1, self->rank, 8, out, BYTES);
