@@ -40,6 +40,10 @@ enum {
                      and other epochs wait */
 };
 
+#define NEVER_NS ((uint64_t)INT64_MAX)
+
+bool baton__engine_rechecks = true;
+
 /* The engine that this thread drives, the innermost one. */
 static _Thread_local const baton_engine_t *driven;
 
@@ -153,7 +157,8 @@ static uint32_t watch_us(const baton_engine_t *engine)
 static uint32_t sleep_us(const baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    uint32_t us = engine->armed_us < CHECK_US ? engine->armed_us : CHECK_US;
+    uint32_t most = baton__engine_rechecks ? CHECK_US : BATON_SLEEP_FOREVER;
+    uint32_t us = engine->armed_us < most ? engine->armed_us : most;
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
                 stepper->recovering > 0 || engine->unarmed;
     if (asks && us > POLL_US) {
@@ -554,7 +559,8 @@ static baton_status_t wait_until(baton_engine_t *engine,
             if (is_late(&waiter)) {
                 return BATON_ERR_TIMEOUT;
             }
-            uint64_t look_ns = baton__clock_ns() + PARK_NS;
+            uint64_t look_ns =
+                baton__engine_rechecks ? baton__clock_ns() + PARK_NS : NEVER_NS;
             park(&waiter,
                  look_ns < waiter.deadline_ns ? look_ns : waiter.deadline_ns);
         }

@@ -170,6 +170,11 @@ struct baton__driver {
 
 extern const baton__driver_t baton__real_driver;
 
+/* Whether a thread that sleeps until it is woken looks again now and then all
+   the same. Tests say no, before they open an engine: then a wake-up that is
+   lost is a hang, and not a delay. */
+extern bool baton__engine_rechecks;
+
 /* Closes the engine's device; the thread has ended, and no group is left. */
 void baton__engine_close_device(baton_engine_t *engine);
 

@@ -1,6 +1,7 @@
 #include "support/cluster.h"
 
 #include "base/config.h"
+#include "progress/engine.h"
 #include "support/cmocka.h"
 
 #include <pthread.h>
@@ -9,6 +10,13 @@
 #include <string.h>
 
 enum { QUIET_STEPS = 64 };
+
+/* In every test: no timer makes good a wake-up that is lost. */
+__attribute__((constructor)) static void sleep_until_woken(void)
+{
+    baton__engine_rechecks = false;
+    (void)setenv("BATON_STALL_MS", "86400000", 0);
+}
 
 const char *const support_variant_names[SUPPORT_VARIANTS] = {
     [SUPPORT_MANUAL] = "one manual engine",
