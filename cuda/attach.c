@@ -220,7 +220,6 @@ void baton__gpu_close(void *device)
         (void)close(gpu->descriptor);
     }
     (void)pthread_mutex_destroy(&gpu->flag_lock);
-    (void)pthread_mutex_destroy(&gpu->graph_lock);
     free(gpu);
 }
 
@@ -234,7 +233,6 @@ static baton__gpu_t *create(int ordinal)
         return NULL;
     }
     (void)pthread_mutex_init(&gpu->flag_lock, NULL); /* can't fail on Linux */
-    (void)pthread_mutex_init(&gpu->graph_lock, NULL);
     gpu->ordinal = ordinal;
     gpu->descriptor = -1;
     (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);

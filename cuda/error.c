@@ -34,11 +34,6 @@ static const char *advice(cudaError_t error)
     if (error == cudaErrorCudartUnloading) {
         return "; the process is ending";
     }
-    if (error >= cudaErrorStreamCaptureUnsupported &&
-        error <= cudaErrorStreamCaptureWrongThread) {
-        return "; what is put into a stream that is captured has to be what a "
-               "graph can record";
-    }
     if (error == cudaErrorInvalidResourceHandle) {
         return "; is the stream one of another GPU or context?";
     }

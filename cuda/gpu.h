@@ -8,7 +8,6 @@
    wake.c      a descriptor that becomes readable when work has been done
    flags.c     flags that host and GPU see
    peers.c     memory of other engines and processes
-   graph.c     work that is captured, and launched as one
    select.c    selection and lists of entries, by <baton/cuda_select.h>
    port.c      the table of all these, as <baton/device.h> wants it
    reduce.cu   reductions; element.cuh: of one element
@@ -70,7 +69,6 @@ typedef struct baton__wake {
 } baton__wake_t;
 
 struct baton__flag_slab;
-struct baton__gpu_graph;
 struct baton__mapping;
 
 typedef struct baton__gpu {
@@ -88,10 +86,6 @@ typedef struct baton__gpu {
     bool stream_waits; /* cuStreamWaitValue64 works */
     pthread_mutex_t flag_lock;
     struct baton__flag_slab *flag_slabs;
-
-    pthread_mutex_t graph_lock;
-    struct baton__gpu_graph *recorded; /* graphs that are being recorded, */
-    atomic_int recordings;             /* and how many */
 
     bool managed_by_host; /* the host may access managed memory at any time */
     struct baton__mapping *mappings;
@@ -154,20 +148,12 @@ baton_status_t baton__gpu_raise(void *device, baton_stream_t stream, void *flag,
                                 uint64_t value);
 void baton__gpu_raise_now(void *device, void *flag, uint64_t value);
 
-/* Whether this is one of the GPU's own streams; whether what is put into it is
-   being recorded in a graph of Baton's. */
+/* Whether this is one of the GPU's own streams. */
 bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream);
-bool baton__gpu_records(baton__gpu_t *gpu, baton_stream_t stream);
 
 /* BATON_ERR_UNSUPPORTED: the program captures this stream of its own. */
-baton_status_t baton__gpu_check_stream(baton__gpu_t *gpu,
+baton_status_t baton__gpu_check_stream(const baton__gpu_t *gpu,
                                        baton_stream_t stream);
-baton_status_t baton__gpu_graph_begin(void *device, int count,
-                                      baton_stream_t *streams_out, void **out);
-baton_status_t baton__gpu_graph_end(void *device, void *handle);
-baton_status_t baton__gpu_graph_launch(void *device, void *handle,
-                                       baton_stream_t stream);
-void baton__gpu_graph_destroy(void *device, void *handle);
 
 uint64_t baton__gpu_kin(void);
 void baton__gpu_mappings_close(baton__gpu_t *gpu);

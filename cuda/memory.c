@@ -139,34 +139,6 @@ baton_status_t baton__gpu_check(void *device, const void *memory, size_t bytes,
     return status;
 }
 
-/* ---- copies ----------------------------------------------------------- */
-
-/* A graph repeats its copies, and can't stage what is not pinned. */
-static baton_status_t check_recorded(const baton__gpu_t *gpu,
-                                     const void *memory)
-{
-    struct cudaPointerAttributes is;
-    cudaError_t error = cudaPointerGetAttributes(&is, memory);
-    if (error == cudaSuccess && is.type == cudaMemoryTypeUnregistered) {
-        return baton_error_set(BATON_ERR_UNSUPPORTED,
-                               "%s: a graph can't record a copy of host memory "
-                               "that is not pinned (baton_device_alloc, "
-                               "cudaMallocHost)",
-                               gpu->name);
-    }
-    return baton__gpu_report(gpu, error, "cudaPointerGetAttributes");
-}
-
-static baton_status_t check_ends(baton__gpu_t *gpu, baton_stream_t stream,
-                                 const void *target, const void *source)
-{
-    if (baton__gpu_owns(gpu, stream) || !baton__gpu_records(gpu, stream)) {
-        return BATON_OK;
-    }
-    baton_status_t status = check_recorded(gpu, target);
-    return status == BATON_OK ? check_recorded(gpu, source) : status;
-}
-
 baton_status_t baton__gpu_copy(void *device, baton_stream_t stream,
                                void *target, const void *source, size_t bytes)
 {
@@ -178,13 +150,10 @@ baton_status_t baton__gpu_copy(void *device, baton_stream_t stream,
     if (status != BATON_OK) {
         return status;
     }
-    status = check_ends(gpu, stream, target, source);
-    if (status == BATON_OK) {
-        /* The addresses say which way. */
-        cudaError_t error =
-            cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream);
-        status = baton__gpu_report(gpu, error, "cudaMemcpyAsync");
-    }
+    /* The addresses say which way. */
+    cudaError_t error =
+        cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream);
+    status = baton__gpu_report(gpu, error, "cudaMemcpyAsync");
     baton__gpu_leave(gpu);
     baton__gpu_busy(gpu, stream);
     return status;

@@ -56,6 +56,28 @@ bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream)
     return false;
 }
 
+baton_status_t baton__gpu_check_stream(const baton__gpu_t *gpu,
+                                       baton_stream_t stream)
+{
+    enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
+    if (baton__gpu_owns(gpu, stream)) {
+        return BATON_OK;
+    }
+    cudaError_t error = cudaStreamIsCapturing(stream, &is);
+    if (error != cudaErrorStreamCaptureImplicit && error != cudaSuccess) {
+        return baton__gpu_report(gpu, error, "cudaStreamIsCapturing");
+    }
+    if (error == cudaSuccess && is == cudaStreamCaptureStatusNone) {
+        return BATON_OK;
+    }
+    (void)cudaGetLastError();
+    return baton_error_set(BATON_ERR_UNSUPPORTED,
+                           "%s: the program captures this stream, or one that "
+                           "it waits for, in a graph, of which an epoch can't "
+                           "be a part",
+                           gpu->name);
+}
+
 /* ---- events ----------------------------------------------------------- */
 
 baton_status_t baton__gpu_event_create(void *device, void **out)

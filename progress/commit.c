@@ -4,7 +4,6 @@
 #include "progress/epochs.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
-#include "sched/capture.h"
 #include "sched/offload.h"
 
 #include "base/alloc.h"
@@ -250,9 +249,6 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     }
     if (status == BATON_OK) {
         status = baton__check_hazards(schedule, &order);
-    }
-    if (status == BATON_OK) {
-        status = baton__capture_check(schedule, &order);
     }
     if (status == BATON_OK) {
         status = prepare(schedule, &order);
@@ -519,7 +515,7 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
     /* Before `committed` is read: an external epoch may run before commit
      * returns.
      */
-    if (baton__engine_is_inside(engine) && !schedule->captured) {
+    if (baton__engine_is_inside(engine)) {
         return rebind_inside(schedule, buffer.index, memory);
     }
     if (!schedule->committed) {

@@ -31,8 +31,6 @@ static baton_status_t check_group(const baton_device_port_t *port,
 static baton_status_t check_optional(const baton_device_port_t *port)
 {
     int handles = (port->get_handle != NULL) + (port->open_handle != NULL);
-    int graphs = (port->graph_begin != NULL) + (port->graph_end != NULL) +
-                 (port->graph_launch != NULL) + (port->graph_destroy != NULL);
     int selection = (port->select_bytes != NULL) + (port->select_topk != NULL) +
                     (port->select_sampled != NULL) + (port->gather != NULL) +
                     (port->put != NULL) + (port->add != NULL) +
@@ -40,12 +38,6 @@ static baton_status_t check_optional(const baton_device_port_t *port)
                     (port->clear != NULL);
     baton_status_t status =
         check_group(port, "get_handle and open_handle", handles, 2);
-    if (status == BATON_OK) {
-        status = check_group(port,
-                             "graph_begin, graph_end, graph_launch and "
-                             "graph_destroy",
-                             graphs, 4);
-    }
     return status != BATON_OK
                ? status
                : check_group(port,

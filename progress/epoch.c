@@ -4,7 +4,6 @@
 #include "progress/epoch.h"
 
 #include "base/error.h"
-#include "progress/captured.h"
 #include "progress/epoch_parts.h"
 #include "progress/queues.h"
 #include "sched/offload.h"
@@ -106,22 +105,6 @@ void baton__epoch_complete_queued(baton__stepper_t *stepper,
     stepper->waited += schedule->run.waited - before;
 }
 
-void baton__epoch_queue_all(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule)
-{
-    baton__run_queue_all(&schedule->run);
-    schedule->turn.queued++;
-    stepper->waited++;
-}
-
-void baton__epoch_complete_all(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule)
-{
-    baton__run_complete_all(&schedule->run);
-    schedule->turn.queued--;
-    stepper->waited--;
-}
-
 /* ---- begin ------------------------------------------------------------- */
 
 /* True if a peer has activated the epoch after the last one. */
@@ -164,7 +147,7 @@ static void deliver_activations(baton_schedule_t *schedule)
    in the order of a stream. */
 static bool waits_for_stream(const baton_schedule_t *schedule)
 {
-    return schedule->offload != NULL && !schedule->captured &&
+    return schedule->offload != NULL &&
            baton__queues_waits(schedule, schedule->run.epoch);
 }
 
@@ -205,9 +188,6 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         }
         if (run->phase == BATON__RUN_RUNNING) {
             deliver_activations(schedule);
-        }
-        if (run->phase == BATON__RUN_RUNNING && schedule->captured) {
-            baton__captured_begin(stepper, schedule);
         }
     }
     if (run->phase == BATON__RUN_RUNNING) {
@@ -572,8 +552,7 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     baton__run_t *run = &schedule->run;
     issue_ready(stepper, schedule, nodes);
-    if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL &&
-        !schedule->captured) {
+    if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL) {
         baton__queues_end_turn(stepper, schedule);
     }
     if (run->phase != BATON__RUN_RUNNING || schedule->turn.held) {
@@ -1410,15 +1389,13 @@ static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
     baton__epoch_begin_if_due(stepper, schedule);
 }
 
-/* Epochs that were started on streams behind one that has failed fail with it;
-   of a captured schedule those that were asked for. Returns the last one. */
+/* Epochs that were started on streams behind one that has failed fail with it.
+   Returns the last one. */
 static uint64_t fail_started(baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
-    uint64_t requested = schedule->captured
-                             ? schedule->offload->drained
-                             : atomic_load_explicit(&schedule->shared.requested,
-                                                    memory_order_acquire);
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
     while (run->epoch < requested) {
         run->epoch++;
         atomic_store_explicit(
@@ -1458,10 +1435,6 @@ static void end_if_drained(baton__stepper_t *stepper,
         retired = run->epoch;
     }
     publish(stepper, schedule, failed, retired);
-    if (schedule->captured) {
-        /* One that was launched meanwhile is none of those. */
-        baton__epoch_begin_if_due(stepper, schedule);
-    }
 }
 
 /* A node of a failed epoch is no longer in motion. */
@@ -1476,20 +1449,6 @@ static bool end_in_draining(baton__stepper_t *stepper,
         baton__schedule_free(schedule);
         return true;
     }
-    return false;
-}
-
-bool baton__epoch_end_all_in_draining(baton__stepper_t *stepper,
-                                      baton_schedule_t *schedule)
-{
-    schedule->turn.queued--;
-    if (schedule->turn.abandoned) {
-        baton__schedule_free(schedule);
-        return true;
-    }
-    schedule->run.waited--;
-    stepper->waited--;
-    end_if_drained(stepper, schedule);
     return false;
 }
 

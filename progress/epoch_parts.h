@@ -23,17 +23,6 @@ bool baton__epoch_can_compute(baton__stepper_t *stepper,
 void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
                           uint32_t node, baton_status_t status);
 
-/* The same of all nodes of a captured epoch as one. */
-void baton__epoch_queue_all(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule);
-void baton__epoch_complete_all(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule);
-
-/* What was launched of a failed captured epoch, and behind it up to `drained`,
-   has been done. True if the schedule, which was abandoned, has been freed. */
-bool baton__epoch_end_all_in_draining(baton__stepper_t *stepper,
-                                      baton_schedule_t *schedule);
-
 /* A node of a failed epoch is no longer in motion. True if the schedule, which
    was abandoned, has been freed. */
 bool baton__epoch_end_in_draining(baton__stepper_t *stepper,

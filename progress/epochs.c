@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "progress/engine.h"
 #include "progress/epoch.h"
-#include "sched/capture.h"
 #include "sched/offload.h"
 
 #include <sched.h>
@@ -128,17 +127,12 @@ static baton_engine_t *engine_of(const baton_schedule_t *schedule)
 
 /* ---- start ------------------------------------------------------------ */
 
-/* Checks what was rebound; and records a captured schedule again, of which no
-   epoch is in flight then. */
 static baton_status_t check_rebound(baton_schedule_t *schedule)
 {
     baton_engine_t *engine = engine_of(schedule);
     engine->driver->enter(engine);
     baton_status_t status = baton__check_rebound(schedule);
     engine->driver->leave(engine);
-    if (status == BATON_OK && schedule->captured) {
-        status = baton__capture_record(schedule);
-    }
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status, "start of %s", baton_error_message());
@@ -183,8 +177,7 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
                             "to no effect",
                             schedule->name, schedule->misused);
     }
-    return atomic_load_explicit(&schedule->rebound, memory_order_relaxed) ||
-                   baton__capture_is_due(schedule)
+    return atomic_load_explicit(&schedule->rebound, memory_order_relaxed)
                ? check_rebound(schedule)
                : BATON_OK;
 }
@@ -263,24 +256,6 @@ static baton_status_t check_device(const baton_schedule_t *schedule,
                               function, schedule->name);
 }
 
-/* Launches a captured epoch in the user's stream. The epoch before may have
-   been started without one, and not have begun: then it is launched first. */
-static baton_status_t launch_on(baton_schedule_t *schedule,
-                                baton_stream_t stream, uint64_t epoch)
-{
-    bool behind =
-        atomic_load_explicit(&schedule->shared.retired, memory_order_acquire) +
-            1 <
-        epoch;
-    if (behind && !schedule->offload->on[(epoch - 1) % BATON__STARTS]) {
-        baton_engine_t *engine = engine_of(schedule);
-        engine->driver->enter(engine);
-        baton__epoch_begin_if_due(schedule->group->stepper, schedule);
-        engine->driver->leave(engine);
-    }
-    return baton__capture_launch(schedule, stream, epoch, false);
-}
-
 baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
                                        baton_stream_t stream)
 {
@@ -296,9 +271,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     uint64_t slot = epoch % BATON__STARTS;
-    status = schedule->captured ? launch_on(schedule, stream, epoch)
-                                : device->port.record(device->device, stream,
-                                                      offload->starts[slot]);
+    status = device->port.record(device->device, stream, offload->starts[slot]);
     if (status != BATON_OK) {
         return baton__error(status, "start of \"%s\" on a stream: %s",
                             schedule->name, baton_error_message());
@@ -325,15 +298,8 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
     uint64_t epoch =
         atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
-    /* A captured epoch ends when the stream that it was started on gets there.
-     */
-    bool launched =
-        schedule->captured && epoch > 0 && offload->on[epoch % BATON__STARTS];
-    status = launched
-                 ? device->port.follow(device->device, stream,
-                                       offload->starts[epoch % BATON__STARTS])
-                 : device->port.await(device->device, stream,
-                                      offload->flag->flag, base + epoch);
+    status = device->port.await(device->device, stream, offload->flag->flag,
+                                base + epoch);
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status, "wait for \"%s\" on a stream: %s",

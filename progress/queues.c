@@ -11,14 +11,15 @@
 
 #include "base/error.h"
 #include "ops/device.h"
-#include "progress/captured.h"
 #include "progress/epoch.h"
 #include "progress/epoch_parts.h"
 #include "sched/offload.h"
 
 #include <string.h>
 
-void baton__queues_list(baton__stepper_t *stepper, baton_schedule_t *schedule)
+/* Has the device asked about the schedule in each step, until it has nothing to
+   be asked for. */
+static void list(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton__offload_t *offload = schedule->offload;
     if (!offload->listed) {
@@ -35,7 +36,10 @@ static int next_stream(const baton__device_t *device, int stream)
     return stream + 1 < device->work_end ? stream + 1 : BATON__STREAM_WORK;
 }
 
-int baton__queues_choose_stream(const baton_schedule_t *schedule, bool alone)
+/* Chooses a stream for work, the schedule's own if nothing waits there for a
+   user's stream. alone: one that no other schedule uses, since they would put
+   more into it; with another one left for them. -1: there is none. */
+static int choose_stream(const baton_schedule_t *schedule, bool alone)
 {
     const baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
@@ -80,7 +84,7 @@ static bool open_queue(baton_schedule_t *schedule, baton__queue_kind_t kind,
     }
     /* A peer may begin the epoch before: nothing of it may stand there then. */
     bool held_here = held && schedule->plan.armed_count > 0;
-    int stream = held_here ? -1 : baton__queues_choose_stream(schedule, held);
+    int stream = held_here ? -1 : choose_stream(schedule, held);
     if (stream < 0) {
         return false;
     }
@@ -206,7 +210,7 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
         }
     }
     if (queue->last == node) { /* also after some of the errors */
-        baton__queues_list(stepper, schedule);
+        list(stepper, schedule);
         baton__epoch_queue(stepper, schedule, node);
     }
     if (status != BATON_OK) {
@@ -398,7 +402,7 @@ void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
     offload->waits = true;
     stepper->starts++;
     schedule->turn.held = !external;
-    baton__queues_list(stepper, schedule);
+    list(stepper, schedule);
     if (device->waits_in_stream) {
         /* For the driver's sleep alone: without it a timer wakes it. */
         (void)device->port.follow(
@@ -637,9 +641,6 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule,
 static bool poll_queues(baton__stepper_t *stepper, baton_schedule_t *schedule,
                         bool *moved)
 {
-    if (schedule->captured) {
-        return baton__captured_poll(stepper, schedule, moved);
-    }
     for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
         if (schedule->turn.queued > 0 &&
             advance(stepper, schedule, &schedule->offload->queues[i], moved)) {
@@ -663,7 +664,7 @@ bool baton__queues_poll(baton__stepper_t *stepper)
         }
         if (!poll_queues(stepper, schedule, &moved) &&
             (schedule->turn.queued > 0 || schedule->offload->waits)) {
-            baton__queues_list(stepper, schedule);
+            list(stepper, schedule);
         }
     }
     return moved;

@@ -6,15 +6,6 @@
 
 #include "progress/stepper.h"
 
-/* Has the device asked about the schedule in each step, until it has nothing to
-   be asked for. */
-void baton__queues_list(baton__stepper_t *stepper, baton_schedule_t *schedule);
-
-/* Chooses a stream for work, the schedule's own if nothing waits there for a
-   user's stream. alone: one that no other schedule uses, since they would put
-   more into it; with another one left for them. -1: there is none. */
-int baton__queues_choose_stream(const baton_schedule_t *schedule, bool alone);
-
 /* Puts the first ready node, which the device does, into a stream. False when
    that failed the epoch. */
 bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,

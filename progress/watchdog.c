@@ -106,10 +106,7 @@ static void describe_draining(const baton_schedule_t *schedule,
                     "have not ended",
                     schedule->sentence, schedule->turn.moving,
                     schedule->turn.begun);
-    if (schedule->turn.queued > 0 && schedule->captured) {
-        baton__text_add(text, ", and %s has not done what was launched",
-                        schedule->group->device->port.name);
-    } else if (schedule->turn.queued > 0) {
+    if (schedule->turn.queued > 0) {
         baton__text_add(text, ", and %u nodes that are queued on %s",
                         schedule->turn.queued,
                         schedule->group->device->port.name);
@@ -134,11 +131,6 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     } else if (schedule->turn.held && schedule->turn.queued == 0) {
         baton__text_add(text, "\n    the stream that it was started on has not "
                               "got there");
-    } else if (schedule->captured) {
-        baton__text_add(text,
-                        "\n    waiting: all of its %u nodes, which were "
-                        "launched as one on %s",
-                        schedule->count, schedule->group->device->port.name);
     } else if (describe_nodes(schedule, false, text) == 0 &&
                describe_nodes(schedule, true, text) == 0) {
         baton__text_add(text,

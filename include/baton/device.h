@@ -30,9 +30,6 @@
 
    Partial collectives have calls of the same kind (partial.h).
 
-   A schedule that is all work of the device can be captured at commit: then an
-   epoch is one launch in the stream (baton_schedule_set_captured, below).
-
    Without a device, a schedule with device buffers fails to commit with
    BATON_ERR_UNSUPPORTED.
 
@@ -79,58 +76,11 @@ BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
    and neither waits for it nor synchronises. The work comes after that of the
    node's predecessors, and successors come after it. Returns BATON_OK or an
    error, which fails the epoch. The function is called on the driving thread,
-   as a call node's; baton_call_address gives it device addresses. In a captured
-   schedule it is called at commit instead; see below. */
+   as a call node's; baton_call_address gives it device addresses. */
 typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
                                                baton_stream_t stream);
 baton_node_t baton_add_device_call(baton_schedule_t *schedule,
                                    baton_device_call_fn fn, void *arg);
-
-/* ---- captured epochs --------------------------------------------------- */
-
-/* Has commit capture the schedule: the device records all nodes once (CUDA: in
-   a graph), and launches them as one piece of work in each epoch. This pays
-   where an epoch has many short nodes, which take longer to be put into streams
-   than to be done:
-
-       for (int i = 0; i < layers; i++) {
-           baton_node_t update = baton_add_device_call(s, add_layer, &layer[i]);
-           baton_before(s, scale, update);        // side by side on the device
-       }
-       baton_schedule_set_captured(s);
-       baton_schedule_commit(s);                  // calls add_layer for each
-       ...
-       baton_schedule_start_on(s, stream);        // one launch in `stream`
-
-   A captured schedule differs from others in this:
-   - The function of a device call is called when its node is recorded, on the
-     thread that commits, and not in an epoch: each epoch repeats the work that
-     it put into its stream then. There it may put kernels and copies into that
-     stream, and call baton_call_address and baton_call_fail; it must not do
-     what the device can't record (CUDA: allocate, wait, use another stream
-     without events that order both, load a kernel).
-   - start_on puts the launch into the user's stream itself: what is put there
-     behind start_on comes after the epoch. A start without a stream takes one
-   of the device's.
-   - What was launched can't be taken back: a cancelled epoch, and those started
-     behind it, end when the device has done their work all the same.
-   - If work fails, the epoch fails, but the device does not tell which of the
-     nodes did; the message names the first and the last.
-   - After baton_buffer_rebind the next start records all nodes again: it takes
-     as long as a commit, may fail as one, and calls the functions of device
-     calls again. So does the first start if commit found a buffer without
-     memory. A start that fails has started nothing; the next one tries again.
-
-   All nodes are reduces and copies with a view in device memory, device calls,
-   and nops; each waits for all of its edges, and none has a length. Views in
-   host memory are pinned (baton_device_alloc). There is no on_recover function.
-   Else commit fails with BATON_ERR_UNSUPPORTED, and the message names the first
-   node that hinders, and why; also without a device, or with one that can't
-   capture. An error of a device call's function fails the commit, or start.
-
-   Call this before the commit. Opt-in, because device calls change their
-   meaning, and because the device keeps memory for what it has recorded. */
-void baton_schedule_set_captured(baton_schedule_t *schedule);
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -158,9 +108,6 @@ BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
                                                 baton_memory_t kind);
 
 /* ---- the port --------------------------------------------------------- */
-
-/* Streams that graph_begin is asked for, at most. */
-#define BATON_DEVICE_GRAPH_STREAMS 8
 
 /* What a selection leaves in device memory, aligned to 8 bytes. */
 typedef struct baton_device_selected {
@@ -280,33 +227,6 @@ typedef struct baton_device_port {
 
     /* Frees the device. Nothing of it is in use. */
     void (*close)(void *device);
-
-    /* Optional, all four or none. Graphs: work that is recorded once and
-       launched as one. begin, end and destroy: any thread; they may block and
-       allocate.
-
-       graph_begin gives `count` streams, 1 to BATON_DEVICE_GRAPH_STREAMS. What
-       is put there until graph_end is not done but recorded: each stream in its
-       order, and across streams as events say. The thread that began calls copy
-       (both ends in memory of the device, or pinned), reduce, record and follow
-       with these streams, as do functions of the program; none of it blocks the
-       streams that others use meanwhile. An event that is recorded there is
-       followed there alone, and not queried; it is created before graph_begin,
-       and destroyed behind graph_end.
-       BATON_ERR_UNSUPPORTED: this can't be recorded.
-       graph_end ends the recording, and with it the streams. An error: it can't
-       be launched, only destroyed.
-       graph_launch puts all of it into a stream, as one piece of work that
-       comes behind the launch before of the same graph. Any thread, but one at
-       a time for a graph.
-       graph_destroy: no launch of it is in a stream. Also after graph_begin, or
-       an error of graph_end. */
-    baton_status_t (*graph_begin)(void *device, int count,
-                                  baton_stream_t *streams_out, void **out);
-    baton_status_t (*graph_end)(void *device, void *graph);
-    baton_status_t (*graph_launch)(void *device, void *graph,
-                                   baton_stream_t stream);
-    void (*graph_destroy)(void *device, void *graph);
 
     /* Optional, all or none: selection and lists of entries, in device memory
        and with the bits of select.h's functions, for f32, f64, f16 and bf16.

@@ -183,13 +183,6 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
     schedule->buffers[buffer.index].placed = true;
 }
 
-void baton_schedule_set_captured(baton_schedule_t *schedule)
-{
-    if (baton__graph_open(schedule, __func__)) {
-        schedule->captured = true;
-    }
-}
-
 /* ---- nodes ------------------------------------------------------------ */
 
 /* Puts a view into a record, the target first; the first wrong one sticks. */

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sched/capture.h"
 
 #include <string.h>
 
@@ -163,7 +162,7 @@ static bool create_lists(baton_schedule_t *schedule,
     baton__offload_t *offload = schedule->offload;
     size_t count = schedule->count;
     offload->held = baton__alloc(count, sizeof *offload->held);
-    if (schedule->captured || !has_nodes(schedule)) {
+    if (!has_nodes(schedule)) {
         return offload->held != NULL;
     }
     offload->behind = baton__alloc(count, sizeof *offload->behind);
@@ -232,7 +231,6 @@ void baton__offload_destroy(baton_schedule_t *schedule)
     if (offload == NULL) {
         return;
     }
-    baton__capture_destroy(schedule);
     give_flag(schedule);
     for (uint32_t i = 0; i < schedule->count && offload->events != NULL; i++) {
         destroy_event(offload->device, offload->events[i]);

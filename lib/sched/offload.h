@@ -54,8 +54,7 @@ typedef struct baton__offload {
     bool waits;        /* the epoch's start waits for the stream it was given */
     bool follows;      /* the work queue's stream waits for it already */
 
-    /* By node; NULL in a schedule without nodes for the device, and in one
-       that is captured. */
+    /* By node; NULL in a schedule without nodes for the device. */
     uint32_t *behind;     /* the next one in its queue */
     void **events;        /* or NULL where no event is needed */
     uint32_t *first_pred; /* predecessors on the device: from here up to the */
@@ -65,22 +64,13 @@ typedef struct baton__offload {
     uint32_t *held;
     uint32_t held_count;
 
-    /* Of each start, by its epoch: an event in the user's stream; in a captured
-       schedule behind the launch there, and of starts without a stream too. The
+    /* Of each start, by its epoch: an event in the user's stream. The
        application writes `on` before it raises `requested`. */
     void *starts[BATON__STARTS];
     bool on[BATON__STARTS];
     baton__flag_t *flag; /* reaches `base` + an epoch when that has ended */
     _Atomic uint64_t base;
     _Atomic bool awaited; /* some stream of the user waits for the flag */
-
-    struct baton__capture *capture; /* NULL: the schedule is not captured */
-    /* The driver's, while a captured epoch runs or drains: the device's stream
-       that it was launched in, or -1 for one of the user; and how far failed
-       ones have been done. */
-    int launched_in;
-    uint64_t drained;
-    uint64_t watched; /* the epoch of whose end the driver is told */
 } baton__offload_t;
 
 static inline bool baton__op_offloaded(const baton__op_t *op)

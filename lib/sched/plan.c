@@ -2,7 +2,6 @@
    counts, tags, the table of receives, scratch memory. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sched/capture.h"
 #include "sched/loans.h"
 #include "sched/offload.h"
 
@@ -438,9 +437,6 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         baton__loans_enter(schedule);
         if (schedule->group->device != NULL) {
             status = baton__offload_create(schedule, order);
-        }
-        if (status == BATON_OK && schedule->captured) {
-            status = baton__capture_create(schedule, order);
         }
     }
     baton__free(loans);

@@ -165,23 +165,6 @@ void baton__run_complete_queued(baton__run_t *run, uint32_t node)
     satisfy_some(run, node, false);
 }
 
-void baton__run_queue_all(baton__run_t *run)
-{
-    run->started = true;
-    run->head = run->tail;
-    run->waited++;
-}
-
-void baton__run_complete_all(baton__run_t *run)
-{
-    run->waited--;
-    run->required_left = 0;
-    run->progress_count += run->plan->count;
-    if (run->plan->count > 0) {
-        memset(run->state, BATON__NODE_COMPLETED, run->plan->count);
-    }
-}
-
 /* ---- messages --------------------------------------------------------- */
 
 static uint32_t place_of(const baton__plan_t *plan, int peer, uint32_t tag,

@@ -147,11 +147,6 @@ void baton__run_skip(baton__run_t *run, uint32_t node);
 void baton__run_queue(baton__run_t *run, uint32_t node);
 void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 
-/* The device has got all nodes as one: none becomes ready, and the epoch waits
-   for them together. complete_all: they are done. */
-void baton__run_queue_all(baton__run_t *run);
-void baton__run_complete_all(baton__run_t *run);
-
 /* What a message of an epoch is to a receive now. */
 typedef enum baton__turn {
     BATON__TURN_PAST,  /* drop it */

@@ -66,8 +66,7 @@ struct baton_schedule {
         baton_schedule_t *next_runnable;
         uint32_t moving;   /* nodes that the transport has */
         uint32_t begun;    /* async nodes that have not completed */
-        uint32_t queued;   /* nodes that the device has; of a captured schedule
-                              1, for all */
+        uint32_t queued;   /* nodes that the device has */
         size_t slice_done; /* of a node that is computed on in parts */
         bool runnable;
         bool held;      /* its epoch waits for a stream to get to its start */
@@ -158,7 +157,6 @@ struct baton_schedule {
 
     /* The rest of the graph. */
     uint32_t attempt; /* of the name */
-    bool captured;    /* it is to be; see capture.h */
     uint32_t *needs;  /* as asked for; after the commit, edges to wait for */
     uint32_t count;   /* nodes */
     bool committed;

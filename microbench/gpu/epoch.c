@@ -1,8 +1,7 @@
 /* An epoch of device nodes: from start_on until the stream sees its end, beside
-   the same kernels launched by hand on that stream; captured, beside a graph
-   made by hand, too; and what start_on takes of the host's time. All are
-   measured on an idle stream, where the host's launches count, and behind a
-   kernel that hides them. */
+   the same kernels launched by hand on that stream; and what start_on takes of
+   the host's time. Both are measured on an idle stream, where the host's
+   launches count, and behind a kernel that hides them. */
 #include "common/measure.h"
 #include "gpu/gpu.h"
 
@@ -13,10 +12,9 @@ enum { NODES = 10, COUNT = 16 << 10, BEHIND_US = 500 };
 typedef struct vectors {
     float *target, *source;
     baton_view_t target_view, source_view;
-    gpu_ranks_t ranks[2]; /* the second one's schedule is captured */
+    gpu_ranks_t ranks;
     baton_schedule_t *schedule;
     cudaStream_t stream;
-    cudaGraphExec_t graph;
 } vectors_t;
 
 static void by_hand(void *arg, cudaStream_t stream)
@@ -25,12 +23,6 @@ static void by_hand(void *arg, cudaStream_t stream)
     for (int i = 0; i < NODES; i++) {
         gpu_sum(stream, v->target, v->source, COUNT);
     }
-}
-
-static void by_graph(void *arg, cudaStream_t stream)
-{
-    const vectors_t *v = arg;
-    gpu_must(cudaGraphLaunch(v->graph, stream), "cudaGraphLaunch");
 }
 
 static void by_epoch(void *arg, cudaStream_t stream)
@@ -49,7 +41,7 @@ static baton_status_t call_sum(void *arg, baton_call_t *call,
     return BATON_OK;
 }
 
-static void commit(gpu_ranks_t *ranks, vectors_t *v, bool captured)
+static void commit(gpu_ranks_t *ranks, vectors_t *v)
 {
     size_t bytes = COUNT * sizeof(float);
     gpu_ranks_create(ranks, "epoch");
@@ -62,27 +54,7 @@ static void commit(gpu_ranks_t *ranks, vectors_t *v, bool captured)
         baton_before(s, last, node);
         last = node;
     }
-    if (captured) {
-        baton_schedule_set_captured(s);
-    }
     gpu_ranks_commit(ranks);
-}
-
-/* The same kernels, captured from a stream by hand. */
-static void make_graph(vectors_t *v)
-{
-    cudaGraph_t captured = NULL;
-    gpu_must(
-        cudaStreamBeginCapture(v->stream, cudaStreamCaptureModeThreadLocal),
-        "cudaStreamBeginCapture");
-    by_hand(v, v->stream);
-    gpu_must(cudaStreamEndCapture(v->stream, &captured),
-             "cudaStreamEndCapture");
-    gpu_must(cudaGraphInstantiate(&v->graph, captured, 0),
-             "cudaGraphInstantiate");
-    gpu_must(cudaGraphDestroy(captured), "cudaGraphDestroy");
-    gpu_must(cudaGraphUpload(v->graph, v->stream), "cudaGraphUpload");
-    gpu_must(cudaStreamSynchronize(v->stream), "cudaStreamSynchronize");
 }
 
 /* The host's time in start_on alone. */
@@ -120,35 +92,20 @@ static void compare_all(const gpu_options_t *options, table_t *table,
 {
     static const char *const hand[] = {"10 kernels by hand",
                                        "10 kernels by hand, queued"};
-    static const char *const graph[] = {"graph made by hand",
-                                        "graph made by hand, queued"};
     static const char *const epoch[] = {"10 nodes, idle stream",
                                         "10 nodes, queued"};
-    static const char *const captured[] = {"10 nodes captured, idle stream",
-                                           "10 nodes captured, queued"};
     double hand_us =
         compare(options, table, v, behind_us, by_hand, hand, 0, "");
-    double graph_us = compare(options, table, v, behind_us, by_graph, graph,
-                              hand_us, "kernels by hand");
-    v->schedule = v->ranks[0].schedules[0];
     (void)compare(options, table, v, behind_us, by_epoch, epoch, hand_us,
                   "kernels by hand");
-    gpu_require(baton_schedule_wait(v->schedule, -1), "wait");
-    v->schedule = v->ranks[1].schedules[0];
-    (void)compare(options, table, v, behind_us, by_epoch, captured, hand_us,
-                  "kernels by hand");
-    gpu_require(baton_schedule_wait(v->schedule, -1), "wait");
-    (void)compare(options, table, v, behind_us, by_epoch, captured, graph_us,
-                  "graph made by hand");
     gpu_require(baton_schedule_wait(v->schedule, -1), "wait");
 }
 
 static void report_start(const gpu_options_t *options, table_t *table,
-                         vectors_t *v, int which, const char *what)
+                         vectors_t *v)
 {
-    v->schedule = v->ranks[which].schedules[0];
     gpu_row_t row = {"epoch",
-                     what,
+                     "host time of start_on",
                      COUNT * sizeof(float),
                      gpu_median(options, time_start, v),
                      0,
@@ -164,21 +121,15 @@ void gpu_bench_epoch(const gpu_options_t *options, table_t *table)
     v.source = gpu_alloc(COUNT * sizeof(float));
     gpu_sum(NULL, v.target, v.source, COUNT); /* loads the kernel */
     gpu_must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    for (int i = 0; i < 2; i++) {
-        gpu_ranks_open(&v.ranks[i], 1, (int)options->device);
-        commit(&v.ranks[i], &v, i == 1);
-    }
-    v.stream = v.ranks[0].streams[0];
-    make_graph(&v);
+    gpu_ranks_open(&v.ranks, 1, (int)options->device);
+    commit(&v.ranks, &v);
+    v.schedule = v.ranks.schedules[0];
+    v.stream = v.ranks.streams[0];
     compare_all(options, table, &v, 0);
     compare_all(options, table, &v, BEHIND_US);
-    report_start(options, table, &v, 0, "host time of start_on");
-    report_start(options, table, &v, 1, "host time of start_on, captured");
-    gpu_must(cudaGraphExecDestroy(v.graph), "cudaGraphExecDestroy");
-    for (int i = 0; i < 2; i++) {
-        gpu_ranks_destroy(&v.ranks[i]);
-        gpu_ranks_close(&v.ranks[i]);
-    }
+    report_start(options, table, &v);
+    gpu_ranks_destroy(&v.ranks);
+    gpu_ranks_close(&v.ranks);
     gpu_free(v.target);
     gpu_free(v.source);
 }

@@ -260,137 +260,7 @@ static void test_a_device_call_is_in_its_place(void **state)
     close_world(&world);
 }
 
-/* ---- captured epochs -------------------------------------------------- */
-
-typedef struct counted {
-    baton_view_t view;
-    float value;
-    int calls;
-} counted_t;
-
-static baton_status_t add_value(void *arg, baton_call_t *call,
-                                baton_stream_t stream)
-{
-    counted_t *counted = arg;
-    counted->calls++;
-    gpu_add(stream, baton_call_address(call, counted->view), COUNT,
-            counted->value);
-    return BATON_OK;
-}
-
-/*     a += 1 --> a += 2 --+
-                           +--> sum = a + b --> sum to the host
-       b += 10 ------------+                                       */
-static void commit_captured(world_t *world, const vectors_t *v,
-                            counted_t *counted)
-{
-    size_t bytes = COUNT * sizeof(float);
-    gpu_add(NULL, v->sum, COUNT, 0); /* loads the kernel */
-    gpu_must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    create_schedules(world, "captured");
-    baton_schedule_t *s = world->schedules[0];
-    baton_view_t a = device_view(s, v->a, bytes);
-    baton_view_t b = device_view(s, v->b, bytes);
-    baton_view_t sum = device_view(s, v->sum, bytes);
-    baton_view_t host =
-        baton_view(baton_buffer_bind(s, v->seen[0], bytes), 0, bytes);
-    baton_node_t nodes[3];
-    for (int i = 0; i < 3; i++) {
-        counted[i] = (counted_t){i < 2 ? a : b, i < 2 ? (float)i + 1 : 10, 0};
-        nodes[i] = baton_add_device_call(s, add_value, &counted[i]);
-    }
-    baton_node_t add = baton_add_reduce(s, BATON_F32, BATON_SUM, sum, a, b);
-    baton_before(s, nodes[0], nodes[1]);
-    baton_before(s, nodes[1], add);
-    baton_before(s, nodes[2], add);
-    baton_before(s, add, baton_add_copy(s, host, sum));
-    baton_schedule_set_captured(s);
-    commit_schedules(world);
-}
-
-/* One launch an epoch, in the order of the stream, and side by side with the
-   host; b is 100 at first. */
-static void test_captured_epochs(void **state)
-{
-    enum { MANY = 200 };
-    world_t world;
-    vectors_t v;
-    counted_t counted[3];
-    open_world(&world, 1);
-    open_vectors(&v);
-    commit_captured(&world, &v, counted);
-    baton_schedule_t *s = world.schedules[0];
-    cudaStream_t stream = world.streams[0];
-    gpu_spin_and_fill(stream, 20000, v.a, COUNT, 5);
-    for (int e = 1; e <= MANY; e++) {
-        if (e % 10 == 0) { /* in a stream of the device's own */
-            ok(baton_schedule_wait(s, WAIT_MS));
-            ok(baton_schedule_start(s));
-        } else {
-            if (e % 7 == 0) {
-                ok(baton_schedule_wait(s, WAIT_MS));
-            }
-            ok(baton_schedule_start_on(s, e % 3 == 0 ? NULL : stream));
-        }
-    }
-    ok(baton_schedule_wait_on(s, stream));
-    gpu_add(stream, v.sum, COUNT, 0.5f);
-    gpu_must(cudaMemcpyAsync(v.seen[1], v.sum, COUNT * sizeof(float),
-                             cudaMemcpyDefault, stream),
-             "cudaMemcpyAsync");
-    gpu_must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    ok(baton_schedule_wait(s, WAIT_MS));
-    assert_all(v.seen[0], 105 + MANY * 13);
-    assert_all(v.seen[1], 105.5f + MANY * 13);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(counted[i].calls, 1);
-    }
-    destroy_schedules(&world);
-    close_vectors(&v);
-    close_world(&world);
-}
-
-static baton_status_t synchronise(void *arg, baton_call_t *call,
-                                  baton_stream_t stream)
-{
-    return cudaStreamSynchronize(stream) == cudaSuccess ? BATON_OK
-                                                        : BATON_ERR_SYSTEM;
-}
-
-/* A function that waits for the stream can't be captured, and the error names
-   it; host memory must be pinned. The GPU is as before. */
-static void test_capture_refuses(void **state)
-{
-    static float plain[16];
-    world_t world;
-    vectors_t v;
-    counted_t counted[3];
-    open_world(&world, 1);
-    open_vectors(&v);
-    create_schedules(&world, "refused");
-    baton_schedule_t *s = world.schedules[0];
-    baton_add_device_call(s, synchronise, NULL);
-    baton_schedule_set_captured(s);
-    assert_int_not_equal(baton_schedule_commit(s), BATON_OK);
-    assert_non_null(strstr(baton_error_message(), "device_call#0"));
-    destroy_schedules(&world);
-    create_schedules(&world, "refused");
-    s = world.schedules[0];
-    baton_add_copy(
-        s, device_view(s, v.a, sizeof plain),
-        baton_view(baton_buffer_bind(s, plain, sizeof plain), 0, sizeof plain));
-    baton_schedule_set_captured(s);
-    assert_int_equal(baton_schedule_commit(s), BATON_ERR_UNSUPPORTED);
-    assert_non_null(strstr(baton_error_message(), "not pinned"));
-    destroy_schedules(&world);
-    (void)cudaGetLastError();
-    commit_captured(&world, &v, counted);
-    ok(baton_schedule_start_on(world.schedules[0], NULL));
-    ok(baton_schedule_wait(world.schedules[0], WAIT_MS));
-    destroy_schedules(&world);
-    close_vectors(&v);
-    close_world(&world);
-}
+/* ---- graphs of the program -------------------------------------------- */
 
 /* The program captures a graph itself, in the default mode, in which CUDA
    forbids much to all threads: epochs go on beside it, and one can't be started
@@ -593,8 +463,6 @@ int main(void)
         cmocka_unit_test(test_epochs_are_in_stream_order),
         cmocka_unit_test(test_the_host_waits_for_nothing),
         cmocka_unit_test(test_a_device_call_is_in_its_place),
-        cmocka_unit_test(test_captured_epochs),
-        cmocka_unit_test(test_capture_refuses),
         cmocka_unit_test(test_program_captures),
         cmocka_unit_test(test_commit_refuses_other_memory),
         cmocka_unit_test(test_allreduces_have_the_bits_of_the_host),

@@ -70,16 +70,6 @@ typedef struct device_subject {
     X(armed_device_wakes)                                                      \
     X(no_wake_up_is_lost)                                                      \
     X(handles)                                                                 \
-    X(graph_does_what_was_recorded)                                            \
-    X(graph_orders_its_streams)                                                \
-    X(graph_is_in_its_place_in_a_stream)                                       \
-    X(graph_launches_are_in_order)                                             \
-    X(graph_of_nothing)                                                        \
-    X(graph_is_recorded_beside_others)                                         \
-    X(graph_takes_pinned_memory_only)                                          \
-    X(graph_that_is_given_up)                                                  \
-    X(graph_of_random_work)                                                    \
-    X(failed_work_in_a_graph_fails_queries)                                    \
     X(failed_work_fails_queries)                                               \
     X(random_work)
 

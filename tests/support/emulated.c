@@ -38,8 +38,7 @@ typedef enum kind {
     DELAY,
     FOLLOW,
     AWAIT,
-    RAISE,
-    LAUNCH
+    RAISE
 } kind_t;
 
 typedef struct stream stream_t;
@@ -55,21 +54,6 @@ typedef struct event {
     stream_t *stream; /* NULL: nothing was recorded */
     uint64_t position;
 } event_t;
-
-typedef struct graph graph_t;
-
-/* Nodes of a graph: those that something comes after. */
-typedef struct nodes {
-    uint32_t *of;
-    uint32_t count;
-} nodes_t;
-
-/* What the port calls an event. */
-typedef struct event_handle {
-    event_t at;
-    graph_t *graph; /* that it was recorded in; NULL: in a stream */
-    nodes_t after;
-} event_handle_t;
 
 /* A piece of work; addresses are those that can be followed. */
 typedef struct work {
@@ -97,29 +81,7 @@ typedef struct work {
     event_t event;
     flag_t *flag;
     uint64_t value;
-    graph_t *graph; /* of LAUNCH, which comes behind `event` */
 } work_t;
-
-/* Work that was recorded. A launch does the nodes one at a time, in an order
-   that is random as far as `after` permits. */
-typedef struct graph_node {
-    work_t work;
-    nodes_t after;
-    bool done; /* in the launch under way */
-} graph_node_t;
-
-struct graph {
-    graph_t *next; /* of the device's */
-    pthread_t thread;
-    stream_t *streams[BATON_DEVICE_GRAPH_STREAMS];
-    int stream_count;
-    bool ended, spoilt;
-    graph_node_t *nodes;
-    uint32_t count, room;
-    uint32_t done;    /* nodes, in the launch under way */
-    uint32_t pending; /* launches in streams */
-    event_t last;     /* behind the last launch */
-};
 
 struct stream {
     emulated_t *device;
@@ -129,9 +91,6 @@ struct stream {
     uint64_t submitted, completed;
     uint64_t failed_at; /* position; 0: it has not failed */
     uint64_t armed;     /* position whose end rings; 0: none */
-    bool records;       /* it is there for graphs only */
-    graph_t *graph;     /* that it records now */
-    nodes_t end;        /* of what was recorded: what comes next comes after */
 };
 
 typedef struct allocation {
@@ -161,7 +120,6 @@ struct emulated {
     int stream_count;
     work_t *unused;
     flag_t *flags;
-    graph_t *graphs;
     allocation_t *allocations;
     uint64_t serial;
     const char *opened[OPENED_MOST]; /* by open_handle */
@@ -323,11 +281,6 @@ static bool overlaps(const char *a, size_t a_bytes, const char *b,
 
 static bool touches(const work_t *work, const char *memory, size_t bytes)
 {
-    for (uint32_t i = 0; work->kind == LAUNCH && i < work->graph->count; i++) {
-        if (touches(&work->graph->nodes[i].work, memory, bytes)) {
-            return true;
-        }
-    }
     return overlaps(work->target, work->bytes, memory, bytes) ||
            overlaps(work->left, work->bytes, memory, bytes) ||
            overlaps(work->right, work->bytes, memory, bytes);
@@ -499,8 +452,7 @@ static stream_t *stream_of(emulated_t *device, baton_stream_t handle)
         return device->streams[device->options.streams];
     }
     for (int i = 0; i < device->stream_count; i++) {
-        stream_t *stream = device->streams[i];
-        if (stream == handle && (!stream->records || stream->graph != NULL)) {
+        if (device->streams[i] == handle) {
             return handle;
         }
     }
@@ -528,100 +480,6 @@ static work_t *take_work(emulated_t *device)
     return work;
 }
 
-/* ---- recording: under the device's mutex -----------------------------------
- */
-
-static void *resized(emulated_t *device, void *memory, size_t count,
-                     size_t size)
-{
-    void *made = realloc(memory, count > 0 ? count * size : 1);
-    if (made == NULL) {
-        give_up("%s has no memory for a graph", device->name);
-    }
-    return made;
-}
-
-static void add_node(emulated_t *device, nodes_t *to, uint32_t node)
-{
-    for (uint32_t i = 0; i < to->count; i++) {
-        if (to->of[i] == node) {
-            return;
-        }
-    }
-    to->of = resized(device, to->of, to->count + 1, sizeof *to->of);
-    to->of[to->count++] = node;
-}
-
-static void set_nodes(emulated_t *device, nodes_t *to, const nodes_t *from)
-{
-    to->of = resized(device, to->of, from->count, sizeof *to->of);
-    to->count = from->count;
-    if (from->count > 0) {
-        memcpy(to->of, from->of, from->count * sizeof *to->of);
-    }
-}
-
-static baton_status_t spoil(const emulated_t *device, graph_t *graph,
-                            const char *why)
-{
-    graph->spoilt = true;
-    return baton_error_set(BATON_ERR_UNSUPPORTED, "%s: can't be recorded: %s",
-                           device->name, why);
-}
-
-/* Only the thread that records calls this, and only until it has failed. */
-static baton_status_t check_recording(const emulated_t *device,
-                                      const graph_t *graph)
-{
-    if (!pthread_equal(pthread_self(), graph->thread)) {
-        give_up("%s: another thread records into a graph", device->name);
-    }
-    return graph->spoilt
-               ? baton_error_set(BATON_ERR_SYSTEM,
-                                 "%s: the recording has failed before",
-                                 device->name)
-               : BATON_OK;
-}
-
-static baton_status_t record_work(emulated_t *device, stream_t *stream,
-                                  const work_t *what)
-{
-    graph_t *graph = stream->graph;
-    baton_status_t status = check_recording(device, graph);
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (what->kind > DELAY) {
-        return spoil(device, graph, "a flag, or a launch");
-    }
-    if (graph->count == graph->room) {
-        graph->room = 2 * graph->room + 8;
-        graph->nodes =
-            resized(device, graph->nodes, graph->room, sizeof *graph->nodes);
-    }
-    graph_node_t *node = &graph->nodes[graph->count];
-    *node = (graph_node_t){.work = *what};
-    set_nodes(device, &node->after, &stream->end);
-    stream->end.count = 0;
-    add_node(device, &stream->end, graph->count++);
-    device->counters.recorded++;
-    return BATON_OK;
-}
-
-static baton_status_t record_follow(emulated_t *device, stream_t *stream,
-                                    const event_handle_t *event)
-{
-    graph_t *graph = stream->graph;
-    baton_status_t status = check_recording(device, graph);
-    if (status == BATON_OK && event->graph != graph) {
-        status = spoil(device, graph, "an event of outside is followed");
-    }
-    for (uint32_t i = 0; status == BATON_OK && i < event->after.count; i++) {
-        add_node(device, &stream->end, event->after.of[i]);
-    }
-    return status;
-}
-
 static bool is_due_to_fail(emulated_t *device, baton_status_t *status)
 {
     bool due = is_due(&device->fail_submit);
@@ -632,22 +490,25 @@ static bool is_due_to_fail(emulated_t *device, baton_status_t *status)
     return due;
 }
 
+static baton_status_t not_a_stream(const emulated_t *device,
+                                   baton_stream_t handle)
+{
+    return baton_error_set(BATON_ERR_SYSTEM,
+                           "%s: %p is no stream of this device", device->name,
+                           handle);
+}
+
 /* Puts a piece of work into a stream. Under the device's mutex. */
 static baton_status_t submit(emulated_t *device, baton_stream_t handle,
                              const work_t *what)
 {
     stream_t *stream = stream_of(device, handle);
     if (stream == NULL) {
-        return baton_error_set(BATON_ERR_SYSTEM,
-                               "%s: %p is no stream of this device",
-                               device->name, handle);
+        return not_a_stream(device, handle);
     }
     baton_status_t status = BATON_OK;
     if (is_due_to_fail(device, &status)) {
         return status;
-    }
-    if (stream->graph != NULL) {
-        return record_work(device, stream, what);
     }
     work_t *work = take_work(device);
     *work = *what;
@@ -657,10 +518,6 @@ static baton_status_t submit(emulated_t *device, baton_stream_t handle,
     stream->submitted++;
     if (work->flag != NULL) {
         work->flag->pending++;
-    }
-    if (work->graph != NULL) {
-        work->graph->pending++;
-        work->graph->last = (event_t){stream, stream->submitted};
     }
     device->counters.submissions++;
     pthread_cond_broadcast(&device->changed);
@@ -718,12 +575,8 @@ static baton_status_t port_copy(void *arg, baton_stream_t stream, void *target,
         }
     }
     pthread_mutex_lock(&device->mutex);
-    const stream_t *in = stream_of(device, stream);
-    baton_status_t status =
-        in != NULL && in->graph != NULL && !(pinned && pinned_target)
-            ? spoil(device, in->graph, "a copy of host memory not pinned")
-            : submit(device, stream, &work);
-    if (status == BATON_OK && (in == NULL || in->graph == NULL)) {
+    baton_status_t status = submit(device, stream, &work);
+    if (status == BATON_OK) {
         count_copy(device, from_device, to_device, foreign,
                    pinned && pinned_target, bytes);
     }
@@ -767,8 +620,7 @@ static baton_status_t port_reduce(void *arg, baton_stream_t stream,
         work.right = followed(device, right);
     }
     baton_status_t status = submit(device, stream, &work);
-    device->counters.reduces +=
-        status == BATON_OK && stream_of(device, stream)->graph == NULL;
+    device->counters.reduces += status == BATON_OK;
     pthread_mutex_unlock(&device->mutex);
     return status;
 }
@@ -959,7 +811,7 @@ static baton_status_t port_clear(void *arg, baton_stream_t stream, void *target,
 static baton_status_t port_event_create(void *arg, void **out)
 {
     emulated_t *device = arg;
-    event_handle_t *event = calloc(1, sizeof *event);
+    event_t *event = calloc(1, sizeof *event);
     if (event == NULL) {
         return no_memory(device, sizeof *event);
     }
@@ -973,33 +825,11 @@ static baton_status_t port_event_create(void *arg, void **out)
 static void port_event_destroy(void *arg, void *handle)
 {
     emulated_t *device = arg;
-    event_handle_t *event = handle;
+    event_t *event = handle;
     pthread_mutex_lock(&device->mutex);
     device->counters.events -= event != NULL;
     pthread_mutex_unlock(&device->mutex);
-    if (event != NULL) {
-        free(event->after.of);
-    }
     free(event);
-}
-
-/* Under the device's mutex. */
-static baton_status_t record_event(emulated_t *device, stream_t *stream,
-                                   event_handle_t *event)
-{
-    baton_status_t status = BATON_OK;
-    if (is_due_to_fail(device, &status)) {
-        return status;
-    }
-    if (stream->graph != NULL) {
-        status = check_recording(device, stream->graph);
-        set_nodes(device, &event->after, &stream->end);
-    } else {
-        event->at = (event_t){stream, stream->submitted};
-        device->counters.records++;
-    }
-    event->graph = stream->graph;
-    return status;
 }
 
 static baton_status_t port_record(void *arg, baton_stream_t handle, void *event)
@@ -1007,32 +837,14 @@ static baton_status_t port_record(void *arg, baton_stream_t handle, void *event)
     emulated_t *device = arg;
     pthread_mutex_lock(&device->mutex);
     stream_t *stream = stream_of(device, handle);
-    baton_status_t status =
-        stream != NULL ? record_event(device, stream, event)
-                       : baton_error_set(BATON_ERR_SYSTEM,
-                                         "%s: %p is no stream of this device",
-                                         device->name, handle);
-    pthread_mutex_unlock(&device->mutex);
-    return status;
-}
-
-/* An event of a graph is followed in the graph alone. */
-static baton_status_t follow_event(emulated_t *device, baton_stream_t handle,
-                                   const event_handle_t *event)
-{
-    stream_t *stream = stream_of(device, handle);
     baton_status_t status = BATON_OK;
-    if (stream != NULL && stream->graph != NULL) {
-        return is_due_to_fail(device, &status)
-                   ? status
-                   : record_follow(device, stream, event);
+    if (stream == NULL) {
+        status = not_a_stream(device, handle);
+    } else if (!is_due_to_fail(device, &status)) {
+        *(event_t *)event = (event_t){stream, stream->submitted};
+        device->counters.records++;
     }
-    if (event->graph != NULL) {
-        return spoil(device, event->graph, "its event is followed outside");
-    }
-    const work_t work = {.kind = FOLLOW, .event = event->at};
-    status = submit(device, handle, &work);
-    device->counters.follows += status == BATON_OK;
+    pthread_mutex_unlock(&device->mutex);
     return status;
 }
 
@@ -1040,7 +852,9 @@ static baton_status_t port_follow(void *arg, baton_stream_t stream, void *event)
 {
     emulated_t *device = arg;
     pthread_mutex_lock(&device->mutex);
-    baton_status_t status = follow_event(device, stream, event);
+    const work_t work = {.kind = FOLLOW, .event = *(event_t *)event};
+    baton_status_t status = submit(device, stream, &work);
+    device->counters.follows += status == BATON_OK;
     pthread_mutex_unlock(&device->mutex);
     return status;
 }
@@ -1062,11 +876,7 @@ static baton_status_t port_query(void *arg, void *handle)
     emulated_t *device = arg;
     pthread_mutex_lock(&device->mutex);
     device->counters.queries++;
-    const event_handle_t *of = handle;
-    if (of->graph != NULL) {
-        give_up("%s: an event of a graph is queried", device->name);
-    }
-    event_t event = of->at;
+    event_t event = *(const event_t *)handle;
     bool reached = is_reached(&event);
     bool failed = reached && has_failed(&event);
     pthread_mutex_unlock(&device->mutex);
@@ -1164,174 +974,6 @@ static void port_raise_now(void *arg, void *flag, uint64_t value)
     pthread_mutex_unlock(&device->mutex);
 }
 
-/* ---- graphs -----------------------------------------------------------------
- */
-
-/* A stream to record with: one that is not in use, or another. */
-static stream_t *take_recorder(emulated_t *device)
-{
-    for (int i = 0; i < device->stream_count; i++) {
-        stream_t *stream = device->streams[i];
-        if (stream->records && stream->graph == NULL) {
-            return stream;
-        }
-    }
-    stream_t *stream = make_stream(device);
-    stream->records = true;
-    return stream;
-}
-
-static baton_status_t port_graph_begin(void *arg, int count,
-                                       baton_stream_t *streams_out, void **out)
-{
-    emulated_t *device = arg;
-    graph_t *graph = calloc(1, sizeof *graph);
-    if (count < 1 || count > BATON_DEVICE_GRAPH_STREAMS || graph == NULL) {
-        give_up("%s can't record with %d streams", device->name, count);
-    }
-    pthread_mutex_lock(&device->mutex);
-    if (is_due(&device->fail_allocate)) {
-        pthread_mutex_unlock(&device->mutex);
-        free(graph);
-        return no_memory(device, sizeof *graph);
-    }
-    graph->thread = pthread_self();
-    graph->stream_count = count;
-    for (int k = 0; k < count; k++) {
-        graph->streams[k] = take_recorder(device);
-        graph->streams[k]->graph = graph;
-        streams_out[k] = graph->streams[k];
-    }
-    graph->next = device->graphs;
-    device->graphs = graph;
-    device->counters.graphs++;
-    device->counters.recordings++;
-    pthread_mutex_unlock(&device->mutex);
-    *out = graph;
-    return BATON_OK;
-}
-
-/* Gives its streams back. */
-static void end_recording(graph_t *graph)
-{
-    for (int k = 0; k < graph->stream_count; k++) {
-        graph->streams[k]->graph = NULL;
-        graph->streams[k]->end.count = 0;
-    }
-    graph->stream_count = 0;
-}
-
-static baton_status_t port_graph_end(void *arg, void *handle)
-{
-    emulated_t *device = arg;
-    graph_t *graph = handle;
-    pthread_mutex_lock(&device->mutex);
-    baton_status_t status = BATON_OK;
-    if (!is_due_to_fail(device, &status)) {
-        status = check_recording(device, graph);
-    }
-    graph->ended = status == BATON_OK;
-    end_recording(graph);
-    pthread_mutex_unlock(&device->mutex);
-    return status;
-}
-
-/* Aborts unless all memory of the node is allocated still. */
-static void require_allocated(const emulated_t *device, const work_t *work)
-{
-    const char *const operands[] = {work->target, work->left, work->right};
-    for (int i = 0; i < 3; i++) {
-        const char *at = operands[i];
-        bool device_memory =
-            at >= device->shadow && at < device->shadow + device->options.bytes;
-        if (device_memory && find(device, device->base + (at - device->shadow),
-                                  work->bytes) == NULL) {
-            give_up("%s launches a graph with memory that was released",
-                    device->name);
-        }
-    }
-}
-
-static baton_status_t port_graph_launch(void *arg, void *handle,
-                                        baton_stream_t stream)
-{
-    emulated_t *device = arg;
-    graph_t *graph = handle;
-    pthread_mutex_lock(&device->mutex);
-    if (!graph->ended) {
-        give_up("%s launches a graph that was not recorded", device->name);
-    }
-    for (uint32_t i = 0; i < graph->count; i++) {
-        require_allocated(device, &graph->nodes[i].work);
-    }
-    const work_t work = {.kind = LAUNCH, .graph = graph, .event = graph->last};
-    baton_status_t status = submit(device, stream, &work);
-    device->counters.launches += status == BATON_OK;
-    pthread_mutex_unlock(&device->mutex);
-    return status;
-}
-
-static void free_graph(graph_t *graph)
-{
-    for (uint32_t i = 0; i < graph->count; i++) {
-        free(graph->nodes[i].after.of);
-    }
-    free(graph->nodes);
-    free(graph);
-}
-
-static void port_graph_destroy(void *arg, void *handle)
-{
-    emulated_t *device = arg;
-    graph_t *graph = handle;
-    pthread_mutex_lock(&device->mutex);
-    if (graph->pending > 0) {
-        give_up("%s destroys a graph that is in a stream", device->name);
-    }
-    graph_t **link = &device->graphs;
-    while (*link != graph) {
-        link = &(*link)->next;
-    }
-    *link = graph->next;
-    device->counters.graphs--;
-    end_recording(graph);
-    pthread_mutex_unlock(&device->mutex);
-    free_graph(graph);
-}
-
-static bool may_begin(const graph_t *graph, uint32_t node)
-{
-    const nodes_t *after = &graph->nodes[node].after;
-    for (uint32_t i = 0; i < after->count; i++) {
-        if (!graph->nodes[after->of[i]].done) {
-            return false;
-        }
-    }
-    return !graph->nodes[node].done;
-}
-
-/* A node at random that comes next. */
-static graph_node_t *choose_node(emulated_t *device, const graph_t *graph)
-{
-    graph_node_t *chosen = NULL;
-    uint64_t candidates = 0;
-    for (uint32_t i = 0; i < graph->count; i++) {
-        if (may_begin(graph, i) &&
-            support_random_below(&device->random, ++candidates) == 0) {
-            chosen = &graph->nodes[i];
-        }
-    }
-    return chosen;
-}
-
-static void rewind_graph(graph_t *graph)
-{
-    graph->done = 0;
-    for (uint32_t i = 0; i < graph->count; i++) {
-        graph->nodes[i].done = false;
-    }
-}
-
 /* ---- the threads ------------------------------------------------------------
  */
 
@@ -1353,8 +995,7 @@ static int64_t begin_of(emulated_t *device, work_t *work)
 static bool is_ready(const stream_t *stream, const work_t *work)
 {
     return stream->failed_at != 0 ||
-           (work->kind == FOLLOW || work->kind == LAUNCH
-                ? is_reached(&work->event)
+           (work->kind == FOLLOW  ? is_reached(&work->event)
             : work->kind == AWAIT ? work->flag->value >= work->value
                                   : true);
 }
@@ -1507,10 +1148,6 @@ static void retire(emulated_t *device, stream_t *stream)
     stream->completed++;
     stream->busy = false;
     forget_flag(device, work->flag);
-    if (work->graph != NULL) {
-        work->graph->pending--;
-        rewind_graph(work->graph);
-    }
     work->next = device->unused;
     device->unused = work;
     if (stream->armed != 0 && stream->completed >= stream->armed) {
@@ -1520,46 +1157,9 @@ static void retire(emulated_t *device, stream_t *stream)
     pthread_cond_broadcast(&device->changed);
 }
 
-/* Does one node of the launch at the front of a stream, which stays there until
-   all have been done. */
-static void work_on_graph(emulated_t *device, stream_t *stream)
-{
-    work_t *work = stream->head;
-    graph_t *graph = work->graph;
-    graph_node_t *node =
-        stream->failed_at == 0 ? choose_node(device, graph) : NULL;
-    work->delay_us = 0; /* it has passed */
-    if (node != NULL) {
-        bool counts = node->work.kind <= CALL;
-        node->done = true;
-        graph->done++;
-        work->delayed = false;
-        work->delay_us = node->work.kind == DELAY ? node->work.delay_us : 0;
-        if (counts && is_due(&device->fail_work)) {
-            stream->failed_at = stream->completed + 1;
-        } else if (counts) {
-            stream->busy = true;
-            pthread_mutex_unlock(&device->mutex);
-            do_work(&node->work);
-            pthread_mutex_lock(&device->mutex);
-            stream->busy = false;
-        }
-    }
-    if (stream->failed_at != 0 ||
-        (graph->done == graph->count && work->delay_us == 0)) {
-        retire(device, stream);
-    } else {
-        pthread_cond_broadcast(&device->changed);
-    }
-}
-
 static void work_on(emulated_t *device, stream_t *stream)
 {
     work_t *work = stream->head;
-    if (work->kind == LAUNCH) {
-        work_on_graph(device, stream);
-        return;
-    }
     uint64_t position = stream->completed + 1;
     bool counts = work->kind <= CALL;
     if (stream->failed_at == 0 &&
@@ -1723,7 +1323,6 @@ static void free_stream(stream_t *stream)
         stream->head = work->next;
         free(work);
     }
-    free(stream->end.of);
     free(stream);
 }
 
@@ -1777,11 +1376,6 @@ static void port_close(void *arg)
         device->flags = flag->next;
         free(flag);
     }
-    while (device->graphs != NULL) {
-        graph_t *graph = device->graphs;
-        device->graphs = graph->next;
-        free_graph(graph);
-    }
     free_memory(device);
     close(device->event_fd);
     pthread_cond_destroy(&device->changed);
@@ -1814,10 +1408,6 @@ static const baton_device_port_t PORT = {.size = sizeof PORT,
                                          .get_handle = port_get_handle,
                                          .open_handle = port_open_handle,
                                          .close = port_close,
-                                         .graph_begin = port_graph_begin,
-                                         .graph_end = port_graph_end,
-                                         .graph_launch = port_graph_launch,
-                                         .graph_destroy = port_graph_destroy,
                                          .select_bytes = port_select_bytes,
                                          .select_topk = port_select_topk,
                                          .select_sampled = port_select_sampled,
@@ -1897,12 +1487,6 @@ emulated_t *emulated_open(const emulated_options_t *options)
         device->port.get_handle = NULL;
         device->port.open_handle = NULL;
         device->port.kin = 0;
-    }
-    if (device->options.no_graphs) {
-        device->port.graph_begin = NULL;
-        device->port.graph_end = NULL;
-        device->port.graph_launch = NULL;
-        device->port.graph_destroy = NULL;
     }
     if (device->options.no_selection) {
         device->port.select_bytes = NULL;

@@ -8,9 +8,8 @@
    access is a segmentation fault.
 
    It is stricter than a GPU is. The program aborts, with a sentence, when
-   memory is released that queued work will touch; when a graph is launched with
-   memory that was released, or destroyed while it is in a stream. Copies from
-   the memory of another device need an address that open_handle gave. */
+   memory is released that queued work will touch. Copies from the memory of
+   another device need an address that open_handle gave. */
 #ifndef TESTS_SUPPORT_EMULATED_H
 #define TESTS_SUPPORT_EMULATED_H
 
@@ -27,7 +26,6 @@ typedef struct emulated_options {
     size_t bytes;      /* of memory; 256 MiB */
     bool no_handles;   /* the port has neither get_handle nor open_handle */
     bool builtin_only; /* reduces() refuses the operators of users */
-    bool no_graphs;    /* the port has none of the functions graph_* */
     bool no_selection; /* the port has no select_topk and what belongs to it */
 } emulated_options_t;
 
@@ -75,10 +73,6 @@ typedef struct emulated_counters {
     uint64_t handles_got, handles_opened;
     uint64_t allocated;     /* allocations of both kinds that are alive */
     uint64_t events, flags; /* alive */
-    uint64_t graphs;        /* alive */
-    uint64_t recordings;    /* graphs that were begun */
-    uint64_t recorded;      /* pieces of work in them, not counted above */
-    uint64_t launches;
 } emulated_counters_t;
 
 emulated_counters_t emulated_counters(emulated_t *device);
