@@ -842,3 +842,44 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
                                &threshold)
                  : 0;
 }
+
+/* ---- top-k of a list --------------------------------------------------- */
+
+/* Room for positions, values, and the selection among these. */
+size_t baton_entries_scratch_bytes(size_t count, size_t k)
+{
+    size_t kept = k < count ? k : count;
+    return count * sizeof(double) + (kept + 2) / 2 * 2 * sizeof(uint32_t) +
+           baton_select_scratch_bytes(count, k);
+}
+
+size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
+                          size_t k, void *dropped, size_t *dropped_out,
+                          void *scratch)
+{
+    size_t bytes = baton_entry_bytes(dtype);
+    if (!baton__is_given(entries, count > 0, __func__, "entries") ||
+        !baton__is_given(dropped_out, true, __func__, "dropped_out") ||
+        !baton__is_given(scratch, count > 0, __func__, "scratch")) {
+        return 0;
+    }
+    k = k < count ? k : count;
+    char *values = scratch;
+    uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
+    baton_entries_split(dtype, entries, count, NULL, values);
+    baton_selection_t from = {.dtype = dtype, .values = values, .count = count};
+    size_t kept = baton_select_topk(&from, k, positions,
+                                    positions + (k + 2) / 2 * 2, NULL);
+    char *list = entries, *others = dropped;
+    size_t next = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (next < kept && positions[next] == i) {
+            memmove(list + next * bytes, list + i * bytes, bytes);
+            next++;
+        } else if (others != NULL) {
+            memcpy(others + (i - next) * bytes, list + i * bytes, bytes);
+        }
+    }
+    *dropped_out = count - kept;
+    return kept;
+}

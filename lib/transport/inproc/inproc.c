@@ -20,9 +20,12 @@
    holds two of them, so there is no order to keep. */
 #include "transport/inproc/rank.h"
 
+#include "base/alloc.h"
 #include "base/error.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 typedef baton__inproc_record_t record_t;
@@ -481,3 +484,91 @@ const baton_transport_t baton__inproc_transport = {
     .lend = inproc_lend,
     .is_copying = inproc_is_copying,
 };
+
+/* ---- joining ----------------------------------------------------------- */
+
+/* Nobody is lost to a rank that joins. */
+static baton_status_t make_lost(rank_t *rank)
+{
+    size_t size = (size_t)rank->medium->size;
+    if (rank->lost == NULL) {
+        rank->lost = baton__alloc(size, sizeof *rank->lost);
+    }
+    if (rank->lost == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "inproc: no memory for rank %d of %zu", rank->index,
+                            size);
+    }
+    memset(rank->lost, BATON__INPROC_THERE, size);
+    rank->lost_count = 0;
+    return BATON_OK;
+}
+
+static baton_status_t join(rank_t *rank)
+{
+    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_fd < 0) {
+        return baton__error(BATON_ERR_SYSTEM, "inproc: eventfd: %s",
+                            strerror(errno));
+    }
+    pthread_mutex_lock(&rank->mutex);
+    bool taken = rank->joined;
+    if (!taken) {
+        rank->joined = true;
+        rank->left = false;
+        rank->event_fd = event_fd;
+    }
+    pthread_mutex_unlock(&rank->mutex);
+    if (taken) {
+        close(event_fd);
+        return baton__error(BATON_ERR_INVALID,
+                            "inproc: rank %d of %d has joined already",
+                            rank->index, rank->medium->size);
+    }
+    rank->reserved = 0;
+    rank->fail_send = 0;
+    baton_status_t status = make_lost(rank);
+    /* Notices need records before anything is reserved. */
+    if (status == BATON_OK) {
+        status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
+    }
+    if (status != BATON_OK) {
+        inproc_close(rank);
+    }
+    return status;
+}
+
+baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
+                                  const baton_transport_t **transport_out,
+                                  void **endpoint_out)
+{
+    if (medium == NULL) {
+        return baton__error(BATON_ERR_INVALID, "inproc: the medium is NULL");
+    }
+    if (rank < 0 || rank >= medium->size) {
+        return baton__error(BATON_ERR_INVALID,
+                            "inproc: rank %d is not in 0 to %d", rank,
+                            medium->size - 1);
+    }
+    baton_status_t status = join(&medium->ranks[rank]);
+    if (status == BATON_OK) {
+        *transport_out = &baton__inproc_transport;
+        *endpoint_out = &medium->ranks[rank];
+    }
+    return status;
+}
+
+void baton__inproc_fail_send(void *endpoint, int64_t k)
+{
+    ((rank_t *)endpoint)->fail_send = k;
+}
+
+int baton__inproc_size(const baton_inproc_t *medium)
+{
+    return medium->size;
+}
+
+void baton__inproc_own_medium(void *endpoint)
+{
+    ((rank_t *)endpoint)->owns_medium = true;
+}
