@@ -360,10 +360,10 @@ size_t baton_sparse_most_entries(const baton_sparse_t *sparse);
    while an epoch runs that a peer has begun, and after one that failed until
    the group was recovered. Partial ones wait until streams have got to the
    steps that were started on them. BATON_ERR_UNSUPPORTED with options.partial:
-   set_k, set_density, save and load. Where the residual is on a device, those
-   that read or change it (scale, residual, save, load and statistics) wait
-   until it has been copied, or scaled there; BATON_ERR_SYSTEM: the device has
-   failed, and the state is as it was. */
+   set_k, set_density, export, import, save and load. Where the residual is on a
+   device, those that read or change it (scale, residual, these four and
+   statistics) wait until it has been copied, or scaled there; BATON_ERR_SYSTEM:
+   the device has failed, and the state is as it was. */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
    max(1, n * density), rounded down. BATON_ERR_INVALID. */
@@ -381,15 +381,31 @@ BATON_CHECKED baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
                                                    void *vector);
 
-/* Saves this rank's state to a file, or replaces the state by it: residual,
-   momentum, k, the number of steps, and what the algorithm has learned. A run
-   that goes on from a file has the same bits as one that was not interrupted.
-   The file names its version, options and rank, and has a checksum;
-   BATON_ERR_INVALID says what does not fit, and the state is as it was. Save
-   writes path.new first, and then puts it in the place of a regular file, whose
-   permissions it gets, or of none; of a symbolic link it replaces the target.
-   Any other kind of file is BATON_ERR_INVALID, for both. BATON_ERR_SYSTEM: the
-   file cannot be read, or written. */
+/* This rank's state, for a checkpoint of the caller's: residual, momentum, k,
+   the number of steps, and what the algorithm has learned. A run that goes on
+   from a state has the same bits as one that was not interrupted, also where
+   the sparse all-reduce that imports it has made other steps before.
+
+   size: bytes of every export; 0 before connect, with options.partial, and
+   without payload. export writes so many bytes; `state` needs no alignment.
+   import takes a copy of them, after which the caller may free it. A state
+   names its version, rank and options, and has a checksum: where something does
+   not fit, import is BATON_ERR_INVALID, says what, and leaves the state as it
+   was. Options must be the same, but for k (at most max_k), link and memory. */
+size_t baton_sparse_state_size(const baton_sparse_t *sparse);
+BATON_CHECKED baton_status_t baton_sparse_state_export(baton_sparse_t *sparse,
+                                                       void *state,
+                                                       size_t bytes);
+BATON_CHECKED baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
+                                                       const void *state,
+                                                       size_t bytes);
+
+/* Exports to a file, and imports from it. Save writes path.new, synchronises it
+   with the disk, and renames it: a crash leaves the old file or the new one. It
+   replaces regular files alone, whose permissions the new one gets; of a
+   symbolic link it replaces the target, which exists. Both allocate memory for
+   a copy of the state. BATON_ERR_SYSTEM: the file cannot be read, or written.
+ */
 BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
                                                const char *path);
 BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,

@@ -125,3 +125,17 @@ void support_sparse_step(support_sparse_t *group)
     support_ok(baton_sparse_dense(group->ranks[0], group->dense));
     support_sparse_read(group);
 }
+
+void support_sparse_recover(support_sparse_t *group)
+{
+    bool all = false;
+    while (!all) {
+        all = true;
+        for (int rank = 0; rank < group->size; rank++) {
+            baton_status_t status =
+                baton_group_recover(baton_sim_group(group->sim, rank), 0);
+            all = all && status == BATON_OK;
+        }
+        support_ok(baton_sim_run(group->sim, -1));
+    }
+}

@@ -36,6 +36,9 @@ const void *support_sparse_residual(const support_sparse_t *group, int rank);
    bit, and ascending. Reads residuals. */
 void support_sparse_step(support_sparse_t *group);
 
+/* Recovers the groups of all ranks. */
+void support_sparse_recover(support_sparse_t *group);
+
 /* Reads all residuals. */
 void support_sparse_read(support_sparse_t *group);
 

@@ -1,5 +1,5 @@
-/* The interface of the sparse all-reduce: what it takes, refuses, saves, and
-   leaves behind when a step fails. */
+/* The interface of the sparse all-reduce: what it takes, refuses, and leaves
+   behind when a step fails. */
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/random.h"
@@ -9,11 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -528,238 +524,21 @@ static void test_what_is_not_finite_has_the_same_bits_on_all_ranks(void **state)
 
 /* ---- state in files ---------------------------------------------------- */
 
-static void path_of(int rank, char *path, size_t bytes)
-{
-    (void)snprintf(path, bytes, "/tmp/baton_sparse_%d_%d", (int)getpid(), rank);
-}
-
-static void step_both(support_sparse_t *left, support_sparse_t *right,
-                      uint64_t step)
-{
-    fill(left, step);
-    fill(right, step);
-    support_sparse_step(left);
-    support_sparse_step(right);
-    assert_memory_equal(left->dense, right->dense, COUNT * sizeof(float));
-    assert_memory_equal(left->residuals, right->residuals,
-                        RANKS * COUNT * sizeof(float));
-}
-
-static void test_run_goes_on_from_a_file_with_the_same_bits(void **state)
-{
-    (void)state;
-    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
-        baton_sparse_options_t options = some_options();
-        options.algorithm = (baton_sparse_algorithm_t)i;
-        options.teams = 2;
-        options.exchange = BATON_TEAMS_BSAG;
-        options.momentum = i % 2 == 0 ? 0.5 : 0;
-        options.redsync = BATON_REDSYNC_SAMPLED;
-        options.warmup = 2;
-        support_sparse_t *left = support_sparse_open(RANKS, &options);
-        support_sparse_t *right = support_sparse_open(RANKS, &options);
-        char path[100];
-        for (uint64_t step = 0; step < 7; step++) {
-            fill(left, step);
-            support_sparse_step(left);
-        }
-        for (int rank = 0; rank < RANKS; rank++) {
-            path_of(rank, path, sizeof path);
-            support_ok(baton_sparse_save(left->ranks[rank], path));
-            support_ok(baton_sparse_load(right->ranks[rank], path));
-            (void)remove(path);
-        }
-        for (uint64_t step = 7; step < 20; step++) {
-            step_both(left, right, step);
-        }
-        support_sparse_close(left);
-        support_sparse_close(right);
-    }
-}
-
-static void write_file(const char *path, const char *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    (void)fclose(file);
-}
-
-static void test_bad_files_are_refused(void **state)
-{
-    (void)state;
-    static char data[4096];
-    char path[100];
-    float before[COUNT], after[COUNT];
-    baton_sparse_options_t options = some_options(), other = options;
-    support_sparse_t *group = support_sparse_open(1, &options);
-    baton_sparse_t *sparse = group->ranks[0];
-    fill(group, 3);
-    support_sparse_step(group);
-    path_of(0, path, sizeof path);
-    support_ok(baton_sparse_save(sparse, path));
-    FILE *file = fopen(path, "rb");
-    size_t bytes = fread(data, 1, sizeof data, file);
-    (void)fclose(file);
-    support_ok(baton_sparse_residual(sparse, before));
-    for (size_t length = 0; length < bytes; length += 7) {
-        write_file(path, data, length);
-        support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
-        expect_says("shorter than");
-    }
-    for (size_t at = 0; at < bytes; at++) {
-        data[at] ^= 4;
-        write_file(path, data, bytes);
-        support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
-        data[at] ^= 4;
-    }
-    write_file(path, data, bytes + 1);
-    support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
-    expect_says("longer than");
-    support_ok(baton_sparse_residual(sparse, after));
-    assert_memory_equal(before, after, sizeof before);
-    write_file(path, data, bytes);
-    other.algorithm = BATON_SPARSE_GTOPK;
-    support_sparse_t *other_size = support_sparse_open(1, &other);
-    support_expect(baton_sparse_load(other_size->ranks[0], path),
-                   BATON_ERR_INVALID);
-    expect_says("algorithm is");
-    support_sparse_close(other_size);
-    support_ok(baton_sparse_load(sparse, path));
-    (void)remove(path);
-    support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
-    support_expect(baton_sparse_save(sparse, "/nowhere/at/all"),
-                   BATON_ERR_SYSTEM);
-    support_sparse_close(group);
-}
-
-enum { PATH_BYTES = 200 };
-
-/* Paths in a directory of the test's own. */
-static const char *in(const char *directory, const char *name)
-{
-    static char paths[4][PATH_BYTES];
-    static int next;
-    char *path = paths[next++ % 4];
-    (void)snprintf(path, PATH_BYTES, "%s/%s", directory, name);
-    return path;
-}
-
-static mode_t mode_of(const char *path)
-{
-    struct stat status;
-    return lstat(path, &status) == 0 ? status.st_mode : 0;
-}
-
-static void expect_refused(baton_sparse_t *sparse, const char *path,
-                           baton_status_t expected, const char *says)
-{
-    mode_t before = mode_of(path);
-    support_expect(baton_sparse_save(sparse, path), expected);
-    expect_says(says);
-    support_expect(baton_sparse_load(sparse, path), expected);
-    expect_says(says);
-    assert_int_equal(mode_of(path), before);
-}
-
-static void test_save_replaces_only_files(void **state)
-{
-    (void)state;
-    char directory[] = "/tmp/baton_sparse_XXXXXX";
-    char name[5000];
-    baton_sparse_options_t options = some_options();
-    support_sparse_t *group = support_sparse_open(1, &options);
-    baton_sparse_t *sparse = group->ranks[0];
-    fill(group, 1);
-    support_sparse_step(group);
-    assert_non_null(mkdtemp(directory));
-    assert_int_equal(mkfifo(in(directory, "fifo"), 0600), 0);
-    assert_int_equal(mkdir(in(directory, "directory"), 0700), 0);
-    assert_int_equal(symlink("fifo", in(directory, "to_fifo")), 0);
-    assert_int_equal(symlink("loop", in(directory, "loop")), 0);
-    expect_refused(sparse, "", BATON_ERR_INVALID, "path is empty");
-    expect_refused(sparse, in(directory, "fifo"), BATON_ERR_INVALID,
-                   "fifo is a FIFO, not a regular file");
-    expect_refused(sparse, in(directory, "directory"), BATON_ERR_INVALID,
-                   "directory is a directory, not a regular file");
-    expect_refused(sparse, in(directory, "to_fifo"), BATON_ERR_INVALID,
-                   "to_fifo is a FIFO, not a regular file");
-    expect_refused(sparse, in(directory, "loop"), BATON_ERR_SYSTEM, "loop: ");
-    memset(name, 'a', sizeof name);
-    name[sizeof name - 1] = '\0';
-    expect_refused(sparse, name, BATON_ERR_INVALID,
-                   "path has 4999 bytes; allowed: 1 to 4095");
-    name[300] = '\0';
-    expect_refused(sparse, name, BATON_ERR_SYSTEM, "File name too long");
-
-    /* What is in the way of the file that is written first. */
-    assert_int_equal(mkfifo(in(directory, "new.new"), 0600), 0);
-    support_expect(baton_sparse_save(sparse, in(directory, "new")),
-                   BATON_ERR_INVALID);
-    expect_says("new.new is a FIFO, not a regular file");
-    assert_int_equal(remove(in(directory, "new.new")), 0);
-    write_file(in(directory, "new.new"), "left by a crash", 15);
-    support_ok(baton_sparse_save(sparse, in(directory, "new")));
-    support_ok(baton_sparse_load(sparse, in(directory, "new")));
-    assert_int_equal(mode_of(in(directory, "new.new")), 0);
-
-    const char *const names[] = {"fifo", "directory", "to_fifo", "loop", "new"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        assert_int_equal(remove(in(directory, names[i])), 0);
-    }
-    assert_int_equal(rmdir(directory), 0); /* nothing else is left behind */
-    support_sparse_close(group);
-}
-
-static void test_save_replaces_what_a_link_points_to(void **state)
-{
-    (void)state;
-    char directory[] = "/tmp/baton_sparse_XXXXXX";
-    baton_sparse_options_t options = some_options();
-    support_sparse_t *group = support_sparse_open(1, &options);
-    baton_sparse_t *sparse = group->ranks[0];
-    fill(group, 1);
-    support_sparse_step(group);
-    assert_non_null(mkdtemp(directory));
-    assert_int_equal(mkdir(in(directory, "other"), 0700), 0);
-    write_file(in(directory, "other/old"), "hello", 5);
-    assert_int_equal(chmod(in(directory, "other/old"), 0600), 0);
-    assert_int_equal(symlink("other/second", in(directory, "first")), 0);
-    assert_int_equal(symlink("old", in(directory, "other/second")), 0);
-    assert_int_equal(
-        symlink(in(directory, "other/new"), in(directory, "dangling")), 0);
-    support_ok(baton_sparse_save(sparse, in(directory, "first")));
-    assert_true(S_ISLNK(mode_of(in(directory, "first"))));
-    assert_true(S_ISLNK(mode_of(in(directory, "other/second"))));
-    assert_int_equal(mode_of(in(directory, "other/old")), S_IFREG | 0600);
-    support_ok(baton_sparse_load(sparse, in(directory, "other/old")));
-    support_ok(baton_sparse_save(sparse, in(directory, "dangling")));
-    assert_true(S_ISLNK(mode_of(in(directory, "dangling"))));
-    support_ok(baton_sparse_load(sparse, in(directory, "other/new")));
-    const char *const names[] = {"first",        "dangling",  "other/old",
-                                 "other/second", "other/new", "other"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        assert_int_equal(remove(in(directory, names[i])), 0);
-    }
-    assert_int_equal(rmdir(directory), 0);
-    support_sparse_close(group);
-}
-
 /* A rank that does another step than the others fails with a sentence, on all
    ranks. */
 static void test_steps_that_differ_are_told(void **state)
 {
     (void)state;
-    char path[100];
+    static char before[2048];
     baton_sparse_options_t options = some_options();
     options.algorithm = BATON_SPARSE_OKTOPK;
     support_sparse_t *group = support_sparse_open(RANKS, &options);
-    path_of(1, path, sizeof path);
-    support_ok(baton_sparse_save(group->ranks[1], path));
+    size_t bytes = baton_sparse_state_size(group->ranks[1]);
+    support_ok(
+        baton_sparse_state_export(group->ranks[1], before, sizeof before));
     fill(group, 1);
     support_sparse_step(group);
-    support_ok(baton_sparse_load(group->ranks[1], path));
-    (void)remove(path);
+    support_ok(baton_sparse_state_import(group->ranks[1], before, bytes));
     for (int rank = 0; rank < RANKS; rank++) {
         support_ok(baton_sparse_start(group->ranks[rank],
                                       support_sparse_gradient(group, rank)));
@@ -774,20 +553,6 @@ static void test_steps_that_differ_are_told(void **state)
 }
 
 /* ---- failures ---------------------------------------------------------- */
-
-static void recover(support_sparse_t *group)
-{
-    bool all = false;
-    while (!all) {
-        all = true;
-        for (int rank = 0; rank < group->size; rank++) {
-            baton_status_t status =
-                baton_group_recover(baton_sim_group(group->sim, rank), 0);
-            all = all && status == BATON_OK;
-        }
-        support_ok(baton_sim_run(group->sim, -1));
-    }
-}
 
 /* The k-th send of one rank fails, for every k: a rank on which the step failed
    has the residual of before, and all can go on. */
@@ -821,7 +586,7 @@ static void fail_each_send(const baton_sparse_options_t *options)
         }
         support_ok(baton_sim_fail_send(group->sim, 1, 0));
         if (failed > 0) {
-            recover(group);
+            support_sparse_recover(group);
         }
         fill(group, 3);
         support_sparse_step(group);
@@ -867,7 +632,7 @@ static int recover_unasked(const baton_sparse_options_t *options, uint64_t k)
     }
     support_ok(baton_sim_run(group->sim, -1));
     support_ok(baton_sim_fail_send(group->sim, 1, 0));
-    recover(group);
+    support_sparse_recover(group);
     for (int rank = 0; rank < RANKS; rank++) {
         baton_sparse_result_t result;
         failed += baton_sparse_wait(group->ranks[rank], 0, &result) != BATON_OK;
@@ -987,10 +752,6 @@ int main(void)
         cmocka_unit_test(test_what_is_not_finite_surfaces),
         cmocka_unit_test(
             test_what_is_not_finite_has_the_same_bits_on_all_ranks),
-        cmocka_unit_test(test_run_goes_on_from_a_file_with_the_same_bits),
-        cmocka_unit_test(test_bad_files_are_refused),
-        cmocka_unit_test(test_save_replaces_only_files),
-        cmocka_unit_test(test_save_replaces_what_a_link_points_to),
         cmocka_unit_test(test_steps_that_differ_are_told),
         cmocka_unit_test(test_failed_step_leaves_the_residual),
         cmocka_unit_test(test_recovery_before_a_step_is_asked_for),

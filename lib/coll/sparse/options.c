@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "coll/partial/rule.h"
 
+#include <assert.h>
 #include <baton/coll.h>
 #include <math.h>
 #include <stddef.h>
@@ -302,13 +303,12 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
 
 /* ---- comparison -------------------------------------------------------- */
 
-/* Every option that must be the same: what it is called, its word. */
+/* Every option that must be the same: what it is called, its word. Those before
+   k must be the same in a state that is imported, too. */
 #define COMPARED_LIST(X)                                                       \
     X(algorithm, (uint64_t)o->algorithm)                                       \
     X(count, o->count)                                                         \
     X(dtype, (uint64_t)o->dtype)                                               \
-    X(k, o->k)                                                                 \
-    X(max_k, o->max_k)                                                         \
     X(teams, (uint64_t)o->teams)                                               \
     X(exchange, (uint64_t)o->exchange)                                         \
     X(average, o->average)                                                     \
@@ -319,6 +319,8 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
     X(redsync, (uint64_t)o->redsync)                                           \
     X(quantise, o->quantise)                                                   \
     X(keep_error, o->keep_error)                                               \
+    X(k, o->k)                                                                 \
+    X(max_k, o->max_k)                                                         \
     X(partial, o->partial)                                                     \
     X(mode, (uint64_t)o->mode)                                                 \
     X(mode_ranks, o->mode_ranks)                                               \
@@ -336,6 +338,9 @@ enum {
 #undef COMPARED_ENUM
         COMPARED_COUNT
 };
+
+static_assert(COMPARED_k == 1 + BATON__SPARSE_STATE_OPTIONS,
+              "a state has the words of the options before k");
 
 static const char *const compared_names[] = {"",
 #define COMPARED_NAME(name, word) #name,
@@ -367,13 +372,18 @@ static uint64_t wrong_word(const baton_sparse_t *sparse)
     return word | (uint64_t)(-sparse->wrong & WRONG_STATUS);
 }
 
+static void option_words(const baton_sparse_options_t *o, uint64_t *words)
+{
+#define COMPARED_WORD(name, word) words[COMPARED_##name] = (word);
+    COMPARED_LIST(COMPARED_WORD)
+#undef COMPARED_WORD
+}
+
 static void write_words(const baton_sparse_options_t *o, uint64_t wrong,
                         uint64_t *words)
 {
     words[WRONG] = wrong;
-#define COMPARED_WORD(name, word) words[COMPARED_##name] = (word);
-    COMPARED_LIST(COMPARED_WORD)
-#undef COMPARED_WORD
+    option_words(o, words);
     for (int i = 0; i < COMPARED_COUNT; i++) {
         words[COMPARED_COUNT + i] = ~words[i];
     }
@@ -492,4 +502,36 @@ baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
     return sparse->wrong == BATON_OK
                ? BATON_OK
                : baton__error_forward(sparse->wrong, sparse->wrong_text);
+}
+
+/* ---- the options of a state -------------------------------------------- */
+
+void baton__sparse_state_options(const baton_sparse_options_t *o, uint64_t *out)
+{
+    uint64_t words[COMPARED_COUNT];
+    option_words(o, words);
+    memcpy(out, words + WRONG + 1, BATON__SPARSE_STATE_OPTIONS * sizeof *out);
+}
+
+baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
+                                                 const uint64_t *stored)
+{
+    char data[BATON__MESSAGE_BYTES] = "";
+    baton__text_t text = {.data = data, .size = sizeof data};
+    uint64_t own[BATON__SPARSE_STATE_OPTIONS];
+    baton__sparse_state_options(&sparse->options, own);
+    for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
+        if (own[i] != stored[i]) {
+            baton__text_add(&text, "%s%s is ", text.used > 0 ? "; " : "",
+                            compared_names[i + 1]);
+            describe(&text, i + 1, own[i]);
+            baton__text_add(&text, ", and ");
+            describe(&text, i + 1, stored[i]);
+            baton__text_add(&text, " in the state");
+        }
+    }
+    return text.used == 0 ? BATON_OK
+                          : baton__error(BATON_ERR_INVALID,
+                                         "import \"%s\": options differ: %s",
+                                         sparse->name, data);
 }

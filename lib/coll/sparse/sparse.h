@@ -7,7 +7,7 @@
        accumulate.c  gradient, momentum, clipping
        message.c     messages of entries
        gather.c      Bruck all-gather of parts of any length
-       state_file.c  save and load
+       state.c       export and import; state_file.c: save and load
        partial.c     steps that do not wait for every rank
        ordered.c     steps in the order of streams, gradients on a device
        incoming.c    the gradients of partial ones, there
@@ -179,6 +179,19 @@ void baton__sparse_take_choice(baton_sparse_options_t *o, int size);
 /* The cheapest of what the options allow, which have been checked. */
 void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
                           baton_sparse_cost_t *out);
+
+/* Those that decide what a state means, as words; and whether a state's are
+   those of this sparse all-reduce, or an error that names what differs. */
+enum { BATON__SPARSE_STATE_OPTIONS = 13 };
+void baton__sparse_state_options(const baton_sparse_options_t *options,
+                                 uint64_t *out);
+baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
+                                                 const uint64_t *stored);
+
+/* BATON_ERR_BUSY while a step runs; BATON_ERR_UNSUPPORTED where there is no
+   state to export or import. */
+baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
+                                         const char *doing);
 
 /* Commits and starts the comparison; and says, when it has ended, what differs.
  */

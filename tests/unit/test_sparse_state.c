@@ -1,0 +1,465 @@
+/* The state of a sparse all-reduce: export, import, and the files on top. */
+#include "support/cluster.h"
+#include "support/random.h"
+#include "support/sparse.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 4, COUNT = 100 };
+
+static baton_sparse_options_t some_options(void)
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.algorithm = BATON_SPARSE_SPARDL;
+    options.dtype = BATON_F32;
+    options.count = COUNT;
+    options.k = 12;
+    options.max_k = 14;
+    return options;
+}
+
+/* One step of all ranks, with gradients that depend on `step` alone. */
+static void run(support_sparse_t *group, uint64_t step)
+{
+    support_random_t random = support_random(7, step);
+    float *gradients = (float *)(void *)group->gradients;
+    for (size_t i = 0; i < (size_t)group->size * COUNT; i++) {
+        gradients[i] = (float)support_random_below(&random, 2001) - 1000;
+    }
+    support_sparse_step(group);
+}
+
+/* A buffer whose first byte is unused, so that states are not aligned. */
+static char *export(baton_sparse_t *sparse, size_t *bytes)
+{
+    *bytes = baton_sparse_state_size(sparse);
+    assert_true(*bytes > 0);
+    char *state = malloc(*bytes + 1);
+    assert_non_null(state);
+    support_ok(baton_sparse_state_export(sparse, state + 1, *bytes));
+    return state;
+}
+
+static void hand_over(const support_sparse_t *from, const support_sparse_t *to)
+{
+    for (int rank = 0; rank < from->size; rank++) {
+        size_t bytes;
+        char *state = export(from->ranks[rank], &bytes);
+        support_ok(
+            baton_sparse_state_import(to->ranks[rank], state + 1, bytes));
+        free(state);
+    }
+}
+
+/* ---- the same bits ----------------------------------------------------- */
+
+static void expect_same(const support_sparse_t *left,
+                        const support_sparse_t *right)
+{
+    assert_memory_equal(left->dense, right->dense, COUNT * sizeof(float));
+    assert_memory_equal(left->residuals, right->residuals,
+                        RANKS * COUNT * sizeof(float));
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_sparse_stats_t a, b;
+        support_ok(baton_sparse_stats(left->ranks[rank], &a));
+        support_ok(baton_sparse_stats(right->ranks[rank], &b));
+        assert_int_equal(a.steps, b.steps);
+        assert_int_equal(a.k, b.k);
+        assert_int_equal(a.h, b.h);
+        assert_int_equal(a.bytes_sent, b.bytes_sent);
+        assert_true(a.threshold == b.threshold);
+    }
+}
+
+/* A run goes on in an object that is fresh, and in one that has made `other`
+   steps with another k. */
+static void go_on_elsewhere(const baton_sparse_options_t *options,
+                            uint64_t steps, uint64_t other)
+{
+    support_sparse_t *left = support_sparse_open(RANKS, options);
+    support_sparse_t *right[2];
+    for (uint64_t step = 0; step < steps; step++) {
+        run(left, step);
+    }
+    for (int i = 0; i < 2; i++) {
+        right[i] = support_sparse_open(RANKS, options);
+        for (int rank = 0; rank < RANKS && i == 1; rank++) {
+            support_ok(baton_sparse_set_k(right[i]->ranks[rank], 7));
+        }
+        for (uint64_t step = 0; step < other && i == 1; step++) {
+            run(right[i], 1000 + step);
+        }
+        hand_over(left, right[i]);
+    }
+    for (uint64_t step = steps; step < steps + 13; step++) {
+        run(left, step);
+        for (int i = 0; i < 2; i++) {
+            run(right[i], step);
+            expect_same(left, right[i]);
+        }
+    }
+    support_sparse_close(left);
+    support_sparse_close(right[0]);
+    support_sparse_close(right[1]);
+}
+
+static void test_import_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    support_random_t random = support_random(support_seed(), 1);
+    for (int i = 0; i < 3 * (BATON_SPARSE_COUNT - 1); i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)(1 + i / 3);
+        options.teams = 2;
+        options.exchange = i % 2 == 0 ? BATON_TEAMS_BSAG : BATON_TEAMS_RSAG;
+        options.momentum = i % 3 == 0 ? 0 : 0.5;
+        options.nesterov = i % 3 == 2;
+        options.clip = i % 3 == 1 ? 900 : 0;
+        options.average = i % 2 == 1;
+        options.warmup = support_random_below(&random, 4);
+        options.quantise = i % 3 == 1;
+        options.keep_error = options.quantise;
+        options.redsync =
+            i % 3 == 1 ? BATON_REDSYNC_SEARCH : BATON_REDSYNC_SAMPLED;
+        go_on_elsewhere(&options, support_random_below(&random, 70),
+                        1 + support_random_below(&random, 70));
+    }
+}
+
+/* A recovery counts on from the steps of the state. */
+static void test_import_before_a_recovery(void **state)
+{
+    (void)state;
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *left = support_sparse_open(RANKS, &options);
+    support_sparse_t *right = support_sparse_open(RANKS, &options);
+    baton_sparse_stats_t stats;
+    for (uint64_t step = 0; step < 5; step++) {
+        run(left, step);
+    }
+    run(right, 9);
+    hand_over(left, right);
+    support_ok(baton_sim_fail_send(right->sim, 1, 1));
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_start(right->ranks[rank],
+                                      support_sparse_gradient(left, rank)));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_sparse_result_t result;
+        support_expect(baton_sparse_wait(right->ranks[rank], -1, &result),
+                       BATON_ERR_TRANSPORT);
+    }
+    support_ok(baton_sim_fail_send(right->sim, 1, 0));
+    support_sparse_recover(right);
+    support_ok(baton_sparse_stats(right->ranks[0], &stats));
+    assert_int_equal(stats.steps, 5);
+    support_sparse_close(left);
+    support_sparse_close(right);
+}
+
+/* ---- what import refuses ----------------------------------------------- */
+
+typedef struct other_options {
+    const char *says;
+    void (*change)(baton_sparse_options_t *options);
+} other_options_t;
+
+#define CHANGE(name, ...)                                                      \
+    static void change_##name(baton_sparse_options_t *options)                 \
+    {                                                                          \
+        options->__VA_ARGS__;                                                  \
+    }
+CHANGE(algorithm, algorithm = BATON_SPARSE_TOPKA)
+CHANGE(count, count = COUNT + 1)
+CHANGE(dtype, dtype = BATON_F64)
+CHANGE(teams, teams = 2)
+CHANGE(average, average = true)
+CHANGE(momentum, momentum = 0.25)
+CHANGE(no_momentum, momentum = 0)
+CHANGE(nesterov, nesterov = true)
+CHANGE(clip, clip = 3)
+CHANGE(warmup, warmup = 5)
+CHANGE(redsync, redsync = BATON_REDSYNC_SEARCH)
+CHANGE(quantise, quantise = false)
+CHANGE(keep_error, keep_error = true)
+CHANGE(max_k, max_k = 12)
+#undef CHANGE
+
+static void test_import_names_the_option_that_differs(void **state)
+{
+    (void)state;
+    static const other_options_t table[] = {
+        {"algorithm is topka, and redsync in the state", change_algorithm},
+        {"count is 101, and 100 in the state", change_count},
+        {"dtype is f64, and f32 in the state", change_dtype},
+        {"teams is 2, and 1 in the state", change_teams},
+        {"average is 1, and 0 in the state", change_average},
+        {"momentum is 0.25, and 0.5 in the state", change_momentum},
+        {"momentum is 0, and 0.5 in the state", change_no_momentum},
+        {"nesterov is 1, and 0 in the state", change_nesterov},
+        {"clip is 3, and 0 in the state", change_clip},
+        {"warmup is 5, and 0 in the state", change_warmup},
+        {"redsync is 2, and 0 in the state", change_redsync},
+        {"quantise is 0, and 1 in the state", change_quantise},
+        {"keep_error is 1, and 0 in the state", change_keep_error},
+        {"k of the state is 13; allowed: 1 to max_k, 12", change_max_k},
+    };
+    baton_sparse_options_t options = some_options();
+    options.algorithm = BATON_SPARSE_REDSYNC;
+    options.momentum = 0.5;
+    options.quantise = true;
+    support_sparse_t *group = support_sparse_open(2, &options);
+    size_t bytes;
+    support_ok(baton_sparse_set_k(group->ranks[0], 13));
+    char *from = export(group->ranks[0], &bytes);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        baton_sparse_options_t other = options;
+        table[i].change(&other);
+        support_sparse_t *to = support_sparse_open(2, &other);
+        support_expect(baton_sparse_state_import(to->ranks[0], from + 1, bytes),
+                       BATON_ERR_INVALID);
+        support_says(table[i].says);
+        support_sparse_close(to);
+    }
+    support_expect(baton_sparse_state_import(group->ranks[1], from + 1, bytes),
+                   BATON_ERR_INVALID);
+    support_says("rank of the state is 0, expected 1");
+    free(from);
+    support_sparse_close(group);
+}
+
+static void test_damaged_states_are_refused(void **state)
+{
+    (void)state;
+    baton_sparse_options_t options = some_options();
+    options.algorithm = BATON_SPARSE_OKTOPK;
+    options.momentum = 0.5;
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    size_t bytes;
+    run(group, 1);
+    char *good = export(sparse, &bytes), *bad = malloc(bytes + 1);
+    run(group, 2);
+    char *before = export(sparse, &bytes);
+    assert_non_null(bad);
+    memcpy(bad, good + 1, bytes);
+    for (size_t length = 0; length < bytes; length++) {
+        support_expect(baton_sparse_state_import(sparse, bad, length),
+                       BATON_ERR_INVALID);
+    }
+    support_says("the size of the state is");
+    support_expect(baton_sparse_state_import(sparse, bad, bytes + 1),
+                   BATON_ERR_INVALID);
+    for (size_t at = 0; at < bytes; at++) {
+        bad[at] ^= 4;
+        support_expect(baton_sparse_state_import(sparse, bad, bytes),
+                       BATON_ERR_INVALID);
+        bad[at] ^= 4;
+    }
+    support_says("the checksum of the state is");
+    char *after = export(sparse, &bytes);
+    assert_memory_equal(after + 1, before + 1, bytes);
+    support_ok(baton_sparse_state_import(sparse, bad, bytes));
+    free(good);
+    free(bad);
+    free(before);
+    free(after);
+    support_sparse_close(group);
+}
+
+static void test_state_calls_used_wrongly(void **state)
+{
+    (void)state;
+    static char room[4096];
+    float gradient[COUNT] = {1};
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    baton_sparse_result_t result;
+    size_t bytes = baton_sparse_state_size(sparse);
+    assert_int_equal(baton_sparse_state_size(NULL), 0);
+    support_expect(baton_sparse_state_export(NULL, room, bytes),
+                   BATON_ERR_INVALID);
+    support_expect(baton_sparse_state_export(sparse, NULL, bytes),
+                   BATON_ERR_INVALID);
+    support_expect(baton_sparse_state_export(sparse, room, bytes - 1),
+                   BATON_ERR_INVALID);
+    support_says("allowed: ");
+    support_expect(baton_sparse_state_import(sparse, NULL, bytes),
+                   BATON_ERR_INVALID);
+    support_says("state is NULL");
+    support_ok(baton_sparse_start(sparse, gradient));
+    support_expect(baton_sparse_state_export(sparse, room, bytes),
+                   BATON_ERR_BUSY);
+    support_expect(baton_sparse_state_import(sparse, room, bytes),
+                   BATON_ERR_BUSY);
+    support_ok(baton_sparse_wait(sparse, -1, &result));
+    support_sparse_close(group);
+    options.partial = true;
+    group = support_sparse_open(1, &options);
+    assert_int_equal(baton_sparse_state_size(group->ranks[0]), 0);
+    support_expect(baton_sparse_state_export(group->ranks[0], room, bytes),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("options.partial");
+    support_sparse_close(group);
+}
+
+/* ---- files ------------------------------------------------------------- */
+
+enum { PATH_BYTES = 200 };
+
+typedef struct folder {
+    char name[32];
+    support_sparse_t *group;
+    baton_sparse_t *sparse;
+} folder_t;
+
+/* An empty folder, and a sparse all-reduce that has something to save. */
+static folder_t folder_open(void)
+{
+    folder_t folder = {.name = "/tmp/baton_sparse_XXXXXX"};
+    baton_sparse_options_t options = some_options();
+    assert_non_null(mkdtemp(folder.name));
+    folder.group = support_sparse_open(1, &options);
+    folder.sparse = folder.group->ranks[0];
+    run(folder.group, 1);
+    return folder;
+}
+
+static const char *in(const folder_t *folder, const char *name)
+{
+    static char paths[4][PATH_BYTES];
+    static int next;
+    char *path = paths[next++ % 4];
+    (void)snprintf(path, PATH_BYTES, "%s/%s", folder->name, name);
+    return path;
+}
+
+/* Nothing but these is there. */
+static void folder_close(const folder_t *folder, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        assert_int_equal(remove(in(folder, *names)), 0);
+    }
+    assert_int_equal(rmdir(folder->name), 0);
+    support_sparse_close(folder->group);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 ? status.st_mode : 0;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_load_brings_back_what_was_saved(void **state)
+{
+    (void)state;
+    folder_t folder = folder_open();
+    size_t bytes;
+    char *before = export(folder.sparse, &bytes);
+    write_file(in(&folder, "state.new"), "left by a crash");
+    support_ok(baton_sparse_save(folder.sparse, in(&folder, "state")));
+    run(folder.group, 2);
+    support_ok(baton_sparse_load(folder.sparse, in(&folder, "state")));
+    char *after = export(folder.sparse, &bytes);
+    assert_memory_equal(after + 1, before + 1, bytes);
+    free(before);
+    free(after);
+    write_file(in(&folder, "other"), "not a state");
+    support_expect(baton_sparse_load(folder.sparse, in(&folder, "other")),
+                   BATON_ERR_INVALID);
+    support_says("/other: import");
+    folder_close(&folder, (const char *const[]){"state", "other", NULL});
+}
+
+static void expect_refused(const folder_t *folder, const char *path,
+                           baton_status_t expected, const char *says)
+{
+    mode_t before = mode_of(path);
+    support_expect(baton_sparse_save(folder->sparse, path), expected);
+    support_says(says);
+    support_expect(baton_sparse_load(folder->sparse, path), expected);
+    support_says(says);
+    assert_int_equal(mode_of(path), before);
+}
+
+static void test_save_replaces_only_files(void **state)
+{
+    (void)state;
+    folder_t folder = folder_open();
+    char name[5000];
+    assert_int_equal(mkfifo(in(&folder, "fifo"), 0600), 0);
+    assert_int_equal(mkdir(in(&folder, "folder"), 0700), 0);
+    assert_int_equal(symlink("fifo", in(&folder, "to_fifo")), 0);
+    assert_int_equal(symlink("nothing", in(&folder, "dangling")), 0);
+    expect_refused(&folder, NULL, BATON_ERR_INVALID, "path is NULL");
+    expect_refused(&folder, "", BATON_ERR_INVALID, "with 0 bytes");
+    expect_refused(&folder, in(&folder, "fifo"), BATON_ERR_INVALID,
+                   "fifo is not a regular file");
+    expect_refused(&folder, in(&folder, "folder"), BATON_ERR_INVALID,
+                   "folder is not a regular file");
+    expect_refused(&folder, in(&folder, "to_fifo"), BATON_ERR_INVALID,
+                   "to_fifo is not a regular file");
+    expect_refused(&folder, in(&folder, "dangling"), BATON_ERR_SYSTEM,
+                   "No such file");
+    expect_refused(&folder, "/nowhere/at/all", BATON_ERR_SYSTEM,
+                   "No such file");
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = '\0';
+    expect_refused(&folder, name, BATON_ERR_INVALID,
+                   "4999 bytes; allowed: 1 to 4095");
+    name[300] = '\0';
+    expect_refused(&folder, name, BATON_ERR_SYSTEM, "File name too long");
+    folder_close(&folder, (const char *const[]){"fifo", "folder", "to_fifo",
+                                                "dangling", NULL});
+}
+
+static void test_save_keeps_links_and_permissions(void **state)
+{
+    (void)state;
+    folder_t folder = folder_open();
+    assert_int_equal(mkdir(in(&folder, "other"), 0700), 0);
+    write_file(in(&folder, "other/old"), "hello");
+    assert_int_equal(chmod(in(&folder, "other/old"), 0640), 0);
+    assert_int_equal(symlink("other/second", in(&folder, "first")), 0);
+    assert_int_equal(symlink("old", in(&folder, "other/second")), 0);
+    support_ok(baton_sparse_save(folder.sparse, in(&folder, "first")));
+    assert_true(S_ISLNK(mode_of(in(&folder, "first"))));
+    assert_true(S_ISLNK(mode_of(in(&folder, "other/second"))));
+    assert_int_equal(mode_of(in(&folder, "other/old")), S_IFREG | 0640);
+    support_ok(baton_sparse_load(folder.sparse, in(&folder, "other/old")));
+    folder_close(&folder, (const char *const[]){"first", "other/second",
+                                                "other/old", "other", NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_import_goes_on_with_the_same_bits),
+        cmocka_unit_test(test_import_before_a_recovery),
+        cmocka_unit_test(test_import_names_the_option_that_differs),
+        cmocka_unit_test(test_damaged_states_are_refused),
+        cmocka_unit_test(test_state_calls_used_wrongly),
+        cmocka_unit_test(test_load_brings_back_what_was_saved),
+        cmocka_unit_test(test_save_replaces_only_files),
+        cmocka_unit_test(test_save_keeps_links_and_permissions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
