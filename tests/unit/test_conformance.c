@@ -1,8 +1,10 @@
 /* The conformance suite over the transports whose ranks share a process:
    inproc, with ranks as threads and with ranks in turns, one running at a time
    from yield to yield, so that the interleaving is the same each time; the
-   simulated network, in turns, between which its events happen; and staged
-   around inproc, with messages of device memory. */
+   simulated network, in turns, between which its events happen; staged around
+   inproc, with messages of device memory; and MPI's endpoints over a fake MPI.
+
+   test_conformance [PATTERN]: those that match, such as "*_sim". */
 #include "sim/model.h"
 #include "sim/net.h"
 #include "sim/port.h"
@@ -11,6 +13,11 @@
 #include "support/random.h"
 #include "support/sanitized.h"
 #include "transport/inproc/endpoint.h"
+#ifdef TEST_FAKE_MPI
+#include "support/fake_mpi/fake_mpi.h"
+#else
+typedef struct fake_mpi_options fake_mpi_options_t;
+#endif
 
 #include <pthread.h>
 #include <sched.h>
@@ -18,10 +25,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The transport of a run; one of the first two is NULL. */
+/* The transport of a run: one of the first three is not NULL. */
 typedef struct medium {
     baton_inproc_t *inproc;
     baton__sim_net_t *net;
+    const fake_mpi_options_t *mpi;
     const conformance_staging_t *staging; /* or NULL */
 } medium_t;
 
@@ -38,12 +46,13 @@ typedef struct session {
     bool *gone;
 } session_t;
 
-/* A transport and its options; NULL options mean inproc. */
+/* A transport and its options; without any it is inproc. */
 typedef struct setting {
     const char *name;
     bool turns;
     const baton_sim_options_t *options;
-    const conformance_staging_t *staging; /* or NULL */
+    const conformance_staging_t *staging;
+    const fake_mpi_options_t *mpi;
 } setting_t;
 
 /* Networks: simple; with messages that overtake each other; with senders that
@@ -64,19 +73,34 @@ static const baton_sim_options_t everything = {
     .sync_bytes = 1,
     .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
 
+#ifdef TEST_FAKE_MPI
+/* Ranks of one host; the same with no shared memory but rings; and hosts of two
+   ranks each. */
+static const fake_mpi_options_t mpi_near = {
+    .host_ranks = 8, .buffers = BATON__HOST_BUFFERS, .reads = true};
+static const fake_mpi_options_t mpi_rings = {.host_ranks = 8, .window = 2};
+static const fake_mpi_options_t mpi_hosts = {
+    .host_ranks = 2, .buffers = 2, .window = 4, .links = true};
+#endif
+
 static const setting_t settings[] = {
-    {"inproc_turns", true, NULL, NULL},
-    {"inproc_threads", false, NULL, NULL},
-    {"sim", true, &plain, NULL},
-    {"sim_lag", true, &lagging, NULL},
-    {"sim_sync", true, &synchronous, NULL},
-    {"sim_multi_ported", true, &ported, NULL},
-    {"sim_everything", true, &everything, NULL},
-    {"staged_host", true, NULL, &conformance_stagings[0]},
-    {"staged_device", true, NULL, &conformance_stagings[1]},
-    {"staged_blocks", false, NULL, &conformance_stagings[2]},
-    {"staged_no_handles", true, NULL, &conformance_stagings[3]},
-    {"staged_mixed", true, NULL, &conformance_stagings[4]}};
+#ifdef TEST_FAKE_MPI
+    {"mpi_near", true, NULL, NULL, &mpi_near},
+    {"mpi_rings", false, NULL, NULL, &mpi_rings},
+    {"mpi_hosts", true, NULL, NULL, &mpi_hosts},
+#endif
+    {"inproc_turns", true, NULL, NULL, NULL},
+    {"inproc_threads", false, NULL, NULL, NULL},
+    {"sim", true, &plain, NULL, NULL},
+    {"sim_lag", true, &lagging, NULL, NULL},
+    {"sim_sync", true, &synchronous, NULL, NULL},
+    {"sim_multi_ported", true, &ported, NULL, NULL},
+    {"sim_everything", true, &everything, NULL, NULL},
+    {"staged_host", true, NULL, &conformance_stagings[0], NULL},
+    {"staged_device", true, NULL, &conformance_stagings[1], NULL},
+    {"staged_blocks", false, NULL, &conformance_stagings[2], NULL},
+    {"staged_no_handles", true, NULL, &conformance_stagings[3], NULL},
+    {"staged_mixed", true, NULL, &conformance_stagings[4], NULL}};
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 typedef struct run {
@@ -91,6 +115,15 @@ static baton_sim_options_t sim_options; /* of the network that runs */
 static void open_medium(medium_t *medium, const setting_t *setting, int size)
 {
     medium->staging = setting->staging;
+    medium->mpi = setting->mpi;
+#ifdef TEST_FAKE_MPI
+    if (medium->mpi != NULL) {
+        fake_mpi_options_t options = *setting->mpi;
+        options.size = size;
+        fake_mpi_open(&options);
+        return;
+    }
+#endif
     if (setting->options == NULL) {
         assert_int_equal(baton_inproc_create(size, &medium->inproc), BATON_OK);
         return;
@@ -114,6 +147,13 @@ static void join(const medium_t *medium, conformance_rank_t *rank)
         rank->endpoint = &medium->net->ports[rank->rank];
         rank->allocates = true;
         rank->synchronous = sim_options.sync_bytes > 0;
+#ifdef TEST_FAKE_MPI
+    } else if (medium->mpi != NULL) {
+        baton__mpi_t *mpi = fake_mpi_ranks[rank->rank];
+        rank->transport = &mpi->transport;
+        rank->endpoint = mpi;
+        rank->rings = mpi->far.peers > 0;
+#endif
     } else {
         assert_int_equal(baton__inproc_join(medium->inproc, rank->rank,
                                             &rank->transport, &rank->endpoint),
@@ -129,6 +169,10 @@ static void close_medium(const medium_t *medium)
     if (medium->net != NULL) {
         baton__sim_net_fini(medium->net);
         free(medium->net);
+#ifdef TEST_FAKE_MPI
+    } else if (medium->mpi != NULL) {
+        fake_mpi_close();
+#endif
     } else {
         assert_int_equal(baton_inproc_destroy(medium->inproc), BATON_OK);
     }
@@ -270,21 +314,21 @@ static void run_case(const run_t *run, int size)
 }
 
 /* Simulated networks run without threads and take fewer sizes; staged ones have
-   more threads than ranks. */
+   more threads than ranks, and those of MPI more ways for a message. */
 static void run_sizes(void **state)
 {
     static const int sizes[] = {2, 5, 1, 3, 8};
     const run_t *run = *state;
-    static const int staged_sizes[] = {3, 1};
-    bool staged = run->setting->staging != NULL;
+    static const int fewest[] = {3, 1};
+    bool two = run->setting->staging != NULL || run->setting->mpi != NULL;
     bool few = SUPPORT_SANITIZED || run->setting->options != NULL;
-    size_t count = staged ? 2 : few ? 3 : 5;
+    size_t count = two ? 2 : few ? 3 : 5;
     for (size_t i = 0; i < count; i++) {
-        run_case(run, staged ? staged_sizes[i] : sizes[i]);
+        run_case(run, two ? fewest[i] : sizes[i]);
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     enum { RUNS = SETTINGS * CONFORMANCE_CASES };
     static run_t runs[RUNS];
@@ -298,6 +342,9 @@ int main(void)
                  runs[i].setting->name);
         tests[i] =
             (struct CMUnitTest){names[i], run_sizes, NULL, NULL, &runs[i]};
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
     }
     return cmocka_run_group_tests_name("conformance", tests, NULL, NULL);
 }

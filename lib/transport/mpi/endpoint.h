@@ -428,6 +428,11 @@ void baton__mpi_disarm(void *endpoint);
 
 /* ---- open.c: opening and closing --------------------------------------- */
 
+/* Not collective: makes an endpoint of `comm` that has not met its peers, and
+   frees one with all that it has opened. */
+baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out);
+void baton__mpi_free(baton__mpi_t *mpi);
+
 /* Collective over `comm`; `local` is this rank's own status so far. When any
    rank fails, all do: the others with a message that says so. On success the
    endpoint's close() is collective too. */

@@ -408,7 +408,7 @@ static void unwatch_finalize(baton__mpi_t *mpi)
 
 /* ---- closing ----------------------------------------------------------- */
 
-static void free_endpoint(baton__mpi_t *mpi)
+void baton__mpi_free(baton__mpi_t *mpi)
 {
     baton__far_close(mpi);
     baton__host_close(&mpi->host);
@@ -501,7 +501,7 @@ static void close_endpoint(void *endpoint)
         mpi->far.closing = true;
         unwatch_finalize(mpi);
     }
-    free_endpoint(mpi);
+    baton__mpi_free(mpi);
     if (!finalized) {
         (void)MPI_Comm_free(&comm);
     }
@@ -549,8 +549,7 @@ static void init_far(baton__far_t *far)
     far->keyval = MPI_KEYVAL_INVALID;
 }
 
-/* Makes the endpoint, without its peers; not collective. */
-static baton_status_t make_endpoint(MPI_Comm comm, baton__mpi_t **out)
+baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
 {
     int size = 0;
     int rank = 0;
@@ -638,7 +637,7 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
     }
     (void)MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
     baton__mpi_t *mpi = NULL;
-    status = local != BATON_OK ? local : make_endpoint(own, &mpi);
+    status = local != BATON_OK ? local : baton__mpi_make(own, &mpi);
     status = baton__mpi_agree(own, status);
     if (status == BATON_OK && mpi != NULL) {
         status = baton__mpi_agree(own, meet(mpi));
@@ -650,7 +649,7 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
         if (mpi != NULL) {
             mpi->far.closing = true;
             unwatch_finalize(mpi);
-            free_endpoint(mpi);
+            baton__mpi_free(mpi);
         }
         (void)MPI_Comm_free(&own);
         return status;

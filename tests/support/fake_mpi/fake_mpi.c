@@ -1,0 +1,405 @@
+/* See fake_mpi.h. A rank's communicator is its number, and a request the place
+   of its record. */
+#include "support/fake_mpi/fake_mpi.h"
+
+#include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REQUESTS = 16384 };
+
+typedef struct operation {
+    struct operation *next; /* of its list */
+    bool used, complete;
+    bool detached; /* its request is gone, and it was not received yet */
+    bool copied;   /* `data` is this file's */
+    int from, to, tag;
+    size_t bytes; /* a receive's room; once it is complete what came */
+    void *data;
+} operation_t;
+
+typedef struct list {
+    operation_t *head, **tail;
+} list_t;
+
+baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
+size_t fake_mpi_eager_bytes = 65536;
+int fake_mpi_failing_sends;
+
+static operation_t operations[REQUESTS];
+static list_t sends, receives; /* not matched, oldest first */
+static bool is_stopped;
+static int rank_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- matching ---------------------------------------------------------- */
+
+static void append(list_t *list, operation_t *operation)
+{
+    operation->next = NULL;
+    *list->tail = operation;
+    list->tail = &operation->next;
+}
+
+static void unlink_at(list_t *list, operation_t **link)
+{
+    operation_t *operation = *link;
+    *link = operation->next;
+    if (list->tail == &operation->next) {
+        list->tail = link;
+    }
+}
+
+static void release(operation_t *operation)
+{
+    if (operation->copied) {
+        free(operation->data);
+    }
+    *operation = (operation_t){.used = false};
+}
+
+static void end_send(operation_t *send)
+{
+    send->complete = true;
+    if (send->detached) {
+        release(send);
+    }
+}
+
+static void match(operation_t *send, operation_t *receive)
+{
+    assert_true(send->bytes <= receive->bytes);
+    if (send->bytes > 0) {
+        memcpy(receive->data, send->data, send->bytes);
+    }
+    receive->bytes = send->bytes;
+    receive->complete = true;
+    end_send(send);
+}
+
+static operation_t **find_receive(const operation_t *send)
+{
+    operation_t **link = &receives.head;
+    while (*link != NULL &&
+           ((*link)->to != send->to || (*link)->tag != send->tag ||
+            ((*link)->from != MPI_ANY_SOURCE && (*link)->from != send->from))) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+/* Delivers what can be delivered, in the order in which it was sent. */
+static void advance(void)
+{
+    operation_t **link = &sends.head;
+    while (!is_stopped && *link != NULL) {
+        operation_t *send = *link;
+        if (send->bytes <= fake_mpi_eager_bytes) {
+            if (!send->copied) {
+                void *copy = malloc(send->bytes + 1);
+                assert_non_null(copy);
+                if (send->bytes > 0) {
+                    memcpy(copy, send->data, send->bytes);
+                }
+                send->data = copy;
+                send->copied = true;
+            }
+            send->complete = true;
+        }
+        operation_t **to = find_receive(send);
+        if (*to == NULL) {
+            link = &send->next;
+            continue;
+        }
+        operation_t *receive = *to;
+        unlink_at(&receives, to);
+        unlink_at(&sends, link);
+        match(send, receive);
+    }
+}
+
+static void add(list_t *list, operation_t operation, MPI_Request *request)
+{
+    static int at;
+    for (int i = 0; i < REQUESTS; i++) {
+        at = (at + 1) % REQUESTS;
+        if (!operations[at].used) {
+            operations[at] = operation;
+            operations[at].used = true;
+            append(list, &operations[at]);
+            *request = (MPI_Request)(uintptr_t)(at + 1);
+            return;
+        }
+    }
+    fail_msg("too many requests");
+}
+
+static operation_t *operation_of(MPI_Request request)
+{
+    return &operations[(uintptr_t)request - 1];
+}
+
+/* Its request is gone. What is still to be delivered keeps its data. */
+static void forget(operation_t *operation)
+{
+    for (const operation_t *each = sends.head; each; each = each->next) {
+        if (each == operation) {
+            operation->detached = true;
+            return;
+        }
+    }
+    release(operation);
+}
+
+/* ---- the functions of MPI ---------------------------------------------- */
+
+int MPI_Comm_size(MPI_Comm comm, int *size)
+{
+    (void)comm;
+    *size = rank_count;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_rank(MPI_Comm comm, int *rank)
+{
+    *rank = (int)(uintptr_t)comm - 1;
+    return MPI_SUCCESS;
+}
+
+int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
+              MPI_Comm comm, MPI_Request *request)
+{
+    int from;
+    (void)type;
+    (void)MPI_Comm_rank(comm, &from);
+    pthread_mutex_lock(&lock);
+    int code = MPI_SUCCESS;
+    if (fake_mpi_failing_sends > 0) {
+        fake_mpi_failing_sends--;
+        code = MPI_ERR_OTHER;
+    } else {
+        add(&sends,
+            (operation_t){.from = from,
+                          .to = to,
+                          .tag = tag,
+                          .bytes = (size_t)count,
+                          .data = (void *)data},
+            request);
+        advance();
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+int MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag,
+              MPI_Comm comm, MPI_Request *request)
+{
+    int to;
+    (void)type;
+    (void)MPI_Comm_rank(comm, &to);
+    pthread_mutex_lock(&lock);
+    add(&receives,
+        (operation_t){.from = from,
+                      .to = to,
+                      .tag = tag,
+                      .bytes = (size_t)count,
+                      .data = data},
+        request);
+    advance();
+    pthread_mutex_unlock(&lock);
+    return MPI_SUCCESS;
+}
+
+static bool test(MPI_Request *request, MPI_Status *status)
+{
+    operation_t *operation = operation_of(*request);
+    if (!operation->complete || is_stopped) {
+        return false;
+    }
+    if (status != MPI_STATUS_IGNORE) {
+        status->MPI_ERROR = (int)operation->bytes; /* for MPI_Get_count */
+    }
+    forget(operation);
+    *request = MPI_REQUEST_NULL;
+    return true;
+}
+
+int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
+{
+    pthread_mutex_lock(&lock);
+    *done = *request == MPI_REQUEST_NULL || test(request, status);
+    pthread_mutex_unlock(&lock);
+    return MPI_SUCCESS;
+}
+
+int MPI_Testany(int count, MPI_Request requests[], int *at, int *done,
+                MPI_Status *status)
+{
+    pthread_mutex_lock(&lock);
+    *at = MPI_UNDEFINED;
+    bool all_null = true;
+    for (int i = 0; i < count && *at == MPI_UNDEFINED; i++) {
+        if (requests[i] == MPI_REQUEST_NULL) {
+            continue;
+        }
+        all_null = false;
+        if (test(&requests[i], status)) {
+            *at = i;
+        }
+    }
+    *done = all_null || *at != MPI_UNDEFINED;
+    pthread_mutex_unlock(&lock);
+    return MPI_SUCCESS;
+}
+
+int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count)
+{
+    (void)type;
+    *count = status->MPI_ERROR;
+    return MPI_SUCCESS;
+}
+
+int MPI_Cancel(MPI_Request *request)
+{
+    (void)request;
+    return MPI_SUCCESS;
+}
+
+/* Of a receive: it was cancelled before. */
+int MPI_Request_free(MPI_Request *request)
+{
+    pthread_mutex_lock(&lock);
+    operation_t *operation = operation_of(*request);
+    operation_t **link = &receives.head;
+    while (*link != NULL && *link != operation) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        unlink_at(&receives, link);
+    }
+    forget(operation);
+    *request = MPI_REQUEST_NULL;
+    pthread_mutex_unlock(&lock);
+    return MPI_SUCCESS;
+}
+
+int MPI_Error_string(int code, char *text, int *length)
+{
+    (void)code;
+    *length = (int)strlen(strcpy(text, "MPI was told to fail"));
+    return MPI_SUCCESS;
+}
+
+/* ---- what tests do ----------------------------------------------------- */
+
+void fake_mpi_stop(bool stopped)
+{
+    pthread_mutex_lock(&lock);
+    is_stopped = stopped;
+    advance();
+    pthread_mutex_unlock(&lock);
+}
+
+int fake_mpi_unreceived(void)
+{
+    int count = 0;
+    for (const operation_t *each = sends.head; each; each = each->next) {
+        count++;
+    }
+    return count;
+}
+
+/* The port's close, without what is collective. */
+static void close_endpoint(void *endpoint)
+{
+    baton__mpi_t *mpi = endpoint;
+    fake_mpi_ranks[mpi->rank] = NULL;
+    mpi->far.closing = true;
+    baton__mpi_free(mpi);
+}
+
+static void open_rank(int rank, const fake_mpi_options_t *options, char *name)
+{
+    baton__mpi_t *mpi = NULL;
+    MPI_Comm comm = (MPI_Comm)(uintptr_t)(rank + 1);
+    support_ok(baton__mpi_make(comm, &mpi));
+    int first = rank - rank % options->host_ranks;
+    int left = options->size - first;
+    int count = left < options->host_ranks ? left : options->host_ranks;
+    for (int i = 0; i < count; i++) {
+        mpi->peers[first + i].near = i;
+    }
+    for (int i = 0; i < options->size; i++) {
+        mpi->host_of[i] = i / options->host_ranks;
+    }
+    if (rank == first) {
+        baton__share_name(name);
+    }
+    support_ok(baton__host_open(&mpi->host, name, count, rank - first,
+                                options->buffers, rank == first));
+    if (rank == first + count - 1 && count > 1) {
+        baton__share_unlink(name);
+    }
+    mpi->reads = options->reads || count == 1;
+    mpi->buffered_bytes = options->buffers > 0 ? BATON__HOST_BUFFER_BYTES : 0;
+    mpi->window = options->window > 0 ? options->window : mpi->window;
+    mpi->far.peers = options->size - count;
+    mpi->transport.close = close_endpoint;
+    support_ok(baton__mpi_reserve_notices(mpi));
+    support_ok(baton__far_open(mpi));
+    fake_mpi_ranks[rank] = mpi;
+}
+
+/* The ranks tell each other where they are. */
+static void open_links(int size)
+{
+    baton__link_place_t places[FAKE_MPI_RANKS];
+    for (int rank = 0; rank < size; rank++) {
+        baton__links_open(&fake_mpi_ranks[rank]->far.links, rank, size, true,
+                          &places[rank]);
+    }
+    for (int rank = 0; rank < size; rank++) {
+        baton__links_t *links = &fake_mpi_ranks[rank]->far.links;
+        links->nonce = 7;
+        links->places = baton__alloc((size_t)size, sizeof places[0]);
+        assert_non_null(links->places);
+        memcpy(links->places, places, (size_t)size * sizeof places[0]);
+    }
+}
+
+void fake_mpi_open(const fake_mpi_options_t *options)
+{
+    static char name[BATON__SHARE_NAME_BYTES];
+    memset(operations, 0, sizeof operations);
+    sends = (list_t){NULL, &sends.head};
+    receives = (list_t){NULL, &receives.head};
+    is_stopped = false;
+    fake_mpi_failing_sends = 0;
+    fake_mpi_eager_bytes = 65536;
+    rank_count = options->size;
+    for (int rank = 0; rank < options->size; rank++) {
+        open_rank(rank, options, name);
+    }
+    if (options->links) {
+        open_links(options->size);
+    }
+}
+
+void fake_mpi_close(void)
+{
+    for (int rank = 0; rank < rank_count; rank++) {
+        if (fake_mpi_ranks[rank] != NULL) {
+            close_endpoint(fake_mpi_ranks[rank]);
+        }
+    }
+    is_stopped = false;
+    while (sends.head != NULL) {
+        operation_t *send = sends.head;
+        unlink_at(&sends, &sends.head);
+        release(send);
+    }
+}

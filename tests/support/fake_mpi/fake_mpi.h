@@ -1,0 +1,42 @@
+/* Endpoints of the MPI transport, of several ranks in one process, over an MPI
+   of a few functions that this file's source defines: so a test drives them
+   from one thread, holds messages back, and makes MPI fail. What ranks of a
+   host share is real, and so are the links between hosts. Opening and closing,
+   which are collective, are left to the tests under mpirun. */
+#ifndef BATON_TESTS_FAKE_MPI_H
+#define BATON_TESTS_FAKE_MPI_H
+
+#include "transport/mpi/endpoint.h"
+
+enum { FAKE_MPI_RANKS = 8 }; /* at most */
+
+typedef struct fake_mpi_options {
+    int size;
+    int host_ranks; /* of each host */
+    int buffers;
+    uint32_t window; /* 0: the default */
+    bool reads;      /* ranks of a host read each other's memory */
+    bool links;
+} fake_mpi_options_t;
+
+extern baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
+
+/* Asserts that it can be done. */
+void fake_mpi_open(const fake_mpi_options_t *options);
+
+/* Closes the endpoints that were not closed by their port's function. */
+void fake_mpi_close(void);
+
+/* Sends of up to so many bytes are complete when they are posted. */
+extern size_t fake_mpi_eager_bytes;
+
+/* While it is stopped nothing is delivered and no send completes. */
+void fake_mpi_stop(bool stopped);
+
+/* The next so many calls that send, or receive, fail. */
+extern int fake_mpi_failing_sends;
+
+/* Sends that were not received, and receives that are posted, of all ranks. */
+int fake_mpi_unreceived(void);
+
+#endif

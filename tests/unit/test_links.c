@@ -1,0 +1,350 @@
+/* Links between ranks on different hosts, through sockets in one process: who
+   connects, what wakes whom, and how the end of a link is told. */
+#include "base/alloc.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "transport/mpi/links.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS = 3, NONCE = 12345, PATIENCE_MS = 5000 };
+
+typedef struct end {
+    baton__links_t links;
+    baton__link_t to[RANKS];
+    int rang[RANKS], lost[RANKS];
+    const char *detail;
+} end_t;
+
+static end_t ends[RANKS];
+
+static baton__link_t *link_of(void *arg, int peer)
+{
+    end_t *end = arg;
+    return &end->to[peer];
+}
+
+static void on_event(void *arg, int peer, baton__link_event_t what,
+                     const char *detail)
+{
+    end_t *end = arg;
+    end->rang[peer] += what == BATON__LINK_RANG;
+    end->lost[peer] += what == BATON__LINK_LOST;
+    end->detail = detail != NULL ? detail : end->detail;
+}
+
+static void open_ends(void)
+{
+    baton__link_place_t places[RANKS];
+    memset(ends, 0, sizeof ends);
+    for (int i = 0; i < RANKS; i++) {
+        baton__links_open(&ends[i].links, i, RANKS, true, &places[i]);
+        assert_true(places[i].port != 0);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        ends[i].links.nonce = NONCE;
+        ends[i].links.places = baton__alloc(RANKS, sizeof places[0]);
+        memcpy(ends[i].links.places, places, sizeof places);
+    }
+}
+
+static void close_ends(void)
+{
+    for (int i = 0; i < RANKS; i++) {
+        for (int j = 0; j < RANKS; j++) {
+            baton__links_leave(&ends[i].to[j]);
+        }
+        baton__links_close(&ends[i].links);
+    }
+}
+
+/* Waits until something has happened at this end; false if nothing does. */
+static bool is_woken(int rank, int ms)
+{
+    struct pollfd wait = {.fd = ends[rank].links.epoll, .events = POLLIN};
+    return poll(&wait, 1, ms) == 1;
+}
+
+static void look(int rank)
+{
+    baton__links_drain(&ends[rank].links);
+    baton__links_poll(&ends[rank].links, link_of, on_event, &ends[rank]);
+}
+
+/* Lets both go on until rank `b` has a link to rank `a`, which has connected.
+ */
+static void connect_ends(int a, int b)
+{
+    baton__links_connect(&ends[a].links, b, &ends[a].to[b]);
+    for (int i = 0; i < 100 && ends[b].to[a].state != BATON__LINK_OPEN; i++) {
+        (void)is_woken(a, 10);
+        look(a);
+        (void)is_woken(b, 10);
+        look(b);
+    }
+    assert_int_equal(ends[a].to[b].state, BATON__LINK_OPEN);
+    assert_int_equal(ends[b].to[a].state, BATON__LINK_OPEN);
+}
+
+/* Looks at `rank` until nothing more comes. */
+static void settle(int rank)
+{
+    while (is_woken(rank, 20)) {
+        look(rank);
+    }
+}
+
+static void test_links_lower_rank_connects(void **state)
+{
+    open_ends();
+    baton__links_connect(&ends[1].links, 0, &ends[1].to[0]);
+    assert_int_equal(ends[1].to[0].state, BATON__LINK_NONE);
+    connect_ends(0, 1);
+    int fd = ends[0].to[1].fd;
+    baton__links_connect(&ends[0].links, 1, &ends[0].to[1]); /* it is there */
+    assert_int_equal(ends[0].to[1].fd, fd);
+    assert_int_equal(ends[2].to[0].state, BATON__LINK_NONE);
+    close_ends();
+}
+
+/* What was sent while there was no link: both ends are told to look. */
+static void test_links_ring_when_they_are_made(void **state)
+{
+    open_ends();
+    connect_ends(0, 2);
+    settle(0);
+    settle(2);
+    assert_true(ends[0].rang[2] > 0);
+    assert_true(ends[2].rang[0] > 0);
+    assert_int_equal(ends[0].rang[1] + ends[2].rang[1], 0);
+    close_ends();
+}
+
+static void test_links_ring_wakes_that_peer(void **state)
+{
+    open_ends();
+    connect_ends(0, 1);
+    connect_ends(0, 2);
+    connect_ends(1, 2);
+    for (int i = 0; i < RANKS; i++) {
+        settle(i);
+        memset(ends[i].rang, 0, sizeof ends[i].rang);
+    }
+    for (int round = 1; round <= 3; round++) {
+        baton__links_ring(&ends[2].to[1]);
+        assert_true(is_woken(1, PATIENCE_MS));
+        look(1);
+        assert_int_equal(ends[1].rang[2], round);
+        assert_false(is_woken(1, 0));
+    }
+    /* A ring that nobody read yet does not keep the next from being seen. */
+    baton__links_ring(&ends[2].to[1]);
+    baton__links_ring(&ends[0].to[1]);
+    assert_true(is_woken(1, PATIENCE_MS));
+    settle(1);
+    assert_true(ends[1].rang[2] == 4 && ends[1].rang[0] == 1);
+    assert_false(is_woken(0, 0));
+    /* Drained by one thread, and looked at later by another. */
+    baton__links_ring(&ends[0].to[1]);
+    assert_true(is_woken(1, PATIENCE_MS));
+    baton__links_drain(&ends[1].links);
+    baton__links_drain(&ends[1].links);
+    assert_false(is_woken(1, 0));
+    baton__links_poll(&ends[1].links, link_of, on_event, &ends[1]);
+    assert_int_equal(ends[1].rang[0], 2);
+    close_ends();
+}
+
+/* A peer that says farewell is not lost, not even if it rang before; one whose
+   process ends is. */
+static void test_links_end_with_and_without_farewell(void **state)
+{
+    open_ends();
+    connect_ends(0, 1);
+    connect_ends(0, 2);
+    settle(0);
+    baton__links_ring(&ends[1].to[0]);
+    baton__links_leave(&ends[1].to[0]);
+    assert_int_equal(ends[1].to[0].state, BATON__LINK_ENDED);
+    assert_true(is_woken(0, PATIENCE_MS));
+    settle(0);
+    assert_int_equal(ends[0].to[1].state, BATON__LINK_ENDED);
+    assert_int_equal(ends[0].lost[1], 0);
+    (void)close(ends[2].to[0].fd); /* as the kernel does */
+    ends[2].to[0] = (baton__link_t){.fd = -1, .state = BATON__LINK_ENDED};
+    assert_true(is_woken(0, PATIENCE_MS));
+    settle(0);
+    assert_int_equal(ends[0].lost[2], 1);
+    assert_int_equal(ends[0].to[2].state, BATON__LINK_ENDED);
+    assert_string_equal(ends[0].detail, "its process has ended");
+    baton__links_ring(&ends[0].to[2]); /* nothing happens */
+    close_ends();
+}
+
+/* A process that ends with unread bytes resets its connections. */
+static void test_links_reset_is_a_loss(void **state)
+{
+    open_ends();
+    connect_ends(1, 2);
+    settle(1);
+    settle(2);
+    baton__links_ring(&ends[1].to[2]);
+    assert_true(is_woken(2, PATIENCE_MS));
+    (void)close(ends[2].to[1].fd);
+    ends[2].to[1] = (baton__link_t){.fd = -1, .state = BATON__LINK_ENDED};
+    assert_true(is_woken(1, PATIENCE_MS));
+    settle(1);
+    assert_int_equal(ends[1].lost[2], 1);
+    assert_string_equal(ends[1].detail, "its process has ended");
+    close_ends();
+}
+
+static int connect_stranger(int rank)
+{
+    const baton__link_place_t *place = &ends[rank].links.places[rank];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = place->port};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static bool was_closed(int fd, int rank)
+{
+    for (int i = 0; i < 100; i++) {
+        char byte;
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        look(rank);
+        if (poll(&wait, 1, 20) == 1) {
+            return recv(fd, &byte, 1, 0) <= 0;
+        }
+    }
+    return false;
+}
+
+/* Whoever does not know the nonce, or is not a lower rank, gets no link. */
+static void test_links_of_strangers_are_refused(void **state)
+{
+    static const struct {
+        uint64_t nonce;
+        uint32_t from, to;
+        size_t bytes;
+    } greetings[] = {{NONCE + 1, 0, 1, 16}, {NONCE, 0, 2, 16},
+                     {NONCE, 1, 1, 16},     {NONCE, 2, 1, 16},
+                     {NONCE, 77, 1, 16},    {NONCE, 0, 1, 15}};
+    open_ends();
+    for (size_t i = 0; i < sizeof greetings / sizeof greetings[0]; i++) {
+        int fd = connect_stranger(1);
+        assert_true(send(fd, &greetings[i], greetings[i].bytes, 0) > 0);
+        assert_true(was_closed(fd, 1));
+        (void)close(fd);
+        for (int peer = 0; peer < RANKS; peer++) {
+            assert_int_equal(ends[1].to[peer].state, BATON__LINK_NONE);
+        }
+    }
+    connect_ends(0, 1);
+    int fd = connect_stranger(1); /* there is a link of this rank already */
+    assert_true(send(fd, &(uint64_t[]){NONCE, (uint64_t)1 << 32}, 16, 0) == 16);
+    assert_true(was_closed(fd, 1));
+    (void)close(fd);
+    baton__links_ring(&ends[0].to[1]);
+    settle(1);
+    assert_int_equal(ends[1].to[0].state, BATON__LINK_OPEN);
+    close_ends();
+}
+
+/* Connections that say nothing take the places of others until they end. */
+static void test_links_behind_silent_connections(void **state)
+{
+    int silent[BATON__LINK_PENDING];
+    open_ends();
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        silent[i] = connect_stranger(1);
+        look(1);
+    }
+    settle(1);
+    baton__links_connect(&ends[0].links, 1, &ends[0].to[1]);
+    settle(0);
+    settle(1);
+    assert_int_equal(ends[1].to[0].state, BATON__LINK_NONE);
+    (void)close(silent[3]);
+    for (int i = 0; i < 100 && ends[1].to[0].state != BATON__LINK_OPEN; i++) {
+        (void)is_woken(1, 10);
+        look(1);
+    }
+    assert_int_equal(ends[1].to[0].state, BATON__LINK_OPEN);
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        (void)close(silent[i]);
+    }
+    close_ends();
+}
+
+/* A peer that can't be reached: there is no link, and no loss either. */
+static void test_links_to_nobody(void **state)
+{
+    open_ends();
+    ends[0].links.places[1].port = 0;
+    baton__links_connect(&ends[0].links, 1, &ends[0].to[1]);
+    assert_int_equal(ends[0].to[1].state, BATON__LINK_NONE);
+    (void)close(ends[2].links.listener);
+    ends[2].links.listener = -1;
+    baton__links_connect(&ends[0].links, 2, &ends[0].to[2]);
+    settle(0);
+    assert_int_equal(ends[0].to[2].state, BATON__LINK_ENDED);
+    assert_int_equal(ends[0].lost[2], 0);
+    close_ends();
+}
+
+static baton__link_address_t address(unsigned last, unsigned third, int prefix)
+{
+    return (baton__link_address_t){
+        .family = AF_INET,
+        .prefix = (uint16_t)prefix,
+        .bytes = {127, 0, (unsigned char)third, (unsigned char)last}};
+}
+
+/* Of a peer's addresses the one in a network of this rank is taken: the others
+   here lead nowhere. */
+static void test_links_choose_the_common_network(void **state)
+{
+    open_ends();
+    baton__link_place_t *mine = &ends[0].links.places[0];
+    baton__link_place_t *its = &ends[0].links.places[1];
+    memset(mine->addresses, 0, sizeof mine->addresses);
+    memset(its->addresses, 0, sizeof its->addresses);
+    mine->addresses[0] = address(1, 64, 18);
+    mine->addresses[1] = address(1, 16, 20);
+    its->addresses[0] = (baton__link_address_t){
+        .family = AF_INET, .prefix = 20, .bytes = {192, 0, 2, 1}};
+    its->addresses[1] = address(5, 32, 20);
+    its->addresses[2] = address(9, 17, 20); /* in the second network */
+    baton__links_connect(&ends[0].links, 1, &ends[0].to[1]);
+    struct sockaddr_in to;
+    socklen_t bytes = sizeof to;
+    assert_true(ends[0].to[1].fd >= 0);
+    settle(0);
+    assert_int_equal(
+        getpeername(ends[0].to[1].fd, (struct sockaddr *)&to, &bytes), 0);
+    assert_memory_equal(&to.sin_addr, its->addresses[2].bytes, 4);
+    close_ends();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_links_lower_rank_connects),
+        cmocka_unit_test(test_links_ring_when_they_are_made),
+        cmocka_unit_test(test_links_ring_wakes_that_peer),
+        cmocka_unit_test(test_links_end_with_and_without_farewell),
+        cmocka_unit_test(test_links_reset_is_a_loss),
+        cmocka_unit_test(test_links_of_strangers_are_refused),
+        cmocka_unit_test(test_links_behind_silent_connections),
+        cmocka_unit_test(test_links_to_nobody),
+        cmocka_unit_test(test_links_choose_the_common_network),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

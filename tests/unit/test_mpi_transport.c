@@ -1,0 +1,1014 @@
+/* Endpoints of the MPI transport in one process and one thread, over a fake
+   MPI: which message goes which way, and what happens where there is no room,
+   no credit, or no peer any more. What all transports have in common is
+   test_conformance.c's. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "support/fake_mpi/fake_mpi.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RESERVED = 1000, LONGEST = 3 * BATON__MPI_SLICE_BYTES, LOG = 8192 };
+
+/* What poll has returned, by rank. */
+typedef struct seen {
+    baton_message_t *arrived[LOG];
+    baton_event_t ended[LOG], received[LOG], lost[LOG];
+    int arrivals, ends, receives, losses;
+} seen_t;
+
+static seen_t seen[FAKE_MPI_RANKS];
+static unsigned char out[LONGEST], in[LONGEST];
+
+static baton__mpi_t *rank_of(int rank)
+{
+    return fake_mpi_ranks[rank];
+}
+
+static baton__peer_t *peer_of(int rank, int peer)
+{
+    return &rank_of(rank)->peers[peer];
+}
+
+static void open_with(fake_mpi_options_t options)
+{
+    memset(seen, 0, sizeof seen);
+    for (size_t i = 0; i < LONGEST; i++) {
+        out[i] = (unsigned char)(i * 7 + i / 4096);
+    }
+    fake_mpi_open(&options);
+    for (int rank = 0; rank < options.size; rank++) {
+        for (int peer = 0; peer < options.size; peer++) {
+            support_ok(
+                baton__mpi_reserve(rank_of(rank), peer, RESERVED, RESERVED));
+        }
+    }
+}
+
+/* Two or three ranks of one host, or of as many hosts. */
+static void open_near(int size, uint32_t window)
+{
+    open_with((fake_mpi_options_t){.size = size,
+                                   .host_ranks = size,
+                                   .buffers = BATON__HOST_BUFFERS,
+                                   .window = window,
+                                   .reads = true});
+}
+
+/* Polls once, with room for `max` events. */
+static size_t poll_some(int rank, size_t max)
+{
+    baton_event_t events[64];
+    seen_t *of = &seen[rank];
+    size_t count = baton__mpi_poll(rank_of(rank), events, max);
+    assert_true(count <= max);
+    for (size_t i = 0; i < count; i++) {
+        const baton_event_t *event = &events[i];
+        switch (event->kind) {
+        case BATON_EVENT_ARRIVED:
+            of->arrived[of->arrivals++] = event->message;
+            break;
+        case BATON_EVENT_SENT:
+            of->ended[of->ends++] = *event;
+            break;
+        case BATON_EVENT_RECEIVED:
+            of->received[of->receives++] = *event;
+            break;
+        case BATON_EVENT_LOST:
+            of->lost[of->losses++] = *event;
+            break;
+        }
+    }
+    return count;
+}
+
+/* Polls until nothing more happens. */
+static void settle(int rank)
+{
+    for (int quiet = 0; quiet < 16; quiet++) {
+        quiet = poll_some(rank, 64) > 0 ? 0 : quiet;
+    }
+}
+
+/* Takes what comes of the peers' credits, too. */
+static void settle_all(int size)
+{
+    for (int round = 0; round < 3; round++) {
+        for (int rank = 0; rank < size; rank++) {
+            settle(rank);
+        }
+    }
+}
+
+static void open_far(int size, uint32_t window)
+{
+    open_with(
+        (fake_mpi_options_t){.size = size, .host_ranks = 1, .window = window});
+    settle_all(size);
+}
+
+static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
+{
+    const baton_header_t header = {.tag = node};
+    const baton_token_t token = {.owner = seen, .node = node};
+    return baton__mpi_send(rank_of(from), token, to, &header, out, bytes);
+}
+
+static bool withdraw(int rank, uint32_t node)
+{
+    return baton__mpi_withdraw(rank_of(rank),
+                               (baton_token_t){.owner = seen, .node = node});
+}
+
+static baton_status_t notify(int from, int to)
+{
+    const baton_header_t header = {.kind = 1};
+    return baton__mpi_notify(rank_of(from), to, &header, out, 8);
+}
+
+static baton_status_t take(int rank, int number)
+{
+    const baton_token_t token = {.owner = in, .node = (uint32_t)number};
+    return baton__mpi_accept(rank_of(rank), seen[rank].arrived[number], token,
+                             in);
+}
+
+static void drop(int rank, int number)
+{
+    baton__mpi_drop(rank_of(rank), seen[rank].arrived[number]);
+}
+
+static baton__packet_kind_t kind_of(const baton_message_t *message)
+{
+    const baton__record_t *record =
+        (const baton__record_t *)((const char *)message -
+                                  offsetof(baton__record_t, message));
+    return (baton__packet_kind_t)record->kind;
+}
+
+static baton__packet_kind_t kind_at(int rank, int number)
+{
+    assert_true(number < seen[rank].arrivals);
+    return kind_of(seen[rank].arrived[number]);
+}
+
+static bool came_whole(size_t bytes)
+{
+    return memcmp(in, out, bytes) == 0;
+}
+
+static bool is_readable(int rank)
+{
+    struct pollfd wait = {.fd = baton__mpi_descriptor(rank_of(rank), 0),
+                          .events = POLLIN};
+    return poll(&wait, 1, 0) == 1;
+}
+
+/* ---- which way --------------------------------------------------------- */
+
+/* Sends, receives and compares a message, and returns how it was announced.
+ */
+static baton__packet_kind_t way_of(size_t bytes)
+{
+    int number = seen[1].arrivals;
+    int ended = seen[0].ends;
+    memset(in, 0, bytes);
+    baton_status_t status = post(0, 1, 1, bytes);
+    settle(1);
+    baton__packet_kind_t kind = kind_at(1, number);
+    assert_int_equal(seen[1].arrived[number]->bytes, bytes);
+    baton_status_t taken = take(1, number);
+    assert_true(taken == BATON_DONE || taken == BATON_OK);
+    settle_all(2);
+    assert_true(came_whole(bytes));
+    assert_int_equal(seen[0].ends - ended, status == BATON_DONE ? 0 : 1);
+    return kind;
+}
+
+static void test_mpi_near_ways_have_exact_limits(void **state)
+{
+    open_near(2, 0);
+    assert_int_equal(way_of(0), BATON__PACKET_SHORT);
+    assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
+    assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_BUFFER);
+    assert_int_equal(way_of(BATON__HOST_BUFFER_BYTES), BATON__PACKET_BUFFER);
+    assert_int_equal(way_of(BATON__HOST_BUFFER_BYTES + 1), BATON__PACKET_OFFER);
+    assert_int_equal(way_of(BATON__MPI_SLICE_BYTES + 1), BATON__PACKET_OFFER);
+    fake_mpi_close();
+    open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
+    assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
+    assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_OFFER);
+    fake_mpi_close();
+    open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2});
+    assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
+    assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_RTS);
+    assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
+    fake_mpi_close();
+}
+
+static void test_mpi_far_ways_have_exact_limits(void **state)
+{
+    open_far(2, 0);
+    assert_int_equal(way_of(0), BATON__PACKET_SHORT);
+    assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
+    assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_BODY);
+    assert_int_equal(way_of(BATON__MPI_BODY_BYTES), BATON__PACKET_BODY);
+    assert_int_equal(way_of(BATON__MPI_BODY_BYTES + 1), BATON__PACKET_RTS);
+    assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
+    assert_int_equal(fake_mpi_unreceived(), 0);
+    fake_mpi_close();
+}
+
+/* From 16 KiB on a message out of a segment is read where it lies. */
+static void test_mpi_segments_are_read_in_place(void **state)
+{
+    open_near(2, 0);
+    baton__mpi_t *mpi = rank_of(0);
+    char *block = baton__mpi_allocate(mpi, LONGEST);
+    assert_non_null(block);
+    memcpy(block, out, LONGEST);
+    const baton_header_t header = {.tag = 0};
+    const size_t sizes[] = {BATON__MPI_DIRECT_BYTES - 1,
+                            BATON__MPI_DIRECT_BYTES, LONGEST};
+    for (int i = 0; i < 3; i++) {
+        (void)baton__mpi_send(mpi, (baton_token_t){.node = 1}, 1, &header,
+                              block, sizes[i]);
+        settle(1);
+        assert_int_equal(kind_at(1, i),
+                         i == 0 ? BATON__PACKET_BUFFER : BATON__PACKET_OFFER);
+        baton_message_t *message = seen[1].arrived[i];
+        assert_int_equal(baton__mpi_lend(rank_of(1), message), BATON_DONE);
+        assert_non_null(message->data);
+        assert_ptr_not_equal(message->data, block);
+        assert_memory_equal(message->data, block, sizes[i]);
+        drop(1, i);
+        settle(0);
+        assert_int_equal(seen[0].ends, i);
+    }
+    assert_true(baton__mpi_lends(mpi, 1, block, 20000));
+    rank_of(0)->reads = false;
+    assert_true(baton__mpi_lends(mpi, 1, block, 20000));
+    assert_false(baton__mpi_lends(mpi, 1, out, 20000));
+    baton__mpi_deallocate(mpi, block);
+    fake_mpi_close();
+}
+
+/* Beyond 64 KiB each poll copies a slice; the receiver does not sleep
+   meanwhile, and the sender's memory is in use until the last. */
+static void test_mpi_long_copies_are_made_in_slices(void **state)
+{
+    open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
+    uint32_t us = 0;
+    assert_int_equal(post(0, 1, 1, BATON__MPI_AT_ONCE_BYTES), BATON_OK);
+    assert_int_equal(post(0, 1, 2, LONGEST), BATON_OK);
+    settle(1);
+    assert_int_equal(take(1, 0), BATON_DONE);
+    assert_false(baton__mpi_is_copying(rank_of(1)));
+    assert_int_equal(take(1, 1), BATON_OK);
+    settle(0);
+    assert_int_equal(seen[0].ends, 1);
+    for (int slice = 1; slice <= 3; slice++) {
+        assert_true(baton__mpi_is_copying(rank_of(1)));
+        assert_false(baton__mpi_arm(rank_of(1), &us));
+        (void)poll_some(1, 64);
+        assert_int_equal(seen[1].receives, slice == 3);
+        assert_int_equal(in[slice * BATON__MPI_SLICE_BYTES - 1],
+                         out[slice * BATON__MPI_SLICE_BYTES - 1]);
+    }
+    settle(0);
+    assert_true(came_whole(LONGEST));
+    assert_int_equal(seen[0].ends, 2);
+    assert_true(baton__mpi_arm(rank_of(1), &us));
+    fake_mpi_close();
+}
+
+/* ---- buffers, credits, notices, rings ----------------------------------- */
+
+/* Each buffer is free again when its own reader is done with it. */
+static void test_mpi_buffers_are_freed_by_their_readers(void **state)
+{
+    enum { BYTES = 1000 };
+    open_near(3, 0);
+    for (uint32_t i = 0; i < BATON__HOST_BUFFERS; i++) {
+        memset(out, (int)i + 1, BYTES);
+        assert_int_equal(post(0, 1 + (int)(i % 2), i, BYTES), BATON_DONE);
+    }
+    assert_int_equal(post(0, 1, 8, BYTES), BATON_OK);
+    settle(1);
+    settle(2);
+    assert_int_equal(kind_at(1, 4), BATON__PACKET_OFFER);
+    drop(2, 1); /* the fourth buffer */
+    memset(out, 99, BYTES);
+    assert_int_equal(post(0, 2, 9, BYTES), BATON_DONE);
+    assert_int_equal(post(0, 2, 10, BYTES), BATON_OK);
+    settle(2);
+    assert_int_equal(((const char *)seen[2].arrived[4]->data)[0], 99);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(((const char *)seen[1].arrived[i]->data)[0],
+                         2 * i + 1);
+        assert_true(i == 1 ||
+                    ((const char *)seen[2].arrived[i]->data)[0] == 2 * i + 2);
+    }
+    fake_mpi_close();
+}
+
+/* A buffer that found no room in the ring is free again. */
+static void test_mpi_full_ring_keeps_no_buffer(void **state)
+{
+    open_near(2, 4096);
+    uint32_t sent = 0;
+    for (size_t bytes = BATON__SHORT_BYTES; bytes > 0; bytes -= 8) {
+        while (post(0, 1, sent, bytes) == BATON_DONE) {
+            sent++;
+        }
+        assert_true(withdraw(0, sent));
+    }
+    assert_true(sent > 100 && sent < 4096);
+    for (uint32_t i = 0; i < 2 * BATON__HOST_BUFFERS; i++) {
+        uint32_t us = 0;
+        assert_int_equal(post(0, 1, 5000 + i, 1000), BATON_OK);
+        (void)poll_some(0, 64);
+        assert_true(baton__mpi_arm(rank_of(0), &us));
+        assert_true(us < BATON_SLEEP_FOREVER); /* nothing tells of room */
+        baton__mpi_disarm(rank_of(0));
+    }
+    settle(1);
+    settle(0);
+    settle(1);
+    assert_int_equal(seen[1].arrivals, (int)sent + 2 * BATON__HOST_BUFFERS);
+    for (int i = 0; i < 2 * BATON__HOST_BUFFERS; i++) {
+        assert_int_equal(seen[1].arrived[(int)sent + i]->header.tag, 5000 + i);
+        assert_int_equal(kind_at(1, (int)sent + i), i < BATON__HOST_BUFFERS
+                                                        ? BATON__PACKET_BUFFER
+                                                        : BATON__PACKET_OFFER);
+    }
+    assert_int_equal(seen[0].ends, BATON__HOST_BUFFERS);
+    fake_mpi_close();
+}
+
+static void expect_window(int window)
+{
+    for (int i = 0; i < window; i++) {
+        assert_int_equal(post(0, 1, (uint32_t)i, 16), BATON_DONE);
+    }
+    assert_int_equal(post(0, 1, 50, 16), BATON_OK);
+    settle_all(2);
+    assert_int_equal(seen[0].ends, 0);
+    for (int i = 0; i <= window; i++) {
+        assert_int_equal(take(1, i), BATON_DONE);
+    }
+    settle_all(2);
+    assert_int_equal(seen[0].ends, 1);
+    assert_int_equal(seen[0].ended[0].token.node, 50);
+    for (int i = 0; i < window; i++) { /* and so many again */
+        assert_int_equal(post(0, 1, (uint32_t)i, 16), BATON_DONE);
+    }
+    assert_int_equal(post(0, 1, 51, 16), BATON_OK);
+}
+
+/* Beyond its window a short send ends when its receiver is done with it. */
+static void test_mpi_credits_are_a_window(void **state)
+{
+    open_near(2, 4);
+    expect_window(4);
+    fake_mpi_close();
+    open_far(2, 4);
+    expect_window(4);
+    fake_mpi_close();
+}
+
+static void expect_notices(void)
+{
+    for (int round = 0; round < 3; round++) {
+        int first = seen[1].arrivals;
+        for (int i = 0; i < BATON__MPI_NOTICES; i++) {
+            assert_int_equal(notify(0, 1), BATON_DONE);
+        }
+        assert_int_equal(notify(0, 1), BATON_AGAIN);
+        assert_int_equal(post(0, 1, 1, 16), BATON_DONE);
+        settle_all(2);
+        assert_int_equal(notify(0, 1), BATON_AGAIN);
+        for (int i = first; i < seen[1].arrivals; i++) {
+            assert_int_equal(take(1, i), BATON_DONE);
+        }
+        settle_all(2);
+    }
+}
+
+static void test_mpi_notices_are_counted_apart(void **state)
+{
+    open_near(2, 0);
+    expect_notices();
+    fake_mpi_close();
+    open_far(2, 0);
+    expect_notices();
+    fake_mpi_close();
+}
+
+/* Credits stay right when their counts wrap in a packet's word. */
+static void test_mpi_far_credits_wrap(void **state)
+{
+    enum { ROUNDS = 3000, WINDOW = 3 };
+    open_far(2, WINDOW);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        seen[1].arrivals = 0;
+        assert_int_equal(post(0, 1, 1, i % 3 == 0 ? 300 : 3), BATON_DONE);
+        assert_int_equal(post(0, 1, 2, 3), BATON_DONE);
+        assert_int_equal(notify(0, 1), BATON_DONE);
+        (void)poll_some(1, 64);
+        (void)poll_some(1, 64);
+        assert_int_equal(seen[1].arrivals, 3);
+        drop(1, 0);
+        drop(1, 1);
+        drop(1, 2);
+        (void)poll_some(1, 64);
+        (void)poll_some(0, 64);
+    }
+    assert_int_equal(peer_of(0, 1)->bodies, ROUNDS / 3);
+    fake_mpi_close();
+}
+
+/* No body is sent while one 512 places before it is not done with. */
+static void test_mpi_far_bodies_have_so_many_tags(void **state)
+{
+    enum { BYTES = 300 };
+    open_far(2, 2048);
+    for (uint32_t i = 0; i < BATON__MPI_TAGS; i++) {
+        assert_int_equal(post(0, 1, i, BYTES), BATON_DONE);
+        settle(1);
+    }
+    assert_int_equal(post(0, 1, 1000, BYTES), BATON_OK); /* is pulled */
+    settle(1);
+    assert_int_equal(kind_at(1, BATON__MPI_TAGS), BATON__PACKET_RTS);
+    for (int i = BATON__MPI_TAGS - 1; i > 0; i--) { /* all but the first */
+        drop(1, i);
+        settle(1);
+    }
+    assert_int_equal(notify(1, 0), BATON_DONE); /* carries what is done */
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->bodies_done, 0);
+    drop(1, 0);
+    settle(1);
+    assert_int_equal(notify(1, 0), BATON_DONE);
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->bodies_done, BATON__MPI_TAGS);
+    assert_int_equal(post(0, 1, 1001, BYTES), BATON_DONE);
+    settle(1);
+    assert_int_equal(kind_at(1, BATON__MPI_TAGS + 1), BATON__PACKET_BODY);
+    assert_int_equal(take(1, BATON__MPI_TAGS + 1), BATON_OK);
+    settle(1);
+    assert_int_equal(seen[1].receives, 1);
+    assert_true(came_whole(BYTES));
+    fake_mpi_close();
+}
+
+/* Bodies that are not wanted are received one at a time, beside others. */
+static void test_mpi_far_bodies_are_discarded(void **state)
+{
+    open_far(2, 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        out[0] = (unsigned char)i;
+        assert_int_equal(post(0, 1, i, 5000), BATON_DONE);
+    }
+    settle(1);
+    drop(1, 0);
+    drop(1, 2);
+    drop(1, 3);
+    assert_int_equal(take(1, 1), BATON_OK);
+    settle(1);
+    assert_int_equal(seen[1].receives, 1);
+    assert_int_equal(in[0], 1);
+    assert_int_equal(rank_of(1)->far.count, 0);
+    assert_int_equal(fake_mpi_unreceived(), 0);
+    assert_int_equal(peer_of(1, 0)->taken.done, 4);
+    fake_mpi_close();
+}
+
+/* Four messages are pulled from a peer at a time. */
+static void test_mpi_far_pulls_are_bounded(void **state)
+{
+    enum { COUNT = 7, BYTES = 100000 };
+    open_far(2, 0);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
+    }
+    settle(1);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(take(1, i), BATON_OK);
+    }
+    assert_int_equal(rank_of(1)->far.count, BATON__MPI_PULLS);
+    settle_all(2);
+    assert_int_equal(seen[1].receives, COUNT);
+    assert_int_equal(seen[0].ends, COUNT);
+    assert_int_equal(peer_of(1, 0)->pulling, 0);
+    fake_mpi_close();
+}
+
+/* What MPI has no room for waits in order, and credits that could not be told
+   are told later. */
+static void test_mpi_far_packets_wait_for_room(void **state)
+{
+    enum { COUNT = BATON__MPI_PACKETS + 5 };
+    enum { WINDOW = 100 };
+    uint32_t us = 0;
+    open_far(2, WINDOW);
+    fake_mpi_stop(true);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(post(0, 1, i, 8),
+                         i < BATON__MPI_PACKETS ? BATON_DONE : BATON_OK);
+    }
+    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(us < BATON_SLEEP_FOREVER);
+    assert_int_equal(notify(0, 1), BATON_AGAIN);
+    fake_mpi_stop(false);
+    settle_all(2);
+    assert_int_equal(seen[1].arrivals, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(seen[1].arrived[i]->header.tag, i);
+    }
+    assert_int_equal(seen[0].ends, 5);
+    assert_int_equal(rank_of(0)->far.packets_unsent, 0);
+    fake_mpi_stop(true);
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
+        assert_int_equal(post(1, 0, i, 8), BATON_DONE);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        drop(1, i); /* no room to tell of the credits */
+    }
+    assert_true(rank_of(1)->far.owes);
+    fake_mpi_stop(false);
+    settle_all(2);
+    assert_int_equal(peer_of(1, 0)->messages.given,
+                     peer_of(1, 0)->messages.told);
+    assert_int_equal(peer_of(0, 1)->messages.granted, WINDOW + COUNT);
+    fake_mpi_close();
+}
+
+/* Of sends that wait for an answer few are announced at once; the others follow
+   in order. (A round in which this thread was interrupted shows nothing.) */
+static void test_mpi_announced_sends_are_bounded(void **state)
+{
+    enum { COUNT = 40, BYTES = 100000, ROUNDS = 50 };
+    bool bounded = false;
+    for (int round = 0; round < ROUNDS && !bounded; round++) {
+        open_near(2, 0);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
+        }
+        assert_true(peer_of(0, 1)->announced >= BATON__MPI_ANNOUNCED);
+        bounded = peer_of(0, 1)->announced < COUNT / 2;
+        for (int i = 0; i < COUNT; i++) {
+            for (int k = 0; k < 100000 && seen[1].arrivals <= i; k++) {
+                (void)poll_some(0, 64);
+                (void)poll_some(1, 64);
+            }
+            assert_int_equal(seen[1].arrived[i]->header.tag, i);
+            drop(1, i);
+        }
+        settle_all(2);
+        assert_int_equal(seen[0].ends, COUNT);
+        assert_int_equal(peer_of(0, 1)->announced, 0);
+        fake_mpi_close();
+    }
+    assert_true(bounded);
+}
+
+/* ---- withdrawing ------------------------------------------------------- */
+
+/* Fills MPI, so that sends wait in the outbox: 7 of them, from number 100. */
+static void fill_outbox(void)
+{
+    open_far(2, 256);
+    fake_mpi_stop(true);
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
+        assert_int_equal(post(0, 1, i, 8), BATON_DONE);
+    }
+    for (uint32_t i = 0; i < 7; i++) {
+        assert_int_equal(post(0, 1, 100 + i, 8), BATON_OK);
+    }
+}
+
+/* Lets all go, and expects these numbers to come. */
+static void expect_numbers(const uint32_t *numbers, int count)
+{
+    fake_mpi_stop(false);
+    settle_all(2);
+    assert_int_equal(seen[1].arrivals, BATON__MPI_PACKETS + count);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(seen[1].arrived[BATON__MPI_PACKETS + i]->header.tag,
+                         numbers[i]);
+        assert_int_equal(seen[0].ended[i].token.node, numbers[i]);
+    }
+    assert_int_equal(seen[0].ends, count);
+    assert_null(peer_of(0, 1)->outbox);
+    assert_null(rank_of(0)->listed);
+    fake_mpi_close();
+}
+
+static void test_mpi_withdraws_anywhere_in_the_outbox(void **state)
+{
+    fill_outbox();
+    assert_true(withdraw(0, 103)); /* the middle, */
+    assert_true(withdraw(0, 100)); /* the head, */
+    assert_true(withdraw(0, 106)); /* the tail, */
+    assert_true(withdraw(0, 105)); /* and the one before it */
+    assert_false(withdraw(0, 105));
+    assert_false(withdraw(0, 0)); /* is sent */
+    assert_int_equal(post(0, 1, 200, 8), BATON_OK);
+    assert_int_equal(post(0, 1, 201, 8), BATON_OK);
+    expect_numbers((const uint32_t[]){101, 102, 104, 200, 201}, 5);
+    fill_outbox();
+    for (uint32_t i = 0; i < 7; i++) {
+        assert_true(withdraw(0, 100 + i));
+    }
+    assert_null(peer_of(0, 1)->outbox);
+    assert_int_equal(post(0, 1, 300, 8), BATON_OK);
+    assert_int_equal(post(0, 1, 301, 8), BATON_OK);
+    expect_numbers((const uint32_t[]){300, 301}, 2);
+}
+
+/* Of announced sends one side has each: who withdraws, or who accepts. */
+static void test_mpi_withdraws_several_offers(void **state)
+{
+    enum { BYTES = 100000 };
+    open_near(2, 0);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
+    }
+    settle(1);
+    assert_int_equal(take(1, 2), BATON_OK); /* is being copied */
+    assert_true(withdraw(0, 5));
+    assert_true(withdraw(0, 0));
+    assert_false(withdraw(0, 2));
+    assert_true(withdraw(0, 3));
+    assert_int_equal(baton__mpi_lend(rank_of(1), seen[1].arrived[1]),
+                     BATON_DONE);
+    assert_false(withdraw(0, 1));
+    /* Their records are used again, for others. */
+    for (uint32_t i = 10; i < 13; i++) {
+        assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
+    }
+    assert_int_equal(take(1, 0), BATON_ERR_CANCELLED);
+    assert_int_equal(baton__mpi_lend(rank_of(1), seen[1].arrived[3]),
+                     BATON_ERR_CANCELLED);
+    drop(1, 5); /* answers a send that is gone */
+    settle_all(2);
+    assert_int_equal(seen[0].ends, 1); /* the copied one */
+    assert_int_equal(seen[0].ended[0].token.node, 2);
+    drop(1, 1);
+    drop(1, 4);
+    settle_all(2);
+    assert_int_equal(seen[0].ends, 3);
+    assert_int_equal(seen[1].arrivals, 9);
+    for (int i = 6; i < 9; i++) {
+        assert_int_equal(take(1, i), BATON_OK);
+        settle_all(2);
+    }
+    assert_int_equal(seen[0].ends, 6);
+    assert_int_equal(peer_of(0, 1)->announced, 0);
+    fake_mpi_close();
+}
+
+/* A message that was withdrawn before it was pulled ends with nothing. */
+static void test_mpi_far_withdraws_what_is_pulled(void **state)
+{
+    enum { BYTES = 100000 };
+    open_far(2, 0);
+    assert_int_equal(post(0, 1, 1, BYTES), BATON_OK);
+    assert_int_equal(post(0, 1, 2, BYTES), BATON_OK);
+    settle(1);
+    assert_true(withdraw(0, 1));
+    assert_int_equal(post(0, 1, 3, BYTES), BATON_OK); /* in its record */
+    assert_int_equal(take(1, 0), BATON_OK);
+    assert_int_equal(take(1, 1), BATON_OK);
+    fake_mpi_eager_bytes = 0;
+    (void)poll_some(0, 64);       /* takes both answers */
+    assert_false(withdraw(0, 2)); /* MPI has it */
+    settle_all(2);
+    assert_int_equal(seen[1].receives, 2);
+    for (int i = 0; i < 2; i++) {
+        const baton_event_t *event = &seen[1].received[i];
+        assert_int_equal(event->status, event->token.node == 0
+                                            ? BATON_ERR_CANCELLED
+                                            : BATON_OK);
+    }
+    assert_int_equal(seen[0].ends, 1);
+    assert_int_equal(seen[0].ended[0].token.node, 2);
+    assert_true(withdraw(0, 3));
+    fake_mpi_close();
+}
+
+/* ---- sleeping ---------------------------------------------------------- */
+
+static void test_mpi_near_wakes_who_is_armed(void **state)
+{
+    uint32_t us = 0;
+    open_near(2, 0);
+    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_int_equal(us, BATON_SLEEP_FOREVER);
+    assert_false(is_readable(1));
+    assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
+    assert_true(is_readable(1));
+    baton__mpi_drain(rank_of(1));
+    assert_false(is_readable(1));
+    assert_int_equal(post(0, 1, 2, 8), BATON_DONE); /* rings once */
+    assert_false(is_readable(1));
+    assert_false(baton__mpi_arm(rank_of(1), &us)); /* two have come */
+    assert_int_equal(post(0, 1, 3, 8), BATON_DONE);
+    assert_false(is_readable(1)); /* it was not armed */
+    settle(1);
+    assert_true(baton__mpi_arm(rank_of(1), &us));
+    baton__mpi_disarm(rank_of(1));
+    assert_int_equal(notify(0, 1), BATON_DONE);
+    assert_false(is_readable(1));
+    /* A send's end wakes its sender. */
+    settle(1);
+    assert_int_equal(post(0, 1, 4, 100000), BATON_OK);
+    settle(1);
+    assert_true(baton__mpi_arm(rank_of(0), &us));
+    drop(1, seen[1].arrivals - 1);
+    assert_true(is_readable(0));
+    fake_mpi_close();
+}
+
+static void test_mpi_far_sleeps_as_its_links_allow(void **state)
+{
+    uint32_t us = 0;
+    open_with((fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
+    for (int i = 0; i < 1000 && peer_of(1, 0)->link.state != BATON__LINK_OPEN;
+         i++) {
+        for (int rank = 0; rank < 2; rank++) {
+            baton__mpi_drain(rank_of(rank));
+            settle(rank);
+        }
+        (void)poll(NULL, 0, 1);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(peer_of(rank, 1 - rank)->link.state, BATON__LINK_OPEN);
+        (void)poll(NULL, 0, 5); /* past what follows a ring */
+        baton__mpi_drain(rank_of(rank));
+        settle(rank);
+    }
+    (void)poll(NULL, 0, 5);
+    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_int_equal(us, BATON_SLEEP_FOREVER);
+    assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
+    struct pollfd wait = {.fd = baton__mpi_descriptor(rank_of(1), 1),
+                          .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, 5000), 1);
+    baton__mpi_drain(rank_of(1));
+    assert_false(baton__mpi_arm(rank_of(1), &us)); /* its link rang */
+    settle(1);
+    assert_int_equal(seen[1].arrivals, 1);
+    if (baton__mpi_arm(rank_of(1), &us)) { /* more may come after the ring */
+        assert_true(us < 1000);
+    }
+    /* Data that MPI moves need it to be called. */
+    fake_mpi_eager_bytes = 0;
+    assert_int_equal(post(0, 1, 2, 5000), BATON_OK);
+    (void)poll(NULL, 0, 5);
+    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(us <= 1000);
+    /* Without a link it looks now and then. */
+    settle(1);
+    drop(1, 1);
+    settle_all(2);
+    assert_int_equal(seen[0].ends, 1);
+    peer_of(1, 0)->link.state = BATON__LINK_ENDED;
+    (void)poll(NULL, 0, 5);
+    (void)baton__mpi_arm(rank_of(1), &us);
+    assert_true(us < BATON_SLEEP_FOREVER);
+    peer_of(1, 0)->link.state = BATON__LINK_OPEN;
+    fake_mpi_close();
+}
+
+/* ---- lost peers ---------------------------------------------------------- */
+
+/* Polls with room for one event at a time; the loss comes last. */
+static void settle_loss(int rank, int peer)
+{
+    int before = seen[rank].losses;
+    for (int i = 0; i < 200 && seen[rank].losses == before; i++) {
+        (void)poll_some(rank, 1);
+    }
+    assert_int_equal(seen[rank].losses, before + 1);
+    assert_int_equal(seen[rank].lost[before].peer, peer);
+    assert_non_null(seen[rank].lost[before].detail);
+    int ends = seen[rank].ends;
+    int receives = seen[rank].receives;
+    settle(rank);
+    assert_int_equal(seen[rank].losses, before + 1);
+    assert_true(seen[rank].ends == ends && seen[rank].receives == receives);
+}
+
+static void expect_failed_ends(int rank, int count)
+{
+    assert_int_equal(seen[rank].ends, count);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(seen[rank].ended[i].status, BATON_ERR_TRANSPORT);
+    }
+}
+
+/* A rank whose process ended is noticed by the first that would wake it. */
+static void test_mpi_near_peer_is_lost(void **state)
+{
+    uint32_t us = 0;
+    open_near(3, 0);
+    assert_int_equal(post(0, 2, 1, 100000), BATON_OK);
+    for (uint32_t i = 2; i < 5; i++) {
+        assert_int_equal(post(0, 1, i, 100000), BATON_OK);
+    }
+    settle(1);
+    assert_true(baton__mpi_arm(rank_of(1), &us));
+    baton__doorbell_close(&rank_of(1)->host.doorbell);
+    assert_int_equal(post(0, 1, 5, 16), BATON_DONE);
+    assert_false(baton__mpi_arm(rank_of(0), &us));
+    settle_loss(0, 1);
+    expect_failed_ends(0, 3);
+    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_int_equal(post(0, 1, 6, 16), BATON_ERR_TRANSPORT);
+    assert_int_equal(notify(0, 1), BATON_ERR_TRANSPORT);
+    assert_int_equal(post(0, 2, 7, 16), BATON_DONE);
+    settle(2);
+    drop(2, 0);
+    settle(0);
+    assert_int_equal(seen[0].ends, 4);
+    assert_int_equal(seen[0].ended[3].token.node, 1);
+    fake_mpi_close();
+}
+
+/* With everything in motion: sends announced, moving and queued; a message that
+   is received, four that are pulled, more that wait for it, one that is
+   discarded, one that was not accepted; and answers in the outbox. */
+static void test_mpi_far_peer_is_lost_in_motion(void **state)
+{
+    enum { LONG = 100000, MIDDLE = 5000, PULLED = 6 };
+    open_far(3, 16);
+    fake_mpi_eager_bytes = 100; /* packets alone */
+    for (uint32_t i = 0; i < PULLED; i++) {
+        assert_int_equal(post(0, 1, i, LONG), BATON_OK);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(post(0, 1, 50 + i, MIDDLE), BATON_OK);
+    }
+    settle(1);
+    assert_int_equal(seen[1].arrivals, PULLED + 3);
+    fake_mpi_stop(true);
+    for (int i = 0; i < PULLED; i++) {
+        assert_int_equal(take(1, i), BATON_OK);
+    }
+    assert_int_equal(take(1, PULLED), BATON_OK);
+    drop(1, PULLED + 1);
+    assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
+    assert_int_equal(post(1, 0, 201, MIDDLE), BATON_OK);
+    assert_int_equal(post(1, 2, 202, MIDDLE), BATON_OK);
+    uint32_t queued = 0;
+    while (post(1, 0, 300 + queued, 8) == BATON_DONE) {
+        queued++;
+    }
+    for (uint32_t i = 1; i < 4; i++) {
+        (void)post(1, 0, 300 + queued + i, 8);
+    }
+    int64_t free_sends = 0;
+    fake_mpi_failing_sends = 0;
+    baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
+    settle_loss(1, 0);
+    expect_failed_ends(1, 2 + 4);
+    assert_int_equal(seen[1].receives, PULLED + 1);
+    for (int i = 0; i < PULLED + 1; i++) {
+        assert_int_equal(seen[1].received[i].status, BATON_ERR_TRANSPORT);
+    }
+    assert_int_equal(take(1, PULLED + 2), BATON_ERR_TRANSPORT);
+    assert_null(rank_of(1)->peers[0].outbox);
+    assert_null(rank_of(1)->far.discarding.head);
+    assert_false(rank_of(1)->far.discard_active);
+    /* The other peer's goes on, and every record is free again. */
+    fake_mpi_stop(false);
+    settle(2);
+    drop(2, 0);
+    settle(2);
+    settle(1);
+    assert_int_equal(seen[1].ends, 2 + 4 + 1);
+    assert_int_equal(seen[1].ended[6].token.node, 202);
+    assert_int_equal(seen[1].ended[6].status, BATON_OK);
+    for (const baton__send_t *each = rank_of(1)->free_sends; each != NULL;
+         each = each->next) {
+        free_sends++;
+    }
+    assert_int_equal(free_sends, rank_of(1)->send_count);
+    int64_t free_records = 0;
+    for (const baton__record_t *each = rank_of(1)->free_records; each != NULL;
+         each = each->next) {
+        free_records++;
+    }
+    assert_int_equal(free_records, rank_of(1)->record_count);
+    fake_mpi_close();
+}
+
+/* MPI refuses a packet, a body, an answer. */
+static void test_mpi_far_errors_lose_the_peer(void **state)
+{
+    for (int way = 0; way < 3; way++) {
+        static const size_t sizes[] = {8, 5000, 100000};
+        open_far(2, 0);
+        assert_int_equal(post(1, 0, 7, 100000), BATON_OK);
+        settle(0);
+        fake_mpi_failing_sends = 1;
+        if (way == 2) {
+            assert_int_equal(take(0, 0), BATON_OK);
+        } else {
+            (void)post(0, 1, 1, sizes[way]);
+        }
+        fake_mpi_failing_sends = 0;
+        settle_loss(0, 1);
+        assert_int_equal(seen[0].receives, way == 2);
+        assert_string_equal(seen[0].lost[0].detail, "MPI was told to fail");
+        fake_mpi_close();
+    }
+}
+
+/* A link that ends without a farewell loses its peer; one that ends with it
+   does not. */
+static void test_mpi_far_link_ends(void **state)
+{
+    for (int farewell = 0; farewell < 2; farewell++) {
+        open_with(
+            (fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
+        for (int i = 0;
+             i < 1000 && peer_of(1, 0)->link.state != BATON__LINK_OPEN; i++) {
+            for (int rank = 0; rank < 2; rank++) {
+                baton__mpi_drain(rank_of(rank));
+                settle(rank);
+            }
+            (void)poll(NULL, 0, 1);
+        }
+        if (farewell) {
+            baton__links_leave(&peer_of(1, 0)->link);
+        } else {
+            (void)close(peer_of(1, 0)->link.fd);
+            peer_of(1, 0)->link.state = BATON__LINK_ENDED;
+        }
+        for (int i = 0;
+             i < 100 && peer_of(0, 1)->link.state != BATON__LINK_ENDED; i++) {
+            (void)poll(NULL, 0, 1);
+            baton__mpi_drain(rank_of(0));
+            settle(0);
+        }
+        assert_int_equal(seen[0].losses, !farewell);
+        fake_mpi_close();
+    }
+}
+
+/* ---- reserving ----------------------------------------------------------- */
+
+static void test_mpi_sends_beyond_the_reserve_are_refused(void **state)
+{
+    fake_mpi_open(
+        &(fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
+    uint32_t posted = 0;
+    support_ok(baton__mpi_reserve(rank_of(0), 1, 20, 0));
+    support_ok(baton__mpi_reserve(rank_of(1), 0, 0, 20));
+    while (post(0, 1, posted, 100000) == BATON_OK) {
+        posted++;
+    }
+    assert_int_equal(posted, 20);
+    assert_int_equal(post(0, 2, 1, 8), BATON_ERR_INVALID);
+    assert_int_equal(post(0, -1, 1, 8), BATON_ERR_INVALID);
+    support_ok(baton__mpi_reserve(rank_of(0), 1, 10, 0));
+    assert_int_equal(post(0, 1, posted, 100000), BATON_OK);
+    fake_mpi_close();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mpi_near_ways_have_exact_limits),
+        cmocka_unit_test(test_mpi_far_ways_have_exact_limits),
+        cmocka_unit_test(test_mpi_segments_are_read_in_place),
+        cmocka_unit_test(test_mpi_long_copies_are_made_in_slices),
+        cmocka_unit_test(test_mpi_buffers_are_freed_by_their_readers),
+        cmocka_unit_test(test_mpi_full_ring_keeps_no_buffer),
+        cmocka_unit_test(test_mpi_credits_are_a_window),
+        cmocka_unit_test(test_mpi_notices_are_counted_apart),
+        cmocka_unit_test(test_mpi_far_credits_wrap),
+        cmocka_unit_test(test_mpi_far_bodies_have_so_many_tags),
+        cmocka_unit_test(test_mpi_far_bodies_are_discarded),
+        cmocka_unit_test(test_mpi_far_pulls_are_bounded),
+        cmocka_unit_test(test_mpi_far_packets_wait_for_room),
+        cmocka_unit_test(test_mpi_announced_sends_are_bounded),
+        cmocka_unit_test(test_mpi_withdraws_anywhere_in_the_outbox),
+        cmocka_unit_test(test_mpi_withdraws_several_offers),
+        cmocka_unit_test(test_mpi_far_withdraws_what_is_pulled),
+        cmocka_unit_test(test_mpi_near_wakes_who_is_armed),
+        cmocka_unit_test(test_mpi_far_sleeps_as_its_links_allow),
+        cmocka_unit_test(test_mpi_near_peer_is_lost),
+        cmocka_unit_test(test_mpi_far_peer_is_lost_in_motion),
+        cmocka_unit_test(test_mpi_far_errors_lose_the_peer),
+        cmocka_unit_test(test_mpi_far_link_ends),
+        cmocka_unit_test(test_mpi_sends_beyond_the_reserve_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
