@@ -60,31 +60,66 @@ typedef struct baton_cost_case {
     double beta_us;       /* a byte */
     double gamma_us;      /* a reduced byte */
     double segment_bytes; /* of those that work in segments */
-    /* For host_us: of the host; 0 means one for each rank. */
+    /* For baton_algorithm_host_us: of the host; 0 means one for each rank. */
     int processors;
-    /* For cost_us, where ranks share hosts: how many hosts, and what a message
-       and its bytes take inside one. 0 hosts: one for each rank. */
+    /* For baton_algorithm_cost_us, where ranks share hosts: how many hosts, and
+       what a message and its bytes take inside one. 0 hosts: one for each rank.
+     */
     int hosts;
     bool scattered; /* as of baton_choice_case_t */
     double inside_alpha_us;
     double inside_beta_us;
 } baton_cost_case_t;
 
-/* A builder: static strings. */
+/* The call that adds an algorithm's nodes, by collective. */
+typedef union baton_builder {
+    void (*barrier)(baton_schedule_t *schedule);
+    void (*broadcast)(baton_schedule_t *schedule,
+                      const baton_broadcast_t *args);
+    void (*reduce)(baton_schedule_t *schedule, const baton_reduce_t *args);
+    baton_allreduce_fn allreduce;
+    void (*reduce_scatter)(baton_schedule_t *schedule,
+                           const baton_reduce_scatter_t *args);
+    void (*allgather)(baton_schedule_t *schedule,
+                      const baton_allgather_t *args);
+    void (*rooted)(baton_schedule_t *schedule,
+                   const baton_rooted_t *args); /* scatter, gather */
+    void (*alltoall)(baton_schedule_t *schedule, const baton_alltoall_t *args);
+    void (*scan)(baton_schedule_t *schedule,
+                 const baton_scan_t *args); /* scan, exscan */
+} baton_builder_t;
+
+struct baton__terms;
+struct baton__works;
+
+/* An algorithm: static strings. */
 typedef struct baton_algorithm {
     baton_collective_t collective;
     const char *name;    /* as BATON_ALLREDUCE=name and messages have it */
     const char *formula; /* log: rounded up; n bytes, p ranks, b a segment */
-    double (*cost_us)(const baton_cost_case_t *of);
-    /* The same when all ranks are on one host. */
-    double (*host_us)(const baton_cost_case_t *of);
+    baton_builder_t build;
     bool ordered;         /* takes reductions that are not commutative */
     bool segmented;       /* has a segment size to choose */
     bool equal_blocks;    /* takes no sizes per rank */
     bool ordered_at_ends; /* takes them where the root is rank 0 or P - 1 */
     bool one_host;        /* is chosen for ranks of one host only: in a network
                              its messages would all meet before one port */
+    /* What the functions below call. */
+    double (*cost)(const struct baton__terms *terms);
+    bool (*exact)(const struct baton__terms *terms); /* NULL: never */
+    struct baton__works (*work)(const struct baton__terms *terms);
 } baton_algorithm_t;
+
+/* How long the algorithm takes by its formula; the same when all ranks are on
+   one host. Whether cost_us is what the simulator takes, to 1e-9, where all
+   blocks are equal, of one chunk each, and all segments, too; elsewhere it is
+   an estimate to choose by. */
+double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
+                               const baton_cost_case_t *of);
+double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
+                               const baton_cost_case_t *of);
+bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
+                              const baton_cost_case_t *of);
 
 /* The i-th of the table; false past its end, and where out is NULL. By name:
    BATON_ERR_INVALID lists the collective's algorithms and the nearest name, or

@@ -21,7 +21,7 @@ static double cost_us(baton_collective_t collective, const char *name,
     };
     baton_algorithm_t algorithm;
     return baton_algorithm_find(collective, name, &algorithm) == BATON_OK
-               ? algorithm.cost_us(&of)
+               ? baton_algorithm_cost_us(&algorithm, &of)
                : 0;
 }
 

@@ -77,9 +77,9 @@ static int check_counts(const dense_builder_t *builder, baton_hosts_t *hosts)
     for (int i = 0; i < 5; i++) {
         c.count = counts[i];
         c.chunk_bytes = i < 4 ? 0 : 16384;
-        c.varied = dense_has_blocks(builder->kind) && !builder->equal_alone &&
-                   i % 2 == 1;
-        if (builder->kind == DENSE_ALLTOALL || c.varied) {
+        c.varied = dense_can_vary(builder) && i % 2 == 1;
+        if (builder->algorithm.collective == BATON_COLLECTIVE_ALLTOALL ||
+            c.varied) {
             c.count = counts[i] / 8;
         }
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -162,9 +162,10 @@ int main(int argc, char **argv)
     check_hosts();
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     int cases = 0;
-    for (size_t i = 0; i < dense_builder_count; i++) {
-        cases += check_counts(&dense_builders[i], &hosts);
-        cases += check_types(&dense_builders[i]);
+    const dense_builder_t *builder;
+    for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
+        cases += check_counts(builder, &hosts);
+        cases += check_types(builder);
     }
     if (rank == 0) {
         printf("mpi_dense: %d ranks, %d cases, all right, %.1f s\n", size,

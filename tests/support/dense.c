@@ -1,63 +1,20 @@
 #include "support/dense.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW(kind_, member, name_, ordered_, equal_)                            \
+/* The names that choose. */
+#define CHOICE(COLLECTIVE, member, builder, ordered_)                          \
     {                                                                          \
-        .kind = DENSE_##kind_, .name = #name_, .build.member = baton_##name_,  \
-        .ordered = (ordered_), .equal_alone = (equal_)                         \
+        .name = #builder, .chooses = true, .algorithm = {                      \
+            .collective = BATON_COLLECTIVE_##COLLECTIVE,                       \
+            .build.member = baton_##builder,                                   \
+            .ordered = (ordered_)                                              \
+        }                                                                      \
     }
-
-#define CHOICE(kind_, member, name_, ordered_)                                 \
-    {                                                                          \
-        .kind = DENSE_##kind_, .name = #name_, .build.member = baton_##name_,  \
-        .ordered = (ordered_), .chooses = true                                 \
-    }
-
-/* The binomial broadcast takes no struct. */
-static void broadcast_binomial(baton_schedule_t *schedule,
-                               const baton_broadcast_t *args)
-{
-    baton_broadcast_binomial(schedule, args->root, args->data);
-}
-
-const dense_builder_t dense_builders[] = {
-    {.kind = DENSE_BROADCAST,
-     .name = "broadcast_binomial",
-     .build.broadcast = broadcast_binomial},
-    ROW(BROADCAST, broadcast, broadcast_linear_pipeline, false, false),
-    ROW(BROADCAST, broadcast, broadcast_scatter_allgather, false, false),
-    ROW(BROADCAST, broadcast, broadcast_double_tree, false, false),
-    ROW(BROADCAST, broadcast, broadcast_flat, false, false),
-    ROW(REDUCE, reduce, reduce_binomial, true, false),
-    ROW(REDUCE, reduce, reduce_linear_pipeline, false, false),
-    ROW(REDUCE, reduce, reduce_scatter_gather, false, false),
-    ROW(REDUCE, reduce, reduce_pairwise, false, false),
-    ROW(ALLREDUCE, allreduce, allreduce_recursive_doubling, true, false),
-    ROW(ALLREDUCE, allreduce, allreduce_binomial, true, false),
-    ROW(ALLREDUCE, allreduce, allreduce_rabenseifner, true, false),
-    ROW(ALLREDUCE, allreduce, allreduce_ring, false, false),
-    ROW(ALLREDUCE, allreduce, allreduce_linear_pipeline, true, false),
-    ROW(ALLREDUCE, allreduce, allreduce_circulant, false, false),
-    ROW(ALLREDUCE, allreduce, allreduce_pairwise, false, false),
-    ROW(ALLREDUCE, allreduce, allreduce_double_tree, true, false),
-    ROW(ALLREDUCE, allreduce, allreduce_hierarchical, false, false),
-    ROW(REDUCE_SCATTER, reduce_scatter, reduce_scatter_ring, false, false),
-    ROW(REDUCE_SCATTER, reduce_scatter, reduce_scatter_recursive_halving, false,
-        false),
-    ROW(REDUCE_SCATTER, reduce_scatter, reduce_scatter_circulant, false, false),
-    ROW(REDUCE_SCATTER, reduce_scatter, reduce_scatter_pairwise, false, false),
-    ROW(ALLGATHER, allgather, allgather_ring, false, false),
-    ROW(ALLGATHER, allgather, allgather_recursive_doubling, false, false),
-    ROW(ALLGATHER, allgather, allgather_bruck, false, false),
-    ROW(ALLGATHER, allgather, allgather_pairwise, false, false),
-    ROW(SCATTER, rooted, scatter_binomial, false, false),
-    ROW(GATHER, rooted, gather_binomial, false, false),
-    ROW(ALLTOALL, alltoall, alltoall_pairwise, false, false),
-    ROW(ALLTOALL, alltoall, alltoall_bruck, false, true),
-    ROW(SCAN, scan, scan_recursive_doubling, true, false),
-    ROW(EXSCAN, scan, exscan_recursive_doubling, true, false),
+static const dense_builder_t choices[] = {
+    CHOICE(BARRIER, barrier, barrier, false),
     CHOICE(BROADCAST, broadcast, broadcast, false),
     CHOICE(REDUCE, reduce, reduce, true),
     CHOICE(ALLREDUCE, allreduce, allreduce, true),
@@ -69,38 +26,75 @@ const dense_builder_t dense_builders[] = {
     CHOICE(SCAN, scan, scan, true),
     CHOICE(EXSCAN, scan, exscan, true),
 };
+enum { CHOICES = sizeof choices / sizeof choices[0], MOST = 100 };
 
-const size_t dense_builder_count =
-    sizeof dense_builders / sizeof dense_builders[0];
+const dense_builder_t *dense_builder_at(size_t i)
+{
+    static dense_builder_t table[MOST];
+    if (i < CHOICES) {
+        return &choices[i];
+    }
+    dense_builder_t *builder = &table[i - CHOICES];
+    if (i - CHOICES >= MOST ||
+        !baton_algorithm_get(i - CHOICES, &builder->algorithm)) {
+        return NULL;
+    }
+    (void)snprintf(builder->name, sizeof builder->name, "%s_%s",
+                   baton_collective_name(builder->algorithm.collective),
+                   builder->algorithm.name);
+    return builder;
+}
 
 const dense_builder_t *dense_builder(const char *name)
 {
-    for (size_t i = 0; i < dense_builder_count; i++) {
-        if (strcmp(dense_builders[i].name, name) == 0) {
-            return &dense_builders[i];
+    const dense_builder_t *builder;
+    for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
+        if (strcmp(builder->name, name) == 0) {
+            return builder;
         }
     }
     abort();
 }
 
-bool dense_has_roots(dense_kind_t kind)
+static baton_collective_t kind_of(const dense_builder_t *builder)
 {
-    return kind == DENSE_BROADCAST || kind == DENSE_REDUCE ||
-           kind == DENSE_SCATTER || kind == DENSE_GATHER;
+    return builder->algorithm.collective;
 }
 
-bool dense_has_blocks(dense_kind_t kind)
+bool dense_has_roots(const dense_builder_t *builder)
 {
-    return kind == DENSE_REDUCE_SCATTER || kind == DENSE_ALLGATHER ||
-           kind == DENSE_SCATTER || kind == DENSE_GATHER ||
-           kind == DENSE_ALLTOALL;
+    baton_collective_t kind = kind_of(builder);
+    return kind == BATON_COLLECTIVE_BROADCAST ||
+           kind == BATON_COLLECTIVE_REDUCE ||
+           kind == BATON_COLLECTIVE_SCATTER || kind == BATON_COLLECTIVE_GATHER;
 }
 
-bool dense_reduces(dense_kind_t kind)
+bool dense_counts_blocks(const dense_builder_t *builder)
 {
-    return kind == DENSE_REDUCE || kind == DENSE_ALLREDUCE ||
-           kind == DENSE_REDUCE_SCATTER || kind == DENSE_SCAN ||
-           kind == DENSE_EXSCAN;
+    baton_collective_t kind = kind_of(builder);
+    return kind == BATON_COLLECTIVE_ALLGATHER ||
+           kind == BATON_COLLECTIVE_SCATTER ||
+           kind == BATON_COLLECTIVE_GATHER || kind == BATON_COLLECTIVE_ALLTOALL;
+}
+
+bool dense_has_blocks(const dense_builder_t *builder)
+{
+    return dense_counts_blocks(builder) ||
+           kind_of(builder) == BATON_COLLECTIVE_REDUCE_SCATTER;
+}
+
+bool dense_can_vary(const dense_builder_t *builder)
+{
+    return dense_has_blocks(builder) && !builder->algorithm.equal_blocks;
+}
+
+bool dense_reduces(const dense_builder_t *builder)
+{
+    baton_collective_t kind = kind_of(builder);
+    return kind == BATON_COLLECTIVE_REDUCE ||
+           kind == BATON_COLLECTIVE_ALLREDUCE ||
+           kind == BATON_COLLECTIVE_REDUCE_SCATTER ||
+           kind == BATON_COLLECTIVE_SCAN || kind == BATON_COLLECTIVE_EXSCAN;
 }
 
 /* ---- sizes ------------------------------------------------------------- */
@@ -111,7 +105,7 @@ static size_t block(const dense_case_t *c, int rank)
     if (c->varied) {
         return c->count * (size_t)(rank % 3) + (size_t)(rank % 2);
     }
-    if (c->builder->kind == DENSE_REDUCE_SCATTER) {
+    if (kind_of(c->builder) == BATON_COLLECTIVE_REDUCE_SCATTER) {
         size_t size = (size_t)c->size;
         return c->count / size + ((size_t)rank < c->count % size ? 1 : 0);
     }
@@ -152,22 +146,25 @@ static size_t received_before(const dense_case_t *c, int rank, int peer)
 
 size_t dense_source_count(const dense_case_t *c, int rank)
 {
-    switch (c->builder->kind) {
-    case DENSE_REDUCE_SCATTER:
+    switch (kind_of(c->builder)) {
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
         return blocks_before(c, c->size);
-    case DENSE_SCATTER:
+    case BATON_COLLECTIVE_SCATTER:
         return rank == c->root ? blocks_before(c, c->size) : 0;
-    case DENSE_ALLGATHER:
-    case DENSE_GATHER:
+    case BATON_COLLECTIVE_ALLGATHER:
+    case BATON_COLLECTIVE_GATHER:
         return block(c, rank);
-    case DENSE_ALLTOALL:
+    case BATON_COLLECTIVE_ALLTOALL:
         return exchanged_before(c, rank, c->size);
-    case DENSE_BROADCAST:
+    case BATON_COLLECTIVE_BROADCAST:
         return rank == c->root ? c->count : 0;
-    case DENSE_REDUCE:
-    case DENSE_ALLREDUCE:
-    case DENSE_SCAN:
-    case DENSE_EXSCAN:
+    case BATON_COLLECTIVE_BARRIER:
+    case BATON_COLLECTIVE_COUNT:
+        return 0;
+    case BATON_COLLECTIVE_REDUCE:
+    case BATON_COLLECTIVE_ALLREDUCE:
+    case BATON_COLLECTIVE_SCAN:
+    case BATON_COLLECTIVE_EXSCAN:
         break;
     }
     return c->count;
@@ -175,22 +172,25 @@ size_t dense_source_count(const dense_case_t *c, int rank)
 
 size_t dense_target_count(const dense_case_t *c, int rank)
 {
-    switch (c->builder->kind) {
-    case DENSE_REDUCE_SCATTER:
-    case DENSE_SCATTER:
+    switch (kind_of(c->builder)) {
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
+    case BATON_COLLECTIVE_SCATTER:
         return block(c, rank);
-    case DENSE_ALLGATHER:
+    case BATON_COLLECTIVE_ALLGATHER:
         return blocks_before(c, c->size);
-    case DENSE_GATHER:
+    case BATON_COLLECTIVE_GATHER:
         return rank == c->root ? blocks_before(c, c->size) : 0;
-    case DENSE_REDUCE:
+    case BATON_COLLECTIVE_REDUCE:
         return rank == c->root ? c->count : 0;
-    case DENSE_ALLTOALL:
+    case BATON_COLLECTIVE_ALLTOALL:
         return received_before(c, rank, c->size);
-    case DENSE_BROADCAST:
-    case DENSE_ALLREDUCE:
-    case DENSE_SCAN:
-    case DENSE_EXSCAN:
+    case BATON_COLLECTIVE_BARRIER:
+    case BATON_COLLECTIVE_COUNT:
+        return 0;
+    case BATON_COLLECTIVE_BROADCAST:
+    case BATON_COLLECTIVE_ALLREDUCE:
+    case BATON_COLLECTIVE_SCAN:
+    case BATON_COLLECTIVE_EXSCAN:
         break;
     }
     return c->count;
@@ -214,19 +214,20 @@ typedef struct place {
 
 static place_t place_of(const dense_case_t *c, int rank)
 {
-    dense_kind_t kind = c->builder->kind;
-    bool rooted =
-        kind == DENSE_REDUCE || kind == DENSE_SCATTER || kind == DENSE_GATHER;
+    baton_collective_t kind = kind_of(c->builder);
+    bool rooted = kind == BATON_COLLECTIVE_REDUCE ||
+                  kind == BATON_COLLECTIVE_SCATTER ||
+                  kind == BATON_COLLECTIVE_GATHER;
     place_t place = {.in_place = c->in_place && (!rooted || rank == c->root)};
-    if (kind == DENSE_BROADCAST) {
+    if (kind == BATON_COLLECTIVE_BROADCAST) {
         place.in_place = true;
     }
-    if (place.in_place &&
-        (kind == DENSE_REDUCE_SCATTER || kind == DENSE_SCATTER)) {
+    if (place.in_place && (kind == BATON_COLLECTIVE_REDUCE_SCATTER ||
+                           kind == BATON_COLLECTIVE_SCATTER)) {
         place.in_source = true;
         place.target_at = blocks_before(c, rank);
-    } else if (place.in_place &&
-               (kind == DENSE_ALLGATHER || kind == DENSE_GATHER)) {
+    } else if (place.in_place && (kind == BATON_COLLECTIVE_ALLGATHER ||
+                                  kind == BATON_COLLECTIVE_GATHER)) {
         place.source_at = blocks_before(c, rank);
     }
     return place;
@@ -267,16 +268,21 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
                  baton_view_t source, baton_view_t target, const size_t *first,
                  const size_t *second)
 {
-    switch (c->builder->kind) {
-    case DENSE_BROADCAST:
-        c->builder->build.broadcast(
+    switch (kind_of(c->builder)) {
+    case BATON_COLLECTIVE_BARRIER:
+        c->builder->algorithm.build.barrier(schedule);
+        break;
+    case BATON_COLLECTIVE_COUNT:
+        abort();
+    case BATON_COLLECTIVE_BROADCAST:
+        c->builder->algorithm.build.broadcast(
             schedule, &(baton_broadcast_t){.size = sizeof(baton_broadcast_t),
                                            .root = c->root,
                                            .data = target,
                                            .chunk_bytes = c->chunk_bytes});
         break;
-    case DENSE_REDUCE:
-        c->builder->build.reduce(
+    case BATON_COLLECTIVE_REDUCE:
+        c->builder->algorithm.build.reduce(
             schedule, &(baton_reduce_t){.size = sizeof(baton_reduce_t),
                                         .root = c->root,
                                         .source = source,
@@ -285,8 +291,8 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
                                         .op = c->op,
                                         .chunk_bytes = c->chunk_bytes});
         break;
-    case DENSE_ALLREDUCE:
-        c->builder->build.allreduce(
+    case BATON_COLLECTIVE_ALLREDUCE:
+        c->builder->algorithm.build.allreduce(
             schedule, &(baton_allreduce_t){.size = sizeof(baton_allreduce_t),
                                            .source = source,
                                            .target = target,
@@ -295,8 +301,8 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
                                            .chunk_bytes = c->chunk_bytes,
                                            .arg = c->arg});
         break;
-    case DENSE_REDUCE_SCATTER:
-        c->builder->build.reduce_scatter(
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
+        c->builder->algorithm.build.reduce_scatter(
             schedule,
             &(baton_reduce_scatter_t){.size = sizeof(baton_reduce_scatter_t),
                                       .source = source,
@@ -306,39 +312,39 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
                                       .op = c->op,
                                       .chunk_bytes = c->chunk_bytes});
         break;
-    case DENSE_ALLGATHER:
-        c->builder->build.allgather(
+    case BATON_COLLECTIVE_ALLGATHER:
+        c->builder->algorithm.build.allgather(
             schedule, &(baton_allgather_t){.size = sizeof(baton_allgather_t),
                                            .source = source,
                                            .target = target,
                                            .block_bytes = first,
                                            .chunk_bytes = c->chunk_bytes});
         break;
-    case DENSE_SCATTER:
-    case DENSE_GATHER:
-        c->builder->build.rooted(
+    case BATON_COLLECTIVE_SCATTER:
+    case BATON_COLLECTIVE_GATHER:
+        c->builder->algorithm.build.rooted(
             schedule, &(baton_rooted_t){.size = sizeof(baton_rooted_t),
                                         .root = c->root,
                                         .source = source,
                                         .target = target,
                                         .block_bytes = first});
         break;
-    case DENSE_ALLTOALL:
-        c->builder->build.alltoall(
+    case BATON_COLLECTIVE_ALLTOALL:
+        c->builder->algorithm.build.alltoall(
             schedule, &(baton_alltoall_t){.size = sizeof(baton_alltoall_t),
                                           .source = source,
                                           .target = target,
                                           .send_bytes = first,
                                           .recv_bytes = second});
         break;
-    case DENSE_SCAN:
-    case DENSE_EXSCAN:
-        c->builder->build.scan(schedule,
-                               &(baton_scan_t){.size = sizeof(baton_scan_t),
-                                               .source = source,
-                                               .target = target,
-                                               .dtype = c->dtype,
-                                               .op = c->op});
+    case BATON_COLLECTIVE_SCAN:
+    case BATON_COLLECTIVE_EXSCAN:
+        c->builder->algorithm.build.scan(
+            schedule, &(baton_scan_t){.size = sizeof(baton_scan_t),
+                                      .source = source,
+                                      .target = target,
+                                      .dtype = c->dtype,
+                                      .op = c->op});
         break;
     }
 }
@@ -360,14 +366,14 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
         to = bind(schedule, target, target_bytes, false);
     }
     /* Counts are elements where it reduces, else bytes. */
-    size_t unit = dense_reduces(c->builder->kind) ? 1 : c->element;
+    size_t unit = dense_reduces(c->builder) ? 1 : c->element;
     size_t *first = calloc((size_t)c->size, sizeof(size_t));
     size_t *second = calloc((size_t)c->size, sizeof(size_t));
     if (first == NULL || second == NULL) {
         abort();
     }
     for (int i = 0; i < c->size; i++) {
-        bool exchanges = c->builder->kind == DENSE_ALLTOALL;
+        bool exchanges = kind_of(c->builder) == BATON_COLLECTIVE_ALLTOALL;
         first[i] = unit * (exchanges ? exchanged(c, rank, i) : block(c, i));
         second[i] = unit * (exchanges ? exchanged(c, i, rank) : 0);
     }
@@ -384,36 +390,39 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
 void dense_pieces(const dense_case_t *c, int rank, dense_piece_fn fn, void *arg)
 {
     size_t count = dense_target_count(c, rank);
-    switch (c->builder->kind) {
-    case DENSE_BROADCAST:
+    switch (kind_of(c->builder)) {
+    case BATON_COLLECTIVE_BROADCAST:
         fn(arg, c->root, c->root, 0, count, 0);
         break;
-    case DENSE_REDUCE:
-    case DENSE_ALLREDUCE:
+    case BATON_COLLECTIVE_REDUCE:
+    case BATON_COLLECTIVE_ALLREDUCE:
         fn(arg, 0, c->size - 1, 0, count, 0);
         break;
-    case DENSE_REDUCE_SCATTER:
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
         fn(arg, 0, c->size - 1, blocks_before(c, rank), count, 0);
         break;
-    case DENSE_SCATTER:
+    case BATON_COLLECTIVE_SCATTER:
         fn(arg, c->root, c->root, blocks_before(c, rank), count, 0);
         break;
-    case DENSE_ALLGATHER:
-    case DENSE_GATHER:
+    case BATON_COLLECTIVE_ALLGATHER:
+    case BATON_COLLECTIVE_GATHER:
         for (int i = 0; count > 0 && i < c->size; i++) {
             fn(arg, i, i, 0, block(c, i), blocks_before(c, i));
         }
         break;
-    case DENSE_ALLTOALL:
+    case BATON_COLLECTIVE_ALLTOALL:
         for (int i = 0; i < c->size; i++) {
             fn(arg, i, i, exchanged_before(c, i, rank), exchanged(c, i, rank),
                received_before(c, rank, i));
         }
         break;
-    case DENSE_SCAN:
+    case BATON_COLLECTIVE_SCAN:
         fn(arg, 0, rank, 0, count, 0);
         break;
-    case DENSE_EXSCAN:
+    case BATON_COLLECTIVE_BARRIER:
+    case BATON_COLLECTIVE_COUNT:
+        break;
+    case BATON_COLLECTIVE_EXSCAN:
         if (rank > 0) {
             fn(arg, 0, rank - 1, 0, count, 0);
         }

@@ -6,40 +6,15 @@
 
 #include <baton/baton.h>
 
-typedef enum dense_kind {
-    DENSE_BROADCAST,
-    DENSE_REDUCE,
-    DENSE_ALLREDUCE,
-    DENSE_REDUCE_SCATTER,
-    DENSE_ALLGATHER,
-    DENSE_SCATTER,
-    DENSE_GATHER,
-    DENSE_ALLTOALL,
-    DENSE_SCAN,
-    DENSE_EXSCAN
-} dense_kind_t;
-
+/* An algorithm of the library's table, or one of the names that choose. */
 typedef struct dense_builder {
-    const char *name;
-    union {
-        void (*broadcast)(baton_schedule_t *, const baton_broadcast_t *);
-        void (*reduce)(baton_schedule_t *, const baton_reduce_t *);
-        baton_allreduce_fn allreduce;
-        void (*reduce_scatter)(baton_schedule_t *,
-                               const baton_reduce_scatter_t *);
-        void (*allgather)(baton_schedule_t *, const baton_allgather_t *);
-        void (*rooted)(baton_schedule_t *, const baton_rooted_t *);
-        void (*alltoall)(baton_schedule_t *, const baton_alltoall_t *);
-        void (*scan)(baton_schedule_t *, const baton_scan_t *);
-    } build;
-    dense_kind_t kind;
-    bool ordered;     /* reduces in the order of ranks */
-    bool equal_alone; /* takes no counts per rank */
-    bool chooses;     /* calls one of the others */
+    char name[64]; /* "allreduce_ring" */
+    baton_algorithm_t algorithm;
+    bool chooses; /* calls one of the others */
 } dense_builder_t;
 
-extern const dense_builder_t dense_builders[];
-extern const size_t dense_builder_count;
+/* The i-th; NULL past the last one. */
+const dense_builder_t *dense_builder_at(size_t i);
 const dense_builder_t *dense_builder(const char *name);
 
 /* One call. `count`: elements of a vector; of a rank's block where data is
@@ -65,9 +40,13 @@ size_t dense_target_count(const dense_case_t *c, int rank);
 /* Room that a rank's memory must have, in elements: either. */
 size_t dense_room(const dense_case_t *c, int rank);
 
-bool dense_has_roots(dense_kind_t kind);
-bool dense_has_blocks(dense_kind_t kind);
-bool dense_reduces(dense_kind_t kind);
+bool dense_has_roots(const dense_builder_t *builder);
+bool dense_has_blocks(const dense_builder_t *builder);
+bool dense_can_vary(const dense_builder_t *builder);
+bool dense_reduces(const dense_builder_t *builder);
+
+/* `count` is of a rank's block, not of the vector. */
+bool dense_counts_blocks(const dense_builder_t *builder);
 
 /* Adds the builder's nodes for the schedule's rank. `source` and `target` are
    its memory (NULL: scratch), of dense_room elements each. */

@@ -109,8 +109,8 @@ static void test_every_type_and_operation(void **state)
     (void)state;
     static const int few[] = {1, 3, 6, 8};
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
-    for (size_t i = 0; i < dense_builder_count * 4; i++) {
-        dense_case_t c = case_of(&dense_builders[i / 4], few[i % 4], &hosts);
+    for (size_t i = 0; dense_builder_at(i / 4) != NULL; i++) {
+        dense_case_t c = case_of(dense_builder_at(i / 4), few[i % 4], &hosts);
         for (int type = 0; type < (int)BATON_DTYPE_COUNT; type++) {
             c.dtype = (baton_dtype_t)type;
             c.element = baton_dtype_size(c.dtype);
@@ -130,8 +130,8 @@ static void test_any_number_of_ranks_and_elements(void **state)
     (void)state;
     static const size_t counts[] = {0, 1, 5, 31, 1009};
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
-    for (size_t i = 0; i < dense_builder_count * SIZE_COUNT; i++) {
-        dense_case_t c = case_of(&dense_builders[i / SIZE_COUNT],
+    for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
+        dense_case_t c = case_of(dense_builder_at(i / SIZE_COUNT),
                                  sizes[i % SIZE_COUNT], &hosts);
         c.dtype = BATON_I16;
         c.element = 2;
@@ -140,8 +140,7 @@ static void test_any_number_of_ranks_and_elements(void **state)
             c.count = counts[k];
             c.chunk_bytes = k % 2 == 0 ? 0 : 64;
             c.in_place = k % 3 == 0;
-            c.varied = dense_has_blocks(c.builder->kind) &&
-                       !c.builder->equal_alone && k % 2 == 1;
+            c.varied = dense_can_vary(c.builder) && k % 2 == 1;
             run_case(&c, SUPPORT_SUM);
         }
     }
@@ -152,8 +151,8 @@ static void test_long_vectors(void **state)
 {
     (void)state;
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
-    for (size_t i = 0; i < dense_builder_count; i++) {
-        dense_case_t c = case_of(&dense_builders[i], 7, &hosts);
+    for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
+        dense_case_t c = case_of(dense_builder_at(i), 7, &hosts);
         c.dtype = BATON_I32;
         c.element = 4;
         c.op = BATON_SUM;
@@ -201,10 +200,11 @@ static void test_all_ranks_have_the_same_bits(void **state)
     (void)state;
     static const baton_dtype_t floats[] = {BATON_F16, BATON_BF16, BATON_F32,
                                            BATON_F64};
-    for (size_t i = 0; i < dense_builder_count; i++) {
+    const dense_builder_t *builder;
+    for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
         for (size_t k = 0; k < SIZE_COUNT * 4; k++) {
-            if (dense_builders[i].kind == DENSE_ALLREDUCE) {
-                check_bits(&dense_builders[i], sizes[k / 4], floats[k % 4]);
+            if (builder->algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
+                check_bits(builder, sizes[k / 4], floats[k % 4]);
             }
         }
     }
@@ -228,13 +228,13 @@ static void test_reductions_that_are_not_commutative(void **state)
 {
     (void)state;
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
-    for (size_t i = 0; i < dense_builder_count * SIZE_COUNT; i++) {
-        const dense_builder_t *builder = &dense_builders[i / SIZE_COUNT];
+    for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
+        const dense_builder_t *builder = dense_builder_at(i / SIZE_COUNT);
         int size = sizes[i % SIZE_COUNT];
         dense_case_t c = composition(builder, size, &hosts);
         bool chain = strcmp(builder->name, "reduce_linear_pipeline") == 0;
-        for (int root = 0; builder->ordered || chain; root++) {
-            if (root >= size || (root > 0 && !dense_has_roots(builder->kind))) {
+        for (int root = 0; builder->algorithm.ordered || chain; root++) {
+            if (root >= size || (root > 0 && !dense_has_roots(builder))) {
                 break;
             }
             if (chain && root > 0 && root < size - 1) {
@@ -251,10 +251,10 @@ static void test_builders_without_order_refuse_them(void **state)
 {
     (void)state;
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
-    for (size_t i = 0; i < dense_builder_count; i++) {
-        const dense_builder_t *builder = &dense_builders[i];
-        if (builder->ordered || builder->chooses ||
-            !dense_reduces(builder->kind)) {
+    const dense_builder_t *builder;
+    for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
+        if (builder->algorithm.ordered || builder->chooses ||
+            !dense_reduces(builder)) {
             continue;
         }
         baton_schedule_t *schedule = NULL;
@@ -502,7 +502,8 @@ static void run_partial(const dense_builder_t *builder, int size,
                                        .keep = BATON_KEEP_ALL,
                                        .count = COUNT,
                                        .dtype = BATON_I64,
-                                       .inner = builder->build.allreduce,
+                                       .inner =
+                                           builder->algorithm.build.allreduce,
                                        .inner_arg = &hosts};
     for (int rank = 0; rank < size; rank++) {
         support_ok(baton_partial_create(ranks->groups[rank], &options,
@@ -540,9 +541,9 @@ static void run_partial(const dense_builder_t *builder, int size,
 static void test_any_allreduce_inside_a_partial_one(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < dense_builder_count * SIZE_COUNT; i++) {
-        const dense_builder_t *builder = &dense_builders[i / SIZE_COUNT];
-        if (builder->kind == DENSE_ALLREDUCE) {
+    for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
+        const dense_builder_t *builder = dense_builder_at(i / SIZE_COUNT);
+        if (builder->algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
             run_partial(builder, sizes[i % SIZE_COUNT], BATON_SOLO);
             run_partial(builder, sizes[i % SIZE_COUNT], BATON_MAJORITY);
             run_partial(builder, sizes[i % SIZE_COUNT], BATON_FULL);
@@ -558,8 +559,8 @@ static void test_builders_without_memory(void **state)
 {
     (void)state;
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
-    for (size_t i = 0; i < dense_builder_count; i++) {
-        dense_case_t c = case_of(&dense_builders[i], 7, &hosts);
+    for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
+        dense_case_t c = case_of(dense_builder_at(i), 7, &hosts);
         c.op = BATON_SUM;
         c.count = 100;
         c.root = 1;

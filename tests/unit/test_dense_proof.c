@@ -135,8 +135,7 @@ static void prove_counts(dense_case_t c)
     size_t p = (size_t)c.size;
     const size_t vectors[] = {0, 1, p - 1, p, 3 * p + 1};
     const size_t blocks[] = {0, 1, 5};
-    bool has_blocks = dense_has_blocks(c.builder->kind) &&
-                      c.builder->kind != DENSE_REDUCE_SCATTER;
+    bool has_blocks = dense_counts_blocks(c.builder);
     size_t most = has_blocks ? 3 : 5;
     for (size_t i = 0; i < most; i++) {
         c.count = has_blocks ? blocks[i] : vectors[i];
@@ -145,8 +144,7 @@ static void prove_counts(dense_case_t c)
             c.varied = false;
             prove(&c);
             c.varied = true;
-            if (dense_has_blocks(c.builder->kind) && !c.builder->equal_alone &&
-                c.count < 10) {
+            if (dense_can_vary(c.builder) && c.count < 10) {
                 prove(&c);
             }
         }
@@ -162,7 +160,7 @@ static void prove_builder(const dense_builder_t *builder, int size)
                       .arg = &hosts};
     const int roots[] = {0, size / 2, size - 1};
     for (size_t i = 0; i < 3; i++) {
-        if (i == 0 || (dense_has_roots(builder->kind) && roots[i] > 0)) {
+        if (i == 0 || (dense_has_roots(builder) && roots[i] > 0)) {
             c.root = roots[i];
             prove_counts(c);
         }
@@ -171,18 +169,19 @@ static void prove_builder(const dense_builder_t *builder, int size)
 
 enum { LARGEST = SUPPORT_SANITIZED ? 9 : 33 };
 
-static void prove_sizes(dense_kind_t kind)
+static void prove_sizes(baton_collective_t kind)
 {
-    for (size_t i = 0; i < dense_builder_count; i++) {
-        if (dense_builders[i].kind != kind) {
+    const dense_builder_t *builder;
+    for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
+        if (builder->algorithm.collective != kind) {
             continue;
         }
         for (int size = 1; size <= LARGEST; size++) {
-            prove_builder(&dense_builders[i], size);
+            prove_builder(builder, size);
         }
         if (!SUPPORT_SANITIZED) {
-            prove_builder(&dense_builders[i], 64);
-            prove_builder(&dense_builders[i], 100);
+            prove_builder(builder, 64);
+            prove_builder(builder, 100);
         }
     }
 }
@@ -193,16 +192,16 @@ static void prove_sizes(dense_kind_t kind)
         (void)state;                                                           \
         prove_sizes(kind);                                                     \
     }
-TEST(broadcast, DENSE_BROADCAST)
-TEST(reduce, DENSE_REDUCE)
-TEST(allreduce, DENSE_ALLREDUCE)
-TEST(reduce_scatter, DENSE_REDUCE_SCATTER)
-TEST(allgather, DENSE_ALLGATHER)
-TEST(scatter, DENSE_SCATTER)
-TEST(gather, DENSE_GATHER)
-TEST(alltoall, DENSE_ALLTOALL)
-TEST(scan, DENSE_SCAN)
-TEST(exscan, DENSE_EXSCAN)
+TEST(broadcast, BATON_COLLECTIVE_BROADCAST)
+TEST(reduce, BATON_COLLECTIVE_REDUCE)
+TEST(allreduce, BATON_COLLECTIVE_ALLREDUCE)
+TEST(reduce_scatter, BATON_COLLECTIVE_REDUCE_SCATTER)
+TEST(allgather, BATON_COLLECTIVE_ALLGATHER)
+TEST(scatter, BATON_COLLECTIVE_SCATTER)
+TEST(gather, BATON_COLLECTIVE_GATHER)
+TEST(alltoall, BATON_COLLECTIVE_ALLTOALL)
+TEST(scan, BATON_COLLECTIVE_SCAN)
+TEST(exscan, BATON_COLLECTIVE_EXSCAN)
 
 /* Those with few messages a rank, on 1024 of them. */
 static void test_1024_ranks(void **state)

@@ -182,7 +182,7 @@ static void run_builders(trial_t *trial, int size, bool both)
     static const size_t counts[] = {0, 1, 5, 37, 1009, COUNT};
     enum { COUNTS = sizeof counts / sizeof *counts };
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
-    for (size_t i = 0; i < dense_builder_count; i++) {
+    for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
         for (size_t k = 0; k < COUNTS; k++) {
             size_t turn = i + k + (size_t)size;
             if (!both && turn % 2 == 1) {
@@ -190,13 +190,14 @@ static void run_builders(trial_t *trial, int size, bool both)
             }
             support_op_t op = (support_op_t)(turn % SUPPORT_OP_COUNT);
             dense_case_t c = {
-                .builder = &dense_builders[i],
+                .builder = dense_builder_at(i),
                 .size = size,
                 .root = size / 2,
                 .count = counts[k],
                 .dtype = (baton_dtype_t)(turn % BATON_DTYPE_COUNT),
                 .op = support_op(op),
-                .varied = turn % 3 == 0 && !dense_builders[i].equal_alone,
+                .varied = turn % 3 == 0 &&
+                          !dense_builder_at(i)->algorithm.equal_blocks,
                 .in_place = turn / 2 % 2 == 0,
                 .chunk_bytes = k % 2 == 0 ? 0 : 256,
                 .arg = &hosts};

@@ -1,22 +1,11 @@
+#include "coll/dense/allgather.h"
+
 #include "base/alloc.h"
 #include "coll/kit/cut.h"
 
-#include <baton/coll.h>
-
-/* Four ways to bring all blocks to all ranks. Each copies its own block to its
-   place, unless it is there. What is sent of its own block alone is sent from
-   the source, all else from the target:
-
-       source --> own block --> [ring, pairwise, recursive doubling, or Bruck]
-          +-----------------------^                                         */
-typedef struct gather {
-    baton__flow_t flow;
-    size_t *at;
-    baton__blocks_t blocks;
-} gather_t;
-
-static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_allgather_t **given, gather_t *out)
+bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
+                            const baton_allgather_t **given,
+                            baton__allgather_t *out)
 {
     const baton_allgather_t *args = baton__read_args(
         schedule, builder, *given, sizeof *args, "baton_allgather_t");
@@ -51,71 +40,8 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     return true;
 }
 
-static void end(gather_t *gather)
+void baton__allgather_end(baton__allgather_t *gather)
 {
     baton__flow_close(&gather->flow);
     baton__free(gather->at);
-}
-
-void baton_allgather_ring(baton_schedule_t *schedule,
-                          const baton_allgather_t *args)
-{
-    gather_t gather;
-    if (begin(schedule, "all-gather by ring", &args, &gather)) {
-        baton__ring_allgather(&gather.flow, &gather.blocks, 1,
-                              args->chunk_bytes);
-        end(&gather);
-    }
-}
-
-void baton_allgather_pairwise(baton_schedule_t *schedule,
-                              const baton_allgather_t *args)
-{
-    gather_t gather;
-    if (begin(schedule, "all-gather by pairwise exchange", &args, &gather)) {
-        baton__pairwise_allgather(&gather.flow, &gather.blocks);
-        end(&gather);
-    }
-}
-
-void baton_allgather_bruck(baton_schedule_t *schedule,
-                           const baton_allgather_t *args)
-{
-    gather_t gather;
-    if (begin(schedule, "all-gather by Bruck", &args, &gather)) {
-        baton__circulant_allgather(&gather.flow, &gather.blocks,
-                                   BATON__SKIPS_DOUBLED);
-        end(&gather);
-    }
-}
-
-void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
-                                        const baton_allgather_t *args)
-{
-    gather_t gather;
-    if (!begin(schedule, "all-gather by recursive doubling", &args, &gather)) {
-        return;
-    }
-    baton__flow_t *flow = &gather.flow;
-    baton__fold_t fold = baton__fold_of(flow->rank, flow->size);
-    if (fold.id < 0) {
-        baton__blocks_send(flow, fold.partner, &gather.blocks, flow->rank, 1);
-        baton__flow_recv(flow, fold.partner, args->target);
-    } else {
-        if (fold.partner >= 0) {
-            baton__blocks_recv(flow, fold.partner, &gather.blocks, fold.partner,
-                               1);
-        }
-        baton__fold_unite(&fold, flow->size, gather.at);
-        gather.blocks.parts = fold.core;
-        gather.blocks.original_block = fold.id;
-        gather.blocks.original.bytes =
-            fold.partner < 0 ? gather.blocks.original.bytes : 0;
-        baton__doubling_allgather(flow, &fold, &gather.blocks,
-                                  BATON__NEAREST_LAST);
-        if (fold.partner >= 0) {
-            baton__flow_send(flow, fold.partner, args->target);
-        }
-    }
-    end(&gather);
 }

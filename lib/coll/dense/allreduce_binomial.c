@@ -1,5 +1,6 @@
 #include "coll/dense/allreduce.h"
 #include "coll/partial/given.h"
+#include "coll/tune/algorithms.h"
 
 /* Reduce to rank 0 along a binomial tree, then broadcast along the same one. In
    step t the ranks that are multiples of 2^t pair off: the upper one sends its
@@ -97,3 +98,30 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
     baton_broadcast_binomial(schedule, 0, args->target);
     baton_enclose_end(schedule, inside, reduced, finished);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__reduce_binomial_algorithm.cost(t) +
+           baton__broadcast_binomial_algorithm.cost(t);
+}
+
+/* The root has most work, and receives nothing in the broadcast. */
+static baton__works_t work(const baton__terms_t *t)
+{
+    baton__works_t reduce = baton__reduce_binomial_algorithm.work(t);
+    baton__works_t works =
+        baton__both(reduce, baton__broadcast_binomial_algorithm.work(t));
+    works.most = reduce.most;
+    return works;
+}
+
+const baton_algorithm_t baton__allreduce_binomial_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "binomial",
+    .formula = "log(p) (2 alpha + n (2 beta + gamma))",
+    .build.allreduce = baton_allreduce_binomial,
+    .ordered = true,
+    .cost = cost,
+    .exact = baton__exact_paired,
+    .work = work,
+};

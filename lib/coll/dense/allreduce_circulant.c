@@ -2,6 +2,7 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
+#include "coll/tune/algorithms.h"
 
 /* Reduce-scatter and all-gather of P blocks on the circulant graph
    (circulant.c): ceil(log2 P) rounds each, for any P.
@@ -36,3 +37,25 @@ void baton_allreduce_circulant(baton_schedule_t *schedule,
     baton__free(at);
     baton__flow_close(&flow);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__reduce_scatter_circulant_algorithm.cost(t) +
+           baton__allgather_bruck_algorithm.cost(t);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__both(baton__reduce_scatter_circulant_algorithm.work(t),
+                       baton__allgather_bruck_algorithm.work(t));
+}
+
+const baton_algorithm_t baton__allreduce_circulant_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "circulant",
+    .formula = "2 log(p) alpha + (p-1)/p n (2 beta + gamma)",
+    .build.allreduce = baton_allreduce_circulant,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

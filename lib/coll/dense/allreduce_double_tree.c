@@ -1,5 +1,8 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/blocks.h"
+#include "coll/tune/algorithms.h"
+
+#include <math.h>
 
 /* Each half of the vector is reduced up a binary tree of its own and goes down
    again, in segments. Trees are in order: what comes from the left child is of
@@ -106,3 +109,27 @@ void baton_allreduce_double_tree(baton_schedule_t *schedule,
     }
     baton__flow_close(&flow);
 }
+
+/* An estimate: up and down a double tree. */
+static double cost(const baton__terms_t *t)
+{
+    double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);
+    return (4 * t->log + 2 * count) * fmax(baton__message(t, t->n / count),
+                                           baton__reduction(t, t->n / count));
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__allreduce_linear_pipeline_algorithm.work(t);
+}
+
+const baton_algorithm_t baton__allreduce_double_tree_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "double_tree",
+    .formula = "(4 log(p) + 2n/b) (alpha + b beta)",
+    .build.allreduce = baton_allreduce_double_tree,
+    .ordered = true,
+    .segmented = true,
+    .cost = cost,
+    .work = work,
+};

@@ -2,6 +2,7 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
+#include "coll/tune/algorithms.h"
 
 #include <string.h>
 
@@ -252,3 +253,44 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
     baton__flow_close(&flow);
     baton__free(memory);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;
+    int most = (t->of.ranks - 1) / hosts + 1;
+    int rest = t->of.ranks - (hosts - 1) * most;
+    int least = t->of.scattered ? t->of.ranks / hosts : rest > 1 ? rest : 1;
+    double inside = t->n * (most - 1) / most;
+    baton__terms_t between =
+        baton__terms_of(&(baton_cost_case_t){.ranks = hosts,
+                                             .bytes = t->n / least,
+                                             .alpha_us = t->alpha,
+                                             .beta_us = t->beta,
+                                             .gamma_us = t->gamma});
+    return 2 * baton__log2_ceil(most) * t->of.inside_alpha_us +
+           2 * inside * t->of.inside_beta_us + baton__reduction(t, inside) +
+           baton__allreduce_circulant_algorithm.cost(&between);
+}
+
+/* On one host it is that of the circulant graph. */
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__allreduce_circulant_algorithm.work(t);
+}
+
+/* All hosts have as many ranks. */
+static bool is_exact(const baton__terms_t *t)
+{
+    return baton__exact_flat(t) ||
+           (!t->of.scattered && t->of.ranks % t->of.hosts == 0);
+}
+
+const baton_algorithm_t baton__allreduce_hierarchical_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "hierarchical",
+    .formula = "circulant among the m ranks of a host, and of n/m among hosts",
+    .build.allreduce = baton_allreduce_hierarchical,
+    .cost = cost,
+    .exact = is_exact,
+    .work = work,
+};

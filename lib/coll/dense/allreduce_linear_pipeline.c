@@ -1,5 +1,8 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/blocks.h"
+#include "coll/tune/algorithms.h"
+
+#include <math.h>
 
 /* Partial sums of segments go from rank 0 to rank P - 1, and the sums from
    there on to ranks 0, 1, ..., P - 2: always to the next rank, so that the pipe
@@ -88,3 +91,41 @@ void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
     }
     baton__flow_close(&pipe.flow);
 }
+
+/* Rank 0 sends all of its own segments first: the first sum waits for them, or
+   comes later. */
+static double cost(const baton__terms_t *t)
+{
+    double come = baton__message(t, t->n / t->segments);
+    double reduce = baton__reduction(t, t->n / t->segments);
+    double slower = fmax(come, reduce);
+    double filled =
+        (t->p - 1) * (come + reduce) + come + (t->segments - 1) * slower;
+    if (t->of.ranks == 2) {
+        return filled;
+    }
+    double sent = (2 * t->segments - 1) * slower + (t->p - 3) * reduce;
+    return fmax(filled, sent) + (t->p - 2) * come;
+}
+
+/* Between two ranks a vector goes each way; an inner rank gets both. */
+static baton__works_t work(const baton__terms_t *t)
+{
+    double ways = t->of.ranks > 2 ? 2 : 1;
+    return (baton__works_t){
+        .most = {ways * t->segments, ways * t->n, t->n},
+        .all = {2 * (t->p - 1) * t->segments, 2 * t->others, t->others},
+        .passed = baton__passed_on(t)};
+}
+
+const baton_algorithm_t baton__allreduce_linear_pipeline_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "linear_pipeline",
+    .formula = "(p-3 + 2n/b) (alpha + b beta) + (p-3) b gamma",
+    .build.allreduce = baton_allreduce_linear_pipeline,
+    .ordered = true,
+    .segmented = true,
+    .cost = cost,
+    .exact = baton__exact_pipeline,
+    .work = work,
+};

@@ -2,6 +2,7 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
+#include "coll/tune/algorithms.h"
 
 /* Reduce-scatter and all-gather of P blocks by pairwise exchange (pairwise.c):
 
@@ -37,3 +38,26 @@ void baton_allreduce_pairwise(baton_schedule_t *schedule,
     baton__free(at);
     baton__flow_close(&flow);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__reduce_scatter_pairwise_algorithm.cost(t) +
+           baton__allgather_pairwise_algorithm.cost(t);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__both(baton__reduce_scatter_pairwise_algorithm.work(t),
+                       baton__allgather_pairwise_algorithm.work(t));
+}
+
+const baton_algorithm_t baton__allreduce_pairwise_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "pairwise",
+    .formula = "(p-1) (2 alpha + 2n/p beta) + n/p gamma",
+    .build.allreduce = baton_allreduce_pairwise,
+    .one_host = true,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "coll/dense/allreduce.h"
 #include "coll/kit/phases.h"
+#include "coll/tune/algorithms.h"
 
 /* Rabenseifner: the vector is cut in as many blocks as the core has ranks. A
    reduce-scatter by recursive halving leaves the sum of one block at each of
@@ -59,3 +60,39 @@ void baton_allreduce_rabenseifner(baton_schedule_t *schedule,
                         baton_op_element_bytes(args->op, args->dtype));
     baton__flow_close(&flow);
 }
+
+/* A fold is two messages and a reduction of the vector more. */
+static double cost(const baton__terms_t *t)
+{
+    double part = t->n * (t->core - 1) / t->core;
+    double reduce = baton__reduction(t, part);
+    if (t->extra <= 0) {
+        return 2 * baton__messages_over(t, t->p, t->n / 2, true) + reduce;
+    }
+    return 2 * baton__message(t, t->n) + baton__reduction(t, t->n) +
+           2 * t->core_log * t->alpha + 2 * part * t->beta + reduce;
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__evenly(t,
+                         (baton__work_t){2 * (t->core * t->core_log + t->extra),
+                                         2 * t->others, t->others},
+                         baton__passed_on(t));
+}
+
+static bool is_exact(const baton__terms_t *t)
+{
+    return t->extra <= 0 && baton__exact_paired(t);
+}
+
+const baton_algorithm_t baton__allreduce_rabenseifner_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "rabenseifner",
+    .formula = "2 log(p) alpha + (p-1)/p n (2 beta + gamma), and a fold",
+    .build.allreduce = baton_allreduce_rabenseifner,
+    .ordered = true,
+    .cost = cost,
+    .exact = is_exact,
+    .work = work,
+};

@@ -1,6 +1,9 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/pattern.h"
 #include "coll/partial/given.h"
+#include "coll/tune/algorithms.h"
+
+#include <math.h>
 
 /* Each step receives a vector into a slot of scratch and reduces the partial
    sum so far into that slot, which then holds the partial sum. So nothing is
@@ -143,3 +146,53 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
         baton_before(schedule, last, send);
     }
 }
+
+/* The core is of 2^k ranks, and `extra` of them speak for two. When p is 2^k,
+   each of its k rounds is a transfer and a reduction. Otherwise there are two
+   paths. One goes through ranks of the core that are alone: they end a round
+   later, since what they get has waited for a fold. The other one through ranks
+   that speak for two, until they have sent the result to the second: k + 2
+   transfers, and after the fold they meet ranks that are as late in the first
+   ceil(log2 extra) rounds; what comes in later rounds has come before, and its
+   reduction goes on while the next transfer does. On hosts of 2^k ranks the
+   folds, and the rounds of near ranks, stay inside: an estimate. */
+static double cost(const baton__terms_t *t)
+{
+    double come = baton__message(t, t->n);
+    double reduce = baton__reduction(t, t->n);
+    int block = baton__host_block(t);
+    if (t->extra <= 0) {
+        return baton__messages_over(t, t->p, t->n, false) +
+               t->core_log * reduce;
+    }
+    if (block > 1 && (block & (block - 1)) == 0) {
+        double between = baton__log2_ceil(t->of.hosts);
+        return between * come +
+               (t->core_log + 2 - between) * baton__message_over(t, 1, t->n) +
+               (t->core_log + 1) * reduce;
+    }
+    return fmax((t->core_log + 1) * (come + reduce),
+                (t->core_log + 2) * come +
+                    (baton__log2_ceil((int)t->extra) + 1) * reduce);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    double sums = t->core * t->core_log + t->extra;
+    double messages = sums + t->extra;
+    return (baton__works_t){
+        .most = {t->core_log, t->core_log * t->n, t->core_log * t->n},
+        .all = {messages, messages * t->n, sums * t->n},
+        .passed = (sums - t->core) * t->n};
+}
+
+const baton_algorithm_t baton__allreduce_recursive_doubling_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "recursive_doubling",
+    .formula = "log(p) (alpha + n (beta + gamma)), and a fold",
+    .build.allreduce = baton_allreduce_recursive_doubling,
+    .ordered = true,
+    .cost = cost,
+    .exact = baton__exact_paired,
+    .work = work,
+};

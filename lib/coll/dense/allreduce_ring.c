@@ -1,6 +1,7 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/blocks.h"
 #include "coll/kit/check.h"
+#include "coll/tune/algorithms.h"
 
 /* The vector is cut in P blocks, a block in chunks; the chunks of one index of
    all blocks are a column. A column goes round the ring by itself, in 2(P - 1)
@@ -243,3 +244,25 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
         add_column(&ring, index);
     }
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__reduce_scatter_ring_algorithm.cost(t) +
+           baton__allgather_ring_algorithm.cost(t);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__both(baton__reduce_scatter_ring_algorithm.work(t),
+                       baton__allgather_ring_algorithm.work(t));
+}
+
+const baton_algorithm_t baton__allreduce_ring_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLREDUCE,
+    .name = "ring",
+    .formula = "2(p-1) alpha + (p-1)/p n (2 beta + gamma)",
+    .build.allreduce = baton_allreduce_ring,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

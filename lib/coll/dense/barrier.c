@@ -1,5 +1,6 @@
 #include "coll/kit/check.h"
 #include "coll/kit/pattern.h"
+#include "coll/tune/algorithms.h"
 
 #include <baton/coll.h>
 
@@ -43,3 +44,23 @@ void baton_barrier_dissemination(baton_schedule_t *schedule)
         }
     }
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return t->log * t->alpha;
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__evenly(t, (baton__work_t){t->p * t->log, 0, 0}, 0);
+}
+
+const baton_algorithm_t baton__barrier_dissemination_algorithm = {
+    .collective = BATON_COLLECTIVE_BARRIER,
+    .name = "dissemination",
+    .formula = "log(p) alpha",
+    .build.barrier = baton_barrier_dissemination,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

@@ -1,5 +1,6 @@
 #include "coll/dense/broadcast.h"
 #include "coll/kit/blocks.h"
+#include "coll/tune/algorithms.h"
 
 /* Two binary trees below the root. Each half of the data goes down one of them
    in segments; a rank is an inner one of at most one tree, so that it receives
@@ -87,3 +88,26 @@ void baton_broadcast_double_tree(baton_schedule_t *schedule,
     }
     baton__flow_close(&flow);
 }
+
+/* An estimate: the lower tree is 2 log p steps deep, a rank sends two segments
+   for each that it receives. */
+static double cost(const baton__terms_t *t)
+{
+    double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);
+    return (2 * t->log + count) * baton__message(t, t->n / count);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__broadcast_linear_pipeline_algorithm.work(t);
+}
+
+const baton_algorithm_t baton__broadcast_double_tree_algorithm = {
+    .collective = BATON_COLLECTIVE_BROADCAST,
+    .name = "double_tree",
+    .formula = "(2 log(p) + n/b) (alpha + b beta)",
+    .build.broadcast = baton_broadcast_double_tree,
+    .segmented = true,
+    .cost = cost,
+    .work = work,
+};

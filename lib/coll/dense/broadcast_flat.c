@@ -1,6 +1,7 @@
 #include "coll/dense/broadcast.h"
 #include "coll/kit/flow.h"
 #include "coll/kit/pattern.h"
+#include "coll/tune/algorithms.h"
 
 /* A tree of one level: nothing is passed on.
 
@@ -23,3 +24,26 @@ void baton_broadcast_flat(baton_schedule_t *schedule,
     }
     baton__flow_close(&flow);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return (t->p - 1) * baton__message(t, t->n);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return (baton__works_t){.most = {t->p - 1, t->n, 0},
+                            .all = {t->p - 1, t->others, 0},
+                            .direct = true};
+}
+
+const baton_algorithm_t baton__broadcast_flat_algorithm = {
+    .collective = BATON_COLLECTIVE_BROADCAST,
+    .name = "flat",
+    .formula = "(p-1) (alpha + n beta)",
+    .build.broadcast = baton_broadcast_flat,
+    .one_host = true,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

@@ -1,5 +1,6 @@
 #include "coll/dense/broadcast.h"
 #include "coll/kit/blocks.h"
+#include "coll/tune/algorithms.h"
 
 /* Segments go down the chain root, root + 1, ... (mod P). A rank sends one on
    while it receives the next:
@@ -33,3 +34,25 @@ void baton_broadcast_linear_pipeline(baton_schedule_t *schedule,
     }
     baton__flow_close(&flow);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return (t->p - 2 + t->segments) * baton__message(t, t->n / t->segments);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return (baton__works_t){.most = {t->segments, t->n, 0},
+                            .all = {(t->p - 1) * t->segments, t->others, 0}};
+}
+
+const baton_algorithm_t baton__broadcast_linear_pipeline_algorithm = {
+    .collective = BATON_COLLECTIVE_BROADCAST,
+    .name = "linear_pipeline",
+    .formula = "(p-2 + n/b) (alpha + b beta)",
+    .build.broadcast = baton_broadcast_linear_pipeline,
+    .segmented = true,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

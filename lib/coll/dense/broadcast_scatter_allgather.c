@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "coll/dense/broadcast.h"
 #include "coll/kit/phases.h"
+#include "coll/tune/algorithms.h"
 
 /* The data is cut in P blocks. A binomial scatter leaves block r at rank r, and
    a ring takes each block to all:
@@ -32,3 +33,25 @@ void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
     baton__free(at);
     baton__flow_close(&flow);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return (t->log + t->p - 1) * t->alpha + 2 * t->part * t->beta;
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return (baton__works_t){
+        .most = {t->p, t->n, 0},
+        .all = {(t->p - 1) * (t->p + 1), t->others + baton__scattered(t), 0}};
+}
+
+const baton_algorithm_t baton__broadcast_scatter_allgather_algorithm = {
+    .collective = BATON_COLLECTIVE_BROADCAST,
+    .name = "scatter_allgather",
+    .formula = "(log(p) + p-1) alpha + 2(p-1)/p n beta",
+    .build.broadcast = baton_broadcast_scatter_allgather,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

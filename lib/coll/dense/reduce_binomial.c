@@ -1,5 +1,8 @@
 #include "coll/dense/reduce.h"
 #include "coll/kit/blocks.h"
+#include "coll/tune/algorithms.h"
+
+#include <math.h>
 
 /* Up a binomial tree, ranks counted from the root. In step k an id receives the
    partial sum of id + 2^k, of the 2^k ids from there on, and adds it on the
@@ -66,3 +69,38 @@ void baton_reduce_binomial(baton_schedule_t *schedule,
     }
     baton__flow_close(&flow);
 }
+
+/* ceil(log2 p) rounds. In the reduce of 2^k ranks each is a transfer and a
+   reduction. Otherwise the last child of the root has a tree of only `extra`
+   ranks behind it: what it sends comes early, takes the receive port between
+   two others, and so hides a reduction behind a transfer. */
+static double cost(const baton__terms_t *t)
+{
+    double transfers = baton__messages_over(t, t->p, t->n, false);
+    double each = baton__reduction(t, t->n);
+    if (t->extra <= 0) {
+        return transfers + t->log * each;
+    }
+    int extra_log = baton__log2_ceil((int)t->extra / 2 + 1);
+    double seen = fmin(t->log - 1, 2 + extra_log);
+    return transfers +
+           fmax(seen * each, t->log * each - baton__message(t, t->n));
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return (baton__works_t){.most = {t->log, t->log * t->n, t->log * t->n},
+                            .all = {t->p - 1, t->others, t->others},
+                            .passed = baton__passed_up(t)};
+}
+
+const baton_algorithm_t baton__reduce_binomial_algorithm = {
+    .collective = BATON_COLLECTIVE_REDUCE,
+    .name = "binomial",
+    .formula = "log(p) (alpha + n (beta + gamma))",
+    .build.reduce = baton_reduce_binomial,
+    .ordered = true,
+    .cost = cost,
+    .exact = baton__exact_paired,
+    .work = work,
+};

@@ -1,6 +1,9 @@
 #include "coll/dense/reduce.h"
 #include "coll/kit/blocks.h"
 #include "coll/kit/check.h"
+#include "coll/tune/algorithms.h"
+
+#include <math.h>
 
 /* Segments go up a chain that ends at the root: down from rank P - 1 to root 0,
    or root + 1, root + 2, ..., root (mod P). A segment is received while the one
@@ -66,3 +69,31 @@ void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
     }
     baton__flow_close(&flow);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    double come = baton__message(t, t->n / t->segments);
+    double reduce = baton__reduction(t, t->n / t->segments);
+    return (t->p - 1) * (come + reduce) +
+           (t->segments - 1) * fmax(come, reduce);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return (baton__works_t){
+        .most = {t->segments, t->n, t->n},
+        .all = {(t->p - 1) * t->segments, t->others, t->others},
+        .passed = baton__passed_on(t)};
+}
+
+const baton_algorithm_t baton__reduce_linear_pipeline_algorithm = {
+    .collective = BATON_COLLECTIVE_REDUCE,
+    .name = "linear_pipeline",
+    .formula = "(p-1) (alpha + b (beta + gamma)) + (n/b - 1) (alpha + b beta)",
+    .build.reduce = baton_reduce_linear_pipeline,
+    .segmented = true,
+    .ordered_at_ends = true,
+    .cost = cost,
+    .exact = baton__exact_pipeline,
+    .work = work,
+};

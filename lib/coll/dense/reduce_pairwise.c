@@ -2,6 +2,7 @@
 #include "coll/dense/reduce.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
+#include "coll/tune/algorithms.h"
 
 /* Reduce-scatter by pairwise exchange (pairwise.c), and the blocks to the root:
 
@@ -54,3 +55,29 @@ void baton_reduce_pairwise(baton_schedule_t *schedule,
     baton__free(at);
     baton__flow_close(&flow);
 }
+
+/* All ranks have the sums of their blocks at the same time. */
+static double cost(const baton__terms_t *t)
+{
+    return baton__allreduce_pairwise_algorithm.cost(t);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    const baton__works_t gather = {.most = {t->p - 1, t->part, 0},
+                                   .all = {t->p - 1, t->part, 0},
+                                   .direct = true};
+    return baton__both(baton__reduce_scatter_pairwise_algorithm.work(t),
+                       gather);
+}
+
+const baton_algorithm_t baton__reduce_pairwise_algorithm = {
+    .collective = BATON_COLLECTIVE_REDUCE,
+    .name = "pairwise",
+    .formula = "(p-1) (2 alpha + 2n/p beta) + n/p gamma",
+    .build.reduce = baton_reduce_pairwise,
+    .one_host = true,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

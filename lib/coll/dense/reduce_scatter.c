@@ -1,27 +1,11 @@
+#include "coll/dense/reduce_scatter.h"
+
 #include "base/alloc.h"
 #include "coll/kit/check.h"
-#include "coll/kit/phases.h"
-
-#include <baton/coll.h>
-
-/* Four ways to reduce block r of all ranks' sources to rank r. The ring keeps
-   its partial sums in slots, and the pairwise exchange in the target. The
-   others make them in a vector of scratch, or in the source when in place; the
-   last sum goes to the target:
-
-       source --> [recursive halving, or circulant graph] --> target
-                        sums (scratch)                                      */
-typedef struct scatter {
-    baton__flow_t flow;
-    size_t element;
-    size_t *at;
-    baton_view_t target;
-    baton__blocks_t source;
-    bool in_place;
-} scatter_t;
 
 static bool check(baton_schedule_t *schedule, const char *builder,
-                  const baton_reduce_scatter_t **given, scatter_t *out)
+                  const baton_reduce_scatter_t **given,
+                  baton__reduce_scatter_t *out)
 {
     const baton_reduce_scatter_t *args = baton__read_args(
         schedule, builder, *given, sizeof *args, "baton_reduce_scatter_t");
@@ -37,9 +21,10 @@ static bool check(baton_schedule_t *schedule, const char *builder,
                                  args->source.bytes, out->element);
 }
 
-/* False: nothing to do, or an error. True: call end. */
-static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_reduce_scatter_t **given, scatter_t *out)
+bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
+                                 const char *builder,
+                                 const baton_reduce_scatter_t **given,
+                                 baton__reduce_scatter_t *out)
 {
     if (!check(schedule, builder, given, out)) {
         return false;
@@ -79,41 +64,13 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     return true;
 }
 
-static void end(scatter_t *scatter)
+void baton__reduce_scatter_end(baton__reduce_scatter_t *scatter)
 {
     baton__flow_close(&scatter->flow);
     baton__free(scatter->at);
 }
 
-void baton_reduce_scatter_ring(baton_schedule_t *schedule,
-                               const baton_reduce_scatter_t *args)
-{
-    scatter_t scatter;
-    if (begin(schedule, "reduce-scatter by ring", &args, &scatter)) {
-        if (scatter.flow.size > 1) {
-            baton__ring_reduce_scatter(&scatter.flow, scatter.target,
-                                       &scatter.source, scatter.element,
-                                       args->chunk_bytes);
-        }
-        end(&scatter);
-    }
-}
-
-void baton_reduce_scatter_pairwise(baton_schedule_t *schedule,
-                                   const baton_reduce_scatter_t *args)
-{
-    scatter_t scatter;
-    if (begin(schedule, "reduce-scatter by pairwise exchange", &args,
-              &scatter)) {
-        baton__pairwise_reduce_scatter(&scatter.flow, scatter.target,
-                                       &scatter.source, scatter.element,
-                                       args->chunk_bytes);
-        end(&scatter);
-    }
-}
-
-/* Where partial sums are made. */
-static baton__blocks_t sums_of(scatter_t *scatter)
+baton__blocks_t baton__reduce_scatter_sums(baton__reduce_scatter_t *scatter)
 {
     baton__blocks_t sums = scatter->source;
     if (!scatter->in_place) {
@@ -121,69 +78,4 @@ static baton__blocks_t sums_of(scatter_t *scatter)
             baton__flow_scratch(&scatter->flow, scatter->source.memory.bytes);
     }
     return sums;
-}
-
-void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
-                                    const baton_reduce_scatter_t *args)
-{
-    scatter_t scatter;
-    if (!begin(schedule, "reduce-scatter by circulant graph", &args,
-               &scatter)) {
-        return;
-    }
-    if (scatter.flow.size > 1) {
-        int rank = scatter.flow.rank;
-        baton__blocks_t sums = sums_of(&scatter);
-        sums.base = scatter.in_place ? 0 : rank;
-        baton__circulant_reduce_scatter(
-            &scatter.flow, &sums, scatter.in_place ? &sums : &scatter.source,
-            scatter.in_place ? (baton_view_t){0} : scatter.target);
-    }
-    end(&scatter);
-}
-
-static void add_halving(scatter_t *scatter, const baton__fold_t *fold)
-{
-    baton__flow_t *flow = &scatter->flow;
-    baton__blocks_t *source = &scatter->source;
-    baton__blocks_t sums = sums_of(scatter);
-    baton_view_t own = baton__blocks_view(&sums, flow->rank, 1);
-    baton_view_t folded = {0};
-    if (fold->partner >= 0) {
-        folded = baton__blocks_view(&sums, fold->partner, 1);
-        baton_view_t came = baton__flow_scratch(flow, source->memory.bytes);
-        baton__flow_recv(flow, fold->partner, came);
-        baton__flow_reduce(flow, sums.memory, source->memory, came);
-        *source = sums;
-    }
-    baton__fold_unite(fold, flow->size, scatter->at);
-    sums.parts = source->parts = fold->core;
-    bool direct = !scatter->in_place && fold->partner < 0;
-    baton__halving_reduce_scatter(flow, fold, &sums, source,
-                                  BATON__NEAREST_LAST,
-                                  direct ? scatter->target : (baton_view_t){0});
-    if (!scatter->in_place && !direct) {
-        baton__flow_copy(flow, scatter->target, own);
-    }
-    if (fold->partner >= 0) {
-        baton__flow_send(flow, fold->partner, folded);
-    }
-}
-
-void baton_reduce_scatter_recursive_halving(baton_schedule_t *schedule,
-                                            const baton_reduce_scatter_t *args)
-{
-    scatter_t scatter;
-    if (!begin(schedule, "reduce-scatter by recursive halving", &args,
-               &scatter)) {
-        return;
-    }
-    baton__fold_t fold = baton__fold_of(scatter.flow.rank, scatter.flow.size);
-    if (fold.id < 0) {
-        baton__flow_send(&scatter.flow, fold.partner, scatter.source.memory);
-        baton__flow_recv(&scatter.flow, fold.partner, scatter.target);
-    } else if (scatter.flow.size > 1) {
-        add_halving(&scatter, &fold);
-    }
-    end(&scatter);
 }

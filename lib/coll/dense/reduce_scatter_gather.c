@@ -2,6 +2,7 @@
 #include "coll/dense/reduce.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
+#include "coll/tune/algorithms.h"
 
 /* Reduce-scatter on the circulant graph, then a binomial gather of the blocks:
 
@@ -41,3 +42,25 @@ void baton_reduce_scatter_gather(baton_schedule_t *schedule,
     baton__free(at);
     baton__flow_close(&flow);
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__reduce_scatter_circulant_algorithm.cost(t) +
+           baton__gather_binomial_algorithm.cost(t);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__both(baton__reduce_scatter_circulant_algorithm.work(t),
+                       baton__gather_binomial_algorithm.work(t));
+}
+
+const baton_algorithm_t baton__reduce_scatter_gather_algorithm = {
+    .collective = BATON_COLLECTIVE_REDUCE,
+    .name = "scatter_gather",
+    .formula = "2 log(p) alpha + (p-1)/p n (2 beta + gamma)",
+    .build.reduce = baton_reduce_scatter_gather,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

@@ -1,5 +1,6 @@
 #include "coll/kit/blocks.h"
 #include "coll/kit/check.h"
+#include "coll/tune/algorithms.h"
 
 #include <baton/coll.h>
 
@@ -133,3 +134,47 @@ void baton_exscan_recursive_doubling(baton_schedule_t *schedule,
         baton__flow_close(&scan.flow);
     }
 }
+
+/* With reductions, early messages of low ranks hold up others at a port for a
+   little. */
+static double scan_cost(const baton__terms_t *t)
+{
+    return t->log * (baton__message(t, t->n) + baton__reduction(t, t->n));
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    double each = t->log * t->n;
+    return (baton__works_t){.most = {t->log, each, each},
+                            .all = {t->log * t->p, t->p * each, t->p * each}};
+}
+
+/* Of the two reductions in a round, none is made in the first for what goes
+   before, and none in the last for what goes on. */
+static double exscan_cost(const baton__terms_t *t)
+{
+    return t->log * baton__message(t, t->n) +
+           (2 * t->log - 2) * baton__reduction(t, t->n);
+}
+
+const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
+    .collective = BATON_COLLECTIVE_SCAN,
+    .name = "recursive_doubling",
+    .formula = "log(p) (alpha + n (beta + gamma))",
+    .build.scan = baton_scan_recursive_doubling,
+    .ordered = true,
+    .cost = scan_cost,
+    .exact = baton__exact_free,
+    .work = work,
+};
+
+const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
+    .collective = BATON_COLLECTIVE_EXSCAN,
+    .name = "recursive_doubling",
+    .formula = "log(p) (alpha + n beta) + (2 log(p) - 2) n gamma",
+    .build.scan = baton_exscan_recursive_doubling,
+    .ordered = true,
+    .cost = exscan_cost,
+    .exact = baton__exact_free,
+    .work = work,
+};

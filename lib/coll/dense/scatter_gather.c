@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 #include "coll/kit/cut.h"
+#include "coll/tune/algorithms.h"
 
 #include <baton/coll.h>
 
@@ -167,3 +168,41 @@ void baton_gather_binomial(baton_schedule_t *schedule,
         end(&rooted);
     }
 }
+
+static double cost(const baton__terms_t *t)
+{
+    return t->log * t->alpha + t->part * t->beta;
+}
+
+/* Each level of the tree moves half of the vector. */
+static baton__works_t scatter_work(const baton__terms_t *t)
+{
+    return (baton__works_t){.most = {1, t->n / 2, 0},
+                            .all = {t->p - 1, baton__scattered(t), 0}};
+}
+
+static baton__works_t gather_work(const baton__terms_t *t)
+{
+    return (baton__works_t){.most = {t->log, t->part, 0},
+                            .all = {t->p - 1, baton__scattered(t), 0}};
+}
+
+const baton_algorithm_t baton__scatter_binomial_algorithm = {
+    .collective = BATON_COLLECTIVE_SCATTER,
+    .name = "binomial",
+    .formula = "log(p) alpha + (p-1)/p n beta",
+    .build.rooted = baton_scatter_binomial,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = scatter_work,
+};
+
+const baton_algorithm_t baton__gather_binomial_algorithm = {
+    .collective = BATON_COLLECTIVE_GATHER,
+    .name = "binomial",
+    .formula = "log(p) alpha + (p-1)/p n beta",
+    .build.rooted = baton_gather_binomial,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = gather_work,
+};

@@ -1,6 +1,6 @@
 /* Collectives by one name: each asks for a choice, and calls what it says. */
 #include "coll/kit/check.h"
-#include "coll/tune/choose.h"
+#include "coll/tune/algorithms.h"
 
 /* Whether a reduction must keep the order of ranks; the builder that is called
    refuses what is no reduction. */
@@ -30,14 +30,11 @@ static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
     return status == BATON_OK;
 }
 
-/* A copy of the arguments, with the choice's segments, to the builder. */
-#define CALL(choice, args)                                                     \
-    do {                                                                       \
-        if ((args).chunk_bytes == 0) {                                         \
-            (args).chunk_bytes = (choice).segment_bytes;                       \
-        }                                                                      \
-        baton__algorithm_builder (&(choice).algorithm)(schedule, &(args));     \
-    } while (0)
+/* The choice's segments, where the caller has given none. */
+static size_t chunk_of(size_t given, const baton_choice_t *choice)
+{
+    return given > 0 ? given : choice->segment_bytes;
+}
 
 void baton_barrier(baton_schedule_t *schedule)
 {
@@ -56,7 +53,8 @@ void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args)
                                      .algorithm = args->algorithm},
                &choice)) {
         baton_broadcast_t chosen = *args;
-        CALL(choice, chosen);
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.broadcast(schedule, &chosen);
     }
 }
 
@@ -74,7 +72,8 @@ void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args)
                                    .algorithm = args->algorithm},
                                &choice)) {
         baton_reduce_t chosen = *args;
-        CALL(choice, chosen);
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.reduce(schedule, &chosen);
     }
 }
 
@@ -91,7 +90,8 @@ void baton_allreduce(baton_schedule_t *schedule, const baton_allreduce_t *args)
                                      .algorithm = args->algorithm},
                &choice)) {
         baton_allreduce_t chosen = *args;
-        CALL(choice, chosen);
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.allreduce(schedule, &chosen);
     }
 }
 
@@ -111,7 +111,8 @@ void baton_reduce_scatter(baton_schedule_t *schedule,
                                   .algorithm = args->algorithm},
             &choice)) {
         baton_reduce_scatter_t chosen = *args;
-        CALL(choice, chosen);
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.reduce_scatter(schedule, &chosen);
     }
 }
 
@@ -128,7 +129,8 @@ void baton_allgather(baton_schedule_t *schedule, const baton_allgather_t *args)
                                      .algorithm = args->algorithm},
                &choice)) {
         baton_allgather_t chosen = *args;
-        CALL(choice, chosen);
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.allgather(schedule, &chosen);
     }
 }
 
@@ -148,7 +150,7 @@ void baton_alltoall(baton_schedule_t *schedule, const baton_alltoall_t *args)
                                      .uneven = uneven,
                                      .algorithm = args->algorithm},
                &choice)) {
-        baton__algorithm_builder (&choice.algorithm)(schedule, args);
+        choice.algorithm.build.alltoall(schedule, args);
     }
 }
 

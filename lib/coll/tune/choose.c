@@ -1,6 +1,6 @@
 /* The choice: of the algorithms that can do what is asked, the one whose
    formula gives the least; of the segments that it may have, the same. */
-#include "coll/tune/choose.h"
+#include "coll/tune/algorithms.h"
 
 #include "base/config.h"
 #include "base/error.h"
@@ -59,8 +59,8 @@ static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
     size_t most = one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
     do {
         cost.segment_bytes = (double)segment;
-        double us =
-            one_host ? algorithm->host_us(&cost) : algorithm->cost_us(&cost);
+        double us = one_host ? baton_algorithm_host_us(algorithm, &cost)
+                             : baton_algorithm_cost_us(algorithm, &cost);
         if (best->algorithm.name == NULL || us < best->cost_us * LESS) {
             *best = (baton_choice_t){*algorithm, segment, us};
         }

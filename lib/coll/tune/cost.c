@@ -1,450 +1,213 @@
 #include "coll/tune/cost.h"
 
 #include "coll/kit/pattern.h"
-#include "coll/kit/phases.h"
 
 #include <math.h>
 
-/* Exact: for any p and gamma, unless a comment tells otherwise. */
+/* ---- terms ------------------------------------------------------------- */
 
-static double message(const baton_cost_case_t *of, double bytes)
-{
-    return of->alpha_us + bytes * of->beta_us;
-}
-
-static double reduction(const baton_cost_case_t *of, double bytes)
-{
-    return bytes * of->gamma_us;
-}
-
-static double rounds_of(const baton_cost_case_t *of)
-{
-    return baton__log2_ceil(of->ranks);
-}
-
-/* The logarithm, rounded down. */
-static int rounds_down(int ranks)
-{
-    return baton__log2_ceil(ranks / 2 + 1);
-}
-
-/* The part of a vector that `ranks` equal blocks less one are. */
-static double all_but_one(double bytes, int ranks)
-{
-    return bytes * (ranks - 1) / ranks;
-}
-
-/* Nothing is sent. */
-static bool is_still(const baton_cost_case_t *of)
-{
-    return of->bytes <= 0 || of->ranks <= 1;
-}
-
-static double segments_of(double bytes, double segment_bytes)
+double baton__segments(double bytes, double segment_bytes)
 {
     return segment_bytes > 0 ? fmax(1, ceil(bytes / segment_bytes)) : 1;
 }
 
-/* So many ranks follow one another on each host. */
-static int host_block(const baton_cost_case_t *of)
+baton__terms_t baton__terms_of(const baton_cost_case_t *of)
 {
-    return of->hosts > 0 && !of->scattered ? (of->ranks - 1) / of->hosts + 1
-                                           : 1;
+    int core_log = baton__log2_ceil(of->ranks / 2 + 1);
+    double p = of->ranks;
+    double core = (double)((int64_t)1 << core_log);
+    return (baton__terms_t){
+        .of = *of,
+        .p = p,
+        .n = of->bytes,
+        .alpha = of->alpha_us,
+        .beta = of->beta_us,
+        .gamma = of->gamma_us,
+        .log = baton__log2_ceil(of->ranks),
+        .core = core,
+        .core_log = core_log,
+        .extra = p - core,
+        .block = of->bytes / p,
+        .part = of->bytes * (p - 1) / p,
+        .others = (p - 1) * of->bytes,
+        .segments = baton__segments(of->bytes, of->segment_bytes),
+    };
 }
 
-/* A message in a round in which ranks `distance` apart, a power of two, talk:
-   inside a host if its ranks are blocks of twice as many. */
-static double message_over(const baton_cost_case_t *of, int64_t distance,
+double baton__message(const baton__terms_t *t, double bytes)
+{
+    return t->alpha + bytes * t->beta;
+}
+
+double baton__reduction(const baton__terms_t *t, double bytes)
+{
+    return bytes * t->gamma;
+}
+
+int baton__host_block(const baton__terms_t *t)
+{
+    return t->of.hosts > 0 && !t->of.scattered
+               ? (t->of.ranks - 1) / t->of.hosts + 1
+               : 1;
+}
+
+double baton__message_over(const baton__terms_t *t, int64_t distance,
                            double bytes)
 {
-    return host_block(of) % (2 * distance) == 0
-               ? of->inside_alpha_us + bytes * of->inside_beta_us
-               : message(of, bytes);
+    return baton__host_block(t) % (2 * distance) == 0
+               ? t->of.inside_alpha_us + bytes * t->of.inside_beta_us
+               : baton__message(t, bytes);
 }
 
-/* Hosts of 2^k ranks, k > 0, that follow one another. */
-static bool is_paired(const baton_cost_case_t *of)
-{
-    int block = host_block(of);
-    return block > 1 && (block & (block - 1)) == 0;
-}
-
-/* One such message for each distance up to `ranks`; `bytes` in the first, in
-   the next ones as many, or half as many each time. */
-static double messages_over(const baton_cost_case_t *of, int64_t ranks,
-                            double bytes, bool halved)
+double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
+                            bool halved)
 {
     double us = 0;
-    for (int64_t distance = 1; distance < ranks; distance *= 2) {
-        us += message_over(of, distance, bytes);
+    for (int64_t distance = 1; (double)distance < ranks; distance *= 2) {
+        us += baton__message_over(t, distance, bytes);
         bytes = halved ? bytes / 2 : bytes;
     }
     return us;
 }
 
-/* ---- barrier, broadcast ------------------------------------------------ */
+/* ---- where a formula is exact ------------------------------------------ */
 
-double baton__cost_barrier_dissemination(const baton_cost_case_t *of)
+bool baton__exact_flat(const baton__terms_t *t)
 {
-    return rounds_of(of) * of->alpha_us;
+    return t->of.hosts == 0 || t->of.hosts == t->of.ranks;
 }
 
-double baton__cost_broadcast_binomial(const baton_cost_case_t *of)
+bool baton__exact_powers(const baton__terms_t *t)
 {
-    return is_still(of) ? 0 : messages_over(of, of->ranks, of->bytes, false);
+    return baton__exact_flat(t) && t->extra <= 0;
 }
 
-double baton__cost_broadcast_linear_pipeline(const baton_cost_case_t *of)
+bool baton__exact_paired(const baton__terms_t *t)
 {
-    if (is_still(of)) {
-        return 0;
-    }
-    double count = segments_of(of->bytes, of->segment_bytes);
-    return (of->ranks - 2 + count) * message(of, of->bytes / count);
+    int block = baton__host_block(t);
+    return baton__exact_flat(t) ||
+           (t->extra <= 0 && !t->of.scattered && block * t->of.hosts == t->p);
 }
 
-double baton__cost_broadcast_scatter_allgather(const baton_cost_case_t *of)
+bool baton__exact_pipeline(const baton__terms_t *t)
 {
-    if (is_still(of)) {
-        return 0;
-    }
-    return (rounds_of(of) + of->ranks - 1) * of->alpha_us +
-           2 * all_but_one(of->bytes, of->ranks) * of->beta_us;
+    double segment = t->n / t->segments;
+    return baton__exact_flat(t) &&
+           baton__reduction(t, segment) <= baton__message(t, segment);
 }
 
-/* An estimate: the lower tree is 2 log p steps deep, a rank sends two segments
-   for each that it receives. */
-double baton__cost_broadcast_double_tree(const baton_cost_case_t *of)
+bool baton__exact_free(const baton__terms_t *t)
 {
-    if (is_still(of)) {
-        return 0;
-    }
-    double count = 2 * segments_of(of->bytes / 2, of->segment_bytes);
-    return (2 * rounds_of(of) + count) * message(of, of->bytes / count);
+    return baton__exact_flat(t) && t->gamma <= 0;
 }
 
-double baton__cost_broadcast_flat(const baton_cost_case_t *of)
+/* ---- work on one host -------------------------------------------------- */
+
+baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
+                             double passed)
 {
-    return is_still(of) ? 0 : (of->ranks - 1) * message(of, of->bytes);
+    return (baton__works_t){
+        .most = {all.messages / t->p, all.bytes / t->p, all.reduced / t->p},
+        .all = all,
+        .passed = passed,
+    };
 }
 
-/* ---- reduce ------------------------------------------------------------ */
-
-/* ceil(log2 p) rounds. In the reduce of 2^k ranks each is a transfer and a
-   reduction. Otherwise the last child of the root has a tree of only `extra`
-   ranks behind it: what it sends comes early, takes the receive port between
-   two others, and so hides a reduction behind a transfer. */
-double baton__cost_reduce_binomial(const baton_cost_case_t *of)
+static baton__work_t sum(baton__work_t a, baton__work_t b)
 {
-    if (is_still(of)) {
-        return 0;
-    }
-    int rounds = baton__log2_ceil(of->ranks);
-    int extra = of->ranks - (1 << (rounds - 1));
-    double transfers = messages_over(of, of->ranks, of->bytes, false);
-    double each = reduction(of, of->bytes);
-    if (of->ranks == 1 << rounds) {
-        return transfers + rounds * each;
-    }
-    double seen = fmin(rounds - 1, 2 + rounds_down(extra));
-    return transfers +
-           fmax(seen * each, rounds * each - message(of, of->bytes));
+    return (baton__work_t){a.messages + b.messages, a.bytes + b.bytes,
+                           a.reduced + b.reduced};
 }
 
-/* Exact where a segment is reduced no more slowly than it comes. */
-double baton__cost_reduce_linear_pipeline(const baton_cost_case_t *of)
+baton__works_t baton__both(baton__works_t first, baton__works_t second)
 {
-    if (is_still(of)) {
-        return 0;
-    }
-    double count = segments_of(of->bytes, of->segment_bytes);
-    double come = message(of, of->bytes / count);
-    double reduce = reduction(of, of->bytes / count);
-    return (of->ranks - 1) * (come + reduce) + (count - 1) * fmax(come, reduce);
+    return (baton__works_t){
+        .most = sum(first.most, second.most),
+        .all = sum(first.all, second.all),
+        .direct = first.direct && second.direct,
+        .passed = first.passed + second.passed,
+    };
 }
 
-double baton__cost_reduce_scatter_gather(const baton_cost_case_t *of)
+double baton__passed_on(const baton__terms_t *t)
 {
-    if (is_still(of)) {
-        return 0;
-    }
-    return 2 * rounds_of(of) * of->alpha_us +
-           all_but_one(of->bytes, of->ranks) * (2 * of->beta_us + of->gamma_us);
+    return (t->p - 2) * t->n;
 }
 
-/* All ranks have the sums of their blocks at the same time. */
-double baton__cost_reduce_pairwise(const baton_cost_case_t *of)
+double baton__passed_up(const baton__terms_t *t)
 {
-    return baton__cost_allreduce_pairwise(of);
+    return (t->of.ranks / 2 - 1) * t->n;
 }
 
-/* ---- all-reduce -------------------------------------------------------- */
-
-/* The core is of 2^k ranks, and `extra` of them speak for two. When p is 2^k,
-   each of its k rounds is a transfer and a reduction. Otherwise there are two
-   paths. One goes through ranks of the core that are alone: they end a round
-   later, since what they get has waited for a fold. The other one through ranks
-   that speak for two, until they have sent the result to the second: k + 2
-   transfers, and after the fold they meet ranks that are as late in the first
-   ceil(log2 extra) rounds; what comes in later rounds has come before, and its
-   reduction goes on while the next transfer does. On hosts of 2^k ranks the
-   folds, and the rounds of near ranks, stay inside: an estimate. */
-double baton__cost_allreduce_recursive_doubling(const baton_cost_case_t *of)
+double baton__scattered(const baton__terms_t *t)
 {
-    if (is_still(of)) {
-        return 0;
-    }
-    int rounds = rounds_down(of->ranks);
-    int extra = of->ranks - (1 << rounds);
-    double come = message(of, of->bytes);
-    double reduce = reduction(of, of->bytes);
-    if (extra == 0) {
-        return messages_over(of, of->ranks, of->bytes, false) + rounds * reduce;
-    }
-    if (is_paired(of)) {
-        int between = baton__log2_ceil(of->hosts);
-        return between * come +
-               (rounds + 2 - between) * message_over(of, 1, of->bytes) +
-               (rounds + 1) * reduce;
-    }
-    return fmax((rounds + 1) * (come + reduce),
-                (rounds + 2) * come + (baton__log2_ceil(extra) + 1) * reduce);
-}
-
-double baton__cost_allreduce_binomial(const baton_cost_case_t *of)
-{
-    return baton__cost_reduce_binomial(of) + baton__cost_broadcast_binomial(of);
-}
-
-/* Exact for 2^k ranks. A fold is two messages and a reduction of the vector
-   more. */
-double baton__cost_allreduce_rabenseifner(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    int rounds = rounds_down(of->ranks);
-    int core = 1 << rounds;
-    double fold = of->ranks == core
-                      ? 0
-                      : 2 * message(of, of->bytes) + reduction(of, of->bytes);
-    double reduce = reduction(of, all_but_one(of->bytes, core));
-    if (of->ranks != core) {
-        return fold + 2 * rounds * of->alpha_us +
-               2 * all_but_one(of->bytes, core) * of->beta_us + reduce;
-    }
-    return 2 * messages_over(of, core, of->bytes / 2, true) + reduce;
-}
-
-/* For one chunk a block. */
-double baton__cost_allreduce_ring(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    double block = of->bytes / of->ranks;
-    return (of->ranks - 1) * (2 * message(of, block) + reduction(of, block));
-}
-
-double baton__cost_allreduce_pairwise(const baton_cost_case_t *of)
-{
-    return baton__cost_reduce_scatter_pairwise(of) +
-           baton__cost_allgather_pairwise(of);
-}
-
-/* Exact where a segment is reduced no more slowly than it comes. Rank 0 sends
-   all of its own segments first: the first sum waits for them, or comes later.
- */
-double baton__cost_allreduce_linear_pipeline(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    double count = segments_of(of->bytes, of->segment_bytes);
-    double come = message(of, of->bytes / count);
-    double reduce = reduction(of, of->bytes / count);
-    double filled = (of->ranks - 1) * (come + reduce) + come +
-                    (count - 1) * fmax(come, reduce);
-    if (of->ranks == 2) {
-        return filled;
-    }
-    double sent =
-        (2 * count - 1) * fmax(come, reduce) + (of->ranks - 3) * reduce;
-    return fmax(filled, sent) + (of->ranks - 2) * come;
-}
-
-double baton__cost_allreduce_circulant(const baton_cost_case_t *of)
-{
-    return baton__cost_reduce_scatter_gather(of);
-}
-
-/* An estimate: up and down a double tree. */
-double baton__cost_allreduce_double_tree(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    double count = 2 * segments_of(of->bytes / 2, of->segment_bytes);
-    double come = message(of, of->bytes / count);
-    double reduce = reduction(of, of->bytes / count);
-    return (4 * rounds_of(of) + 2 * count) * fmax(come, reduce);
-}
-
-/* Exact where all hosts have as many ranks. */
-double baton__cost_allreduce_hierarchical(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    int hosts = of->hosts > 0 ? of->hosts : of->ranks;
-    int most = (of->ranks - 1) / hosts + 1;
-    int rest = of->ranks - (hosts - 1) * most;
-    int least = of->scattered ? of->ranks / hosts : rest > 1 ? rest : 1;
-    double inside = all_but_one(of->bytes, most);
-    const baton_cost_case_t between = {.ranks = hosts,
-                                       .bytes = of->bytes / least,
-                                       .alpha_us = of->alpha_us,
-                                       .beta_us = of->beta_us,
-                                       .gamma_us = of->gamma_us};
-    return 2 * baton__log2_ceil(most) * of->inside_alpha_us +
-           2 * inside * of->inside_beta_us + reduction(of, inside) +
-           baton__cost_allreduce_circulant(&between);
-}
-
-/* ---- reduce-scatter, all-gather ---------------------------------------- */
-
-double baton__cost_reduce_scatter_ring(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    double block = of->bytes / of->ranks;
-    return (of->ranks - 1) * (message(of, block) + reduction(of, block));
-}
-
-/* A segment is reduced while the next one comes. */
-double baton__cost_reduce_scatter_pairwise(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    double block = of->bytes / of->ranks;
-    double segments = segments_of(block, BATON__PAIRWISE_BYTES);
-    double came = message(of, block / segments);
-    double reduced = reduction(of, block / segments);
-    return came + ((of->ranks - 1) * segments - 1) * fmax(came, reduced) +
-           reduced;
-}
-
-/* Exact for 2^k ranks. */
-double baton__cost_reduce_scatter_recursive_halving(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    int rounds = rounds_down(of->ranks);
-    int core = 1 << rounds;
-    double fold = of->ranks == core
-                      ? 0
-                      : message(of, of->bytes) + reduction(of, of->bytes) +
-                            message(of, of->bytes / of->ranks);
-    return fold + rounds * of->alpha_us +
-           all_but_one(of->bytes, core) * (of->beta_us + of->gamma_us);
-}
-
-double baton__cost_reduce_scatter_circulant(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    return rounds_of(of) * of->alpha_us +
-           all_but_one(of->bytes, of->ranks) * (of->beta_us + of->gamma_us);
-}
-
-/* For one chunk a block. */
-double baton__cost_allgather_ring(const baton_cost_case_t *of)
-{
-    return is_still(of) ? 0
-                        : (of->ranks - 1) * message(of, of->bytes / of->ranks);
-}
-
-double baton__cost_allgather_pairwise(const baton_cost_case_t *of)
-{
-    return baton__cost_allgather_ring(of);
-}
-
-/* Exact for 2^k ranks. */
-double baton__cost_allgather_recursive_doubling(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
-    int rounds = rounds_down(of->ranks);
-    int core = 1 << rounds;
-    double fold = of->ranks == core ? 0
-                                    : message(of, of->bytes / of->ranks) +
-                                          message(of, of->bytes);
-    return fold + rounds * of->alpha_us +
-           all_but_one(of->bytes, core) * of->beta_us;
-}
-
-double baton__cost_allgather_bruck(const baton_cost_case_t *of)
-{
-    return is_still(of) ? 0
-                        : rounds_of(of) * of->alpha_us +
-                              all_but_one(of->bytes, of->ranks) * of->beta_us;
-}
-
-/* ---- scatter, gather, all-to-all --------------------------------------- */
-
-double baton__cost_scatter_binomial(const baton_cost_case_t *of)
-{
-    return baton__cost_allgather_bruck(of);
-}
-
-double baton__cost_gather_binomial(const baton_cost_case_t *of)
-{
-    return baton__cost_allgather_bruck(of);
-}
-
-double baton__cost_alltoall_pairwise(const baton_cost_case_t *of)
-{
-    return baton__cost_allgather_ring(of);
-}
-
-/* In the step of bit k go the blocks of the distances that have it. */
-double baton__cost_alltoall_bruck(const baton_cost_case_t *of)
-{
-    if (is_still(of)) {
-        return 0;
-    }
     double blocks = 0;
-    for (int64_t bit = 1; bit < of->ranks; bit *= 2) {
-        int64_t whole = of->ranks / (2 * bit) * bit;
-        int64_t rest = of->ranks % (2 * bit) - bit;
-        blocks += (double)(whole + (rest > 0 ? rest : 0));
+    for (int64_t bit = 1; bit < t->of.ranks; bit *= 2) {
+        int64_t count = (t->of.ranks + bit - 1) / (2 * bit);
+        int64_t last = t->of.ranks - (2 * count - 1) * bit;
+        blocks += (double)((count - 1) * bit + (last < bit ? last : bit));
     }
-    return rounds_of(of) * of->alpha_us +
-           blocks * of->bytes / of->ranks * of->beta_us;
+    return blocks * t->block;
 }
 
-/* ---- prefix reductions ------------------------------------------------- */
+/* ---- what is asked ----------------------------------------------------- */
 
-/* Exact without reductions: with them, early messages of low ranks hold up
-   others at a port for a little. */
-double baton__cost_scan_recursive_doubling(const baton_cost_case_t *of)
+/* Nothing is sent. */
+static bool is_still(const baton_algorithm_t *algorithm,
+                     const baton_cost_case_t *of)
 {
-    return is_still(of) ? 0
-                        : rounds_of(of) * (message(of, of->bytes) +
-                                           reduction(of, of->bytes));
+    return of->ranks <= 1 || (of->bytes <= 0 && algorithm->collective !=
+                                                    BATON_COLLECTIVE_BARRIER);
 }
 
-/* Exact without reductions, as the scan's. Of the two in a round, none is made
-   in the first for what goes before, and none in the last for what goes on. */
-double baton__cost_exscan_recursive_doubling(const baton_cost_case_t *of)
+double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
+                               const baton_cost_case_t *of)
 {
-    return is_still(of)
-               ? 0
-               : rounds_of(of) * message(of, of->bytes) +
-                     (2 * rounds_of(of) - 2) * reduction(of, of->bytes);
+    baton__terms_t terms = baton__terms_of(of);
+    return is_still(algorithm, of) ? 0 : algorithm->cost(&terms);
+}
+
+bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
+                              const baton_cost_case_t *of)
+{
+    baton__terms_t terms = baton__terms_of(of);
+    return is_still(algorithm, of) ||
+           (algorithm->exact != NULL && algorithm->exact(&terms));
+}
+
+static double time_of(const baton__terms_t *t, baton__work_t work)
+{
+    return work.messages * t->alpha + work.bytes * t->beta +
+           work.reduced * t->gamma;
+}
+
+/* Processors do there what a network does elsewhere: the receiver's makes the
+   copy, and while it does, or reduces, it does nothing else. So an epoch takes
+   no less than its formula, and no less than all this work of the rank that has
+   most of it. Where ranks share processors, the work of all ranks is divided
+   among these, and they have to wait for what comes one after the other: by
+   Graham (1966), "Bounds for certain multiprocessing anomalies", it takes at
+   most
+
+       work / processors + (1 - 1 / processors) longest path
+
+   which is the estimate. The work then includes what sums cost that are passed
+   on. Folds of ranks beyond a power of two count in `all` only. */
+double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
+                               const baton_cost_case_t *of)
+{
+    if (is_still(algorithm, of)) {
+        return 0;
+    }
+    baton__terms_t t = baton__terms_of(of);
+    baton__works_t works = algorithm->work(&t);
+    double path_us = time_of(&t, works.most);
+    if (!works.direct) {
+        path_us = fmax(algorithm->cost(&t), path_us);
+    }
+    if (of->processors <= 0 || of->processors >= of->ranks) {
+        return path_us;
+    }
+    double all_us = time_of(&t, works.all) + works.passed * t.beta;
+    return all_us / of->processors + (1 - 1.0 / of->processors) * path_us;
 }

@@ -1,52 +1,99 @@
-/* What each builder takes in the simulator's model: alpha a message, beta a
-   byte, gamma a reduced byte, single-ported ranks. Exact for equal blocks and
-   segments, but where a comment in cost.c says otherwise.
-   tests/sim/test_dense_costs.c compares them with the simulator. And what it
-   takes on one host (host_cost.c). */
+/* What the algorithms' formulas are written in: closed forms in the simulator's
+   model (alpha a message, beta a byte, gamma a reduced byte, ranks that send
+   one message at a time and receive one), and the work of a host's processors.
+   Formulas are exact for equal blocks and segments where the record's `exact`
+   says so; tests/sim/test_dense_costs.c compares them with the simulator. */
 #ifndef BATON_COLL_TUNE_COST_H
 #define BATON_COLL_TUNE_COST_H
 
 #include <baton/tuning.h>
 
-#define BATON__COST_LIST(X)                                                    \
-    X(barrier_dissemination)                                                   \
-    X(broadcast_binomial)                                                      \
-    X(broadcast_linear_pipeline)                                               \
-    X(broadcast_scatter_allgather)                                             \
-    X(broadcast_flat)                                                          \
-    X(broadcast_double_tree)                                                   \
-    X(reduce_binomial)                                                         \
-    X(reduce_linear_pipeline)                                                  \
-    X(reduce_pairwise)                                                         \
-    X(reduce_scatter_gather)                                                   \
-    X(allreduce_recursive_doubling)                                            \
-    X(allreduce_binomial)                                                      \
-    X(allreduce_rabenseifner)                                                  \
-    X(allreduce_ring)                                                          \
-    X(allreduce_linear_pipeline)                                               \
-    X(allreduce_pairwise)                                                      \
-    X(allreduce_circulant)                                                     \
-    X(allreduce_double_tree)                                                   \
-    X(allreduce_hierarchical)                                                  \
-    X(reduce_scatter_ring)                                                     \
-    X(reduce_scatter_recursive_halving)                                        \
-    X(reduce_scatter_pairwise)                                                 \
-    X(reduce_scatter_circulant)                                                \
-    X(allgather_ring)                                                          \
-    X(allgather_recursive_doubling)                                            \
-    X(allgather_pairwise)                                                      \
-    X(allgather_bruck)                                                         \
-    X(scatter_binomial)                                                        \
-    X(gather_binomial)                                                         \
-    X(alltoall_pairwise)                                                       \
-    X(alltoall_bruck)                                                          \
-    X(scan_recursive_doubling)                                                 \
-    X(exscan_recursive_doubling)
+/* ---- terms ------------------------------------------------------------- */
 
-#define BATON__COST_DECLARE(name)                                              \
-    double baton__cost_##name(const baton_cost_case_t *of);                    \
-    double baton__host_cost_##name(const baton_cost_case_t *of);
-BATON__COST_LIST(BATON__COST_DECLARE)
-#undef BATON__COST_DECLARE
+typedef struct baton__terms {
+    baton_cost_case_t of;
+    double p, n;               /* ranks; bytes of the vector */
+    double alpha, beta, gamma; /* us */
+    double log;                /* of p, rounded up: rounds */
+    double core;     /* the largest power of two up to p; pattern.h, fold */
+    double core_log; /* its rounds */
+    double extra;    /* ranks outside the core */
+    double block;    /* n / p */
+    double part;     /* (p-1) / p n */
+    double others;   /* (p-1) n: the vector once for each rank but one */
+    double segments; /* of the vector; 1 without a segment size */
+} baton__terms_t;
+
+baton__terms_t baton__terms_of(const baton_cost_case_t *of);
+
+/* How many segments of the case's size `bytes` are, at least 1. */
+double baton__segments(double bytes, double segment_bytes);
+
+double baton__message(const baton__terms_t *t, double bytes);
+double baton__reduction(const baton__terms_t *t, double bytes);
+
+/* A message in a round in which ranks `distance` apart, a power of two, talk:
+   inside a host if its ranks are blocks of twice as many. */
+double baton__message_over(const baton__terms_t *t, int64_t distance,
+                           double bytes);
+
+/* One such message for each distance below `ranks`; `bytes` in the first, in
+   the next ones as many, or half as many each time. */
+double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
+                            bool halved);
+
+/* Where ranks share hosts: so many of them follow one another on each. */
+int baton__host_block(const baton__terms_t *t);
+
+/* ---- where a formula is exact ------------------------------------------ */
+
+/* All links are alike. */
+bool baton__exact_flat(const baton__terms_t *t);
+
+/* The same, and the number of ranks is a power of two. */
+bool baton__exact_powers(const baton__terms_t *t);
+
+/* All links are alike, or hosts have 2^k ranks each, 2^l in all. */
+bool baton__exact_paired(const baton__terms_t *t);
+
+/* All links are alike, and a segment is reduced no more slowly than it comes;
+   reductions cost nothing. */
+bool baton__exact_pipeline(const baton__terms_t *t);
+bool baton__exact_free(const baton__terms_t *t);
+
+/* ---- work on one host -------------------------------------------------- */
+
+typedef struct baton__work {
+    double messages;
+    double bytes;   /* copied out of messages, or between buffers */
+    double reduced; /* bytes */
+} baton__work_t;
+
+typedef struct baton__works {
+    baton__work_t most; /* that one rank has */
+    baton__work_t all;
+    bool direct; /* nothing is passed on: the longest path is `most` */
+    /* Bytes of sums that were reduced on one rank, and again on another:
+       written by one processor and read by another, they cost as much as a
+       copy. */
+    double passed;
+} baton__works_t;
+
+/* All ranks have the same work. */
+baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
+                             double passed);
+
+/* One phase after another. */
+baton__works_t baton__both(baton__works_t first, baton__works_t second);
+
+/* Bytes of sums that are passed on where each block goes through all ranks, by
+   a ring, a tree of its own or a chain; and where they go up one binomial tree.
+ */
+double baton__passed_on(const baton__terms_t *t);
+double baton__passed_up(const baton__terms_t *t);
+
+/* What goes down a binomial tree of blocks, or up: each rank's subtree, of as
+   many ranks as the lowest bit of its number says, or those that are left. */
+double baton__scattered(const baton__terms_t *t);
 
 #endif

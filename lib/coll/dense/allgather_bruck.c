@@ -1,0 +1,33 @@
+#include "coll/dense/allgather.h"
+
+void baton_allgather_bruck(baton_schedule_t *schedule,
+                           const baton_allgather_t *args)
+{
+    baton__allgather_t gather;
+    if (baton__allgather_begin(schedule, "all-gather by Bruck", &args,
+                               &gather)) {
+        baton__circulant_allgather(&gather.flow, &gather.blocks,
+                                   BATON__SKIPS_DOUBLED);
+        baton__allgather_end(&gather);
+    }
+}
+
+static double cost(const baton__terms_t *t)
+{
+    return t->log * t->alpha + t->part * t->beta;
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__evenly(t, (baton__work_t){t->p * t->log, t->others, 0}, 0);
+}
+
+const baton_algorithm_t baton__allgather_bruck_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLGATHER,
+    .name = "bruck",
+    .formula = "log(p) alpha + (p-1)/p n beta",
+    .build.allgather = baton_allgather_bruck,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

@@ -1,0 +1,35 @@
+#include "coll/dense/allgather.h"
+
+void baton_allgather_pairwise(baton_schedule_t *schedule,
+                              const baton_allgather_t *args)
+{
+    baton__allgather_t gather;
+    if (baton__allgather_begin(schedule, "all-gather by pairwise exchange",
+                               &args, &gather)) {
+        baton__pairwise_allgather(&gather.flow, &gather.blocks);
+        baton__allgather_end(&gather);
+    }
+}
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__allgather_ring_algorithm.cost(t);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    baton__works_t works = baton__allgather_ring_algorithm.work(t);
+    works.direct = true;
+    return works;
+}
+
+const baton_algorithm_t baton__allgather_pairwise_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLGATHER,
+    .name = "pairwise",
+    .formula = "(p-1) alpha + (p-1)/p n beta",
+    .build.allgather = baton_allgather_pairwise,
+    .one_host = true,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

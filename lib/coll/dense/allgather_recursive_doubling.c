@@ -1,0 +1,60 @@
+#include "coll/dense/allgather.h"
+
+void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
+                                        const baton_allgather_t *args)
+{
+    baton__allgather_t gather;
+    if (!baton__allgather_begin(schedule, "all-gather by recursive doubling",
+                                &args, &gather)) {
+        return;
+    }
+    baton__flow_t *flow = &gather.flow;
+    baton__fold_t fold = baton__fold_of(flow->rank, flow->size);
+    if (fold.id < 0) {
+        baton__blocks_send(flow, fold.partner, &gather.blocks, flow->rank, 1);
+        baton__flow_recv(flow, fold.partner, args->target);
+    } else {
+        if (fold.partner >= 0) {
+            baton__blocks_recv(flow, fold.partner, &gather.blocks, fold.partner,
+                               1);
+        }
+        baton__fold_unite(&fold, flow->size, gather.at);
+        gather.blocks.parts = fold.core;
+        gather.blocks.original_block = fold.id;
+        gather.blocks.original.bytes =
+            fold.partner < 0 ? gather.blocks.original.bytes : 0;
+        baton__doubling_allgather(flow, &fold, &gather.blocks,
+                                  BATON__NEAREST_LAST);
+        if (fold.partner >= 0) {
+            baton__flow_send(flow, fold.partner, args->target);
+        }
+    }
+    baton__allgather_end(&gather);
+}
+
+static double cost(const baton__terms_t *t)
+{
+    double fold = t->extra > 0
+                      ? baton__message(t, t->block) + baton__message(t, t->n)
+                      : 0;
+    return fold + t->core_log * t->alpha +
+           t->n * (t->core - 1) / t->core * t->beta;
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__evenly(t,
+                         (baton__work_t){t->core * t->core_log + 2 * t->extra,
+                                         t->others + t->extra * t->block, 0},
+                         0);
+}
+
+const baton_algorithm_t baton__allgather_recursive_doubling_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLGATHER,
+    .name = "recursive_doubling",
+    .formula = "log(p) alpha + (p-1)/p n beta, and a fold",
+    .build.allgather = baton_allgather_recursive_doubling,
+    .cost = cost,
+    .exact = baton__exact_powers,
+    .work = work,
+};

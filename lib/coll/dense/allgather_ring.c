@@ -1,0 +1,34 @@
+#include "coll/dense/allgather.h"
+
+void baton_allgather_ring(baton_schedule_t *schedule,
+                          const baton_allgather_t *args)
+{
+    baton__allgather_t gather;
+    if (baton__allgather_begin(schedule, "all-gather by ring", &args,
+                               &gather)) {
+        baton__ring_allgather(&gather.flow, &gather.blocks, 1,
+                              args->chunk_bytes);
+        baton__allgather_end(&gather);
+    }
+}
+
+static double cost(const baton__terms_t *t)
+{
+    return (t->p - 1) * baton__message(t, t->block);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__evenly(t, (baton__work_t){t->p * (t->p - 1), t->others, 0},
+                         0);
+}
+
+const baton_algorithm_t baton__allgather_ring_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLGATHER,
+    .name = "ring",
+    .formula = "(p-1) alpha + (p-1)/p n beta",
+    .build.allgather = baton_allgather_ring,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

@@ -1,0 +1,119 @@
+#include "base/alloc.h"
+#include "coll/dense/alltoall.h"
+#include "coll/kit/check.h"
+
+/* The block for rank + i goes there in the steps of the bits of i, with all
+   other blocks that have that bit: in step k to rank + 2^k. So a message is
+   about half of all blocks, and there are ceil(log2 P) of them:
+
+       pack blocks with bit 0 --> send to +1
+                 recv from -1 --> pack those with bit 1 --> send to +2
+                                            recv from -2 --> ... --> target */
+
+/* One step: places[i] is where the block that is i ranks from its receiver
+   lies; afterwards, where the one lies that has come instead. */
+static void add_step(baton__flow_t *flow, baton_view_t *places, int bit,
+                     size_t block)
+{
+    size_t count = 0;
+    for (int i = 1; i < flow->size; i++) {
+        count += (size_t)(i >> bit & 1);
+    }
+    baton_view_t out = baton__flow_scratch(flow, count * block);
+    baton_view_t in = baton__flow_scratch(flow, count * block);
+    size_t at = 0;
+    for (int i = 1; i < flow->size; i++) {
+        if ((i >> bit & 1) != 0) {
+            baton__flow_copy(flow, baton_view(out.buffer, at, block),
+                             places[i]);
+            places[i] = baton_view(in.buffer, at, block);
+            at += block;
+        }
+    }
+    int64_t distance = (int64_t)1 << bit;
+    baton__flow_send(flow, baton__rank_shift(flow->rank, distance, flow->size),
+                     out);
+    baton__flow_recv(flow, baton__rank_shift(flow->rank, -distance, flow->size),
+                     in);
+}
+
+static void add_bruck(baton__alltoall_t *exchange, baton_view_t *places)
+{
+    baton__flow_t *flow = &exchange->flow;
+    size_t block = baton__blocks_bytes(&exchange->source, 0, 1);
+    for (int i = 1; i < flow->size; i++) {
+        places[i] = baton__blocks_view(
+            &exchange->source, baton__rank_shift(flow->rank, i, flow->size), 1);
+    }
+    for (int bit = 0; bit < baton__log2_ceil(flow->size); bit++) {
+        add_step(flow, places, bit, block);
+    }
+    for (int i = 1; i < flow->size; i++) {
+        int from = baton__rank_shift(flow->rank, -(int64_t)i, flow->size);
+        baton__flow_copy(flow, baton__blocks_view(&exchange->target, from, 1),
+                         places[i]);
+    }
+}
+
+void baton_alltoall_bruck(baton_schedule_t *schedule,
+                          const baton_alltoall_t *args)
+{
+    static const char name[] = "all-to-all by Bruck";
+    baton__alltoall_t exchange;
+    args = baton__read_args(schedule, name, args, sizeof *args,
+                            "baton_alltoall_t");
+    if (args == NULL) {
+        return;
+    }
+    if (args->send_bytes != NULL || args->recv_bytes != NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_UNSUPPORTED,
+                            "%s: send_bytes and recv_bytes must be NULL, its "
+                            "blocks are equal; use pairwise exchange",
+                            name);
+        return;
+    }
+    if (!baton__alltoall_begin(schedule, name, &args, &exchange)) {
+        return;
+    }
+    baton_view_t *places =
+        baton__alloc((size_t)exchange.flow.size, sizeof(baton_view_t));
+    if (places == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "%s: no memory for the places of %d blocks", name,
+                            exchange.flow.size);
+    } else {
+        add_bruck(&exchange, places);
+    }
+    baton__free(places);
+    baton__alltoall_end(&exchange);
+}
+
+/* In the step of bit k go the blocks of the distances that have it. */
+static double cost(const baton__terms_t *t)
+{
+    double blocks = 0;
+    for (int64_t bit = 1; bit < t->of.ranks; bit *= 2) {
+        int64_t whole = t->of.ranks / (2 * bit) * bit;
+        int64_t rest = t->of.ranks % (2 * bit) - bit;
+        blocks += (double)(whole + (rest > 0 ? rest : 0));
+    }
+    return t->log * t->alpha + blocks * t->block * t->beta;
+}
+
+/* Half of the blocks go in each round, and are copied together for that. */
+static baton__works_t work(const baton__terms_t *t)
+{
+    double moved = t->p * t->log * t->n / 2;
+    return baton__evenly(t, (baton__work_t){t->p * t->log, 3 * moved, 0}, 0);
+}
+
+const baton_algorithm_t baton__alltoall_bruck_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLTOALL,
+    .name = "bruck",
+    .formula = "log(p) (alpha + n/2 beta)",
+    .build.alltoall = baton_alltoall_bruck,
+    .equal_blocks = true,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

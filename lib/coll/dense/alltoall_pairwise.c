@@ -1,0 +1,46 @@
+#include "coll/dense/alltoall.h"
+
+/* In step k a rank sends to rank + k and receives from rank - k, nothing behind
+   anything:
+
+       source --+--> copy own block --> target
+                +--> send to +1          recv from -1 --> target
+                +--> send to +2          recv from -2 --> target
+                :                        :                                  */
+void baton_alltoall_pairwise(baton_schedule_t *schedule,
+                             const baton_alltoall_t *args)
+{
+    baton__alltoall_t exchange;
+    if (!baton__alltoall_begin(schedule, "all-to-all by pairwise exchange",
+                               &args, &exchange)) {
+        return;
+    }
+    baton__flow_t *flow = &exchange.flow;
+    for (int k = 1; k < flow->size; k++) {
+        int to = baton__rank_shift(flow->rank, k, flow->size);
+        int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+        baton__blocks_send(flow, to, &exchange.source, to, 1);
+        baton__blocks_recv(flow, from, &exchange.target, from, 1);
+    }
+    baton__alltoall_end(&exchange);
+}
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__allgather_ring_algorithm.cost(t);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__allgather_ring_algorithm.work(t);
+}
+
+const baton_algorithm_t baton__alltoall_pairwise_algorithm = {
+    .collective = BATON_COLLECTIVE_ALLTOALL,
+    .name = "pairwise",
+    .formula = "(p-1) alpha + (p-1)/p n beta",
+    .build.alltoall = baton_alltoall_pairwise,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

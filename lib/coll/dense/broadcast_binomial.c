@@ -1,0 +1,79 @@
+#include "coll/kit/check.h"
+#include "coll/kit/pattern.h"
+#include "coll/tune/algorithms.h"
+
+/* Binomial tree. Ranks are counted from the root: id = rank - root (mod P). The
+   parent of an id is the id without its lowest bit; its children are the id
+   plus each smaller power of two. Whoever has the data sends it to the child
+   with the largest subtree first.
+
+       8 ranks:   0 -+--------+----+     recv from the parent
+                     |        |    |        |
+                     4 -+--+  2-+  1        +--> send to id + 2^k
+                        |  |    |           +--> send to id + 2^(k-1)
+                        6  5    3           :
+                        |                   +--> send to id + 1
+                        7
+*/
+void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
+                              baton_view_t data)
+{
+    static const char name[] = "binomial broadcast";
+    if (!baton__check_schedule(schedule, name) ||
+        !baton__check_root(schedule, name, root) || data.bytes == 0) {
+        return;
+    }
+    int rank = baton_schedule_rank(schedule);
+    int size = baton_schedule_size(schedule);
+
+    /* Up the bits to the lowest one that is set: it leads to the parent, and
+       the bits below it to the children. The root has none and reaches all. */
+    int id = baton__rank_shift(rank, -(int64_t)root, size);
+    int rounds = baton__log2_ceil(size);
+    int round = 0;
+    while (round < rounds && (id >> round) % 2 == 0) {
+        round++;
+    }
+    baton_node_t recv = {0};
+    if (id != 0) {
+        int parent = baton__rank_shift(rank, -((int64_t)1 << round), size);
+        recv = baton_add_recv(schedule, parent, data);
+    }
+    for (round--; round >= 0; round--) {
+        int64_t distance = (int64_t)1 << round;
+        if (id + distance >= size) {
+            continue;
+        }
+        int child = baton__rank_shift(rank, distance, size);
+        baton_node_t send = baton_add_send(schedule, child, data);
+        if (id != 0) {
+            baton_before(schedule, recv, send);
+        }
+    }
+}
+
+static void build(baton_schedule_t *schedule, const baton_broadcast_t *args)
+{
+    baton_broadcast_binomial(schedule, args->root, args->data);
+}
+
+static double cost(const baton__terms_t *t)
+{
+    return baton__messages_over(t, t->p, t->n, false);
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return (baton__works_t){.most = {1, t->n, 0},
+                            .all = {t->p - 1, t->others, 0}};
+}
+
+const baton_algorithm_t baton__broadcast_binomial_algorithm = {
+    .collective = BATON_COLLECTIVE_BROADCAST,
+    .name = "binomial",
+    .formula = "log(p) (alpha + n beta)",
+    .build.broadcast = build,
+    .cost = cost,
+    .exact = baton__exact_paired,
+    .work = work,
+};

@@ -1,0 +1,46 @@
+#include "coll/dense/reduce_scatter.h"
+
+#include <math.h>
+
+void baton_reduce_scatter_pairwise(baton_schedule_t *schedule,
+                                   const baton_reduce_scatter_t *args)
+{
+    baton__reduce_scatter_t scatter;
+    if (baton__reduce_scatter_begin(
+            schedule, "reduce-scatter by pairwise exchange", &args, &scatter)) {
+        baton__pairwise_reduce_scatter(&scatter.flow, scatter.target,
+                                       &scatter.source, scatter.element,
+                                       args->chunk_bytes);
+        baton__reduce_scatter_end(&scatter);
+    }
+}
+
+/* A segment is reduced while the next one comes. */
+static double cost(const baton__terms_t *t)
+{
+    double segments = baton__segments(t->block, BATON__PAIRWISE_BYTES);
+    double came = baton__message(t, t->block / segments);
+    double reduced = baton__reduction(t, t->block / segments);
+    return came + ((t->p - 1) * segments - 1) * fmax(came, reduced) + reduced;
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    double messages =
+        t->p * (t->p - 1) * baton__segments(t->block, BATON__PAIRWISE_BYTES);
+    baton__works_t works =
+        baton__evenly(t, (baton__work_t){messages, t->others, t->others}, 0);
+    works.direct = true;
+    return works;
+}
+
+const baton_algorithm_t baton__reduce_scatter_pairwise_algorithm = {
+    .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
+    .name = "pairwise",
+    .formula = "(p-1) (alpha + n/p beta) + n/p gamma",
+    .build.reduce_scatter = baton_reduce_scatter_pairwise,
+    .one_host = true,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

@@ -1,0 +1,39 @@
+#include "coll/dense/reduce_scatter.h"
+
+void baton_reduce_scatter_ring(baton_schedule_t *schedule,
+                               const baton_reduce_scatter_t *args)
+{
+    baton__reduce_scatter_t scatter;
+    if (baton__reduce_scatter_begin(schedule, "reduce-scatter by ring", &args,
+                                    &scatter)) {
+        if (scatter.flow.size > 1) {
+            baton__ring_reduce_scatter(&scatter.flow, scatter.target,
+                                       &scatter.source, scatter.element,
+                                       args->chunk_bytes);
+        }
+        baton__reduce_scatter_end(&scatter);
+    }
+}
+
+static double cost(const baton__terms_t *t)
+{
+    return (t->p - 1) *
+           (baton__message(t, t->block) + baton__reduction(t, t->block));
+}
+
+static baton__works_t work(const baton__terms_t *t)
+{
+    return baton__evenly(
+        t, (baton__work_t){t->p * (t->p - 1), t->others, t->others},
+        baton__passed_on(t));
+}
+
+const baton_algorithm_t baton__reduce_scatter_ring_algorithm = {
+    .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
+    .name = "ring",
+    .formula = "(p-1) alpha + (p-1)/p n (beta + gamma)",
+    .build.reduce_scatter = baton_reduce_scatter_ring,
+    .cost = cost,
+    .exact = baton__exact_flat,
+    .work = work,
+};

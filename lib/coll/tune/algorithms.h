@@ -1,0 +1,54 @@
+/* The one list of dense algorithms. Each has its record at the end of its own
+   file: a new one is a file in coll/dense and a line here. Of those that cost
+   the same the first is chosen: rings pass on what is still in a cache. */
+#ifndef BATON_COLL_TUNE_ALGORITHMS_H
+#define BATON_COLL_TUNE_ALGORITHMS_H
+
+#include "coll/tune/cost.h"
+
+#define BATON__ALGORITHM_LIST(X)                                               \
+    X(barrier_dissemination)                                                   \
+    X(broadcast_binomial)                                                      \
+    X(broadcast_scatter_allgather)                                             \
+    X(broadcast_linear_pipeline)                                               \
+    X(broadcast_double_tree)                                                   \
+    X(broadcast_flat)                                                          \
+    X(reduce_binomial)                                                         \
+    X(reduce_scatter_gather)                                                   \
+    X(reduce_linear_pipeline)                                                  \
+    X(reduce_pairwise)                                                         \
+    X(allreduce_recursive_doubling)                                            \
+    X(allreduce_binomial)                                                      \
+    X(allreduce_ring)                                                          \
+    X(allreduce_rabenseifner)                                                  \
+    X(allreduce_circulant)                                                     \
+    X(allreduce_pairwise)                                                      \
+    X(allreduce_linear_pipeline)                                               \
+    X(allreduce_double_tree)                                                   \
+    X(allreduce_hierarchical)                                                  \
+    X(reduce_scatter_ring)                                                     \
+    X(reduce_scatter_recursive_halving)                                        \
+    X(reduce_scatter_circulant)                                                \
+    X(reduce_scatter_pairwise)                                                 \
+    X(allgather_ring)                                                          \
+    X(allgather_recursive_doubling)                                            \
+    X(allgather_bruck)                                                         \
+    X(allgather_pairwise)                                                      \
+    X(scatter_binomial)                                                        \
+    X(gather_binomial)                                                         \
+    X(alltoall_pairwise)                                                       \
+    X(alltoall_bruck)                                                          \
+    X(scan_recursive_doubling)                                                 \
+    X(exscan_recursive_doubling)
+
+#define BATON__ALGORITHM_DECLARE(name)                                         \
+    extern const baton_algorithm_t baton__##name##_algorithm;
+BATON__ALGORITHM_LIST(BATON__ALGORITHM_DECLARE)
+#undef BATON__ALGORITHM_DECLARE
+
+/* BATON_ERR_INVALID names a value that is no collective, and those that are;
+   `what` begins the sentence. */
+baton_status_t baton__check_collective(const char *what,
+                                       baton_collective_t collective);
+
+#endif
