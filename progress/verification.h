@@ -1,5 +1,5 @@
 /* What BATON_VERIFY=1 adds to a commit: lib/sim implements this table, and
-   lib/api passes it to the engines that it opens. */
+   passes it to the engines that it opens (verify.c). */
 #ifndef BATON_PROGRESS_VERIFICATION_H
 #define BATON_PROGRESS_VERIFICATION_H
 

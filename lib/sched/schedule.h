@@ -234,14 +234,6 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule);
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     const baton__order_t *order);
 
-/* A valid graph, up to the end of its commit, as bytes that another rank can
-   make a graph of: for a simulation without data, in which no node computes
-   anything (lib/sim/simulate_graphs.c). unpack fills a schedule that was just
-   created, and its first error sticks. */
-size_t baton__pack_bytes(const baton_schedule_t *schedule);
-void baton__pack(const baton_schedule_t *schedule, char *out);
-void baton__unpack(baton_schedule_t *schedule, const char *data);
-
 /* Makes plan and run of a valid graph, with all memory that epochs need, and
    tags. On an error the graph is as before. */
 baton_status_t baton__plan_create(baton_schedule_t *schedule,

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "sim/pack.h"
 #include "sim/simulate_graphs.h"
 
 #include <stdio.h>
@@ -356,3 +357,11 @@ const baton__verification_t baton__verification = {
     .owns = owns,
     .verify = verify,
 };
+
+/* Here, above the layers that an engine is made of: its groups verify by
+   simulation. */
+baton_status_t baton_engine_open(const baton_engine_options_t *options,
+                                 baton_engine_t **out)
+{
+    return baton__engine_open(options, &baton__verification, out);
+}

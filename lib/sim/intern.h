@@ -1,7 +1,7 @@
 /* Records of one size, each kept once and numbered from 0: equal records have
    equal numbers, so records can be compared by their numbers. */
-#ifndef BATON_BASE_INTERN_H
-#define BATON_BASE_INTERN_H
+#ifndef BATON_SIM_INTERN_H
+#define BATON_SIM_INTERN_H
 
 #include <stdbool.h>
 #include <stddef.h>

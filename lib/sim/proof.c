@@ -12,9 +12,10 @@
 
    A reduction can't fail: without memory a union is the flaw NO_MEMORY, whose
    number exists from the start. */
+#include "sim/intern.h"
+
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/intern.h"
 
 #include <baton/proof.h>
 #include <string.h>

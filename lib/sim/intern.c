@@ -1,5 +1,5 @@
 /* Records of one size, each kept once. */
-#include "base/intern.h"
+#include "sim/intern.h"
 
 #include "base/alloc.h"
 #include "base/random.h"
