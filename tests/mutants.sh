@@ -1,91 +1,176 @@
 #!/bin/sh
-# Whether the tests would notice. Each patch of mutants/ plants one bug in a copy
-# of the tree; the test that it names ("Caught by:") must fail then, with a
-# failed check, a crash or a hang. Without a bug all of these tests pass. A patch
-# that no longer applies is a failure too: then make it anew.
+# Whether the tests would notice. Each patch of mutants/ plants one bug in a file
+# of the library; the test that it names must fail then, with a failed check, a
+# crash or a hang. Without a bug all of these tests pass. A patch that no longer
+# applies is a failure too: then make it anew.
 #
 #   mutants.sh ROOT FOLDER [mutant ...]     FOLDER is made, and left behind
+#
+# "Caught by:" is the name of a test's program, with arguments if need be; or
+# NAME.npK, which runs it on K ranks; after variables for it, if any:
+#
+#   Caught by: BATON_SHM=0 mpi_coll.np3
+#
+# The library and the tests are built once. A mutant is its one file compiled
+# and linked ahead of the library, so several are tried side by side.
 set -eu
-root=$(cd "$1" && pwd)
-mkdir -p "$2"
-work=$(cd "$2" && pwd)
-shift 2
-tree=$work/tree
-build=$work/build
-seeds=10000
-patience=120 # seconds of a test
+patience=20 # seconds of a test
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# Everything is built anew: a run before may have ended with a bug in the tree.
-rm -rf "$tree"
-mkdir -p "$tree"
-(cd "$root" && tar cf - CMakeLists.txt cuda include lib progress microbench \
-    scripts tests) | (cd "$tree" && tar xmf -)
-# Optimised as little as is quick in all.
-cmake -S "$tree" -B "$build" -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DBATON_BUILD_EXAMPLES=OFF \
-    -DBATON_BUILD_MICROBENCH=OFF -DBATON_CUDA=OFF >/dev/null
+# ---- one test ------------------------------------------------------------
 
-# Builds and runs one test; its output in $work/output. 0: it passes, 1: it
-# fails, 2: it cannot be built.
+program_of() { # of what "Caught by:" says
+    for word in $1; do
+        case $word in
+        *=*) ;;
+        *) echo "${word%%.np*}" && return ;;
+        esac
+    done
+}
+
+# try FOLDER SPEC: runs a test whose program is in the folder; its output goes
+# there, too.
 try() {
-    cmake --build "$build" -j "$(nproc)" --target "$1" >"$work/output" 2>&1 ||
-        return 2
-    arguments=
-    if [ "$1" = baton-fuzz ]; then arguments="--seeds $seeds"; fi
+    settings= run= arguments=
+    for word in $2; do
+        case $word in
+        *=*) settings="$settings $word" ;;
+        *.np*) run="mpirun --oversubscribe --bind-to none -np ${word##*.np}" ;;
+        baton-fuzz) arguments="--seeds 1000" ;;
+        *) if [ "$word" != "$(program_of "$2")" ]; then arguments=$word; fi ;;
+        esac
+    done
     # shellcheck disable=SC2086
-    timeout -k 1 $patience "$build/tests/$1" $arguments \
-        >"$work/output" 2>&1 </dev/null || return 1
+    env $settings timeout -k 1 $patience \
+        $run "$1/$(program_of "$2")" $arguments \
+        >"$1/output" 2>&1 </dev/null
 }
 
 # How a test failed: fuzz says which seed did, others which check.
 describe() {
     line=$(grep -am 1 -e '^seed [0-9]* fails: ' -e '\[  FAILED  \] test' \
-        "$work/output") || line="it crashes or hangs"
-    printf '%.150s' "$line"
+        -e '^rank [0-9]*[:,]' "$1") || line="it crashes or hangs"
+    printf '%.110s' "$line"
 }
 
-mutate() {
-    (cd "$tree" && patch --strip=1 --fuzz=0 --silent "$@" \
-        >"$work/output" 2>&1)
+# ---- one mutant ----------------------------------------------------------
+
+# compile SOURCE: the command that compiles it, without its input and output.
+compile() {
+    awk -v name="/$1\"" '
+        /"command":/ { command = $0 }
+        /"file":/ && index($0, name) { print command; exit }' \
+        "$build/compile_commands.json" |
+        sed 's/^ *"command": "//; s/",$//; s/\\\(.\)/\1/g; s/ -o .*//'
 }
 
+# The command that links a program, run in the build folder.
+link() {
+    if [ -f "$build/build.ninja" ]; then
+        ninja -C "$build" -t commands "tests/$1" | tail -1
+    else
+        sed 's#^#cd tests \&\& #' "$build/tests/CMakeFiles/$1.dir/link.txt"
+    fi
+}
+
+# mutant PATCH: one line about it; fails unless its test does.
+mutant() {
+    name=$(basename "$1" .patch)
+    spec=$(sed -n 's/^Caught by: //p' "$1")
+    program=$(program_of "$spec")
+    file=$(sed -n 's#^+++ b/##p' "$1")
+    own=$work/$name
+    began=$(date +%s)
+    mkdir -p "$own/$(dirname "$file")"
+    cp "$root/$file" "$own/$file"
+    if ! (cd "$own" && patch --strip=1 --fuzz=0 --silent --input="$1" \
+        >"$own/output" 2>&1); then
+        echo "$name: the patch does not apply: $(tail -1 "$own/output")"
+        return 1
+    fi
+    if ! (cd "$build" && eval "$(compile "$file")" \
+        "-iquote '$root/$(dirname "$file")' -w" \
+        "-o '$own/mutant.o' -c '$own/$file'" >"$own/output" 2>&1 &&
+        eval "$(link "$program" | sed "s# -o [^ ]*# '$own/mutant.o' -o '$own/$program'#
+            s# [^ ]*libbaton\.so[^ ]*# '$build/libbaton.a' $libraries#")" \
+            >"$own/output" 2>&1); then
+        echo "$name: does not compile:"
+        tail -20 "$own/output"
+        return 1
+    fi
+    caught=true
+    if try "$own" "$spec"; then caught=false; fi
+    took=$(($(date +%s) - began))
+    if $caught; then
+        echo "$name: $took s: $spec: $(describe "$own/output")"
+        rm -rf "$own"
+    else
+        echo "$name: $took s: NOT CAUGHT by $spec"
+        return 1
+    fi
+}
+
+if [ "$1" = --one ]; then
+    root=$2 work=$3 build=$3/build
+    # What a program needs beside the library.
+    libraries=$(link test_run | sed 's/.*libbaton\.a//; s/ && :$//')
+    mutant "$4" || echo "$4" >>"$work/failed"
+    exit
+fi
+
+# ---- all -----------------------------------------------------------------
+
+if [ "$1" = --plain ]; then
+    try "$3/build/tests" "$4" && exit
+    echo "$4 fails without a bug:"
+    tail -20 "$3/build/tests/output"
+    echo "$4" >>"$3/failed"
+    exit
+fi
+
+root=$(cd "$1" && pwd)
+mkdir -p "$2"
+work=$(cd "$2" && pwd)
+shift 2
+build=$work/build
+jobs=$(nproc)
 patches=
 for name in "$@"; do
     patches="$patches $root/tests/mutants/$name.patch"
 done
 if [ $# -eq 0 ]; then patches=$(echo "$root"/tests/mutants/*.patch); fi
+specs=$work/specs
 # shellcheck disable=SC2086
-tests=$(sed -n 's/^Caught by: //p' $patches | sort -u)
-
-for test in $tests; do
-    if ! try "$test"; then
-        echo "$test fails without a bug:"
-        tail -20 "$work/output"
-        exit 1
-    fi
-done
-alive=0
-for patch in $patches; do
-    name=$(basename "$patch" .patch)
-    test=$(sed -n 's/^Caught by: //p' "$patch")
-    if ! mutate --input="$patch"; then
-        echo "$name: the patch does not apply: $(tail -1 "$work/output")"
-        exit 1
-    fi
-    result=0
-    try "$test" || result=$?
-    case $result in
-    0) echo "$name: NOT CAUGHT by $test" && alive=$((alive + 1)) ;;
-    1) echo "$name: $test: $(describe)" ;;
-    *)
-        echo "$name: does not compile:"
-        tail -20 "$work/output"
-        exit 1
-        ;;
-    esac
-    mutate --reverse --input="$patch"
-done
-if [ $alive -gt 0 ]; then
-    echo "$alive bugs are not caught"
-    exit 1
+sed -n 's/^Caught by: //p' $patches | sort -u >"$specs"
+rm -f "$work/failed"
+programs=$(while read -r spec; do program_of "$spec"; done <"$specs" |
+    sort -u)
+generator=
+if command -v ninja >/dev/null; then generator="-G Ninja"; fi
+launcher=
+if command -v ccache >/dev/null; then
+    launcher=-DCMAKE_C_COMPILER_LAUNCHER=ccache
 fi
+# Optimised as little as is quick in all.
+# shellcheck disable=SC2086
+cmake -S "$root" -B "$build" $generator $launcher -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DBATON_BUILD_EXAMPLES=OFF \
+    -DBATON_BUILD_MICROBENCH=OFF -DBATON_CUDA=OFF >/dev/null
+# shellcheck disable=SC2086
+cmake --build "$build" -j "$jobs" --target baton_static test_run $programs \
+    >"$work/output" 2>&1 || {
+    tail -20 "$work/output"
+    exit 1
+}
+for step in plain one; do
+    if [ $step = plain ]; then
+        tr '\n' '\0' <"$specs"
+    else
+        # shellcheck disable=SC2086
+        printf '%s\0' $patches
+    fi | xargs -0 -n 1 -P "$jobs" "$0" --$step "$root" "$work"
+    if [ -f "$work/failed" ]; then
+        echo "$(wc -l <"$work/failed") failed"
+        exit 1
+    fi
+done
