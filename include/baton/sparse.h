@@ -80,19 +80,6 @@
    a block while the next ones are copied, the others begin when all of it is
    there. Results have the same bits in both ways, and on the host.
 
-   With options.partial a rank arrives when its stream does, so it is the device
-   that may be late:
-
-       start_on --> [the gradient is copied to the host, and becomes pending]
-                            |
-                            v
-                    the rank arrives --> its epoch --> wait_on copies the result
-
-   Step k begins when the work that was in the stream at its start has been done
-   and step k - 1 has ended. Epochs that work on the rank before take nothing of
-   its gradient, which a later one does, as above. Residual, selection and sums
-   are on the host, also where the device has selection.
-
    Threads: one at a time uses a sparse all-reduce.
 
    SparDL: Zhao et al. 2023 (papers: spardl). RedSync: Fang et al. 2019 (papers:
@@ -198,7 +185,8 @@ typedef struct baton_sparse_options {
     baton_link_cost_t link; /* what the choices by cost go by; zeros mean the
                                costs of this machine (tuning.h) */
     /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k
-       entries), TOPKDSA and GTOPK; without warmup, with momentum by SPARDL.
+       entries), TOPKDSA and GTOPK; without warmup, with momentum by SPARDL,
+       and with gradients in host memory.
        Memory: two vectors of n elements more, and `history` results. */
     bool partial;
     baton_partial_mode_t mode; /* as in baton_partial_options_t */
@@ -212,10 +200,9 @@ typedef struct baton_sparse_options {
                                bound */
     uint64_t seed;          /* of the elections */
     /* Where gradients are. Ranks may differ. With BATON_MEMORY_DEVICE, n
-       elements of memory more, 2n with `partial`, which the device copies at
-       full speed, and so is that of results; and where the residual is on the
-       device, 2n elements there, or 4n with momentum, instead of those on the
-       host. */
+       elements of memory more, which the device copies at full speed, and so is
+       that of results; and where the residual is on the device, 2n elements
+       there, or 4n with momentum, instead of those on the host. */
     baton_memory_t memory;
 } baton_sparse_options_t;
 
@@ -236,8 +223,8 @@ typedef struct baton_sparse_options {
    of them, with as many entries as its selection may have candidates
    (baton_select_scratch_bytes), and with what comes for it besides.
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
-   BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device
-   or without payload), and commit's. */
+   BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device,
+   without payload or with options.partial), and commit's. */
 BATON_CHECKED baton_status_t
 baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
                     int timeout_ms, baton_sparse_t **out);
@@ -258,9 +245,8 @@ BATON_CHECKED baton_status_t baton_sparse_destroy(baton_sparse_t *sparse);
 /* ---- steps ------------------------------------------------------------- */
 
 /* Starts a step. The gradient, n elements, stays as it is until the step has
-   ended; with options.partial, until start returns, which blocks until it has
-   been copied if it is in device memory. BATON_ERR_BUSY while one runs; as
-   baton_schedule_start. */
+   ended; with options.partial, until start returns. BATON_ERR_BUSY while one
+   runs; as baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
                                                 const void *gradient);
 
@@ -287,8 +273,7 @@ typedef struct baton_sparse_result {
 /* Waits for the last step, as baton_schedule_wait. An error of the step: the
    residual is that of before it. BATON_ERR_STATE: no step was started, or it is
    not connected. BATON_ERR_SYSTEM, once: the device has failed when it copied
-   gradients of a partial one, or later results; those gradients are lost, and
-   the epochs went on without. */
+   a result. */
 BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
                                                int timeout_ms,
                                                baton_sparse_result_t *out);
@@ -301,8 +286,7 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
 /* ---- in the order of a stream ------------------------------------------
 
    On an engine with a device; BATON_ERR_UNSUPPORTED without, and with
-   options.partial where options.memory is BATON_MEMORY_HOST. Neither call
-   blocks the host, or synchronises the device. */
+   options.partial. Neither call blocks the host, or synchronises the device. */
 
 /* Starts a step, as baton_sparse_start does, but it begins when the work that
    is in the stream now has been done, and the step before has ended. The
@@ -312,11 +296,7 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
    BATON_ERR_INVALID: the gradient is not memory of the kind that options.memory
    says. As baton_sparse_start otherwise, which is BATON_ERR_BUSY until a wait
    or test has returned for the last step. No step begins before the results
-   have been copied that wait_on was called for before its start.
-
-   With options.partial what is put into the stream behind start_on may
-   overwrite the gradient. It becomes pending when the stream gets there, also
-   where its step has failed by then, or the group was recovered. */
+   have been copied that wait_on was called for before its start. */
 BATON_CHECKED baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
                                                    baton_stream_t stream,
                                                    const void *gradient);
@@ -358,9 +338,8 @@ size_t baton_sparse_most_entries(const baton_sparse_t *sparse);
 
 /* BATON_ERR_BUSY while a step runs, for all of these; with options.partial also
    while an epoch runs that a peer has begun, and after one that failed until
-   the group was recovered. Partial ones wait until streams have got to the
-   steps that were started on them. BATON_ERR_UNSUPPORTED with options.partial:
-   set_k, set_density, export, import, save and load. Where the residual is on a
+   the group was recovered. BATON_ERR_UNSUPPORTED with options.partial: set_k,
+   set_density, export, import, save and load. Where the residual is on a
    device, those that read or change it (scale, residual, these four and
    statistics) wait until it has been copied, or scaled there; BATON_ERR_SYSTEM:
    the device has failed, and the state is as it was. */

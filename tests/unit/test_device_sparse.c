@@ -648,6 +648,29 @@ static void test_unsupported(void **state)
     support_cluster_close(cluster);
 }
 
+/* Partial steps are of gradients in host memory, in no order of a stream. */
+static void test_partial_is_refused(void **state)
+{
+    device_sparse_t *world =
+        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    static float here[N];
+    baton_sparse_t *sparse = NULL;
+    options.partial = true;
+    device_sparse_create_on(world->ranks->cluster, &options, &sparse);
+    support_expect(
+        baton_sparse_start_on(sparse, world->ranks->streams[0], here),
+        BATON_ERR_UNSUPPORTED);
+    support_says("options.partial");
+    support_ok(baton_sparse_destroy(sparse));
+    options.memory = BATON_MEMORY_DEVICE;
+    support_expect(baton_sparse_create(world->ranks->cluster->groups[0],
+                                       &options, SUPPORT_WAIT_MS, &sparse),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("allowed with options.partial: BATON_MEMORY_HOST");
+    device_sparse_close(world);
+}
+
 /* A device without memory, or without more of it. */
 static void test_no_memory(void **state)
 {
@@ -742,6 +765,7 @@ int main(void)
         IN_BOTH_WAYS(test_flush_after_failure),
         IN_BOTH_WAYS(test_wrong_use),
         cmocka_unit_test(test_unsupported),
+        cmocka_unit_test(test_partial_is_refused),
         IN_BOTH_WAYS(test_no_memory),
         IN_BOTH_WAYS(test_no_memory_of_the_host),
     };

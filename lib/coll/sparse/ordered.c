@@ -2,7 +2,6 @@
 #include "coll/sparse/ordered.h"
 
 #include "coll/sparse/on_device.h"
-#include "coll/sparse/partial.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -11,7 +10,6 @@
 
 #include <baton/device.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +38,7 @@ typedef struct side {
 enum { INDICES, VALUES, COUNT, DENSE, PARTS };
 
 typedef struct part {
-    baton_buffer_t source, target;
+    baton_buffer_t target;
     baton_length_t length;
 } part_t;
 
@@ -66,8 +64,8 @@ struct baton__sparse_ordered {
     bool stale; /* it began before the last recovery */
     side_t *owed_side;
     uint64_t owed_epoch;
-    uint64_t awaited_gifts;      /* before the step that is ready */
-    _Atomic uint64_t generation; /* recoveries */
+    uint64_t awaited_gifts; /* before the step that is ready */
+    uint64_t generation;    /* recoveries */
 
     baton_group_t *alone;     /* this rank */
     baton_schedule_t *giving; /* written under the lock */
@@ -84,7 +82,6 @@ struct baton__sparse_ordered {
     uint64_t gifts; /* started */
     uint64_t told;  /* the last one whose failure has been told */
     gift_t given[REQUESTS];
-    const gift_t *ending; /* of a partial one; the driver's */
 };
 
 static side_t *side_of(const baton_sparse_t *sparse, bool dense)
@@ -146,7 +143,7 @@ static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
 static bool copies_gradient(const baton_sparse_t *sparse)
 {
     return sparse->ordered != NULL && sparse->ordered->device &&
-           sparse->device == NULL && sparse->partial == NULL;
+           sparse->device == NULL;
 }
 
 /* Binds what the step works on. */
@@ -298,24 +295,6 @@ static baton_status_t bind_targets(const baton__sparse_ordered_t *self,
     return status;
 }
 
-/* What is given lies where the last step's result does; but partial ones keep
-   several. */
-static baton_status_t bind_result(const baton_sparse_t *sparse,
-                                  const baton_sparse_result_t *result)
-{
-    const baton__sparse_ordered_t *self = sparse->ordered;
-    if (sparse->partial == NULL) {
-        return BATON_OK;
-    }
-    baton_status_t status =
-        baton_buffer_rebind(self->giving, self->parts[INDICES].source,
-                            (void *)(uintptr_t)result->indices);
-    return status == BATON_OK
-               ? baton_buffer_rebind(self->giving, self->parts[VALUES].source,
-                                     (void *)(uintptr_t)result->values)
-               : status;
-}
-
 static baton_status_t give(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
@@ -325,16 +304,10 @@ static baton_status_t give(void *arg, baton_call_t *call)
     baton_status_t status = BATON_OK;
     (void)pthread_mutex_lock(&self->lock);
     self->written = NULL;
-    if (gift->generation ==
-            atomic_load_explicit(&self->generation, memory_order_relaxed) &&
+    if (gift->generation == self->generation &&
         baton_schedule_epoch(schedule_of(gift->side)) >= gift->epoch) {
         complete_owed(sparse);
-        const baton_sparse_result_t result =
-            sparse->partial != NULL
-                ? baton__sparse_partial_result(sparse, gift->epoch)
-                : sparse->last;
-        measure_gift(sparse, gift, &result, bytes);
-        status = bind_result(sparse, &result);
+        measure_gift(sparse, gift, &sparse->last, bytes);
     }
     (void)pthread_mutex_unlock(&self->lock);
     if (status == BATON_OK) {
@@ -348,29 +321,6 @@ static baton_status_t give(void *arg, baton_call_t *call)
     }
     return status == BATON_OK ? bind_targets(self, gift->targets) : status;
 }
-
-/* A result that was given has been seen. */
-static baton_status_t poll_seen(void *arg)
-{
-    baton_sparse_t *sparse = arg;
-    const gift_t *gift = sparse->ordered->ending;
-    return baton__sparse_partial_try_see(sparse, gift->epoch, gift->generation)
-               ? BATON_OK
-               : BATON_AGAIN;
-}
-
-static baton_status_t end_gift(void *arg, baton_call_t *call,
-                               baton_async_t async)
-{
-    const baton_sparse_t *sparse = arg;
-    baton__sparse_ordered_t *self = sparse->ordered;
-    (void)async; /* only poll completes it */
-    self->ending = &self->given[baton_call_epoch(call) % REQUESTS];
-    return poll_seen(arg) == BATON_OK ? BATON_DONE : BATON_OK;
-}
-
-static const baton_async_ops_t seen_ops = {.start = end_gift,
-                                           .poll = poll_seen};
 
 /* ---- building ---------------------------------------------------------- */
 
@@ -450,12 +400,12 @@ static void add_part(const baton_sparse_t *sparse, int which,
     baton__sparse_ordered_t *self = sparse->ordered;
     baton_schedule_t *s = self->giving;
     part_t *part = &self->parts[which];
-    part->source = baton_buffer_bind_input(s, source, bytes);
+    baton_buffer_t from = baton_buffer_bind_input(s, source, bytes);
     part->target = baton_buffer_bind(s, NULL, bytes);
     part->length = baton_add_length(s);
     baton_buffer_set_memory(s, part->target, BATON_MEMORY_DEVICE);
     baton_node_t copy = baton_add_copy(s, baton_view(part->target, 0, bytes),
-                                       baton_view(part->source, 0, bytes));
+                                       baton_view(from, 0, bytes));
     baton_set_length(s, copy, part->length);
 }
 
@@ -514,9 +464,7 @@ baton_status_t baton__sparse_ordered_build_giving(baton_sparse_t *sparse)
     size_t size = sparse->element_bytes, most = sparse->result_capacity;
     baton_schedule_t *s = self->giving;
     baton_node_t call = baton_add_call(s, give, sparse);
-    baton_node_t end = sparse->partial != NULL
-                           ? baton_add_async(s, &seen_ops, sparse)
-                           : baton_add_nop(s);
+    baton_node_t end = baton_add_nop(s);
     baton_enclosure_t inside = baton_enclose_begin(s);
     add_part(sparse, INDICES, sparse->result_indices, most * sizeof(uint32_t));
     add_part(sparse, VALUES, sparse->result_values, most * size);
@@ -661,23 +609,6 @@ void baton__sparse_ordered_free(baton_sparse_t *sparse)
 
 /* ---- the application --------------------------------------------------- */
 
-uint64_t baton__sparse_ordered_gifts(const baton_sparse_t *sparse)
-{
-    return sparse->ordered->gifts;
-}
-
-bool baton__sparse_ordered_are_given(const baton_sparse_t *sparse,
-                                     uint64_t gifts)
-{
-    return are_given(sparse->ordered, gifts);
-}
-
-uint64_t baton__sparse_ordered_generation(const baton_sparse_t *sparse)
-{
-    return atomic_load_explicit(&sparse->ordered->generation,
-                                memory_order_relaxed);
-}
-
 /* Of the last one, or of one before it that nobody has been told of. */
 baton_status_t baton__sparse_ordered_outcome(const baton_sparse_t *sparse)
 {
@@ -708,8 +639,7 @@ uint64_t baton__sparse_ordered_steps(baton_sparse_t *sparse)
     return self->planned;
 }
 
-baton_status_t
-baton__sparse_ordered_check_gradient(const baton_sparse_t *sparse,
+static baton_status_t check_gradient(const baton_sparse_t *sparse,
                                      const void *gradient)
 {
     const baton__sparse_ordered_t *self = sparse->ordered;
@@ -737,8 +667,7 @@ baton_status_t baton__sparse_ordered_start(baton_sparse_t *sparse, bool dense,
     baton_schedule_t *schedule = schedule_of(side);
     uint64_t epoch = side->started + 1;
     bool follows = sparse->running != NULL && sparse->running != schedule;
-    baton_status_t status =
-        baton__sparse_ordered_check_gradient(sparse, gradient);
+    baton_status_t status = check_gradient(sparse, gradient);
     if (status == BATON_OK && follows && on != NULL) {
         /* It ends on the host: so it has retired when the stream goes on. */
         status = baton_schedule_wait_on(sparse->running, *on);
@@ -785,7 +714,7 @@ void baton__sparse_ordered_recover_begin(baton_sparse_t *sparse, bool dense)
     (void)pthread_mutex_lock(&self->lock);
     self->stale = true;
     side_of(sparse, dense)->started = 0;
-    atomic_fetch_add_explicit(&self->generation, 1, memory_order_relaxed);
+    self->generation++;
 }
 
 void baton__sparse_ordered_recover_end(baton_sparse_t *sparse)
@@ -808,9 +737,8 @@ static baton_status_t check_stream(const baton_sparse_t *sparse,
                ? BATON_OK
                : baton__error(BATON_ERR_UNSUPPORTED,
                               "%s \"%s\" on a stream: %s", doing, sparse->name,
-                              sparse->partial != NULL
-                                  ? "with options.partial it needs "
-                                    "options.memory to be BATON_MEMORY_DEVICE"
+                              sparse->options.partial
+                                  ? "it was created with options.partial"
                                   : "the engine has no device "
                                     "(baton_engine_attach_device)");
 }
@@ -827,9 +755,7 @@ baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
         return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
                             sparse->name);
     }
-    return sparse->partial != NULL
-               ? baton__sparse_partial_start(sparse, gradient, &stream)
-               : baton__sparse_start_step(sparse, gradient, 1, &stream);
+    return baton__sparse_start_step(sparse, gradient, 1, &stream);
 }
 
 static baton_status_t read_target(const baton_sparse_t *sparse,
@@ -877,23 +803,12 @@ static baton_status_t read_target(const baton_sparse_t *sparse,
     return BATON_OK;
 }
 
-/* The epoch of the last step; UINT64_MAX: the group was recovered before
-   anybody asked for that. */
-static uint64_t latest_epoch(const baton_sparse_t *sparse, const side_t *side)
-{
-    uint64_t started = sparse->partial != NULL
-                           ? baton__sparse_partial_steps(sparse)
-                           : side->started;
-    return started == 0 && !sparse->has_result ? UINT64_MAX : started;
-}
-
 /* Has the stream start the copies, behind the step, and wait for them. */
 static baton_status_t give_on(const baton_sparse_t *sparse, gift_t *gift,
                               baton_stream_t stream)
 {
     baton__sparse_ordered_t *self = sparse->ordered;
-    gift->generation =
-        atomic_load_explicit(&self->generation, memory_order_relaxed);
+    gift->generation = self->generation;
     self->given[(self->gifts + 1) % REQUESTS] = *gift;
     baton_status_t status = baton_schedule_start_on(self->giving, stream);
     if (status == BATON_OK) {
@@ -921,9 +836,12 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
                             sparse->name);
     }
     status = baton_schedule_wait_on(sparse->latest, stream);
-    if (status == BATON_OK && (target != NULL || sparse->partial != NULL)) {
+    if (status == BATON_OK && target != NULL) {
         gift.side = side_of(sparse, sparse->latest == sparse->dense);
-        gift.epoch = latest_epoch(sparse, gift.side);
+        /* UINT64_MAX: the group was recovered before anybody asked for it. */
+        gift.epoch = gift.side->started == 0 && !sparse->has_result
+                         ? UINT64_MAX
+                         : gift.side->started;
         status = give_on(sparse, &gift, stream);
     }
     return status;

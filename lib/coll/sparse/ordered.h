@@ -19,10 +19,7 @@
        give: call --+--> copy of indices, values, their number
                     +--> copy of the entries --> write out a dense target
                     +--> copy of the dense vector, after a dense step, or
-                         where the device can't write it out
-
-   Steps of a partial one have no load: their gradients come to the host on a
-   way of their own (incoming.h), and each result is kept until it was given. */
+                         where the device can't write it out */
 #ifndef BATON_COLL_SPARSE_ORDERED_H
 #define BATON_COLL_SPARSE_ORDERED_H
 
@@ -63,20 +60,6 @@ void baton__sparse_ordered_complete(baton_sparse_t *sparse, bool dense,
    sparse->steps: the driver completes no step meanwhile. */
 void baton__sparse_ordered_recover_begin(baton_sparse_t *sparse, bool dense);
 void baton__sparse_ordered_recover_end(baton_sparse_t *sparse);
-
-/* Of results that were to be copied: how many, up to now; and whether the first
-   so many have been. */
-uint64_t baton__sparse_ordered_gifts(const baton_sparse_t *sparse);
-bool baton__sparse_ordered_are_given(const baton_sparse_t *sparse,
-                                     uint64_t gifts);
-
-/* How many recoveries there were. */
-uint64_t baton__sparse_ordered_generation(const baton_sparse_t *sparse);
-
-/* BATON_ERR_INVALID: it is not memory of the kind that the options say. */
-baton_status_t
-baton__sparse_ordered_check_gradient(const baton_sparse_t *sparse,
-                                     const void *gradient);
 
 /* The error of the last result that was to be copied, if the device failed; or,
    once, of one before it. */

@@ -20,12 +20,8 @@
 
    `lock` is held by the application while it adds to `pending`, or uses the
    residual, for which no epoch may be working. The driver only tries it, in
-   async nodes, which are polled until the application has done: in take, and,
-   of gradients that come from a device (incoming.h), where it adds them. */
+   take, which is polled until the application has done. */
 #include "coll/sparse/partial.h"
-
-#include "coll/sparse/incoming.h"
-#include "coll/sparse/ordered.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -75,15 +71,10 @@ struct baton__sparse_partial {
     steps_t taken_steps;
     uint64_t epoch; /* the last that has begun to work */
 
-    baton__incoming_t *incoming; /* NULL: gradients are in host memory */
     uint64_t steps; /* that this rank has started; the application's */
-    /* Under the lock: steps whose gradients have been added to `pending`; whose
-       results the application has got, or does not ask for any more; and the
-       lesser of the two, whose results velocity is masked by. */
-    uint64_t added, got, seen;
-    /* The device may be copying results of before the last recovery, so no
-       epoch overwrites them. */
-    bool copied_from;
+    /* Under the lock: steps whose results the application has got, or does not
+       ask for any more, and which velocity is masked by. */
+    uint64_t seen;
 };
 
 static outcome_t *outcome_of(const baton__sparse_partial_t *self,
@@ -195,15 +186,15 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 
 /* Epochs that peers may begin here. The results of those that this rank has not
    seen need a place; and epoch e takes this rank's next gradient, of step
-   added + 1, or a later epoch does, so e may be added + S. The lock is held, or
+   steps + 1, or a later epoch does, so e may be steps + S. The lock is held, or
    no other thread adds anything. */
 static void set_limit(const baton__sparse_partial_t *self)
 {
     uint64_t limit = self->seen + self->history;
-    if (self->max_staleness != 0 && self->added + self->max_staleness < limit) {
-        limit = self->added + self->max_staleness;
+    if (self->max_staleness != 0 && self->steps + self->max_staleness < limit) {
+        limit = self->steps + self->max_staleness;
     }
-    baton_schedule_limit(self->sparse->schedule, self->copied_from ? 0 : limit);
+    baton_schedule_limit(self->sparse->schedule, limit);
 }
 
 /* The lock is held. */
@@ -259,8 +250,6 @@ static void recover_steps(baton__sparse_partial_t *self)
 {
     keep_last_outcome(self);
     self->steps = 0;
-    self->added = 0;
-    self->got = 0;
     self->seen = 0;
 }
 
@@ -271,10 +260,6 @@ static void recover(void *arg, uint64_t epoch)
     baton_sparse_t *sparse = self->sparse;
     const baton_sparse_options_t *o = &sparse->options;
     (void)pthread_mutex_lock(&self->lock);
-    self->copied_from = self->incoming != NULL &&
-                        !baton__sparse_ordered_are_given(
-                            sparse, baton__sparse_ordered_gifts(sparse));
-    baton__sparse_ordered_recover_begin(sparse, false);
     recover_vectors(self, epoch);
     recover_steps(self);
     sparse->sparse_base += epoch;
@@ -282,7 +267,6 @@ static void recover(void *arg, uint64_t epoch)
     sparse->learned = (baton__learned_t){0};
     baton__begin_recover(&self->begin,
                          (baton_partial_choice_t){o->mode, o->mode_ranks});
-    baton__sparse_ordered_recover_end(sparse);
     set_limit(self);
     (void)pthread_mutex_unlock(&self->lock);
 }
@@ -349,30 +333,12 @@ bool baton__sparse_partial_result_room(baton_sparse_t *sparse, size_t capacity)
     bool ok = true;
     for (uint32_t i = 0; i <= self->history; i++) {
         outcome_t *outcome = &self->outcomes[i];
-        outcome->indices = baton__sparse_result_memory(
-            sparse, capacity, sizeof *outcome->indices, &ok);
-        outcome->values = baton__sparse_result_memory(
-            sparse, capacity, sparse->element_bytes, &ok);
+        outcome->indices =
+            baton__sparse_room(sparse, capacity, sizeof *outcome->indices, &ok);
+        outcome->values =
+            baton__sparse_room(sparse, capacity, sparse->element_bytes, &ok);
     }
     return ok;
-}
-
-baton_status_t baton__sparse_partial_build_incoming(baton_sparse_t *sparse)
-{
-    return sparse->partial != NULL && sparse->ordered != NULL
-               ? baton__incoming_create(sparse, &sparse->partial->incoming)
-               : BATON_OK;
-}
-
-baton_status_t baton__sparse_partial_destroy_incoming(baton_sparse_t *sparse)
-{
-    baton__sparse_partial_t *self = sparse->partial;
-    baton_status_t status =
-        self != NULL ? baton__incoming_destroy(self->incoming) : BATON_OK;
-    if (self != NULL && status == BATON_OK) {
-        self->incoming = NULL;
-    }
-    return status;
 }
 
 void baton__sparse_partial_destroy(baton_sparse_t *sparse)
@@ -382,8 +348,8 @@ void baton__sparse_partial_destroy(baton_sparse_t *sparse)
         return;
     }
     for (uint32_t i = 0; self->outcomes != NULL && i <= self->history; i++) {
-        baton__sparse_result_free(sparse, self->outcomes[i].indices);
-        baton__sparse_result_free(sparse, self->outcomes[i].values);
+        baton__free(self->outcomes[i].indices);
+        baton__free(self->outcomes[i].values);
     }
     sparse->result_indices = NULL; /* they are an outcome's */
     sparse->result_values = NULL;
@@ -397,12 +363,11 @@ void baton__sparse_partial_destroy(baton_sparse_t *sparse)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Results that were seen mask velocity; then their places are free. The lock is
-   held. */
-static void see(baton__sparse_partial_t *self)
+/* The results up to this step's have been seen: they mask velocity, and their
+   places are free. The lock is held. */
+static void see(baton__sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
-    uint64_t step = self->got < self->added ? self->got : self->added;
     if (baton_schedule_epoch(sparse->schedule) < step) {
         return; /* it has failed */
     }
@@ -412,16 +377,12 @@ static void see(baton__sparse_partial_t *self)
     }
 }
 
-/* Adds the gradient of a step; 0: one of before the last recovery. The lock is
-   held. */
-static void contribute(baton__sparse_partial_t *self, const void *gradient,
-                       uint64_t step)
+/* Adds the gradient of the next step. The lock is held. */
+static void contribute(baton__sparse_partial_t *self, const void *gradient)
 {
     steps_t *pending = &self->pending_steps;
-    if (step > self->got + 1) { /* and the results before are not asked for */
-        self->got = step - 1;
-    }
-    see(self);
+    see(self, self->steps); /* they are not asked for any more */
+    self->steps++;
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
         baton__sparse_contribute(self->sparse, gradient, self->pending,
@@ -429,115 +390,34 @@ static void contribute(baton__sparse_partial_t *self, const void *gradient,
         baton__float_mode_leave(mode);
     }
     if (!pending->any) {
-        *pending = (steps_t){.any = true, .first = step};
+        *pending = (steps_t){.any = true, .first = self->steps};
     }
-    if (step != 0) {
-        pending->last = step;
-        self->added = step;
-        self->copied_from = false;
-    }
-    see(self);
-}
-
-bool baton__sparse_partial_try_add(const baton_sparse_t *sparse,
-                                   const void *gradient,
-                                   const baton__arrival_t *arrival)
-{
-    baton__sparse_partial_t *self = sparse->partial;
-    if (pthread_mutex_trylock(&self->lock) != 0) {
-        return false;
-    }
-    bool now = arrival->generation == baton__sparse_ordered_generation(sparse);
-    if (!arrival->refused) {
-        contribute(self, gradient, now ? arrival->step : 0);
-        set_limit(self);
-    }
-    (void)pthread_mutex_unlock(&self->lock);
-    return true;
-}
-
-bool baton__sparse_partial_try_see(const baton_sparse_t *sparse, uint64_t step,
-                                   uint64_t generation)
-{
-    baton__sparse_partial_t *self = sparse->partial;
-    if (pthread_mutex_trylock(&self->lock) != 0) {
-        return false;
-    }
-    if (generation == baton__sparse_ordered_generation(sparse) &&
-        self->got < step && step != UINT64_MAX) {
-        self->got = step;
-        see(self);
-        set_limit(self);
-    }
-    (void)pthread_mutex_unlock(&self->lock);
-    return true;
+    pending->last = self->steps;
 }
 
 /* The application has changed something. A limit that is raised has this thread
-   go on with the epoch: without the lock, so that it may take what was added,
-   unless the driver may raise it, too. */
+   go on with the epoch: without the lock, so that it may take what was added.
+ */
 static void unlock(baton__sparse_partial_t *self)
 {
-    if (self->incoming != NULL) {
-        set_limit(self);
-    }
     (void)pthread_mutex_unlock(&self->lock);
-    if (self->incoming == NULL) {
-        set_limit(self);
-    }
+    set_limit(self);
 }
 
 /* The gradient is added once the start cannot be refused any more. The lock
    keeps the epoch, which may begin at once, from taking anything before that.
  */
-static baton_status_t start_here(baton__sparse_partial_t *self,
-                                 const void *gradient)
-{
-    (void)pthread_mutex_lock(&self->lock);
-    baton_status_t status = baton_schedule_start(self->sparse->schedule);
-    if (status == BATON_OK) {
-        contribute(self, gradient, self->steps + 1);
-    }
-    unlock(self);
-    return status;
-}
-
-/* The lock keeps the gradient from being added before the start can't be
-   refused any more. */
-static baton_status_t start_on(baton__sparse_partial_t *self,
-                               const void *gradient, baton_stream_t stream)
-{
-    (void)pthread_mutex_lock(&self->lock);
-    baton_status_t status = baton__incoming_start_on(self->incoming, gradient,
-                                                     self->steps + 1, stream);
-    if (status == BATON_OK) {
-        status = baton_schedule_start_on(self->sparse->schedule, stream);
-        if (status != BATON_OK) {
-            baton__incoming_refuse(self->incoming);
-        }
-    }
-    (void)pthread_mutex_unlock(&self->lock);
-    return status;
-}
-
 baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
-                                           const void *gradient,
-                                           const baton_stream_t *on)
+                                           const void *gradient)
 {
     baton__sparse_partial_t *self = sparse->partial;
-    baton_status_t status = BATON_OK;
-    if (self->incoming != NULL) {
-        status = baton__sparse_ordered_check_gradient(sparse, gradient);
-        if (status == BATON_OK && on == NULL) {
-            status = baton__incoming_bring(self->incoming, gradient, &gradient);
-        }
-    }
+    (void)pthread_mutex_lock(&self->lock);
+    baton_status_t status = baton_schedule_start(sparse->schedule);
     if (status == BATON_OK) {
-        status = on != NULL ? start_on(self, gradient, *on)
-                            : start_here(self, gradient);
+        contribute(self, gradient);
     }
+    unlock(self);
     if (status == BATON_OK) {
-        self->steps++;
         sparse->running = sparse->schedule;
         sparse->latest = sparse->schedule;
         sparse->has_result = false;
@@ -545,47 +425,27 @@ baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
     return status;
 }
 
-uint64_t baton__sparse_partial_steps(const baton_sparse_t *sparse)
-{
-    return sparse->partial->steps;
-}
-
-baton_sparse_result_t baton__sparse_partial_result(const baton_sparse_t *sparse,
-                                                   uint64_t step)
-{
-    const outcome_t *outcome = outcome_of(sparse->partial, step);
-    return (baton_sparse_result_t){
-        .count = outcome->count,
-        .indices = outcome->indices,
-        .values = outcome->values,
-        .included = is_included(outcome, step),
-    };
-}
-
 void baton__sparse_partial_complete(baton_sparse_t *sparse)
 {
     baton__sparse_partial_t *self = sparse->partial;
     uint64_t step = self->steps;
     const outcome_t *outcome = outcome_of(self, step);
-    sparse->last = baton__sparse_partial_result(sparse, step);
+    sparse->last = (baton_sparse_result_t){
+        .count = outcome->count,
+        .indices = outcome->indices,
+        .values = outcome->values,
+        .included = is_included(outcome, step),
+    };
     sparse->stats = outcome->stats;
     sparse->steps = sparse->sparse_base + step;
     (void)pthread_mutex_lock(&self->lock);
-    self->got = step;
-    see(self);
+    see(self, step);
     if (step == 0) { /* of before a recovery */
         baton__sparse_mask(sparse, outcome->indices, outcome->count);
     }
     /* The place of the result before this one is free: one more epoch may run.
      */
     unlock(self);
-}
-
-baton_status_t baton__sparse_partial_outcome(const baton_sparse_t *sparse)
-{
-    return sparse->partial != NULL && sparse->partial->incoming != NULL
-               ? baton__incoming_outcome(sparse->partial->incoming)
-               : BATON_OK;
 }
 
 /* ---- between steps ----------------------------------------------------- */
@@ -595,12 +455,6 @@ baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing)
     baton_status_t status = baton__sparse_check_idle(sparse, doing);
     if (status != BATON_OK || sparse->partial == NULL) {
         return status;
-    }
-    if (sparse->partial->incoming != NULL) {
-        status = baton__incoming_wait(sparse->partial->incoming);
-        if (status != BATON_OK) {
-            return status;
-        }
     }
     (void)pthread_mutex_lock(&sparse->partial->lock);
     if (state_of(sparse->partial) != WORKING) {

@@ -3,17 +3,12 @@
 #define BATON_COLL_SPARSE_PARTIAL_H
 
 #include "coll/partial/begin.h"
-#include "coll/sparse/incoming.h"
+#include "coll/sparse/sparse.h"
 
 /* Makes sparse->partial, also where it fails; adds the nodes of the schedule,
    those of the algorithm among them. BATON_ERR_NO_MEMORY. */
 baton_status_t baton__sparse_partial_create(baton_sparse_t *sparse);
 baton_status_t baton__sparse_partial_build(baton_sparse_t *sparse);
-
-/* What brings gradients from the device, if they are there; behind sparse->
-   ordered's. destroy: as baton_schedule_destroy, before the other schedules. */
-baton_status_t baton__sparse_partial_build_incoming(baton_sparse_t *sparse);
-baton_status_t baton__sparse_partial_destroy_incoming(baton_sparse_t *sparse);
 
 /* Behind the schedule's destruction. */
 void baton__sparse_partial_destroy(baton_sparse_t *sparse);
@@ -21,32 +16,11 @@ void baton__sparse_partial_destroy(baton_sparse_t *sparse);
 /* Room for the results of `history` epochs and one. False: no memory. */
 bool baton__sparse_partial_result_room(baton_sparse_t *sparse, size_t capacity);
 
-/* On a stream where `on` is not NULL, for which gradients are on a device. */
 baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
-                                           const void *gradient,
-                                           const baton_stream_t *on);
-
-/* How many steps were started, since the last recovery. */
-uint64_t baton__sparse_partial_steps(const baton_sparse_t *sparse);
-
-/* A step that has been completed, and was not seen. */
-baton_sparse_result_t baton__sparse_partial_result(const baton_sparse_t *sparse,
-                                                   uint64_t step);
+                                           const void *gradient);
 
 /* The step that was started last has been completed. */
 void baton__sparse_partial_complete(baton_sparse_t *sparse);
-
-/* The error of gradients that a device has lost, once. Without effect where the
-   sparse all-reduce is not partial. */
-baton_status_t baton__sparse_partial_outcome(const baton_sparse_t *sparse);
-
-/* On the driver; false while the application uses what is pending. A gradient
-   has come from the device, or the result of a step has gone there. */
-bool baton__sparse_partial_try_add(const baton_sparse_t *sparse,
-                                   const void *gradient,
-                                   const baton__arrival_t *arrival);
-bool baton__sparse_partial_try_see(const baton_sparse_t *sparse, uint64_t step,
-                                   uint64_t generation);
 
 /* For the application's use of the residual: no epoch begins to work until the
    release. BATON_ERR_BUSY where a step or an epoch runs. Without effect where

@@ -205,9 +205,14 @@ static baton_status_t build_schedules(baton_sparse_t *sparse)
 {
     sparse->algorithm = algorithm_of(sparse->options.algorithm);
     if (sparse->options.partial) {
-        baton_status_t status = sparse->options.memory == BATON_MEMORY_DEVICE
-                                    ? baton__sparse_ordered_create(sparse)
-                                    : BATON_OK;
+        baton_status_t status =
+            sparse->options.memory == BATON_MEMORY_DEVICE
+                ? baton__error(
+                      BATON_ERR_UNSUPPORTED,
+                      "sparse \"%s\": memory is BATON_MEMORY_DEVICE; "
+                      "allowed with options.partial: BATON_MEMORY_HOST",
+                      sparse->name)
+                : BATON_OK;
         if (status == BATON_OK) {
             status = allocate(sparse);
         }
@@ -271,9 +276,6 @@ static void build(baton_sparse_t *sparse)
     }
     if (sparse->wrong == BATON_OK) {
         keep_error(sparse, baton__sparse_device_build_moving(sparse));
-    }
-    if (sparse->wrong == BATON_OK) {
-        keep_error(sparse, baton__sparse_partial_build_incoming(sparse));
     }
     keep_error(sparse, baton_schedule_commit(sparse->dense));
     keep_error(sparse, baton_schedule_commit(sparse->schedule));
@@ -424,9 +426,6 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     baton_status_t given = baton__sparse_ordered_destroy_giving(sparse);
     if (given == BATON_OK) {
         given = baton__sparse_device_destroy_moving(sparse);
-    }
-    if (given == BATON_OK) {
-        given = baton__sparse_partial_destroy_incoming(sparse);
     }
     if (given != BATON_OK) {
         return given; /* as below */

@@ -10,7 +10,6 @@
        state.c       export and import; state_file.c: save and load
        partial.c     steps that do not wait for every rank
        ordered.c     steps in the order of streams, gradients on a device
-       incoming.c    the gradients of partial ones, there
        on_device.c   residual and selections on the device, too
        spardl.c ...  the algorithms
 

@@ -71,7 +71,7 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                             sparse->name);
     }
     return sparse->partial != NULL
-               ? baton__sparse_partial_start(sparse, gradient, NULL)
+               ? baton__sparse_partial_start(sparse, gradient)
                : baton__sparse_start_step(sparse, gradient, factor, NULL);
 }
 
@@ -259,9 +259,6 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
                             sparse->name);
     }
     status = baton__sparse_ordered_outcome(sparse);
-    if (status == BATON_OK) {
-        status = baton__sparse_partial_outcome(sparse);
-    }
     if (status == BATON_OK) {
         *out = sparse->last;
     }
