@@ -62,9 +62,8 @@
    A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
    have no entries, and messages are as long as full blocks make them.
 
-   On an engine with a device (device.h) a step may be in the order of a stream,
-   and with options.memory BATON_MEMORY_DEVICE the gradient is in the device's
-   memory:
+   With options.memory BATON_MEMORY_DEVICE gradients are in the memory of the
+   engine's device (device.h), and a step may be in the order of a stream:
 
        backward<<<grid, block, 0, stream>>>(gradient);
        baton_sparse_start_on(sparse, stream, gradient);
@@ -72,13 +71,11 @@
        baton_sparse_wait_on(sparse, stream, &target);
        update<<<grid, block, 0, stream>>>(weights, sum);
 
-   Where the device has selection (device.h; CUDA's has it) residual and
-   velocity are in its memory, too, and it accumulates and selects there. The
-   entries that were selected come to the host; those of the result, and those
-   that change the residual, go back. Otherwise the gradient is copied to the
-   host by the step, where residual, selection and sums are: SparDL selects from
-   a block while the next ones are copied, the others begin when all of it is
-   there. Results have the same bits in both ways, and on the host.
+   Residual and velocity are in the device's memory, too, and it accumulates and
+   selects there. The entries that were selected come to the host; those of the
+   result, and those that change the residual, go back. Results have the bits of
+   those on the host. The device must have selection (device.h; CUDA's has it),
+   and the algorithm is SPARDL, TOPKA, REDSYNC or DENSE.
 
    Threads: one at a time uses a sparse all-reduce.
 
@@ -199,10 +196,10 @@ typedef struct baton_sparse_options {
                                epochs after its step; 0 means that W is the
                                bound */
     uint64_t seed;          /* of the elections */
-    /* Where gradients are. Ranks may differ. With BATON_MEMORY_DEVICE, n
-       elements of memory more, which the device copies at full speed, and so is
-       that of results; and where the residual is on the device, 2n elements
-       there, or 4n with momentum, instead of those on the host. */
+    /* Where gradients are. Ranks may differ, but for AUTO. With
+       BATON_MEMORY_DEVICE, n elements of memory that the device copies at full
+       speed, as that of results is, and 2n elements there, or 4n with momentum,
+       instead of those on the host. */
     baton_memory_t memory;
 } baton_sparse_options_t;
 
@@ -223,8 +220,9 @@ typedef struct baton_sparse_options {
    of them, with as many entries as its selection may have candidates
    (baton_select_scratch_bytes), and with what comes for it besides.
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
-   BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device,
-   without payload or with options.partial), and commit's. */
+   BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device
+   that has selection, without payload, with options.partial, or with an
+   algorithm of the host), and commit's. */
 BATON_CHECKED baton_status_t
 baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
                     int timeout_ms, baton_sparse_t **out);
@@ -285,18 +283,18 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
 
 /* ---- in the order of a stream ------------------------------------------
 
-   On an engine with a device; BATON_ERR_UNSUPPORTED without, and with
-   options.partial. Neither call blocks the host, or synchronises the device. */
+   BATON_ERR_UNSUPPORTED where options.memory is BATON_MEMORY_HOST. Neither call
+   blocks the host, or synchronises the device. */
 
 /* Starts a step, as baton_sparse_start does, but it begins when the work that
    is in the stream now has been done, and the step before has ended. The
    gradient stays as it is until the step has ended: what is put into the stream
    behind baton_sparse_wait_on may overwrite it. Up to 8 steps may be in flight,
    one more is BATON_ERR_BUSY; when one fails, those behind it fail with it.
-   BATON_ERR_INVALID: the gradient is not memory of the kind that options.memory
-   says. As baton_sparse_start otherwise, which is BATON_ERR_BUSY until a wait
-   or test has returned for the last step. No step begins before the results
-   have been copied that wait_on was called for before its start. */
+   BATON_ERR_INVALID: the gradient is not memory of this device. As
+   baton_sparse_start otherwise, which is BATON_ERR_BUSY until a wait or test
+   has returned for the last step. No step begins before the results have been
+   copied that wait_on was called for before its start. */
 BATON_CHECKED baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
                                                    baton_stream_t stream,
                                                    const void *gradient);
@@ -305,8 +303,8 @@ BATON_CHECKED baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
 typedef struct baton_sparse_target {
     size_t size; /* set by BATON_SPARSE_TARGET */
     void *dense; /* n elements: all of the result, which the device writes out
-                    from the entries; where it has no selection, and after a
-                    dense step, all are copied from the host */
+                    from the entries, or copies from the host after a dense step
+                  */
     /* Its entries alone: room for baton_sparse_most_entries of them. After a
        dense step (warm-up, flush, DENSE) neither is written, and the count is
        n. */
@@ -319,12 +317,11 @@ typedef struct baton_sparse_target {
 
 /* What is put into the stream from now on is done when the step that was
    started last has ended, and its result has been copied to the target, if that
-   is not NULL; which needs options.memory to be BATON_MEMORY_DEVICE. If the
-   step has failed the target is as it was, and the stream goes on: test and
-   wait tell. Where the copy alone fails, because the device does, the next wait
-   returns that error, though the residual is that of behind the step. A step
-   whose outcome nobody has asked for before a recovery counts as failed.
-   BATON_ERR_INVALID: a pointer is not memory of this device.
+   is not NULL. If the step has failed the target is as it was, and the stream
+   goes on: test and wait tell. Where the copy alone fails, because the device
+   does, the next wait returns that error, though the residual is that of behind
+   the step. A step whose outcome nobody has asked for before a recovery counts
+   as failed. BATON_ERR_INVALID: a pointer is not memory of this device.
    BATON_ERR_BUSY: 8 results are on their way. BATON_ERR_STATE: no step was
    started. */
 BATON_CHECKED baton_status_t

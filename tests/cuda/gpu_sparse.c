@@ -287,19 +287,21 @@ static void compare(world_t *world, const baton_sparse_options_t *options,
 static void test_bits_of_the_host(void **state)
 {
     static const size_t counts[] = {1, 700, 50000, MOST};
+    static const baton_sparse_algorithm_t algorithms[] = {
+        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_REDSYNC};
     support_random_t random = support_random(support_seed(), 0);
     for (int size = 1; size <= RANKS_MAX; size++) {
         world_t world;
         open_world(&world, size);
-        for (int a = BATON_SPARSE_SPARDL; a < BATON_SPARSE_DENSE; a++) {
+        for (int a = 0; a < 3; a++) {
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
                 int turn = size + a + (int)c;
-                bool redsync = a == BATON_SPARSE_REDSYNC;
+                bool redsync = algorithms[a] == BATON_SPARSE_REDSYNC;
                 bool quantise = redsync && turn % 2 == 0 &&
                                 c != (size_t)BATON_REDSYNC_SAMPLED;
                 const baton_sparse_options_t options = {
                     .size = sizeof options,
-                    .algorithm = (baton_sparse_algorithm_t)a,
+                    .algorithm = algorithms[a],
                     .count = counts[c],
                     .dtype = BATON_F32,
                     .k = 1 + counts[c] / 100,

@@ -57,10 +57,8 @@ typedef struct device_sparse {
     device_sparse_rank_t rank[]; /* of size */
 } device_sparse_t;
 
-/* variant: as device_cluster_open. no_selection: devices have none, so that the
-   library selects on the host. */
-device_sparse_t *device_sparse_open(int size, int variant, uint64_t seed,
-                                    bool no_selection);
+/* variant: as device_cluster_open. */
+device_sparse_t *device_sparse_open(int size, int variant, uint64_t seed);
 void device_sparse_close(device_sparse_t *self);
 
 /* On all ranks of a cluster. */

@@ -1,7 +1,7 @@
 /* Sparse all-reduces of gradients in device memory, on ranks with emulated
-   devices: what is copied, the order of streams, failures, and wrong use; with
-   the residual on the device, and, where that has no selection, on the host.
-   test_device_selection.c has the bits of the host's. */
+   devices: selections, results and residuals with the bits of the host's; the
+   state between steps; what is copied, the order of streams, failures, and
+   wrong use. */
 #include "base/alloc.h"
 #include "base/config.h"
 #include "support/cmocka.h"
@@ -9,15 +9,23 @@
 #include "support/random.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N = 601, K = 24 };
 
 static uint64_t seed;
 
-/* In which of the two ways: a test runs in both. */
-static bool no_selection;
+static const baton_sparse_algorithm_t algorithms[] = {
+    BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_REDSYNC,
+    BATON_SPARSE_DENSE};
+
+enum { ALGORITHMS = 4 };
+
+static const baton_dtype_t dtypes[] = {BATON_F32, BATON_F64, BATON_F16,
+                                       BATON_BF16};
 
 static baton_sparse_options_t options_of(baton_sparse_algorithm_t algorithm)
 {
@@ -28,11 +36,417 @@ static baton_sparse_options_t options_of(baton_sparse_algorithm_t algorithm)
                                     .k = K};
 }
 
+static baton_sparse_options_t sized(baton_sparse_algorithm_t algorithm,
+                                    size_t count, size_t k)
+{
+    baton_sparse_options_t options = options_of(algorithm);
+    options.count = count;
+    options.k = k;
+    return options;
+}
+
+/* ---- the bits of the host ---------------------------------------------- */
+
+/* All algorithms, and options in turns. */
+static void compare_all(device_sparse_t *world, int turn)
+{
+    for (int i = 0; i < ALGORITHMS; i++, turn++) {
+        baton_sparse_options_t options = options_of(algorithms[i]);
+        options.dtype = dtypes[turn % 4];
+        options.average = turn % 2 == 0;
+        options.clip = turn % 5 == 0 ? 2 : 0;
+        options.warmup = turn % 4 == 1 ? 2 : 0;
+        options.momentum = turn % 3 == 2 ? 0.5 : 0;
+        options.nesterov = turn % 6 == 2;
+        device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+        device_sparse_compare(world, turn % 2 == 0);
+        device_sparse_destroy(world);
+    }
+}
+
+/* With four teams what one pair drops may be in the result, as another has kept
+   it. */
+static void compare_teams(device_sparse_t *world, int teams)
+{
+    static const baton_teams_t exchanges[] = {BATON_TEAMS_RSAG,
+                                              BATON_TEAMS_BSAG};
+    for (int i = 0; i < 2; i++) {
+        baton_sparse_options_t options = sized(BATON_SPARSE_SPARDL, 601, 80);
+        options.dtype = dtypes[i];
+        options.teams = teams;
+        options.exchange = exchanges[i];
+        device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+        device_sparse_compare(world, true);
+        device_sparse_destroy(world);
+    }
+}
+
+static void test_every_algorithm(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    for (int i = 0; i < 5; i++) {
+        device_sparse_t *world =
+            device_sparse_open(sizes[i], SUPPORT_OWN_ENGINES, seed);
+        compare_all(world, 7 * i);
+        if (world->size % 4 == 0) {
+            compare_teams(world, 4);
+        }
+        device_sparse_close(world);
+    }
+}
+
+/* RedSync's i-th way to select: how, and whether values are quantised; false
+   where that is none. */
+static bool redsync_options(int i, baton_sparse_options_t *out)
+{
+    *out = sized(BATON_SPARSE_REDSYNC, 700, 20);
+    out->redsync = (baton_redsync_t)(i % 4);
+    out->quantise = i >= 4;
+    out->keep_error = i >= 8;
+    return i < 12 && !(out->quantise && out->redsync == BATON_REDSYNC_SAMPLED);
+}
+
+static void test_redsync(void **state)
+{
+    for (int size = 1; size <= 3; size += 2) {
+        device_sparse_t *world =
+            device_sparse_open(size, SUPPORT_OWN_ENGINES, seed);
+        for (int i = 0; i < 12; i++) {
+            baton_sparse_options_t options;
+            if (!redsync_options(i, &options)) {
+                continue;
+            }
+            options.dtype = dtypes[(i + size) % 4];
+            options.momentum = i % 3 == 0 ? 0.5 : 0;
+            device_sparse_create(world, &options,
+                                 i % 2 == 0 ? DEVICE_SPARSE_ANY
+                                            : DEVICE_SPARSE_TIES);
+            device_sparse_compare(world, i % 2 == 0);
+            device_sparse_destroy(world);
+        }
+        device_sparse_close(world);
+    }
+}
+
+/* Runs some steps; what goes to the device and comes from it is a small part of
+   the gradients. */
+static void expect_entries_alone(device_sparse_t *world,
+                                 const baton_sparse_options_t *options)
+{
+    emulated_t *device = world->ranks->devices[0];
+    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
+    emulated_counters_t before = emulated_counters(device);
+    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
+        device_sparse_run_step(world, step);
+    }
+    emulated_counters_t after = emulated_counters(device);
+    uint64_t most = DEVICE_SPARSE_STEPS * world->bytes / 20;
+    assert_true(after.on_entries > before.on_entries);
+    for (int i = 0; i < EMULATED_DIRECTIONS; i++) {
+        assert_in_range(after.copied_bytes[i] - before.copied_bytes[i], 0,
+                        most);
+    }
+    assert_int_equal(after.unpinned, before.unpinned);
+    device_sparse_destroy(world);
+}
+
+static void test_entries_alone_are_copied(void **state)
+{
+    baton_sparse_options_t options;
+    device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES, seed);
+    for (int i = 0; i < 2; i++) {
+        options = sized(algorithms[i], 5000, 10);
+        expect_entries_alone(world, &options);
+    }
+    for (int i = 0; i < 12; i++) {
+        if (redsync_options(i, &options)) {
+            options.count = 5000;
+            options.k = 10;
+            expect_entries_alone(world, &options);
+        }
+    }
+    device_sparse_close(world);
+}
+
+/* Options that an algorithm allows, at random. */
+static baton_sparse_options_t any_options(support_random_t *random, int size)
+{
+    static const size_t counts[] = {1, 2, 7, 64, 600, 5000, DEVICE_SPARSE_MOST};
+    size_t count = 1 + support_random_below(
+                           random, counts[support_random_below(random, 7)]);
+    size_t share = 1 + support_random_below(random, 40);
+    baton_sparse_options_t options =
+        sized(algorithms[support_random_below(random, 3)], count,
+              (count + share - 1) / share);
+    options.dtype = dtypes[support_random_below(random, 4)];
+    options.average = support_random_below(random, 2) != 0;
+    options.warmup = support_random_below(random, 4) == 0 ? 1 : 0;
+    options.clip = support_random_below(random, 3) == 0 ? 5 : 0;
+    if (support_random_below(random, 3) == 0) {
+        options.momentum = 0.9;
+        options.nesterov = support_random_below(random, 2) != 0;
+    }
+    if (options.algorithm == BATON_SPARSE_SPARDL && size > 1) {
+        options.teams = support_random_below(random, 2) == 0 ? size : 1;
+        options.teams = size == 8 ? 4 : options.teams;
+        options.exchange = (baton_teams_t)(support_random_below(random, 2) == 0
+                                               ? BATON_TEAMS_AUTO
+                                               : BATON_TEAMS_BSAG);
+    }
+    if (options.algorithm == BATON_SPARSE_REDSYNC) {
+        options.redsync = (baton_redsync_t)support_random_below(random, 4);
+        options.quantise = options.redsync != BATON_REDSYNC_SAMPLED &&
+                           support_random_below(random, 2) != 0;
+        options.keep_error =
+            options.quantise && support_random_below(random, 2) != 0;
+    }
+    return options;
+}
+
+static void test_random_sizes_and_data(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    support_random_t random = support_random(seed, 31);
+    for (int i = 0; i < 5; i++) {
+        device_sparse_t *world =
+            device_sparse_open(sizes[i], SUPPORT_OWN_ENGINES, seed);
+        for (int trial = 0; trial < 10; trial++) {
+            baton_sparse_options_t options = any_options(&random, sizes[i]);
+            device_sparse_create(
+                world, &options,
+                (device_sparse_data_t)(trial % DEVICE_SPARSE_KINDS));
+            device_sparse_compare(world, trial % 2 == 0);
+            device_sparse_destroy(world);
+        }
+        device_sparse_close(world);
+    }
+}
+
+/* ---- between steps ----------------------------------------------------- */
+
+enum { RANKS = 3 };
+
+static void run_both(device_sparse_t *world, int step)
+{
+    device_sparse_run_on_host(world, step);
+    device_sparse_run_step(world, step);
+    for (int rank = 0; rank < world->size; rank++) {
+        device_sparse_check(world, rank, step);
+    }
+}
+
+/* A dense step without a gradient: velocity stays as it is. */
+static void flush_both(device_sparse_t *world)
+{
+    for (int i = 0; i < 2; i++) {
+        baton_sparse_t *both[RANKS];
+        for (int rank = 0; rank < world->size; rank++) {
+            const device_sparse_rank_t *mine = &world->rank[rank];
+            both[rank] = i == 0 ? mine->host : mine->device;
+            support_ok(baton_sparse_flush(both[rank]));
+        }
+        for (int rank = 0; rank < world->size; rank++) {
+            baton_sparse_result_t result = {0};
+            support_ok(baton_sparse_wait(both[rank], SUPPORT_WAIT_MS, &result));
+        }
+    }
+}
+
+/* set_k, scale and statistics, before the first step and behind it. */
+static void change_state(device_sparse_t *world, int step)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        const device_sparse_rank_t *mine = &world->rank[rank];
+        baton_sparse_t *both[] = {mine->host, mine->device};
+        baton_sparse_stats_t stats[2];
+        for (int i = 0; i < 2; i++) {
+            support_ok(baton_sparse_set_k(both[i], (size_t)(3 + 7 * step)));
+            support_ok(baton_sparse_scale_residual(both[i], 0.7));
+            support_ok(baton_sparse_stats(both[i], &stats[i]));
+        }
+        assert_true(stats[0].residual_norm == stats[1].residual_norm);
+        assert_int_equal(stats[0].messages_sent, stats[1].messages_sent);
+        assert_int_equal(stats[0].bytes_sent, stats[1].bytes_sent);
+        assert_int_equal(stats[0].bytes_received, stats[1].bytes_received);
+        assert_int_equal(stats[0].block_selections, stats[1].block_selections);
+        assert_int_equal(stats[0].rounds, stats[1].rounds);
+        assert_int_equal(stats[0].nnz, stats[1].nnz);
+        assert_true(stats[0].threshold == stats[1].threshold);
+        assert_int_equal(stats[0].h, stats[1].h);
+    }
+    device_sparse_check_residuals(world);
+}
+
+static void test_state_between_steps(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        device_sparse_t *world =
+            device_sparse_open(RANKS, SUPPORT_OWN_ENGINES, seed);
+        baton_sparse_options_t options = sized(algorithms[i], 300, 8);
+        options.max_k = 60;
+        options.dtype = dtypes[i % 4];
+        options.momentum = i % 2 == 0 ? 0.25 : 0;
+        options.warmup = i == 1 ? 2 : 0;
+        device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+        for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
+            change_state(world, step);
+            if (step == 3) {
+                flush_both(world);
+            }
+            run_both(world, step);
+        }
+        device_sparse_destroy(world);
+        device_sparse_close(world);
+    }
+}
+
+/* f32 elements, equal but for their signs and one in `every`, which is large:
+   so a threshold is reached by all of the others, or by none. */
+static void fill_with(device_sparse_t *world, int step, size_t every,
+                      float value)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        char *gradient = world->rank[rank].gradients[step];
+        for (size_t i = 0; i < world->count; i++) {
+            size_t at = i + (size_t)rank;
+            float element = at % every == 0 ? 64 : value;
+            element = at % 3 == 0 ? -element : element;
+            memcpy(gradient + i * sizeof element, &element, sizeof element);
+        }
+    }
+}
+
+static void path_of(char path[64], int rank)
+{
+    snprintf(path, 64, "/tmp/baton-selection-%d-%d", (int)getpid(), rank);
+}
+
+/* Files of either kind are read by both. */
+static void exchange_files(device_sparse_t *world, bool from_device)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        char path[64];
+        const device_sparse_rank_t *mine = &world->rank[rank];
+        path_of(path, rank);
+        support_ok(
+            baton_sparse_save(from_device ? mine->device : mine->host, path));
+        support_ok(baton_sparse_load(mine->device, path));
+        support_ok(baton_sparse_load(mine->host, path));
+        assert_int_equal(remove(path), 0);
+    }
+    device_sparse_check_residuals(world);
+}
+
+static void test_files(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        device_sparse_t *world =
+            device_sparse_open(RANKS, SUPPORT_OWN_ENGINES, seed);
+        baton_sparse_options_t options =
+            sized(i < 2 ? BATON_SPARSE_SPARDL : BATON_SPARSE_REDSYNC, 300, 20);
+        options.redsync = BATON_REDSYNC_SAMPLED;
+        options.momentum = i % 2 == 0 ? 0.5 : 0;
+        device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+        exchange_files(world, true); /* before a step */
+        for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
+            run_both(world, step);
+            if (step % 2 == 1) {
+                exchange_files(world, step == 1);
+            }
+        }
+        device_sparse_destroy(world);
+        device_sparse_close(world);
+    }
+}
+
+/* What is in a file replaces what the device has: a step later it is undone;
+   and what a device has that has made no step. Step 2 has a threshold of its
+   own, where there are thresholds: more elements reach an earlier one than
+   there is room for. */
+static void go_back(const baton_sparse_options_t *options)
+{
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
+    static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
+    char path[64];
+    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
+    fill_with(world, 2, 2, 32);
+    baton_sparse_t *sparse = world->rank[0].device;
+    path_of(path, 0);
+    device_sparse_run_step(world, 0);
+    support_ok(baton_sparse_save(sparse, path));
+    device_sparse_run_step(world, 1);
+    support_ok(baton_sparse_residual(sparse, before));
+    device_sparse_run_step(world, 2);
+    support_ok(baton_sparse_load(sparse, path));
+    device_sparse_run_step(world, 1);
+    support_ok(baton_sparse_residual(sparse, after));
+    assert_memory_equal(before, after, world->bytes);
+    device_sparse_destroy(world);
+    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
+    sparse = world->rank[0].device;
+    support_ok(baton_sparse_load(sparse, path));
+    device_sparse_run_step(world, 1);
+    support_ok(baton_sparse_residual(sparse, after));
+    assert_memory_equal(before, after, world->bytes);
+    assert_int_equal(remove(path), 0);
+    device_sparse_destroy(world);
+    device_sparse_close(world);
+}
+
+static void test_load_goes_back(void **state)
+{
+    for (int i = 0; i < 3; i += 2) { /* SparDL, RedSync */
+        baton_sparse_options_t options = sized(algorithms[i], 300, 20);
+        options.momentum = 0.5;
+        options.redsync = BATON_REDSYNC_SAMPLED;
+        go_back(&options);
+    }
+}
+
+/* A copy that fails leaves the state as it was, and the next one works. */
+static void test_failed_copy(void **state)
+{
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
+    baton_sparse_options_t options = sized(BATON_SPARSE_TOPKA, 300, 20);
+    static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
+    char path[64];
+    options.momentum = 0.5;
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    baton_sparse_t *sparse = world->rank[0].device;
+    emulated_t *device = world->ranks->devices[0];
+    path_of(path, 0);
+    device_sparse_run_step(world, 0);
+    support_ok(baton_sparse_save(sparse, path));
+    device_sparse_run_step(world, 1);
+    support_ok(baton_sparse_residual(sparse, before));
+    for (int k = 1; k <= 4; k++) {
+        emulated_fail_work(device, k < 3 ? k : 1);
+        if (k < 3) {
+            support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
+        } else if (k == 3) {
+            support_expect(baton_sparse_scale_residual(sparse, 2),
+                           BATON_ERR_SYSTEM);
+        } else {
+            support_expect(baton_sparse_residual(sparse, after),
+                           BATON_ERR_SYSTEM);
+        }
+        support_says("a vector of the device");
+        emulated_fail_work(device, 0);
+        emulated_repair(device);
+        support_ok(baton_sparse_residual(sparse, after));
+        assert_memory_equal(before, after, world->bytes);
+    }
+    assert_int_equal(remove(path), 0);
+    device_sparse_destroy(world);
+    device_sparse_close(world);
+}
+
+/* ---- progress ----------------------------------------------------------- */
+
 /* A manual engine has only the application's calls to go on with. */
 static void test_manual_progress(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_MANUAL, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_MANUAL, seed);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     baton_sparse_result_t result = {0};
     device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
@@ -58,33 +472,26 @@ static uint64_t copied(const emulated_counters_t *before,
     return after->copied_bytes[direction] - before->copied_bytes[direction];
 }
 
-/* Three ranks have three blocks of SparDL, of 8 entries each. With selection
-   these come off the device, with a head of 16 bytes each; what goes there are
-   the two blocks that were received, the indices of the result, and the result.
-   Without it the blocks of the gradient come off it one by one, and the entries
-   of the result alone go back. */
+/* Three ranks have three blocks of SparDL, of 8 entries each. These come off
+   the device, with a head of 16 bytes each; what goes there are the two blocks
+   that were received, the indices of the result, and the result. */
 static void check_copies(const emulated_counters_t *before,
                          const emulated_counters_t *after, size_t entries)
 {
     const size_t entry = sizeof(uint32_t) + sizeof(float);
-    size_t result = entries * entry;
-    size_t out = N * sizeof(float), in = result;
-    if (!no_selection) {
-        out = 3 * (16 + K / 3 * entry);
-        in = result + entries * sizeof(uint32_t) + K / 3 * entry * 2;
-    }
     assert_int_equal(after->copies[EMULATED_DEVICE_TO_HOST] -
                          before->copies[EMULATED_DEVICE_TO_HOST],
                      3);
-    assert_int_equal(copied(before, after, EMULATED_DEVICE_TO_HOST), out);
-    assert_int_equal(copied(before, after, EMULATED_HOST_TO_DEVICE), in);
+    assert_int_equal(copied(before, after, EMULATED_DEVICE_TO_HOST),
+                     3 * (16 + K / 3 * entry));
+    assert_int_equal(copied(before, after, EMULATED_HOST_TO_DEVICE),
+                     entries * (entry + sizeof(uint32_t)) + K / 3 * entry * 2);
     assert_int_equal(after->unpinned, before->unpinned);
 }
 
 static void test_copies(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(3, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(3, SUPPORT_OWN_ENGINES, seed);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
     emulated_counters_t before[3], after;
@@ -118,75 +525,55 @@ static void test_copies(void **state)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* Nothing is read before the stream gets there: neither a gradient on the
-   device nor one on the host. */
+/* A gradient is not read before the stream gets there. */
 static void test_begins_with_the_stream(void **state)
 {
-    for (int memory = 0; memory < 2; memory++) {
-        device_sparse_t *world =
-            device_sparse_open(2, SUPPORT_OWN_ENGINES, seed, no_selection);
-        baton_sparse_options_t options = options_of(BATON_SPARSE_TOPKA);
-        baton_sparse_t *sparse[2];
-        baton_sparse_result_t result = {0};
-        void *gate = NULL;
-        emulated_t *device = world->ranks->devices[1];
-        const baton_device_port_t *port = emulated_port(device);
-        options.k = N;
-        options.memory = (baton_memory_t)memory;
-        world->bytes = sizeof(float);
-        device_sparse_create_on(world->ranks->cluster, &options, sparse);
-        support_ok(port->flag_create(device, &gate));
-        support_ok(port->await(device, world->ranks->streams[1], gate, 1));
-        static float one[N], late[2][N];
-        void *pinned = NULL;
-        baton_engine_t *engine =
-            baton_group_engine(world->ranks->cluster->groups[1]);
-        support_ok(
-            baton_device_alloc(engine, BATON_MEMORY_HOST, sizeof one, &pinned));
-        memset(pinned, 0, sizeof one);
+    device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES, seed);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_TOPKA);
+    baton_sparse_t *sparse[2];
+    baton_sparse_result_t result = {0};
+    void *gate = NULL;
+    emulated_t *device = world->ranks->devices[1];
+    const baton_device_port_t *port = emulated_port(device);
+    static float data[2][N];
+    options.k = N;
+    options.memory = BATON_MEMORY_DEVICE;
+    device_sparse_create_on(world->ranks->cluster, &options, sparse);
+    support_ok(port->flag_create(device, &gate));
+    support_ok(port->await(device, world->ranks->streams[1], gate, 1));
+    for (int rank = 0; rank < 2; rank++) {
+        baton_stream_t stream = world->ranks->streams[rank];
+        void *gradient = world->rank[rank].gradient;
         for (int i = 0; i < N; i++) {
-            one[i] = 1;
-            late[0][i] = 2;
+            data[rank][i] = (float)(1 + rank);
         }
-        for (int rank = 0; rank < 2; rank++) {
-            void *gradient = memory != 0 ? (void *)world->rank[rank].gradient
-                             : rank == 0 ? (void *)late[0]
-                                         : pinned;
-            if (rank == 1 || memory != 0) {
-                device_cluster_copy(world->ranks, rank, gradient,
-                                    rank == 0 ? late[0] : one, sizeof one);
-            }
-            support_ok(baton_sparse_start_on(
-                sparse[rank], world->ranks->streams[rank], gradient));
-            support_ok(baton_sparse_wait_on(sparse[rank],
-                                            world->ranks->streams[rank], NULL));
-        }
-        bool done = true;
-        for (int polls = 0; polls < 50; polls++) {
-            support_ok(baton_sparse_test(sparse[0], &done));
-            assert_false(done);
-        }
-        port->raise_now(device, gate, 1);
-        for (int rank = 0; rank < 2; rank++) {
-            support_ok(
-                baton_sparse_wait(sparse[rank], SUPPORT_WAIT_MS, &result));
-            for (size_t i = 0; i < N; i++) {
-                assert_true(((const float *)result.values)[i] == 3);
-            }
-            device_cluster_synchronise(world->ranks, rank);
-            support_ok(baton_sparse_destroy(sparse[rank]));
-        }
-        port->flag_destroy(device, gate);
-        baton_device_free(engine, BATON_MEMORY_HOST, pinned);
-        device_sparse_close(world);
+        device_cluster_copy(world->ranks, rank, gradient, data[rank],
+                            sizeof data[rank]);
+        support_ok(baton_sparse_start_on(sparse[rank], stream, gradient));
+        support_ok(baton_sparse_wait_on(sparse[rank], stream, NULL));
     }
+    bool done = true;
+    for (int polls = 0; polls < 50; polls++) {
+        support_ok(baton_sparse_test(sparse[0], &done));
+        assert_false(done);
+    }
+    port->raise_now(device, gate, 1);
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_sparse_wait(sparse[rank], SUPPORT_WAIT_MS, &result));
+        for (size_t i = 0; i < N; i++) {
+            assert_true(((const float *)result.values)[i] == 3);
+        }
+        device_cluster_synchronise(world->ranks, rank);
+        support_ok(baton_sparse_destroy(sparse[rank]));
+    }
+    port->flag_destroy(device, gate);
+    device_sparse_close(world);
 }
 
 /* A flush has no gradient to copy. */
 static void test_flush(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(2, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES, seed);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
     device_sparse_run_on_hosts(world);
@@ -217,8 +604,7 @@ static void test_flush(void **state)
 /* A result's parts may go to where other parts of the one before it are. */
 static void test_targets_change_places(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     baton_stream_t stream = world->ranks->streams[0];
     const device_sparse_rank_t *memory = &world->rank[0];
@@ -270,8 +656,7 @@ static void test_targets_change_places(void **state)
    takes anything away, and their results are given. */
 static void test_destroy_in_flight(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_MANUAL, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_MANUAL, seed);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
     device_sparse_run_on_hosts(world);
@@ -291,8 +676,7 @@ static void test_destroy_behind_gate(void **state)
 {
     assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
     baton__config_forget();
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     const baton_device_port_t *port = emulated_port(device);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -322,7 +706,7 @@ static bool fail_once(const baton_sparse_options_t *options, int k)
     enum { SIZE = 3 };
     static char before[SIZE][DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
     device_sparse_t *world =
-        device_sparse_open(SIZE, SUPPORT_OWN_ENGINES, seed, no_selection);
+        device_sparse_open(SIZE, SUPPORT_OWN_ENGINES, seed);
     baton_status_t status[SIZE];
     baton_sparse_result_t result = {0};
     device_sparse_create(world, options, DEVICE_SPARSE_ANY);
@@ -384,24 +768,23 @@ static bool fail_once(const baton_sparse_options_t *options, int k)
    target. Those behind the result's last message do not fail its peers. */
 static void fail_each(const baton_sparse_options_t *options, int last)
 {
-    int failures = 0, by = no_selection ? 1 : 3;
-    for (int k = 1; k <= last; k += by) {
+    enum { BY = 3 };
+    int failures = 0;
+    for (int k = 1; k <= last; k += BY) {
         failures += fail_once(options, k);
     }
-    assert_in_range(failures, 1, last / by);
+    assert_in_range(failures, 1, last / BY);
     assert_false(fail_once(options, last));
 }
 
 static void test_failure(void **state)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    fail_each(&options, no_selection ? 7 : 28);
-    options = options_of(BATON_SPARSE_OKTOPK);
-    fail_each(&options, no_selection ? 7 : 16);
+    fail_each(&options, 28);
     options = options_of(BATON_SPARSE_REDSYNC);
     options.quantise = true;
     options.keep_error = true;
-    fail_each(&options, no_selection ? 7 : 16);
+    fail_each(&options, 16);
 }
 
 /* A step fails, and the group is recovered before anybody asks: a target for
@@ -409,8 +792,7 @@ static void test_failure(void **state)
 static void target_after_recovery(int steps)
 {
     static char kept[DEVICE_SPARSE_BYTES], now[DEVICE_SPARSE_BYTES];
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     const device_sparse_rank_t *memory = &world->rank[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -464,8 +846,7 @@ static void test_failed_gift(void **state)
 {
     static _Atomic int lines;
     baton_log_set(count_line, &lines);
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     baton_stream_t stream = world->ranks->streams[0];
     const device_sparse_rank_t *memory = &world->rank[0];
@@ -506,8 +887,7 @@ static void test_failed_gift(void **state)
    stream, of the other schedule: it fails with it. */
 static void test_failure_ends_warm_up(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     baton_stream_t stream = world->ranks->streams[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -535,8 +915,7 @@ static void test_failure_ends_warm_up(void **state)
 /* A step that has failed, and whose error was told, does not fail a flush. */
 static void test_flush_after_failure(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     baton_sparse_result_t result = {0};
@@ -560,8 +939,7 @@ static void test_flush_after_failure(void **state)
 
 static void test_wrong_use(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     baton_sparse_target_t target = {.size = sizeof target};
     baton_stream_t stream = world->ranks->streams[0];
@@ -613,69 +991,97 @@ static void test_wrong_use(void **state)
     device_sparse_destroy(world);
 
     device_sparse_create_on(world->ranks->cluster, &options, &host);
-    support_ok(baton_sparse_start_on(host, stream, here));
-    support_expect(baton_sparse_wait_on(host, stream, &target),
+    support_expect(baton_sparse_start_on(host, stream, here),
                    BATON_ERR_UNSUPPORTED);
-    support_ok(baton_sparse_wait_on(host, stream, NULL));
+    support_says("must be BATON_MEMORY_DEVICE");
+    support_expect(baton_sparse_wait_on(host, stream, NULL),
+                   BATON_ERR_UNSUPPORTED);
     support_ok(baton_sparse_destroy(host));
     device_sparse_close(world);
 }
 
-static void test_unsupported(void **state)
+static void expect_refused(support_cluster_t *cluster,
+                           const baton_sparse_options_t *options,
+                           baton_status_t status, const char *message)
 {
-    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_OWN_ENGINES);
-    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    static float gradient[N];
     baton_sparse_t *sparse = NULL;
-    device_sparse_create_on(cluster, &options, &sparse);
-    support_expect(baton_sparse_start_on(sparse, NULL, gradient),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("no device");
-    support_expect(baton_sparse_wait_on(sparse, NULL, NULL),
-                   BATON_ERR_UNSUPPORTED);
-    support_ok(baton_sparse_destroy(sparse));
-    options.memory = BATON_MEMORY_DEVICE;
-    support_expect(baton_sparse_create(cluster->groups[0], &options,
+    support_expect(baton_sparse_create(cluster->groups[0], options,
                                        SUPPORT_WAIT_MS, &sparse),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("no device");
-    options = options_of(BATON_SPARSE_SPARDL);
-    options.memory = (baton_memory_t)2;
-    support_expect(baton_sparse_create(cluster->groups[0], &options,
-                                       SUPPORT_WAIT_MS, &sparse),
-                   BATON_ERR_INVALID);
-    support_says("memory is 2");
-    support_cluster_close(cluster);
+                   status);
+    support_says(message);
 }
 
-/* Partial steps are of gradients in host memory, in no order of a stream. */
-static void test_partial_is_refused(void **state)
+static void test_refused_options(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
-    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    static float here[N];
-    baton_sparse_t *sparse = NULL;
-    options.partial = true;
-    device_sparse_create_on(world->ranks->cluster, &options, &sparse);
-    support_expect(
-        baton_sparse_start_on(sparse, world->ranks->streams[0], here),
-        BATON_ERR_UNSUPPORTED);
-    support_says("options.partial");
-    support_ok(baton_sparse_destroy(sparse));
+    static const baton_sparse_algorithm_t of_the_host[] = {
+        BATON_SPARSE_TOPKDSA, BATON_SPARSE_GTOPK, BATON_SPARSE_OKTOPK};
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
+    support_cluster_t *cluster = world->ranks->cluster;
+    baton_sparse_options_t options;
+    for (int i = 0; i < 3; i++) {
+        options = options_of(of_the_host[i]);
+        options.memory = BATON_MEMORY_DEVICE;
+        expect_refused(cluster, &options, BATON_ERR_UNSUPPORTED,
+                       "allowed with algorithms auto, spardl, topka, redsync");
+    }
+    options = options_of(BATON_SPARSE_SPARDL);
     options.memory = BATON_MEMORY_DEVICE;
-    support_expect(baton_sparse_create(world->ranks->cluster->groups[0],
-                                       &options, SUPPORT_WAIT_MS, &sparse),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("allowed with options.partial: BATON_MEMORY_HOST");
+    options.partial = true;
+    expect_refused(cluster, &options, BATON_ERR_UNSUPPORTED,
+                   "allowed with options.partial: BATON_MEMORY_HOST");
+    options.partial = false;
+    expect_refused(world->hosts, &options, BATON_ERR_UNSUPPORTED, "no device");
+    options.memory = (baton_memory_t)2;
+    expect_refused(cluster, &options, BATON_ERR_INVALID, "memory is 2");
+    device_sparse_close(world);
+}
+
+static void test_device_without_selection(void **state)
+{
+    const emulated_options_t kind = {
+        .seed = seed, .streams = 4, .bytes = 1 << 16, .no_selection = true};
+    device_cluster_t *ranks =
+        device_cluster_open(1, SUPPORT_OWN_ENGINES, &kind);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    options.memory = BATON_MEMORY_DEVICE;
+    expect_refused(ranks->cluster, &options, BATON_ERR_UNSUPPORTED,
+                   "the device cannot select");
+    device_cluster_close(ranks);
+}
+
+/* By cost gTopk would be the choice here. */
+static void test_choice_is_for_devices(void **state)
+{
+    enum { SIZE = 8 };
+    device_sparse_t *world =
+        device_sparse_open(SIZE, SUPPORT_OWN_ENGINES, seed);
+    baton_sparse_t *made[SIZE] = {NULL};
+    baton_sparse_cost_t cost = {0};
+    baton_sparse_options_t options = sized(BATON_SPARSE_AUTO, 100, 1);
+    options.link = (baton_link_cost_t){.alpha_us = 1e-9, .beta_ns = 1};
+    support_ok(baton_sparse_cost(&options, SIZE, &cost));
+    assert_int_equal(cost.algorithm, BATON_SPARSE_GTOPK);
+    options.memory = BATON_MEMORY_DEVICE;
+    support_ok(baton_sparse_cost(&options, SIZE, &cost));
+    assert_int_equal(cost.algorithm, BATON_SPARSE_TOPKA);
+    for (int rank = 0; rank < SIZE; rank++) {
+        options.memory = (baton_memory_t)(rank > 0);
+        support_ok(baton_sparse_prepare(world->ranks->cluster->groups[rank],
+                                        &options, &made[rank]));
+    }
+    for (int rank = 0; rank < SIZE; rank++) {
+        support_expect(baton_sparse_connect(made[rank], SUPPORT_WAIT_MS),
+                       BATON_ERR_MISMATCH);
+        support_says("memory is 0 on one rank and 1 on another");
+        support_ok(baton_sparse_destroy(made[rank]));
+    }
     device_sparse_close(world);
 }
 
 /* A device without memory, or without more of it. */
 static void test_no_memory(void **state)
 {
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     options.memory = BATON_MEMORY_DEVICE;
@@ -700,14 +1106,10 @@ static void test_no_memory(void **state)
 /* A host without memory: whatever was made is freed. */
 static void test_no_memory_of_the_host(void **state)
 {
-    static const baton_sparse_algorithm_t algorithms[] = {
-        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA,  BATON_SPARSE_TOPKDSA,
-        BATON_SPARSE_GTOPK,  BATON_SPARSE_OKTOPK, BATON_SPARSE_REDSYNC};
-    device_sparse_t *world =
-        device_sparse_open(1, SUPPORT_OWN_ENGINES, seed, no_selection);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     emulated_t *device = world->ranks->devices[0];
     emulated_counters_t before = emulated_counters(device);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < ALGORITHMS; i++) {
         baton_sparse_options_t options = options_of(algorithms[i]);
         baton_status_t status = BATON_ERR_NO_MEMORY;
         options.quantise = algorithms[i] == BATON_SPARSE_REDSYNC;
@@ -733,41 +1135,35 @@ static void test_no_memory_of_the_host(void **state)
     device_sparse_close(world);
 }
 
-static int with_selection(void **state)
-{
-    no_selection = false;
-    return 0;
-}
-
-static int without_selection(void **state)
-{
-    no_selection = true;
-    return 0;
-}
-
 int main(void)
 {
-#define IN_BOTH_WAYS(test)                                                     \
-    cmocka_unit_test_setup(test, with_selection),                              \
-        cmocka_unit_test_setup(test, without_selection)
     const struct CMUnitTest tests[] = {
-        IN_BOTH_WAYS(test_manual_progress),
-        IN_BOTH_WAYS(test_copies),
-        IN_BOTH_WAYS(test_begins_with_the_stream),
-        IN_BOTH_WAYS(test_flush),
-        IN_BOTH_WAYS(test_targets_change_places),
-        IN_BOTH_WAYS(test_destroy_in_flight),
-        IN_BOTH_WAYS(test_destroy_behind_gate),
-        IN_BOTH_WAYS(test_failure),
-        IN_BOTH_WAYS(test_target_after_recovery),
-        IN_BOTH_WAYS(test_failed_gift),
-        IN_BOTH_WAYS(test_failure_ends_warm_up),
-        IN_BOTH_WAYS(test_flush_after_failure),
-        IN_BOTH_WAYS(test_wrong_use),
-        cmocka_unit_test(test_unsupported),
-        cmocka_unit_test(test_partial_is_refused),
-        IN_BOTH_WAYS(test_no_memory),
-        IN_BOTH_WAYS(test_no_memory_of_the_host),
+        cmocka_unit_test(test_every_algorithm),
+        cmocka_unit_test(test_redsync),
+        cmocka_unit_test(test_entries_alone_are_copied),
+        cmocka_unit_test(test_random_sizes_and_data),
+        cmocka_unit_test(test_state_between_steps),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_load_goes_back),
+        cmocka_unit_test(test_failed_copy),
+        cmocka_unit_test(test_manual_progress),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_begins_with_the_stream),
+        cmocka_unit_test(test_flush),
+        cmocka_unit_test(test_targets_change_places),
+        cmocka_unit_test(test_destroy_in_flight),
+        cmocka_unit_test(test_destroy_behind_gate),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_target_after_recovery),
+        cmocka_unit_test(test_failed_gift),
+        cmocka_unit_test(test_failure_ends_warm_up),
+        cmocka_unit_test(test_flush_after_failure),
+        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_refused_options),
+        cmocka_unit_test(test_device_without_selection),
+        cmocka_unit_test(test_choice_is_for_devices),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory_of_the_host),
     };
     seed = support_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

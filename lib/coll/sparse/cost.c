@@ -240,7 +240,9 @@ void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
     int teams = options->teams > 0 ? options->teams : 1;
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
         baton_sparse_algorithm_t algorithm = (baton_sparse_algorithm_t)i;
-        if (!any && algorithm != options->algorithm) {
+        bool possible = options->memory == BATON_MEMORY_HOST ||
+                        baton__sparse_is_for_devices(algorithm);
+        if (any ? !possible : algorithm != options->algorithm) {
             continue;
         }
         if (algorithm == BATON_SPARSE_SPARDL) {

@@ -18,13 +18,9 @@
    A rank that merges keeps what it drops: it adds it to its `work`. At the
    indices of the result the new residual is what `work` has then, and elsewhere
    it is gradient plus old residual, as in spardl.c. The published code loses
-   what is dropped on the way.
-
-   With the residual on a device, what is selected is copied to the host, and
-   behind the result what was dropped, and the result's indices, are copied to
-   the device, which then does what `keep` does here (on_device.c). */
+   what is dropped on the way. */
 #include "coll/kit/pattern.h"
-#include "coll/sparse/on_device.h"
+#include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
 
@@ -39,9 +35,6 @@ typedef struct gtopk_merge {
     baton__message_t recv;
     char *dropped;
     size_t dropped_count;
-    /* With sparse->device: what was dropped, on its way there. */
-    baton__mirror_t adds;
-    baton__change_t change;
 } gtopk_merge_t;
 
 struct gtopk {
@@ -58,9 +51,6 @@ struct gtopk {
     baton__message_t up;     /* to the parent; at rank 0 the result */
     baton__message_t result; /* from the parent */
     int sends;               /* of the result */
-    /* With sparse->device. */
-    baton__whole_selection_t selection;
-    baton__mirror_t indices_there; /* the result's */
 };
 
 /* ---- in a step --------------------------------------------------------- */
@@ -87,18 +77,6 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     return status;
 }
 
-/* What the device has taken out of `work`. */
-static baton_status_t begin_sum(void *arg, baton_call_t *call)
-{
-    gtopk_t *gtopk = arg;
-    baton_entries_t own =
-        baton__selected_entries(gtopk->selection.selected.host);
-    (void)call;
-    gtopk->sum_count = own.count;
-    memcpy(gtopk->sum, own.data, bytes_of(gtopk, own.count));
-    return BATON_OK;
-}
-
 static baton_status_t merge(void *arg, baton_call_t *call)
 {
     gtopk_merge_t *self = arg;
@@ -117,10 +95,8 @@ static baton_status_t merge(void *arg, baton_call_t *call)
     gtopk->sum_count =
         baton_entries_topk(dtype, both, count, sparse->k, self->dropped,
                            &self->dropped_count, gtopk->scratch);
-    if (sparse->device == NULL) {
-        baton_entries_add(dtype, self->dropped, self->dropped_count, 1,
-                          sparse->work);
-    }
+    baton_entries_add(dtype, self->dropped, self->dropped_count, 1,
+                      sparse->work);
     gtopk->other = gtopk->sum;
     gtopk->sum = both;
     return BATON_OK;
@@ -163,42 +139,6 @@ static void keep(gtopk_t *gtopk, size_t count)
     baton_entries_put(dtype, gtopk->kept, count, sparse->work);
 }
 
-/* The same on the device: what was dropped is copied there, and the result's
-   indices. */
-static baton_status_t keep_on_device(const gtopk_t *gtopk, baton_call_t *call,
-                                     size_t count)
-{
-    baton_status_t status = baton__mirror_set(&gtopk->indices_there, call,
-                                              count * sizeof(uint32_t));
-    for (int i = 0; i < gtopk->merge_count && status == BATON_OK; i++) {
-        const gtopk_merge_t *merge = &gtopk->merges[i];
-        status = baton__mirror_set(&merge->adds, call,
-                                   bytes_of(gtopk, merge->dropped_count));
-    }
-    return status;
-}
-
-static baton_status_t settle(void *arg, baton_call_t *call,
-                             baton_stream_t stream)
-{
-    gtopk_t *gtopk = arg;
-    baton_sparse_t *sparse = gtopk->sparse;
-    baton_status_t status = BATON_OK;
-    (void)call;
-    for (int i = 0; i < gtopk->merge_count && status == BATON_OK; i++) {
-        gtopk_merge_t *merge = &gtopk->merges[i];
-        status =
-            baton__sparse_device_add(sparse, stream, merge->adds.device,
-                                     merge->dropped_count, 1, &merge->change);
-    }
-    return status == BATON_OK
-               ? baton__sparse_device_settle(
-                     sparse, stream,
-                     (const uint32_t *)(void *)gtopk->indices_there.device,
-                     sparse->result_count)
-               : status;
-}
-
 static baton_status_t finish(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
@@ -214,13 +154,10 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     size_t count = baton__message_entries(from);
     if (sparse->payload) {
         baton__sparse_result_put(sparse, 0, from->data, count);
-    }
-    if (sparse->payload && sparse->device == NULL) {
         keep(gtopk, count);
     }
     baton__sparse_publish(sparse, count);
-    return sparse->device != NULL ? keep_on_device(gtopk, call, count)
-                                  : BATON_OK;
+    return BATON_OK;
 }
 
 /* ---- building ---------------------------------------------------------- */
@@ -241,16 +178,7 @@ static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
     baton_sparse_t *sparse = gtopk->sparse;
     baton_schedule_t *s = sparse->schedule;
     size_t entries = sparse->options.max_k;
-    bool device = sparse->device != NULL;
-    baton_node_t last = baton__sparse_add_call(
-        sparse, s, device ? begin_sum : select_own, gtopk);
-    baton__sparse_reads_all(gtopk->sparse, false, last);
-    if (device) {
-        gtopk->selection =
-            (baton__whole_selection_t){.sparse = sparse, .room = entries};
-        baton_before(
-            s, baton__sparse_device_add_selection(&gtopk->selection, ok), last);
-    }
+    baton_node_t last = baton__sparse_add_call(sparse, s, select_own, gtopk);
     for (int t = 0; t < own_rounds(sparse); t++) {
         int child = sparse->rank + (1 << t);
         if (child >= sparse->size) {
@@ -258,11 +186,8 @@ static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
         }
         gtopk_merge_t *self = &gtopk->merges[gtopk->merge_count++];
         self->gtopk = gtopk;
-        size_t room = 2 * entries * sparse->entry_bytes;
         self->dropped =
-            device
-                ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST, room, ok)
-                : baton__sparse_room(sparse, 1, room, ok);
+            baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes, ok);
         baton__message_recv(&self->recv, sparse, child,
                             bytes_of(gtopk, entries));
         baton_node_t node = baton__sparse_add_call(sparse, s, merge, self);
@@ -290,26 +215,7 @@ static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
     }
 }
 
-/* Behind the end: the residual, on the device. */
-static void add_settling(gtopk_t *gtopk, baton_node_t end, bool *ok)
-{
-    baton_sparse_t *sparse = gtopk->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    size_t entries = sparse->options.max_k;
-    baton_node_t last = baton_add_device_call(s, settle, gtopk);
-    gtopk->indices_there = baton__mirror_to_device(
-        sparse, sparse->result_indices, entries * sizeof(uint32_t), end, ok);
-    baton_before(s, gtopk->indices_there.copy, last);
-    for (int i = 0; i < gtopk->merge_count; i++) {
-        gtopk_merge_t *merge = &gtopk->merges[i];
-        merge->adds = baton__mirror_to_device(
-            sparse, merge->dropped, 2 * entries * sparse->entry_bytes, end, ok);
-        baton_before(s, merge->adds.copy, last);
-    }
-}
-
-/* Returns the end. */
-static baton_node_t add_broadcast(gtopk_t *gtopk, baton_node_t merged)
+static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
 {
     baton_sparse_t *sparse = gtopk->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -325,7 +231,7 @@ static baton_node_t add_broadcast(gtopk_t *gtopk, baton_node_t merged)
         };
         add_sends(gtopk, &gtopk->up, packed);
         baton_before(s, packed, end);
-        return end;
+        return;
     }
     int parent = sparse->rank & (sparse->rank - 1);
     baton__message_send(&gtopk->up, sparse, parent, bytes);
@@ -334,7 +240,6 @@ static baton_node_t add_broadcast(gtopk_t *gtopk, baton_node_t merged)
     add_sends(gtopk, &gtopk->result, gtopk->result.node);
     baton_before(s, gtopk->result.node, end);
     baton_before(s, packed, end);
-    return end;
 }
 
 static bool allocate(gtopk_t *gtopk)
@@ -364,11 +269,7 @@ static baton_status_t build(baton_sparse_t *sparse)
     gtopk->sparse = sparse;
     bool ok = allocate(gtopk);
     if (ok) {
-        baton_node_t merged = add_reduce(gtopk, &ok);
-        baton_node_t end = add_broadcast(gtopk, merged);
-        if (sparse->device != NULL) {
-            add_settling(gtopk, end, &ok);
-        }
+        add_broadcast(gtopk, add_reduce(gtopk, &ok));
         sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);
     }
     return ok ? BATON_OK : BATON_ERR_NO_MEMORY;
@@ -377,7 +278,7 @@ static baton_status_t build(baton_sparse_t *sparse)
 static void destroy(baton_sparse_t *sparse)
 {
     gtopk_t *gtopk = sparse->state;
-    for (int i = 0; i < gtopk->merge_count && sparse->device == NULL; i++) {
+    for (int i = 0; i < gtopk->merge_count; i++) {
         baton__free(gtopk->merges[i].dropped);
     }
     baton__free(gtopk->indices);

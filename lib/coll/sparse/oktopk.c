@@ -22,16 +22,8 @@
 
    What was selected here and is in the result has been sent; all else is the
    residual. The paper's data balancing before the last all-gather is left out:
-   it moves entries once more, and all ranks get all of them anyway.
-
-   With the residual on a device, that selects the 2k + 1 largest in each step,
-   as it reads the vector once for these, too. They are copied to the host,
-   which selects from them: a threshold that all of them reach is reached by
-   more than 2k elements, however many, and one that they don't all reach by the
-   same ones as in the vector. What goes back are the indices of what was sent
-   (on_device.c). */
+   it moves entries once more, and all ranks get all of them anyway. */
 #include "coll/kit/pattern.h"
-#include "coll/sparse/on_device.h"
 #include "coll/sparse/regions.h"
 
 #include "base/alloc.h"
@@ -51,10 +43,6 @@ typedef struct oktopk {
     char *sum; /* of this rank's region */
     char *all; /* what all owners publish */
     baton__gather_t *proposals, *sums;
-    /* With sparse->device. */
-    baton__whole_selection_t selection;
-    char *listed;         /* values of the list that it has selected */
-    baton__mirror_t sent; /* indices of this rank that are in the result */
 } oktopk_t;
 
 static bool searches(const oktopk_t *self)
@@ -77,15 +65,11 @@ static uint64_t scaled(const baton_sparse_t *sparse, uint64_t threshold,
 
 /* ---- select ------------------------------------------------------------ */
 
-/* Accumulates; or says how, to whoever selects in the same pass. A device has
-   done it. */
+/* Accumulates; or says how, to whoever selects in the same pass. */
 static bool accumulates(const oktopk_t *self, baton_accumulation_t *of)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t count = sparse->options.count;
-    if (sparse->device != NULL) {
-        return false;
-    }
     if (baton__sparse_accumulation(sparse, 0, count, of)) {
         return true;
     }
@@ -152,7 +136,7 @@ static size_t select_by_threshold(oktopk_t *self, const baton_selection_t *from)
     return count;
 }
 
-static void select_on_host(oktopk_t *self)
+static void select_from_work(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     const baton_selection_t from = {.dtype = sparse->options.dtype,
@@ -163,41 +147,6 @@ static void select_on_host(oktopk_t *self)
     baton_entries_take(sparse->options.dtype, self->regions.own,
                        self->regions.indices, self->regions.count,
                        sparse->work);
-}
-
-/* From the list that the device has selected; indices are positions in it at
-   first. */
-static void select_from_list(oktopk_t *self)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    baton__regions_t *regions = &self->regions;
-    const baton_dtype_t dtype = sparse->options.dtype;
-    const size_t bytes = sparse->entry_bytes;
-    const baton_entries_t list =
-        baton__selected_entries(self->selection.selected.host);
-    const baton_selection_t from = {
-        .dtype = dtype, .values = self->listed, .count = list.count};
-    baton_entries_split(dtype, list.data, list.count, NULL, self->listed);
-    regions->count = searches(self) ? select_exactly(self, &from)
-                                    : select_by_threshold(self, &from);
-    for (size_t i = 0; i < regions->count; i++) {
-        memcpy(regions->own + i * bytes,
-               (const char *)list.data + regions->indices[i] * bytes, bytes);
-    }
-    baton_entries_split(dtype, regions->own, regions->count, regions->indices,
-                        NULL);
-}
-
-/* How long that list is at most. */
-static size_t most_listed(const baton_sparse_t *sparse, size_t k)
-{
-    size_t most = 2 * k + 1, all = sparse->options.count;
-    return most < all ? most : all;
-}
-
-static void plan(const baton_sparse_t *sparse, baton__selecting_t *selecting)
-{
-    selecting->k = most_listed(sparse, sparse->k);
 }
 
 /* Where this rank's own selection would be parted evenly. */
@@ -224,16 +173,11 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    baton_status_t status = BATON_OK;
+    baton_status_t status = baton__sparse_begin(sparse, call);
+    sparse->counting.block_selections++;
     self->regions.count = sparse->k;
-    if (sparse->device != NULL) {
-        select_from_list(self);
-    } else {
-        status = baton__sparse_begin(sparse, call);
-        sparse->counting.block_selections++;
-        if (sparse->payload) {
-            select_on_host(self);
-        }
+    if (sparse->payload) {
+        select_from_work(self);
     }
     sparse->next.steps++;
     char *to = baton__gather_begin(self->proposals, call);
@@ -378,8 +322,8 @@ static size_t search_global(oktopk_t *self, size_t count)
     return count;
 }
 
-/* Entries of this rank that are not in the result come back, unless a device is
-   to do that; of the others the indices are kept, for masking. */
+/* Entries of this rank that are not in the result come back; of the others the
+   indices are kept, for masking. */
 static void restore(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -391,7 +335,7 @@ static void restore(oktopk_t *self, size_t count)
         }
         if (j < count && sparse->result_indices[j] == index) {
             self->regions.indices[sent++] = index;
-        } else if (sparse->device == NULL) {
+        } else {
             baton_entries_put(sparse->options.dtype,
                               self->regions.own + i * sparse->entry_bytes, 1,
                               sparse->work);
@@ -401,26 +345,10 @@ static void restore(oktopk_t *self, size_t count)
     sparse->masked_count = sent;
 }
 
-static baton_status_t send_to_device(const oktopk_t *self, baton_call_t *call)
-{
-    size_t bytes = self->sparse->masked_count * sizeof(uint32_t);
-    memcpy(self->sent.host, self->regions.indices, bytes);
-    return baton__mirror_set(&self->sent, call, bytes);
-}
-
-static baton_status_t restore_on_device(void *arg, baton_call_t *call,
-                                        baton_stream_t stream)
-{
-    const oktopk_t *self = arg;
-    (void)call;
-    return baton__sparse_device_keep_unsent(
-        self->sparse, stream, (const uint32_t *)(void *)self->sent.device,
-        self->sparse->masked_count);
-}
-
 static baton_status_t finish(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
+    (void)call;
     baton_sparse_t *sparse = self->sparse;
     if (!sparse->payload) {
         baton__sparse_publish(sparse, 0);
@@ -435,7 +363,7 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     baton__sparse_result_put(sparse, 0, self->all, count);
     baton__sparse_publish(sparse, count);
     restore(self, count);
-    return sparse->device != NULL ? send_to_device(self, call) : BATON_OK;
+    return BATON_OK;
 }
 
 /* ---- the gathers' parts ------------------------------------------------ */
@@ -533,41 +461,7 @@ static bool allocate(oktopk_t *self)
         baton__sparse_room(sparse, 1, scratch > global ? scratch : global, &ok);
     self->sum = baton__sparse_room(sparse, sums, entry, &ok);
     self->all = baton__sparse_room(sparse, published, entry, &ok);
-    if (sparse->device != NULL) {
-        self->listed = baton__sparse_room(sparse, most_listed(sparse, k),
-                                          sparse->element_bytes, &ok);
-    }
     return ok && baton__sparse_result_room(sparse, published);
-}
-
-/* Returns the call behind which this rank's selection is there. */
-static baton_node_t add_selection(oktopk_t *self, bool *ok)
-{
-    baton_sparse_t *sparse = self->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    baton_node_t select = baton__sparse_add_call(sparse, s, select_own, self);
-    baton__sparse_reads_all(sparse, false, select);
-    if (sparse->device != NULL) {
-        self->selection = (baton__whole_selection_t){
-            .sparse = sparse,
-            .room = most_listed(sparse, sparse->options.max_k),
-            .plan = plan};
-        baton_before(s,
-                     baton__sparse_device_add_selection(&self->selection, ok),
-                     select);
-    }
-    return select;
-}
-
-/* Behind the end: the residual, on the device. */
-static void add_restoring(oktopk_t *self, baton_node_t end, bool *ok)
-{
-    baton_sparse_t *sparse = self->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    baton_node_t last = baton_add_device_call(s, restore_on_device, self);
-    self->sent = baton__mirror_to_device(
-        sparse, NULL, self->regions.room * sizeof(uint32_t), end, ok);
-    baton_before(s, self->sent.copy, last);
 }
 
 static baton_status_t build(baton_sparse_t *sparse)
@@ -582,8 +476,7 @@ static baton_status_t build(baton_sparse_t *sparse)
         return BATON_ERR_NO_MEMORY;
     }
     baton_schedule_t *s = sparse->schedule;
-    bool ok = true;
-    baton_node_t select = add_selection(self, &ok);
+    baton_node_t select = baton__sparse_add_call(sparse, s, select_own, self);
     baton_node_t parted = baton__sparse_add_call(sparse, s, split, self);
     baton_node_t sum = baton__sparse_add_call(sparse, s, sum_region, self);
     baton_node_t end = baton__sparse_add_call(sparse, s, finish, self);
@@ -599,10 +492,7 @@ static baton_status_t build(baton_sparse_t *sparse)
     baton_before(s, known, parted);
     baton_before(s, parted, sum);
     baton_before(s, done, end);
-    if (sparse->device != NULL) {
-        add_restoring(self, end, &ok);
-    }
-    return ok ? BATON_OK : BATON_ERR_NO_MEMORY;
+    return BATON_OK;
 }
 
 static void destroy(baton_sparse_t *sparse)
@@ -614,7 +504,6 @@ static void destroy(baton_sparse_t *sparse)
     baton__free(self->scratch);
     baton__free(self->sum);
     baton__free(self->all);
-    baton__free(self->listed);
     baton__free(self);
 }
 

@@ -100,38 +100,15 @@ static bool allocate(baton_sparse_t *sparse)
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Whether what the algorithm does with `work` is no more than to take lists out
-   of it and to add some. */
-static bool is_possible(const baton_sparse_options_t *o)
-{
-    switch (o->algorithm) {
-    case BATON_SPARSE_SPARDL:
-    case BATON_SPARSE_TOPKA:
-    case BATON_SPARSE_TOPKDSA:
-    case BATON_SPARSE_OKTOPK:
-    case BATON_SPARSE_REDSYNC:
-    case BATON_SPARSE_GTOPK:
-        return true;
-    case BATON_SPARSE_AUTO:
-    case BATON_SPARSE_DENSE:
-    case BATON_SPARSE_COUNT:
-        break;
-    }
-    return false;
-}
-
 baton_status_t baton__sparse_device_create(baton_sparse_t *sparse)
 {
     const baton_sparse_options_t *o = &sparse->options;
     const baton_device_port_t *port = NULL;
     baton_engine_t *engine = baton_group_engine(sparse->group);
     void *device = NULL;
-    if (sparse->ordered == NULL || o->memory != BATON_MEMORY_DEVICE ||
-        !is_possible(o) ||
-        baton_engine_device(engine, &port, &device) != BATON_OK ||
-        port->select_topk == NULL ||
-        !port->reduces(device, BATON_SUM, o->dtype)) {
-        return BATON_OK;
+    baton_status_t status = baton_engine_device(engine, &port, &device);
+    if (status != BATON_OK) {
+        return status;
     }
     baton__sparse_device_t *self = baton__alloc(1, sizeof *self);
     if (self != NULL) {
@@ -512,23 +489,6 @@ baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
     }
     if (status == BATON_OK) {
         status = port->put(self->device, stream, &kept, self->work);
-    }
-    return status == BATON_OK ? mask(sparse, stream, indices, count, NULL)
-                              : status;
-}
-
-baton_status_t baton__sparse_device_keep_unsent(baton_sparse_t *sparse,
-                                                baton_stream_t stream,
-                                                const uint32_t *indices,
-                                                size_t count)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    const baton_device_entries_t sent = {
-        .dtype = sparse->options.dtype, .data = self->kept, .capacity = count};
-    baton_status_t status = undo(sparse, stream);
-    if (status == BATON_OK) {
-        status = self->port->gather(self->device, stream, &sent, indices,
-                                    self->work, true);
     }
     return status == BATON_OK ? mask(sparse, stream, indices, count, NULL)
                               : status;

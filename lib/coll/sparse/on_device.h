@@ -27,8 +27,7 @@
 
 #include "coll/sparse/sparse.h"
 
-/* Makes sparse->device, and its vectors, where gradients are in device memory
-   and the device and the options allow it; behind sparse->ordered. */
+/* Makes sparse->device, and its vectors; behind sparse->ordered. */
 baton_status_t baton__sparse_device_create(baton_sparse_t *sparse);
 
 /* What moves vectors between device and application, between steps. */
@@ -168,13 +167,6 @@ baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
                                            baton_stream_t stream,
                                            const uint32_t *indices,
                                            size_t count);
-
-/* `work` becomes what was accumulated but for these elements, whose indices are
-   in device memory: they have been sent, and are zero, as velocity is there. */
-baton_status_t baton__sparse_device_keep_unsent(baton_sparse_t *sparse,
-                                                baton_stream_t stream,
-                                                const uint32_t *indices,
-                                                size_t count);
 
 /* ---- a selection from the whole vector --------------------------------- */
 

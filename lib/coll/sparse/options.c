@@ -165,6 +165,13 @@ static bool may_be_partial(baton_sparse_algorithm_t algorithm)
            algorithm == BATON_SPARSE_TOPKDSA || algorithm == BATON_SPARSE_GTOPK;
 }
 
+bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm)
+{
+    return algorithm == BATON_SPARSE_SPARDL ||
+           algorithm == BATON_SPARSE_TOPKA ||
+           algorithm == BATON_SPARSE_REDSYNC || algorithm == BATON_SPARSE_DENSE;
+}
+
 static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
                                     char *text, size_t text_bytes)
 {
@@ -303,6 +310,12 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
 
 /* ---- comparison -------------------------------------------------------- */
 
+/* Where gradients are may differ, unless the choice depends on it. */
+static uint64_t memory_word(const baton_sparse_options_t *o)
+{
+    return o->algorithm == BATON_SPARSE_AUTO ? (uint64_t)o->memory : 0;
+}
+
 /* Every option that must be the same: what it is called, its word. Those before
    k must be the same in a state that is imported, too. */
 #define COMPARED_LIST(X)                                                       \
@@ -321,6 +334,7 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
     X(keep_error, o->keep_error)                                               \
     X(k, o->k)                                                                 \
     X(max_k, o->max_k)                                                         \
+    X(memory, memory_word(o))                                                  \
     X(partial, o->partial)                                                     \
     X(mode, (uint64_t)o->mode)                                                 \
     X(mode_ranks, o->mode_ranks)                                               \

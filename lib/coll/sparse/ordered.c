@@ -29,10 +29,6 @@ typedef struct side {
     bool dense;
     uint64_t started;             /* epochs, since the last recovery */
     request_t requests[REQUESTS]; /* epoch e's is at e % REQUESTS */
-    /* With gradients in device memory. */
-    baton_buffer_t gradient, staged;
-    baton_length_t length; /* of the dense one's copy */
-    bool all_read;         /* a node ahead of all others reads the gradient */
 } side_t;
 
 enum { INDICES, VALUES, COUNT, DENSE, PARTS };
@@ -52,9 +48,8 @@ typedef struct gift {
 
 struct baton__sparse_ordered {
     baton_engine_t *engine;
-    bool device;  /* gradients are in device memory */
-    char *staged; /* n elements that the device copies at full speed: of the
-                     gradient, or what dense steps work in */
+    char *staged; /* n elements that the device copies at full speed, which
+                     dense steps work in */
     side_t sides[2];
     uint64_t planned; /* steps completed, when all that were started are */
 
@@ -75,7 +70,7 @@ struct baton__sparse_ordered {
     /* A dense target is written by the device, from entries. */
     const baton_device_port_t *port;
     void *port_device;
-    char *entries, *device_entries; /* or NULL, where it can't */
+    char *entries, *device_entries;
     baton_length_t entries_length;
     char *written; /* the target of the gift being given, or NULL */
     size_t written_count;
@@ -139,36 +134,13 @@ static baton_status_t poll_ready(void *arg)
 
 static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
 
-/* Whether the gradient is copied to the host, in the step. */
-static bool copies_gradient(const baton_sparse_t *sparse)
+/* The dense schedule works on vectors that change places. */
+static baton_status_t bind_dense(const baton_sparse_t *sparse)
 {
-    return sparse->ordered != NULL && sparse->ordered->device &&
-           sparse->device == NULL;
-}
-
-/* Binds what the step works on. */
-static baton_status_t bind(const side_t *side, baton_call_t *call,
-                           const request_t *request)
-{
-    const baton_sparse_t *sparse = side->sparse;
-    baton_schedule_t *s = schedule_of(side);
-    size_t bytes = sparse->options.count * sparse->element_bytes;
-    baton_status_t status = BATON_OK;
-    if (side->dense) {
-        status = baton_buffer_rebind(s, sparse->dense_buffer, sparse->work);
-    }
-    if (status == BATON_OK && side->dense && sparse->device != NULL) {
-        return baton__sparse_device_bind_dense(sparse);
-    }
-    if (status != BATON_OK || !copies_gradient(sparse)) {
-        return status;
-    }
-    status = baton_buffer_rebind(s, side->gradient, (void *)request->gradient);
-    if (status == BATON_OK && side->dense) {
-        status = baton_call_set_length(call, side->length,
-                                       request->gradient != NULL ? bytes : 0);
-    }
-    return status;
+    baton_status_t status =
+        baton_buffer_rebind(sparse->dense, sparse->dense_buffer, sparse->work);
+    return status == BATON_OK ? baton__sparse_device_bind_dense(sparse)
+                              : status;
 }
 
 /* The stream has waited for a step of the other schedule: it has failed if it
@@ -211,11 +183,9 @@ static baton_status_t load(void *arg, baton_call_t *call)
     self->owed_epoch = epoch;
     sparse->recovered = false;
     sparse->given_factor = request->factor;
-    sparse->gradient = request->gradient != NULL && copies_gradient(sparse)
-                           ? self->staged
-                           : request->gradient;
+    sparse->gradient = request->gradient;
     (void)pthread_mutex_unlock(&self->lock);
-    return bind(side, call, request);
+    return side->dense ? bind_dense(sparse) : BATON_OK;
 }
 
 /* The result's entries, for the device to write out. */
@@ -251,14 +221,10 @@ static void measure_gift(const baton_sparse_t *sparse, const gift_t *gift,
     if (bytes[DENSE] == 0 || last->values == self->staged) {
         return;
     }
-    if (last->indices != NULL && self->port->put != NULL) {
-        pack_entries(sparse, last, self->entries);
-        self->written = gift->targets[DENSE];
-        self->written_count = last->count;
-        bytes[DENSE] = 0;
-    } else {
-        baton__sparse_write_dense(sparse, last, self->staged);
-    }
+    pack_entries(sparse, last, self->entries);
+    self->written = gift->targets[DENSE];
+    self->written_count = last->count;
+    bytes[DENSE] = 0;
 }
 
 /* Writes entries that were copied to the device out as a dense vector. */
@@ -327,23 +293,14 @@ static baton_status_t give(void *arg, baton_call_t *call)
 baton__loaded_t baton__sparse_load_begin(baton_sparse_t *sparse, bool dense)
 {
     baton__loaded_t loaded = {{0}, {0}, {0}};
-    baton__sparse_ordered_t *self = sparse->ordered;
-    if (self == NULL) {
+    if (sparse->ordered == NULL) {
         return loaded;
     }
     side_t *side = side_of(sparse, dense);
     baton_schedule_t *s = schedule_of(side);
-    size_t bytes = sparse->options.count * sparse->element_bytes;
     loaded.load = baton_add_call(s, load, side);
     loaded.end = baton_add_nop(s);
-    if (self->device) {
-        baton_before(s, baton_add_async(s, &ready_ops, side), loaded.load);
-    }
-    if (copies_gradient(sparse)) {
-        side->gradient = baton_buffer_bind(s, NULL, bytes);
-        baton_buffer_set_memory(s, side->gradient, BATON_MEMORY_DEVICE);
-        side->staged = baton_buffer_bind(s, self->staged, bytes);
-    }
+    baton_before(s, baton_add_async(s, &ready_ops, side), loaded.load);
     loaded.inside = baton_enclose_begin(s);
     return loaded;
 }
@@ -354,43 +311,6 @@ void baton__sparse_load_end(baton_sparse_t *sparse, bool dense,
     if (sparse->ordered != NULL) {
         baton_enclose_end(dense ? sparse->dense : sparse->schedule,
                           loaded->inside, loaded->load, loaded->end);
-    }
-}
-
-static baton_node_t add_copy(const side_t *side, size_t first, size_t count)
-{
-    size_t size = side->sparse->element_bytes;
-    return baton_add_copy(
-        schedule_of(side), baton_view(side->staged, first * size, count * size),
-        baton_view(side->gradient, first * size, count * size));
-}
-
-void baton__sparse_reads_all(baton_sparse_t *sparse, bool dense,
-                             baton_node_t node)
-{
-    if (!copies_gradient(sparse)) {
-        return;
-    }
-    side_t *side = side_of(sparse, dense);
-    baton_schedule_t *s = schedule_of(side);
-    baton_node_t copy = add_copy(side, 0, sparse->options.count);
-    side->all_read = true;
-    if (dense) { /* a flush has no gradient */
-        side->length = baton_add_length(s);
-        baton_set_length(s, copy, side->length);
-    }
-    baton_before(s, copy, node);
-}
-
-void baton__sparse_reads(baton_sparse_t *sparse, baton_node_t node,
-                         size_t first, size_t count)
-{
-    if (!copies_gradient(sparse)) {
-        return;
-    }
-    const side_t *side = side_of(sparse, false);
-    if (!side->all_read) {
-        baton_before(sparse->schedule, add_copy(side, first, count), node);
     }
 }
 
@@ -409,25 +329,21 @@ static void add_part(const baton_sparse_t *sparse, int which,
     baton_set_length(s, copy, part->length);
 }
 
-/* What writes a dense target out, if the device can. */
-static baton_status_t add_writing(baton_sparse_t *sparse)
+/* What writes a dense target out. */
+static bool add_writing(baton_sparse_t *sparse)
 {
     baton__sparse_ordered_t *self = sparse->ordered;
     baton_schedule_t *s = self->giving;
     size_t bytes = sparse->result_capacity * sparse->entry_bytes;
     void *here = NULL, *there = NULL;
-    baton_status_t status = BATON_OK;
-    if (bytes > 0 && self->port->put != NULL) {
-        status =
-            baton_device_alloc(self->engine, BATON_MEMORY_HOST, bytes, &here);
+    bool ok = true;
+    if (bytes > 0) { /* else all steps are dense */
+        here = baton__sparse_device_room(sparse, BATON_MEMORY_HOST, bytes, &ok);
+        there =
+            baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, &ok);
     }
     self->entries = here;
-    if (status == BATON_OK && here != NULL) {
-        status = baton_device_alloc(self->engine, BATON_MEMORY_DEVICE, bytes,
-                                    &there);
-    }
     self->device_entries = there;
-    bytes = there != NULL ? bytes : 0;
     baton_buffer_t from = baton_buffer_bind_input(s, here, bytes);
     baton_buffer_t to = baton_buffer_bind(s, there, bytes);
     baton_buffer_set_memory(s, to, BATON_MEMORY_DEVICE);
@@ -437,14 +353,14 @@ static baton_status_t add_writing(baton_sparse_t *sparse)
     baton_set_length(s, copy, self->entries_length);
     baton_node_t write = baton_add_device_call(s, write_out, sparse);
     baton_before(s, copy, write);
-    return status;
+    return ok;
 }
 
 baton_status_t baton__sparse_ordered_build_giving(baton_sparse_t *sparse)
 {
     baton__sparse_ordered_t *self = sparse->ordered;
     char name[256];
-    if (self == NULL || !self->device) {
+    if (self == NULL) {
         return BATON_OK;
     }
     void *count = NULL;
@@ -470,60 +386,72 @@ baton_status_t baton__sparse_ordered_build_giving(baton_sparse_t *sparse)
     add_part(sparse, VALUES, sparse->result_values, most * size);
     add_part(sparse, COUNT, self->count, sizeof *self->count);
     add_part(sparse, DENSE, self->staged, sparse->options.count * size);
-    status = add_writing(sparse);
+    bool ok = add_writing(sparse);
     baton_enclose_end(s, inside, call, end);
-    return status == BATON_OK ? baton_schedule_commit(self->giving) : status;
+    return ok ? baton_schedule_commit(self->giving)
+              : baton__error(BATON_ERR_NO_MEMORY,
+                             "sparse \"%s\": no device memory for %zu entries",
+                             sparse->name, most);
 }
 
 /* ---- life -------------------------------------------------------------- */
 
-static bool has_device(baton_engine_t *engine)
+/* NULL: gradients may be in the device's memory. */
+static const char *refusal(const baton_sparse_t *sparse,
+                           const baton__sparse_ordered_t *self,
+                           baton_status_t attached)
 {
-    int here = 0;
-    return baton_device_check(engine, &here, sizeof here, BATON_MEMORY_HOST) !=
-           BATON_ERR_UNSUPPORTED;
+    const baton_sparse_options_t *o = &sparse->options;
+    if (o->partial) {
+        return "allowed with options.partial: BATON_MEMORY_HOST";
+    }
+    if (!baton__sparse_is_for_devices(o->algorithm)) {
+        return "allowed with algorithms auto, spardl, topka, redsync and dense";
+    }
+    if (!sparse->payload) {
+        return "a cost-only group has no vectors there";
+    }
+    if (attached != BATON_OK) {
+        return "the engine has no device (baton_engine_attach_device)";
+    }
+    if (self->port->select_topk == NULL) {
+        return "the device cannot select (device.h)";
+    }
+    return self->port->reduces(self->port_device, BATON_SUM, o->dtype)
+               ? NULL
+               : "the device cannot add elements of options.dtype";
 }
 
 baton_status_t baton__sparse_ordered_create(baton_sparse_t *sparse)
 {
-    bool device = sparse->options.memory == BATON_MEMORY_DEVICE;
-    baton_engine_t *engine = baton_group_engine(sparse->group);
-    bool possible = sparse->payload && has_device(engine);
-    if (!possible) {
-        return device ? baton__error(
-                            BATON_ERR_UNSUPPORTED,
-                            "sparse \"%s\": memory is BATON_MEMORY_DEVICE: %s",
-                            sparse->name,
-                            sparse->payload ? "the engine has no device "
-                                              "(baton_engine_attach_device)"
-                                            : "a cost-only group has no "
-                                              "vectors there")
-                      : BATON_OK;
-    }
     baton__sparse_ordered_t *self = baton__alloc(1, sizeof *self);
     if (self == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for sparse \"%s\"",
                             sparse->name);
     }
     sparse->ordered = self;
-    self->engine = engine;
-    self->device = device;
+    self->engine = baton_group_engine(sparse->group);
     (void)pthread_mutex_init(&self->lock, NULL);
     for (int i = 0; i < 2; i++) {
         self->sides[i].sparse = sparse;
         self->sides[i].dense = i != 0;
     }
-    void *staged = NULL;
-    baton_status_t status = BATON_OK;
-    if (device) {
-        status = baton_device_alloc(
-            engine, BATON_MEMORY_HOST,
-            sparse->options.count * sparse->element_bytes, &staged);
+    const char *why = refusal(
+        sparse, self,
+        baton_engine_device(self->engine, &self->port, &self->port_device));
+    if (why != NULL) {
+        return baton__error(
+            BATON_ERR_UNSUPPORTED,
+            "sparse \"%s\": memory is BATON_MEMORY_DEVICE, algorithm is %s: %s",
+            sparse->name,
+            baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
+    void *staged = NULL;
+    baton_status_t status = baton_device_alloc(
+        self->engine, BATON_MEMORY_HOST,
+        sparse->options.count * sparse->element_bytes, &staged);
     self->staged = staged;
-    return status == BATON_OK
-               ? baton_engine_device(engine, &self->port, &self->port_device)
-               : status;
+    return status;
 }
 
 char *baton__sparse_staged(const baton_sparse_t *sparse)
@@ -535,7 +463,7 @@ void *baton__sparse_result_memory(const baton_sparse_t *sparse, size_t count,
                                   size_t bytes, bool *ok)
 {
     const baton__sparse_ordered_t *self = sparse->ordered;
-    if (self == NULL || !self->device || count == 0) {
+    if (self == NULL || count == 0) {
         return baton__sparse_room(sparse, count, bytes, ok);
     }
     void *memory = NULL;
@@ -547,7 +475,7 @@ void *baton__sparse_result_memory(const baton_sparse_t *sparse, size_t count,
 void baton__sparse_result_free(const baton_sparse_t *sparse, void *memory)
 {
     const baton__sparse_ordered_t *self = sparse->ordered;
-    if (self == NULL || !self->device || sparse->result_capacity == 0) {
+    if (self == NULL || sparse->result_capacity == 0) {
         baton__free(memory);
     } else {
         baton_device_free(self->engine, BATON_MEMORY_HOST, memory);
@@ -601,8 +529,6 @@ void baton__sparse_ordered_free(baton_sparse_t *sparse)
     }
     baton_device_free(self->engine, BATON_MEMORY_HOST, self->staged);
     baton_device_free(self->engine, BATON_MEMORY_HOST, self->count);
-    baton_device_free(self->engine, BATON_MEMORY_HOST, self->entries);
-    baton_device_free(self->engine, BATON_MEMORY_DEVICE, self->device_entries);
     (void)pthread_mutex_destroy(&self->lock);
     baton__free(self);
 }
@@ -648,14 +574,13 @@ static baton_status_t check_gradient(const baton_sparse_t *sparse,
     }
     baton_status_t status = baton_device_check(
         self->engine, gradient, sparse->options.count * sparse->element_bytes,
-        sparse->options.memory);
+        BATON_MEMORY_DEVICE);
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status,
                               "start \"%s\": the gradient must be %zu elements "
-                              "of %s memory: %s",
+                              "of device memory: %s",
                               sparse->name, sparse->options.count,
-                              self->device ? "device" : "host",
                               baton_error_message());
 }
 
@@ -736,11 +661,9 @@ static baton_status_t check_stream(const baton_sparse_t *sparse,
     return sparse->ordered != NULL
                ? BATON_OK
                : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s \"%s\" on a stream: %s", doing, sparse->name,
-                              sparse->options.partial
-                                  ? "it was created with options.partial"
-                                  : "the engine has no device "
-                                    "(baton_engine_attach_device)");
+                              "%s \"%s\" on a stream: options.memory is "
+                              "BATON_MEMORY_HOST, must be BATON_MEMORY_DEVICE",
+                              doing, sparse->name);
 }
 
 baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
@@ -766,12 +689,6 @@ static baton_status_t read_target(const baton_sparse_t *sparse,
     baton_sparse_target_t target;
     baton_status_t status = baton__options_read(
         &target, sizeof target, given, "sparse target", "BATON_SPARSE_TARGET");
-    if (status == BATON_OK && !self->device) {
-        status = baton__error(BATON_ERR_UNSUPPORTED,
-                              "wait for \"%s\" on a stream: a target needs "
-                              "options.memory to be BATON_MEMORY_DEVICE",
-                              sparse->name);
-    }
     if (status != BATON_OK) {
         return status;
     }

@@ -1,33 +1,27 @@
-/* Steps of a sparse all-reduce on an engine with a device: they may begin and
-   end in the order of the user's streams, several in flight, and gradients may
-   be in device memory. What a step takes and leaves is then the driver's work:
+/* Steps of a sparse all-reduce of gradients in device memory: they may begin
+   and end in the order of the user's streams, several in flight. What a step
+   takes and leaves is then the driver's work:
 
-       ready: async --> load: call --+--> copy, off the device, of what
-                                     |    accumulates first
-                                     |       +--> accumulate, select, ...
-                                     +--> copy of the next part --> ...
+       ready: async --> load: call --> the algorithm's nodes
 
    ready waits until the results of earlier steps have been copied to the device
    that were to be, since the step overwrites them. load completes the step
-   before, if the application has not asked for it: so it has ended well. The
-   copies are made where the algorithms say what they
-   read, so that a block is selected from while the next one is copied.
+   before, if the application has not asked for it: so it has ended well.
 
    Results go back by a schedule of this rank alone, which the stream starts
    behind the step:
 
        give: call --+--> copy of indices, values, their number
                     +--> copy of the entries --> write out a dense target
-                    +--> copy of the dense vector, after a dense step, or
-                         where the device can't write it out */
+                    +--> copy of the dense vector, after a dense step */
 #ifndef BATON_COLL_SPARSE_ORDERED_H
 #define BATON_COLL_SPARSE_ORDERED_H
 
 #include "coll/sparse/sparse.h"
 
-/* BATON_ERR_UNSUPPORTED: gradients are in device memory, and there is no
-   device. Makes sparse->ordered where there is one, and payload; before the
-   schedules' nodes are added. */
+/* Makes sparse->ordered, before the schedules' nodes are added.
+   BATON_ERR_UNSUPPORTED: the options or the engine don't allow gradients in
+   device memory. */
 baton_status_t baton__sparse_ordered_create(baton_sparse_t *sparse);
 
 /* What gives results; when they have memory. */

@@ -372,13 +372,6 @@ static size_t bag_room(const spardl_t *spardl, int first, int blocks)
     return bytes;
 }
 
-/* The node accumulates a block. */
-static void reads_block(const spardl_t *spardl, baton_node_t node, int index)
-{
-    baton__block_t block = baton__spardl_block(spardl, index);
-    baton__sparse_reads(spardl->sparse, node, block.first, block.count);
-}
-
 /* Accumulations of the first blocks from this rank's own on, behind `before`.
  */
 static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before,
@@ -389,7 +382,6 @@ static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before,
         int block = block_at(spardl, j);
         nodes[block] = baton__sparse_add_call(spardl->sparse, s, accumulate,
                                               &spardl->blocks[block]);
-        reads_block(spardl, nodes[block], block);
         baton_before(s, before, nodes[block]);
     }
 }
@@ -414,8 +406,6 @@ static baton_node_t add_bag(spardl_t *spardl, int index,
         baton_before(s, last, node);
         if (index > 0) {
             baton_before(s, accumulated[block->block], node);
-        } else {
-            reads_block(spardl, node, block->block);
         }
         for (int earlier = 0; earlier < index; earlier++) {
             if (distance < spardl->steps[earlier].blocks) {
@@ -454,9 +444,6 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, baton_node_t *nodes)
     baton_schedule_t *s = spardl->sparse->schedule;
     baton_node_t last =
         baton__sparse_add_call(spardl->sparse, s, begin, spardl);
-    if (spardl->sparse->options.clip != 0) { /* begin measures it */
-        baton__sparse_reads_all(spardl->sparse, false, last);
-    }
     if (spardl->step_count > 0) {
         last = add_bag(spardl, 0, nodes, last);
         /* The first bag lies behind these. */
@@ -471,9 +458,6 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, baton_node_t *nodes)
     baton_node_t own =
         baton__sparse_add_call(spardl->sparse, s, select_own, spardl);
     baton_before(s, last, own);
-    if (spardl->step_count == 0) {
-        reads_block(spardl, own, spardl->position);
-    }
     if (spardl->step_count > 0) {
         baton_before(s, nodes[spardl->position], own);
         for (int i = 0; i < spardl->step_count; i++) {

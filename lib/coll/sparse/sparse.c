@@ -154,7 +154,6 @@ static void build_dense(baton_sparse_t *sparse)
         begin = baton__sparse_device_add_dense(sparse, view);
     } else {
         begin = baton__sparse_add_call(sparse, s, accumulate_all, sparse);
-        baton__sparse_reads_all(sparse, true, begin);
     }
     baton_node_t publish = baton_add_call(s, publish_dense, sparse);
     baton_allreduce_t args = {.size = sizeof args,
@@ -204,29 +203,18 @@ static baton_status_t build_partial(baton_sparse_t *sparse)
 static baton_status_t build_schedules(baton_sparse_t *sparse)
 {
     sparse->algorithm = algorithm_of(sparse->options.algorithm);
-    if (sparse->options.partial) {
-        baton_status_t status =
-            sparse->options.memory == BATON_MEMORY_DEVICE
-                ? baton__error(
-                      BATON_ERR_UNSUPPORTED,
-                      "sparse \"%s\": memory is BATON_MEMORY_DEVICE; "
-                      "allowed with options.partial: BATON_MEMORY_HOST",
-                      sparse->name)
-                : BATON_OK;
+    baton_status_t status = BATON_OK;
+    if (sparse->options.memory == BATON_MEMORY_DEVICE) {
+        status = baton__sparse_ordered_create(sparse);
         if (status == BATON_OK) {
-            status = allocate(sparse);
+            status = baton__sparse_device_create(sparse);
         }
-        return status == BATON_OK ? build_partial(sparse) : status;
-    }
-    baton_status_t status = baton__sparse_ordered_create(sparse);
-    if (status == BATON_OK) {
-        status = baton__sparse_device_create(sparse);
     }
     if (status == BATON_OK) {
         status = allocate(sparse);
     }
-    if (status != BATON_OK) {
-        return status;
+    if (status != BATON_OK || sparse->options.partial) {
+        return status == BATON_OK ? build_partial(sparse) : status;
     }
     build_dense(sparse);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);

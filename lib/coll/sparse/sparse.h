@@ -9,8 +9,8 @@
        gather.c      Bruck all-gather of parts of any length
        state.c       export and import; state_file.c: save and load
        partial.c     steps that do not wait for every rank
-       ordered.c     steps in the order of streams, gradients on a device
-       on_device.c   residual and selections on the device, too
+       ordered.c     steps in the order of streams
+       on_device.c   gradient, residual and selections on a device
        spardl.c ...  the algorithms
 
    A step works in `work`, which begins as gradient plus residual. `residual` is
@@ -67,8 +67,8 @@ struct baton_sparse {
     char *velocity;                   /* u of momentum; or NULL */
     const char *gradient;             /* of the running step, or NULL */
     baton__sparse_partial_t *partial; /* NULL if steps wait for every rank */
-    baton__sparse_ordered_t *ordered; /* NULL if there is no device */
-    baton__sparse_device_t *device;   /* NULL if the residual is on the host */
+    baton__sparse_ordered_t *ordered; /* both NULL where gradients are on */
+    baton__sparse_device_t *device;   /* the host */
     double given_factor; /* by which the running step's gradient is scaled, */
     double clip_factor;  /* and with clipping */
     size_t k;
@@ -147,11 +147,6 @@ baton_status_t baton__sparse_start_step(baton_sparse_t *sparse,
 /* A step has ended well: what it has left becomes the state. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
 
-/* Writes a result as n elements. */
-void baton__sparse_write_dense(const baton_sparse_t *sparse,
-                               const baton_sparse_result_t *result,
-                               void *vector);
-
 /* BATON_ERR_STATE before connect. */
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
                                              const char *doing);
@@ -174,6 +169,10 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      baton_sparse_options_t *out, char *text,
                                      size_t text_bytes);
 void baton__sparse_take_choice(baton_sparse_options_t *o, int size);
+
+/* Whether what the algorithm does with `work` is no more than to take lists out
+   of it and to add some, which devices do. */
+bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
 /* The cheapest of what the options allow, which have been checked. */
 void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
@@ -198,14 +197,6 @@ baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse);
 baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
 
 /* ---- gradients on a device (ordered.c) --------------------------------- */
-
-/* The node reads these elements of the gradient, or all of them ahead of all
-   other nodes that do: so it comes after a copy of them. Not with
-   sparse->device, whose nodes read it on the device. */
-void baton__sparse_reads(baton_sparse_t *sparse, baton_node_t node,
-                         size_t first, size_t count);
-void baton__sparse_reads_all(baton_sparse_t *sparse, bool dense,
-                             baton_node_t node);
 
 /* Memory of a result, as baton__sparse_room; from which the device copies at
    full speed, if it does. */

@@ -265,10 +265,9 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
     return status;
 }
 
-void baton__sparse_write_dense(const baton_sparse_t *sparse,
-                               const baton_sparse_result_t *result,
-                               void *vector)
+static void write_dense(const baton_sparse_t *sparse, void *vector)
 {
+    const baton_sparse_result_t *result = &sparse->last;
     const size_t size = sparse->element_bytes;
     if (result->indices == NULL) {
         memcpy(vector, result->values, sparse->options.count * size);
@@ -293,9 +292,8 @@ baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
             "result of \"%s\": %s", sparse->name,
             sparse->has_result ? "vector is NULL" : "there is none");
     }
-    if (!sparse->payload) {
-        return BATON_OK;
+    if (sparse->payload) {
+        write_dense(sparse, vector);
     }
-    baton__sparse_write_dense(sparse, &sparse->last, vector);
     return BATON_OK;
 }

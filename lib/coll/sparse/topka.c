@@ -516,7 +516,6 @@ static baton_status_t build(baton_sparse_t *sparse)
     };
     baton_node_t ready = baton__sparse_add_call(sparse, sparse->schedule,
                                                 select_and_write, topka);
-    baton__sparse_reads_all(sparse, false, ready);
     bool ok = true;
     if (sparse->device != NULL) {
         add_on_device(topka, ready, &ok);

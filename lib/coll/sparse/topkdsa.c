@@ -12,10 +12,8 @@
    Region r is [r q, (r + 1) q), q = n / P; the last one takes the rest. The
    lengths tell all ranks whether the sums go as entries or as dense regions:
    these, once entries would be a third of the elements or more. What was not
-   selected is the residual. With that on a device, accumulate and select are
-   done there, and the entries are copied (on_device.c). */
+   selected is the residual. */
 #include "coll/kit/pattern.h"
-#include "coll/sparse/on_device.h"
 #include "coll/sparse/regions.h"
 
 #include "base/alloc.h"
@@ -30,7 +28,6 @@ typedef struct topkdsa {
     size_t sum_count;
     bool dense; /* the sums go as dense regions */
     baton__gather_t *lengths, *sums;
-    baton__whole_selection_t selection; /* with sparse->device */
 } topkdsa_t;
 
 static baton__block_t region_of(const topkdsa_t *self, int owner)
@@ -66,21 +63,6 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
                            regions->indices, regions->count, sparse->work);
     }
     return status == BATON_OK ? baton__regions_send(regions, call) : status;
-}
-
-/* The entries that the device has taken out of `work`. */
-static baton_status_t send_selected(void *arg, baton_call_t *call)
-{
-    topkdsa_t *self = arg;
-    const baton_sparse_t *sparse = self->sparse;
-    baton__regions_t *regions = &self->regions;
-    baton_entries_t entries =
-        baton__selected_entries(self->selection.selected.host);
-    regions->count = entries.count;
-    memcpy(regions->own, entries.data, entries.count * sparse->entry_bytes);
-    baton_entries_split(sparse->options.dtype, entries.data, entries.count,
-                        regions->indices, NULL);
-    return baton__regions_send(regions, call);
 }
 
 /* ---- sum, gather ------------------------------------------------------- */
@@ -289,26 +271,6 @@ static bool allocate(topkdsa_t *self)
     return ok && baton__sparse_result_room(sparse, all < n ? all : n);
 }
 
-/* Returns the call behind which messages are sent. */
-static baton_node_t add_selection(topkdsa_t *self, bool *ok)
-{
-    baton_sparse_t *sparse = self->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    if (sparse->device == NULL) {
-        baton_node_t select =
-            baton__sparse_add_call(sparse, s, select_own, self);
-        baton__sparse_reads_all(sparse, false, select);
-        return select;
-    }
-    self->selection = (baton__whole_selection_t){
-        .sparse = sparse, .room = sparse->options.max_k, .masks = true};
-    baton_node_t selected =
-        baton__sparse_device_add_selection(&self->selection, ok);
-    baton_node_t send = baton__sparse_add_call(sparse, s, send_selected, self);
-    baton_before(s, selected, send);
-    return send;
-}
-
 static baton_status_t build(baton_sparse_t *sparse)
 {
     topkdsa_t *self = baton__alloc(1, sizeof *self);
@@ -320,13 +282,13 @@ static baton_status_t build(baton_sparse_t *sparse)
     if (!allocate(self)) {
         return BATON_ERR_NO_MEMORY;
     }
-    bool ok = true;
-    baton_node_t select = add_selection(self, &ok);
+    baton_node_t select =
+        baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
     baton_node_t sum =
         baton__sparse_add_call(sparse, sparse->schedule, sum_region, self);
     baton_before(sparse->schedule, select, sum);
     baton__regions_build(&self->regions, select, sum);
-    return add_gathers(self, sum) && ok ? BATON_OK : BATON_ERR_NO_MEMORY;
+    return add_gathers(self, sum) ? BATON_OK : BATON_ERR_NO_MEMORY;
 }
 
 static void destroy(baton_sparse_t *sparse)
