@@ -1,31 +1,144 @@
-/* What the files that make up an epoch's life use of each other: epoch.c, and
-   queues.c with what the device does. */
+/* What the files that make up an epoch's life use of each other, and queues.c
+   with what the device does. Each calls only what is below it here:
+
+       epoch_arrive.c     messages, completions and losses from outside
+       epoch_issue.c      nodes are issued, turn by turn; the epoch retires
+       epoch_begin.c      the start, or an activation
+       epoch_receive.c    a receive and its message meet
+       epoch_fail.c       failure, and the end of any epoch
+       epoch_state.c      what the state is changed by
+
+   Functions that return a bool and may fail the epoch return false then. */
 #ifndef BATON_PROGRESS_EPOCH_PARTS_H
 #define BATON_PROGRESS_EPOCH_PARTS_H
 
 #include "progress/stepper.h"
 
-/* A node is complete; the device has it; the device has done it. */
-void baton__epoch_complete(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule, uint32_t node);
-void baton__epoch_queue(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        uint32_t node);
-void baton__epoch_complete_queued(baton__stepper_t *stepper,
-                                  baton_schedule_t *schedule, uint32_t node);
+/* ---- issue ------------------------------------------------------------ */
 
-/* True if the node's length is a whole number of elements, and memory is bound
-   to its operands; else fails the epoch. */
-bool baton__epoch_can_compute(baton__stepper_t *stepper,
+/* Ends a node by what issuing it, or its completion, has returned. */
+bool baton__epoch_take_result(baton__stepper_t *stepper,
                               baton_schedule_t *schedule, uint32_t node,
-                              size_t bytes);
+                              int result);
+
+/* ---- begin ------------------------------------------------------------ */
+
+/* An activation counts for its armed receive. */
+void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
+                           baton_message_t *message);
+
+/* ---- receive ---------------------------------------------------------- */
+
+/* A receive fires; a waiting one takes its message. */
+bool baton__epoch_fire_receive(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule, uint32_t node);
+bool baton__epoch_take_message(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule, uint32_t node,
+                               baton_message_t *message);
+
+/* Holds back a send whose peer has not committed the schedule yet; a peer that
+   is lost never will. */
+bool baton__epoch_hold_send(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint32_t node);
+
+/* True if a receive that the epoch waits for has a message of a later epoch:
+   the peer has ended the running one without its send, on a branch not taken.
+ */
+bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node);
+void baton__epoch_fail_left_out(baton__stepper_t *stepper,
+                                baton_schedule_t *schedule, uint32_t node);
+
+/* Fails the epoch at a node whose peer is lost. */
+void baton__epoch_fail_lost(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint32_t node,
+                            baton_status_t status, const char *detail);
+
+/* ---- fail ------------------------------------------------------------- */
 
 /* Fails the epoch at a node; this thread's error message says why. */
 void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
                           uint32_t node, baton_status_t status);
 
+/* True if memory is bound to all operands of the node; if the bytes that it
+   works on are a whole number of elements; if both is so. */
+bool baton__epoch_has_memory(baton__stepper_t *stepper,
+                             baton_schedule_t *schedule, uint32_t node,
+                             size_t bytes);
+bool baton__epoch_is_whole(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule, uint32_t node,
+                           size_t bytes, size_t element);
+bool baton__epoch_can_compute(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule, uint32_t node,
+                              size_t bytes);
+
+/* The bytes of an element of a reduction; else 1. */
+size_t baton__epoch_element_of(const baton__op_t *op);
+
+/* Fails the epoch that a peer's failure has named, once this rank gets to it.
+ */
+void baton__epoch_fail_if_due(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule);
+
 /* A node of a failed epoch is no longer in motion. True if the schedule, which
    was abandoned, has been freed. */
 bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
                                   baton_schedule_t *schedule, uint32_t node);
+
+/* Tells all threads that an epoch has ended; `failed` is 0 or its number. */
+void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                          uint64_t failed, uint64_t retired);
+
+/* ---- state ------------------------------------------------------------ */
+
+/* Changes of the run's state that keep the stepper's count of awaited nodes:
+   another state; complete; skipped; the device has it; the device has done it.
+ */
+static inline void baton__epoch_enter(baton__stepper_t *stepper,
+                                      baton_schedule_t *schedule, uint32_t node,
+                                      baton__node_state_t state)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_enter(&schedule->run, node, state);
+    stepper->waited += schedule->run.waited - before;
+}
+
+static inline void baton__epoch_complete(baton__stepper_t *stepper,
+                                         baton_schedule_t *schedule,
+                                         uint32_t node)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_complete(&schedule->run, node);
+    stepper->waited += schedule->run.waited - before;
+}
+
+static inline void baton__epoch_skip(baton__stepper_t *stepper,
+                                     baton_schedule_t *schedule, uint32_t node)
+{
+    uint32_t before = schedule->run.waited;
+    baton__run_skip(&schedule->run, node);
+    stepper->waited += schedule->run.waited - before;
+}
+
+void baton__epoch_queue(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t node);
+void baton__epoch_complete_queued(baton__stepper_t *stepper,
+                                  baton_schedule_t *schedule, uint32_t node);
+
+/* Messages that came before their receive fired, in order of epochs: takes that
+   of the running epoch, NULL if there is none; keeps one; drops those of epochs
+   up to this one. */
+baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal);
+void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
+                             baton_message_t *message);
+void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);
+
+/* The plan's first loan to a reduce, or where it would be. What was lent is
+   given back when the reduce has read it, or when the epoch fails. */
+uint32_t baton__epoch_first_loan(const baton__plan_t *plan, uint32_t reduce);
+void baton__epoch_return_loans(baton_schedule_t *schedule, uint32_t reduce);
+void baton__epoch_return_all_loans(baton_schedule_t *schedule);
+
+/* True if an async node that was begun has not been completed elsewhere. */
+bool baton__epoch_is_open(const baton_schedule_t *schedule, uint32_t node);
 
 #endif

@@ -24,7 +24,7 @@ static uint64_t requested(const baton_schedule_t *schedule)
                                 memory_order_relaxed);
 }
 
-/* Both pair with the stores in publish(), epoch.c. */
+/* Both pair with the stores in baton__epoch_publish(), epoch_fail.c. */
 bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch)
 {
     if (atomic_load_explicit(&schedule->shared.retired, memory_order_seq_cst) >=
@@ -206,7 +206,7 @@ static void request(baton_schedule_t *schedule, uint64_t epoch)
 {
     atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
                           memory_order_relaxed);
-    /* Pairs with the load in baton__epoch_begin_if_due(), epoch.c. */
+    /* Pairs with the load in baton__epoch_begin_if_due(), epoch_begin.c. */
     atomic_store_explicit(&schedule->shared.requested, epoch,
                           memory_order_release);
 }
@@ -494,7 +494,7 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
         return;
     }
     /* Pairs with the loads in baton__epoch_begin_if_due() and
-       release_if_activated(), epoch.c. */
+       release_if_activated(), epoch_begin.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
         engine_of(schedule)->driver->post(schedule);
@@ -520,8 +520,8 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     /* Destroy does not free the schedule while this count is not 0. */
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_seq_cst);
-    /* Pairs with the loads of the state in epoch.c: what was written before is
-       seen by the driver that takes the status. */
+    /* Pairs with the loads of the state in epoch_arrive.c: what was written
+       before is seen by the driver that takes the status. */
     bool completed = atomic_compare_exchange_strong_explicit(
         &record->state, &begun, done, memory_order_acq_rel,
         memory_order_relaxed);

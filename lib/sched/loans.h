@@ -10,7 +10,8 @@
      or async node comes behind the receive, which may look at scratch, unless
      the builder has said that it does not (baton_set_no_scratch).
 
-   Whether a message is lent is decided when it is taken: see lend(), epoch.c.
+   Whether a message is lent is decided when it is taken: see lend(),
+   epoch_receive.c.
  */
 #ifndef BATON_SCHED_LOANS_H
 #define BATON_SCHED_LOANS_H

@@ -1,0 +1,222 @@
+/* What happens to an epoch from outside: messages and activations arrive, what
+   was in motion completes, and peers are lost. */
+#include "progress/epoch.h"
+
+#include "base/error.h"
+#include "progress/epoch_parts.h"
+#include "sched/offload.h"
+
+/* ---- messages ------------------------------------------------------------ */
+
+/* What comes for an epoch of which all that is left is in streams comes too
+   late: a stream of the user may have gone on behind it. */
+static bool is_sealed(const baton_schedule_t *schedule)
+{
+    return schedule->offload != NULL && schedule->offload->sealed;
+}
+
+static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t node, baton_message_t *message)
+{
+    baton__run_t *run = &schedule->run;
+    const baton__op_t *op = &schedule->ops[node];
+    const baton_group_t *group = schedule->group;
+    baton__turn_t turn =
+        run->phase == BATON__RUN_RECOVERING
+            ? BATON__TURN_LATER
+            : baton__run_turn_of(run, node, message->header.epoch);
+    if (turn == BATON__TURN_NOW && is_sealed(schedule)) {
+        turn = BATON__TURN_PAST;
+    }
+    switch (turn) {
+    case BATON__TURN_PAST:
+        group->transport->drop(group->endpoint, message);
+        break;
+    case BATON__TURN_NOW:
+        if (op->kind == BATON__ARMED_RECV) {
+            baton__epoch_activate(schedule, node, message);
+        } else {
+            (void)baton__epoch_take_message(stepper, schedule, node, message);
+        }
+        baton__stepper_add_runnable(stepper, schedule);
+        break;
+    case BATON__TURN_LATER:
+        baton__epoch_keep_early(run, op->message.ordinal, message);
+        if (op->kind == BATON__ARMED_RECV) {
+            baton__epoch_begin_if_due(stepper, schedule);
+        } else if (run->phase == BATON__RUN_RUNNING &&
+                   baton__epoch_is_left_out(schedule, node)) {
+            baton__epoch_fail_left_out(stepper, schedule, node);
+        }
+        break;
+    }
+}
+
+void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
+                          baton_message_t *message)
+{
+    const baton_header_t *header = &message->header;
+    baton_schedule_t *schedule = baton__group_find(group, header->schedule);
+    if (schedule == NULL || header->incarnation != group->incarnation ||
+        schedule->run.phase == BATON__RUN_DRAINING ||
+        schedule->run.phase == BATON__RUN_FAILED) {
+        group->transport->drop(group->endpoint, message);
+        return;
+    }
+    uint32_t node =
+        baton__plan_receiver(&schedule->plan, message->peer, header->tag,
+                             header->kind == BATON__MESSAGE_ACTIVATION);
+    if (node == BATON__NO_NODE) {
+        int peer = message->peer;
+        uint32_t tag = header->tag;
+        group->transport->drop(group->endpoint, message);
+        baton__epoch_fail_here(
+            stepper, schedule,
+            baton__error(BATON_ERR_MISMATCH,
+                         "\"%s\" failed on rank %d: rank %d has sent a message "
+                         "with tag %u, and there is no receive for it: the "
+                         "ranks' schedules differ (BATON_VERIFY=1 finds where)",
+                         schedule->name, group->rank, peer, tag));
+        return;
+    }
+    deliver_to(stepper, schedule, node, message);
+}
+
+/* ---- the loss of a peer -------------------------------------------------- */
+
+static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    int peer, baton_status_t status, const char *detail)
+{
+    baton__run_t *run = &schedule->run;
+    for (uint32_t node = 0;
+         node < schedule->count && run->phase == BATON__RUN_RUNNING; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        uint8_t state = run->state[node];
+        if (!baton__kinds[op->kind].message || op->peer != peer ||
+            (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
+            continue;
+        }
+        if ((op->flags & BATON__OPTIONAL) != 0) {
+            baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+        } else {
+            baton__epoch_fail_lost(stepper, schedule, node, status, detail);
+        }
+    }
+    if (run->phase == BATON__RUN_RUNNING) {
+        baton__stepper_add_runnable(stepper, schedule); /* it may be stuck */
+    }
+}
+
+void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
+                            int peer, baton_status_t status, const char *detail)
+{
+    baton__group_lose(group, peer);
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group == group) {
+            lose_in(stepper, s, peer, status, detail);
+        }
+    }
+}
+
+/* ---- completions --------------------------------------------------------- */
+
+void baton__epoch_complete_transfer(baton__stepper_t *stepper,
+                                    const baton_event_t *event)
+{
+    baton_schedule_t *schedule = event->token.owner;
+    uint32_t node = event->token.node;
+    schedule->turn.moving--;
+    if (schedule->run.phase == BATON__RUN_DRAINING) {
+        (void)baton__epoch_end_in_draining(stepper, schedule, node);
+        return;
+    }
+    if (event->status == BATON_OK) {
+        baton__epoch_complete(stepper, schedule, node);
+    } else if (event->status == BATON_ERR_CANCELLED &&
+               event->kind == BATON_EVENT_RECEIVED) {
+        baton__epoch_enter(stepper, schedule, node, BATON__NODE_WAITING);
+    } else {
+        const baton__op_t *op = &schedule->ops[node];
+        baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+        (void)baton__error(event->status, "rank %d, tag %u, %zu bytes: %s",
+                           (int)op->peer, op->message.tag, op->bytes,
+                           event->detail != NULL
+                               ? event->detail
+                               : baton_status_text(event->status));
+        baton__epoch_fail_at(stepper, schedule, node, event->status);
+        return;
+    }
+    baton__stepper_add_runnable(stepper, schedule);
+}
+
+/* An async node has completed, with success or not. */
+static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                      uint32_t node, int status)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
+    uint64_t turn = baton__async_turn(
+        atomic_load_explicit(&async->state, memory_order_relaxed));
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_IDLE),
+                          memory_order_relaxed);
+    schedule->turn.begun--;
+    stepper->polled -= op->async_ops->poll != NULL && !schedule->turn.abandoned;
+    if (schedule->run.phase == BATON__RUN_DRAINING) {
+        (void)baton__epoch_end_in_draining(stepper, schedule, node);
+        return;
+    }
+    baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+    if (status != BATON_OK && status != BATON_SKIP) {
+        const int completed = status;
+        status = baton__failure_of(completed);
+        (void)baton__error((baton_status_t)status, "it completed with %d, %s",
+                           completed,
+                           baton_status_name((baton_status_t)status));
+    }
+    (void)baton__epoch_take_result(stepper, schedule, node, status);
+    baton__stepper_add_runnable(stepper, schedule);
+}
+
+void baton__epoch_collect_asyncs(baton__stepper_t *stepper,
+                                 baton_schedule_t *schedule)
+{
+    /* The schedule may be freed with its last async node. */
+    uint32_t left = schedule->turn.begun;
+    for (uint32_t i = 0; left > 0; i++) {
+        uint32_t node = schedule->plan.asyncs[i];
+        if (schedule->run.state[node] != BATON__NODE_BEGUN) {
+            continue;
+        }
+        left--;
+        /* Pairs with the exchange in baton_async_complete. */
+        int what = baton__async_what(atomic_load_explicit(
+            &schedule->run.asyncs[i].state, memory_order_acquire));
+        if (what != BATON__ASYNC_BEGUN) {
+            end_async(stepper, schedule, node, what - BATON__ASYNC_DONE);
+        }
+    }
+}
+
+bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
+        uint32_t node = schedule->plan.asyncs[i];
+        const baton__op_t *op = &schedule->ops[node];
+        if (schedule->run.state[node] != BATON__NODE_BEGUN ||
+            op->async_ops->poll == NULL ||
+            !baton__epoch_is_open(schedule, node)) {
+            continue;
+        }
+        baton_status_t status = op->async_ops->poll(op->async.argument);
+        if (status == BATON_AGAIN) {
+            continue;
+        }
+        end_async(stepper, schedule, node, status);
+        moved = true;
+    }
+    return moved;
+}

@@ -1,0 +1,133 @@
+/* How an epoch begins: by the application's start, or by a peer's activation.
+ */
+#include "progress/epoch.h"
+
+#include "progress/epoch_parts.h"
+#include "progress/queues.h"
+#include "sched/offload.h"
+
+/* True if a peer has activated the epoch after the last one. */
+static bool is_activated(const baton__run_t *run)
+{
+    const baton__plan_t *plan = run->plan;
+    for (uint32_t i = 0; i < plan->armed_count && run->early_count > 0; i++) {
+        const baton__op_t *op = &plan->ops[plan->armed[i]];
+        const baton_message_t *message = run->early[op->message.ordinal];
+        if (message != NULL && message->header.epoch == run->epoch + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* From the call to recover until this rank has joined the recovery, peers
+   begin no epoch here any more. */
+static bool is_called(const baton_group_t *group)
+{
+    return group->recovering && !group->came;
+}
+
+/* What waits for this rank's stream need not, once a peer has activated the
+   epoch and the limit allows it. */
+static void release_if_activated(baton_schedule_t *schedule)
+{
+    /* Pairs with the store in baton_schedule_limit. */
+    if (schedule->run.unarmed > 0 &&
+        schedule->run.epoch <= atomic_load_explicit(&schedule->shared.limit,
+                                                    memory_order_acquire)) {
+        baton__queues_release(schedule);
+    }
+}
+
+void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
+                           baton_message_t *message)
+{
+    const baton_group_t *group = schedule->group;
+    const baton_token_t token = {schedule, node, BATON_MEMORY_HOST};
+    baton__activation_t activation = {0};
+    if (message->bytes != sizeof activation) {
+        group->transport->drop(group->endpoint, message); /* not from Baton */
+    } else if (group->transport->accept(group->endpoint, message, token,
+                                        &activation) == BATON_DONE) {
+        baton__run_activate(&schedule->run, node, activation);
+        release_if_activated(schedule);
+    } /* else the sender has withdrawn it */
+}
+
+/* Delivers activations that came early, for the epoch that has just begun. */
+static void deliver_activations(baton_schedule_t *schedule)
+{
+    baton__run_t *run = &schedule->run;
+    for (uint32_t i = 0; i < schedule->plan.armed_count && run->early_count > 0;
+         i++) {
+        uint32_t node = schedule->plan.armed[i];
+        baton_message_t *message =
+            baton__epoch_find_early(run, schedule->ops[node].message.ordinal);
+        if (message != NULL) {
+            baton__epoch_activate(schedule, node, message);
+        }
+    }
+}
+
+/* True if the running epoch's start, which the application has called, is one
+   in the order of a stream. */
+static bool waits_for_stream(const baton_schedule_t *schedule)
+{
+    return schedule->offload != NULL &&
+           baton__queues_waits(schedule, schedule->run.epoch);
+}
+
+void baton__epoch_begin_if_due(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule)
+{
+    baton__run_t *run = &schedule->run;
+    /* Pairs with the store in baton_schedule_start. */
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    if (run->phase == BATON__RUN_IDLE) {
+        bool internal = requested > run->epoch;
+        bool external =
+            !internal && is_activated(run) && !is_called(schedule->group) &&
+            run->epoch < atomic_load_explicit(&schedule->shared.limit,
+                                              memory_order_acquire);
+        if (!internal && !external) {
+            return;
+        }
+        baton__run_begin(run);
+        if (internal && waits_for_stream(schedule)) {
+            baton__queues_begin(stepper, schedule, false);
+        }
+        atomic_store_explicit(&schedule->shared.running, true,
+                              memory_order_relaxed);
+        stepper->running++;
+        stepper->awaited_bytes += schedule->plan.awaited_bytes;
+        if (stepper->on_begin != NULL) {
+            stepper->on_begin(schedule);
+        }
+        /* baton_schedule_start has checked this; a peer's activation has not.
+         */
+        if (atomic_load_explicit(&schedule->rebound, memory_order_relaxed)) {
+            baton_status_t status = baton__check_rebound(schedule);
+            if (status != BATON_OK) {
+                baton__epoch_fail_here(stepper, schedule, status);
+            }
+        }
+        if (run->phase == BATON__RUN_RUNNING) {
+            deliver_activations(schedule);
+        }
+    }
+    if (run->phase == BATON__RUN_RUNNING) {
+        if (requested >= run->epoch && !run->started) {
+            if (waits_for_stream(schedule)) {
+                baton__queues_begin(stepper, schedule, true);
+            } else {
+                baton__run_started(run);
+            }
+        }
+        release_if_activated(schedule); /* the limit may have been raised */
+        baton__stepper_add_runnable(stepper, schedule);
+    } else if (run->phase == BATON__RUN_FAILED && schedule->offload != NULL) {
+        /* What was started while it failed will not begin. */
+        baton__queues_raise(schedule, requested);
+    }
+}

@@ -1,0 +1,397 @@
+/* How an epoch fails: nothing more is issued, peers are told, and it ends once
+   nothing of it is in motion. And how the end of any epoch is published. */
+#include "progress/epoch.h"
+
+#include "base/error.h"
+#include "progress/epoch_parts.h"
+#include "progress/queues.h"
+#include "sched/offload.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static void end_if_drained(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule);
+
+/* ---- fail ---------------------------------------------------------------- */
+
+/* Guards the failures of all schedules, which their drivers write and any
+   thread reads. */
+static pthread_mutex_t failure_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void set_failure(baton_schedule_t *schedule,
+                        const baton__failure_t *failure, const char *message)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    schedule->failure = *failure;
+    if (message != schedule->sentence) {
+        (void)snprintf(schedule->sentence, sizeof schedule->sentence, "%s",
+                       message);
+    }
+    (void)pthread_mutex_unlock(&failure_lock);
+}
+
+/* Issues nothing more. Takes back what the transport has not begun to move; the
+   rest stays in motion until it ends. What was lent is given back: from the end
+   of the epoch on its sender may free it. */
+static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    schedule->run.head = schedule->run.tail;
+    schedule->turn.slice_done = 0;
+    baton__epoch_return_all_loans(schedule);
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        const baton_token_t token = {schedule, node, baton__op_memory(op)};
+        switch ((baton__node_state_t)schedule->run.state[node]) {
+        case BATON__NODE_HELD:
+        case BATON__NODE_WAITING:
+            baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+            break;
+        case BATON__NODE_MOVING:
+            if (baton__op_sends(op) &&
+                group->transport->withdraw(group->endpoint, token)) {
+                baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+                schedule->turn.moving--;
+            }
+            break;
+        case BATON__NODE_BEGUN:
+            if (op->async_ops->cancel != NULL &&
+                baton__epoch_is_open(schedule, node)) {
+                op->async_ops->cancel(op->async.argument);
+            }
+            break;
+        case BATON__NODE_QUEUED: /* until the device has done it */
+        case BATON__NODE_IDLE:
+        case BATON__NODE_SKIPPED:
+        case BATON__NODE_COMPLETED:
+            break;
+        }
+    }
+    if (schedule->offload != NULL) {
+        baton__queues_stop(schedule);
+    }
+}
+
+void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       const baton__failure_t *failure, const char *message)
+{
+    baton__run_t *run = &schedule->run;
+    bool running = run->phase == BATON__RUN_RUNNING;
+    if (!running && run->phase != BATON__RUN_IDLE) {
+        return;
+    }
+    set_failure(schedule, failure, message);
+    schedule->failing_from = running ? run->epoch : run->epoch + 1;
+    for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
+        baton__stepper_tell(stepper, schedule, i, BATON__TELL_FAILURE);
+    }
+    baton__run_set_phase(run, BATON__RUN_DRAINING);
+    stepper->draining++;
+    if (running) {
+        stepper->running--;
+        stepper->awaited_bytes -= schedule->plan.awaited_bytes;
+        stop(stepper, schedule);
+    }
+    baton__epoch_drop_early(schedule);
+    end_if_drained(stepper, schedule);
+}
+
+void baton__epoch_fail_here(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, baton_status_t status)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton__failure_t failure = {.status = status,
+                                      .rank = schedule->group->rank,
+                                      .epoch = run->phase == BATON__RUN_RUNNING
+                                                   ? run->epoch
+                                                   : run->epoch + 1};
+    baton__epoch_fail(stepper, schedule, &failure, baton_error_message());
+}
+
+void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                          uint32_t node, baton_status_t status)
+{
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(status, "\"%s\" epoch %llu failed at %s on rank %d: %s",
+                     schedule->name, (unsigned long long)schedule->run.epoch,
+                     baton__node_name(schedule, node), schedule->group->rank,
+                     baton_error_message()));
+}
+
+bool baton__epoch_has_memory(baton__stepper_t *stepper,
+                             baton_schedule_t *schedule, uint32_t node,
+                             size_t bytes)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    if (bytes == 0 || schedule->group->cost_only) {
+        return true;
+    }
+    for (int i = 0; i < BATON__OPERANDS; i++) {
+        if (((kind->reads | kind->writes) >> i & 1) != 0 &&
+            schedule->addresses[op->buffer[i]] == NULL) {
+            (void)baton__error(BATON_ERR_INVALID,
+                               "no memory is bound to buffer %u, of which it "
+                               "uses %zu bytes",
+                               op->buffer[i], bytes);
+            baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool baton__epoch_is_whole(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule, uint32_t node,
+                           size_t bytes, size_t element)
+{
+    if (bytes % element == 0) {
+        return true;
+    }
+    (void)baton__error(BATON_ERR_INVALID,
+                       "its length is %zu bytes, which are no whole number "
+                       "of elements of %zu bytes",
+                       bytes, element);
+    baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+    return false;
+}
+
+size_t baton__epoch_element_of(const baton__op_t *op)
+{
+    return op->kind == BATON__REDUCE
+               ? baton_op_element_bytes(op->reduction, (baton_dtype_t)op->dtype)
+               : 1;
+}
+
+bool baton__epoch_can_compute(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule, uint32_t node,
+                              size_t bytes)
+{
+    return baton__epoch_is_whole(
+               stepper, schedule, node, bytes,
+               baton__epoch_element_of(&schedule->ops[node])) &&
+           baton__epoch_has_memory(stepper, schedule, node, bytes);
+}
+
+void baton__epoch_fail_from(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint64_t epoch,
+                            const baton__failure_t *failure,
+                            const char *message)
+{
+    baton__run_t *run = &schedule->run;
+    if (run->phase == BATON__RUN_RECOVERING && failure->final) {
+        set_failure(schedule, failure, message); /* it can't be recovered */
+    }
+    if (run->phase != BATON__RUN_IDLE && run->phase != BATON__RUN_RUNNING) {
+        baton__failure_t same = schedule->failure;
+        same.final |= failure->final;
+        set_failure(schedule, &same, schedule->sentence);
+        return;
+    }
+    if (run->phase == BATON__RUN_RUNNING && run->epoch >= epoch) {
+        baton__epoch_fail(stepper, schedule, failure, message);
+        return;
+    }
+    if (schedule->failing_from == 0 || epoch < schedule->failing_from) {
+        set_failure(schedule, failure, message);
+        schedule->failing_from = epoch;
+    }
+    baton__epoch_fail_if_due(stepper, schedule);
+}
+
+void baton__epoch_fail_if_due(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule)
+{
+    if (schedule->run.phase == BATON__RUN_IDLE && schedule->failing_from != 0 &&
+        schedule->failing_from <= schedule->run.epoch + 1) {
+        const baton__failure_t failure = schedule->failure;
+        baton__epoch_fail(stepper, schedule, &failure, schedule->sentence);
+    }
+}
+
+/* ---- end ----------------------------------------------------------------- */
+
+/* The flag reaches the number of the last epoch that has ended: if a failed one
+   stays so, or the schedule is abandoned, all that were started have. Else one
+   that is started now begins. */
+static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
+                       uint64_t retired)
+{
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    bool all = failed != 0 && (baton__schedule_stays_failed(schedule) ||
+                               schedule->turn.abandoned);
+    baton__queues_raise(schedule,
+                        all && requested > retired ? requested : retired);
+}
+
+void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                          uint64_t failed, uint64_t retired)
+{
+    if (failed != 0) {
+        atomic_store_explicit(
+            &schedule->shared.failures[failed % BATON__FAILURES],
+            failed << 8 | (uint8_t)-schedule->failure.status,
+            memory_order_relaxed);
+        atomic_store_explicit(&schedule->shared.failed, failed,
+                              memory_order_release);
+    }
+    if (schedule->offload != NULL) {
+        raise_flag(schedule, failed, retired);
+    }
+    atomic_store_explicit(&schedule->shared.running, false,
+                          memory_order_release);
+    atomic_store_explicit(&schedule->shared.retired, retired,
+                          memory_order_seq_cst);
+    if (stepper->on_end != NULL) {
+        stepper->on_end(schedule);
+    }
+}
+
+/* Epochs that were started on streams behind one that has failed fail with it.
+   Returns the last one. */
+static uint64_t fail_started(baton_schedule_t *schedule)
+{
+    baton__run_t *run = &schedule->run;
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    while (run->epoch < requested) {
+        run->epoch++;
+        atomic_store_explicit(
+            &schedule->shared.failures[run->epoch % BATON__FAILURES],
+            run->epoch << 8 | (uint8_t)-schedule->failure.status,
+            memory_order_relaxed);
+    }
+    return run->epoch;
+}
+
+/* Ends a failed epoch once nothing of it is in motion: from here on its memory
+   is the caller's. */
+static void end_if_drained(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule)
+{
+    baton__run_t *run = &schedule->run;
+    if (run->phase != BATON__RUN_DRAINING || schedule->turn.moving > 0 ||
+        schedule->turn.begun > 0 || schedule->turn.queued > 0) {
+        return;
+    }
+    stepper->draining--;
+    uint64_t failed = schedule->failing_from;
+    uint64_t retired =
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
+    if (baton__schedule_stays_failed(schedule)) {
+        baton__run_set_phase(run, BATON__RUN_FAILED);
+    } else {
+        baton__run_set_phase(run, BATON__RUN_IDLE);
+        schedule->failing_from = 0;
+        if (schedule->offload != NULL) {
+            atomic_store_explicit(
+                &schedule->shared.failures[failed % BATON__FAILURES],
+                failed << 8 | (uint8_t)-schedule->failure.status,
+                memory_order_relaxed);
+            failed = fail_started(schedule);
+        }
+        retired = run->epoch;
+    }
+    baton__epoch_publish(stepper, schedule, failed, retired);
+}
+
+bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
+                                  baton_schedule_t *schedule, uint32_t node)
+{
+    if (!schedule->turn.abandoned) {
+        baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+        end_if_drained(stepper, schedule);
+    } else if (schedule->turn.moving == 0 && schedule->turn.begun == 0 &&
+               schedule->turn.queued == 0) {
+        baton__schedule_free(schedule);
+        return true;
+    }
+    return false;
+}
+
+void baton__epoch_abandon(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    schedule->turn.abandoned = true;
+    stepper->waited -= schedule->run.waited;
+    for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
+        uint32_t node = schedule->plan.asyncs[i];
+        /* These are polled no more; they are never freed. */
+        stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
+                           schedule->ops[node].async_ops->poll != NULL;
+    }
+    baton__epoch_publish(
+        stepper, schedule, schedule->failing_from,
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed));
+}
+
+/* ---- what other threads ask ---------------------------------------------- */
+
+baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
+                                      char *sentence_out, size_t bytes)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    const baton__failure_t failure = schedule->failure;
+    (void)snprintf(sentence_out, bytes, "%s", schedule->sentence);
+    (void)pthread_mutex_unlock(&failure_lock);
+    return failure;
+}
+
+void baton__epoch_forget_failure(baton_schedule_t *schedule)
+{
+    uint64_t retired =
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
+    uint64_t failed =
+        atomic_load_explicit(&schedule->shared.failed, memory_order_relaxed);
+    if (failed != 0 && failed == retired) {
+        retired--; /* of a schedule that does not stay failed */
+    }
+    (void)pthread_mutex_lock(&failure_lock);
+    schedule->shared.last_retired = retired;
+    schedule->shared.last_status = schedule->failure.status != BATON_OK
+                                       ? schedule->failure.status
+                                       : BATON_ERR_CANCELLED;
+    if (requested > retired &&
+        atomic_exchange_explicit(&schedule->shared.reported, 0,
+                                 memory_order_relaxed) != requested) {
+        atomic_store_explicit(&schedule->shared.unreported,
+                              schedule->shared.last_status,
+                              memory_order_relaxed);
+    }
+    schedule->failure = (baton__failure_t){0};
+    schedule->sentence[0] = '\0';
+    (void)pthread_mutex_unlock(&failure_lock);
+    /* Before epochs are numbered anew: see outcome_of(), epochs.c. */
+    atomic_fetch_add_explicit(&schedule->shared.generation, 1,
+                              memory_order_seq_cst);
+}
+
+static baton_status_t fail_recovered(const baton_schedule_t *schedule,
+                                     baton_status_t status)
+{
+    return baton__error(status,
+                        "\"%s\": the epoch that was started last has failed, "
+                        "and its group was recovered since: %s",
+                        schedule->name, baton_status_text(status));
+}
+
+baton_status_t baton__epoch_unreported(const baton_schedule_t *schedule)
+{
+    baton_status_t status = (baton_status_t)atomic_load_explicit(
+        &schedule->shared.unreported, memory_order_relaxed);
+    return status == BATON_OK ? BATON_OK : fail_recovered(schedule, status);
+}
+
+baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
+                                         uint64_t epoch)
+{
+    (void)pthread_mutex_lock(&failure_lock);
+    bool completed = epoch <= schedule->shared.last_retired;
+    baton_status_t status = schedule->shared.last_status;
+    (void)pthread_mutex_unlock(&failure_lock);
+    return completed ? BATON_OK : fail_recovered(schedule, status);
+}

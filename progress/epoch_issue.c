@@ -1,0 +1,440 @@
+/* An epoch issues its nodes, turn by turn, and retires when all that it waits
+   for has completed. Where a node fails, or none can fire any more,
+   epoch_fail.c goes on. */
+#include "progress/epoch.h"
+
+#include "base/error.h"
+#include "progress/epoch_parts.h"
+#include "progress/queues.h"
+#include "sched/offload.h"
+
+enum {
+    /* A call that took no longer than this is run by any driver; a longer one
+       by a driver that is not expected back at a certain time. */
+    QUICK_CALL_NS = 100000
+};
+
+/* What the functions of nodes are given. */
+static baton__context_t context_of(baton_schedule_t *schedule)
+{
+    return (baton__context_t){
+        .transport = schedule->group->transport,
+        .endpoint = schedule->group->endpoint,
+        .owner = schedule,
+        .address = schedule->addresses,
+        .activations = schedule->run.activations,
+        .asyncs = schedule->run.asyncs,
+        .header = {.schedule = schedule->identity,
+                   .epoch = schedule->run.epoch,
+                   .incarnation = schedule->group->incarnation},
+    };
+}
+
+/* ---- issue --------------------------------------------------------------- */
+
+/* Takes `bytes` from what this step may still compute and copy. A step that has
+   done nothing yet affords anything, such as an element longer than its limit.
+ */
+static bool afford(baton__stepper_t *stepper, size_t bytes)
+{
+    if (bytes > stepper->bytes_left &&
+        stepper->bytes_left < BATON__STEP_BYTES) {
+        return false;
+    }
+    if (stepper->bytes_left != SIZE_MAX) {
+        stepper->bytes_left -=
+            bytes < stepper->bytes_left ? bytes : stepper->bytes_left;
+    }
+    return true;
+}
+
+bool baton__epoch_take_result(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule, uint32_t node,
+                              int result)
+{
+    switch (result) {
+    case BATON_OK:
+        baton__epoch_complete(stepper, schedule, node);
+        return true;
+    case BATON_SKIP:
+        baton__epoch_skip(stepper, schedule, node);
+        return true;
+    default:
+        baton__epoch_fail_at(stepper, schedule, node, (baton_status_t)result);
+        return false;
+    }
+}
+
+/* Adds to a count that one thread at a time writes. */
+static void add(_Atomic uint64_t *count, uint64_t more)
+{
+    uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, before + more, memory_order_relaxed);
+}
+
+static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t node, const baton__context_t *context)
+{
+    baton__run_t *run = &schedule->run;
+    const baton__op_t *op = &schedule->ops[node];
+    size_t bytes =
+        op->kind == BATON__SEND ? baton__run_bytes(run, op) : op->bytes;
+    if (!baton__epoch_has_memory(stepper, schedule, node, bytes)) {
+        return false;
+    }
+    int outcome =
+        schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
+    add(&schedule->shared.sent_messages, 1);
+    add(&schedule->shared.sent_bytes, op->kind == BATON__SEND ? bytes : 0);
+    if (outcome == BATON__PENDING) {
+        baton__epoch_enter(stepper, schedule, node, BATON__NODE_MOVING);
+        schedule->turn.moving++;
+        return true;
+    }
+    return baton__epoch_take_result(stepper, schedule, node, outcome);
+}
+
+/* The part of a lent message from `begin` on, for an operand; NULL: it could
+   not be read. */
+static const char *part_of(const baton_group_t *group,
+                           const baton_message_t *message, int operand,
+                           size_t begin, size_t bytes, baton_status_t *status)
+{
+    if (message->data != NULL) {
+        return (const char *)message->data + begin;
+    }
+    char *part = group->parts + (size_t)operand * BATON__PART_BYTES;
+    *status =
+        group->transport->read(group->endpoint, message, begin, bytes, part);
+    return *status == BATON_OK ? part : NULL;
+}
+
+/* Reduces a part of what was lent; false when that failed the epoch. */
+static bool issue_borrower(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule, uint32_t node,
+                           const baton__context_t *context, size_t begin,
+                           size_t bytes)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton__plan_t *plan = &schedule->plan;
+    baton__context_t borrowing = *context;
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = baton__epoch_first_loan(plan, node);
+         status == BATON_OK && i < plan->loan_count &&
+         plan->loans[i].reduce == node;
+         i++) {
+        const baton_message_t *message = schedule->run.lent[i];
+        int operand = plan->loans[i].operand;
+        if (message != NULL) {
+            borrowing.lent[operand] = part_of(schedule->group, message, operand,
+                                              begin, bytes, &status);
+        }
+    }
+    if (status != BATON_OK) {
+        baton__epoch_fail_at(stepper, schedule, node, status);
+        return false;
+    }
+    (void)schedule->group->kinds[op->kind].issue(op, node, &borrowing, begin,
+                                                 bytes); /* BATON_OK */
+    return true;
+}
+
+/* Reduces or copies at most a slice of the node. */
+static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                    uint32_t node, const baton__context_t *context)
+{
+    baton__run_t *run = &schedule->run;
+    const baton__op_t *op = &schedule->ops[node];
+    baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
+    if (issue == NULL) { /* see lib/sim/simulate_graphs.c */
+        (void)baton__run_pop(run);
+        baton__epoch_complete(stepper, schedule, node);
+        return true;
+    }
+    size_t bytes = baton__run_bytes(run, op);
+    size_t element = baton__epoch_element_of(op);
+    if (!baton__epoch_is_whole(stepper, schedule, node, bytes, element)) {
+        return false;
+    }
+    bool borrows =
+        (op->flags & BATON__BORROWS) != 0 && schedule->run.lent_count > 0;
+    size_t done = schedule->turn.slice_done;
+    size_t part = bytes - done;
+    size_t most = borrows && schedule->group->parts != NULL
+                      ? BATON__PART_BYTES
+                      : stepper->slice_bytes;
+    if (part > most) {
+        part = most - most % element;
+        part = part > 0 ? part : element;
+    }
+    if ((done == 0 &&
+         !baton__epoch_has_memory(stepper, schedule, node, bytes)) ||
+        !afford(stepper, part)) {
+        return false;
+    }
+    if (bytes > 0 && borrows) {
+        if (!issue_borrower(stepper, schedule, node, context, done, part)) {
+            return false;
+        }
+    } else if (bytes > 0) {
+        (void)issue(op, node, context, done, part); /* always BATON_OK */
+    }
+    if (done + part < bytes) {
+        schedule->turn.slice_done = done + part;
+        return true;
+    }
+    schedule->turn.slice_done = 0;
+    (void)baton__run_pop(run);
+    if (borrows) {
+        baton__epoch_return_loans(schedule, node);
+    }
+    baton__epoch_complete(stepper, schedule, node);
+    return true;
+}
+
+static int run_function(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t node, const baton__context_t *context)
+{
+    baton__op_t *op = &schedule->ops[node];
+    baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
+    bool timed = stepper->clock_ns != NULL &&
+                 (stepper->leaves_calls || (op->flags & BATON__QUICK) == 0);
+    uint64_t began = timed ? stepper->clock_ns() : 0;
+    int outcome =
+        issue == NULL ? BATON_OK : issue(op, node, context, 0, op->bytes);
+    if (timed) {
+        bool quick = stepper->clock_ns() - began <= QUICK_CALL_NS;
+        op->flags = (uint16_t)(quick ? op->flags | BATON__QUICK
+                                     : op->flags & ~BATON__QUICK);
+    }
+    return outcome;
+}
+
+/* True if this driver may run the node's function: one that may take long is
+   left to a driver that is not expected back at a certain time. */
+static bool may_call(baton__stepper_t *stepper, const baton__op_t *op)
+{
+    bool may = !stepper->leaves_calls || (op->flags & BATON__QUICK) != 0;
+    stepper->left_calls |= !may;
+    return may;
+}
+
+static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t node, const baton__context_t *context)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
+    uint64_t turn = 1 + baton__async_turn(atomic_load_explicit(
+                            &async->state, memory_order_relaxed));
+    /* Pairs with the exchange in baton_async_complete: it may be called before
+       start has returned. */
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_BEGUN),
+                          memory_order_release);
+    int outcome = run_function(stepper, schedule, node, context);
+    if (outcome == BATON__PENDING) {
+        baton__epoch_enter(stepper, schedule, node, BATON__NODE_BEGUN);
+        schedule->turn.begun++;
+        stepper->polled += op->async_ops->poll != NULL;
+        return true;
+    }
+    atomic_store_explicit(&async->state,
+                          baton__async_state(turn, BATON__ASYNC_IDLE),
+                          memory_order_relaxed);
+    return baton__epoch_take_result(stepper, schedule, node, outcome);
+}
+
+/* Issues the first ready node. False when the turn is over: the node failed the
+   epoch, or has to wait for another step. */
+static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       const baton__context_t *context)
+{
+    baton__run_t *run = &schedule->run;
+    uint32_t node = run->ready[run->head];
+    const baton__op_t *op = &schedule->ops[node];
+    switch ((baton__kind_t)op->kind) {
+    case BATON__NOP:
+    case BATON__ON_START:
+        (void)baton__run_pop(run);
+        baton__run_complete(run, node);
+        return true;
+    case BATON__RECV:
+        (void)baton__run_pop(run);
+        return baton__epoch_fire_receive(stepper, schedule, node);
+    case BATON__SEND:
+    case BATON__ACTIVATE: {
+        if ((op->flags & BATON__INTRODUCED) == 0) {
+            (void)baton__run_pop(run);
+            return baton__epoch_hold_send(stepper, schedule, node);
+        }
+        size_t copied = baton__run_bytes(run, op);
+        if (!afford(stepper,
+                    copied <= context->transport->copy_bytes ? copied : 0)) {
+            return false;
+        }
+        (void)baton__run_pop(run);
+        return issue_send(stepper, schedule, node, context);
+    }
+    case BATON__REDUCE:
+    case BATON__COPY:
+    case BATON__DEVICE_CALL:
+        return baton__op_offloaded(op)
+                   ? baton__queues_issue(stepper, schedule, node, context)
+                   : compute(stepper, schedule, node, context);
+    case BATON__CALL:
+        if (!may_call(stepper, op)) {
+            return false;
+        }
+        (void)baton__run_pop(run);
+        return baton__epoch_take_result(
+            stepper, schedule, node,
+            run_function(stepper, schedule, node, context));
+    case BATON__ASYNC:
+        if (!may_call(stepper, op)) {
+            return false;
+        }
+        (void)baton__run_pop(run);
+        return begin_async(stepper, schedule, node, context);
+    case BATON__ARMED_RECV: /* never ready */
+    case BATON__KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* Issues up to `nodes` ready nodes, until one ends the turn. */
+static void issue_ready(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                        uint32_t nodes)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton__context_t context = context_of(schedule);
+    if (schedule->turn.held) {
+        baton__queues_issue_held(stepper, schedule, &context);
+        return;
+    }
+    while (nodes > 0 && baton__run_has_ready(run) &&
+           issue_next(stepper, schedule, &context)) {
+        nodes--;
+    }
+}
+
+void baton__epoch_introduce(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, int peer)
+{
+    const baton__context_t context = context_of(schedule);
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        baton__op_t *op = &schedule->ops[node];
+        if (!baton__op_sends(op) || op->peer != peer ||
+            (op->flags & BATON__INTRODUCED) != 0) {
+            continue;
+        }
+        op->flags |= BATON__INTRODUCED;
+        if (schedule->run.phase == BATON__RUN_RUNNING &&
+            schedule->run.state[node] == BATON__NODE_HELD) {
+            baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+            (void)issue_send(stepper, schedule, node, &context);
+            baton__stepper_add_runnable(stepper, schedule);
+        }
+    }
+}
+
+/* ---- a turn, and the end ------------------------------------------------- */
+
+/* The node that skipped the branch that the epoch lacks; BATON__NO_NODE if none
+   skipped. */
+static uint32_t find_skip(const baton_schedule_t *schedule)
+{
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        if (schedule->run.state[node] == BATON__NODE_SKIPPED) {
+            return node;
+        }
+    }
+    return BATON__NO_NODE;
+}
+
+static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    uint32_t node = 0;
+    while ((schedule->ops[node].flags & BATON__OPTIONAL) != 0 ||
+           schedule->run.state[node] != BATON__NODE_IDLE) {
+        node++;
+    }
+    baton__text_add(&text,
+                    "\"%s\" epoch %llu can't end on rank %d: %s will not fire",
+                    schedule->name, (unsigned long long)schedule->run.epoch,
+                    schedule->group->rank, baton__node_name(schedule, node));
+    uint32_t call = find_skip(schedule);
+    if (call != BATON__NO_NODE) {
+        baton__text_add(&text,
+                        ": %s skipped (is what lies behind it optional?)",
+                        baton__node_name(schedule, call));
+    }
+    baton__epoch_fail_here(stepper, schedule,
+                           baton__error(BATON_ERR_UNREACHABLE, "%s", memory));
+}
+
+/* Fails an epoch that waits for nothing but optional receives, while a required
+   send to a peer that is lost has not fired: whether it would or not, the epoch
+   can't end. */
+static void fail_if_unsendable(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule)
+{
+    const baton__run_t *run = &schedule->run;
+    const baton_group_t *group = schedule->group;
+    if (run->waited > 0 || (!group->all_lost && group->lost_count == 0)) {
+        return;
+    }
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        if (op->kind == BATON__SEND && (op->flags & BATON__OPTIONAL) == 0 &&
+            run->state[node] == BATON__NODE_IDLE &&
+            baton__group_has_lost(group, (int)op->peer)) {
+            baton__epoch_fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT,
+                                   NULL);
+            return;
+        }
+    }
+}
+
+static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    baton__run_retire(&schedule->run);
+    stepper->running--;
+    stepper->awaited_bytes -= schedule->plan.awaited_bytes;
+    if (schedule->offload != NULL) {
+        baton__queues_stop(schedule);
+    }
+    if (schedule->run.early_count > 0) {
+        baton__epoch_drop_up_to(schedule, schedule->run.epoch);
+    }
+    baton__epoch_publish(stepper, schedule, 0, schedule->run.epoch);
+    baton__epoch_fail_if_due(stepper, schedule);
+    baton__epoch_begin_if_due(stepper, schedule);
+}
+
+void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                       uint32_t nodes)
+{
+    baton__run_t *run = &schedule->run;
+    issue_ready(stepper, schedule, nodes);
+    if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL) {
+        baton__queues_end_turn(stepper, schedule);
+    }
+    if (run->phase != BATON__RUN_RUNNING || schedule->turn.held) {
+        return;
+    }
+    bool through = baton__run_is_through(run);
+    bool busy =
+        through && stepper->is_busy != NULL && stepper->is_busy(schedule);
+    if (baton__run_has_ready(run) || busy) {
+        baton__stepper_add_runnable(stepper, schedule);
+    } else if (through) {
+        retire(stepper, schedule);
+    } else if (baton__run_is_stuck(run)) {
+        fail_stuck(stepper, schedule);
+    } else {
+        fail_if_unsendable(stepper, schedule);
+    }
+}

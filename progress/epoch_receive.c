@@ -1,0 +1,191 @@
+/* A receive and its message meet, whichever comes first; and what becomes of a
+   receive or a send whose peer is lost. */
+#include "base/error.h"
+#include "progress/epoch.h"
+#include "progress/epoch_parts.h"
+
+static void fail_mismatch(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                          uint32_t node, size_t bytes)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    bool up_to = op->length != BATON__NO_LENGTH;
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(BATON_ERR_MISMATCH,
+                     "\"%s\" epoch %llu failed on rank %d: %s from rank %d, "
+                     "tag %u, expects %s%zu bytes and got %zu: the ranks' "
+                     "schedules differ (BATON_VERIFY=1 finds where)",
+                     schedule->name, (unsigned long long)schedule->run.epoch,
+                     schedule->group->rank, baton__node_name(schedule, node),
+                     (int)op->peer, op->message.tag, up_to ? "up to " : "",
+                     op->bytes, bytes));
+}
+
+/* Below this a copy costs less than a loan (lib/sched/loans.h). */
+enum { LEND_BYTES = 1024 };
+
+/* Whether an element fits into the room for parts of messages. */
+static bool fits_part(const baton__op_t *reduce)
+{
+    return baton_op_element_bytes(reduce->reduction,
+                                  (baton_dtype_t)reduce->dtype) <=
+           BATON__PART_BYTES;
+}
+
+/* Lends a receive's message to the reduce behind it, which then reads it where
+   it lies. Only if that reduce waits for nothing else: the message's send may
+   not end before it is dropped, and the sender might have to end it before it
+   does what the reduce still waits for. BATON_DONE: the receive is complete.
+   BATON_AGAIN: the message is to be accepted. Or an error. */
+static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
+                           baton_message_t *message)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__op_t *op = &schedule->ops[node];
+    baton__run_t *run = &schedule->run;
+    if (op->message.loan == 0 || message->bytes < LEND_BYTES) {
+        return BATON_AGAIN;
+    }
+    size_t loan = op->message.loan - 1;
+    uint32_t reduce = schedule->plan.loans[loan].reduce;
+    if (run->left[reduce] != 1) {
+        return BATON_AGAIN;
+    }
+    if (!fits_part(&schedule->ops[reduce])) {
+        return BATON_AGAIN;
+    }
+    baton_status_t status = group->transport->lend(group->endpoint, message);
+    if (status == BATON_DONE) {
+        run->lent[loan] = message;
+        run->lent_count++;
+    }
+    return status;
+}
+
+bool baton__epoch_take_message(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule, uint32_t node,
+                               baton_message_t *message)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__op_t *op = &schedule->ops[node];
+    size_t bytes = message->bytes;
+    bool up_to = op->length != BATON__NO_LENGTH;
+    if (up_to ? bytes > op->bytes : bytes != op->bytes) {
+        group->transport->drop(group->endpoint, message);
+        fail_mismatch(stepper, schedule, node, bytes);
+        return false;
+    }
+    if (!baton__epoch_has_memory(stepper, schedule, node, bytes)) {
+        group->transport->drop(group->endpoint, message);
+        return false;
+    }
+    if (up_to) {
+        schedule->run.lengths[op->length] = bytes;
+    }
+    const baton_token_t token = {schedule, node, baton__op_memory(op)};
+    char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
+    baton_status_t status = lend(schedule, node, message);
+    if (status == BATON_AGAIN) {
+        status =
+            group->transport->accept(group->endpoint, message, token, target);
+    }
+    switch ((int)status) {
+    case BATON_DONE:
+        baton__epoch_complete(stepper, schedule, node);
+        break;
+    case BATON_OK:
+        baton__epoch_enter(stepper, schedule, node, BATON__NODE_MOVING);
+        schedule->turn.moving++;
+        break;
+    case BATON_ERR_CANCELLED:
+        break; /* the sender's epoch has failed, and it will tell us */
+    default:
+        (void)baton__error(status,
+                           "the %s transport could not take a message of %zu "
+                           "bytes from rank %d: %s",
+                           group->transport->name, bytes, (int)op->peer,
+                           baton_status_text(status));
+        baton__epoch_fail_at(stepper, schedule, node, status);
+        return false;
+    }
+    return true;
+}
+
+bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    return (op->flags & BATON__OPTIONAL) == 0 &&
+           !schedule->group->transport->unordered &&
+           schedule->run.state[node] == BATON__NODE_WAITING &&
+           schedule->run.early[op->message.ordinal] != NULL;
+}
+
+void baton__epoch_fail_left_out(baton__stepper_t *stepper,
+                                baton_schedule_t *schedule, uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton__epoch_fail_here(
+        stepper, schedule,
+        baton__error(
+            BATON_ERR_MISMATCH,
+            "\"%s\" epoch %llu failed on rank %d: %s waits for a message that "
+            "rank %d has not sent: it is in epoch %llu already (is its send "
+            "behind a branch that it did not take, and the receive not "
+            "optional?)",
+            schedule->name, (unsigned long long)schedule->run.epoch,
+            schedule->group->rank, baton__node_name(schedule, node),
+            (int)op->peer,
+            (unsigned long long)schedule->run.early[op->message.ordinal]
+                ->header.epoch));
+}
+
+void baton__epoch_fail_lost(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint32_t node,
+                            baton_status_t status, const char *detail)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    (void)baton__error(status, "rank %d is gone: %s", (int)op->peer,
+                       detail != NULL ? detail : baton_status_text(status));
+    baton__epoch_fail_at(stepper, schedule, node, status);
+}
+
+bool baton__epoch_fire_receive(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule, uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    baton_message_t *message =
+        baton__epoch_find_early(&schedule->run, op->message.ordinal);
+    if (message == NULL &&
+        baton__group_has_lost(schedule->group, (int)op->peer)) {
+        if ((op->flags & BATON__OPTIONAL) != 0) {
+            return true; /* as if the message never came */
+        }
+        baton__epoch_fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT,
+                               NULL);
+        return false;
+    }
+    baton__epoch_enter(stepper, schedule, node, BATON__NODE_WAITING);
+    if (message != NULL) {
+        return baton__epoch_take_message(stepper, schedule, node, message);
+    }
+    if (baton__epoch_is_left_out(schedule, node)) {
+        baton__epoch_fail_left_out(stepper, schedule, node);
+        return false;
+    }
+    return true;
+}
+
+bool baton__epoch_hold_send(baton__stepper_t *stepper,
+                            baton_schedule_t *schedule, uint32_t node)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    if (!baton__group_has_lost(schedule->group, (int)op->peer)) {
+        baton__epoch_enter(stepper, schedule, node, BATON__NODE_HELD);
+        return true;
+    }
+    if ((op->flags & BATON__OPTIONAL) != 0) {
+        return true; /* as if it had not fired */
+    }
+    baton__epoch_fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT, NULL);
+    return false;
+}
