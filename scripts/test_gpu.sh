@@ -6,8 +6,7 @@
 #
 #   scripts/test_gpu.sh [cmake option ...]      e.g. -DBATON_CUDA_ARCHITECTURES=90
 #
-# BUILD is the build folder, build-gpu/ by default. BENCH=FILE: then baton-bench-gpu
-# runs too, and writes FILE.json and FILE-staged.json. Ends with 77, and the reason,
+# BUILD is the build folder, build-gpu/ by default. Ends with 77, and the reason,
 # where there is no GPU or no nvcc.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -34,26 +33,20 @@ fi
 cmake -S "$root" -B "$build" -DBATON_MPI=OFF -DBATON_CUDA=ON \
     -DBATON_CUDA_ARCHITECTURES="$gpus" "$@" || exit 1
 cmake --build "$build" -j "$(nproc)" --target help |
-    sed -n 's/^\.\.\. \(gpu_[a-z_]*\|cuda_training\|baton-bench-gpu\)$/\1/p' \
+    sed -n 's/^\.\.\. \(gpu_[a-z_]*\|cuda_training\)$/\1/p' \
         >"$build/gpu_targets"
-suites=$(grep -v bench "$build/gpu_targets")
+suites=$(cat "$build/gpu_targets")
 # shellcheck disable=SC2046
 cmake --build "$build" -j "$(nproc)" --target test_attach test_elements \
-    $(cat "$build/gpu_targets") || exit 1
+    $suites || exit 1
 
 # ---- is there a GPU? ---------------------------------------------------------
 
-"$build/microbench/baton-bench-gpu" --parts memory --bytes 16 --repetitions 1 \
-    >"$build/there" 2>&1
-case $? in
-0) ;;
-77) skip "$(sed -n 's/^skipped: //p' "$build/there")" ;;
-*)
+TEST_ROUNDS=1 "$build/tests/gpu_port" >"$build/there" 2>&1
+if [ $? -eq 77 ]; then
     cat "$build/there"
-    exit 1
-    ;;
-esac
-head -n 1 "$build/there"
+    exit 77
+fi
 
 # ---- the suites --------------------------------------------------------------
 
@@ -106,12 +99,6 @@ if command -v compute-sanitizer >/dev/null; then
     done
 else
     echo "==== no compute-sanitizer: memcheck and racecheck were not run"
-fi
-
-if [ -n "${BENCH:-}" ]; then
-    suite bench "$build/microbench/baton-bench-gpu" --json "$BENCH.json"
-    suite "bench, staged" "$build/microbench/baton-bench-gpu" --staged \
-        --parts allreduce,overlap --json "$BENCH-staged.json"
 fi
 
 [ -z "$skipped" ] || echo "==== skipped:$skipped"

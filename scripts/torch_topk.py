@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times torch.topk on a GPU, to be compared with `baton-bench-gpu --parts
-select`: the 0.1% largest magnitudes of a vector of normal f32.
+"""Times torch.topk on a GPU, to be compared with the time of Baton's
+selection: the 0.1% largest magnitudes of a vector of normal f32.
 
     scripts/torch_topk.py [ELEMENTS...]     default: 64 Mi
 

@@ -104,7 +104,7 @@ check() (
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
             return "^progress/event_loop[.]c$"
         if (header ~ /^(cuda|cub\/|cooperative_groups)/)
-            return "^(cuda/|examples/cuda_[a-z]+[.]cu$|microbench/gpu/)"
+            return "^(cuda/|examples/cuda_[a-z]+[.]cu$|microbench/bench/device[.]c$)"
         if (header ~ /^baton\/(coll|partial|sparse|tuning)[.]h$/)
             return "^(lib/coll/|include/|examples/|microbench/)"
         return ""

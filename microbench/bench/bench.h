@@ -1,17 +1,19 @@
-/* The subcommands of baton-bench. Each prints a table to standard output and,
-   if `json` is not NULL, writes a JSON array to it. Returns 0 on success. */
-#ifndef BATON_MICROBENCH_BENCH_H
-#define BATON_MICROBENCH_BENCH_H
+/* baton-bench: what its benchmarks share. main.c has the table of benchmarks,
+   options.c the one table of options; a benchmark describes its systems, and
+   turns.c has them take turns and prints and writes the rows. */
+#ifndef MICROBENCH_BENCH_BENCH_H
+#define MICROBENCH_BENCH_BENCH_H
 
+#include "common/cli.h"
+#include "common/harness.h"
+#include "common/progress.h"
+#include "common/steal.h"
+#include "common/table.h"
 #include <baton/sparse.h>
 #include <baton/tuning.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <mpi.h>
 
-/* Compares Baton's f32 sum with a plain loop that is compiled for this machine,
-   and the selection from a sum with its two steps. Runs on one rank. */
-int bench_kernels(FILE *json);
+/* ---- the command line (options.c) --------------------------------------- */
 
 enum {
     BENCH_MAX_SIZES = 32,
@@ -21,19 +23,24 @@ enum {
     BENCH_MAX_TEAMS = 16
 };
 
-/* A way to a collective: the name on the command line, label. */
-#define BENCH_SYSTEM_LIST(X)                                                   \
-    X(MPI, "mpi", "the blocking call")                                         \
-    X(IMPI, "impi", "the nonblocking call and MPI_Wait")                       \
-    X(IMPI_RING, "impi-ring", "impi by libnbc's ring")                         \
-    X(PERSISTENT, "persistent", "MPI_Start and MPI_Wait")                      \
-    X(BATON, "baton", "Baton")
+/* Sets of commands, for the table of options. The dense collectives are one. */
+typedef enum bench_command {
+    BENCH_NO_COMMAND = 0,
+    BENCH_COLLECTIVE = 1 << 0,
+    BENCH_OVERLAP = 1 << 1,
+    BENCH_SPARSE = 1 << 2,
+    BENCH_ENGINE = 1 << 3,
+    BENCH_LOOP = 1 << 4,
+    BENCH_KERNELS = 1 << 5
+} bench_command_t;
 
+/* The ways to a collective. */
 typedef enum bench_system_kind {
-#define BENCH_SYSTEM_ENUM(id, name, label) BENCH_SYSTEM_##id,
-    BENCH_SYSTEM_LIST(BENCH_SYSTEM_ENUM)
-#undef BENCH_SYSTEM_ENUM
-        BENCH_SYSTEM_KINDS
+    BENCH_SYSTEM_MPI,        /* the blocking call */
+    BENCH_SYSTEM_IMPI,       /* the nonblocking call and MPI_Wait */
+    BENCH_SYSTEM_IMPI_RING,  /* the same, by libnbc's ring */
+    BENCH_SYSTEM_PERSISTENT, /* MPI_Start and MPI_Wait */
+    BENCH_SYSTEM_BATON
 } bench_system_kind_t;
 
 typedef struct bench_system {
@@ -66,15 +73,16 @@ typedef enum bench_sparse_system {
 
 extern const char *const bench_sparse_names[]; /* ended by NULL */
 
-/* Where vectors lie. */
+/* Where vectors are. */
 typedef enum bench_memory {
     BENCH_MEMORY_MALLOC,
-    BENCH_MEMORY_SHARED /* of baton_memory_alloc */
+    BENCH_MEMORY_SHARED, /* of baton_memory_alloc */
+    BENCH_MEMORY_DEVICE
 } bench_memory_t;
 
 /* What the user asked for; each command uses some of it. */
 typedef struct bench_options {
-    uint64_t repetitions; /* of each measurement, whose median is reported */
+    uint64_t repetitions; /* of each measurement */
     uint64_t epochs;      /* during which memory must not grow */
     uint64_t bytes[BENCH_MAX_SIZES];
     size_t size_count;
@@ -92,33 +100,189 @@ typedef struct bench_options {
     size_t density_count;
     uint64_t teams[BENCH_MAX_TEAMS]; /* 0: as many as cost least */
     size_t team_count;
-    size_t memory;   /* bench_memory_t */
-    const char *csv; /* file names, or NULL */
-    const char *json;
-    const char *plot; /* ends in .svg or .png */
+    size_t memory; /* bench_memory_t */
+    bool in_place;
+    const char *csv, *json, *plot; /* file names, or NULL */
 } bench_options_t;
 
-/* Measures the costs of an engine: nodes, starts, commits, idling and short
-   all-reduces. Collective; rank 0 has the file and prints. */
-int bench_engine(const bench_options_t *options, FILE *json);
+/* "allreduce", "bcast", ...: as the command, and in files. */
+const char *bench_collective_name(baton_collective_t collective);
 
-/* Compares the ring all-reduce of long vectors with MPI. Collective. */
-int bench_ring(const bench_options_t *options, FILE *json);
+/* Parses the command line. `speak` is true on rank 0 only. */
+cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
+                                  bench_command_t *command_out,
+                                  bench_options_t *out);
 
-/* Measures the patterns of a training loop: epochs that run in the background,
-   hundreds of schedules, long pipelines. Collective. */
-int bench_loop(const bench_options_t *options, FILE *json);
+/* ---- a run, and turns (turns.c) ----------------------------------------- */
 
-/* Compares sparse with dense all-reduces. Opens its files itself. Collective.
- */
-int bench_sparse(const bench_options_t *options);
+/* A command that runs. Only rank 0 has a table, a plot, and speaks. */
+typedef struct bench_run {
+    harness_t harness;
+    bench_options_t options;
+    bool speak;
+    table_t table;
+    output_plot_t plot;
+    progress_t progress;
+    size_t probes, near; /* of the latency of a cache line between processors */
+} bench_run_t;
 
-/* Compares ways to one dense collective, options->collective. Opens its files
-   itself. Collective. */
-int bench_collective(const bench_options_t *options);
+/* Systems that take turns, so that all see the same states of the machine. */
+typedef struct bench_turns {
+    size_t systems, measures; /* how many values a turn of a system gives */
+    size_t warm_up, turns;    /* turns that are not counted, and that are */
+    /* Before the systems' turns; may be NULL. */
+    void (*begin)(void *arg, size_t turn);
+    /* Collective. A turn of one system, which stores this rank's values. */
+    void (*take)(void *arg, size_t system, size_t turn, double *values);
+    void *arg;
+} bench_turns_t;
 
-/* Measures how much of an all-reduce passes while the application computes, or
-   sleeps. Opens its files itself. Collective. */
-int bench_overlap(const bench_options_t *options);
+/* Runs all turns, in an order that rotates. `out`: [systems][measures], on rank
+   0: over the turns, of the largest value of all ranks. Collective. */
+void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
+
+/* Rank 0 measures how long a cache line takes from one processor to another, in
+   nanoseconds; 0 where two threads can't run at the same time. Machines that
+   alternate between two states, of about 27 and 170 ns, are counted. */
+double bench_probe(bench_run_t *run);
+
+/* The statistics of the slowest rank's values, on rank 0. Collective. */
+stats_t bench_slowest(double *mine, size_t count);
+
+/* The columns of a benchmark whose rows are single values, and a row: `name` in
+   files, `text` on the screen. */
+enum { BENCH_VALUE_COLUMNS = 7 };
+extern const table_column_t bench_value_columns[BENCH_VALUE_COLUMNS];
+void bench_report(bench_run_t *run, const char *name, const char *text,
+                  stats_t value, const char *unit);
+
+/* A heading among such rows, or why something is left out. */
+void bench_note(const bench_run_t *run, const char *text);
+
+/* ---- an operation (operation.c) ----------------------------------------- */
+
+enum { BENCH_PERIOD = 251 };
+
+/* One rank's part of a dense collective on known data. The whole vector has
+   `count` f32 elements, a whole number of blocks where ranks have blocks:
+   broadcast, reduce and all-reduce move all of it, reduce-scatter leaves a
+   block on each rank, all-gather and gather join the ranks' blocks, scatter and
+   all-to-all split a vector into blocks. A broadcast has a target alone. Any
+   rank may be the root, so every rank has the memory that a root needs. */
+typedef struct bench_operation {
+    baton_collective_t collective;
+    int rank, ranks;
+    int root, roots; /* of the next call; how many take turns: 1 or `ranks` */
+    float sums[BENCH_PERIOD]; /* of all ranks' elements; they repeat */
+    size_t count, block;
+    size_t source_count, target_count;
+    float *source, *target; /* the same memory if in place */
+    void *on_device[2];     /* of source and target, or NULL */
+    bool in_place;
+} bench_operation_t;
+
+/* Describes a vector of `bytes`, rounded up to whole blocks. Sets everything
+   but the memory: source_count and target_count elements. */
+void bench_operation_init(bench_operation_t *operation,
+                          baton_collective_t collective, int rank, int ranks,
+                          uint64_t bytes);
+
+/* Fills the source, and the target with what no result can be. What a
+   broadcast sends is in the target of the root, which must be set; it stays
+   the same whoever sends it on. */
+void bench_operation_fill(bench_operation_t *operation);
+
+/* Returns the first wrong element of what the last call, of this root, gave to
+   this rank, or target_count. */
+size_t bench_operation_check(const bench_operation_t *operation);
+
+/* The element that the target must have. */
+float bench_operation_expected(const bench_operation_t *operation, size_t i);
+
+/* ---- systems (system.c) ------------------------------------------------- */
+
+/* A system that is ready to run one operation. */
+typedef struct bench_runner {
+    bench_system_t system;
+    bench_operation_t *operation;
+    MPI_Request *requests; /* of each root; persistent: until it is closed */
+    int *counts;           /* MPI's, of a reduce-scatter */
+    baton_schedule_t **schedules; /* Baton's, of each root */
+} bench_runner_t;
+
+/* Drops systems that can't run the collective here, and says why. Returns how
+   many are left. Collective. */
+size_t bench_keep_able(bench_run_t *run);
+
+/* An operation's memory, of the kind that was asked for. */
+void bench_memory_open(const bench_run_t *run, bench_operation_t *operation);
+void bench_memory_close(const bench_run_t *run, bench_operation_t *operation);
+
+/* Fills the operation's vectors; checks the result, and ends the job where it
+   is wrong. Both copy what is on a device. */
+void bench_fill(bench_operation_t *operation);
+void bench_check(const bench_runner_t *runner);
+
+/* Sets the target to zero. */
+void bench_clear(bench_operation_t *operation);
+
+/* Collective, in the same order on all ranks. `operation` has its memory. */
+void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
+                       bench_operation_t *operation, bench_runner_t *out);
+void bench_runner_close(bench_runner_t *runner);
+
+/* Begins a turn of this system, before anything is measured, and ends it. */
+void bench_runner_begin_turn(const bench_runner_t *runner);
+void bench_runner_end_turn(const bench_runner_t *runner);
+
+/* Starts the collective, of the operation's root, and returns, unless the
+   system only has a call that blocks; waits for it. */
+void bench_runner_start(bench_runner_t *runner);
+void bench_runner_wait(bench_runner_t *runner);
+
+/* Closes MPI's tool interface, if it was opened. */
+void bench_libnbc_close(void);
+
+/* ---- the GPU (device.c) ------------------------------------------------- */
+
+/* Attaches a GPU of this machine to an engine. Where there is none, or Baton
+   was built without CUDA, the message says so. */
+baton_status_t bench_device_attach(baton_engine_t *engine);
+
+/* Why there is no GPU, or NULL. */
+const char *bench_device_lacks(void);
+
+/* On the GPU that was attached last. A failure ends the job. */
+void *bench_device_alloc(size_t bytes);
+void bench_device_free(void *memory);
+void bench_device_copy(void *target, const void *source, size_t bytes);
+
+/* Sums and copies in the GPU's memory, beside cudaMemcpyAsync. */
+bool bench_device_kernels(bench_run_t *run);
+
+/* ---- plain loops, compiled for this machine (kernels_native.c) ----------- */
+
+void bench_native_sum(float *restrict target, const float *left,
+                      const float *right, size_t count);
+void bench_native_add(float *restrict target, const float *right, size_t count);
+
+/* The sum of |values[i]|, in many partial sums. */
+float bench_native_magnitudes(const float *values, size_t count);
+
+/* ---- the commands: collective, but kernels. False after a message -------- */
+
+bool bench_collective(bench_run_t *run);
+bool bench_overlap(bench_run_t *run);
+bool bench_sparse(bench_run_t *run);
+bool bench_engine(bench_run_t *run);
+bool bench_loop(bench_run_t *run);
+bool bench_kernels(bench_run_t *run);
+
+enum { BENCH_OVERLAP_COLUMNS = 13, BENCH_SPARSE_COLUMNS = 17 };
+enum { BENCH_COLLECTIVE_COLUMNS = 8, BENCH_KERNEL_COLUMNS = 11 };
+extern const table_column_t bench_collective_columns[BENCH_COLLECTIVE_COLUMNS];
+extern const table_column_t bench_overlap_columns[BENCH_OVERLAP_COLUMNS];
+extern const table_column_t bench_sparse_columns[BENCH_SPARSE_COLUMNS];
+extern const table_column_t bench_kernel_columns[BENCH_KERNEL_COLUMNS];
 
 #endif

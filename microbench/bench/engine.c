@@ -1,63 +1,409 @@
 /* baton-bench engine: first rank 0 measures alone, while the other ranks sleep
    in a barrier, then all ranks measure together. */
 #include "bench/bench.h"
-#include "bench/parts.h"
-#include "bench/probe.h"
+#include <baton/inproc.h>
+#include <baton/partial.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-static void report_state(bench_report_t *report, const char *name,
-                         const char *text)
+enum {
+    NODES_A_REPETITION = 2000000, /* at least */
+    STARTS_A_REPETITION = 20000,
+    COMMITTED_NODES = 10000,
+    /* A ring of 32 ranks has 31 * 2 rounds; 64 chunks a block make 10,000
+       nodes of it, of each kind. */
+    RING_RANKS = 32,
+    RING_CHUNKS = 64,
+    RING_CHUNK_BYTES = 256,
+    SHORT_TURNS = 41,
+    SHORT_CALLS = 100,
+    SHORT_WARM_UP = 5
+};
+
+#define IDLE_US 2e6
+
+/* ---- memory of this process --------------------------------------------- */
+
+/* Bytes allocated by malloc and not freed, in all threads. */
+static double allocated_bytes(void)
 {
-    if (report->speak) {
-        bench_report_add(report, name, text,
-                         bench_value_single(probe_cache_line_ns()), "ns");
+    struct mallinfo2 info = mallinfo2();
+    return (double)info.uordblks + (double)info.hblkhd;
+}
+
+/* Avoids stdio, whose allocations would count. */
+static double resident_bytes(void)
+{
+    char text[128] = "";
+    long pages = 0;
+    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
+    if (file >= 0) {
+        (void)close(file);
+    }
+    if (bytes <= 0 || sscanf(text, "%*s %ld", &pages) != 1) {
+        return 0;
+    }
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- schedules of one process ------------------------------------------- */
+
+/* An engine, and one of `ranks` ranks: no epoch needs the others. */
+typedef struct single {
+    baton_engine_t *engine;
+    baton_inproc_t *inproc;
+    baton_group_t *group;
+} single_t;
+
+static void open_single(baton_progress_t progress, int ranks, single_t *out)
+{
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = progress;
+    harness_require(baton_engine_open(&options, &out->engine),
+                    "open an engine");
+    harness_require(baton_inproc_create(ranks, &out->inproc), "create inproc");
+    harness_require(
+        baton_group_create_inproc(out->engine, out->inproc, 0, &out->group),
+        "create a group");
+}
+
+static void close_single(single_t *single)
+{
+    harness_require(baton_group_destroy(single->group), "destroy a group");
+    (void)!baton_inproc_destroy(single->inproc);
+    harness_require(baton_engine_close(single->engine), "close an engine");
+}
+
+static void build_chain(baton_schedule_t *schedule, size_t count)
+{
+    baton_node_t last = baton_add_nop(schedule);
+    for (size_t i = 1; i < count; i++) {
+        baton_node_t next = baton_add_nop(schedule);
+        baton_before(schedule, last, next);
+        last = next;
     }
 }
 
-static void bench_alone(const bench_options_t *options, bench_report_t *report)
+/* nop -> `count` nops -> nop */
+static void build_fan(baton_schedule_t *schedule, size_t count)
 {
-    bench_report_note(report, "Nodes (manual mode, one process)");
-    bench_nodes(options, report);
-    bench_report_note(report, "Commits (one process)");
-    bench_commits(options, report);
-    bench_report_note(report, "Epochs (one process)");
-    bench_epochs(options, report);
+    baton_node_t first = baton_add_nop(schedule);
+    baton_node_t last = baton_add_nop(schedule);
+    for (size_t i = 0; i < count; i++) {
+        baton_node_t middle = baton_add_nop(schedule);
+        baton_before(schedule, first, middle);
+        baton_before(schedule, middle, last);
+    }
 }
 
-static void bench_together(const harness_t *harness,
-                           const bench_options_t *options,
-                           bench_report_t *report)
+/* A chain of sum += part: the hazard check has to find that all these writers
+   of one buffer are ordered. */
+static void build_reduces(baton_schedule_t *schedule, size_t count)
 {
-    bench_report_note(report, "An engine with an armed solo all-reduce");
-    bench_idle(harness, report);
-    if (harness->size == 1) {
-        bench_report_note(report, "All-reduce: skipped, it takes 2 ranks");
-        return;
+    enum { BYTES = 64 };
+    baton_buffer_t memory = baton_buffer_scratch(schedule, (size_t)2 * BYTES);
+    baton_view_t sum = baton_view(memory, 0, BYTES);
+    baton_view_t part = baton_view(memory, BYTES, BYTES);
+    baton_node_t last = baton_add_nop(schedule);
+    for (size_t i = 1; i < count; i++) {
+        baton_node_t next =
+            baton_add_reduce(schedule, BATON_F32, BATON_SUM, sum, sum, part);
+        baton_before(schedule, last, next);
+        last = next;
     }
-    bench_report_note(report, "All-reduce of 8 bytes, start to wait");
-    bench_short(harness, options, report);
 }
 
-int bench_engine(const bench_options_t *options, FILE *json)
+static void build_ring(baton_schedule_t *schedule, size_t count)
 {
-    harness_t harness;
-    harness_open(&harness);
-    bench_report_t report =
-        bench_report_begin(harness.rank, harness.size, json);
-    if (report.speak) {
-        (void)printf("baton-bench engine: %d ranks, medians of %" PRIu64
-                     " repetitions (and their range)\n",
-                     harness.size, options->repetitions);
+    size_t bytes = (size_t)RING_RANKS * RING_CHUNKS * RING_CHUNK_BYTES;
+    (void)count;
+    baton_allreduce_t args = BATON_ALLREDUCE;
+    args.source = args.target =
+        baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
+    args.dtype = BATON_F32;
+    args.op = BATON_SUM;
+    args.chunk_bytes = RING_CHUNK_BYTES;
+    baton_allreduce_ring(schedule, &args);
+}
+
+typedef struct shape {
+    const char *name, *text;
+    void (*build)(baton_schedule_t *schedule, size_t count);
+    size_t count, nodes;
+} shape_t;
+
+static baton_schedule_t *create(const single_t *single, const shape_t *shape)
+{
+    baton_schedule_t *schedule = NULL;
+    harness_require(
+        baton_schedule_create(single->group, shape->name, &schedule), "create");
+    shape->build(schedule, shape->count);
+    return schedule;
+}
+
+/* The time of an epoch over `parts`, in microseconds. */
+static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
+                           uint64_t epochs, double parts)
+{
+    size_t repetitions = (size_t)run->options.repetitions;
+    double *us = harness_alloc(repetitions, sizeof(*us));
+    harness_run_epochs(schedule, epochs > 2 ? 2 + epochs / 10 : 2);
+    for (size_t i = 0; i < repetitions; i++) {
+        double begin_us = clock_now_us();
+        harness_run_epochs(schedule, epochs);
+        us[i] = (clock_now_us() - begin_us) / ((double)epochs * parts);
     }
-    report_state(&report, "line_before", "Cache line, core to core, before");
-    if (harness.rank == 0) {
-        bench_alone(options, &report);
+    stats_t stats = stats_of(us, repetitions);
+    free(us);
+    return stats;
+}
+
+static stats_t scaled(stats_t stats, double factor)
+{
+    return (stats_t){stats.p10 * factor, stats.median * factor,
+                     stats.p90 * factor};
+}
+
+/* ---- nodes, commits, epochs --------------------------------------------- */
+
+static void measure_nodes(bench_run_t *run)
+{
+    static const shape_t shapes[] = {
+        {"nop_chain_10000", "chain of 10,000 nops", build_chain, 10000, 10000},
+        {"nop_fan_10", "1 -> 10 -> 1, with start and wait", build_fan, 10, 12},
+        {"nop_fan_1000", "1 -> 1,000 -> 1", build_fan, 1000, 1002},
+        {"nop_fan_8000", "1 -> 8,000 -> 1", build_fan, 8000, 8002},
+        {"nop_fan_100000", "1 -> 100,000 -> 1", build_fan, 100000, 100002},
+    };
+    single_t single;
+    open_single(BATON_PROGRESS_MANUAL, 1, &single);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+        const shape_t *shape = &shapes[i];
+        char name[64];
+        char text[80];
+        double before = allocated_bytes();
+        baton_schedule_t *schedule = create(&single, shape);
+        harness_require(baton_schedule_commit(schedule), "commit");
+        double bytes = allocated_bytes() - before;
+        stats_t us =
+            time_epochs(run, schedule, NODES_A_REPETITION / shape->nodes + 1,
+                        (double)shape->nodes);
+        (void)!baton_schedule_destroy(schedule);
+        (void)snprintf(name, sizeof(name), "%s_node", shape->name);
+        (void)snprintf(text, sizeof(text), "%s, per node", shape->text);
+        bench_report(run, name, text, scaled(us, 1e3), "ns");
+        (void)snprintf(name, sizeof(name), "%s_memory", shape->name);
+        (void)snprintf(text, sizeof(text), "%s, memory per node", shape->text);
+        bench_report(run, name, text,
+                     stats_single(bytes / (double)shape->nodes), "bytes");
     }
-    harness_barrier(&harness);
-    bench_together(&harness, options, &report);
-    report_state(&report, "line_after", "Cache line, core to core, after");
-    bench_report_end(&report);
-    harness_barrier(&harness);
-    harness_close(&harness);
-    return 0;
+    close_single(&single);
+}
+
+static void measure_commits(bench_run_t *run)
+{
+    static const shape_t shapes[] = {
+        {"commit_nops", "chain of nops", build_chain, COMMITTED_NODES, 0},
+        {"commit_reduces", "chain of reduces on one buffer", build_reduces,
+         COMMITTED_NODES, 0},
+        {"commit_ring", "all-reduce by ring, rank 0 of 32", build_ring, 0, 0},
+    };
+    size_t repetitions = (size_t)run->options.repetitions;
+    double *ms = harness_alloc(repetitions, sizeof(*ms));
+    single_t single;
+    open_single(BATON_PROGRESS_MANUAL, RING_RANKS, &single);
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++) {
+        uint32_t nodes = 0;
+        char text[80];
+        for (size_t i = 0; i < repetitions; i++) {
+            baton_schedule_t *schedule = create(&single, &shapes[s]);
+            nodes = baton_add_nop(schedule).index + 1;
+            double begin_us = clock_now_us();
+            harness_require(baton_schedule_commit(schedule), "commit");
+            ms[i] = (clock_now_us() - begin_us) / 1e3;
+            (void)!baton_schedule_destroy(schedule);
+        }
+        (void)snprintf(text, sizeof(text), "%s, %" PRIu32 " nodes",
+                       shapes[s].text, nodes);
+        bench_report(run, shapes[s].name, text, stats_of(ms, repetitions),
+                     "ms");
+    }
+    close_single(&single);
+    free(ms);
+}
+
+static void measure_start(bench_run_t *run, const char *name, const char *text,
+                          baton_progress_t progress)
+{
+    static const shape_t shape = {"nop", "", build_chain, 1, 1};
+    single_t single;
+    open_single(progress, 1, &single);
+    baton_schedule_t *schedule = create(&single, &shape);
+    harness_require(baton_schedule_commit(schedule), "commit");
+    bench_report(run, name, text,
+                 time_epochs(run, schedule, STARTS_A_REPETITION, 1), "us");
+    (void)!baton_schedule_destroy(schedule);
+    close_single(&single);
+}
+
+static void measure_growth(bench_run_t *run)
+{
+    static const shape_t shape = {"fan", "", build_fan, 10, 12};
+    single_t single;
+    open_single(BATON_PROGRESS_MANUAL, 1, &single);
+    baton_schedule_t *schedule = create(&single, &shape);
+    harness_require(baton_schedule_commit(schedule), "commit");
+    harness_run_epochs(schedule, 1000);
+    double allocated = allocated_bytes();
+    double resident = resident_bytes();
+    harness_run_epochs(schedule, run->options.epochs);
+    bench_report(run, "growth_allocated", "memory allocated by --epochs epochs",
+                 stats_single(allocated_bytes() - allocated), "bytes");
+    bench_report(run, "growth_resident",
+                 "resident memory, growth in --epochs epochs",
+                 stats_single(resident_bytes() - resident), "bytes");
+    (void)!baton_schedule_destroy(schedule);
+    close_single(&single);
+}
+
+/* ---- all ranks ---------------------------------------------------------- */
+
+/* Armed receives are posted on every rank, and no rank activates them. */
+static void measure_idle(bench_run_t *run)
+{
+    const baton_partial_options_t options = {.size = sizeof(options),
+                                             .name = "idle",
+                                             .mode = BATON_SOLO,
+                                             .count = 8,
+                                             .dtype = BATON_F64};
+    baton_partial_t *partial = NULL;
+    baton_partial_result_t result;
+    harness_require(
+        baton_partial_create(run->harness.group, &options, &partial),
+        "create a solo all-reduce");
+    harness_require(baton_partial_start(partial), "start");
+    harness_require(baton_partial_wait(partial, -1, &result), "wait");
+    harness_barrier(&run->harness);
+    double processor_us = clock_processor_us();
+    clock_sleep_until(clock_now_us() + IDLE_US);
+    double percent = (clock_processor_us() - processor_us) / IDLE_US * 100;
+    double sum = 0;
+    MPI_Reduce(&percent, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    bench_report(run, "idle_highest",
+                 "idle for 2 s, of the worst rank, of a "
+                 "core",
+                 bench_slowest(&percent, 1), "%");
+    bench_report(run, "idle_mean", "idle for 2 s, mean of all ranks, of a core",
+                 stats_single(sum / run->harness.size), "%");
+    harness_barrier(&run->harness);
+    (void)!baton_partial_destroy(partial);
+}
+
+typedef struct contest {
+    bench_run_t *run;
+    bench_operation_t operation;
+    bench_runner_t runners[3];
+} contest_t;
+
+static void take(void *arg, size_t system, size_t turn, double *us_out)
+{
+    contest_t *contest = arg;
+    bench_runner_t *runner = &contest->runners[system];
+    (void)turn;
+    bench_fill(&contest->operation);
+    harness_barrier(&contest->run->harness);
+    double begin_us = 0;
+    for (int i = -SHORT_WARM_UP; i < SHORT_CALLS; i++) {
+        begin_us = i == 0 ? clock_now_us() : begin_us;
+        bench_runner_start(runner);
+        bench_runner_wait(runner);
+    }
+    *us_out = (clock_now_us() - begin_us) / SHORT_CALLS;
+    bench_check(runner);
+}
+
+/* All-reduces of 8 bytes, the cost of a call between ranks; and the memory that
+   they allocate, with what MPI keeps for its messages. */
+static void measure_short(bench_run_t *run)
+{
+    static const bench_system_t systems[] = {
+        {BENCH_SYSTEM_BATON, "recursive_doubling", "baton"},
+        {BENCH_SYSTEM_MPI, NULL, "mpi"},
+        {BENCH_SYSTEM_IMPI, NULL, "mpi_nb"}};
+    contest_t contest = {.run = run};
+    stats_t us[3];
+    bench_operation_init(&contest.operation, BATON_COLLECTIVE_ALLREDUCE,
+                         run->harness.rank, run->harness.size, 8);
+    bench_memory_open(run, &contest.operation);
+    for (size_t i = 0; i < 3; i++) {
+        bench_runner_open(run, &systems[i], &contest.operation,
+                          &contest.runners[i]);
+    }
+    const bench_turns_t turns = {.systems = 3,
+                                 .measures = 1,
+                                 .turns = SHORT_TURNS,
+                                 .take = take,
+                                 .arg = &contest};
+    bench_turns(run, &turns, us);
+    bench_report(run, "allreduce8_baton", "8 bytes, Baton", us[0], "us");
+    bench_report(run, "allreduce8_mpi", "8 bytes, MPI_Allreduce", us[1], "us");
+    bench_report(run, "allreduce8_mpi_nb", "8 bytes, MPI_Iallreduce + MPI_Wait",
+                 us[2], "us");
+    bench_report(run, "allreduce8_over_mpi",
+                 "Baton's time over MPI_Allreduce's",
+                 stats_single(us[0].median / us[1].median), "times");
+    bench_report(run, "allreduce8_over_mpi_nb",
+                 "Baton's time over MPI_Iallreduce's",
+                 stats_single(us[0].median / us[2].median), "times");
+    baton_schedule_t *schedule = contest.runners[0].schedules[0];
+    harness_run_epochs(schedule, 1000);
+    double before = allocated_bytes();
+    harness_run_epochs(schedule, run->options.epochs);
+    double grown = allocated_bytes() - before;
+    bench_report(run, "allreduce8_growth",
+                 "memory allocated by --epochs epochs, worst rank",
+                 bench_slowest(&grown, 1), "bytes");
+    harness_barrier(&run->harness);
+    for (size_t i = 0; i < 3; i++) {
+        bench_runner_close(&contest.runners[i]);
+    }
+    bench_memory_close(run, &contest.operation);
+}
+
+bool bench_engine(bench_run_t *run)
+{
+    if (run->speak) {
+        bench_report(run, "line_before", "Cache line, core to core, before",
+                     stats_single(bench_probe(run)), "ns");
+        bench_note(run, "Nodes (manual mode, one process)");
+        measure_nodes(run);
+        bench_note(run, "Commits (one process)");
+        measure_commits(run);
+        bench_note(run, "Epochs (one process)");
+        measure_start(run, "start_manual",
+                      "one nop, start to wait, manual mode",
+                      BATON_PROGRESS_MANUAL);
+        measure_start(run, "start_thread",
+                      "one nop, start to wait, progress thread",
+                      BATON_PROGRESS_THREAD);
+        measure_growth(run);
+    }
+    harness_barrier(&run->harness);
+    bench_note(run, "An engine with an armed solo all-reduce");
+    measure_idle(run);
+    bench_note(run, run->harness.size == 1
+                        ? "All-reduce: skipped, it takes 2 ranks"
+                        : "All-reduce of 8 bytes, start to wait");
+    if (run->harness.size > 1) {
+        measure_short(run);
+    }
+    if (run->speak) {
+        bench_report(run, "line_after", "Cache line, core to core, after",
+                     stats_single(bench_probe(run)), "ns");
+    }
+    return true;
 }

@@ -1,135 +1,245 @@
-/* baton-bench kernels: the f32 sum and the plain loop take turns in one run, so
-   that both see the same clock rate and the same load. selection.c has the
-   rest.
- */
+/* baton-bench kernels: the f32 sum beside the plain loop, and a gradient that
+   is added to a residual and selected from, in two steps and in one pass. What
+   is compared takes turns, so that all see the same clock rate and load. */
 #include "bench/bench.h"
-#include "bench/kernels_native.h"
-#include "bench/selection.h"
-#include "common/harness.h"
-
-#include <baton/baton.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define ROUNDS 11
-/* A measurement repeats the kernel until it has summed about so many bytes. */
+enum {
+    FORMS = 3,
+    /* The distance between the vectors. At the same offset in their pages,
+       loads would wait for stores that only seem to alias them. */
+    STAGGER = 320,
+    MOST = 1 << 24
+};
+
+/* A measurement repeats a sum until it has summed about so many bytes. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
-/* The distance between the buffers. At the same offset in their pages, loads
-   would wait for stores that only seem to alias them. */
-#define STAGGER_FLOATS ((size_t)320)
 
-typedef struct vectors {
-    float *target, *left, *right; /* target equals left if in place */
-    size_t count;
-} vectors_t;
+const table_column_t bench_kernel_columns[BENCH_KERNEL_COLUMNS] = {
+    {"op", "op", TABLE_TEXT, 10, 0},
+    {"dtype", "dtype", TABLE_TEXT, 5, 0},
+    {"bytes", "bytes", TABLE_FIXED, 10, 0},
+    {"form", "form", TABLE_TEXT, 13, 0},
+    {"k", "k", TABLE_FIXED, 8, 0},
+    {"kernels", NULL, TABLE_TEXT, 0, 0},
+    {"us", "us", TABLE_FIXED, 12, 2},
+    {"p10_us", "p10", TABLE_FIXED, 12, 2},
+    {"p90_us", "p90", TABLE_FIXED, 12, 2},
+    {"against_us", "against us", TABLE_FIXED, 12, 2},
+    {"ratio", "ratio", TABLE_FIXED, 6, 3},
+};
 
-typedef void (*sum_fn)(const vectors_t *vectors);
+/* What is measured, and how. A threshold of 0 selects the k largest. */
+typedef struct trial {
+    float *left, *right, *target; /* target equals left if in place */
+    size_t count, repeats, k;
+    baton_magnitude_t threshold;
+    uint32_t *two, *one; /* indices; room for 2k */
+    size_t two_found, one_found;
+    void *scratch;
+    float magnitudes; /* so that the read pass is needed */
+} trial_t;
 
-static void sum_baton(const vectors_t *v)
+typedef void (*form_fn)(trial_t *trial);
+
+static void sum_baton(trial_t *t)
 {
-    BATON_SUM->reduce(BATON_SUM->arg, v->target, v->left, v->right, v->count,
+    BATON_SUM->reduce(BATON_SUM->arg, t->target, t->left, t->right, t->count,
                       BATON_F32);
 }
 
-static void sum_native(const vectors_t *v)
+static void sum_native(trial_t *t)
 {
-    if (v->target == v->left) {
-        bench_native_add(v->target, v->right, v->count);
+    if (t->target == t->left) {
+        bench_native_add(t->target, t->right, t->count);
     } else {
-        bench_native_sum(v->target, v->left, v->right, v->count);
+        bench_native_sum(t->target, t->left, t->right, t->count);
     }
 }
 
-static double time_us(sum_fn sum, const vectors_t *vectors, size_t repeats)
+static void two_steps(trial_t *t)
 {
-    double begin_us = clock_now_us();
-    for (size_t i = 0; i < repeats; i++) {
-        sum(vectors);
-    }
-    return clock_now_us() - begin_us;
+    const baton_selection_t from = {
+        .dtype = BATON_F32, .values = t->target, .count = t->count};
+    sum_baton(t);
+    t->two_found =
+        t->threshold == 0
+            ? baton_select_topk(&from, t->k, t->two, t->scratch, NULL)
+            : baton_select_at_least(&from, t->threshold, t->two, 2 * t->k);
 }
 
-typedef struct comparison {
-    double baton_us, native_us; /* medians of one call */
-} comparison_t;
-
-static comparison_t compare(const vectors_t *vectors)
+static void one_pass(trial_t *t)
 {
-    double baton[ROUNDS], native[ROUNDS];
-    size_t repeats = 1 + BYTES_A_MEASUREMENT / (vectors->count * sizeof(float));
-    sum_baton(vectors);
-    sum_native(vectors);
-    for (size_t round = 0; round < ROUNDS; round++) {
-        /* The second one finds the data of the first in the caches. */
-        if (round % 2 == 0) {
-            baton[round] = time_us(sum_baton, vectors, repeats);
-            native[round] = time_us(sum_native, vectors, repeats);
-        } else {
-            native[round] = time_us(sum_native, vectors, repeats);
-            baton[round] = time_us(sum_baton, vectors, repeats);
+    const baton_accumulation_t of = {.dtype = BATON_F32,
+                                     .sum = t->target,
+                                     .left = t->left,
+                                     .right = t->right,
+                                     .count = t->count};
+    t->one_found =
+        t->threshold == 0
+            ? baton_accumulate_topk(&of, t->k, t->one, t->scratch, NULL)
+            : baton_accumulate_at_least(&of, t->threshold, t->one, 2 * t->k);
+}
+
+static void read_pass(trial_t *t)
+{
+    t->magnitudes += bench_native_magnitudes(t->target, t->count);
+}
+
+/* `us`: of each form. */
+static void measure(const bench_run_t *run, trial_t *trial,
+                    const form_fn *forms, size_t count, stats_t *us)
+{
+    size_t rounds = (size_t)run->options.repetitions;
+    double *times = harness_alloc(count * rounds, sizeof(double));
+    for (size_t i = 0; i < count; i++) {
+        forms[i](trial);
+    }
+    for (size_t round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < count; i++) {
+            size_t form = (round + i) % count;
+            double begin_us = clock_now_us();
+            for (size_t n = 0; n < trial->repeats; n++) {
+                forms[form](trial);
+            }
+            times[form * rounds + round] =
+                (clock_now_us() - begin_us) / (double)trial->repeats;
         }
     }
-    return (comparison_t){stats_median(baton, ROUNDS) / (double)repeats,
-                          stats_median(native, ROUNDS) / (double)repeats};
-}
-
-static void report(FILE *json, bool first, const vectors_t *vectors)
-{
-    size_t bytes = vectors->count * sizeof(float);
-    const char *form =
-        vectors->target == vectors->left ? "in place" : "three buffers";
-    comparison_t result = compare(vectors);
-    double ratio = result.native_us / result.baton_us;
-    double gigabytes_us = 1e-3 * (double)bytes; /* GB/s times us */
-    printf("%10zu  %-13s  %10.2f  %10.2f  %6.3f\n", bytes, form,
-           gigabytes_us / result.baton_us, gigabytes_us / result.native_us,
-           ratio);
-    fflush(stdout);
-    if (json != NULL) {
-        fprintf(json,
-                "%s\n  {\"op\": \"sum\", \"dtype\": \"f32\", \"bytes\": %zu, "
-                "\"form\": \"%s\", \"kernels\": \"%s\", \"baton_us\": %.4f, "
-                "\"plain_us\": %.4f, \"speed_ratio\": %.4f}",
-                first ? "" : ",", bytes, form, baton_kernels_name(),
-                result.baton_us, result.native_us, ratio);
+    for (size_t i = 0; i < count; i++) {
+        us[i] = stats_of(&times[i * rounds], rounds);
     }
+    free(times);
 }
 
-int bench_kernels(FILE *json)
+static void report(bench_run_t *run, const trial_t *trial, const char *op,
+                   const char *form, stats_t us, double against_us)
+{
+    const table_cell_t cells[BENCH_KERNEL_COLUMNS] = {
+        table_text(op),
+        table_text("f32"),
+        table_number((double)(trial->count * sizeof(float))),
+        table_text(form),
+        table_number(trial->k > 0 ? (double)trial->k : NAN),
+        table_text(baton_kernels_name()),
+        table_number(us.median),
+        table_number(us.p10),
+        table_number(us.p90),
+        table_number(against_us),
+        table_number(against_us / us.median)};
+    table_row(&run->table, cells);
+}
+
+/* ---- sums --------------------------------------------------------------- */
+
+static void measure_sums(bench_run_t *run, trial_t *trial)
 {
     /* Bytes of a vector, for vectors in L1, L2, L3 and memory. */
     static const size_t sizes[] = {8 << 10, 16 << 10, 256 << 10, 4 << 20,
                                    64 << 20};
-    const size_t most = sizes[sizeof sizes / sizeof *sizes - 1];
-    size_t stride = most / sizeof(float) + STAGGER_FLOATS;
-    float *memory = aligned_alloc(64, 3 * stride * sizeof(float));
-    if (memory == NULL) {
-        fprintf(stderr, "baton-bench: no memory for %zu bytes\n",
-                3 * stride * sizeof(float));
-        return 1;
+    static const form_fn forms[] = {sum_baton, sum_native};
+    float *left = trial->left;
+    stats_t us[2];
+    trial->k = 0;
+    for (size_t i = 0; i < 2 * (sizeof sizes / sizeof *sizes); i++) {
+        trial->left = i % 2 == 0 ? trial->target : left;
+        trial->count = sizes[i / 2] / sizeof(float);
+        trial->repeats = 1 + BYTES_A_MEASUREMENT / sizes[i / 2];
+        measure(run, trial, forms, 2, us);
+        report(run, trial, "sum", i % 2 == 0 ? "in place" : "three buffers",
+               us[0], us[1].median);
     }
-    for (size_t i = 0; i < 3 * stride; i++) {
-        /* Zeros never overflow, also when they are summed in place. */
-        memory[i] = 0.0f;
+    trial->left = left;
+}
+
+/* ---- selections --------------------------------------------------------- */
+
+static bool measure_selection(bench_run_t *run, trial_t *trial)
+{
+    static const form_fn forms[FORMS] = {one_pass, two_steps, read_pass};
+    stats_t us[FORMS];
+    measure(run, trial, forms, FORMS, us);
+    if (trial->one_found != trial->two_found ||
+        memcmp(trial->one, trial->two, trial->two_found * sizeof *trial->two) !=
+            0) {
+        (void)fprintf(stderr,
+                      "baton-bench: selections from %zu elements differ\n",
+                      trial->count);
+        return false;
     }
-    printf("f32 sum, %s kernels against the plain loop at -O3 -march=native; "
-           "median of %d\n",
-           baton_kernels_name(), ROUNDS);
-    printf("%10s  %-13s  %10s  %10s  %6s\n", "bytes", "form", "Baton GB/s",
-           "plain GB/s", "ratio");
-    if (json != NULL) {
-        fputs("[", json);
+    report(run, trial, "accumulate",
+           trial->threshold == 0 ? "top-k" : "threshold", us[0], us[1].median);
+    if (trial->threshold == 0) {
+        report(run, trial, "read", "plain", us[2], NAN);
     }
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        vectors_t vectors = {memory, memory, memory + 2 * stride,
-                             sizes[i] / sizeof(float)};
-        report(json, i == 0, &vectors);
-        vectors.left = memory + stride;
-        report(json, false, &vectors);
+    return true;
+}
+
+static bool measure_selections(bench_run_t *run, trial_t *trial)
+{
+    static const size_t counts[] = {1 << 16, 1 << 20, MOST};
+    bool passed = true;
+    trial->repeats = 1;
+    for (size_t i = 0; passed && i < 6; i++) {
+        trial->count = counts[i / 2];
+        trial->k = trial->count / (i % 2 == 0 ? 100 : 1000);
+        trial->threshold = 0;
+        passed = measure_selection(run, trial);
+        const baton_selection_t from = {
+            .dtype = BATON_F32, .values = trial->target, .count = trial->count};
+        (void)baton_select_topk(&from, trial->k, trial->two, trial->scratch,
+                                &trial->threshold);
+        passed = passed && measure_selection(run, trial);
     }
+    return passed;
+}
+
+static uint64_t next(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return *state >> 40;
+}
+
+/* Nearly normal: sums of four uniform values. */
+static void fill(float *values, size_t count)
+{
+    uint64_t state = 1;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t sum =
+            next(&state) + next(&state) + next(&state) + next(&state);
+        values[i] = (float)sum / (float)(1 << 24) - 2;
+    }
+}
+
+bool bench_kernels(bench_run_t *run)
+{
+    const size_t stride = MOST + STAGGER;
+    if (!run->speak) {
+        return true;
+    }
+    if (run->options.memory == BENCH_MEMORY_DEVICE) {
+        return bench_device_kernels(run);
+    }
+    float *memory = harness_alloc(3 * stride + 16, sizeof(float));
+    float *aligned = memory + (64 - (uintptr_t)memory % 64) / sizeof(float);
+    trial_t trial = {
+        .left = aligned,
+        .right = aligned + stride,
+        .target = aligned + 2 * stride,
+        .two = harness_alloc(MOST / 50, sizeof *trial.two),
+        .one = harness_alloc(MOST / 50, sizeof *trial.one),
+        .scratch =
+            harness_alloc(baton_select_scratch_bytes(MOST, MOST / 100), 1),
+    };
+    /* Zeros never overflow, also when they are summed in place. */
+    measure_sums(run, &trial);
+    fill(trial.left, 2 * stride - STAGGER);
+    bool passed = measure_selections(run, &trial);
     free(memory);
-    int status = bench_selection(json);
-    if (json != NULL) {
-        fputs("\n]\n", json);
-    }
-    return status;
+    free(trial.two);
+    free(trial.one);
+    free(trial.scratch);
+    return passed;
 }

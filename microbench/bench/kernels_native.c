@@ -1,6 +1,6 @@
 /* What a user would write, compiled with -O3 -march=native: the measure of
    Baton's kernels. In a file of its own, for its flags. */
-#include "bench/kernels_native.h"
+#include "bench/bench.h"
 
 #include <math.h>
 

@@ -1,11 +1,7 @@
 /* baton-bench loop: the patterns of a training loop, which starts epochs,
    computes and waits late, has hundreds of schedules, and long pipelines. */
 #include "bench/bench.h"
-#include "bench/report.h"
-#include "common/cli.h"
-#include "common/harness.h"
 #include <baton/partial.h>
-#include <mpi.h>
 #include <stdlib.h>
 
 enum {
@@ -15,16 +11,6 @@ enum {
     CHAIN_BYTES = 16 << 20,
     CHAIN_TURNS = 5
 };
-
-/* The value of the slowest rank in each repetition, on rank 0. */
-static bench_value_t slowest(double *mine, size_t count)
-{
-    double *all = harness_alloc(count, sizeof(*all));
-    MPI_Reduce(mine, all, (int)count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    bench_value_t value = bench_value(all, count);
-    free(all);
-    return value;
-}
 
 /* ---- an all-reduce that records when it ends ---------------------------- */
 
@@ -54,11 +40,10 @@ static void create(const harness_t *harness, const char *name, size_t bytes,
     baton_enclosure_t inner = baton_enclose_begin(schedule);
     baton_view_t whole =
         baton_view(baton_buffer_bind(schedule, out->memory, bytes), 0, bytes);
-    baton_allreduce_t args = {.size = sizeof(args),
-                              .source = whole,
-                              .target = whole,
-                              .dtype = BATON_F32,
-                              .op = BATON_SUM};
+    baton_allreduce_t args = BATON_ALLREDUCE;
+    args.source = args.target = whole;
+    args.dtype = BATON_F32;
+    args.op = BATON_SUM;
     if (bytes <= 1 << 16) {
         baton_allreduce_recursive_doubling(schedule, &args);
     } else {
@@ -107,21 +92,20 @@ static void take_turn(const harness_t *harness, reduction_t *reduction,
     turns->background_us[turn] = reduction->ended_us - begin_us;
 }
 
-static void add_times(bench_report_t *report, const char *size, const char *key,
-                      const char *words, bench_value_t value, const char *unit)
+static void add_times(bench_run_t *run, const char *size, const char *key,
+                      const char *words, stats_t value, const char *unit)
 {
     char name[64];
     char text[128];
     (void)snprintf(name, sizeof(name), "%s_%s", key, size);
     (void)snprintf(text, sizeof(text), "%s bytes, %s", size, words);
-    bench_report_add(report, name, text, value, unit);
+    bench_report(run, name, text, value, unit);
 }
 
-static void measure_size(const harness_t *harness,
-                         const bench_options_t *options, size_t bytes,
-                         bench_report_t *report)
+static void measure_size(bench_run_t *run, size_t bytes)
 {
-    size_t count = (size_t)options->repetitions;
+    const harness_t *harness = &run->harness;
+    size_t count = (size_t)run->options.repetitions;
     turns_t turns = {harness_alloc(count, sizeof(double)),
                      harness_alloc(count, sizeof(double)),
                      harness_alloc(count, sizeof(double))};
@@ -137,17 +121,17 @@ static void measure_size(const harness_t *harness,
     harness_barrier(harness);
     destroy(&reduction);
     (void)cli_format_bytes(bytes, size, sizeof(size));
-    bench_value_t waited = slowest(turns.waited_us, count);
-    bench_value_t background = slowest(turns.background_us, count);
-    add_times(report, size, "waited", "start and wait", waited, "us");
-    add_times(report, size, "forgotten", "start, and asleep until it ended",
+    stats_t waited = bench_slowest(turns.waited_us, count);
+    stats_t background = bench_slowest(turns.background_us, count);
+    add_times(run, size, "waited", "start and wait", waited, "us");
+    add_times(run, size, "forgotten", "start, and asleep until it ended",
               background, "us");
-    add_times(report, size, "forgotten_over", "of that, start and wait",
-              bench_value_single(
-                  waited.median > 0 ? background.median / waited.median : 0),
-              "times");
-    add_times(report, size, "start", "processor time in start",
-              slowest(turns.start_us, count), "us");
+    add_times(
+        run, size, "forgotten_over", "of that, start and wait",
+        stats_single(waited.median > 0 ? background.median / waited.median : 0),
+        "times");
+    add_times(run, size, "start", "processor time in start",
+              bench_slowest(turns.start_us, count), "us");
     free(turns.waited_us);
     free(turns.background_us);
     free(turns.start_us);
@@ -169,10 +153,10 @@ static void start_all(reduction_t *all, size_t count, double *start_us,
     *each_us = (clock_now_us() - begin_us) / (double)count;
 }
 
-static void measure_many(const harness_t *harness,
-                         const bench_options_t *options, bench_report_t *report)
+static void measure_many(bench_run_t *run)
 {
-    size_t count = (size_t)options->repetitions;
+    const harness_t *harness = &run->harness;
+    size_t count = (size_t)run->options.repetitions;
     double *one_us = harness_alloc(count, sizeof(double));
     double *each_us = harness_alloc(count, sizeof(double));
     double *start_us = harness_alloc(count, sizeof(double));
@@ -196,12 +180,12 @@ static void measure_many(const harness_t *harness,
     for (size_t i = 0; i < MANY; i++) {
         destroy(&all[i]);
     }
-    bench_report_add(report, "many_alone", "one after the other, each",
-                     slowest(one_us, count), "us");
-    bench_report_add(report, "many_each", "400 at once, each",
-                     slowest(each_us, count), "us");
-    bench_report_add(report, "many_start", "400 at once, each start",
-                     slowest(start_us, count), "us");
+    bench_report(run, "many_alone", "one after the other, each",
+                 bench_slowest(one_us, count), "us");
+    bench_report(run, "many_each", "400 at once, each",
+                 bench_slowest(each_us, count), "us");
+    bench_report(run, "many_start", "400 at once, each start",
+                 bench_slowest(start_us, count), "us");
     free(one_us);
     free(each_us);
     free(start_us);
@@ -238,11 +222,10 @@ static double step_us(const harness_t *harness, baton_partial_t *partial,
     return (clock_now_us() - begin_us) / SOLO_CALLS;
 }
 
-static void measure_solos(const harness_t *harness,
-                          const bench_options_t *options,
-                          bench_report_t *report)
+static void measure_solos(bench_run_t *run)
 {
-    size_t count = (size_t)options->repetitions;
+    const harness_t *harness = &run->harness;
+    size_t count = (size_t)run->options.repetitions;
     double *us = harness_alloc(count, sizeof(double));
     float *gradient = harness_alloc(MANY_BYTES, 1);
     baton_partial_t **all = harness_alloc(MANY, sizeof(*all));
@@ -258,8 +241,8 @@ static void measure_solos(const harness_t *harness,
         for (size_t turn = 0; turn < count; turn++) {
             us[turn] = step_us(harness, all[0], gradient);
         }
-        bench_report_add(report, names[many], words[many], slowest(us, count),
-                         "us");
+        bench_report(run, names[many], words[many], bench_slowest(us, count),
+                     "us");
     }
     harness_barrier(harness);
     for (size_t i = 0; i < made; i++) {
@@ -321,12 +304,12 @@ static double chain_us(const harness_t *harness, void *memory, size_t block,
     }
     harness_barrier(harness);
     harness_require(baton_schedule_destroy(schedule), "destroy a chain");
-    return slowest(us, CHAIN_TURNS).median;
+    return bench_slowest(us, CHAIN_TURNS).median;
 }
 
-static void measure_chain(const harness_t *harness, size_t block, void *memory,
-                          bench_report_t *report)
+static void measure_chain(bench_run_t *run, size_t block, void *memory)
 {
+    const harness_t *harness = &run->harness;
     static const size_t windows[] = {4, 8, 16, 32, 64};
     size_t best = 0;
     double best_us = 0;
@@ -341,44 +324,35 @@ static void measure_chain(const harness_t *harness, size_t block, void *memory,
     }
     double free_us = chain_us(harness, memory, block, 0);
     (void)cli_format_bytes(block, size, sizeof(size));
-    add_times(report, size, "chain", "no window", bench_value_single(free_us),
-              "us");
+    add_times(run, size, "chain", "no window", stats_single(free_us), "us");
     (void)snprintf(words, sizeof(words), "the best window, %zu", best);
-    add_times(report, size, "chain_best", words, bench_value_single(best_us),
-              "us");
-    add_times(report, size, "chain_over", "no window over the best",
-              bench_value_single(best_us > 0 ? free_us / best_us : 0), "times");
+    add_times(run, size, "chain_best", words, stats_single(best_us), "us");
+    add_times(run, size, "chain_over", "no window over the best",
+              stats_single(best_us > 0 ? free_us / best_us : 0), "times");
 }
 
 /* ---- all of it -------------------------------------------------------- */
 
-int bench_loop(const bench_options_t *options, FILE *json)
+bool bench_loop(bench_run_t *run)
 {
     static const size_t blocks[] = {256, 4096, 65536, 1 << 20};
-    harness_t harness;
-    harness_open(&harness);
-    bench_report_t report =
-        bench_report_begin(harness.rank, harness.size, json);
-    if (harness.size == 1) {
-        bench_report_note(&report, "loop: skipped, it takes 2 ranks");
-    } else {
-        void *memory = harness_alloc(CHAIN_BYTES, 1);
-        bench_report_note(&report, "All-reduce in the background");
-        for (size_t bytes = 8; bytes <= 16 << 20; bytes *= 8) {
-            measure_size(&harness, options, bytes, &report);
-        }
-        bench_report_note(&report, "Full all-reduces of 4 KiB");
-        measure_many(&harness, options, &report);
-        bench_report_note(&report, "Solo all-reduces of 4 KiB");
-        measure_solos(&harness, options, &report);
-        bench_report_note(&report, "A chain that passes 16 MiB on in blocks");
-        for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-            measure_chain(&harness, blocks[i], memory, &report);
-        }
-        free(memory);
+    if (run->harness.size == 1) {
+        bench_note(run, "loop: skipped, it takes 2 ranks");
+        return true;
     }
-    bench_report_end(&report);
-    harness_barrier(&harness);
-    harness_close(&harness);
-    return 0;
+    void *memory = harness_alloc(CHAIN_BYTES, 1);
+    bench_note(run, "All-reduce in the background");
+    for (size_t bytes = 8; bytes <= 16 << 20; bytes *= 8) {
+        measure_size(run, bytes);
+    }
+    bench_note(run, "Full all-reduces of 4 KiB");
+    measure_many(run);
+    bench_note(run, "Solo all-reduces of 4 KiB");
+    measure_solos(run);
+    bench_note(run, "A chain that passes 16 MiB on in blocks");
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+        measure_chain(run, blocks[i], memory);
+    }
+    free(memory);
+    return true;
 }

@@ -1,67 +1,148 @@
 /* baton-bench: the costs of Baton, part by part. See `baton-bench --help`. */
-#include "bench/libnbc.h"
-#include "bench/options.h"
-#include "common/harness.h"
-#include "common/output.h"
-#include <mpi.h>
+#include "bench/bench.h"
+#include <inttypes.h>
 #include <stdlib.h>
 
-static int run(bench_command_t command, const bench_options_t *options,
-               int rank, FILE *json)
+/* The exit status where there is no GPU. */
+enum { NO_GPU = 77 };
+
+/* A benchmark. */
+typedef struct bench {
+    bench_command_t command;
+    const char *what; /* for the head */
+    const table_column_t *columns;
+    size_t column_count;
+    bool (*run)(bench_run_t *run);
+} bench_t;
+
+static const bench_t benches[] = {
+    {BENCH_COLLECTIVE,
+     "microseconds a call: medians over turns, each checked\n"
+     "# best ratio: the best MPI system's time over that of the best Baton "
+     "system; p10, p90: of the latter",
+     bench_collective_columns, BENCH_COLLECTIVE_COLUMNS, bench_collective},
+    {BENCH_OVERLAP,
+     "all-reduces in flight while the application computes, each checked",
+     bench_overlap_columns, BENCH_OVERLAP_COLUMNS, bench_overlap},
+    {BENCH_SPARSE,
+     "a step of f32, each checked\n"
+     "# formula: bytes, messages and rounds of the closed form; ratio: over "
+     "mpi_residual",
+     bench_sparse_columns, BENCH_SPARSE_COLUMNS, bench_sparse},
+    {BENCH_ENGINE, "an engine's costs", bench_value_columns,
+     BENCH_VALUE_COLUMNS, bench_engine},
+    {BENCH_LOOP, "a training loop's patterns", bench_value_columns,
+     BENCH_VALUE_COLUMNS, bench_loop},
+    {BENCH_KERNELS,
+     "against us: of a sum the plain loop's, of accumulate, which adds and "
+     "selects in one pass, that of two steps, on a device that of its copy; "
+     "ratio: the latter over us, where more bytes move, for each byte",
+     bench_kernel_columns, BENCH_KERNEL_COLUMNS, bench_kernels},
+};
+
+static const bench_t *find(bench_command_t command)
 {
-    switch (command) {
-    case BENCH_ENGINE:
-        return bench_engine(options, json);
-    case BENCH_RING:
-        return bench_ring(options, json);
-    case BENCH_LOOP:
-        return bench_loop(options, json);
-    case BENCH_SPARSE:
-        return bench_sparse(options);
-    case BENCH_KERNELS:
-        return rank == 0 ? bench_kernels(json) : 0;
-    case BENCH_COLLECTIVE:
-        return bench_collective(options);
-    case BENCH_OVERLAP:
-        return bench_overlap(options);
-    case BENCH_NO_COMMAND:
-        break;
+    const bench_t *bench = benches;
+    while (bench->command != command) {
+        bench++;
     }
-    return EXIT_FAILURE;
+    return bench;
 }
 
-/* Rank 0 opens the file before the measurement, so that a bad path fails at
-   once. Commands with a table of results open their own files. */
-static bool run_with_file(bench_command_t command,
-                          const bench_options_t *options, int rank)
+/* Rank 0 opens the files before the measurement, so that a bad path fails at
+   once. */
+static bool open_files(bench_run_t *run, const bench_t *bench)
 {
-    bool has_table = command == BENCH_COLLECTIVE || command == BENCH_OVERLAP ||
-                     command == BENCH_SPARSE;
-    const char *name = has_table ? NULL : options->json;
-    FILE *json = NULL;
-    if (!harness_agree(rank != 0 || output_open(name, &json))) {
+    const bench_options_t *options = &run->options;
+    if (!table_open(&run->table, bench->columns, bench->column_count,
+                    options->csv, options->json)) {
         return false;
     }
-    bool passed = run(command, options, rank, json) == 0;
-    passed &= output_close(json, name);
-    return harness_agree(passed);
+    if (!output_plot_open(options->plot, &run->plot)) {
+        (void)table_close(&run->table);
+        return false;
+    }
+    return true;
+}
+
+static void print_foot(const bench_run_t *run, steal_t before)
+{
+    (void)printf("# %.1f %% of the processors' time was taken by the "
+                 "machine's host\n",
+                 100 * steal_share(before, steal_read()));
+    if (run->probes > 0) {
+        (void)printf("# a cache line took less than 80 ns from one processor "
+                     "to another in %zu of %zu turns\n",
+                     run->near, run->probes);
+    }
+}
+
+static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
+{
+    steal_t before = steal_read();
+    harness_open(&run->harness, run->options.memory == BENCH_MEMORY_DEVICE
+                                    ? bench_device_attach
+                                    : NULL);
+    if (run->speak) {
+        (void)printf("# %s, %d ranks, %" PRIu64 " turns of the slowest rank: "
+                     "%s\n",
+                     name, run->harness.size, run->options.repetitions,
+                     bench->what);
+        if (bench->command != BENCH_COLLECTIVE) {
+            table_heading(&run->table);
+        }
+    }
+    bool passed = bench->run(run);
+    if (run->speak) {
+        print_foot(run, before);
+    }
+    harness_barrier(&run->harness);
+    harness_close(&run->harness);
+    return passed;
+}
+
+static int run_bench(bench_run_t *run, bench_command_t command,
+                     const char *name)
+{
+    const bench_t *bench = find(command);
+    if (run->options.memory == BENCH_MEMORY_DEVICE) {
+        const char *reason = bench_device_lacks();
+        if (reason != NULL && run->speak) {
+            (void)fprintf(stderr, "baton-bench: --memory device: %s\n", reason);
+        }
+        if (!harness_agree(reason == NULL)) {
+            return NO_GPU;
+        }
+    }
+    if (!harness_agree(!run->speak || open_files(run, bench))) {
+        return EXIT_FAILURE;
+    }
+    bool passed = measure(run, bench, name);
+    if (run->speak) {
+        passed &= table_close(&run->table);
+        passed &= output_plot_close(&run->plot);
+    }
+    return harness_agree(passed) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv)
 {
+    static bench_run_t run; /* too large for a stack */
     bench_command_t command = BENCH_NO_COMMAND;
-    bench_options_t options;
     int level = 0;
     int rank = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    run.speak = rank == 0;
     cli_verdict_t verdict =
-        bench_options_parse(argc, argv, rank == 0, &command, &options);
-    bool passed = verdict == CLI_DONE;
+        bench_options_parse(argc, argv, run.speak, &command, &run.options);
+    int status = verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     if (verdict == CLI_RUN) {
-        passed = run_with_file(command, &options, rank);
+        char name[64];
+        (void)snprintf(name, sizeof(name), "baton-bench %s", argv[1]);
+        status = run_bench(&run, command, name);
     }
-    libnbc_close();
+    bench_libnbc_close();
     MPI_Finalize();
-    return passed ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status;
 }

@@ -1,4 +1,4 @@
-#include "bench/operation.h"
+#include "bench/bench.h"
 
 /* Ranks differ by this much in the same element. Elements are integers that
    are small enough for the sum over 65,536 ranks to be exact. */
@@ -91,7 +91,8 @@ void bench_operation_fill(bench_operation_t *operation)
     for (size_t i = 0; i < operation->source_count; i++) {
         operation->source[i] = element(operation->rank, i);
     }
-    for (size_t i = 0; i < operation->target_count; i++) {
+    for (size_t i = 0; !operation->in_place && i < operation->target_count;
+         i++) {
         operation->target[i] = sends_target ? element(0, i) : -1;
     }
 }

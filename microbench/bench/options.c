@@ -1,4 +1,4 @@
-#include "bench/options.h"
+#include "bench/bench.h"
 #include <string.h>
 
 /* ---- commands ----------------------------------------------------------- */
@@ -11,17 +11,16 @@ static const char doc[] =
     "  scatter, barrier\n"
     "           a dense collective by Baton and by MPI, over sizes\n"
     "  overlap  all-reduces while the application computes or sleeps\n"
+    "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  engine   nodes, commits, epochs, idling; an 8-byte all-reduce against "
     "MPI\n"
-    "  ring     all-reduce of long vectors against MPI\n"
     "  loop     a training loop: epochs in the background, hundreds of\n"
     "           schedules, long pipelines\n"
-    "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
     "           up and selecting, in two steps and in one pass\n"
     "\n"
-    "Each takes --help. All but kernels run under mpirun with any number of "
-    "ranks; with one, measurements that need peers are skipped.\n\n"
+    "Each takes --help, and runs under mpirun with any number of ranks; with "
+    "one, measurements that need peers are skipped.\n\n"
     "Example: mpirun -np 2 --bind-to none baton-bench allreduce --plot a.svg";
 
 #define COMMON_END                                                             \
@@ -31,17 +30,17 @@ static const char doc[] =
 static const char collective_doc[] =
     "Compares ways to a collective: MPI's calls and Baton's algorithms."
     "\vThe systems take turns. A time is of one call: the mean of a turn's "
-    "calls on the slowest rank, and of that the median over turns. Of rooted "
-    "collectives each rank is the root in turn, since one that always is would "
-    "run ahead and hide the latency. Every turn's result is checked. A size is "
-    "of the "
-    "whole vector of f32 (of all blocks together, where ranks have blocks), "
-    "rounded up to whole blocks. Ratios are the best MPI system's time over "
-    "another's: 2 is twice as fast.\n"
+    "calls on the slowest rank, and of that median, p10 and p90 over turns. Of "
+    "rooted collectives each rank is the root in turn, since one that always "
+    "is would run ahead and hide the latency. Every turn's result is checked. "
+    "A size is of the whole vector of f32 (of all blocks together, where ranks "
+    "have blocks), rounded up to whole blocks. Ratios are the best MPI "
+    "system's time over another's: 2 is twice as fast.\n"
     "Systems: mpi, the blocking call; impi, the nonblocking one and MPI_Wait; "
     "impi-ring, the same with libnbc's ring (all-reduce alone, by MPI_T); "
     "persistent, MPIX_..._init, MPI_Start and MPI_Wait; baton, Baton's own "
-    "choice; baton:ALGORITHM (baton-info --choices names them).\n\n" COMMON_END
+    "choice; baton:ALGORITHM (baton-info --choices names them). With --memory "
+    "device MPI's systems copy the vectors to the host and back.\n\n" COMMON_END
     "Example: mpirun -np 4 --oversubscribe --bind-to none baton-bench "
     "allreduce --bytes 64K..64M --systems mpi,impi-ring,baton,baton:ring";
 
@@ -110,7 +109,6 @@ static const entry_t entries[] = {
     DENSE("barrier", BARRIER),
     OTHER("overlap", OVERLAP, overlap_doc),
     OTHER("engine", ENGINE, other_doc),
-    OTHER("ring", RING, other_doc),
     OTHER("loop", LOOP, other_doc),
     OTHER("sparse", SPARSE, sparse_doc),
     OTHER("kernels", KERNELS, other_doc),
@@ -131,11 +129,9 @@ const char *bench_collective_name(baton_collective_t collective)
 /* ---- the table ---------------------------------------------------------- */
 
 enum {
-    ALL = BENCH_ENGINE | BENCH_RING | BENCH_LOOP | BENCH_SPARSE |
-          BENCH_KERNELS | BENCH_COLLECTIVE | BENCH_OVERLAP,
     DENSE_PARTS = BENCH_COLLECTIVE | BENCH_OVERLAP,
-    MANY_TURNS = BENCH_ENGINE | BENCH_RING | BENCH_LOOP,
-    TABLES = DENSE_PARTS | BENCH_SPARSE
+    MANY_TURNS = BENCH_ENGINE | BENCH_LOOP | BENCH_KERNELS,
+    ALL = DENSE_PARTS | BENCH_SPARSE | MANY_TURNS
 };
 
 #define AT(member) offsetof(bench_options_t, member)
@@ -147,7 +143,7 @@ enum {
 const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
 #undef SPARSE_NAME
 static const char *const compute_names[] = {"processor", "sleep", NULL};
-static const char *const memory_names[] = {"malloc", "shared", NULL};
+static const char *const memory_names[] = {"malloc", "shared", "device", NULL};
 
 static const cli_option_t options[] = {
     {DENSE_PARTS, "systems", 's', AT(system_list), CLI_TEXT("LIST"), NULL,
@@ -155,8 +151,6 @@ static const cli_option_t options[] = {
      "Baton its choice"},
     {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
      "Sizes of the vectors; LOW..HIGH doubles; none for barrier"},
-    {BENCH_RING, "bytes", 'b', AT(bytes), SIZES, "1M,4M,16M,64M",
-     "Sizes of the vectors"},
     {BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "16M",
      "Sizes of the gradients"},
     {BENCH_SPARSE,
@@ -204,17 +198,21 @@ static const cli_option_t options[] = {
     {BENCH_OVERLAP, "compute", 'c', AT(computes),
      CLI_WORDS(compute_names, BENCH_COMPUTES, AT(compute_count)), NULL,
      "What the application does meanwhile"},
-    {DENSE_PARTS, "memory", 'm', AT(memory), CLI_WORD("KIND", memory_names),
-     "malloc", "Where the vectors lie; shared: from baton_memory_alloc"},
+    {ALL & ~(BENCH_ENGINE | BENCH_LOOP), "memory", 'm', AT(memory),
+     CLI_WORD("KIND", memory_names), "malloc",
+     "Where the vectors are: shared is memory of baton_memory_alloc, device is "
+     "a GPU's"},
+    {BENCH_COLLECTIVE, "in-place", 'i', AT(in_place), CLI_FLAG, NULL,
+     "The sum replaces each rank's vector; of an all-reduce"},
     {DENSE_PARTS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "5",
      "Turns of each system, whose median is reported"},
     {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "9",
      "Turns of each system, whose median is reported"},
-    {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(5, 1000), "11",
+    {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
      "Repetitions of each measurement"},
     {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
      "100000", "Number of epochs over which memory must not grow"},
-    {TABLES, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
+    {ALL, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
     {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
     {BENCH_COLLECTIVE, "plot", 0, AT(plot), CLI_PLOT, NULL,
      "Draw the times over the sizes, which needs gnuplot"},
@@ -222,11 +220,9 @@ static const cli_option_t options[] = {
 
 /* ---- systems ------------------------------------------------------------ */
 
-static const char *const system_names[] = {
-#define NAME(id, name, label) (name),
-    BENCH_SYSTEM_LIST(NAME)
-#undef NAME
-        NULL};
+/* In the order of bench_system_kind_t. */
+static const char *const system_names[] = {"mpi",        "impi",  "impi-ring",
+                                           "persistent", "baton", NULL};
 
 /* The library's builders of barrier, scatter and gather take no name. So what
    is named for these must be all there is. */
@@ -336,6 +332,9 @@ static error_t resolve_systems(cli_parser_t *parser)
         opts->bytes[0] = 0;
         opts->size_count = 1;
     }
+    if (opts->in_place && opts->collective != BATON_COLLECTIVE_ALLREDUCE) {
+        return cli_refuse(parser, "--in-place: only an all-reduce has it");
+    }
     const char *list = opts->system_list;
     if (list == NULL) {
         list = overlap ? "impi,baton"
@@ -355,8 +354,14 @@ static error_t resolve_systems(cli_parser_t *parser)
 
 static error_t resolve(cli_parser_t *parser)
 {
-    return parser->program->command == BENCH_SPARSE ? resolve_sparse(parser)
-                                                    : resolve_systems(parser);
+    const bench_options_t *opts = parser->values;
+    if (parser->program->command != BENCH_SPARSE) {
+        return resolve_systems(parser);
+    }
+    return opts->memory == BENCH_MEMORY_SHARED
+               ? cli_refuse(parser, "--memory: a sparse all-reduce does not "
+                                    "read its peers' gradients")
+               : resolve_sparse(parser);
 }
 
 static error_t find(cli_parser_t *parser, const char *word)
@@ -382,7 +387,7 @@ static cli_verdict_t parse_command(const entry_t *entry, int argc, char **argv,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .command = entry->command,
-        .resolve = (entry->command & TABLES) != 0 ? resolve : NULL,
+        .resolve = (entry->command & MANY_TURNS) == 0 ? resolve : NULL,
     };
     *out = (bench_options_t){.collective = entry->collective};
     return cli_parse(&program, argc, argv, speak, out);

@@ -1,7 +1,5 @@
 /* baton-bench overlap: all-reduces while the application computes or sleeps. */
-#include "bench/options.h"
-#include "bench/system.h"
-#include "common/table.h"
+#include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -31,11 +29,13 @@ typedef struct contestant {
     bench_runner_t *overlapped; /* [layers] */
     double layer_us; /* an all-reduce alone: as long a layer computes */
     uint64_t units;  /* of work that take as long */
+    double start_us; /* processor time of a start, summed up, and of how many */
+    double starts;
 } contestant_t;
 
 typedef struct contest {
-    const harness_t *harness;
-    const bench_options_t *options;
+    bench_run_t *run;
+    bench_compute_t kind;
     uint64_t bytes;
     size_t layers;
     bench_operation_t *operations; /* [layers] */
@@ -75,11 +75,14 @@ static void communicate(const contest_t *contest, const contestant_t *system)
 }
 
 /* Each all-reduce begins, and is in flight while the next layer computes. */
-static void overlap(const contest_t *contest, const contestant_t *system,
+static void overlap(const contest_t *contest, contestant_t *system,
                     bench_compute_t kind)
 {
     for (size_t i = 0; i < contest->layers; i++) {
+        double used_us = clock_thread_us();
         bench_runner_start(&system->overlapped[i]);
+        system->start_us += clock_thread_us() - used_us;
+        system->starts++;
         compute(system, kind);
     }
     for (size_t i = 0; i < contest->layers; i++) {
@@ -90,17 +93,17 @@ static void overlap(const contest_t *contest, const contestant_t *system,
 static void fill(const contest_t *contest)
 {
     for (size_t i = 0; i < contest->layers; i++) {
-        bench_operation_fill(&contest->operations[i]);
+        bench_fill(&contest->operations[i]);
     }
 }
 
 /* One iteration. The vectors have been written just before, as gradients are,
    in each phase alike. */
-static double time_once(const contest_t *contest, const contestant_t *system,
+static double time_once(const contest_t *contest, contestant_t *system,
                         phase_t phase, bench_compute_t kind)
 {
     fill(contest);
-    harness_barrier(contest->harness);
+    harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();
     switch (phase) {
     case COMMUNICATION:
@@ -122,7 +125,7 @@ static double time_once(const contest_t *contest, const contestant_t *system,
 
 /* The mean of a turn's iterations, after one that is not counted: what ran
    before it was another phase, or another system. */
-static double time_phase(const contest_t *contest, const contestant_t *system,
+static double time_phase(const contest_t *contest, contestant_t *system,
                          phase_t phase, bench_compute_t kind)
 {
     uint64_t fit = TURN_BYTES / (contest->bytes * contest->layers);
@@ -137,46 +140,33 @@ static double time_phase(const contest_t *contest, const contestant_t *system,
     return us / iterations;
 }
 
-static void check(const contest_t *contest, const contestant_t *system)
+/* The three phases, and the processor time in start while they overlap. */
+static void take(void *arg, size_t place, size_t turn, double *us)
 {
-    for (size_t i = 0; i < contest->layers; i++) {
-        const bench_operation_t *operation = &contest->operations[i];
-        size_t wrong = bench_operation_check(operation);
-        if (wrong < operation->target_count) {
-            (void)fprintf(stderr,
-                          "rank %d: layer %zu by %s: element %zu is %g, "
-                          "expected %g\n",
-                          operation->rank, i, system->runners[0].system.name,
-                          wrong, (double)operation->target[wrong],
-                          (double)bench_operation_expected(operation, wrong));
-            MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-        }
-    }
-}
-
-/* `us`: [PHASES][turns], of which this turn's are written. */
-static void take_turn(const contest_t *contest, const contestant_t *system,
-                      bench_compute_t kind, size_t turn, double *us)
-{
-    size_t turns = (size_t)contest->options->repetitions;
+    contest_t *contest = arg;
+    contestant_t *system = &contest->contestants[place];
+    (void)turn;
     bench_runner_begin_turn(&system->runners[0]);
+    system->start_us = system->starts = 0;
     for (size_t phase = 0; phase < PHASES; phase++) {
-        us[phase * turns + turn] =
-            time_phase(contest, system, (phase_t)phase, kind);
+        us[phase] = time_phase(contest, system, (phase_t)phase, contest->kind);
     }
+    us[PHASES] = system->start_us / system->starts;
     bench_runner_end_turn(&system->runners[0]);
-    check(contest, system);
+    for (size_t i = 0; i < contest->layers; i++) {
+        bench_check(&system->overlapped[i]);
+    }
 }
 
 /* ---- life --------------------------------------------------------------- */
 
 /* The time of a layer in a phase: the median of the slowest rank, the same on
    all ranks. */
-static double rehearse_phase(const contest_t *contest,
-                             const contestant_t *system, phase_t phase)
+static double rehearse_phase(const contest_t *contest, contestant_t *system,
+                             phase_t phase)
 {
     double us[REHEARSALS];
-    uint64_t turns = contest->options->repetitions;
+    uint64_t turns = contest->run->options.repetitions;
     int times = turns < REHEARSALS ? (int)turns : REHEARSALS;
     for (int i = 0; i < times; i++) {
         us[i] = time_phase(contest, system, phase, BENCH_COMPUTE_PROCESSOR);
@@ -205,7 +195,7 @@ static bench_runner_t *open_runners(const contest_t *contest, size_t system)
     bench_runner_t *runners =
         harness_alloc(contest->layers, sizeof(bench_runner_t));
     for (size_t i = 0; i < contest->layers; i++) {
-        bench_runner_open(contest->harness, &contest->options->systems[system],
+        bench_runner_open(contest->run, &contest->run->options.systems[system],
                           &contest->operations[i], &runners[i]);
     }
     return runners;
@@ -221,17 +211,16 @@ static void close_runners(const contest_t *contest, bench_runner_t *runners)
 
 static void open_contest(contest_t *contest)
 {
-    const harness_t *harness = contest->harness;
+    const harness_t *harness = &contest->run->harness;
     contest->operations =
         harness_alloc(contest->layers, sizeof(*contest->operations));
     for (size_t i = 0; i < contest->layers; i++) {
         bench_operation_t *operation = &contest->operations[i];
         bench_operation_init(operation, BATON_COLLECTIVE_ALLREDUCE,
                              harness->rank, harness->size, contest->bytes);
-        bench_memory_alloc(harness, (bench_memory_t)contest->options->memory,
-                           operation);
+        bench_memory_open(contest->run, operation);
     }
-    for (size_t i = 0; i < contest->options->system_count; i++) {
+    for (size_t i = 0; i < contest->run->options.system_count; i++) {
         contestant_t *system = &contest->contestants[i];
         system->runners = open_runners(contest, i);
         system->overlapped = open_runners(contest, i);
@@ -241,22 +230,20 @@ static void open_contest(contest_t *contest)
 
 static void close_contest(contest_t *contest)
 {
-    harness_barrier(contest->harness);
-    for (size_t i = 0; i < contest->options->system_count; i++) {
+    harness_barrier(&contest->run->harness);
+    for (size_t i = 0; i < contest->run->options.system_count; i++) {
         close_runners(contest, contest->contestants[i].runners);
         close_runners(contest, contest->contestants[i].overlapped);
     }
     for (size_t i = 0; i < contest->layers; i++) {
-        bench_memory_free(contest->harness,
-                          (bench_memory_t)contest->options->memory,
-                          &contest->operations[i]);
+        bench_memory_close(contest->run, &contest->operations[i]);
     }
     free(contest->operations);
 }
 
 /* ---- report ------------------------------------------------------------- */
 
-static const table_column_t columns[] = {
+const table_column_t bench_overlap_columns[BENCH_OVERLAP_COLUMNS] = {
     {"system", "system", TABLE_TEXT, 12, 0},
     {"compute", "compute", TABLE_TEXT, 9, 0},
     {"ranks", NULL, TABLE_FIXED, 0, 0},
@@ -268,20 +255,22 @@ static const table_column_t columns[] = {
     {"hidden_percent", "hidden %", TABLE_FIXED, 8, 1},
     {"over_larger", "over larger", TABLE_FIXED, 11, 2},
     {"over_sum", "over sum", TABLE_FIXED, 8, 2},
+    {"both_p90_us", "both p90", TABLE_FIXED, 11, 1},
+    {"start_us", "start us", TABLE_FIXED, 8, 1},
 };
-enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
-static void add_row(const contest_t *contest, table_t *table, size_t system,
-                    bench_compute_t kind, const double median_us[PHASES])
+static void add_row(const contest_t *contest, size_t system,
+                    const stats_t us[PHASES + 1])
 {
-    double communication_us = median_us[COMMUNICATION];
-    double computation_us = median_us[COMPUTATION];
-    double both_us = median_us[BOTH];
+    double communication_us = us[COMMUNICATION].median;
+    double computation_us = us[COMPUTATION].median;
+    double both_us = us[BOTH].median;
     double hidden = 1 - (both_us - computation_us) / communication_us;
-    const table_cell_t cells[COLUMNS] = {
-        table_text(contest->options->systems[system].name),
-        table_text(kind == BENCH_COMPUTE_SLEEP ? "sleep" : "processor"),
-        table_number(contest->harness->size),
+    const table_cell_t cells[BENCH_OVERLAP_COLUMNS] = {
+        table_text(contest->run->options.systems[system].name),
+        table_text(contest->kind == BENCH_COMPUTE_SLEEP ? "sleep"
+                                                        : "processor"),
+        table_number(contest->run->harness.size),
         table_number((double)contest->layers),
         table_number((double)contest->bytes),
         table_number(communication_us),
@@ -290,112 +279,48 @@ static void add_row(const contest_t *contest, table_t *table, size_t system,
         table_number(100 * fmin(1, fmax(0, hidden))),
         table_number(both_us / fmax(communication_us, computation_us)),
         table_number(both_us / (communication_us + computation_us)),
+        table_number(us[BOTH].p90),
+        table_number(us[PHASES].median),
     };
-    table_row(table, cells);
+    table_row(&contest->run->table, cells);
 }
 
-/* Medians of the slowest rank's times. `us` is used up. */
-static void report_system(const contest_t *contest, table_t *table,
-                          size_t system, bench_compute_t kind, double *us)
+static void measure(contest_t *contest)
 {
-    size_t turns = (size_t)contest->options->repetitions;
-    bool speak = contest->harness->rank == 0;
-    double median_us[PHASES];
-    MPI_Reduce(speak ? MPI_IN_PLACE : us, us, (int)(PHASES * turns), MPI_DOUBLE,
-               MPI_MAX, 0, MPI_COMM_WORLD);
-    for (size_t phase = 0; phase < PHASES; phase++) {
-        median_us[phase] = stats_median(&us[phase * turns], turns);
-    }
-    if (speak) {
-        add_row(contest, table, system, kind, median_us);
+    stats_t stats[BENCH_MAX_SYSTEMS][PHASES + 1];
+    const bench_options_t *options = &contest->run->options;
+    const bench_turns_t turns = {.systems = options->system_count,
+                                 .measures = PHASES + 1,
+                                 .turns = (size_t)options->repetitions,
+                                 .take = take,
+                                 .arg = contest};
+    bench_turns(contest->run, &turns, &stats[0][0]);
+    for (size_t i = 0; contest->run->speak && i < options->system_count; i++) {
+        add_row(contest, i, stats[i]);
     }
 }
 
-/* The systems take turns, for each kind of computation. */
-static void measure(const contest_t *contest, bench_compute_t kind,
-                    table_t *table)
+bool bench_overlap(bench_run_t *run)
 {
-    size_t turns = (size_t)contest->options->repetitions;
-    size_t systems = contest->options->system_count;
-    double *us = harness_alloc(systems * PHASES * turns, sizeof(double));
-    for (size_t turn = 0; turn < turns; turn++) {
-        for (size_t i = 0; i < systems; i++) {
-            size_t place = (turn + i) % systems;
-            take_turn(contest, &contest->contestants[place], kind, turn,
-                      &us[place * PHASES * turns]);
-        }
+    const bench_options_t *options = &run->options;
+    contest_t contest = {.run = run};
+    if (bench_keep_able(run) == 0) {
+        return true;
     }
-    for (size_t i = 0; i < systems; i++) {
-        report_system(contest, table, i, kind, &us[i * PHASES * turns]);
-    }
-    free(us);
-}
-
-/* ---- all of it ---------------------------------------------------------- */
-
-static void measure_all(const harness_t *harness,
-                        const bench_options_t *options, table_t *table)
-{
-    contest_t contest = {.harness = harness, .options = options};
+    progress_init(&run->progress, run->speak,
+                  options->layer_count * options->size_count *
+                      options->compute_count * options->repetitions);
     for (size_t l = 0; l < options->layer_count; l++) {
         for (size_t s = 0; s < options->size_count; s++) {
             contest.layers = (size_t)options->layers[l];
             contest.bytes = options->bytes[s];
             open_contest(&contest);
             for (size_t c = 0; c < options->compute_count; c++) {
-                measure(&contest, (bench_compute_t)options->computes[c], table);
+                contest.kind = (bench_compute_t)options->computes[c];
+                measure(&contest);
             }
             close_contest(&contest);
         }
     }
-}
-
-static void print_head(const table_t *table, const bench_options_t *options,
-                       int ranks)
-{
-    (void)printf("# baton-bench overlap, %d ranks: all-reduces in flight while "
-                 "the application computes; medians of %llu turns of the "
-                 "slowest rank, every result checked\n",
-                 ranks, (unsigned long long)options->repetitions);
-    table_heading(table);
-}
-
-/* Why a system can't take part, or NULL. */
-static const char *lack(const bench_options_t *options, size_t *system_out)
-{
-    for (size_t i = 0; i < options->system_count; i++) {
-        const char *reason = bench_system_lacks(&options->systems[i],
-                                                BATON_COLLECTIVE_ALLREDUCE);
-        if (reason != NULL) {
-            *system_out = i;
-            return reason;
-        }
-    }
-    return NULL;
-}
-
-int bench_overlap(const bench_options_t *options)
-{
-    harness_t harness;
-    table_t table;
-    size_t lacking = 0;
-    harness_open(&harness);
-    bool speak = harness.rank == 0;
-    const char *reason = lack(options, &lacking);
-    bool passed = harness_agree(
-        !speak || (reason == NULL && table_open(&table, columns, COLUMNS,
-                                                options->csv, options->json)));
-    if (reason != NULL && speak) {
-        (void)fprintf(stderr, "baton-bench overlap: --systems: %s: %s\n",
-                      options->systems[lacking].name, reason);
-    }
-    if (passed) {
-        if (speak) {
-            print_head(&table, options, harness.size);
-        }
-        measure_all(&harness, options, &table);
-        passed = harness_agree(!speak || table_close(&table));
-    }
-    harness_close(&harness);
-    return passed ? EXIT_SUCCESS : EXIT_FAILURE;
+    return true;
 }

@@ -4,16 +4,11 @@
    them, so they see the same states of the machine. The first steps are not
    counted: Ok-Topk moves its regions in the first one, and residuals are empty
    in it. */
-#include "bench/options.h"
+#include "bench/bench.h"
 #include "bench/sparse_check.h"
 #include "common/gradient.h"
-#include "common/harness.h"
-#include "common/progress.h"
-#include "common/steal.h"
-#include "common/table.h"
 #include <inttypes.h>
 #include <math.h>
-#include <mpi.h>
 #include <stdlib.h>
 
 enum { WARM_UP = 2, MAX_CONTESTANTS = BENCH_SPARSE_SYSTEMS + BENCH_MAX_TEAMS };
@@ -31,21 +26,18 @@ typedef enum measure {
 
 typedef struct contestant {
     bench_sparse_system_t system;
-    int teams;                /* 0 until it is known how many cost least */
-    baton_sparse_t *sparse;   /* NULL for MPI */
-    double *sums;             /* of the slice: all results so far */
-    double *values;           /* [MEASURES][turns] */
-    double medians[MEASURES]; /* of the largest over ranks; at rank 0 */
+    int teams;              /* 0 until it is known how many cost least */
+    baton_sparse_t *sparse; /* NULL for MPI */
+    double *sums;           /* of the slice: all results so far */
 } contestant_t;
 
 /* One size and density. */
 typedef struct contest {
-    const harness_t *harness;
-    const bench_options_t *options;
+    bench_run_t *run;
     uint64_t seed;
     size_t count, k;
-    size_t turns;
     float *gradient, *sum, *residual; /* [count]; the last two for MPI */
+    void *on_device;                  /* the gradient, or NULL */
     bench_slice_t slice;
     contestant_t contestants[MAX_CONTESTANTS];
     size_t contestant_count;
@@ -68,10 +60,13 @@ static baton_sparse_options_t options_of(const contest_t *contest,
     options.k = contest->k;
     options.teams =
         system->teams == 0 ? BATON_SPARSE_TEAMS_AUTO : system->teams;
+    if (contest->on_device != NULL) {
+        options.memory = BATON_MEMORY_DEVICE;
+    }
     return options;
 }
 
-static baton_sparse_stats_t stats_of(const contestant_t *system)
+static baton_sparse_stats_t sparse_stats(const contestant_t *system)
 {
     baton_sparse_stats_t stats;
     harness_require(baton_sparse_stats(system->sparse, &stats),
@@ -79,26 +74,37 @@ static baton_sparse_stats_t stats_of(const contestant_t *system)
     return stats;
 }
 
+/* Not every algorithm takes gradients of a device. */
 static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
 {
-    contestant_t *added = &contest->contestants[contest->contestant_count++];
+    contestant_t *added = &contest->contestants[contest->contestant_count];
     *added = (contestant_t){.system = (bench_sparse_system_t)system,
                             .teams = (int)teams};
-    added->sums = harness_alloc(contest->slice.count, sizeof(double));
-    added->values = harness_alloc(MEASURES * contest->turns, sizeof(double));
     if (is_baton(added)) {
         baton_sparse_options_t options = options_of(contest, added);
-        harness_require(baton_sparse_create(contest->harness->group, &options,
-                                            -1, &added->sparse),
-                        "create a sparse all-reduce");
-        added->teams = stats_of(added).teams;
+        baton_status_t status = baton_sparse_create(
+            contest->run->harness.group, &options, -1, &added->sparse);
+        if (status == BATON_ERR_UNSUPPORTED && contest->on_device != NULL) {
+            if (contest->run->speak) {
+                (void)printf("# %s: skipped, %s\n", bench_sparse_names[system],
+                             baton_error_message());
+            }
+            return;
+        }
+        harness_require(status, "create a sparse all-reduce");
+        added->teams = sparse_stats(added).teams;
     }
+    added->sums = harness_alloc(contest->slice.count, sizeof(double));
+    contest->contestant_count++;
 }
 
 static void open_contest(contest_t *contest)
 {
-    const bench_options_t *options = contest->options;
-    const harness_t *harness = contest->harness;
+    const bench_options_t *options = &contest->run->options;
+    const harness_t *harness = &contest->run->harness;
+    if (options->memory == BENCH_MEMORY_DEVICE) {
+        contest->on_device = bench_device_alloc(contest->count * sizeof(float));
+    }
     contest->gradient = harness_alloc(contest->count, sizeof(float));
     contest->sum = harness_alloc(contest->count, sizeof(float));
     contest->residual = harness_alloc(contest->count, sizeof(float));
@@ -127,7 +133,9 @@ static void close_contest(contest_t *contest)
         harness_require(baton_sparse_destroy(system->sparse),
                         "destroy a sparse all-reduce");
         free(system->sums);
-        free(system->values);
+    }
+    if (contest->on_device != NULL) {
+        bench_device_free(contest->on_device);
     }
     free(contest->gradient);
     free(contest->sum);
@@ -141,8 +149,9 @@ static void close_contest(contest_t *contest)
 static void begin_failure(const contest_t *contest, const contestant_t *system)
 {
     (void)fprintf(stderr, "rank %d: %s of %zu elements, k = %zu, teams = %d: ",
-                  contest->harness->rank, bench_sparse_names[system->system],
-                  contest->count, contest->k, system->teams);
+                  contest->run->harness.rank,
+                  bench_sparse_names[system->system], contest->count,
+                  contest->k, system->teams);
 }
 
 static void print_entry(const char *whose, const baton_sparse_result_t *result,
@@ -181,7 +190,7 @@ static baton_sparse_result_t result_of_first(const contest_t *contest,
     MPI_Bcast(&count, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     uint32_t *indices = harness_alloc((size_t)count, sizeof(uint32_t));
     float *values = harness_alloc((size_t)count, sizeof(float));
-    for (size_t i = 0; contest->harness->rank == 0 && i < count; i++) {
+    for (size_t i = 0; contest->run->harness.rank == 0 && i < count; i++) {
         indices[i] = (uint32_t)bench_sparse_element(mine, i);
         values[i] = ((const float *)mine->values)[i];
     }
@@ -257,12 +266,17 @@ static void check_sums(const contest_t *contest, const contestant_t *system)
 
 /* ---- turns -------------------------------------------------------------- */
 
-static void fill_gradients(contest_t *contest, uint64_t step)
+static void fill_gradients(void *arg, size_t step)
 {
-    const harness_t *harness = contest->harness;
+    contest_t *contest = arg;
+    const harness_t *harness = &contest->run->harness;
     uint64_t key = gradient_key(contest->seed, step, harness->rank);
     for (size_t i = 0; i < contest->count; i++) {
         contest->gradient[i] = gradient_at(key, i);
+    }
+    if (contest->on_device != NULL) {
+        bench_device_copy(contest->on_device, contest->gradient,
+                          contest->count * sizeof(float));
     }
     bench_slice_add_gradients(&contest->slice, contest->seed, step,
                               harness->size);
@@ -288,19 +302,30 @@ static void run_step(contest_t *contest, const contestant_t *system,
         run_mpi(contest, system->system == BENCH_SPARSE_MPI_RESIDUAL, out);
         return;
     }
-    harness_require(baton_sparse_start(system->sparse, contest->gradient),
+    const void *gradient = contest->on_device != NULL
+                               ? contest->on_device
+                               : (const void *)contest->gradient;
+    harness_require(baton_sparse_start(system->sparse, gradient),
                     "start a step");
     harness_require(baton_sparse_wait(system->sparse, -1, out),
                     "wait for a step");
 }
 
 /* A dense step has neither selections nor messages that are counted. */
-static void keep_values(const contest_t *contest, const contestant_t *system,
-                        size_t turn, double us, size_t nnz)
+static void take(void *arg, size_t place, size_t turn, double *values)
 {
-    double values[MEASURES] = {us, NAN, NAN, NAN, NAN, (double)nnz};
+    contest_t *contest = arg;
+    const contestant_t *system = &contest->contestants[place];
+    baton_sparse_result_t result = {0};
+    (void)turn;
+    harness_barrier(&contest->run->harness);
+    double begin_us = clock_now_us();
+    run_step(contest, system, &result);
+    values[TIME_US] = clock_now_us() - begin_us;
+    values[BYTES] = values[MESSAGES] = values[ROUNDS] = values[SELECT_US] = NAN;
+    values[NNZ] = (double)result.count;
     if (is_baton(system)) {
-        baton_sparse_stats_t stats = stats_of(system);
+        baton_sparse_stats_t stats = sparse_stats(system);
         if (stats.algorithm != BATON_SPARSE_DENSE) {
             values[BYTES] = (double)stats.bytes_sent;
             values[MESSAGES] = (double)stats.messages_sent;
@@ -308,59 +333,12 @@ static void keep_values(const contest_t *contest, const contestant_t *system,
             values[SELECT_US] = stats.select_us;
         }
     }
-    for (size_t i = 0; i < MEASURES; i++) {
-        system->values[i * contest->turns + turn] = values[i];
-    }
-}
-
-static void take_turn(contest_t *contest, const contestant_t *system,
-                      size_t step)
-{
-    baton_sparse_result_t result = {0};
-    harness_barrier(contest->harness);
-    double begin_us = clock_now_us();
-    run_step(contest, system, &result);
-    double us = clock_now_us() - begin_us;
-    if (step >= WARM_UP) {
-        keep_values(contest, system, step - WARM_UP, us, result.count);
-    }
     check_result(contest, system, &result);
-}
-
-static void take_medians(const contest_t *contest, contestant_t *system)
-{
-    bool speak = contest->harness->rank == 0;
-    size_t turns = contest->turns;
-    MPI_Reduce(speak ? MPI_IN_PLACE : system->values, system->values,
-               (int)(MEASURES * turns), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    for (size_t i = 0; i < MEASURES; i++) {
-        system->medians[i] = stats_median(&system->values[i * turns], turns);
-    }
-}
-
-static void measure(contest_t *contest, progress_t *progress)
-{
-    size_t systems = contest->contestant_count;
-    for (size_t step = 0; step < contest->turns + WARM_UP; step++) {
-        fill_gradients(contest, step);
-        for (size_t i = 0; i < systems; i++) {
-            take_turn(contest, &contest->contestants[(step + i) % systems],
-                      step);
-        }
-        progress->done++;
-        if (progress_due(progress)) {
-            progress_draw(progress, "measuring");
-        }
-    }
-    for (size_t i = 0; i < systems; i++) {
-        check_sums(contest, &contest->contestants[i]);
-        take_medians(contest, &contest->contestants[i]);
-    }
 }
 
 /* ---- report ------------------------------------------------------------- */
 
-static const table_column_t columns[] = {
+const table_column_t bench_sparse_columns[BENCH_SPARSE_COLUMNS] = {
     {"algorithm", "algorithm", TABLE_TEXT, 12, 0},
     {"ranks", NULL, TABLE_FIXED, 0, 0},
     {"n", "n", TABLE_FIXED, 9, 0},
@@ -376,61 +354,40 @@ static const table_column_t columns[] = {
     {"messages_formula", "messages", TABLE_FIXED, 8, 0},
     {"rounds_formula", "rounds", TABLE_FIXED, 6, 0},
     {"over_mpi_residual", "ratio", TABLE_FIXED, 6, 2},
+    {"p10_us", "p10", TABLE_FIXED, 10, 1},
+    {"p90_us", "p90", TABLE_FIXED, 10, 1},
 };
-enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
-
-/* NAN if it does not take part. */
-static double mpi_residual_us(const contest_t *contest)
-{
-    for (size_t i = 0; i < contest->contestant_count; i++) {
-        if (contest->contestants[i].system == BENCH_SPARSE_MPI_RESIDUAL) {
-            return contest->contestants[i].medians[TIME_US];
-        }
-    }
-    return NAN;
-}
 
 static void add_row(const contest_t *contest, const contestant_t *system,
-                    table_t *table)
+                    const stats_t stats[MEASURES], double mpi_residual_us)
 {
-    const double *medians = system->medians;
     baton_sparse_cost_t cost = {.bytes = NAN, .messages = NAN, .rounds = NAN};
     if (is_baton(system)) {
         baton_sparse_options_t options = options_of(contest, system);
         harness_require(
-            baton_sparse_cost(&options, contest->harness->size, &cost),
+            baton_sparse_cost(&options, contest->run->harness.size, &cost),
             "get the cost of a sparse all-reduce");
     }
-    const table_cell_t cells[COLUMNS] = {
+    const table_cell_t cells[BENCH_SPARSE_COLUMNS] = {
         table_text(bench_sparse_names[system->system]),
-        table_number(contest->harness->size),
+        table_number(contest->run->harness.size),
         table_number((double)contest->count),
         table_number((double)contest->k),
         table_number(is_baton(system) ? (double)system->teams : NAN),
-        table_number(medians[TIME_US]),
-        table_number(medians[SELECT_US]),
-        table_number(medians[BYTES]),
-        table_number(medians[MESSAGES]),
-        table_number(medians[ROUNDS]),
-        table_number(medians[NNZ]),
+        table_number(stats[TIME_US].median),
+        table_number(stats[SELECT_US].median),
+        table_number(stats[BYTES].median),
+        table_number(stats[MESSAGES].median),
+        table_number(stats[ROUNDS].median),
+        table_number(stats[NNZ].median),
         table_number(cost.bytes),
         table_number(cost.messages),
         table_number(cost.rounds),
-        table_number(medians[TIME_US] / mpi_residual_us(contest)),
+        table_number(stats[TIME_US].median / mpi_residual_us),
+        table_number(stats[TIME_US].p10),
+        table_number(stats[TIME_US].p90),
     };
-    table_row(table, cells);
-}
-
-static void print_head(const table_t *table, const bench_options_t *options,
-                       int ranks, uint64_t seed)
-{
-    (void)printf("# baton-bench sparse, %d ranks: a step of f32; medians of "
-                 "%" PRIu64 " turns of the slowest rank, every result "
-                 "checked; seed %" PRIu64 "\n"
-                 "# formula: bytes, messages and rounds of the closed form; "
-                 "ratio: over mpi_residual\n",
-                 ranks, options->repetitions, seed);
-    table_heading(table);
+    table_row(&contest->run->table, cells);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
@@ -443,62 +400,49 @@ static uint64_t agree_on_seed(void)
     return seed;
 }
 
-static void measure_case(const harness_t *harness,
-                         const bench_options_t *options, size_t count,
-                         double density, progress_t *progress, table_t *table)
+static void measure_case(bench_run_t *run, size_t count, double density)
 {
+    stats_t stats[MAX_CONTESTANTS][MEASURES];
     double k = (double)count * density;
+    double mpi_residual_us = NAN;
     contest_t contest = {
-        .harness = harness,
-        .options = options,
+        .run = run,
         .seed = agree_on_seed(),
         .count = count,
         .k = k < 1 ? 1 : (size_t)k,
-        .turns = (size_t)options->repetitions,
     };
     open_contest(&contest);
-    measure(&contest, progress);
-    progress_clear(progress);
-    for (size_t i = 0; i < contest.contestant_count && harness->rank == 0;
-         i++) {
-        add_row(&contest, &contest.contestants[i], table);
+    const bench_turns_t turns = {.systems = contest.contestant_count,
+                                 .measures = MEASURES,
+                                 .warm_up = WARM_UP,
+                                 .turns = (size_t)run->options.repetitions,
+                                 .begin = fill_gradients,
+                                 .take = take,
+                                 .arg = &contest};
+    bench_turns(run, &turns, &stats[0][0]);
+    for (size_t i = 0; i < contest.contestant_count; i++) {
+        check_sums(&contest, &contest.contestants[i]);
+        if (contest.contestants[i].system == BENCH_SPARSE_MPI_RESIDUAL) {
+            mpi_residual_us = stats[i][TIME_US].median;
+        }
     }
-    harness_barrier(harness);
+    for (size_t i = 0; run->speak && i < contest.contestant_count; i++) {
+        add_row(&contest, &contest.contestants[i], stats[i], mpi_residual_us);
+    }
+    harness_barrier(&run->harness);
     close_contest(&contest);
 }
 
-static void measure_all(const harness_t *harness,
-                        const bench_options_t *options, table_t *table)
+static bool check_teams(const bench_run_t *run)
 {
-    progress_t progress;
-    progress_init(&progress, harness->rank == 0,
-                  options->size_count * options->density_count *
-                      (options->repetitions + WARM_UP));
-    steal_t before = steal_read();
-    for (size_t i = 0; i < options->size_count; i++) {
-        for (size_t j = 0; j < options->density_count; j++) {
-            measure_case(harness, options,
-                         (size_t)(options->bytes[i] / sizeof(float)),
-                         options->densities[j], &progress, table);
-        }
-    }
-    if (harness->rank == 0) {
-        (void)printf("# %.1f %% of the processors' time was taken by the "
-                     "machine's host\n",
-                     100 * steal_share(before, steal_read()));
-    }
-}
-
-static bool check_teams(const bench_options_t *options, int ranks, bool speak)
-{
-    for (size_t i = 0; i < options->team_count; i++) {
-        uint64_t teams = options->teams[i];
-        if (teams > 0 && (uint64_t)ranks % teams != 0) {
-            if (speak) {
+    for (size_t i = 0; i < run->options.team_count; i++) {
+        uint64_t teams = run->options.teams[i];
+        if (teams > 0 && (uint64_t)run->harness.size % teams != 0) {
+            if (run->speak) {
                 (void)fprintf(stderr,
                               "baton-bench sparse: --teams: %" PRIu64
                               " does not divide the number of ranks, %d\n",
-                              teams, ranks);
+                              teams, run->harness.size);
             }
             return false;
         }
@@ -506,23 +450,20 @@ static bool check_teams(const bench_options_t *options, int ranks, bool speak)
     return true;
 }
 
-int bench_sparse(const bench_options_t *options)
+bool bench_sparse(bench_run_t *run)
 {
-    harness_t harness;
-    table_t table;
-    harness_open(&harness);
-    bool speak = harness.rank == 0;
-    bool passed =
-        check_teams(options, harness.size, speak) &&
-        harness_agree(!speak || table_open(&table, columns, COLUMNS,
-                                           options->csv, options->json));
-    if (passed) {
-        if (speak) {
-            print_head(&table, options, harness.size, cli_default_seed());
-        }
-        measure_all(&harness, options, &table);
-        passed = harness_agree(!speak || table_close(&table));
+    const bench_options_t *options = &run->options;
+    if (!check_teams(run)) {
+        return false;
     }
-    harness_close(&harness);
-    return passed ? EXIT_SUCCESS : EXIT_FAILURE;
+    progress_init(&run->progress, run->speak,
+                  options->size_count * options->density_count *
+                      (options->repetitions + WARM_UP));
+    for (size_t i = 0; i < options->size_count; i++) {
+        for (size_t j = 0; j < options->density_count; j++) {
+            measure_case(run, (size_t)(options->bytes[i] / sizeof(float)),
+                         options->densities[j]);
+        }
+    }
+    return true;
 }

@@ -1,6 +1,8 @@
-#include "bench/system.h"
-#include "bench/libnbc.h"
+/* The systems that baton-bench compares: Open MPI's ways to a collective, and
+   Baton's; and the memory of what they run. */
+#include "bench/bench.h"
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
@@ -17,69 +19,212 @@
 #define HAS_PERSISTENT 0
 #endif
 
+/* ---- libnbc's choice ----------------------------------------------------- */
+
+/* Which algorithm Open MPI's libnbc takes for MPI_Iallreduce is a variable of
+   the tool interface, MPI_T, which is opened once: that takes long. */
+static const char libnbc_variable[] = "coll_libnbc_iallreduce_algorithm";
+enum { LIBNBC_DEFAULT = 0, LIBNBC_RING = 1 };
+
+static struct {
+    bool open, settable;
+    MPI_T_cvar_handle handle; /* or MPI_T_CVAR_HANDLE_NULL */
+} libnbc = {.handle = MPI_T_CVAR_HANDLE_NULL};
+
+/* The variable's handle, if it is one int that may be set. */
+static bool get_handle(void)
+{
+    char name[128];
+    int index, verbosity, binding, scope, count;
+    int length = sizeof(name);
+    MPI_Datatype type;
+    MPI_T_enum values;
+    return MPI_T_cvar_get_index(libnbc_variable, &index) == MPI_SUCCESS &&
+           MPI_T_cvar_get_info(index, name, &length, &verbosity, &type, &values,
+                               NULL, NULL, &binding, &scope) == MPI_SUCCESS &&
+           type == MPI_INT && binding == MPI_T_BIND_NO_OBJECT &&
+           scope != MPI_T_SCOPE_CONSTANT && scope != MPI_T_SCOPE_READONLY &&
+           MPI_T_cvar_handle_alloc(index, NULL, &libnbc.handle, &count) ==
+               MPI_SUCCESS &&
+           count == 1;
+}
+
+static bool choose(int value)
+{
+    int read = -1;
+    return MPI_T_cvar_write(libnbc.handle, &value) == MPI_SUCCESS &&
+           MPI_T_cvar_read(libnbc.handle, &read) == MPI_SUCCESS &&
+           read == value;
+}
+
+static bool can_choose(void)
+{
+    int level = 0;
+    if (!libnbc.open) {
+        libnbc.open =
+            MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level) == MPI_SUCCESS;
+        libnbc.settable = libnbc.open && get_handle() && choose(LIBNBC_DEFAULT);
+    }
+    return libnbc.settable;
+}
+
+static void choose_ring(bool ring)
+{
+    if (!can_choose() || !choose(ring ? LIBNBC_RING : LIBNBC_DEFAULT)) {
+        (void)fprintf(stderr, "baton-bench: MPI_T can't set %s\n",
+                      libnbc_variable);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
+}
+
+void bench_libnbc_close(void)
+{
+    if (libnbc.handle != MPI_T_CVAR_HANDLE_NULL) {
+        (void)MPI_T_cvar_handle_free(&libnbc.handle);
+    }
+    if (libnbc.open) {
+        (void)MPI_T_finalize();
+    }
+    libnbc.open = false;
+}
+
 /* ---- memory ------------------------------------------------------------- */
 
-static float *allocate(const harness_t *harness, bench_memory_t memory,
-                       size_t count)
+static float *allocate(const bench_run_t *run, size_t count)
 {
     void *out = NULL;
-    if (memory == BENCH_MEMORY_MALLOC) {
+    if (run->options.memory != BENCH_MEMORY_SHARED) {
         return harness_alloc(count, sizeof(float));
     }
     if (count > 0) {
         harness_require(
-            baton_memory_alloc(harness->group, count * sizeof(float), &out),
+            baton_memory_alloc(run->harness.group, count * sizeof(float), &out),
             "allocate memory");
     }
     return out;
 }
 
-static void release(const harness_t *harness, bench_memory_t memory,
-                    void *block)
+static void release(const bench_run_t *run, void *block)
 {
-    if (memory == BENCH_MEMORY_MALLOC) {
+    if (run->options.memory != BENCH_MEMORY_SHARED) {
         free(block);
     } else {
-        harness_require(baton_memory_free(harness->group, block),
+        harness_require(baton_memory_free(run->harness.group, block),
                         "free memory");
     }
 }
 
-void bench_memory_alloc(const harness_t *harness, bench_memory_t memory,
-                        bench_operation_t *operation)
+void bench_memory_open(const bench_run_t *run, bench_operation_t *operation)
 {
-    operation->source = allocate(harness, memory, operation->source_count);
-    operation->target = allocate(harness, memory, operation->target_count);
+    operation->in_place = run->options.in_place;
+    operation->target = allocate(run, operation->target_count);
+    operation->source = operation->in_place
+                            ? operation->target
+                            : allocate(run, operation->source_count);
+    if (run->options.memory == BENCH_MEMORY_DEVICE) {
+        operation->on_device[1] =
+            bench_device_alloc((operation->target_count + 1) * sizeof(float));
+        operation->on_device[0] =
+            operation->in_place
+                ? operation->on_device[1]
+                : bench_device_alloc((operation->source_count + 1) *
+                                     sizeof(float));
+    }
 }
 
-void bench_memory_free(const harness_t *harness, bench_memory_t memory,
-                       const bench_operation_t *operation)
+void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
 {
-    release(harness, memory, operation->source);
-    release(harness, memory, operation->target);
+    if (!operation->in_place) {
+        release(run, operation->source);
+    }
+    release(run, operation->target);
+    if (operation->on_device[1] != NULL) {
+        if (!operation->in_place) {
+            bench_device_free(operation->on_device[0]);
+        }
+        bench_device_free(operation->on_device[1]);
+    }
+}
+
+/* Copies the vectors to the device, or the other way. */
+static void move(const bench_operation_t *operation, bool to_device)
+{
+    float *const host[2] = {operation->source, operation->target};
+    const size_t counts[2] = {operation->source_count, operation->target_count};
+    for (int i = 0; operation->on_device[1] != NULL && i < 2; i++) {
+        size_t bytes = counts[i] * sizeof(float);
+        if (to_device) {
+            bench_device_copy(operation->on_device[i], host[i], bytes);
+        } else {
+            bench_device_copy(host[i], operation->on_device[i], bytes);
+        }
+    }
+}
+
+void bench_fill(bench_operation_t *operation)
+{
+    bench_operation_fill(operation);
+    move(operation, true);
+}
+
+void bench_clear(bench_operation_t *operation)
+{
+    memset(operation->target, 0, operation->target_count * sizeof(float));
+    move(operation, true);
+}
+
+void bench_check(const bench_runner_t *runner)
+{
+    const bench_operation_t *operation = runner->operation;
+    move(operation, false);
+    size_t i = bench_operation_check(operation);
+    if (i < operation->target_count) {
+        (void)fprintf(stderr,
+                      "rank %d: %s by %s: element %zu of %zu is %g, expected "
+                      "%g\n",
+                      operation->rank,
+                      bench_collective_name(operation->collective),
+                      runner->system.name, i, operation->target_count,
+                      (double)operation->target[i],
+                      (double)bench_operation_expected(operation, i));
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
 }
 
 /* ---- what there is ------------------------------------------------------ */
 
-const char *bench_system_lacks(const bench_system_t *system,
-                               baton_collective_t collective)
+/* Why this system can't run the collective here, or NULL. */
+static const char *lack(const bench_system_t *system,
+                        baton_collective_t collective)
 {
-    switch (system->kind) {
-    case BENCH_SYSTEM_IMPI_RING:
-        return collective != BATON_COLLECTIVE_ALLREDUCE
-                   ? "the ring is an all-reduce of MPI_Iallreduce's"
-               : !libnbc_can_choose()
-                   ? "this MPI has no coll_libnbc_iallreduce_algorithm to set"
-                   : NULL;
-    case BENCH_SYSTEM_PERSISTENT:
-        return HAS_PERSISTENT ? NULL : "this MPI has no persistent collectives";
-    case BENCH_SYSTEM_MPI:
-    case BENCH_SYSTEM_IMPI:
-    case BENCH_SYSTEM_BATON:
-    case BENCH_SYSTEM_KINDS:
-        break;
+    if (system->kind == BENCH_SYSTEM_PERSISTENT && !HAS_PERSISTENT) {
+        return "this MPI has no persistent collectives";
     }
-    return NULL;
+    if (system->kind != BENCH_SYSTEM_IMPI_RING) {
+        return NULL;
+    }
+    return collective != BATON_COLLECTIVE_ALLREDUCE
+               ? "the ring is an all-reduce of MPI_Iallreduce's"
+           : !can_choose()
+               ? "this MPI has no coll_libnbc_iallreduce_algorithm to set"
+               : NULL;
+}
+
+size_t bench_keep_able(bench_run_t *run)
+{
+    bench_options_t *options = &run->options;
+    size_t kept = 0;
+    for (size_t i = 0; i < options->system_count; i++) {
+        const bench_system_t *system = &options->systems[i];
+        const char *reason = lack(system, options->collective);
+        if (reason == NULL) {
+            options->systems[kept++] = *system;
+        } else if (run->speak) {
+            (void)printf("# %s: skipped, %s\n", system->name, reason);
+        }
+    }
+    options->system_count = kept;
+    return kept;
 }
 
 /* ---- MPI ---------------------------------------------------------------- */
@@ -103,7 +248,9 @@ const char *bench_system_lacks(const bench_system_t *system,
       MPI_FLOAT)
 
 #define ARGUMENTS                                                              \
-    const float *source = runner->operation->source;                           \
+    const float *source = runner->operation->in_place                          \
+                              ? MPI_IN_PLACE                                   \
+                              : runner->operation->source;                     \
     float *target = runner->operation->target;                                 \
     int count = (int)runner->operation->count;                                 \
     int block = (int)runner->operation->block;                                 \
@@ -159,7 +306,7 @@ static void init_mpi(bench_runner_t *runner)
 #else
 static void init_mpi(bench_runner_t *runner)
 {
-    (void)runner; /* bench_system_lacks says so before */
+    (void)runner; /* lack() says so before */
 }
 #endif
 
@@ -179,22 +326,30 @@ typedef struct views {
     baton_view_t source, target;
 } views_t;
 
-static views_t bind(baton_schedule_t *schedule,
-                    const bench_operation_t *operation)
+static baton_view_t bind(baton_schedule_t *schedule, float *memory,
+                         void *on_device, size_t count, bool input)
 {
-    views_t views = {0};
-    size_t source_bytes = operation->source_count * sizeof(float);
-    size_t target_bytes = operation->target_count * sizeof(float);
-    if (source_bytes > 0) {
-        views.source = baton_view(
-            baton_buffer_bind_input(schedule, operation->source, source_bytes),
-            0, source_bytes);
+    size_t bytes = count * sizeof(float);
+    void *at = on_device != NULL ? on_device : memory;
+    if (bytes == 0) {
+        return (baton_view_t){0};
     }
-    if (target_bytes > 0) {
-        views.target = baton_view(
-            baton_buffer_bind(schedule, operation->target, target_bytes), 0,
-            target_bytes);
+    baton_buffer_t buffer = input ? baton_buffer_bind_input(schedule, at, bytes)
+                                  : baton_buffer_bind(schedule, at, bytes);
+    if (on_device != NULL) {
+        baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
     }
+    return baton_view(buffer, 0, bytes);
+}
+
+static views_t bind_all(baton_schedule_t *schedule, const bench_operation_t *of)
+{
+    views_t views;
+    views.target =
+        bind(schedule, of->target, of->on_device[1], of->target_count, false);
+    views.source = of->in_place ? views.target
+                                : bind(schedule, of->source, of->on_device[0],
+                                       of->source_count, true);
     return views;
 }
 
@@ -271,7 +426,7 @@ static void build_rooted(const bench_runner_t *runner, views_t views,
 
 static void build(const bench_runner_t *runner, baton_schedule_t *schedule)
 {
-    views_t views = bind(schedule, runner->operation);
+    views_t views = bind_all(schedule, runner->operation);
     switch ((int)runner->operation->collective) {
     case BATON_COLLECTIVE_BROADCAST:
     case BATON_COLLECTIVE_REDUCE:
@@ -290,13 +445,13 @@ static void build(const bench_runner_t *runner, baton_schedule_t *schedule)
     }
 }
 
-static baton_schedule_t *commit(const harness_t *harness,
+static baton_schedule_t *commit(const bench_run_t *run,
                                 const bench_runner_t *runner)
 {
     baton_schedule_t *schedule = NULL;
-    harness_require(
-        baton_schedule_create(harness->group, runner->system.name, &schedule),
-        "create a schedule");
+    harness_require(baton_schedule_create(run->harness.group,
+                                          runner->system.name, &schedule),
+                    "create a schedule");
     build(runner, schedule);
     harness_require(baton_schedule_commit(schedule), "commit");
     return schedule;
@@ -304,18 +459,18 @@ static baton_schedule_t *commit(const harness_t *harness,
 
 /* ---- all systems -------------------------------------------------------- */
 
-static void open_root(const harness_t *harness, bench_runner_t *runner)
+static void open_root(const bench_run_t *run, bench_runner_t *runner)
 {
     int root = runner->operation->root;
     runner->requests[root] = MPI_REQUEST_NULL;
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
-        runner->schedules[root] = commit(harness, runner);
+        runner->schedules[root] = commit(run, runner);
     } else if (runner->system.kind == BENCH_SYSTEM_PERSISTENT) {
         init_mpi(runner);
     }
 }
 
-void bench_runner_open(const harness_t *harness, const bench_system_t *system,
+void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
                        bench_operation_t *operation, bench_runner_t *out)
 {
     size_t roots = (size_t)operation->roots;
@@ -328,7 +483,7 @@ void bench_runner_open(const harness_t *harness, const bench_system_t *system,
     set_counts(out);
     for (int root = 0; root < operation->roots; root++) {
         operation->root = root;
-        open_root(harness, out);
+        open_root(run, out);
     }
     operation->root = 0;
 }
@@ -350,19 +505,24 @@ void bench_runner_close(bench_runner_t *runner)
 void bench_runner_begin_turn(const bench_runner_t *runner)
 {
     if (runner->system.kind == BENCH_SYSTEM_IMPI_RING) {
-        libnbc_choose_ring(true);
+        choose_ring(true);
     }
 }
 
 void bench_runner_end_turn(const bench_runner_t *runner)
 {
     if (runner->system.kind == BENCH_SYSTEM_IMPI_RING) {
-        libnbc_choose_ring(false);
+        choose_ring(false);
     }
 }
 
+/* MPI's systems take vectors of the host. */
 void bench_runner_start(bench_runner_t *runner)
 {
+    int root = runner->operation->root;
+    if (runner->system.kind != BENCH_SYSTEM_BATON) {
+        move(runner->operation, false);
+    }
     switch (runner->system.kind) {
     case BENCH_SYSTEM_MPI:
         call_mpi(runner);
@@ -372,14 +532,10 @@ void bench_runner_start(bench_runner_t *runner)
         post_mpi(runner);
         break;
     case BENCH_SYSTEM_PERSISTENT:
-        MPI_Start(&runner->requests[runner->operation->root]);
+        MPI_Start(&runner->requests[root]);
         break;
     case BENCH_SYSTEM_BATON:
-        harness_require(
-            baton_schedule_start(runner->schedules[runner->operation->root]),
-            "start");
-        break;
-    case BENCH_SYSTEM_KINDS:
+        harness_require(baton_schedule_start(runner->schedules[root]), "start");
         break;
     }
 }
@@ -390,7 +546,8 @@ void bench_runner_wait(bench_runner_t *runner)
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
         harness_require(baton_schedule_wait(runner->schedules[root], -1),
                         "wait");
-    } else if (runner->system.kind != BENCH_SYSTEM_MPI) {
-        MPI_Wait(&runner->requests[root], MPI_STATUS_IGNORE);
+        return;
     }
+    MPI_Wait(&runner->requests[root], MPI_STATUS_IGNORE);
+    move(runner->operation, true);
 }

@@ -1,229 +1,190 @@
-#include "bench/turns.h"
-#include "bench/probe.h"
-#include <mpi.h>
+/* Systems take turns; rows of single values; the state of the machine. */
+#include "bench/bench.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-/* Elements are small enough for their sums to be exact. */
-enum { PATTERN = 13 };
+/* ---- turns -------------------------------------------------------------- */
 
-typedef struct setup {
-    const harness_t *harness;
-    const bench_turns_t *plan;
-    float *source;
-    float *target;
-    baton_schedule_t *schedule;
-} setup_t;
-
-/* ---- life ------------------------------------------------------------- */
-
-static void fill(const setup_t *setup)
+/* `mine`: [systems][measures][turns]. */
+static void take_all(bench_run_t *run, const bench_turns_t *turns, double *mine)
 {
-    for (size_t i = 0; i < setup->plan->count; i++) {
-        setup->source[i] =
-            (float)(setup->harness->rank + 1) + (float)(i % PATTERN);
-    }
-}
-
-static void commit(setup_t *setup)
-{
-    size_t bytes = setup->plan->count * sizeof(float);
-    harness_require(
-        baton_schedule_create(setup->harness->group, "turns", &setup->schedule),
-        "create an all-reduce");
-    baton_schedule_t *schedule = setup->schedule;
-    baton_buffer_t source =
-        baton_buffer_bind_input(schedule, setup->source, bytes);
-    baton_buffer_t target = baton_buffer_bind(schedule, setup->target, bytes);
-    baton_allreduce_t args = {
-        .size = sizeof(args),
-        .source = baton_view(source, 0, bytes),
-        .target = baton_view(target, 0, bytes),
-        .dtype = BATON_F32,
-        .op = BATON_SUM,
-    };
-    setup->plan->algo(schedule, &args);
-    harness_require(baton_schedule_commit(schedule), "commit an all-reduce");
-}
-
-static void open_setup(setup_t *setup)
-{
-    setup->source = harness_alloc(setup->plan->count, sizeof(float));
-    setup->target = harness_alloc(setup->plan->count, sizeof(float));
-    fill(setup);
-    commit(setup);
-}
-
-static void close_setup(setup_t *setup)
-{
-    (void)!baton_schedule_destroy(setup->schedule);
-    free(setup->target);
-    free(setup->source);
-}
-
-/* ---- one turn --------------------------------------------------------- */
-
-static void call_mpi_nb(const setup_t *setup)
-{
-    MPI_Request request;
-    MPI_Iallreduce(setup->source, setup->target, (int)setup->plan->count,
-                   MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-}
-
-static void call(const setup_t *setup, bench_kind_t kind)
-{
-    switch (kind) {
-    case BENCH_BATON:
-        harness_run_epochs(setup->schedule, 1);
-        break;
-    case BENCH_MPI:
-        MPI_Allreduce(setup->source, setup->target, (int)setup->plan->count,
-                      MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-        break;
-    case BENCH_MPI_NB:
-        call_mpi_nb(setup);
-        break;
-    case BENCH_KINDS:
-        break;
-    }
-}
-
-static void check(const setup_t *setup)
-{
-    int ranks = setup->harness->size;
-    int sum_of_ranks = ranks * (ranks + 1) / 2;
-    for (size_t i = 0; i < setup->plan->count; i++) {
-        float expected =
-            (float)sum_of_ranks + (float)ranks * (float)(i % PATTERN);
-        if (setup->target[i] < expected || setup->target[i] > expected) {
-            (void)fprintf(stderr,
-                          "rank %d: element %zu of the sum is %g, expected "
-                          "%g\n",
-                          setup->harness->rank, i, (double)setup->target[i],
-                          (double)expected);
-            MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    double *values = harness_alloc(turns->measures, sizeof(double));
+    for (size_t turn = 0; turn < turns->warm_up + turns->turns; turn++) {
+        if (turns->begin != NULL) {
+            turns->begin(turns->arg, turn);
+        }
+        (void)bench_probe(run); /* the others sleep in a barrier meanwhile */
+        for (size_t i = 0; i < turns->systems; i++) {
+            size_t system = (turn + i) % turns->systems;
+            turns->take(turns->arg, system, turn, values);
+            for (size_t m = 0; turn >= turns->warm_up && m < turns->measures;
+                 m++) {
+                mine[(system * turns->measures + m) * turns->turns + turn -
+                     turns->warm_up] = values[m];
+            }
+        }
+        run->progress.done++;
+        if (progress_due(&run->progress)) {
+            progress_draw(&run->progress, "measuring");
         }
     }
+    free(values);
 }
 
-/* Returns the mean time of this rank's calls in a turn, in microseconds. */
-static double take_turn(const setup_t *setup, bench_kind_t kind)
+void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out)
 {
-    const bench_turns_t *plan = setup->plan;
-    harness_barrier(setup->harness);
-    for (size_t i = 0; i < plan->warmup; i++) {
-        call(setup, kind);
+    size_t rows = turns->systems * turns->measures;
+    double *mine = harness_alloc(rows * turns->turns, sizeof(double));
+    take_all(run, turns, mine);
+    progress_clear(&run->progress);
+    for (size_t i = 0; i < rows; i++) {
+        out[i] = bench_slowest(&mine[i * turns->turns], turns->turns);
     }
-    double begin_us = clock_now_us();
-    for (size_t i = 0; i < plan->calls; i++) {
-        call(setup, kind);
-    }
-    return (clock_now_us() - begin_us) / (double)plan->calls;
-}
-
-/* Runs each system once and checks its sum. */
-static void rehearse(const setup_t *setup)
-{
-    for (int kind = 0; kind < BENCH_KINDS; kind++) {
-        for (size_t i = 0; i < setup->plan->count; i++) {
-            setup->target[i] = -1;
-        }
-        harness_barrier(setup->harness);
-        call(setup, (bench_kind_t)kind);
-        check(setup);
-    }
-}
-
-/* ---- all turns -------------------------------------------------------- */
-
-/* Meanwhile the other ranks sleep in the barrier of the next turn. */
-static void probe(const harness_t *harness, bench_outcome_t *out)
-{
-    if (harness->rank == 0) {
-        out->probes++;
-        out->near += probe_is_near(probe_cache_line_ns());
-    }
-}
-
-/* `call_us` is [BENCH_KINDS][turns], of this rank. */
-static void run_turns(const setup_t *setup, double *call_us,
-                      bench_outcome_t *out)
-{
-    size_t turns = setup->plan->turns;
-    for (size_t turn = 0; turn < turns; turn++) {
-        probe(setup->harness, out);
-        for (size_t i = 0; i < BENCH_KINDS; i++) {
-            size_t kind = (turn + i) % BENCH_KINDS;
-            call_us[kind * turns + turn] = take_turn(setup, (bench_kind_t)kind);
-        }
-    }
-    harness_barrier(setup->harness);
-    probe(setup->harness, out);
-}
-
-void bench_turns(const harness_t *harness, const bench_turns_t *plan,
-                 bench_outcome_t *out)
-{
-    setup_t setup = {.harness = harness, .plan = plan};
-    *out = (bench_outcome_t){0};
-    open_setup(&setup);
-    rehearse(&setup);
-    size_t count = plan->turns * BENCH_KINDS;
-    double *mine = harness_alloc(count, sizeof(double));
-    double *slowest = harness_alloc(count, sizeof(double));
-    run_turns(&setup, mine, out);
-    MPI_Reduce(mine, slowest, (int)count, MPI_DOUBLE, MPI_MAX, 0,
-               MPI_COMM_WORLD);
-    for (size_t kind = 0; kind < BENCH_KINDS; kind++) {
-        out->call_us[kind] =
-            bench_value(&slowest[kind * plan->turns], plan->turns);
-    }
-    free(slowest);
     free(mine);
-    harness_barrier(harness);
-    close_setup(&setup);
+    harness_barrier(&run->harness);
 }
 
-/* ---- report ----------------------------------------------------------- */
-
-typedef struct label {
-    const char *key;
-    const char *text;
-} label_t;
-
-static void add_value(bench_report_t *report, const char *name,
-                      const char *text, label_t label, bench_value_t value,
-                      const char *unit)
+stats_t bench_slowest(double *mine, size_t count)
 {
-    char key[64];
-    char words[80];
-    (void)snprintf(key, sizeof(key), "%s_%s", name, label.key);
-    (void)snprintf(words, sizeof(words), "%s, %s", text, label.text);
-    bench_report_add(report, key, words, value, unit);
+    double *all = harness_alloc(count, sizeof(*all));
+    MPI_Reduce(mine, all, (int)count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    stats_t value = stats_of(all, count);
+    free(all);
+    return value;
 }
 
-void bench_turns_report(bench_report_t *report, const char *name,
-                        const char *text, const bench_outcome_t *outcome)
+/* ---- rows of single values ---------------------------------------------- */
+
+const table_column_t bench_value_columns[BENCH_VALUE_COLUMNS] = {
+    {"name", NULL, TABLE_TEXT, 0, 0},        {NULL, "what", TABLE_TEXT, 52, 0},
+    {"value", "median", TABLE_FIXED, 12, 3}, {"p10", "p10", TABLE_FIXED, 12, 3},
+    {"p90", "p90", TABLE_FIXED, 12, 3},      {"unit", "unit", TABLE_TEXT, 6, 0},
+    {"ranks", NULL, TABLE_FIXED, 0, 0},
+};
+
+void bench_report(bench_run_t *run, const char *name, const char *text,
+                  stats_t value, const char *unit)
 {
-    static const label_t times[] = {
-        [BENCH_BATON] = {"baton", "Baton"},
-        [BENCH_MPI] = {"mpi", "MPI_Allreduce"},
-        [BENCH_MPI_NB] = {"mpi_nb", "MPI_Iallreduce + MPI_Wait"},
-    };
-    static const label_t ratios[] = {
-        [BENCH_MPI] = {"over_mpi", "Baton's time over MPI_Allreduce's"},
-        [BENCH_MPI_NB] = {"over_mpi_nb", "Baton's over MPI_Iallreduce's"},
-    };
-    static const label_t near = {"near", "turns in the near state"};
-    const bench_value_t *call_us = outcome->call_us;
-    for (int kind = 0; kind < BENCH_KINDS; kind++) {
-        add_value(report, name, text, times[kind], call_us[kind], "us");
+    const table_cell_t cells[BENCH_VALUE_COLUMNS] = {
+        table_text(name),
+        table_text(text),
+        table_number(value.median),
+        table_number(value.p10),
+        table_number(value.p90),
+        table_text(unit),
+        table_number(run->harness.size)};
+    if (run->speak) {
+        table_row(&run->table, cells);
     }
-    for (int kind = BENCH_MPI; kind < BENCH_KINDS; kind++) {
-        double ratio = call_us[BENCH_BATON].median / call_us[kind].median;
-        add_value(report, name, text, ratios[kind], bench_value_single(ratio),
-                  "times");
+}
+
+void bench_note(const bench_run_t *run, const char *text)
+{
+    if (run->speak) {
+        (void)printf("%s\n", text);
+        (void)fflush(stdout);
     }
-    double share = 100 * (double)outcome->near / (double)outcome->probes;
-    add_value(report, name, text, near, bench_value_single(share), "%");
+}
+
+/* ---- the state of the machine ------------------------------------------- */
+
+enum { ROUNDS = 200, BATCHES = 9 };
+
+#define NEAR_NS 80.0
+#define LIMIT_US                                                               \
+    2000.0 /* of a batch: past it, the threads share a processor               \
+            */
+
+/* The state of a ping-pong. An even turn is the pinger's, an odd one the
+   ponger's. */
+typedef struct ping_pong {
+    _Atomic int turn;
+    _Atomic int stop;
+} ping_pong_t;
+
+/* Waits for the turn until the deadline. The acquire pairs with the other
+   thread's release store. */
+static bool await(ping_pong_t *game, int turn, double deadline_us)
+{
+    for (unsigned spins = 1;
+         atomic_load_explicit(&game->turn, memory_order_acquire) != turn;
+         spins++) {
+        if (atomic_load_explicit(&game->stop, memory_order_relaxed) != 0 ||
+            (spins % 1024 == 0 && clock_now_us() > deadline_us)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *pong(void *arg)
+{
+    ping_pong_t *game = arg;
+    double deadline_us = clock_now_us() + LIMIT_US * BATCHES;
+    for (int turn = 1; await(game, turn, deadline_us); turn += 2) {
+        atomic_store_explicit(&game->turn, turn + 1, memory_order_release);
+    }
+    return NULL;
+}
+
+/* Plays a batch from `turn` on. Returns the time of one transfer in ns, or 0
+   past the limit. */
+static double play(ping_pong_t *game, int turn)
+{
+    double begin_us = clock_now_us();
+    for (int round = 0; round < ROUNDS; round++, turn += 2) {
+        atomic_store_explicit(&game->turn, turn + 1, memory_order_release);
+        if (!await(game, turn + 2, begin_us + LIMIT_US)) {
+            return 0;
+        }
+    }
+    return (clock_now_us() - begin_us) * 1e3 / (2.0 * ROUNDS);
+}
+
+/* Starts the ponger on another processor of this process. By default the kernel
+   may start it on this one and take milliseconds to move it. */
+static bool start_ponger(ping_pong_t *game, pthread_t *out)
+{
+    cpu_set_t allowed;
+    pthread_attr_t attributes;
+    int mine = sched_getcpu();
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || mine < 0) {
+        return false;
+    }
+    CPU_CLR((size_t)mine, &allowed);
+    if (CPU_COUNT(&allowed) == 0 || pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    bool started = pthread_attr_setaffinity_np(&attributes, sizeof(allowed),
+                                               &allowed) == 0 &&
+                   pthread_create(out, &attributes, pong, game) == 0;
+    (void)pthread_attr_destroy(&attributes);
+    return started;
+}
+
+/* Takes the fastest batch, since disturbances only make a batch slower. */
+double bench_probe(bench_run_t *run)
+{
+    ping_pong_t game = {0};
+    pthread_t ponger;
+    if (!run->speak || !start_ponger(&game, &ponger)) {
+        return 0;
+    }
+    double fastest = 0;
+    for (int batch = 0; batch < BATCHES; batch++) {
+        double latency_ns = play(&game, batch * 2 * ROUNDS);
+        if (latency_ns <= 0) {
+            break;
+        }
+        if (fastest <= 0 || latency_ns < fastest) {
+            fastest = latency_ns;
+        }
+    }
+    atomic_store_explicit(&game.stop, 1, memory_order_relaxed);
+    (void)pthread_join(ponger, NULL);
+    run->probes++;
+    run->near += fastest > 0 && fastest < NEAR_NS;
+    return fastest;
 }

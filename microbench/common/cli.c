@@ -387,10 +387,10 @@ enum {
 enum { MAX_OPTIONS = 64 };
 
 /* The options of one command for argp, and their helps. */
-typedef struct table {
+typedef struct argp_table {
     struct argp_option options[MAX_OPTIONS + 4];
     char helps[MAX_OPTIONS][HELP_BYTES];
-} table_t;
+} argp_table_t;
 
 static bool is_taken(const cli_program_t *program, size_t i)
 {
@@ -429,7 +429,7 @@ static void write_help(const cli_option_t *option, char help[HELP_BYTES])
     }
 }
 
-static void fill_table(const cli_program_t *program, table_t *table)
+static void fill_table(const cli_program_t *program, argp_table_t *table)
 {
     static const struct argp_option common[] = {
         {"help", KEY_HELP, NULL, 0, "Print this help", -1},
@@ -597,7 +597,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values)
 {
-    table_t table;
+    argp_table_t table;
     fill_table(program, &table);
     const struct argp argp = {
         .options = table.options,

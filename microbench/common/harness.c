@@ -28,12 +28,16 @@ void *harness_alloc(size_t count, size_t size)
     return memory;
 }
 
-static void open_side(baton_progress_t progress, harness_side_t *out)
+static void open_side(baton_progress_t progress, harness_attach_fn attach,
+                      harness_side_t *out)
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     options.progress = progress;
     harness_require(baton_engine_open(&options, &out->engine),
                     "open an engine");
+    if (attach != NULL) {
+        harness_require(attach(out->engine), "attach a device");
+    }
     harness_require(
         baton_group_create_mpi(out->engine, MPI_COMM_WORLD, &out->group),
         "create a group");
@@ -45,13 +49,13 @@ static void close_side(harness_side_t *side)
     harness_require(baton_engine_close(side->engine), "close an engine");
 }
 
-void harness_open(harness_t *out)
+void harness_open(harness_t *out, harness_attach_fn attach)
 {
     *out = (harness_t){0};
     MPI_Comm_rank(MPI_COMM_WORLD, &out->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &out->size);
-    open_side(BATON_PROGRESS_DEFAULT, &out->measured);
-    open_side(BATON_PROGRESS_MANUAL, &out->own);
+    open_side(BATON_PROGRESS_DEFAULT, attach, &out->measured);
+    open_side(BATON_PROGRESS_MANUAL, NULL, &out->own);
     out->group = out->measured.group;
     harness_require(
         baton_schedule_create(out->own.group, "harness/barrier", &out->barrier),

@@ -24,8 +24,12 @@ typedef struct harness {
     baton_schedule_t *barrier;
 } harness_t;
 
-/* Collective; MPI must be initialised. A failure ends the job. */
-void harness_open(harness_t *out);
+/* Gives an engine a device, before its group. */
+typedef baton_status_t (*harness_attach_fn)(baton_engine_t *engine);
+
+/* Collective; MPI must be initialised. A failure ends the job. `attach` is for
+   the measured engine, and may be NULL. */
+void harness_open(harness_t *out, harness_attach_fn attach);
 
 /* Collective. */
 void harness_close(harness_t *harness);

@@ -68,6 +68,14 @@ double stats_median(double *values, size_t count)
     return stats_percentile(values, count, 0.5);
 }
 
+stats_t stats_of(double *values, size_t count)
+{
+    stats_sort(values, count);
+    return (stats_t){stats_percentile(values, count, 0.1),
+                     stats_percentile(values, count, 0.5),
+                     stats_percentile(values, count, 0.9)};
+}
+
 double stats_mean(const double *values, size_t count)
 {
     double sum = 0;

@@ -27,6 +27,21 @@ double stats_percentile(const double *sorted, size_t count, double fraction);
 /* Sorts, and returns the median. */
 double stats_median(double *values, size_t count);
 
+/* What is said of repeated measurements. */
+typedef struct stats {
+    double p10, median, p90;
+} stats_t;
+
+/* Sorts. */
+stats_t stats_of(double *values, size_t count);
+
+/* Of a value that was counted, or measured once. */
+static inline stats_t stats_single(double value)
+{
+    stats_t stats = {value, value, value};
+    return stats;
+}
+
 double stats_mean(const double *values, size_t count);
 
 #endif

@@ -142,7 +142,7 @@ int info_calibrate(const char *path)
     int level, inside, between;
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     harness_t harness;
-    harness_open(&harness);
+    harness_open(&harness, NULL);
     int status = EXIT_FAILURE;
     if (harness.size < 2) {
         (void)fprintf(stderr, "baton-info: --calibrate: there is 1 rank, must "

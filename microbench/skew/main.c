@@ -41,7 +41,7 @@ static bool measure_and_report(const skew_options_t *options, int rank,
     skew_result_t *results = harness_alloc(
         options->size_count * options->system_count, sizeof(*results));
     harness_t harness;
-    harness_open(&harness);
+    harness_open(&harness, NULL);
     bool passed = measure(&harness, options, &report, results);
     harness_close(&harness);
     if (rank == 0 && passed) {

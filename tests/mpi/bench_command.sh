@@ -18,7 +18,7 @@ complain() {
 }
 
 # rows FILE COLLECTIVE SYSTEMS SIZES: a row for each system and size, with the
-# six members; the best of MPI's systems has the ratio 1, by definition.
+# eight members; the best of MPI's systems has the ratio 1, by definition.
 cat >rows.cmake <<'SCRIPT'
 file(READ "${FILE}" text)
 string(JSON count LENGTH "${text}")
@@ -37,7 +37,7 @@ foreach(i RANGE ${last})
     string(JSON us GET "${text}" ${i} median_us)
     string(JSON ratio GET "${text}" ${i} ratio_to_best_mpi)
     if(NOT "${members} ${collective} ${ranks} ${system} ${bytes}"
-       STREQUAL "6 ${COLLECTIVE} ${RANKS} STRING NUMBER" OR NOT us GREATER 0
+       STREQUAL "8 ${COLLECTIVE} ${RANKS} STRING NUMBER" OR NOT us GREATER 0
        OR NOT ratio GREATER 0)
         message(FATAL_ERROR "row ${i}: ${members} ${collective} ${ranks} "
                             "${system} ${bytes} ${us} ${ratio}")
@@ -112,9 +112,16 @@ else
     rows rows.json allreduce 4 4
     [ "$(wc -l <rows.csv)" -eq 17 ] || complain "not 17 lines of CSV"
 fi
-grep -q '^collective,system,ranks,bytes,median_us,ratio_to_best_mpi$' rows.csv ||
+grep -q '^collective,system,ranks,bytes,median_us,ratio_to_best_mpi,p10_us,p90_us$' rows.csv ||
     complain "no heading of the CSV"
 [ -z "$plot" ] || grep -q '</svg>' a.svg || complain "no plot"
+
+runs allreduce --bytes 8,96K --repetitions 1 --in-place --memory shared \
+    --systems mpi,impi,baton --json rows.json
+rows rows.json allreduce 3 2
+"$mpirun" allreduce --bytes 8 --repetitions 1 --memory device >out 2>err ||
+    grep -q '^baton-bench: --memory device: .' err ||
+    complain "a missing GPU is not told"
 
 # ---- sparse ------------------------------------------------------------------
 
@@ -122,7 +129,8 @@ grep -q '^collective,system,ranks,bytes,median_us,ratio_to_best_mpi$' rows.csv |
 # promised, in this order. Baton's sparse algorithms have all numbers.
 cat >sparse.cmake <<'SCRIPT'
 set(keys algorithm ranks n k teams median_us select_us bytes_sent messages
-    rounds nnz bytes_formula messages_formula rounds_formula over_mpi_residual)
+    rounds nnz bytes_formula messages_formula rounds_formula over_mpi_residual
+    p10_us p90_us)
 file(READ "${FILE}" text)
 string(JSON count LENGTH "${text}")
 if(NOT count EQUAL ROWS)

@@ -85,8 +85,7 @@ static void test_bench_options_have_defaults_by_command(void **state)
     assert_int_equal(line.options.layer_count, 2);
     assert_int_equal(line.options.compute_count, BENCH_COMPUTES);
     assert_int_equal(line.options.system_count, 2);
-    line = parse_good("ring");
-    assert_int_equal(line.options.size_count, 4);
+    line = parse_good("loop");
     assert_int_equal(line.options.repetitions, 11);
 }
 
@@ -141,6 +140,9 @@ static void test_bench_options_refuse_wrong_systems(void **state)
     assert_refused("allreduce --plot a.pdf");
     assert_refused("allreduce --layers 3");
     assert_refused("kernels --bytes 8");
+    assert_refused("reduce --in-place");
+    assert_refused("allreduce --memory gpu");
+    assert_refused("sparse --memory shared");
 }
 
 static void test_bench_options_of_sparse(void **state)

@@ -1,0 +1,236 @@
+/* The memory of a GPU, by libbaton_cuda's public header and CUDA's runtime.
+   Without CUDA only what says so is compiled. */
+#include "bench/bench.h"
+
+#ifdef BENCH_CUDA
+
+#include <baton/cuda.h>
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { CHAIN = 20 }; /* nodes in a row: one would measure its epoch */
+
+static void must(cudaError_t error, const char *doing)
+{
+    if (error != cudaSuccess) {
+        (void)fprintf(stderr, "baton-bench: %s: %s\n", doing,
+                      cudaGetErrorString(error));
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+/* Ranks of a host share its GPUs. */
+baton_status_t bench_device_attach(baton_engine_t *engine)
+{
+    int rank = 0;
+    int count = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+        count = 1; /* so that the library says what is missing */
+    }
+    baton_status_t status = baton_cuda_attach(engine, rank % count);
+    if (status == BATON_OK) {
+        must(cudaSetDevice(rank % count), "cudaSetDevice");
+    }
+    return status;
+}
+
+const char *bench_device_lacks(void)
+{
+    baton_engine_t *engine = NULL;
+    harness_require(baton_engine_open(NULL, &engine), "open an engine");
+    static char text[256];
+    bool found = bench_device_attach(engine) == BATON_OK;
+    if (!found) {
+        (void)snprintf(text, sizeof(text), "%s", baton_error_message());
+    }
+    harness_require(baton_engine_close(engine), "close an engine");
+    return found ? NULL : text;
+}
+
+void *bench_device_alloc(size_t bytes)
+{
+    void *memory = NULL;
+    must(cudaMalloc(&memory, bytes), "cudaMalloc");
+    must(cudaMemset(memory, 0, bytes), "cudaMemset");
+    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return memory;
+}
+
+void bench_device_free(void *memory)
+{
+    must(cudaFree(memory), "cudaFree");
+}
+
+void bench_device_copy(void *target, const void *source, size_t bytes)
+{
+    must(cudaMemcpy(target, source, bytes, cudaMemcpyDefault), "cudaMemcpy");
+    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+/* ---- sums and copies ----------------------------------------------------- */
+
+typedef struct chain {
+    const char *what, *dtype_name;
+    baton_dtype_t dtype;
+    bool copies;
+    double moved; /* bytes for each of the vector's */
+} chain_t;
+
+typedef struct work {
+    baton_schedule_t *schedule; /* NULL: CUDA's own copies */
+    cudaStream_t stream;
+    void *target, *source;
+    size_t bytes;
+} work_t;
+
+static double run_us(const work_t *work)
+{
+    double begin_us = clock_now_us();
+    if (work->schedule != NULL) {
+        harness_require(baton_schedule_start_on(work->schedule, work->stream),
+                        "start_on");
+        harness_require(baton_schedule_wait_on(work->schedule, work->stream),
+                        "wait_on");
+    }
+    for (int i = 0; work->schedule == NULL && i < CHAIN; i++) {
+        must(cudaMemcpyAsync(work->target, work->source, work->bytes,
+                             cudaMemcpyDeviceToDevice, work->stream),
+             "cudaMemcpyAsync");
+    }
+    must(cudaStreamSynchronize(work->stream), "cudaStreamSynchronize");
+    return (clock_now_us() - begin_us) / CHAIN;
+}
+
+static stats_t time_work(const bench_run_t *run, const work_t *work)
+{
+    size_t count = (size_t)run->options.repetitions;
+    double *us = harness_alloc(count, sizeof(double));
+    (void)run_us(work);
+    for (size_t i = 0; i < count; i++) {
+        us[i] = run_us(work);
+    }
+    stats_t stats = stats_of(us, count);
+    free(us);
+    return stats;
+}
+
+static baton_view_t view_of(baton_schedule_t *schedule, void *memory,
+                            size_t bytes)
+{
+    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, bytes);
+    baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
+    return baton_view(buffer, 0, bytes);
+}
+
+static void commit_chain(const bench_run_t *run, const chain_t *of,
+                         work_t *work)
+{
+    harness_require(
+        baton_schedule_create(run->harness.group, of->what, &work->schedule),
+        "create");
+    baton_schedule_t *s = work->schedule;
+    baton_view_t target = view_of(s, work->target, work->bytes);
+    baton_view_t source = view_of(s, work->source, work->bytes);
+    baton_node_t last = baton_add_nop(s);
+    for (int i = 0; i < CHAIN; i++) {
+        baton_node_t node = of->copies
+                                ? baton_add_copy(s, target, source)
+                                : baton_add_reduce(s, of->dtype, BATON_SUM,
+                                                   target, target, source);
+        baton_before(s, last, node);
+        last = node;
+    }
+    harness_require(baton_schedule_commit(s), "commit");
+}
+
+static void report_chain(bench_run_t *run, const chain_t *of, size_t bytes,
+                         stats_t us, double copy_us)
+{
+    const table_cell_t cells[BENCH_KERNEL_COLUMNS] = {
+        table_text(of->copies ? "copy" : "sum"),
+        table_text(of->dtype_name),
+        table_number((double)bytes),
+        table_text("device"),
+        table_number(NAN),
+        table_text("device"),
+        table_number(us.median),
+        table_number(us.p10),
+        table_number(us.p90),
+        table_number(copy_us),
+        table_number(copy_us / 2 * of->moved / us.median)};
+    table_row(&run->table, cells);
+}
+
+bool bench_device_kernels(bench_run_t *run)
+{
+    static const chain_t chains[] = {{"copy", "any", BATON_F32, true, 2},
+                                     {"sum", "f32", BATON_F32, false, 3},
+                                     {"sum", "f64", BATON_F64, false, 3},
+                                     {"sum", "f16", BATON_F16, false, 3},
+                                     {"sum", "bf16", BATON_BF16, false, 3},
+                                     {"sum", "i8", BATON_I8, false, 3}};
+    static const size_t sizes[] = {1 << 16, 1 << 20, 16 << 20, 64 << 20};
+    work_t work = {0};
+    must(cudaStreamCreateWithFlags(&work.stream, cudaStreamNonBlocking),
+         "cudaStreamCreateWithFlags");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        work.bytes = sizes[i];
+        work.target = bench_device_alloc(work.bytes);
+        work.source = bench_device_alloc(work.bytes);
+        double copy_us = time_work(run, &work).median;
+        for (size_t c = 0; c < sizeof chains / sizeof *chains; c++) {
+            commit_chain(run, &chains[c], &work);
+            stats_t us = time_work(run, &work);
+            harness_require(baton_schedule_wait(work.schedule, -1), "wait");
+            harness_require(baton_schedule_destroy(work.schedule), "destroy");
+            work.schedule = NULL;
+            report_chain(run, &chains[c], work.bytes, us, copy_us);
+        }
+        bench_device_free(work.target);
+        bench_device_free(work.source);
+    }
+    must(cudaStreamDestroy(work.stream), "cudaStreamDestroy");
+    return true;
+}
+
+#else
+
+baton_status_t bench_device_attach(baton_engine_t *engine)
+{
+    (void)engine;
+    return BATON_ERR_UNSUPPORTED;
+}
+
+const char *bench_device_lacks(void)
+{
+    return "this baton-bench was built without CUDA";
+}
+
+/* bench_device_lacks is asked before these. */
+void *bench_device_alloc(size_t bytes)
+{
+    (void)bytes;
+    return NULL;
+}
+
+void bench_device_free(void *memory)
+{
+    (void)memory;
+}
+
+void bench_device_copy(void *target, const void *source, size_t bytes)
+{
+    (void)target;
+    (void)source;
+    (void)bytes;
+}
+
+bool bench_device_kernels(bench_run_t *run)
+{
+    (void)run;
+    return false;
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* Bars are drawn as boxes at computed positions, not as gnuplot's clustered
+   histogram, so that the values can be written above them. The n bars at x = i
+   share the width CLUSTER around it. */
+#include "common/plot.h"
+#include <math.h>
+
+#define CLUSTER 0.86
+
+/* The most values along the axis that get a label. */
+enum { MAX_LABELS = 24 };
+
+/* Colours that all kinds of colour vision can tell apart. */
+static const char *color_of(size_t series)
+{
+    static const char *const colors[] = {"#4d4d4d", "#a6a6a6", "#0072b2",
+                                         "#e69f00", "#009e73", "#cc79a7",
+                                         "#56b4e9", "#d55e00", "#f0e442"};
+    return colors[series % (sizeof(colors) / sizeof(colors[0]))];
+}
+
+static double position(const plot_t *plot, size_t i, size_t series)
+{
+    double step = CLUSTER / (double)plot->series_count;
+    double middle = ((double)plot->series_count - 1) / 2;
+    return plot->log_base > 0 ? plot->x[i]
+                              : (double)i + ((double)series - middle) * step;
+}
+
+static void write_label(FILE *script, double us)
+{
+    double value = us >= 1000 ? us / 1000 : us;
+    (void)fprintf(script, "\"%.*f %s\"", value < 10 ? 1 : 0, value,
+                  us >= 1000 ? "ms" : "µs");
+}
+
+static void write_data(FILE *script, const plot_t *plot, size_t series)
+{
+    (void)fprintf(script, "$series%zu << end\n", series);
+    for (size_t i = 0; i < plot->x_count; i++) {
+        double us = plot->values[i * plot->series_count + series];
+        (void)fprintf(script, "%.15g %.9g ", position(plot, i, series), us);
+        write_label(script, us);
+        (void)fputc('\n', script);
+    }
+    (void)fputs("end\n", script);
+}
+
+/* Whole decades around all values, with room for the numbers above bars. */
+static void write_decades(FILE *script, const plot_t *plot)
+{
+    double low = INFINITY;
+    double high = 0;
+    for (size_t i = 0; i < plot->x_count * plot->series_count; i++) {
+        low = fmin(low, plot->values[i]);
+        high = fmax(high, plot->values[i]);
+    }
+    (void)fprintf(script, "set yrange [%g:%g]\nset format y '10^{%%T}'\n",
+                  pow(10, floor(log10(low / 2))),
+                  pow(10, ceil(log10(high * 2))));
+}
+
+static void write_x(FILE *script, const plot_t *plot)
+{
+    size_t labels = plot->log_base > 0 ? MAX_LABELS : plot->x_count;
+    size_t step = (plot->x_count + labels - 1) / labels;
+    if (plot->log_base > 0) {
+        (void)fprintf(script, "set logscale x %d\n", plot->log_base);
+    } else {
+        (void)fprintf(script,
+                      "set xrange [-0.55:%g]\nset xtics scale 0\n"
+                      "set style fill solid 1.0 noborder\nset boxwidth %g\n",
+                      (double)plot->x_count - 0.45,
+                      CLUSTER / (double)plot->series_count * 0.9);
+        write_decades(script, plot);
+    }
+    (void)fprintf(script, "set xlabel '%s'\nset xtics (", plot->x_label);
+    for (size_t i = 0; i < plot->x_count; i += step) {
+        (void)fprintf(script, "%s'%s' %.15g", i > 0 ? ", " : "", plot->ticks[i],
+                      plot->log_base > 0 ? plot->x[i] : (double)i);
+    }
+    (void)fputs(")\n", script);
+}
+
+void plot_draw(const output_plot_t *out, const plot_t *plot)
+{
+    FILE *script = out->script;
+    size_t bars = plot->log_base > 0 ? 0 : plot->x_count * plot->series_count;
+    if (script == NULL) {
+        return;
+    }
+    output_plot_size(out, bars > 12 ? 300 + bars * 48 : 900, 560);
+    (void)fprintf(script,
+                  "set title '%s' noenhanced\nset ylabel 'microseconds'\n"
+                  "set logscale y\nset grid lt 1 lc rgb '#d9d9d9'\n"
+                  "set border 3\nset xtics nomirror\nset ytics nomirror\n"
+                  "set key outside top center horizontal noenhanced Left "
+                  "reverse samplen 1.5\n",
+                  plot->title);
+    write_x(script, plot);
+    for (size_t i = 0; i < plot->series_count; i++) {
+        write_data(script, plot, i);
+    }
+    for (size_t i = 0; i < plot->series_count; i++) {
+        (void)fprintf(script,
+                      "%s$series%zu using 1:2 with %s lc rgb '%s' "
+                      "title '%s'",
+                      i > 0 ? ", " : "plot ", i,
+                      plot->log_base > 0 ? "linespoints lw 2 pt 7 ps 0.6"
+                                         : "boxes",
+                      color_of(i), plot->series[i]);
+        if (plot->log_base == 0) {
+            (void)fprintf(script,
+                          ", $series%zu using 1:2:3 with labels offset "
+                          "0,0.6 font ',10' notitle",
+                          i);
+        }
+    }
+    (void)fputc('\n', script);
+}
