@@ -294,8 +294,9 @@ static bool is_idle(const void *arg)
     const baton_schedule_t *schedule = arg;
     uint64_t requested =
         atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
-    return !atomic_load_explicit(&schedule->shared.running,
-                                 memory_order_acquire) &&
+    baton__run_state_t phase =
+        atomic_load_explicit(&schedule->run.phase, memory_order_acquire);
+    return phase != BATON__RUN_RUNNING && phase != BATON__RUN_DRAINING &&
            baton__epoch_ended(schedule, requested);
 }
 

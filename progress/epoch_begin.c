@@ -20,13 +20,6 @@ static bool is_activated(const baton__run_t *run)
     return false;
 }
 
-/* From the call to recover until this rank has joined the recovery, peers
-   begin no epoch here any more. */
-static bool is_called(const baton_group_t *group)
-{
-    return group->recovering && !group->came;
-}
-
 /* What waits for this rank's stream need not, once a peer has activated the
    epoch and the limit allows it. */
 static void release_if_activated(baton_schedule_t *schedule)
@@ -87,7 +80,9 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
     if (run->phase == BATON__RUN_IDLE) {
         bool internal = requested > run->epoch;
         bool external =
-            !internal && is_activated(run) && !is_called(schedule->group) &&
+            !internal && is_activated(run) &&
+            /* Peers begin nothing here from the call to recover on. */
+            schedule->group->recovery != BATON__RECOVERY_STOPPING &&
             run->epoch < atomic_load_explicit(&schedule->shared.limit,
                                               memory_order_acquire);
         if (!internal && !external) {
@@ -97,8 +92,6 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         if (internal && waits_for_stream(schedule)) {
             baton__queues_begin(stepper, schedule, false);
         }
-        atomic_store_explicit(&schedule->shared.running, true,
-                              memory_order_relaxed);
         stepper->running++;
         stepper->awaited_bytes += schedule->plan.awaited_bytes;
         if (stepper->on_begin != NULL) {

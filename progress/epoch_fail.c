@@ -241,8 +241,6 @@ void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (schedule->offload != NULL) {
         raise_flag(schedule, failed, retired);
     }
-    atomic_store_explicit(&schedule->shared.running, false,
-                          memory_order_release);
     atomic_store_explicit(&schedule->shared.retired, retired,
                           memory_order_seq_cst);
     if (stepper->on_end != NULL) {

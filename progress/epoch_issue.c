@@ -82,16 +82,16 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (!baton__epoch_has_memory(stepper, schedule, node, bytes)) {
         return false;
     }
-    int outcome =
+    int result =
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
     add(&schedule->shared.sent_messages, 1);
     add(&schedule->shared.sent_bytes, op->kind == BATON__SEND ? bytes : 0);
-    if (outcome == BATON__PENDING) {
+    if (result == BATON__PENDING) {
         baton__epoch_enter(stepper, schedule, node, BATON__NODE_MOVING);
         schedule->turn.moving++;
         return true;
     }
-    return baton__epoch_take_result(stepper, schedule, node, outcome);
+    return baton__epoch_take_result(stepper, schedule, node, result);
 }
 
 /* The part of a lent message from `begin` on, for an operand; NULL: it could
@@ -200,14 +200,14 @@ static int run_function(baton__stepper_t *stepper, baton_schedule_t *schedule,
     bool timed = stepper->clock_ns != NULL &&
                  (stepper->leaves_calls || (op->flags & BATON__QUICK) == 0);
     uint64_t began = timed ? stepper->clock_ns() : 0;
-    int outcome =
+    int result =
         issue == NULL ? BATON_OK : issue(op, node, context, 0, op->bytes);
     if (timed) {
         bool quick = stepper->clock_ns() - began <= QUICK_CALL_NS;
         op->flags = (uint16_t)(quick ? op->flags | BATON__QUICK
                                      : op->flags & ~BATON__QUICK);
     }
-    return outcome;
+    return result;
 }
 
 /* True if this driver may run the node's function: one that may take long is
@@ -231,8 +231,8 @@ static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
     atomic_store_explicit(&async->state,
                           baton__async_state(turn, BATON__ASYNC_BEGUN),
                           memory_order_release);
-    int outcome = run_function(stepper, schedule, node, context);
-    if (outcome == BATON__PENDING) {
+    int result = run_function(stepper, schedule, node, context);
+    if (result == BATON__PENDING) {
         baton__epoch_enter(stepper, schedule, node, BATON__NODE_BEGUN);
         schedule->turn.begun++;
         stepper->polled += op->async_ops->poll != NULL;
@@ -241,7 +241,7 @@ static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
     atomic_store_explicit(&async->state,
                           baton__async_state(turn, BATON__ASYNC_IDLE),
                           memory_order_relaxed);
-    return baton__epoch_take_result(stepper, schedule, node, outcome);
+    return baton__epoch_take_result(stepper, schedule, node, result);
 }
 
 /* Issues the first ready node. False when the turn is over: the node failed the

@@ -293,7 +293,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     tell_peers(group);
     unlink_group(group);
     baton__event_loop_unwatch(watched->watch);
-    drop_all(group, &group->held);
+    drop_all(group, &group->deferred);
     drop_all(group, &group->refused);
     group->transport->close(group->endpoint);
     free_group(watched);
@@ -361,7 +361,9 @@ static baton_status_t recovered(baton_group_t *group)
     baton_engine_t *engine = group->engine;
     baton_status_t status = BATON_OK;
     engine->driver->enter(engine);
-    group->called = false;
+    if (group->recovery == BATON__RECOVERY_OVER) {
+        baton__group_set_recovery(group, BATON__RECOVERY_NONE);
+    }
     const baton_schedule_t *failed = find_failed(group);
     if (group->all_lost || group->lost_count > 0) {
         status = baton__error(BATON_ERR_TRANSPORT,
@@ -413,8 +415,8 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
                             group->rank, group->size);
     }
     engine->driver->enter(engine);
-    if (!group->called && !group->all_lost && group->lost_count == 0) {
-        group->called = true;
+    if (group->recovery == BATON__RECOVERY_NONE && !group->all_lost &&
+        group->lost_count == 0) {
         baton__recovery_begin(group->stepper, group);
         if (engine->driver->recover != NULL) {
             engine->driver->recover(group);

@@ -509,20 +509,21 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
 {
     const baton_header_t header = message->header;
     const int peer = message->peer;
-    failure_t told;
-    take_content(group, message, &told, sizeof told);
-    told.sentence[SENTENCE_BYTES - 1] = '\0';
+    failure_t received;
+    take_content(group, message, &received, sizeof received);
+    received.sentence[SENTENCE_BYTES - 1] = '\0';
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL || header.incarnation != group->incarnation) {
         return;
     }
-    const baton__failure_t failure = {.status = baton__failure_of(told.status),
-                                      .rank = told.rank,
-                                      .epoch = told.epoch,
-                                      .final = told.final != 0};
+    const baton__failure_t failure = {.status =
+                                          baton__failure_of(received.status),
+                                      .rank = received.rank,
+                                      .epoch = received.epoch,
+                                      .final = received.final != 0};
     baton__epoch_fail_from(stepper, schedule,
                            header.epoch > 0 ? header.epoch : 1, &failure,
-                           told.sentence);
+                           received.sentence);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
         introduce(stepper, schedule, index); /* for the epochs before that */

@@ -120,7 +120,7 @@ static void reset(baton_schedule_t *schedule)
 }
 
 /* This rank joins with a schedule of which nothing is in motion. */
-static void come(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
@@ -165,8 +165,7 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
 
 void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
 {
-    group->recovering = true;
-    group->came = false;
+    baton__group_set_recovery(group, BATON__RECOVERY_STOPPING);
     group->unrecovered = 0;
     begin_part(stepper, group);
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
@@ -177,7 +176,7 @@ void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
         baton__epoch_begin_if_due(stepper, s); /* if it was started just now */
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
-            /* Peers may be in an epoch, and have to come, too. */
+            /* Peers may be in an epoch, and have to join, too. */
             (void)baton__error(BATON_ERR_CANCELLED,
                                "\"%s\" was cancelled: rank %d recovers its "
                                "group",
@@ -187,20 +186,20 @@ void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
     }
 }
 
-/* Takes messages of peers that came sooner, about schedules that this rank had
-   not committed: by now it has, or will not. */
-static void take_held(baton_group_t *group)
+/* Takes messages of peers that joined sooner, about schedules that this rank
+   had not committed: by now it has, or will not. */
+static void take_deferred(baton_group_t *group)
 {
-    while (group->held != NULL) {
-        baton_message_t *message = group->held;
-        group->held = message->next;
+    while (group->deferred != NULL) {
+        baton_message_t *message = group->deferred;
+        group->deferred = message->next;
         baton__recovery_receive(group, message);
     }
 }
 
 /* Joins once nothing is in motion: from here on this rank is in the next
    incarnation. */
-static bool come_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
+static bool join_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
 {
     for (const baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
@@ -208,34 +207,32 @@ static bool come_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
             return false;
         }
     }
-    group->came = true;
+    baton__group_set_recovery(group, BATON__RECOVERY_JOINED);
     group->incarnation++;
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group && !s->failure.final) {
-            come(stepper, s);
+            join(stepper, s);
         } else if (s->group == group) {
             group->unrecovered++;
         }
     }
-    take_held(group);
+    take_deferred(group);
     return true;
 }
 
 static bool advance_group(baton__stepper_t *stepper, baton_group_t *group)
 {
-    bool moved = false;
-    if (!group->came) {
-        moved = come_if_quiet(stepper, group);
-    }
-    if (!group->came) {
+    bool moved = group->recovery == BATON__RECOVERY_STOPPING &&
+                 join_if_quiet(stepper, group);
+    if (group->recovery != BATON__RECOVERY_JOINED) {
         return false;
     }
     baton__rounds_t *rounds = &group->rounds[group->incarnation & 1];
     moved |= send_rounds(group, 0, rounds);
     if (are_over(group, rounds)) {
         *rounds = (baton__rounds_t){0};
-        group->recovering = false;
+        baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         end_part(stepper, group);
         moved = true;
     }
@@ -247,7 +244,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = group->next) {
-        if (group->recovering) {
+        if (baton__group_recovers(group)) {
             moved |= advance_group(stepper, group);
         }
     }
@@ -262,8 +259,8 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
 
 void baton__recovery_give_up(baton__stepper_t *stepper, baton_group_t *group)
 {
-    if (group->recovering) {
-        group->recovering = false;
+    if (baton__group_recovers(group)) {
+        baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         end_part(stepper, group);
     }
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
@@ -281,8 +278,8 @@ void baton__recovery_receive(baton_group_t *group, baton_message_t *message)
     if (header.schedule != 0) {
         baton_schedule_t *schedule = baton__group_find(group, header.schedule);
         if (schedule == NULL && header.incarnation != group->incarnation) {
-            message->next = group->held; /* it may still be committed */
-            group->held = message;
+            message->next = group->deferred; /* it may still be committed */
+            group->deferred = message;
             return;
         }
         if (schedule == NULL) {
@@ -314,8 +311,8 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
 {
     uint16_t parity = group->incarnation & 1;
     const baton__rounds_t *waits =
-        group->recovering ? &group->rounds[parity] : NULL;
-    if (group->recovering && !group->came) {
+        baton__group_recovers(group) ? &group->rounds[parity] : NULL;
+    if (group->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
     }
     for (const baton_schedule_t *s = stepper->schedules;

@@ -1,9 +1,9 @@
 /* Recovery of a group: all ranks agree that nothing runs any more, and go on in
    the next incarnation, in which messages of the one before mean nothing.
 
-   A rank joins ("comes") when baton_group_recover was called and nothing of its
+   A rank joins when baton_group_recover was called and nothing of its
    schedules is in motion. From then on it is in the next incarnation, but waits
-   until all ranks have come before it returns. Schedules with a
+   until all ranks have joined before it returns. Schedules with a
    baton_recover_fn also wait for the highest epoch that any rank had completed.
  */
 #ifndef BATON_PROGRESS_RECOVERY_H

@@ -113,8 +113,8 @@ typedef struct baton__run {
     uint32_t lent_count;
     uint64_t epoch;          /* the last that began */
     uint64_t progress_count; /* completions so far, which the watchdog reads */
-    baton__run_state_t phase;
-    bool started; /* on_starts have fired in this epoch */
+    _Atomic(baton__run_state_t) phase; /* read by any thread */
+    bool started;                      /* on_starts have fired in this epoch */
 } baton__run_t;
 
 /* Begins the epoch after the last one. */

@@ -124,7 +124,6 @@ struct baton_schedule {
         /* The last that failed, where others follow: epoch << 8 | -status, by
            the epoch. */
         _Atomic uint64_t failures[BATON__FAILURES];
-        _Atomic bool running;   /* an epoch; the driver writes */
         _Atomic uint64_t limit; /* highest epoch that may begin by itself */
         /* Sends and activates that were issued; the driver writes. */
         _Atomic uint64_t sent_messages;

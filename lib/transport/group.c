@@ -7,6 +7,7 @@
 
 #include <baton/sim.h>
 
+#include <assert.h>
 #include <string.h>
 
 int baton_group_rank(const baton_group_t *group)
@@ -234,6 +235,22 @@ baton_schedule_t *baton__group_find(const baton_group_t *group,
 }
 
 /* ---- peers that are gone ---------------------------------------------- */
+
+void baton__group_set_recovery(baton_group_t *group,
+                               baton__recovery_state_t state)
+{
+    /* From (row) to (column): none, stopping, joined, over. */
+    static const bool
+        legal[BATON__RECOVERY_STATE_COUNT][BATON__RECOVERY_STATE_COUNT] = {
+            [BATON__RECOVERY_NONE] = {false, true, false, false},
+            [BATON__RECOVERY_STOPPING] = {false, false, true, true},
+            [BATON__RECOVERY_JOINED] = {false, false, false, true},
+            [BATON__RECOVERY_OVER] = {true, false, false, false},
+        };
+    assert(legal[group->recovery][state]);
+    (void)legal; /* without assertions */
+    group->recovery = state;
+}
 
 void baton__group_lose(baton_group_t *group, int peer)
 {

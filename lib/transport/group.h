@@ -59,6 +59,20 @@ enum { BATON__PART_BYTES = 128 * 1024 };
 
 enum { BATON__UNKNOWN_BYTES = 64 };
 
+/* A recovery of the group, on this rank:
+
+       none --recover--> stopping --nothing moves--> joined --all have--> over
+       over --recover returns--> none
+
+   A rank that gives up, because a peer is lost, is over at once. */
+typedef enum baton__recovery_state {
+    BATON__RECOVERY_NONE,
+    BATON__RECOVERY_STOPPING, /* epochs fail, and what moves ends */
+    BATON__RECOVERY_JOINED, /* in the next incarnation, before all ranks are */
+    BATON__RECOVERY_OVER,   /* recover has not returned yet */
+    BATON__RECOVERY_STATE_COUNT
+} baton__recovery_state_t;
+
 /* What a step touches comes first. */
 struct baton_group {
     const baton_transport_t *transport;
@@ -100,12 +114,10 @@ struct baton_group {
     baton_message_t *refused; /* messages of schedules that are gone here; their
                                  peers are to be told */
     baton__departed_t *departed; /* schedules of which peers may still ask */
-    baton_message_t *held;       /* recovery messages of schedules unknown here,
+    baton_message_t *deferred;   /* recovery messages of schedules unknown here,
                                     until this rank joins the recovery */
     uint32_t unrecovered;        /* schedules that can't be recovered */
-    bool recovering;             /* recover was called on this rank */
-    bool came;                   /* and this rank has joined the recovery */
-    bool called;                 /* and has not returned its outcome yet */
+    baton__recovery_state_t recovery;
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
 
     /* For error messages: the last schedule that a peer has committed and this
@@ -143,6 +155,17 @@ void baton__group_enter(baton_group_t *group, uint64_t identity,
 void baton__group_remove(baton_group_t *group, uint64_t identity);
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity);
+
+/* The one place where the state of a recovery changes. */
+void baton__group_set_recovery(baton_group_t *group,
+                               baton__recovery_state_t state);
+
+/* True until all ranks have joined. */
+static inline bool baton__group_recovers(const baton_group_t *group)
+{
+    return group->recovery == BATON__RECOVERY_STOPPING ||
+           group->recovery == BATON__RECOVERY_JOINED;
+}
 
 /* Peers that are lost. Without memory to remember one, all of them are. */
 void baton__group_lose(baton_group_t *group, int peer);
