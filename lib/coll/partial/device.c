@@ -6,8 +6,6 @@
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
 
-#include <stdio.h>
-
 enum { AHEAD = 8 }; /* steps that may be in flight: baton_schedule_start_on */
 
 typedef enum asked {
@@ -109,7 +107,7 @@ bool baton__partial_device_may_take(const baton__partial_device_t *self)
     if (!baton__contribution_is_held(c)) {
         return true;
     }
-    if (!baton__mover_is_over(&self->adding)) {
+    if (!baton__requests_is_over(&self->adding.requests)) {
         return false;
     }
     baton__contribution_give_up_add(c);
@@ -161,20 +159,17 @@ static baton_status_t init_movers(baton__partial_device_t *self,
     size_t result = options->result_count == 0
                         ? bytes
                         : options->result_count * c->element_bytes;
-    char name[256];
     self->adding = (baton__mover_t){
         .begin = begin_adding, .end = end_adding, .arg = self->partial};
     self->giving = (baton__mover_t){
         .begin = begin_giving, .end = end_giving, .arg = self->partial};
-    (void)snprintf(name, sizeof name, "contribution to %s", options->name);
-    baton_status_t status = baton__mover_init(
-        &self->adding, self->alone, name, bytes, options->dtype, options->op);
-    if (status != BATON_OK) {
-        return status;
-    }
-    (void)snprintf(name, sizeof name, "result of %s", options->name);
-    return baton__mover_init(&self->giving, self->alone, name, result,
-                             options->dtype, NULL);
+    baton_status_t status =
+        baton__mover_init(&self->adding, self->alone, "contribution to",
+                          options->name, bytes, options->dtype, options->op);
+    return status == BATON_OK
+               ? baton__mover_init(&self->giving, self->alone, "result of",
+                                   options->name, result, options->dtype, NULL)
+               : status;
 }
 
 baton_status_t
@@ -201,8 +196,8 @@ baton_status_t baton__partial_device_destroy(baton__partial_device_t *self)
     if (self == NULL) {
         return BATON_OK;
     }
-    baton_status_t status = baton__mover_fini(&self->adding);
-    baton_status_t giving = baton__mover_fini(&self->giving);
+    baton_status_t status = baton__requests_fini(&self->adding.requests);
+    baton_status_t giving = baton__requests_fini(&self->giving.requests);
     status = status == BATON_OK ? giving : status;
     if (status == BATON_OK) {
         status = baton_group_destroy(self->alone);
@@ -281,7 +276,7 @@ baton_status_t baton_partial_contribute_on(baton_partial_t *partial,
     }
     baton__move_t move =
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
-    return baton__mover_start_on(adding, &move, stream, true);
+    return baton__requests_start_on(&adding->requests, &move, stream, true);
 }
 
 baton_status_t baton_partial_start_on(baton_partial_t *partial,
@@ -300,8 +295,8 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
     }
     if (partial->max_staleness != 0) {
         baton__move_t move = move_of(partial, ARRIVE, step, NULL);
-        status = baton__mover_start_on(&partial->device->adding, &move, stream,
-                                       false);
+        status = baton__requests_start_on(&partial->device->adding.requests,
+                                          &move, stream, false);
     }
     if (status == BATON_OK) {
         baton__stats_start(&partial->stats);
@@ -332,7 +327,8 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     if (status == BATON_OK &&
         (target != NULL || partial->keep == BATON_KEEP_ALL)) {
         baton__move_t move = move_of(partial, GIVE, step, target);
-        status = baton__mover_start_on(giving, &move, stream, target != NULL);
+        status = baton__requests_start_on(&giving->requests, &move, stream,
+                                          target != NULL);
     }
     if (status == BATON_OK) {
         partial->claimed = step;
@@ -351,7 +347,7 @@ baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
     }
     baton__move_t move =
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
-    status = baton__mover_run(adding, &move);
+    status = baton__requests_run(&adding->requests, &move);
     if (status != BATON_OK) {
         baton__contribution_give_up_add(&partial->contribution);
     }
@@ -369,7 +365,7 @@ baton_status_t baton__partial_device_pending(baton_partial_t *partial,
         return status;
     }
     baton__move_t move = move_of(partial, COPY, 0, data);
-    status = baton__mover_run(adding, &move);
+    status = baton__requests_run(&adding->requests, &move);
     if (status != BATON_OK) {
         baton__contribution_end_copy(c);
         return status;
@@ -383,7 +379,8 @@ baton_status_t baton__partial_device_check(baton_partial_t *partial)
     if (partial->device == NULL) {
         return BATON_OK;
     }
-    baton_status_t status = baton__mover_outcome(&partial->device->adding);
+    baton_status_t status =
+        baton__requests_outcome(&partial->device->adding.requests);
     if (status != BATON_OK) {
         baton__contribution_give_up_add(&partial->contribution);
         return baton__error(status,

@@ -11,7 +11,7 @@
 #ifndef BATON_COLL_PARTIAL_DEVICE_H
 #define BATON_COLL_PARTIAL_DEVICE_H
 
-#include "coll/mover.h"
+#include "coll/stream/mover.h"
 
 #include <baton/partial.h>
 

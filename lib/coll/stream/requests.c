@@ -1,0 +1,150 @@
+/* Requests of streams; see requests.h. */
+#include "coll/stream/requests.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static char *request_of(const baton__requests_t *self, uint64_t epoch)
+{
+    return self->queue + epoch % BATON__REQUESTS * self->bytes;
+}
+
+static baton_status_t begin(void *arg, baton_call_t *call)
+{
+    baton__requests_t *self = arg;
+    self->begun = baton_call_epoch(call);
+    return self->begin(self->arg, call, request_of(self, self->begun));
+}
+
+static baton_status_t end(void *arg, baton_call_t *call)
+{
+    const baton__requests_t *self = arg;
+    self->end(self->arg, request_of(self, baton_call_epoch(call)));
+    return BATON_OK;
+}
+
+baton_status_t baton__requests_init(baton__requests_t *self,
+                                    baton_group_t *group, const char *what,
+                                    const char *name)
+{
+    char text[256];
+    self->started = 0;
+    self->queue = baton__alloc(BATON__REQUESTS, self->bytes);
+    if (self->queue == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for %d requests",
+                            (int)BATON__REQUESTS);
+    }
+    (void)snprintf(text, sizeof text, "%s %s", what, name);
+    baton_status_t status = baton_schedule_create(group, text, &self->schedule);
+    if (status == BATON_OK) {
+        self->first = baton_add_call(self->schedule, begin, self);
+        self->last = self->end != NULL
+                         ? baton_add_call(self->schedule, end, self)
+                         : baton_add_nop(self->schedule);
+        self->inside = baton_enclose_begin(self->schedule);
+    }
+    return status;
+}
+
+baton_status_t baton__requests_commit(baton__requests_t *self)
+{
+    baton_enclose_end(self->schedule, self->inside, self->first, self->last);
+    return baton_schedule_commit(self->schedule);
+}
+
+baton_status_t baton__requests_fini(baton__requests_t *self)
+{
+    baton_status_t status = baton_schedule_destroy(self->schedule);
+    if (status != BATON_ERR_STATE) {
+        self->schedule = NULL;
+    }
+    if (status == BATON_OK) {
+        baton__free(self->queue);
+        self->queue = NULL;
+    }
+    return status;
+}
+
+static baton_buffer_t add_buffer(baton_schedule_t *s, baton__request_end_t end,
+                                 size_t bytes)
+{
+    baton_buffer_t buffer = baton_buffer_bind(s, end.address, bytes);
+    baton_buffer_set_memory(s, buffer, end.memory);
+    return buffer;
+}
+
+baton__request_copy_t baton__requests_add_copy(baton__requests_t *self,
+                                               baton__request_end_t target,
+                                               baton__request_end_t source,
+                                               size_t bytes)
+{
+    baton_schedule_t *s = self->schedule;
+    baton__request_copy_t copy = {
+        .target = add_buffer(s, target, bytes),
+        .source = add_buffer(s, source, bytes),
+        .length = baton_add_length(s),
+    };
+    copy.node = baton_add_copy(s, baton_view(copy.target, 0, bytes),
+                               baton_view(copy.source, 0, bytes));
+    baton_set_length(s, copy.node, copy.length);
+    return copy;
+}
+
+baton_status_t baton__requests_bind(const baton__requests_t *self,
+                                    const baton__binding_t *all, size_t count)
+{
+    baton_status_t status = BATON_OK;
+    for (size_t i = 0; i < 2 * count && status == BATON_OK; i++) {
+        status = baton_buffer_rebind(self->schedule, all[i % count].buffer,
+                                     i < count ? NULL : all[i % count].address);
+    }
+    return status;
+}
+
+/* Its epoch is the one that the next start begins. */
+static void put_request(baton__requests_t *self, const void *request)
+{
+    memcpy(request_of(self, self->started + 1), request, self->bytes);
+}
+
+baton_status_t baton__requests_start_on(baton__requests_t *self,
+                                        const void *request,
+                                        baton_stream_t stream, bool ordered)
+{
+    put_request(self, request);
+    baton_status_t status = baton_schedule_start_on(self->schedule, stream);
+    if (status != BATON_OK) {
+        return status;
+    }
+    self->started++;
+    return ordered ? baton_schedule_wait_on(self->schedule, stream) : BATON_OK;
+}
+
+baton_status_t baton__requests_run(baton__requests_t *self, const void *request)
+{
+    baton_status_t status = baton_schedule_wait(self->schedule, -1);
+    if (status == BATON_ERR_STATE) {
+        return status; /* in a call node */
+    }
+    put_request(self, request);
+    status = baton_schedule_start(self->schedule);
+    if (status != BATON_OK) {
+        return status;
+    }
+    self->started++;
+    return baton_schedule_wait(self->schedule, -1);
+}
+
+bool baton__requests_is_over(const baton__requests_t *self)
+{
+    return baton_schedule_epoch(self->schedule) >= self->begun;
+}
+
+baton_status_t baton__requests_outcome(const baton__requests_t *self)
+{
+    bool done = false;
+    return baton_schedule_test(self->schedule, &done);
+}

@@ -1,0 +1,87 @@
+/* Requests that a user's stream makes of this rank alone: a schedule of one
+   rank that has an epoch for each. The engine's driver serves a request when
+   the stream gets there that it was made on, so what the owner keeps account of
+   is read and written on the driver alone, and in the order of the streams.
+
+       begin: call --> the owner's nodes --> end: call
+
+   Its group has one rank, so a recovery of the owner's group leaves requests in
+   streams as they are; and a request that fails does not keep the next one from
+   being served. */
+#ifndef BATON_COLL_STREAM_REQUESTS_H
+#define BATON_COLL_STREAM_REQUESTS_H
+
+#include <baton/device.h>
+
+/* More than can be in streams at once. */
+enum { BATON__REQUESTS = 16 };
+
+typedef struct baton__requests {
+    baton_schedule_t *schedule;
+    baton_node_t first, last;
+    baton_enclosure_t inside;
+    size_t bytes;     /* of a request */
+    char *queue;      /* epoch e's request is at e % BATON__REQUESTS */
+    uint64_t started; /* the application's */
+    uint64_t begun;   /* the last request's epoch; the driver's */
+    /* On the driver, before the owner's nodes and behind them; end may be NULL.
+     */
+    baton_status_t (*begin)(void *arg, baton_call_t *call, const void *request);
+    void (*end)(void *arg, const void *request);
+    void *arg;
+} baton__requests_t;
+
+/* begin, end, arg and bytes are set; the group has one rank. Nodes that are
+   added to the schedule from here to the commit come between begin and end. */
+baton_status_t baton__requests_init(baton__requests_t *self,
+                                    baton_group_t *group, const char *what,
+                                    const char *name);
+baton_status_t baton__requests_commit(baton__requests_t *self);
+
+/* As baton_schedule_destroy. */
+baton_status_t baton__requests_fini(baton__requests_t *self);
+
+/* A copy of up to so many bytes; a call of `begin` sets the length, and binds
+   what has no address here. A buffer is device memory if it is marked so. */
+typedef struct baton__request_copy {
+    baton_buffer_t target, source;
+    baton_length_t length;
+    baton_node_t node;
+} baton__request_copy_t;
+
+typedef struct baton__request_end {
+    void *address; /* NULL: bound by each request */
+    baton_memory_t memory;
+} baton__request_end_t;
+
+baton__request_copy_t baton__requests_add_copy(baton__requests_t *self,
+                                               baton__request_end_t target,
+                                               baton__request_end_t source,
+                                               size_t bytes);
+
+/* In begin: binds buffers. All are bound to nothing first, as one may be where
+   another one was in the request before. */
+typedef struct baton__binding {
+    baton_buffer_t buffer;
+    void *address;
+} baton__binding_t;
+baton_status_t baton__requests_bind(const baton__requests_t *self,
+                                    const baton__binding_t *all, size_t count);
+
+/* Makes a request in the order of the stream; what is put there later comes
+   behind it if `ordered`. As baton_schedule_start_on. */
+baton_status_t baton__requests_start_on(baton__requests_t *self,
+                                        const void *request,
+                                        baton_stream_t stream, bool ordered);
+
+/* Makes a request behind those that are in streams, and waits for it. */
+baton_status_t baton__requests_run(baton__requests_t *self,
+                                   const void *request);
+
+/* On the driver: whether the request that has begun last is over. */
+bool baton__requests_is_over(const baton__requests_t *self);
+
+/* The error of the last request, if it has ended with one. */
+baton_status_t baton__requests_outcome(const baton__requests_t *self);
+
+#endif
