@@ -26,11 +26,9 @@ static double factor_of(const baton_sparse_t *sparse, double square_sum)
     return norm > most ? most / norm : 1;
 }
 
-/* A gradient on a device is measured there. */
 static double clip_factor(const baton_sparse_t *sparse, const void *gradient)
 {
-    if (sparse->options.clip == 0 || gradient == NULL ||
-        sparse->device != NULL) {
+    if (sparse->options.clip == 0 || gradient == NULL) {
         return 1;
     }
     baton_magnitudes_t all = baton_elements_measure(
@@ -40,7 +38,7 @@ static double clip_factor(const baton_sparse_t *sparse, const void *gradient)
 
 void baton__sparse_clip(baton_sparse_t *sparse, double square_sum)
 {
-    sparse->clip_factor = sparse->given_factor * factor_of(sparse, square_sum);
+    sparse->clip_factor = factor_of(sparse, square_sum);
 }
 
 baton_status_t baton__sparse_begin(void *arg, baton_call_t *call)
@@ -49,11 +47,10 @@ baton_status_t baton__sparse_begin(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = arg;
     sparse->counting = (baton_sparse_stats_t){0};
     sparse->next = sparse->learned;
-    /* A partial one's gradients were clipped when they were started. */
     sparse->clip_factor =
-        sparse->partial != NULL
-            ? 1
-            : sparse->given_factor * clip_factor(sparse, sparse->gradient);
+        sparse->backend->accumulates
+            ? sparse->given_factor * clip_factor(sparse, sparse->gradient)
+            : 1;
     return BATON_OK;
 }
 
@@ -96,10 +93,9 @@ static const void *with_momentum(baton_sparse_t *sparse, size_t first,
     return velocity_out;
 }
 
-/* A partial one's gradients get theirs when they are started. */
 static bool adds_momentum(const baton_sparse_t *sparse)
 {
-    return sparse->velocity != NULL && sparse->partial == NULL;
+    return sparse->velocity != NULL && sparse->backend->accumulates;
 }
 
 static void accumulate_tile(baton_sparse_t *sparse, size_t first, size_t count)

@@ -231,8 +231,8 @@ static void weigh_spardl(const cost_case_t *of, int ranks,
     }
 }
 
-void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
-                          baton_sparse_cost_t *out)
+static void choose(const baton_sparse_options_t *options, int ranks,
+                   baton_sparse_cost_t *out)
 {
     cost_case_t of = case_of(options, ranks);
     baton_sparse_cost_t best = {.algorithm = BATON_SPARSE_AUTO};
@@ -252,6 +252,15 @@ void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
         }
     }
     *out = best;
+}
+
+void baton__sparse_take_choice(baton_sparse_options_t *o, int size)
+{
+    baton_sparse_cost_t cost;
+    choose(o, size, &cost);
+    o->algorithm = cost.algorithm;
+    o->teams = cost.teams;
+    o->exchange = cost.exchange;
 }
 
 baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
@@ -279,6 +288,6 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
     if (status != BATON_OK) {
         return baton__error(status, "cost of a sparse: %s", text);
     }
-    baton__sparse_choose(&resolved, ranks, out);
+    choose(&resolved, ranks, out);
     return BATON_OK;
 }

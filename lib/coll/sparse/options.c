@@ -272,15 +272,6 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     return status != BATON_OK ? status : linked;
 }
 
-void baton__sparse_take_choice(baton_sparse_options_t *o, int size)
-{
-    baton_sparse_cost_t cost;
-    baton__sparse_choose(o, size, &cost);
-    o->algorithm = cost.algorithm;
-    o->teams = cost.teams;
-    o->exchange = cost.exchange;
-}
-
 /* ---- reading ----------------------------------------------------------- */
 
 /* A size of 0 is that of a struct that was zeroed without its initializer. */

@@ -21,11 +21,12 @@
    `lock` is held by the application while it adds to `pending`, or uses the
    residual, for which no epoch may be working. The driver only tries it, in
    take, which is polled until the application has done. */
-#include "coll/sparse/partial.h"
+#include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
+#include "coll/partial/begin.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -262,9 +263,7 @@ static void recover(void *arg, uint64_t epoch)
     (void)pthread_mutex_lock(&self->lock);
     recover_vectors(self, epoch);
     recover_steps(self);
-    sparse->sparse_base += epoch;
-    sparse->steps = sparse->sparse_base;
-    sparse->learned = (baton__learned_t){0};
+    baton__sparse_recover(sparse, false, epoch);
     baton__begin_recover(&self->begin,
                          (baton_partial_choice_t){o->mode, o->mode_ranks});
     set_limit(self);
@@ -298,21 +297,9 @@ static baton_status_t init(baton__sparse_partial_t *self)
     return baton__begin_init(&self->begin);
 }
 
-baton_status_t baton__sparse_partial_create(baton_sparse_t *sparse)
+static void add_nodes(baton__sparse_partial_t *self, bool *ok)
 {
-    baton__sparse_partial_t *self = baton__alloc(1, sizeof *self);
-    if (self == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    self->sparse = sparse;
-    sparse->partial = self;
-    (void)pthread_mutex_init(&self->lock, NULL);
-    return init(self);
-}
-
-baton_status_t baton__sparse_partial_build(baton_sparse_t *sparse)
-{
-    baton__sparse_partial_t *self = sparse->partial;
+    baton_sparse_t *sparse = self->sparse;
     baton_schedule_t *s = sparse->schedule;
     baton_node_t begin = baton__begin_add(&self->begin);
     baton_node_t taken = baton_add_async(s, &take_ops, self);
@@ -320,14 +307,30 @@ baton_status_t baton__sparse_partial_build(baton_sparse_t *sparse)
     baton_before(s, begin, taken);
     baton_before(s, self->begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
-    baton_status_t status = sparse->algorithm->build(sparse);
+    *ok = sparse->algorithm->build(sparse) == BATON_OK;
     baton_enclose_end(s, inside, taken, published);
     baton_schedule_on_recover(s, recover, self);
     set_limit(self);
-    return status;
 }
 
-bool baton__sparse_partial_result_room(baton_sparse_t *sparse, size_t capacity)
+static baton_status_t build(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = baton__alloc(1, sizeof *self);
+    bool ok = self != NULL;
+    if (self != NULL) {
+        self->sparse = sparse;
+        sparse->partial = self;
+        (void)pthread_mutex_init(&self->lock, NULL);
+        ok = baton__sparse_host_vectors(sparse) && init(self) == BATON_OK;
+        if (ok) {
+            add_nodes(self, &ok);
+        }
+    }
+    return ok ? BATON_OK : baton__sparse_no_memory(sparse);
+}
+
+/* Room for the results of `history` epochs and one. */
+static bool result_room(baton_sparse_t *sparse, size_t capacity)
 {
     baton__sparse_partial_t *self = sparse->partial;
     bool ok = true;
@@ -341,24 +344,25 @@ bool baton__sparse_partial_result_room(baton_sparse_t *sparse, size_t capacity)
     return ok;
 }
 
-void baton__sparse_partial_destroy(baton_sparse_t *sparse)
+static void free_partial(baton_sparse_t *sparse)
 {
     baton__sparse_partial_t *self = sparse->partial;
-    if (self == NULL) {
-        return;
+    if (self != NULL) {
+        for (uint32_t i = 0; self->outcomes != NULL && i <= self->history;
+             i++) {
+            baton__free(self->outcomes[i].indices);
+            baton__free(self->outcomes[i].values);
+        }
+        sparse->result_indices = NULL; /* they are an outcome's */
+        sparse->result_values = NULL;
+        baton__begin_fini(&self->begin);
+        (void)pthread_mutex_destroy(&self->lock);
+        baton__free(self->outcomes);
+        baton__free(self->pending);
+        baton__free(self->taken);
+        baton__free(self);
     }
-    for (uint32_t i = 0; self->outcomes != NULL && i <= self->history; i++) {
-        baton__free(self->outcomes[i].indices);
-        baton__free(self->outcomes[i].values);
-    }
-    sparse->result_indices = NULL; /* they are an outcome's */
-    sparse->result_values = NULL;
-    baton__begin_fini(&self->begin);
-    (void)pthread_mutex_destroy(&self->lock);
-    baton__free(self->outcomes);
-    baton__free(self->pending);
-    baton__free(self->taken);
-    baton__free(self);
+    baton__sparse_host_free(sparse);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -407,10 +411,12 @@ static void unlock(baton__sparse_partial_t *self)
 /* The gradient is added once the start cannot be refused any more. The lock
    keeps the epoch, which may begin at once, from taking anything before that.
  */
-baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
-                                           const void *gradient)
+static baton_status_t start(baton_sparse_t *sparse, bool flush,
+                            const void *gradient, double factor)
 {
     baton__sparse_partial_t *self = sparse->partial;
+    (void)flush;  /* is refused */
+    (void)factor; /* 1: sets of tensors are not partial */
     (void)pthread_mutex_lock(&self->lock);
     baton_status_t status = baton_schedule_start(sparse->schedule);
     if (status == BATON_OK) {
@@ -418,17 +424,19 @@ baton_status_t baton__sparse_partial_start(baton_sparse_t *sparse,
     }
     unlock(self);
     if (status == BATON_OK) {
-        sparse->running = sparse->schedule;
-        sparse->latest = sparse->schedule;
-        sparse->has_result = false;
+        baton__sparse_started(sparse, false);
     }
     return status;
 }
 
-void baton__sparse_partial_complete(baton_sparse_t *sparse)
+static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 {
     baton__sparse_partial_t *self = sparse->partial;
     uint64_t step = self->steps;
+    (void)dense; /* it is not */
+    if (status != BATON_OK) {
+        return;
+    }
     const outcome_t *outcome = outcome_of(self, step);
     sparse->last = (baton_sparse_result_t){
         .count = outcome->count,
@@ -450,60 +458,69 @@ void baton__sparse_partial_complete(baton_sparse_t *sparse)
 
 /* ---- between steps ----------------------------------------------------- */
 
-baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing)
+/* The driver takes nothing that is pending meanwhile, so no epoch begins to
+   work. */
+static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
 {
-    baton_status_t status = baton__sparse_check_idle(sparse, doing);
-    if (status != BATON_OK || sparse->partial == NULL) {
-        return status;
-    }
-    (void)pthread_mutex_lock(&sparse->partial->lock);
-    if (state_of(sparse->partial) != WORKING) {
+    baton__sparse_partial_t *self = sparse->partial;
+    (void)pthread_mutex_lock(&self->lock);
+    if (state_of(self) != WORKING) {
         return BATON_OK;
     }
-    baton__sparse_release(sparse);
+    (void)pthread_mutex_unlock(&self->lock);
     return baton__error(BATON_ERR_BUSY,
                         "%s \"%s\": an epoch that a peer has begun is running, "
                         "or has failed",
                         doing, sparse->name);
 }
 
-void baton__sparse_release(baton_sparse_t *sparse)
+static void release(baton_sparse_t *sparse)
 {
-    if (sparse->partial != NULL) {
-        (void)pthread_mutex_unlock(&sparse->partial->lock);
-    }
+    (void)pthread_mutex_unlock(&sparse->partial->lock);
 }
 
-void baton__sparse_partial_add_pending(const baton_sparse_t *sparse,
-                                       void *vector)
+/* The residual, and what is pending. */
+static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
+                                  void *to)
 {
     const baton__sparse_partial_t *self = sparse->partial;
-    if (self != NULL && self->pending_steps.any) {
-        baton__float_mode_t mode = baton__float_mode_enter();
-        add_to(sparse, vector, vector, self->pending);
-        baton__float_mode_leave(mode);
+    (void)velocity; /* is saved, which is refused */
+    if (!self->pending_steps.any) {
+        memcpy(to, sparse->residual,
+               sparse->options.count * sparse->element_bytes);
+        return BATON_OK;
     }
+    baton__float_mode_t mode = baton__float_mode_enter();
+    add_to(sparse, to, sparse->residual, self->pending);
+    baton__float_mode_leave(mode);
+    return BATON_OK;
 }
 
-void baton__sparse_partial_scale(const baton_sparse_t *sparse, double factor)
+static baton_status_t scale(baton_sparse_t *sparse, double factor)
 {
     const baton__sparse_partial_t *self = sparse->partial;
-    if (self == NULL) {
-        return;
-    }
-    char *vectors[] = {sparse->work, self->pending, self->taken};
-    for (int i = 0; i < 3; i++) {
+    char *vectors[] = {sparse->residual, sparse->work, self->pending,
+                       self->taken};
+    for (int i = 0; i < 4; i++) {
         baton_elements_scale(sparse->options.dtype, vectors[i],
                              sparse->options.count, factor);
     }
+    return BATON_OK;
 }
 
-baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
-                                        const char *doing)
-{
-    return sparse == NULL || sparse->partial == NULL
-               ? BATON_OK
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s \"%s\": it was created with options.partial",
-                              doing, sparse->name);
-}
+const baton__sparse_backend_t baton__sparse_partial = {
+    .accumulates = false, /* start does */
+    .build = build,
+    .result_room = result_room,
+    .close = baton__sparse_host_close,
+    .free = free_partial,
+    .start = start,
+    .complete = complete,
+    .check_result = baton__sparse_host_check_result,
+    .hold = hold,
+    .release = release,
+    .read = read_vector,
+    .write = NULL, /* no state is imported */
+    .scale = scale,
+    .square_sum = baton__sparse_host_square_sum,
+};

@@ -48,16 +48,6 @@
 
 #include <string.h>
 
-static int block_at(const spardl_t *spardl, int distance)
-{
-    return baton__rank_shift(spardl->position, distance, spardl->members);
-}
-
-static int rank_at(const spardl_t *spardl, int distance)
-{
-    return spardl->team * spardl->members + block_at(spardl, distance);
-}
-
 /* ---- in a step --------------------------------------------------------- */
 
 static baton_status_t begin(void *arg, baton_call_t *call)
@@ -201,55 +191,6 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* How many entries at the beginning of a list are of a block; `likely` is tried
-   first. Entries of one block lie together. */
-static size_t entries_of_block(const spardl_t *spardl, int index,
-                               const char *entries, size_t count, size_t likely)
-{
-    baton_dtype_t dtype = spardl->sparse->options.dtype;
-    baton__block_t block = baton__spardl_block(spardl, index);
-    if (likely > 0 && likely <= count &&
-        baton_entry_index(dtype, entries, likely - 1) - block.first <
-            block.count) {
-        return likely;
-    }
-    size_t i = 0;
-    while (i < count && i < likely &&
-           baton_entry_index(dtype, entries, i) - block.first < block.count) {
-        i++;
-    }
-    return i;
-}
-
-baton_status_t baton__spardl_arrive(void *arg, baton_call_t *call)
-{
-    spardl_step_t *step = arg;
-    const spardl_t *spardl = step->spardl;
-    const baton_sparse_t *sparse = spardl->sparse;
-    baton__message_take(&step->recv, call);
-    const char *at = step->recv.data;
-    if (!sparse->payload) {
-        return BATON_OK;
-    }
-    size_t left = baton__message_entries(&step->recv);
-    for (int j = 0; j < step->blocks; j++) {
-        int block = block_at(spardl, j);
-        size_t count =
-            entries_of_block(spardl, block, at, left, quota_of(spardl, block));
-        step->lists[j] = (baton_entries_t){at, count};
-        at += count * sparse->entry_bytes;
-        left -= count;
-    }
-    return left == 0 ? BATON_OK
-                     : baton_call_fail(
-                           call, BATON_ERR_MISMATCH,
-                           "a message of %zu bytes from rank %d does not "
-                           "consist of the %d blocks of its bag: are ranks in "
-                           "different steps, or with different k?",
-                           step->recv.bytes, rank_at(spardl, -step->gap),
-                           step->blocks);
-}
-
 static baton_status_t begin_gather(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
@@ -360,18 +301,6 @@ static size_t extent(void *arg, int member, const char *data, size_t left)
 
 /* ---- building ---------------------------------------------------------- */
 
-static size_t bag_room(const spardl_t *spardl, int first, int blocks)
-{
-    size_t bytes = 0;
-    for (int j = 0; j < blocks; j++) {
-        int block = block_at(spardl, first + j);
-        bytes +=
-            baton__spardl_quota(spardl, spardl->sparse->options.max_k, block) *
-            spardl->sparse->entry_bytes;
-    }
-    return bytes;
-}
-
 /* Accumulations of the first blocks from this rank's own on, behind `before`.
  */
 static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before,
@@ -379,7 +308,7 @@ static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before,
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     for (int j = 0; j < blocks; j++) {
-        int block = block_at(spardl, j);
+        int block = baton__spardl_block_at(spardl, j);
         nodes[block] = baton__sparse_add_call(spardl->sparse, s, accumulate,
                                               &spardl->blocks[block]);
         baton_before(s, before, nodes[block]);
@@ -398,7 +327,8 @@ static baton_node_t add_bag(spardl_t *spardl, int index,
     baton_node_t last = before;
     for (int j = 0; j < step->blocks; j++) {
         int distance = step->gap + j;
-        spardl_block_t *block = &spardl->blocks[block_at(spardl, distance)];
+        spardl_block_t *block =
+            &spardl->blocks[baton__spardl_block_at(spardl, distance)];
         block->step = index;
         block->place = j;
         baton_node_t node =
@@ -416,26 +346,6 @@ static baton_node_t add_bag(spardl_t *spardl, int index,
     }
     baton__spardl_add_send(spardl, index, last);
     return last;
-}
-
-void baton__spardl_add_send(spardl_t *spardl, int index, baton_node_t packed)
-{
-    spardl_step_t *step = &spardl->steps[index];
-    baton__message_send(&step->send, spardl->sparse, rank_at(spardl, step->gap),
-                        bag_room(spardl, step->gap, step->blocks));
-    baton_before(spardl->sparse->schedule, packed, step->send.node);
-}
-
-void baton__spardl_add_arrival(spardl_t *spardl, int index,
-                               baton_call_fn arrive)
-{
-    baton_schedule_t *s = spardl->sparse->schedule;
-    spardl_step_t *step = &spardl->steps[index];
-    baton__message_recv(&step->recv, spardl->sparse,
-                        rank_at(spardl, -step->gap),
-                        bag_room(spardl, 0, step->blocks));
-    step->arrive = baton__sparse_add_call(spardl->sparse, s, arrive, step);
-    baton_before(s, step->recv.node, step->arrive);
 }
 
 /* Spar-Reduce-Scatter. Returns the selection from this rank's own block. */
@@ -494,7 +404,7 @@ static bool add_gather(spardl_t *spardl, baton_node_t ready)
     baton_before(s, done, end);
     bool ok = true;
     if (spardl->sparse->device != NULL) {
-        baton__spardl_add_settling(spardl, end, &ok);
+        baton__spardl_add_keeping(spardl, end, &ok);
     }
     return ok;
 }
@@ -616,7 +526,7 @@ static bool lay_out(spardl_t *spardl)
         };
     }
     for (int j = 0; j < spardl->members; j++) {
-        int block = block_at(spardl, j);
+        int block = baton__spardl_block_at(spardl, j);
         spardl->blocks[block] = (spardl_block_t){
             .spardl = spardl,
             .block = block,

@@ -1,10 +1,11 @@
 /* SparDL, inside: spardl.c has the part within a team, spardl_device.c the same
-   with the residual on a device, spardl_teams.c what teams exchange. */
+   with the residual on a device, spardl_bags.c the messages of both, and
+   spardl_teams.c what teams exchange. */
 #ifndef BATON_COLL_SPARSE_SPARDL_H
 #define BATON_COLL_SPARSE_SPARDL_H
 
 #include "coll/kit/pattern.h"
-#include "coll/sparse/on_device.h"
+#include "coll/sparse/device_work.h"
 
 typedef struct spardl spardl_t;
 
@@ -84,6 +85,12 @@ struct spardl {
 size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block);
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block);
 
+/* The block so far behind this rank's own. */
+static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
+{
+    return baton__rank_shift(spardl->position, distance, spardl->members);
+}
+
 /* How many of its own block this rank sends into the exchange: L, or h. */
 size_t baton__spardl_share(const spardl_t *spardl);
 
@@ -122,6 +129,6 @@ baton_node_t baton__spardl_add_on_device(spardl_t *spardl, bool *ok);
 /* In the call behind which the result is there; and adds what follows it. */
 baton_status_t baton__spardl_send_to_device(const spardl_t *spardl,
                                             baton_call_t *call);
-void baton__spardl_add_settling(spardl_t *spardl, baton_node_t end, bool *ok);
+void baton__spardl_add_keeping(spardl_t *spardl, baton_node_t end, bool *ok);
 
 #endif

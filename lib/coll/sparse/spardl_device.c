@@ -19,7 +19,7 @@
              teams exchange, all-gather, result <------+
                        |
                        +--> copies of the result's indices, and of what R-SAG
-                            has dropped --> add, settle (on_device.c)
+                            has dropped --> add, keep (device_work.h)
 
    A bag's selections lie one behind the other in device memory, each as long as
    its quota, and are copied together. */
@@ -172,8 +172,8 @@ baton_status_t baton__spardl_send_to_device(const spardl_t *spardl,
     return status;
 }
 
-static baton_status_t settle(void *arg, baton_call_t *call,
-                             baton_stream_t stream)
+static baton_status_t keep_result(void *arg, baton_call_t *call,
+                                  baton_stream_t stream)
 {
     spardl_t *spardl = arg;
     baton_sparse_t *sparse = spardl->sparse;
@@ -186,7 +186,7 @@ static baton_status_t settle(void *arg, baton_call_t *call,
             baton__spardl_residual_share(exchange), &exchange->change);
     }
     return status == BATON_OK
-               ? baton__sparse_device_settle(
+               ? baton__sparse_device_keep(
                      sparse, stream,
                      (const uint32_t *)(void *)spardl->result_indices.device,
                      sparse->result_count)
@@ -249,11 +249,11 @@ baton_node_t baton__spardl_add_on_device(spardl_t *spardl, bool *ok)
     return own;
 }
 
-void baton__spardl_add_settling(spardl_t *spardl, baton_node_t end, bool *ok)
+void baton__spardl_add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
-    baton_node_t last = baton_add_device_call(s, settle, spardl);
+    baton_node_t last = baton_add_device_call(s, keep_result, spardl);
     spardl->result_indices = baton__mirror_to_device(
         sparse, sparse->result_indices,
         sparse->result_capacity * sizeof(uint32_t), end, ok);

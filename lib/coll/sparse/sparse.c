@@ -1,15 +1,10 @@
-/* The life of a sparse all-reduce: memory, schedules, options between steps. */
-#include "coll/sparse/on_device.h"
-#include "coll/sparse/ordered.h"
-#include "coll/sparse/partial.h"
+/* A sparse all-reduce, as its users see it: life, steps, and what is between
+   them. */
+#include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/error.h"
 
-#include <baton/coll.h>
-#include <baton/partial.h>
-#include <baton/sim.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,205 +23,15 @@ algorithm_of(baton_sparse_algorithm_t algorithm)
     return table[algorithm];
 }
 
-/* ---- memory ------------------------------------------------------------ */
-
-static baton_status_t no_memory(const baton_sparse_t *sparse)
+static const baton__sparse_backend_t *
+backend_of(const baton_sparse_options_t *options)
 {
-    return baton__error(BATON_ERR_NO_MEMORY,
-                        "sparse \"%s\": no memory for %zu elements of %zu "
-                        "bytes and %zu entries",
-                        sparse->name, sparse->options.count,
-                        sparse->element_bytes, sparse->options.max_k);
-}
-
-void *baton__sparse_room(const baton_sparse_t *sparse, size_t count,
-                         size_t bytes, bool *ok)
-{
-    if (!sparse->payload) {
-        return NULL;
-    }
-    void *memory = baton__alloc(count, bytes);
-    *ok = *ok && memory != NULL;
-    return memory;
-}
-
-bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
-{
-    bool ok = true;
-    sparse->result_capacity = capacity;
-    if (sparse->partial != NULL) {
-        return baton__sparse_partial_result_room(sparse, capacity);
-    }
-    sparse->result_indices = baton__sparse_result_memory(
-        sparse, capacity, sizeof *sparse->result_indices, &ok);
-    sparse->result_values = baton__sparse_result_memory(
-        sparse, capacity, sparse->element_bytes, &ok);
-    return ok;
-}
-
-static baton_status_t allocate(baton_sparse_t *sparse)
-{
-    bool ok = true;
-    size_t count = sparse->options.count;
-    if (sparse->device != NULL) {
-        sparse->work = baton__sparse_staged(sparse);
-        return BATON_OK;
-    }
-    sparse->residual =
-        baton__sparse_room(sparse, count, sparse->element_bytes, &ok);
-    sparse->work =
-        baton__sparse_room(sparse, count, sparse->element_bytes, &ok);
-    if (sparse->options.momentum > 0) {
-        sparse->velocity =
-            baton__sparse_room(sparse, count, sparse->element_bytes, &ok);
-    }
-    return ok ? BATON_OK : no_memory(sparse);
+    return options->memory == BATON_MEMORY_DEVICE ? &baton__sparse_on_device
+           : options->partial                     ? &baton__sparse_partial
+                                                  : &baton__sparse_host;
 }
 
 /* ---- schedules --------------------------------------------------------- */
-
-struct baton__sparse_call {
-    baton_sparse_t *sparse;
-    baton_call_fn fn;
-    void *arg;
-    baton__sparse_call_t *next;
-};
-
-static baton_status_t timed(void *arg, baton_call_t *call)
-{
-    const baton__sparse_call_t *self = arg;
-    uint64_t begin_ns = baton__clock_thread_ns();
-    baton_status_t status = self->fn(self->arg, call);
-    self->sparse->counting.select_us +=
-        (double)(baton__clock_thread_ns() - begin_ns) / 1e3;
-    return status;
-}
-
-baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
-                                    baton_schedule_t *schedule,
-                                    baton_call_fn fn, void *arg)
-{
-    baton__sparse_call_t *self = baton__alloc(1, sizeof *self);
-    if (self == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "sparse \"%s\": no memory for a call node",
-                            sparse->name);
-        return baton_add_call(schedule, fn, arg);
-    }
-    *self = (baton__sparse_call_t){sparse, fn, arg, sparse->calls};
-    sparse->calls = self;
-    return baton_add_call(schedule, timed, self);
-}
-
-static baton_status_t accumulate_all(void *arg, baton_call_t *call)
-{
-    baton_sparse_t *sparse = arg;
-    baton_status_t status = baton__sparse_begin(sparse, call);
-    baton__sparse_accumulate(sparse, 0, sparse->options.count);
-    return status;
-}
-
-static baton_status_t publish_dense(void *arg, baton_call_t *call)
-{
-    baton_sparse_t *sparse = arg;
-    (void)call;
-    if (sparse->payload && sparse->options.average) {
-        baton_elements_scale(sparse->options.dtype, sparse->work,
-                             sparse->options.count, 1.0 / sparse->size);
-    }
-    return BATON_OK;
-}
-
-/*     accumulate --> all-reduce of work --> publish
-
-   With the residual on a device it is accumulated there, and copied. Which
-   all-reduce depends on nothing but the size, so that a run has the same bits
-   on every machine and in the simulator. */
-static void build_dense(baton_sparse_t *sparse)
-{
-    baton_schedule_t *s = sparse->dense;
-    size_t bytes = sparse->options.count * sparse->element_bytes;
-    baton__loaded_t loaded = baton__sparse_load_begin(sparse, true);
-    sparse->dense_buffer = baton_buffer_bind(s, sparse->work, bytes);
-    baton_view_t view = baton_view(sparse->dense_buffer, 0, bytes);
-    baton_node_t begin;
-    if (sparse->device != NULL) {
-        begin = baton__sparse_device_add_dense(sparse, view);
-    } else {
-        begin = baton__sparse_add_call(sparse, s, accumulate_all, sparse);
-    }
-    baton_node_t publish = baton_add_call(s, publish_dense, sparse);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
-                              .dtype = sparse->options.dtype,
-                              .op = BATON_SUM};
-    baton_enclosure_t inside = baton_enclose_begin(s);
-    (bytes <= BATON_PARTIAL_TREE_BYTES ? baton_allreduce_binomial
-                                       : baton_allreduce_circulant)(s, &args);
-    baton_enclose_end(s, inside, begin, publish);
-    baton__sparse_load_end(sparse, true, &loaded);
-}
-
-/* All ranks are told the same epoch, so they agree on the number of steps. */
-static void recover_sparse(void *arg, uint64_t epoch)
-{
-    baton_sparse_t *sparse = arg;
-    baton__sparse_ordered_recover_begin(sparse, false);
-    sparse->sparse_base += epoch;
-    sparse->steps = sparse->sparse_base + sparse->dense_base;
-    sparse->learned = (baton__learned_t){0};
-    sparse->recovered = true;
-    baton__sparse_ordered_recover_end(sparse);
-}
-
-static void recover_dense(void *arg, uint64_t epoch)
-{
-    baton_sparse_t *sparse = arg;
-    baton__sparse_ordered_recover_begin(sparse, true);
-    sparse->dense_base += epoch;
-    sparse->steps = sparse->sparse_base + sparse->dense_base;
-    sparse->recovered = true;
-    baton__sparse_ordered_recover_end(sparse);
-}
-
-static baton_status_t build_partial(baton_sparse_t *sparse)
-{
-    baton_status_t status = baton__sparse_partial_create(sparse);
-    if (status == BATON_OK) {
-        status = baton__sparse_partial_build(sparse);
-    }
-    return status == BATON_OK ? BATON_OK : no_memory(sparse);
-}
-
-/* Adds the nodes of both schedules. */
-static baton_status_t build_schedules(baton_sparse_t *sparse)
-{
-    sparse->algorithm = algorithm_of(sparse->options.algorithm);
-    baton_status_t status = BATON_OK;
-    if (sparse->options.memory == BATON_MEMORY_DEVICE) {
-        status = baton__sparse_ordered_create(sparse);
-        if (status == BATON_OK) {
-            status = baton__sparse_device_create(sparse);
-        }
-    }
-    if (status == BATON_OK) {
-        status = allocate(sparse);
-    }
-    if (status != BATON_OK || sparse->options.partial) {
-        return status == BATON_OK ? build_partial(sparse) : status;
-    }
-    build_dense(sparse);
-    baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
-    if (sparse->algorithm == NULL) {
-        return BATON_OK; /* dense */
-    }
-    baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
-    baton__loaded_t loaded = baton__sparse_load_begin(sparse, false);
-    status = sparse->algorithm->build(sparse);
-    baton__sparse_load_end(sparse, false, &loaded);
-    return status == BATON_OK ? BATON_OK : no_memory(sparse);
-}
 
 /* All three on every rank, whatever its options: a schedule's peers are found
    by its name and how many of that name were made before. */
@@ -257,13 +62,9 @@ static void keep_error(baton_sparse_t *sparse, baton_status_t status)
 static void build(baton_sparse_t *sparse)
 {
     if (sparse->wrong == BATON_OK) {
-        keep_error(sparse, build_schedules(sparse));
-    }
-    if (sparse->wrong == BATON_OK) {
-        keep_error(sparse, baton__sparse_ordered_build_giving(sparse));
-    }
-    if (sparse->wrong == BATON_OK) {
-        keep_error(sparse, baton__sparse_device_build_moving(sparse));
+        sparse->algorithm = algorithm_of(sparse->options.algorithm);
+        sparse->backend = backend_of(&sparse->options);
+        keep_error(sparse, sparse->backend->build(sparse));
     }
     keep_error(sparse, baton_schedule_commit(sparse->dense));
     keep_error(sparse, baton_schedule_commit(sparse->schedule));
@@ -288,24 +89,11 @@ static void free_sparse(baton_sparse_t *sparse)
     if (sparse->algorithm != NULL && sparse->state != NULL) {
         sparse->algorithm->destroy(sparse);
     }
-    baton__sparse_partial_destroy(sparse);
-    while (sparse->calls != NULL) {
-        baton__sparse_call_t *next = sparse->calls->next;
-        baton__free(sparse->calls);
-        sparse->calls = next;
-    }
+    sparse->backend->free(sparse);
+    baton__sparse_free_calls(sparse);
     baton__free(sparse->name);
     baton__free(sparse->compared);
-    baton__free(sparse->residual);
-    if (sparse->device == NULL) {
-        baton__free(sparse->work);
-    }
-    baton__free(sparse->velocity);
     baton__free(sparse->extra);
-    baton__sparse_result_free(sparse, sparse->result_indices);
-    baton__sparse_result_free(sparse, sparse->result_values);
-    baton__sparse_device_free(sparse);
-    baton__sparse_ordered_free(sparse);
     baton__free(sparse);
 }
 
@@ -323,6 +111,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
     }
     sparse->group = group;
+    sparse->backend = &baton__sparse_host; /* until options are known */
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
     sparse->payload = baton_group_has_payload(group);
@@ -411,12 +200,9 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     }
     baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
                                       &sparse->comparison};
-    baton_status_t given = baton__sparse_ordered_destroy_giving(sparse);
-    if (given == BATON_OK) {
-        given = baton__sparse_device_destroy_moving(sparse);
-    }
-    if (given != BATON_OK) {
-        return given; /* as below */
+    baton_status_t closed = sparse->backend->close(sparse);
+    if (closed != BATON_OK) {
+        return closed; /* as below */
     }
     for (int i = 0; i < 3; i++) {
         baton_status_t status = baton_schedule_destroy(*schedules[i]);
@@ -438,25 +224,164 @@ const baton_schedule_t *baton_sparse_schedule(const baton_sparse_t *sparse)
                                                        : NULL;
 }
 
-/* ---- between steps ----------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------- */
 
-baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
-                                             const char *doing)
+baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
+                                          const void *gradient, double factor)
 {
-    baton_status_t status = check_sparse(sparse, doing);
-    return status != BATON_OK || sparse->connected
-               ? status
-               : baton__error(BATON_ERR_STATE, "%s \"%s\": it is not connected",
-                              doing, sparse->name);
+    baton_status_t status = baton__sparse_check_idle(sparse, "start");
+    if (status != BATON_OK) {
+        return status;
+    }
+    return gradient != NULL || !sparse->payload
+               ? sparse->backend->start(sparse, false, gradient, factor)
+               : baton__error(BATON_ERR_INVALID,
+                              "start \"%s\": gradient is NULL", sparse->name);
 }
 
-baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
+baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
+{
+    return baton__sparse_start_scaled(sparse, gradient, 1);
+}
+
+baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
+{
+    baton_status_t status = baton__sparse_check_full(sparse, "flush");
+    if (status == BATON_OK) {
+        status = baton__sparse_check_idle(sparse, "flush");
+    }
+    return status == BATON_OK ? sparse->backend->start(sparse, true, NULL, 1)
+                              : status;
+}
+
+/* The running step has ended on this rank. */
+static void complete(baton_sparse_t *sparse, baton_status_t status)
+{
+    sparse->phase =
+        status == BATON_OK ? BATON__SPARSE_RESULT : BATON__SPARSE_NO_RESULT;
+    sparse->backend->complete(sparse, sparse->latest == sparse->dense, status);
+}
+
+baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
+{
+    if (sparse == NULL || done_out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            sparse == NULL ? "sparse" : "done_out");
+    }
+    baton_status_t status = baton__sparse_check_connected(sparse, "test");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (sparse->phase != BATON__SPARSE_RUNNING) {
+        *done_out = true;
+        return BATON_OK;
+    }
+    bool done = false;
+    status = baton_schedule_test(sparse->latest, &done);
+    if (status != BATON_OK || done) {
+        complete(sparse, status);
+        done = true;
+    }
+    if (status == BATON_OK) {
+        *done_out = done;
+    }
+    return status;
+}
+
+baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
+                                 baton_sparse_result_t *out)
+{
+    if (sparse == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            sparse == NULL ? "sparse" : "out");
+    }
+    baton_status_t status = baton__sparse_check_connected(sparse, "wait for");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (sparse->phase == BATON__SPARSE_RUNNING) {
+        status = baton_schedule_wait(sparse->latest, timeout_ms);
+        if (status != BATON_OK) {
+            bool done = false;
+            baton_status_t ended = baton_schedule_test(sparse->latest, &done);
+            if (ended == BATON_OK && !done) {
+                return status; /* a timeout: it goes on */
+            }
+            status = ended;
+        }
+        complete(sparse, status);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    if (sparse->phase != BATON__SPARSE_RESULT) {
+        return baton__error(BATON_ERR_STATE,
+                            "wait for \"%s\": no step has "
+                            "been completed since a start",
+                            sparse->name);
+    }
+    status = sparse->backend->check_result(sparse);
+    if (status == BATON_OK) {
+        *out = sparse->last;
+    }
+    return status;
+}
+
+static void write_dense(const baton_sparse_t *sparse, void *vector)
+{
+    const baton_sparse_result_t *result = &sparse->last;
+    const size_t size = sparse->element_bytes;
+    if (result->indices == NULL) {
+        memcpy(vector, result->values, sparse->options.count * size);
+        return;
+    }
+    memset(vector, 0, sparse->options.count * size);
+    for (size_t i = 0; i < result->count; i++) {
+        memcpy((char *)vector + (size_t)result->indices[i] * size,
+               (const char *)result->values + i * size, size);
+    }
+}
+
+baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "result of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    bool any = sparse->phase == BATON__SPARSE_RESULT;
+    if (!any || (vector == NULL && sparse->payload)) {
+        return baton__error(any ? BATON_ERR_INVALID : BATON_ERR_STATE,
+                            "result of \"%s\": %s", sparse->name,
+                            any ? "vector is NULL" : "there is none");
+    }
+    if (sparse->payload) {
+        write_dense(sparse, vector);
+    }
+    return BATON_OK;
+}
+
+size_t baton_sparse_most_entries(const baton_sparse_t *sparse)
+{
+    return sparse != NULL ? sparse->result_capacity : 0;
+}
+
+/* ---- between steps ----------------------------------------------------- */
+
+/* For the application's use of vectors: no epoch begins to work until they are
+   released. */
+static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, doing);
+    return status == BATON_OK ? sparse->backend->hold(sparse, doing) : status;
+}
+
+baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing)
 {
-    baton_status_t status = baton__sparse_check_connected(sparse, doing);
-    return status != BATON_OK || sparse->running == NULL
-               ? status
-               : baton__error(BATON_ERR_BUSY, "%s \"%s\": a step is running",
+    return sparse == NULL || !sparse->options.partial
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s \"%s\": it was created with options.partial",
                               doing, sparse->name);
 }
 
@@ -497,7 +422,7 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
 baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
                                            double factor)
 {
-    baton_status_t status = baton__sparse_hold(sparse, "scale the residual of");
+    baton_status_t status = hold(sparse, "scale the residual of");
     if (status != BATON_OK) {
         return status;
     }
@@ -506,20 +431,16 @@ baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
                               "sparse \"%s\": the residual's factor is %g; "
                               "allowed: finite",
                               sparse->name, factor);
-    } else if (sparse->device != NULL) {
-        status = baton__sparse_device_scale(sparse, factor);
     } else if (sparse->payload) {
-        baton_elements_scale(sparse->options.dtype, sparse->residual,
-                             sparse->options.count, factor);
-        baton__sparse_partial_scale(sparse, factor);
+        status = sparse->backend->scale(sparse, factor);
     }
-    baton__sparse_release(sparse);
+    sparse->backend->release(sparse);
     return status;
 }
 
 baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 {
-    baton_status_t status = baton__sparse_hold(sparse, "copy the residual of");
+    baton_status_t status = hold(sparse, "copy the residual of");
     if (status != BATON_OK) {
         return status;
     }
@@ -527,29 +448,10 @@ baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
         status =
             baton__error(BATON_ERR_INVALID,
                          "residual of \"%s\": vector is NULL", sparse->name);
-    } else if (sparse->device != NULL) {
-        status = baton__sparse_device_read(sparse, false, vector);
     } else if (sparse->payload) {
-        memcpy(vector, sparse->residual,
-               sparse->options.count * sparse->element_bytes);
-        baton__sparse_partial_add_pending(sparse, vector);
+        status = sparse->backend->read(sparse, false, vector);
     }
-    baton__sparse_release(sparse);
-    return status;
-}
-
-static baton_status_t measure_residual(baton_sparse_t *sparse, double *norm_out)
-{
-    const baton_sparse_options_t *o = &sparse->options;
-    baton_status_t status = BATON_OK;
-    double squares = 0;
-    if (sparse->device != NULL) {
-        status = baton__sparse_device_square_sum(sparse, &squares);
-    } else if (sparse->payload) {
-        squares = baton_elements_measure(o->dtype, sparse->residual, o->count)
-                      .square_sum;
-    }
-    *norm_out = sqrt(squares);
+    sparse->backend->release(sparse);
     return status;
 }
 
@@ -564,12 +466,14 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
         return baton__error(BATON_ERR_INVALID,
                             "statistics of \"%s\": out is NULL", sparse->name);
     }
-    status = baton__sparse_hold(sparse, "statistics of");
+    status = hold(sparse, "statistics of");
     if (status != BATON_OK) {
         return status;
     }
-    double norm = 0;
-    status = measure_residual(sparse, &norm);
+    double squares = 0;
+    if (sparse->payload) {
+        status = sparse->backend->square_sum(sparse, &squares);
+    }
     if (status == BATON_OK) {
         *out = sparse->stats;
         out->steps = sparse->steps;
@@ -578,8 +482,8 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
         out->teams = sparse->options.teams;
         out->threshold = baton_magnitude_value(sparse->options.dtype,
                                                sparse->learned.local_threshold);
-        out->residual_norm = norm;
+        out->residual_norm = sqrt(squares);
     }
-    baton__sparse_release(sparse);
+    sparse->backend->release(sparse);
     return status;
 }

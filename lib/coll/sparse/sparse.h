@@ -1,17 +1,27 @@
 /* The sparse all-reduce, inside: what its files and the algorithms share.
 
+       sparse.c      the object, as its users see it
        options.c     defaults, checks, comparison across ranks
        cost.c        closed forms, and the choice by them
-       sparse.c      life of the object
-       step.c        start, test, wait: what a step takes and leaves
+       state.c       export and import of what it has learned
+       state_file.c  the same as a file
+
+   How a step is fed and completed is a backend's:
+
+       host.c        gradients on the host
+       device.c      gradients on a device, in the order of streams
+       partial.c     gradients on the host, without waiting for every rank
+
+   Algorithms, spardl.c and others, are built of:
+
        accumulate.c  gradient, momentum, clipping
        message.c     messages of entries
        gather.c      Bruck all-gather of parts of any length
-       state.c       export and import; state_file.c: save and load
-       partial.c     steps that do not wait for every rank
-       ordered.c     steps in the order of streams
-       on_device.c   gradient, residual and selections on a device
-       spardl.c ...  the algorithms
+       device_work.c selections and lists in device memory
+       step.c        call nodes, results, the dense schedule
+
+   A file calls those below it here, and backends and algorithms are called
+   through their tables.
 
    A step works in `work`, which begins as gradient plus residual. `residual` is
    not touched: when the step has been completed on this rank the two change
@@ -23,8 +33,8 @@
 #include <baton/sparse.h>
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
+typedef struct baton__sparse_backend baton__sparse_backend_t;
 typedef struct baton__sparse_partial baton__sparse_partial_t;
-typedef struct baton__sparse_ordered baton__sparse_ordered_t;
 typedef struct baton__sparse_device baton__sparse_device_t;
 typedef struct baton__sparse_call baton__sparse_call_t;
 
@@ -37,6 +47,13 @@ typedef struct baton__learned {
     uint64_t local_threshold;  /* a baton_magnitude_t */
     uint64_t global_threshold;
 } baton__learned_t;
+
+/* Of the step that was started last. */
+typedef enum baton__sparse_phase {
+    BATON__SPARSE_NO_RESULT, /* there is none, or it has failed */
+    BATON__SPARSE_RUNNING,   /* until a wait or test has found its end */
+    BATON__SPARSE_RESULT,    /* in `last` */
+} baton__sparse_phase_t;
 
 struct baton_sparse {
     baton_group_t *group;
@@ -58,19 +75,19 @@ struct baton_sparse {
     baton_schedule_t *schedule;                 /* of sparse steps */
     baton_schedule_t *dense;
     baton_buffer_t dense_buffer;
-    baton_schedule_t *running; /* of the step that was started and not taken */
-    baton_schedule_t *latest;  /* of the step that was started last, or NULL */
+    baton_schedule_t *latest; /* of the step that was started last, or NULL */
+    baton__sparse_phase_t phase;
+    const baton__sparse_backend_t *backend;
+    baton__sparse_partial_t *partial; /* that backend's */
+    baton__sparse_device_t *device;   /* that backend's; NULL in others */
 
     /* n elements each, without payload NULL. With `device` residual and
        velocity are there and not here, and `work` is that of dense steps. */
     char *residual, *work;
-    char *velocity;                   /* u of momentum; or NULL */
-    const char *gradient;             /* of the running step, or NULL */
-    baton__sparse_partial_t *partial; /* NULL if steps wait for every rank */
-    baton__sparse_ordered_t *ordered; /* both NULL where gradients are on */
-    baton__sparse_device_t *device;   /* the host */
-    double given_factor; /* by which the running step's gradient is scaled, */
-    double clip_factor;  /* and with clipping */
+    char *velocity;       /* u of momentum; or NULL */
+    const char *gradient; /* of the running step, or NULL */
+    double given_factor;  /* by which the running step's gradient is scaled, */
+    double clip_factor;   /* and with clipping */
     size_t k;
     baton__learned_t learned, next;
     uint64_t *extra; /* more that it has learned; saved and loaded, or NULL */
@@ -78,7 +95,6 @@ struct baton_sparse {
     uint64_t steps;                   /* completed */
     uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
 
-    bool has_result;
     bool recovered; /* the group was, since the last step began */
     bool absent;    /* the running epoch takes nothing of this rank */
     baton_sparse_result_t last; /* where there is one */
@@ -95,6 +111,60 @@ struct baton_sparse {
     baton__sparse_call_t *calls;          /* of both schedules */
     uint32_t rounds;                      /* of the sparse schedule */
 };
+
+/* ---- backends ---------------------------------------------------------- */
+
+struct baton__sparse_backend {
+    /* baton__sparse_begin clips the gradient, and accumulation adds momentum;
+       else that has been done before, or is done elsewhere. */
+    bool accumulates;
+    /* Allocates vectors, and adds the nodes of the schedules, the algorithm's
+       among them. result_room: memory of results. */
+    baton_status_t (*build)(baton_sparse_t *sparse);
+    bool (*result_room)(baton_sparse_t *sparse, size_t capacity);
+    /* As baton_schedule_destroy, of its own schedules and before the others;
+       and behind all, also where build has failed or was not called. */
+    baton_status_t (*close)(baton_sparse_t *sparse);
+    void (*free)(baton_sparse_t *sparse);
+
+    /* Starts a step of a gradient times a factor, or a flush; ends in
+       baton__sparse_started. complete: the application has found its end. */
+    baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
+                            const void *gradient, double factor);
+    void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
+    /* The error of results that were to be copied. */
+    baton_status_t (*check_result)(baton_sparse_t *sparse);
+
+    /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: one
+       does. */
+    baton_status_t (*hold)(baton_sparse_t *sparse, const char *doing);
+    void (*release)(baton_sparse_t *sparse);
+    /* With payload; on an error the state is as it was. Copies the residual, or
+       velocity; replaces both, velocity where it is not NULL; and the residual
+       times a factor, and its sum of squares. */
+    baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
+    baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
+                            const void *velocity);
+    baton_status_t (*scale)(baton_sparse_t *sparse, double factor);
+    baton_status_t (*square_sum)(baton_sparse_t *sparse, double *out);
+};
+
+extern const baton__sparse_backend_t baton__sparse_host;
+extern const baton__sparse_backend_t baton__sparse_on_device;
+extern const baton__sparse_backend_t baton__sparse_partial;
+
+/* Members of the host's that others have, too. False: no memory. */
+bool baton__sparse_host_vectors(baton_sparse_t *sparse);
+void baton__sparse_host_free(baton_sparse_t *sparse);
+baton_status_t baton__sparse_host_square_sum(baton_sparse_t *sparse,
+                                             double *out);
+
+/* Members that have nothing to do. */
+baton_status_t baton__sparse_host_close(baton_sparse_t *sparse);
+baton_status_t baton__sparse_host_check_result(baton_sparse_t *sparse);
+baton_status_t baton__sparse_host_hold(baton_sparse_t *sparse,
+                                       const char *doing);
+void baton__sparse_host_release(baton_sparse_t *sparse);
 
 /* ---- algorithms -------------------------------------------------------- */
 
@@ -117,6 +187,7 @@ extern const baton__sparse_algorithm_t baton__sparse_redsync;
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
+void baton__sparse_free_calls(baton_sparse_t *sparse);
 
 /* Allocates room for a result of up to so many entries. False: no memory. */
 bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
@@ -134,18 +205,38 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
    not finite. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
+/* The dense schedule:
+
+       accumulated --> all-reduce of work --> publish
+
+   Binds `work`; and adds what is behind the node that accumulates. Which
+   all-reduce depends on nothing but the size, so that a run has the same bits
+   on every machine and in the simulator. */
+baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse);
+void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
+                             baton_node_t accumulated);
+
+/* ---- steps ------------------------------------------------------------- */
+
 /* As baton_sparse_start, of a gradient times a factor. Not for partial ones. */
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                                           const void *gradient, double factor);
 
-/* The same, on a stream where that is not NULL; the step before may be running
-   then. */
-baton_status_t baton__sparse_start_step(baton_sparse_t *sparse,
-                                        const void *gradient, double factor,
-                                        const baton_stream_t *on);
+/* Whether the step behind so many is dense; and it was started. */
+bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
+                            uint64_t steps);
+void baton__sparse_started(baton_sparse_t *sparse, bool dense);
 
-/* A step has ended well: what it has left becomes the state. */
+/* A step has ended well: `last`, the statistics and what was learned are its.
+   The vectors change behind that. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
+
+/* The group was recovered; `epoch`: as baton_schedule_on_recover tells it. */
+void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
+
+/* ---- checks ------------------------------------------------------------ */
+
+baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
 
 /* BATON_ERR_STATE before connect. */
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
@@ -153,6 +244,10 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
 
 /* The same, and BATON_ERR_BUSY while a step runs. */
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
+                                        const char *doing);
+
+/* BATON_ERR_UNSUPPORTED where it is partial. */
+baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing);
 
 /* ---- options ----------------------------------------------------------- */
@@ -174,10 +269,6 @@ void baton__sparse_take_choice(baton_sparse_options_t *o, int size);
    of it and to add some, which devices do. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
-/* The cheapest of what the options allow, which have been checked. */
-void baton__sparse_choose(const baton_sparse_options_t *options, int ranks,
-                          baton_sparse_cost_t *out);
-
 /* Those that decide what a state means, as words; and whether a state's are
    those of this sparse all-reduce, or an error that names what differs. */
 enum { BATON__SPARSE_STATE_OPTIONS = 13 };
@@ -195,18 +286,6 @@ baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
  */
 baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse);
 baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
-
-/* ---- gradients on a device (ordered.c) --------------------------------- */
-
-/* Memory of a result, as baton__sparse_room; from which the device copies at
-   full speed, if it does. */
-void *baton__sparse_result_memory(const baton_sparse_t *sparse, size_t count,
-                                  size_t bytes, bool *ok);
-void baton__sparse_result_free(const baton_sparse_t *sparse, void *memory);
-
-/* n elements of such memory, for dense steps; where gradients are in device
-   memory. */
-char *baton__sparse_staged(const baton_sparse_t *sparse);
 
 /* ---- accumulation ------------------------------------------------------ */
 

@@ -8,8 +8,7 @@
 
    Numbers are in the processor's byte order; the magic tells another one. All
    of a state is checked before any of it is used. */
-#include "coll/sparse/on_device.h"
-#include "coll/sparse/partial.h"
+#include "coll/sparse/sparse.h"
 
 #include "base/error.h"
 #include "base/random.h"
@@ -90,7 +89,7 @@ baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
 size_t baton_sparse_state_size(const baton_sparse_t *sparse)
 {
     return sparse != NULL && sparse->connected && sparse->payload &&
-                   sparse->partial == NULL
+                   !sparse->options.partial
                ? layout_of(sparse).all
                : 0;
 }
@@ -100,18 +99,9 @@ size_t baton_sparse_state_size(const baton_sparse_t *sparse)
 static baton_status_t read_vectors(baton_sparse_t *sparse, char *residual,
                                    char *velocity)
 {
-    const size_t bytes = sparse->options.count * sparse->element_bytes;
-    const bool moves = sparse->options.momentum > 0;
-    if (sparse->device == NULL) {
-        memcpy(residual, sparse->residual, bytes);
-        if (moves) {
-            memcpy(velocity, sparse->velocity, bytes);
-        }
-        return BATON_OK;
-    }
-    baton_status_t status = baton__sparse_device_read(sparse, false, residual);
-    return status == BATON_OK && moves
-               ? baton__sparse_device_read(sparse, true, velocity)
+    baton_status_t status = sparse->backend->read(sparse, false, residual);
+    return status == BATON_OK && sparse->options.momentum > 0
+               ? sparse->backend->read(sparse, true, velocity)
                : status;
 }
 
@@ -202,22 +192,6 @@ static baton_status_t check(const baton_sparse_t *sparse, const char *from,
                            : refuse(sparse, "the checksum", sum, expected);
 }
 
-static baton_status_t write_vectors(baton_sparse_t *sparse,
-                                    const char *residual, const char *velocity)
-{
-    const size_t bytes = sparse->options.count * sparse->element_bytes;
-    const bool moves = sparse->options.momentum > 0;
-    if (sparse->device != NULL) {
-        return baton__sparse_device_write(sparse, residual,
-                                          moves ? velocity : NULL);
-    }
-    memcpy(sparse->residual, residual, bytes);
-    if (moves) {
-        memcpy(sparse->velocity, velocity, bytes);
-    }
-    return BATON_OK;
-}
-
 baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
                                          const void *state, size_t bytes)
 {
@@ -238,7 +212,9 @@ baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
     memcpy(&header, from, sizeof header);
     status = check(sparse, from, bytes, &header);
     if (status == BATON_OK) {
-        status = write_vectors(sparse, from + at.residual, from + at.velocity);
+        status = sparse->backend->write(
+            sparse, from + at.residual,
+            sparse->options.momentum > 0 ? from + at.velocity : NULL);
     }
     if (status != BATON_OK) {
         return status;
@@ -250,6 +226,6 @@ baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
     sparse->learned = header.learned;
     sparse->sparse_base += header.steps - sparse->steps;
     sparse->steps = header.steps;
-    sparse->has_result = false;
+    sparse->phase = BATON__SPARSE_NO_RESULT;
     return BATON_OK;
 }

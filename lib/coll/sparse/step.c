@@ -1,90 +1,111 @@
-/* A step: start, test, wait; and what it leaves when it has been completed. */
+/* What all steps share: call nodes, results, the dense schedule, and what is
+   known behind a step that has been completed. */
 #include "coll/sparse/sparse.h"
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
-#include "coll/sparse/on_device.h"
-#include "coll/sparse/ordered.h"
-#include "coll/sparse/partial.h"
 
-#include <string.h>
+#include <baton/coll.h>
+#include <baton/partial.h>
 
-/* ---- start ------------------------------------------------------------- */
+/* ---- memory, call nodes ------------------------------------------------ */
 
-/* Where there is no device. */
-static baton_status_t start_alone(baton_sparse_t *sparse, bool dense,
-                                  const void *gradient, double factor)
+void *baton__sparse_room(const baton_sparse_t *sparse, size_t count,
+                         size_t bytes, bool *ok)
 {
-    sparse->gradient = gradient;
-    sparse->given_factor = factor;
-    sparse->recovered = false;
-    if (dense && sparse->payload) {
-        baton_status_t status = baton_buffer_rebind(
-            sparse->dense, sparse->dense_buffer, sparse->work);
-        if (status != BATON_OK) {
-            return status;
-        }
+    if (!sparse->payload) {
+        return NULL;
     }
-    return baton_schedule_start(dense ? sparse->dense : sparse->schedule);
+    void *memory = baton__alloc(count, bytes);
+    *ok = *ok && memory != NULL;
+    return memory;
 }
 
-static baton_status_t start(baton_sparse_t *sparse, bool dense,
-                            const void *gradient, double factor,
-                            const baton_stream_t *on)
+bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
-    baton_status_t status =
-        sparse->ordered != NULL
-            ? baton__sparse_ordered_start(sparse, dense, gradient, factor, on)
-            : start_alone(sparse, dense, gradient, factor);
-    if (status == BATON_OK) {
-        sparse->running = dense ? sparse->dense : sparse->schedule;
-        sparse->latest = sparse->running;
-        sparse->has_result = false;
-    }
+    sparse->result_capacity = capacity;
+    return sparse->backend->result_room(sparse, capacity);
+}
+
+struct baton__sparse_call {
+    baton_sparse_t *sparse;
+    baton_call_fn fn;
+    void *arg;
+    baton__sparse_call_t *next;
+};
+
+static baton_status_t timed(void *arg, baton_call_t *call)
+{
+    const baton__sparse_call_t *self = arg;
+    uint64_t begin_ns = baton__clock_thread_ns();
+    baton_status_t status = self->fn(self->arg, call);
+    self->sparse->counting.select_us +=
+        (double)(baton__clock_thread_ns() - begin_ns) / 1e3;
     return status;
 }
 
-baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
+baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
+                                    baton_schedule_t *schedule,
+                                    baton_call_fn fn, void *arg)
 {
-    return baton__sparse_start_scaled(sparse, gradient, 1);
-}
-
-baton_status_t baton__sparse_start_step(baton_sparse_t *sparse,
-                                        const void *gradient, double factor,
-                                        const baton_stream_t *on)
-{
-    uint64_t steps = sparse->ordered != NULL
-                         ? baton__sparse_ordered_steps(sparse)
-                         : sparse->steps;
-    bool dense = sparse->algorithm == NULL || steps < sparse->options.warmup;
-    return start(sparse, dense, gradient, factor, on);
-}
-
-baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
-                                          const void *gradient, double factor)
-{
-    baton_status_t status = baton__sparse_check_idle(sparse, "start");
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (gradient == NULL && sparse->payload) {
-        return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
+    baton__sparse_call_t *self = baton__alloc(1, sizeof *self);
+    if (self == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "sparse \"%s\": no memory for a call node",
                             sparse->name);
+        return baton_add_call(schedule, fn, arg);
     }
-    return sparse->partial != NULL
-               ? baton__sparse_partial_start(sparse, gradient)
-               : baton__sparse_start_step(sparse, gradient, factor, NULL);
+    *self = (baton__sparse_call_t){sparse, fn, arg, sparse->calls};
+    sparse->calls = self;
+    return baton_add_call(schedule, timed, self);
 }
 
-baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
+void baton__sparse_free_calls(baton_sparse_t *sparse)
 {
-    baton_status_t status = baton__sparse_check_full(sparse, "flush");
-    if (status == BATON_OK) {
-        status = baton__sparse_check_idle(sparse, "flush");
+    while (sparse->calls != NULL) {
+        baton__sparse_call_t *next = sparse->calls->next;
+        baton__free(sparse->calls);
+        sparse->calls = next;
     }
-    if (status == BATON_OK && sparse->ordered != NULL) {
-        (void)baton__sparse_ordered_steps(sparse);
+}
+
+/* ---- the dense schedule ------------------------------------------------ */
+
+static baton_status_t publish_dense(void *arg, baton_call_t *call)
+{
+    baton_sparse_t *sparse = arg;
+    (void)call;
+    if (sparse->payload && sparse->options.average) {
+        baton_elements_scale(sparse->options.dtype, sparse->work,
+                             sparse->options.count, 1.0 / sparse->size);
     }
-    return status == BATON_OK ? start(sparse, true, NULL, 1, NULL) : status;
+    return BATON_OK;
+}
+
+baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse)
+{
+    size_t bytes = sparse->options.count * sparse->element_bytes;
+    sparse->dense_buffer =
+        baton_buffer_bind(sparse->dense, sparse->work, bytes);
+    return baton_view(sparse->dense_buffer, 0, bytes);
+}
+
+void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
+                             baton_node_t accumulated)
+{
+    baton_schedule_t *s = sparse->dense;
+    baton_node_t publish = baton_add_call(s, publish_dense, sparse);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = work,
+                              .target = work,
+                              .dtype = sparse->options.dtype,
+                              .op = BATON_SUM};
+    baton_enclosure_t inside = baton_enclose_begin(s);
+    (work.bytes <= BATON_PARTIAL_TREE_BYTES
+         ? baton_allreduce_binomial
+         : baton_allreduce_circulant)(s, &args);
+    baton_enclose_end(s, inside, accumulated, publish);
 }
 
 /* ---- results ----------------------------------------------------------- */
@@ -95,6 +116,16 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
     baton_entries_split(sparse->options.dtype, entries, count,
                         sparse->result_indices + at,
                         sparse->result_values + at * sparse->element_bytes);
+}
+
+static void count_not_finite(baton_sparse_t *sparse, const void *values,
+                             size_t count)
+{
+    baton_magnitudes_t all =
+        baton_elements_measure(sparse->options.dtype, values, count);
+    sparse->counting.nnz = count;
+    sparse->counting.nans = all.nans;
+    sparse->counting.infinities = all.infinities;
 }
 
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
@@ -110,13 +141,24 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
         baton_elements_scale(sparse->options.dtype, sparse->result_values,
                              count, 1.0 / sparse->size);
     }
-    baton_magnitudes_t all = baton_elements_measure(
-        sparse->options.dtype, sparse->result_values, count);
-    sparse->counting.nans = all.nans;
-    sparse->counting.infinities = all.infinities;
+    count_not_finite(sparse, sparse->result_values, count);
 }
 
-/* After a dense step `work` is the result, and nothing is left out. */
+/* ---- steps ------------------------------------------------------------- */
+
+bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
+                            uint64_t steps)
+{
+    return flush || sparse->algorithm == NULL || steps < sparse->options.warmup;
+}
+
+void baton__sparse_started(baton_sparse_t *sparse, bool dense)
+{
+    sparse->latest = dense ? sparse->dense : sparse->schedule;
+    sparse->phase = BATON__SPARSE_RUNNING;
+}
+
+/* `work` is the result, and nothing is left out. */
 static void complete_dense(baton_sparse_t *sparse)
 {
     sparse->counting.algorithm = BATON_SPARSE_DENSE;
@@ -126,174 +168,79 @@ static void complete_dense(baton_sparse_t *sparse)
         .included = true,
     };
     sparse->masked_count = 0;
-    baton__sparse_advance(sparse);
-    if (!sparse->payload) {
-        return;
+    if (sparse->payload) {
+        count_not_finite(sparse, sparse->work, sparse->options.count);
     }
-    baton_magnitudes_t all = baton_elements_measure(
-        sparse->options.dtype, sparse->work, sparse->options.count);
-    sparse->counting.nnz = sparse->options.count;
-    sparse->counting.nans = all.nans;
-    sparse->counting.infinities = all.infinities;
-    if (sparse->device != NULL) {
-        baton__sparse_device_complete(sparse);
-        return;
-    }
-    memset(sparse->residual, 0, sparse->options.count * sparse->element_bytes);
 }
 
 static void complete_sparse(baton_sparse_t *sparse)
 {
-    if (sparse->device != NULL) {
-        baton__sparse_device_complete(sparse);
-    } else {
-        char *residual = sparse->work;
-        sparse->work = sparse->residual;
-        sparse->residual = residual;
-    }
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
-    sparse->learned = sparse->next;
     sparse->last = (baton_sparse_result_t){
         .count = sparse->payload ? sparse->result_count : 0,
         .indices = sparse->result_indices,
         .values = sparse->result_values,
         .included = true,
     };
-    baton__sparse_advance(sparse);
 }
 
 /* A recovery has counted the step, if it has been completed on some rank, and
    has forgotten what ranks learned: they would differ in both. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 {
-    const baton__learned_t learned = sparse->learned;
     if (dense) {
         complete_dense(sparse);
     } else {
         complete_sparse(sparse);
     }
     sparse->stats = sparse->counting;
-    if (sparse->recovered) {
-        sparse->learned = learned;
-    } else {
+    if (!sparse->recovered) {
+        sparse->learned = dense ? sparse->learned : sparse->next;
         sparse->steps++;
     }
 }
 
-/* The running step has ended on this rank. */
-static void complete(baton_sparse_t *sparse, baton_status_t status)
+/* All ranks are told the same epoch, so they agree on the number of steps. */
+void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
-    bool dense = sparse->running == sparse->dense;
-    sparse->running = NULL;
-    sparse->has_result = status == BATON_OK;
-    if (sparse->partial != NULL) {
-        if (status == BATON_OK) {
-            baton__sparse_partial_complete(sparse);
-        }
-    } else if (sparse->ordered != NULL) {
-        baton__sparse_ordered_complete(sparse, dense, status);
-    } else if (status == BATON_OK) {
-        baton__sparse_complete_step(sparse, dense);
+    *(dense ? &sparse->dense_base : &sparse->sparse_base) += epoch;
+    sparse->steps = sparse->sparse_base + sparse->dense_base;
+    if (!dense) {
+        sparse->learned = (baton__learned_t){0};
     }
+    sparse->recovered = true;
 }
 
-/* ---- test, wait -------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------ */
 
-baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
+baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse)
 {
-    if (sparse == NULL || done_out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            sparse == NULL ? "sparse" : "done_out");
-    }
-    baton_status_t status = baton__sparse_check_connected(sparse, "test");
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (sparse->running == NULL) {
-        *done_out = true;
-        return BATON_OK;
-    }
-    bool done = false;
-    status = baton_schedule_test(sparse->running, &done);
-    if (status != BATON_OK || done) {
-        complete(sparse, status);
-        done = true;
-    }
-    if (status == BATON_OK) {
-        *done_out = done;
-    }
-    return status;
+    return baton__error(BATON_ERR_NO_MEMORY,
+                        "sparse \"%s\": no memory for %zu elements of %zu "
+                        "bytes and %zu entries",
+                        sparse->name, sparse->options.count,
+                        sparse->element_bytes, sparse->options.max_k);
 }
 
-baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
-                                 baton_sparse_result_t *out)
+baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
+                                             const char *doing)
 {
-    if (sparse == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            sparse == NULL ? "sparse" : "out");
+    if (sparse == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: sparse is NULL", doing);
     }
-    baton_status_t status = baton__sparse_check_connected(sparse, "wait for");
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (sparse->running != NULL) {
-        status = baton_schedule_wait(sparse->running, timeout_ms);
-        if (status != BATON_OK) {
-            bool done = false;
-            baton_status_t ended = baton_schedule_test(sparse->running, &done);
-            if (ended == BATON_OK && !done) {
-                return status; /* a timeout: it goes on */
-            }
-            status = ended;
-        }
-        complete(sparse, status);
-        if (status != BATON_OK) {
-            return status;
-        }
-    }
-    if (!sparse->has_result) {
-        return baton__error(BATON_ERR_STATE,
-                            "wait for \"%s\": no step has "
-                            "been completed since a start",
-                            sparse->name);
-    }
-    status = baton__sparse_ordered_outcome(sparse);
-    if (status == BATON_OK) {
-        *out = sparse->last;
-    }
-    return status;
+    return sparse->connected
+               ? BATON_OK
+               : baton__error(BATON_ERR_STATE, "%s \"%s\": it is not connected",
+                              doing, sparse->name);
 }
 
-static void write_dense(const baton_sparse_t *sparse, void *vector)
+baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
+                                        const char *doing)
 {
-    const baton_sparse_result_t *result = &sparse->last;
-    const size_t size = sparse->element_bytes;
-    if (result->indices == NULL) {
-        memcpy(vector, result->values, sparse->options.count * size);
-        return;
-    }
-    memset(vector, 0, sparse->options.count * size);
-    for (size_t i = 0; i < result->count; i++) {
-        memcpy((char *)vector + (size_t)result->indices[i] * size,
-               (const char *)result->values + i * size, size);
-    }
-}
-
-baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
-{
-    baton_status_t status = baton__sparse_check_idle(sparse, "result of");
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (!sparse->has_result || (vector == NULL && sparse->payload)) {
-        return baton__error(
-            sparse->has_result ? BATON_ERR_INVALID : BATON_ERR_STATE,
-            "result of \"%s\": %s", sparse->name,
-            sparse->has_result ? "vector is NULL" : "there is none");
-    }
-    if (sparse->payload) {
-        write_dense(sparse, vector);
-    }
-    return BATON_OK;
+    baton_status_t status = baton__sparse_check_connected(sparse, doing);
+    return status != BATON_OK || sparse->phase != BATON__SPARSE_RUNNING
+               ? status
+               : baton__error(BATON_ERR_BUSY, "%s \"%s\": a step is running",
+                              doing, sparse->name);
 }

@@ -497,7 +497,7 @@ static baton_status_t wait_for_unit(baton_tensors_t *set, baton__unit_t *unit,
     if (status == BATON_OK) {
         unit->has_result = true;
         reset(set, unit);
-    } else if (unit->sparse->running == NULL) { /* it has failed */
+    } else if (unit->sparse->phase != BATON__SPARSE_RUNNING) { /* it failed */
         reset(set, unit);
     }
     return status;

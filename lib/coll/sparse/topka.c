@@ -12,8 +12,8 @@
    their mean: [count | indices | mean].
 
    With the residual on a device the selection is made there, and copied to the
-   host (on_device.c); what the mean lacks of it is copied back. */
-#include "coll/sparse/on_device.h"
+   host (device_work.h); what the mean lacks of it is copied back. */
+#include "coll/sparse/device_work.h"
 
 #include "base/alloc.h"
 #include "coll/kit/pattern.h"
@@ -480,7 +480,6 @@ static void add_on_device(topka_t *topka, baton_node_t ready, bool *ok)
     topka->selection = (baton__whole_selection_t){
         .sparse = sparse,
         .room = topka->room,
-        .masks = true,
         .plan = redsync(sparse) ? plan_redsync : NULL,
     };
     baton_before(s, baton__sparse_device_add_selection(&topka->selection, ok),

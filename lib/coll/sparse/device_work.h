@@ -1,4 +1,4 @@
-/* A sparse all-reduce whose residual is in device memory. Gradient, residual
+/* What a sparse all-reduce does in device memory. Gradient, residual
    and the vector that a step works in stay there; the entries that were
    selected come to the host, and those that change `work` go back:
 
@@ -7,12 +7,12 @@
                             +--> add <---- copy <----+
                                   |
                                  ...
-       settle <-- copy of the result's indices, and of what was dropped
+       keep <-- copy of the result's indices, and of what was dropped
 
    `work` begins as gradient plus residual (G). Taking a list out of it and
    adding one to it leave in the list what it needs to be undone, so that at the
    end both vectors are known: what `work` is then (xi in SparDL's paper), and
-   G. Settling makes `work` the new residual: xi at the indices of the result,
+   G. keep makes `work` the new residual: xi at the indices of the result,
    and G elsewhere. When the step has been completed, it changes places with
    `residual`; so a step that fails has left nothing behind.
 
@@ -22,40 +22,45 @@
    With `clip` the gradient's norm comes to the host, before it is accumulated:
 
        begin --> square_sum --> copy --> clip --> accumulate */
-#ifndef BATON_COLL_SPARSE_ON_DEVICE_H
-#define BATON_COLL_SPARSE_ON_DEVICE_H
+#ifndef BATON_COLL_SPARSE_DEVICE_WORK_H
+#define BATON_COLL_SPARSE_DEVICE_WORK_H
 
 #include "coll/sparse/sparse.h"
 
-/* Makes sparse->device, and its vectors; behind sparse->ordered. */
-baton_status_t baton__sparse_device_create(baton_sparse_t *sparse);
+typedef struct baton__device_memory baton__device_memory_t;
+typedef struct baton__change baton__change_t;
 
-/* What moves vectors between device and application, between steps. */
-baton_status_t baton__sparse_device_build_moving(baton_sparse_t *sparse);
+struct baton__sparse_device {
+    baton_engine_t *engine;
+    const baton_device_port_t *port;
+    void *device;
+    baton__device_memory_t *memory; /* all of it */
 
-/* As baton_schedule_destroy, of that; and frees the rest. */
-baton_status_t baton__sparse_device_destroy_moving(baton_sparse_t *sparse);
-void baton__sparse_device_free(baton_sparse_t *sparse);
+    char *residual, *work;         /* n elements each */
+    char *velocity, *new_velocity; /* of momentum; or NULL */
+    bool blank;        /* residual and velocity are zero, and not written yet */
+    uint32_t *indices; /* of the selection made last; room for 2k + 1 */
+    void *scratch;     /* of selections */
+    char *kept;        /* what the residual has at the result's indices */
+    /* A sum of squares, on the device and copied to the host. */
+    double *squares_there, *squares;
+    baton__change_t *latest;   /* of the changes of `work` in this step */
+    baton_buffer_t dense_work; /* `work`, of the dense schedule */
+};
 
-/* A step has ended well: `work`, zeros after a dense one, is the residual. */
-void baton__sparse_device_complete(baton_sparse_t *sparse);
+/* Memory for vectors and selections; and, when it is known how many entries a
+   result has, for these. engine, port and device are set. False: no memory. */
+bool baton__device_allocate(baton_sparse_t *sparse);
+bool baton__device_allocate_kept(baton_sparse_t *sparse);
+void baton__device_free(baton__sparse_device_t *self);
 
-/* ---- between steps ----------------------------------------------------- */
-
-/* These block until the device has done it. On an error the state is as it was.
-   read: copies the residual, or velocity, to the host; write: replaces both,
-   velocity where there is any. */
-baton_status_t baton__sparse_device_read(baton_sparse_t *sparse, bool velocity,
-                                         void *to);
-baton_status_t baton__sparse_device_write(baton_sparse_t *sparse,
-                                          const void *residual,
-                                          const void *velocity);
-baton_status_t baton__sparse_device_scale(baton_sparse_t *sparse,
-                                          double factor);
-
-/* As baton_elements_measure of the residual. */
-baton_status_t baton__sparse_device_square_sum(baton_sparse_t *sparse,
-                                               double *out);
+/* target = source times a factor; and the sum of all squares, which goes to
+   squares_there. */
+baton_status_t baton__device_scale(const baton_sparse_t *sparse,
+                                   baton_stream_t stream, char *target,
+                                   const void *source, double factor);
+baton_status_t baton__device_square(const baton_sparse_t *sparse,
+                                    baton_stream_t stream, const void *vector);
 
 /* ---- building ---------------------------------------------------------- */
 
@@ -94,10 +99,10 @@ static inline baton_status_t baton__mirror_set(const baton__mirror_t *mirror,
 /* ---- in a step: functions of device calls, and for them ---------------- */
 
 /* A list by which `work` was changed. */
-typedef struct baton__change {
+struct baton__change {
     baton_device_entries_t list;
-    struct baton__change *earlier;
-} baton__change_t;
+    baton__change_t *earlier;
+};
 
 /* A selection in memory: its head, and its entries behind it. */
 static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
@@ -151,22 +156,16 @@ baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
                                         size_t count, double factor,
                                         baton__change_t *change);
 
-/* work[index] = value, for such a list; it is not undone when work settles. */
+/* work[index] = value, for such a list; keep does not undo it. */
 baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
                                         baton_stream_t stream, char *entries,
                                         size_t count);
 
-/* Velocity becomes zero at the entries that were selected last. */
-baton_status_t baton__sparse_device_mask(baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const baton__change_t *selected);
-
 /* `work` becomes the new residual, and velocity zero where the result, whose
    indices are in device memory, has entries. */
-baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
-                                           baton_stream_t stream,
-                                           const uint32_t *indices,
-                                           size_t count);
+baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,
+                                         baton_stream_t stream,
+                                         const uint32_t *indices, size_t count);
 
 /* ---- a selection from the whole vector --------------------------------- */
 
@@ -174,7 +173,6 @@ typedef struct baton__whole_selection {
     /* The algorithm's. */
     baton_sparse_t *sparse;
     size_t room; /* entries, at most */
-    bool masks;  /* velocity becomes zero at what was selected */
     /* Changes what this step selects, which is the k largest; or NULL. */
     void (*plan)(const baton_sparse_t *sparse, baton__selecting_t *selecting);
 
@@ -192,11 +190,9 @@ baton__sparse_device_add_selection(baton__whole_selection_t *selection,
 /* ---- the dense schedule ------------------------------------------------ */
 
 /* Adds nodes that accumulate on the device and copy the sum to `target`, which
-   the last one returned does; `residual` will be zeros. */
+   the last one returned does; `residual` will be zeros. Before each step:
+   dense_work is bound to `work`. */
 baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
                                             baton_view_t target);
-
-/* Before such a step begins. */
-baton_status_t baton__sparse_device_bind_dense(const baton_sparse_t *sparse);
 
 #endif

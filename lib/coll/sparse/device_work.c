@@ -1,48 +1,13 @@
-/* The state of a sparse all-reduce in device memory; see on_device.h. */
-#include "coll/sparse/on_device.h"
+/* A sparse all-reduce in device memory; see device_work.h. */
+#include "coll/sparse/device_work.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* Device or pinned memory, to be freed. */
-typedef struct held {
-    struct held *next;
+struct baton__device_memory {
+    baton__device_memory_t *next;
     baton_memory_t kind;
     void *memory;
-} held_t;
-
-/* Vectors that are moved between steps. */
-typedef enum move { READ, WRITE, SCALE, MEASURE } move_t;
-
-struct baton__sparse_device {
-    baton_engine_t *engine;
-    const baton_device_port_t *port;
-    void *device;
-    held_t *held;
-
-    char *residual, *work;         /* n elements each */
-    char *velocity, *new_velocity; /* of momentum; or NULL */
-    bool blank;        /* residual and velocity are zero, and not written yet */
-    uint32_t *indices; /* of the selection made last; room for 2k + 1 */
-    void *scratch;     /* of selections */
-    char *kept;        /* what the residual has at the result's indices */
-    /* A sum of squares, on the device and copied to the host. */
-    double *squares_there, *squares;
-    baton__change_t *latest;   /* of the changes of `work` in this step */
-    baton_buffer_t dense_work; /* `work`, of the dense schedule */
-
-    /* A schedule of this rank alone. */
-    baton_group_t *alone;
-    baton_schedule_t *moving;
-    baton_buffer_t from_device, to_host, from_host, to_device;
-    baton_length_t read, write, measured;
-    move_t move;
-    char *moved; /* in device memory */
-    char *other; /* of the host; or scaled to, of the device */
-    double factor;
 };
 
 /* ---- memory ------------------------------------------------------------ */
@@ -51,16 +16,16 @@ void *baton__sparse_device_room(const baton_sparse_t *sparse,
                                 baton_memory_t kind, size_t bytes, bool *ok)
 {
     baton__sparse_device_t *self = sparse->device;
-    held_t *held = *ok ? baton__alloc(1, sizeof *held) : NULL;
-    if (held != NULL &&
+    baton__device_memory_t *piece = *ok ? baton__alloc(1, sizeof *piece) : NULL;
+    if (piece != NULL &&
         baton_device_alloc(self->engine, kind, bytes > 0 ? bytes : 1,
-                           &held->memory) == BATON_OK) {
-        held->kind = kind;
-        held->next = self->held;
-        self->held = held;
-        return held->memory;
+                           &piece->memory) == BATON_OK) {
+        piece->kind = kind;
+        piece->next = self->memory;
+        self->memory = piece;
+        return piece->memory;
     }
-    baton__free(held);
+    baton__free(piece);
     *ok = false;
     return NULL;
 }
@@ -71,7 +36,7 @@ static size_t vector_bytes(const baton_sparse_t *sparse)
     return sparse->options.count * sparse->element_bytes;
 }
 
-static bool allocate(baton_sparse_t *sparse)
+bool baton__device_allocate(baton_sparse_t *sparse)
 {
     baton__sparse_device_t *self = sparse->device;
     const baton_sparse_options_t *o = &sparse->options;
@@ -81,6 +46,7 @@ static bool allocate(baton_sparse_t *sparse)
     size_t scratch =
         self->port->select_bytes(self->device, o->dtype, o->count, most);
     bool ok = true;
+    self->blank = true;
     self->residual = baton__sparse_device_room(sparse, kind, bytes, &ok);
     self->work = baton__sparse_device_room(sparse, kind, bytes, &ok);
     if (o->momentum > 0) {
@@ -98,61 +64,25 @@ static bool allocate(baton_sparse_t *sparse)
     return ok;
 }
 
-/* ---- life -------------------------------------------------------------- */
-
-baton_status_t baton__sparse_device_create(baton_sparse_t *sparse)
+/* Entries of a result, or of a selection. */
+bool baton__device_allocate_kept(baton_sparse_t *sparse)
 {
-    const baton_sparse_options_t *o = &sparse->options;
-    const baton_device_port_t *port = NULL;
-    baton_engine_t *engine = baton_group_engine(sparse->group);
-    void *device = NULL;
-    baton_status_t status = baton_engine_device(engine, &port, &device);
-    if (status != BATON_OK) {
-        return status;
-    }
-    baton__sparse_device_t *self = baton__alloc(1, sizeof *self);
-    if (self != NULL) {
-        *self = (baton__sparse_device_t){
-            .engine = engine, .port = port, .device = device, .blank = true};
-        sparse->device = self;
-    }
-    return self != NULL && allocate(sparse)
-               ? BATON_OK
-               : baton__error(BATON_ERR_NO_MEMORY,
-                              "sparse \"%s\": no device memory for %zu vectors "
-                              "of %zu elements of %zu bytes",
-                              sparse->name,
-                              o->momentum > 0 ? (size_t)4 : (size_t)2, o->count,
-                              sparse->element_bytes);
+    size_t result = sparse->result_capacity, k = sparse->options.max_k;
+    bool ok = true;
+    sparse->device->kept = baton__sparse_device_room(
+        sparse, BATON_MEMORY_DEVICE,
+        (result > k ? result : k) * sparse->entry_bytes, &ok);
+    return ok;
 }
 
-void baton__sparse_device_free(baton_sparse_t *sparse)
+void baton__device_free(baton__sparse_device_t *self)
 {
-    baton__sparse_device_t *self = sparse->device;
-    while (self != NULL && self->held != NULL) {
-        held_t *held = self->held;
-        self->held = held->next;
-        baton_device_free(self->engine, held->kind, held->memory);
-        baton__free(held);
+    while (self->memory != NULL) {
+        baton__device_memory_t *piece = self->memory;
+        self->memory = piece->next;
+        baton_device_free(self->engine, piece->kind, piece->memory);
+        baton__free(piece);
     }
-    baton__free(self);
-}
-
-static void exchange(char **left, char **right)
-{
-    char *other = *left;
-    *left = *right;
-    *right = other;
-}
-
-void baton__sparse_device_complete(baton_sparse_t *sparse)
-{
-    baton__sparse_device_t *self = sparse->device;
-    exchange(&self->residual, &self->work);
-    if (sparse->gradient != NULL) {
-        exchange(&self->velocity, &self->new_velocity);
-    }
-    self->blank = false;
 }
 
 /* ---- copies in a step -------------------------------------------------- */
@@ -207,7 +137,7 @@ static baton_status_t add_vectors(const baton_sparse_t *sparse,
                               sparse->options.count);
 }
 
-static baton_status_t scale_vector(const baton_sparse_t *sparse,
+baton_status_t baton__device_scale(const baton_sparse_t *sparse,
                                    baton_stream_t stream, char *target,
                                    const void *source, double factor)
 {
@@ -230,14 +160,16 @@ static baton_status_t add_momentum(const baton_sparse_t *sparse,
         status =
             add_vectors(sparse, stream, velocity, self->velocity, gradient);
         if (status == BATON_OK) {
-            status = scale_vector(sparse, stream, velocity, velocity, momentum);
+            status = baton__device_scale(sparse, stream, velocity, velocity,
+                                         momentum);
         }
         *adds_out = self->work;
         return status == BATON_OK
                    ? add_vectors(sparse, stream, self->work, velocity, gradient)
                    : status;
     }
-    status = scale_vector(sparse, stream, velocity, self->velocity, momentum);
+    status =
+        baton__device_scale(sparse, stream, velocity, self->velocity, momentum);
     *adds_out = velocity;
     return status == BATON_OK
                ? add_vectors(sparse, stream, velocity, velocity, gradient)
@@ -263,8 +195,8 @@ static baton_status_t accumulate_gradient(const baton_sparse_t *sparse,
     const void *adds = sparse->gradient;
     baton_status_t status = BATON_OK;
     if (sparse->clip_factor != 1) {
-        status =
-            scale_vector(sparse, stream, self->work, adds, sparse->clip_factor);
+        status = baton__device_scale(sparse, stream, self->work, adds,
+                                     sparse->clip_factor);
         adds = self->work;
     }
     if (status == BATON_OK && self->velocity != NULL) {
@@ -295,8 +227,8 @@ static baton_status_t accumulate(void *arg, baton_call_t *call,
 
 /* ---- clipping ---------------------------------------------------------- */
 
-static baton_status_t square(const baton_sparse_t *sparse,
-                             baton_stream_t stream, const void *vector)
+baton_status_t baton__device_square(const baton_sparse_t *sparse,
+                                    baton_stream_t stream, const void *vector)
 {
     const baton__sparse_device_t *self = sparse->device;
     return self->port->square_sum(self->device, stream, sparse->options.dtype,
@@ -309,8 +241,9 @@ static baton_status_t square_gradient(void *arg, baton_call_t *call,
 {
     const baton_sparse_t *sparse = arg;
     (void)call;
-    return sparse->gradient != NULL ? square(sparse, stream, sparse->gradient)
-                                    : BATON_OK; /* a flush */
+    return sparse->gradient != NULL
+               ? baton__device_square(sparse, stream, sparse->gradient)
+               : BATON_OK; /* a flush */
 }
 
 static baton_status_t clip(void *arg, baton_call_t *call)
@@ -452,14 +385,6 @@ static baton_status_t mask(const baton_sparse_t *sparse, baton_stream_t stream,
                : BATON_OK;
 }
 
-baton_status_t baton__sparse_device_mask(baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const baton__change_t *selected)
-{
-    return mask(sparse, stream, sparse->device->indices,
-                selected->list.capacity, selected->list.count);
-}
-
 /* Undoes all changes of `work`, the latest first. */
 static baton_status_t undo(const baton_sparse_t *sparse, baton_stream_t stream)
 {
@@ -473,10 +398,9 @@ static baton_status_t undo(const baton_sparse_t *sparse, baton_stream_t stream)
     return status;
 }
 
-baton_status_t baton__sparse_device_settle(baton_sparse_t *sparse,
-                                           baton_stream_t stream,
-                                           const uint32_t *indices,
-                                           size_t count)
+baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,
+                                         baton_stream_t stream,
+                                         const uint32_t *indices, size_t count)
 {
     const baton__sparse_device_t *self = sparse->device;
     const baton_device_port_t *port = self->port;
@@ -537,9 +461,10 @@ static baton_status_t select_whole(void *arg, baton_call_t *call,
             baton__sparse_device_take(sparse, stream, &selection->selecting,
                                       selected->device, &selection->change);
     }
-    return status == BATON_OK && selection->masks
-               ? baton__sparse_device_mask(sparse, stream, &selection->change)
-               : status;
+    return status == BATON_OK ? mask(sparse, stream, self->indices,
+                                     selection->change.list.capacity,
+                                     selection->change.list.count)
+                              : status;
 }
 
 baton_node_t
@@ -586,237 +511,4 @@ baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
     baton_before(s, accumulated, copy);
     baton_before(s, copy, clear);
     return copy;
-}
-
-baton_status_t baton__sparse_device_bind_dense(const baton_sparse_t *sparse)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    return baton_buffer_rebind(sparse->dense, self->dense_work, self->work);
-}
-
-/* ---- between steps ----------------------------------------------------- */
-
-/* Buffers that are not used by this move are bound to nothing: what they were
-   bound to may be what it writes. */
-static baton_status_t bind_moved(const baton__sparse_device_t *self)
-{
-    const struct {
-        baton_buffer_t buffer;
-        void *memory;
-    } all[] = {
-        {self->from_device, self->move == READ ? self->moved : NULL},
-        {self->to_host, self->move == READ ? self->other : NULL},
-        {self->from_host, self->move == WRITE ? self->other : NULL},
-        {self->to_device, self->move == WRITE ? self->moved : NULL},
-    };
-    baton_status_t status = BATON_OK;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < 4 && status == BATON_OK; i++) {
-            status = baton_buffer_rebind(self->moving, all[i].buffer,
-                                         pass == 0 ? NULL : all[i].memory);
-        }
-    }
-    return status;
-}
-
-static baton_status_t begin_move(void *arg, baton_call_t *call)
-{
-    const baton_sparse_t *sparse = arg;
-    const baton__sparse_device_t *self = sparse->device;
-    size_t bytes = vector_bytes(sparse);
-    baton_status_t status =
-        baton_call_set_length(call, self->read, self->move == READ ? bytes : 0);
-    if (status == BATON_OK) {
-        status = baton_call_set_length(call, self->write,
-                                       self->move == WRITE ? bytes : 0);
-    }
-    if (status == BATON_OK) {
-        status = baton_call_set_length(
-            call, self->measured,
-            self->move == MEASURE ? sizeof *self->squares : 0);
-    }
-    return status == BATON_OK ? bind_moved(self) : status;
-}
-
-static baton_status_t compute(void *arg, baton_call_t *call,
-                              baton_stream_t stream)
-{
-    const baton_sparse_t *sparse = arg;
-    const baton__sparse_device_t *self = sparse->device;
-    (void)call;
-    if (self->move == MEASURE) {
-        return square(sparse, stream, self->moved);
-    }
-    return self->move == SCALE ? scale_vector(sparse, stream, self->other,
-                                              self->moved, self->factor)
-                               : BATON_OK;
-}
-
-/* A copy of a vector between memory that is bound later. */
-static baton_node_t add_move(const baton_sparse_t *sparse, baton_buffer_t *from,
-                             baton_buffer_t *to, baton_length_t *length)
-{
-    baton_schedule_t *s = sparse->device->moving;
-    size_t bytes = vector_bytes(sparse);
-    *from = baton_buffer_bind(s, NULL, bytes);
-    *to = baton_buffer_bind(s, NULL, bytes);
-    baton_node_t copy = baton_add_copy(s, baton_view(*to, 0, bytes),
-                                       baton_view(*from, 0, bytes));
-    *length = baton_add_length(s);
-    baton_set_length(s, copy, *length);
-    return copy;
-}
-
-/*     begin --+--> copy to the host
-               +--> copy to the device
-               +--> scale, or measure --> copy of the sum of squares
-
-   Of these one is done, and lengths say that the others do nothing. */
-static baton_status_t build_moving(baton_sparse_t *sparse)
-{
-    baton__sparse_device_t *self = sparse->device;
-    baton_schedule_t *s = self->moving;
-    baton_node_t first = baton_add_call(s, begin_move, sparse);
-    baton_node_t computed = baton_add_device_call(s, compute, sparse);
-    baton_node_t copy = add_copy_of_squares(sparse, s);
-    self->measured = baton_add_length(s);
-    baton_set_length(s, copy, self->measured);
-    baton_before(s, first, computed);
-    baton_before(s, computed, copy);
-    baton_before(
-        s, first,
-        add_move(sparse, &self->from_device, &self->to_host, &self->read));
-    baton_before(
-        s, first,
-        add_move(sparse, &self->from_host, &self->to_device, &self->write));
-    baton_buffer_set_memory(s, self->from_device, BATON_MEMORY_DEVICE);
-    baton_buffer_set_memory(s, self->to_device, BATON_MEMORY_DEVICE);
-    return baton_schedule_commit(s);
-}
-
-/* Entries of a result, or of a selection. */
-static bool allocate_kept(baton_sparse_t *sparse)
-{
-    size_t result = sparse->result_capacity, k = sparse->options.max_k;
-    bool ok = true;
-    sparse->device->kept = baton__sparse_device_room(
-        sparse, BATON_MEMORY_DEVICE,
-        (result > k ? result : k) * sparse->entry_bytes, &ok);
-    return ok;
-}
-
-baton_status_t baton__sparse_device_build_moving(baton_sparse_t *sparse)
-{
-    baton__sparse_device_t *self = sparse->device;
-    char name[256];
-    if (self == NULL) {
-        return BATON_OK;
-    }
-    if (!allocate_kept(sparse)) {
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "sparse \"%s\": no device memory for %zu entries",
-                            sparse->name, sparse->result_capacity);
-    }
-    baton_status_t status = baton_group_create_self(self->engine, &self->alone);
-    (void)snprintf(name, sizeof name, "vectors of %s", sparse->name);
-    if (status == BATON_OK) {
-        status = baton_schedule_create(self->alone, name, &self->moving);
-    }
-    return status == BATON_OK ? build_moving(sparse) : status;
-}
-
-baton_status_t baton__sparse_device_destroy_moving(baton_sparse_t *sparse)
-{
-    baton__sparse_device_t *self = sparse->device;
-    if (self == NULL) {
-        return BATON_OK;
-    }
-    baton_status_t status = baton_schedule_destroy(self->moving);
-    if (status != BATON_ERR_STATE) {
-        self->moving = NULL;
-    }
-    if (status == BATON_OK) {
-        status = baton_group_destroy(self->alone);
-        self->alone = NULL;
-    }
-    return status;
-}
-
-/* Does one move, and waits for it. */
-static baton_status_t move(baton_sparse_t *sparse, move_t what, char *moved,
-                           void *other)
-{
-    baton__sparse_device_t *self = sparse->device;
-    self->move = what;
-    self->moved = moved;
-    self->other = other;
-    baton_status_t status = baton_schedule_start(self->moving);
-    if (status == BATON_OK) {
-        status = baton_schedule_wait(self->moving, -1);
-    }
-    if (status == BATON_OK) {
-        return BATON_OK;
-    }
-    char text[512];
-    (void)snprintf(text, sizeof text, "%s", baton_error_message());
-    /* No other rank is in the group, and the next move may work. */
-    (void)!baton_group_recover(self->alone, -1);
-    return baton__error(status, "\"%s\": a vector of the device: %s",
-                        sparse->name, text);
-}
-
-baton_status_t baton__sparse_device_read(baton_sparse_t *sparse, bool velocity,
-                                         void *to)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    if (self->blank) {
-        memset(to, 0, vector_bytes(sparse));
-        return BATON_OK;
-    }
-    return move(sparse, READ, velocity ? self->velocity : self->residual, to);
-}
-
-baton_status_t baton__sparse_device_write(baton_sparse_t *sparse,
-                                          const void *residual,
-                                          const void *velocity)
-{
-    baton__sparse_device_t *self = sparse->device;
-    baton_status_t status =
-        move(sparse, WRITE, self->work, (void *)(uintptr_t)residual);
-    if (status == BATON_OK && velocity != NULL) {
-        status = move(sparse, WRITE, self->new_velocity,
-                      (void *)(uintptr_t)velocity);
-    }
-    if (status == BATON_OK) {
-        exchange(&self->residual, &self->work);
-        exchange(&self->velocity, &self->new_velocity);
-        self->blank = false;
-    }
-    return status;
-}
-
-baton_status_t baton__sparse_device_scale(baton_sparse_t *sparse, double factor)
-{
-    baton__sparse_device_t *self = sparse->device;
-    if (self->blank) {
-        return BATON_OK;
-    }
-    self->factor = factor;
-    baton_status_t status = move(sparse, SCALE, self->residual, self->work);
-    if (status == BATON_OK) {
-        exchange(&self->residual, &self->work);
-    }
-    return status;
-}
-
-baton_status_t baton__sparse_device_square_sum(baton_sparse_t *sparse,
-                                               double *out)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    baton_status_t status =
-        self->blank ? BATON_OK : move(sparse, MEASURE, self->residual, NULL);
-    if (status == BATON_OK) {
-        *out = self->blank ? 0 : *self->squares;
-    }
-    return status;
 }

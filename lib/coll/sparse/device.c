@@ -1,0 +1,919 @@
+/* Steps of gradients in device memory: they may begin and end in the order of
+   the user's streams, several in flight. What a step takes and leaves is then
+   the driver's work:
+
+       ready: async --> load: call --> the algorithm's nodes
+
+   ready waits until the results of earlier steps have been copied to the device
+   that were to be, since the step overwrites them. load completes the step
+   before, if the application has not asked for it: so it has ended well.
+
+   Results go back by requests of the stream (stream/requests.h), behind the
+   step:
+
+       begin --+--> copy of indices, values, their number
+               +--> copy of the entries --> write out a dense target
+               +--> copy of the dense vector, after a dense step
+
+   Vectors are copied and scaled between steps by requests as well. What a step
+   does on the device is in device_work.h. */
+#include "coll/sparse/device_work.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "coll/stream/requests.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { IN_FLIGHT = BATON__REQUESTS };
+
+/* What a step is given. */
+typedef struct feed {
+    const void *gradient; /* NULL: a flush */
+    uint64_t results;     /* copies that had been asked for before */
+    uint64_t behind; /* the other schedule's epoch that it comes after, or 0 */
+} feed_t;
+
+/* One of the two schedules: the dense one, or the sparse one. */
+typedef struct side {
+    baton_sparse_t *sparse;
+    bool dense;
+    uint64_t started;        /* epochs, since the last recovery */
+    feed_t feeds[IN_FLIGHT]; /* epoch e's is at e % IN_FLIGHT */
+} side_t;
+
+enum { INDICES, VALUES, COUNT, DENSE, PARTS };
+
+/* A result to be copied: of which step, and where to. */
+typedef struct result_request {
+    const side_t *side;
+    uint64_t epoch;
+    uint64_t generation;
+    void *targets[PARTS];
+} result_request_t;
+
+/* A vector to be copied, scaled or measured between steps. */
+typedef enum vector_work { READ, WRITE, SCALE, MEASURE } vector_work_t;
+
+typedef struct vector_request {
+    vector_work_t work;
+    char *vector; /* in device memory */
+    char *other;  /* of the host; or scaled to, of the device */
+    double factor;
+} vector_request_t;
+
+typedef struct backend {
+    baton__sparse_device_t device; /* first: sparse->device is this */
+    char *staged; /* n elements that the device copies at full speed, which
+                     dense steps work in */
+    side_t sides[2];
+    uint64_t planned; /* steps completed, when all that were started are */
+
+    pthread_mutex_t lock;
+    /* Under the lock: the last step that has begun, until it is completed. */
+    const side_t *begun; /* or NULL */
+    uint64_t begun_epoch;
+    bool stale;               /* it began before the last recovery */
+    uint64_t generation;      /* recoveries */
+    uint64_t awaited_results; /* before the step that is ready */
+
+    baton_group_t *self;       /* of this rank alone */
+    baton__requests_t results; /* its schedule is written under the lock */
+    bool closing;              /* that is being destroyed */
+    baton__request_copy_t parts[PARTS];
+    uint64_t *count;
+    char *entries, *device_entries; /* from which a dense target is written */
+    baton_length_t entries_length;
+    char *written; /* the dense target that is written, or NULL */
+    size_t written_count;
+    uint64_t reported; /* the last result whose failure has been reported */
+
+    baton__requests_t vectors;
+    vector_request_t vector; /* the driver's: the one that is served */
+    baton__request_copy_t from_device, to_device, measured;
+} backend_t;
+
+static backend_t *backend_of(const baton_sparse_t *sparse)
+{
+    return (backend_t *)(void *)sparse->device;
+}
+
+static baton_schedule_t *schedule_of(const side_t *side)
+{
+    return side->dense ? side->sparse->dense : side->sparse->schedule;
+}
+
+static size_t vector_bytes(const baton_sparse_t *sparse)
+{
+    return sparse->options.count * sparse->element_bytes;
+}
+
+/* ---- a step that has been completed ------------------------------------ */
+
+static void exchange(char **left, char **right)
+{
+    char *other = *left;
+    *left = *right;
+    *right = other;
+}
+
+/* `work`, which is zeros after a dense step, becomes the residual. */
+static void complete_step(baton_sparse_t *sparse, bool dense)
+{
+    baton__sparse_device_t *device = sparse->device;
+    baton__sparse_complete_step(sparse, dense);
+    exchange(&device->residual, &device->work);
+    if (sparse->gradient != NULL) {
+        exchange(&device->velocity, &device->new_velocity);
+    }
+    device->blank = false;
+}
+
+/* Completes the step that has begun, if it has ended well. The lock is held. */
+static void complete_begun(baton_sparse_t *sparse)
+{
+    backend_t *self = backend_of(sparse);
+    const side_t *side = self->begun;
+    if (side != NULL && !self->stale &&
+        baton_schedule_epoch(schedule_of(side)) >= self->begun_epoch) {
+        self->begun = NULL;
+        complete_step(sparse, side->dense);
+    }
+}
+
+/* ---- a step, on the driver --------------------------------------------- */
+
+/* The first results, so many, need not be waited for any more. */
+static bool are_copied(backend_t *self, uint64_t results)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    const baton_schedule_t *schedule = self->results.schedule;
+    bool copied = schedule == NULL ||
+                  (!self->closing && baton_schedule_epoch(schedule) >= results);
+    (void)pthread_mutex_unlock(&self->lock);
+    return copied;
+}
+
+static baton_status_t poll_ready(void *arg)
+{
+    const side_t *side = arg;
+    backend_t *self = backend_of(side->sparse);
+    return are_copied(self, self->awaited_results) ? BATON_OK : BATON_AGAIN;
+}
+
+static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
+{
+    const side_t *side = arg;
+    (void)async; /* only poll completes it */
+    backend_of(side->sparse)->awaited_results =
+        side->feeds[baton_call_epoch(call) % IN_FLIGHT].results;
+    return poll_ready(arg) == BATON_OK ? BATON_DONE : BATON_OK;
+}
+
+static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
+
+/* The stream has waited for a step of the other schedule: it has failed if it
+   has not retired, and nobody may have been told. */
+static baton_status_t check_before(const side_t *side, baton_call_t *call,
+                                   const feed_t *feed)
+{
+    const baton_sparse_t *sparse = side->sparse;
+    const baton_schedule_t *before =
+        side->dense ? sparse->schedule : sparse->dense;
+    baton_failure_t failure;
+    /* It may be gone where there was none. */
+    if (feed->behind == 0 || baton_schedule_epoch(before) >= feed->behind) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton_schedule_failure(before, &failure);
+    return status == BATON_OK
+               ? baton_call_fail(call, failure.status,
+                                 "the step before it has failed: %s",
+                                 failure.message)
+               : status;
+}
+
+/* The dense schedule works on vectors that change places. */
+static baton_status_t bind_dense(const baton_sparse_t *sparse)
+{
+    const baton__sparse_device_t *device = sparse->device;
+    baton_status_t status =
+        baton_buffer_rebind(sparse->dense, sparse->dense_buffer, sparse->work);
+    return status == BATON_OK
+               ? baton_buffer_rebind(sparse->dense, device->dense_work,
+                                     device->work)
+               : status;
+}
+
+static baton_status_t load(void *arg, baton_call_t *call)
+{
+    side_t *side = arg;
+    baton_sparse_t *sparse = side->sparse;
+    backend_t *self = backend_of(sparse);
+    uint64_t epoch = baton_call_epoch(call);
+    const feed_t *feed = &side->feeds[epoch % IN_FLIGHT];
+    baton_status_t status = check_before(side, call, feed);
+    if (status != BATON_OK) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    complete_begun(sparse);
+    self->begun = side;
+    self->begun_epoch = epoch;
+    self->stale = false;
+    sparse->recovered = false;
+    sparse->gradient = feed->gradient;
+    (void)pthread_mutex_unlock(&self->lock);
+    return side->dense ? bind_dense(sparse) : BATON_OK;
+}
+
+/* ---- copies of results, on the driver ---------------------------------- */
+
+static void pack_entries(const baton_sparse_t *sparse, char *to)
+{
+    const baton_sparse_result_t *last = &sparse->last;
+    const size_t size = sparse->element_bytes;
+    const char *values = last->values;
+    for (size_t i = 0; i < last->count; i++, to += sparse->entry_bytes) {
+        memcpy(to, &last->indices[i], sizeof(uint32_t));
+        memcpy(to + sizeof(uint32_t), values + i * size, size);
+    }
+}
+
+/* How many bytes of each part are copied; fills what they are copied from. The
+   lock is held. */
+static void measure_result(const baton_sparse_t *sparse,
+                           const result_request_t *request, size_t bytes[PARTS])
+{
+    backend_t *self = backend_of(sparse);
+    const baton_sparse_result_t *last = &sparse->last;
+    size_t entries = last->indices != NULL ? last->count : 0;
+    const size_t most[PARTS] = {
+        [INDICES] = entries * sizeof(uint32_t),
+        [VALUES] = entries * sparse->element_bytes,
+        [COUNT] = sizeof(uint64_t),
+        [DENSE] = last->indices == NULL ? vector_bytes(sparse) : 0,
+    };
+    *self->count = last->count;
+    for (int i = 0; i < PARTS; i++) {
+        bytes[i] = request->targets[i] != NULL ? most[i] : 0;
+    }
+    if (request->targets[DENSE] != NULL && last->indices != NULL) {
+        pack_entries(sparse, self->entries);
+        self->written = request->targets[DENSE];
+        self->written_count = last->count;
+    }
+}
+
+/* Writes entries that were copied to the device out as a dense vector. */
+static baton_status_t write_out(void *arg, baton_call_t *call,
+                                baton_stream_t stream)
+{
+    const baton_sparse_t *sparse = arg;
+    const backend_t *self = backend_of(sparse);
+    const baton_device_port_t *port = self->device.port;
+    const baton_device_entries_t list = {.dtype = sparse->options.dtype,
+                                         .data = self->device_entries,
+                                         .capacity = self->written_count};
+    (void)call;
+    if (self->written == NULL) {
+        return BATON_OK;
+    }
+    baton_status_t status = port->clear(self->device.device, stream,
+                                        self->written, vector_bytes(sparse));
+    return status == BATON_OK
+               ? port->put(self->device.device, stream, &list, self->written)
+               : status;
+}
+
+/* A step that failed, or that a recovery came behind, has no result. */
+static baton_status_t begin_result(void *arg, baton_call_t *call,
+                                   const void *of)
+{
+    baton_sparse_t *sparse = arg;
+    backend_t *self = backend_of(sparse);
+    const result_request_t *request = of;
+    baton__binding_t bindings[PARTS];
+    size_t bytes[PARTS] = {0};
+    (void)pthread_mutex_lock(&self->lock);
+    self->written = NULL;
+    if (request->generation == self->generation &&
+        baton_schedule_epoch(schedule_of(request->side)) >= request->epoch) {
+        complete_begun(sparse);
+        measure_result(sparse, request, bytes);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    baton_status_t status = baton_call_set_length(
+        call, self->entries_length,
+        self->written != NULL ? self->written_count * sparse->entry_bytes : 0);
+    for (int i = 0; i < PARTS && status == BATON_OK; i++) {
+        status = baton_call_set_length(call, self->parts[i].length, bytes[i]);
+        bindings[i] =
+            (baton__binding_t){self->parts[i].target, request->targets[i]};
+    }
+    return status == BATON_OK
+               ? baton__requests_bind(&self->results, bindings, PARTS)
+               : status;
+}
+
+/* ---- vectors between steps, on the driver ------------------------------ */
+
+static baton_status_t begin_vector(void *arg, baton_call_t *call,
+                                   const void *of)
+{
+    const baton_sparse_t *sparse = arg;
+    backend_t *self = backend_of(sparse);
+    const vector_request_t *request = of;
+    bool reads = request->work == READ, writes = request->work == WRITE;
+    size_t bytes = vector_bytes(sparse);
+    const baton__binding_t bindings[] = {
+        {self->from_device.source, reads ? request->vector : NULL},
+        {self->from_device.target, reads ? request->other : NULL},
+        {self->to_device.source, writes ? request->other : NULL},
+        {self->to_device.target, writes ? request->vector : NULL},
+    };
+    self->vector = *request;
+    baton_status_t status = baton_call_set_length(
+        call, self->from_device.length, reads ? bytes : 0);
+    if (status == BATON_OK) {
+        status = baton_call_set_length(call, self->to_device.length,
+                                       writes ? bytes : 0);
+    }
+    if (status == BATON_OK) {
+        status = baton_call_set_length(
+            call, self->measured.length,
+            request->work == MEASURE ? sizeof *self->device.squares : 0);
+    }
+    return status == BATON_OK
+               ? baton__requests_bind(&self->vectors, bindings, 4)
+               : status;
+}
+
+static baton_status_t compute(void *arg, baton_call_t *call,
+                              baton_stream_t stream)
+{
+    const baton_sparse_t *sparse = arg;
+    const vector_request_t *request = &backend_of(sparse)->vector;
+    (void)call;
+    return request->work == MEASURE
+               ? baton__device_square(sparse, stream, request->vector)
+           : request->work == SCALE
+               ? baton__device_scale(sparse, stream, request->other,
+                                     request->vector, request->factor)
+               : BATON_OK;
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+static void add_part(backend_t *self, int part, const void *source,
+                     size_t bytes)
+{
+    self->parts[part] = baton__requests_add_copy(
+        &self->results, (baton__request_end_t){NULL, BATON_MEMORY_DEVICE},
+        (baton__request_end_t){(void *)(uintptr_t)source, BATON_MEMORY_HOST},
+        bytes);
+}
+
+/* What writes a dense target out. */
+static bool add_writing(baton_sparse_t *sparse)
+{
+    backend_t *self = backend_of(sparse);
+    baton_schedule_t *s = self->results.schedule;
+    size_t bytes = sparse->result_capacity * sparse->entry_bytes;
+    bool ok = true;
+    self->entries =
+        baton__sparse_device_room(sparse, BATON_MEMORY_HOST, bytes, &ok);
+    self->device_entries =
+        baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, &ok);
+    baton__request_copy_t copy = baton__requests_add_copy(
+        &self->results,
+        (baton__request_end_t){self->device_entries, BATON_MEMORY_DEVICE},
+        (baton__request_end_t){self->entries, BATON_MEMORY_HOST}, bytes);
+    self->entries_length = copy.length;
+    baton_before(s, copy.node, baton_add_device_call(s, write_out, sparse));
+    return ok;
+}
+
+static baton_status_t build_results(baton_sparse_t *sparse)
+{
+    backend_t *self = backend_of(sparse);
+    size_t size = sparse->element_bytes, most = sparse->result_capacity;
+    bool ok = true;
+    self->count = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
+                                            sizeof *self->count, &ok);
+    self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
+                                        .begin = begin_result,
+                                        .arg = sparse};
+    baton_status_t status = baton__requests_init(&self->results, self->self,
+                                                 "result of", sparse->name);
+    if (status != BATON_OK) {
+        return status;
+    }
+    add_part(self, INDICES, sparse->result_indices, most * sizeof(uint32_t));
+    add_part(self, VALUES, sparse->result_values, most * size);
+    add_part(self, COUNT, self->count, sizeof *self->count);
+    add_part(self, DENSE, self->staged, vector_bytes(sparse));
+    ok = add_writing(sparse) && ok;
+    return ok ? baton__requests_commit(&self->results)
+              : baton__sparse_no_memory(sparse);
+}
+
+/*     begin --+--> copy to the host
+               +--> copy to the device
+               +--> scale, or measure --> copy of the sum of squares
+
+   Of these one is done, and lengths say that the others do nothing. */
+static baton_status_t build_vectors(baton_sparse_t *sparse)
+{
+    backend_t *self = backend_of(sparse);
+    baton__requests_t *requests = &self->vectors;
+    const baton__request_end_t here = {NULL, BATON_MEMORY_HOST};
+    const baton__request_end_t there = {NULL, BATON_MEMORY_DEVICE};
+    *requests = (baton__requests_t){.bytes = sizeof(vector_request_t),
+                                    .begin = begin_vector,
+                                    .arg = sparse};
+    baton_status_t status =
+        baton__requests_init(requests, self->self, "vectors of", sparse->name);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_schedule_t *s = requests->schedule;
+    size_t bytes = vector_bytes(sparse);
+    self->from_device = baton__requests_add_copy(requests, here, there, bytes);
+    self->to_device = baton__requests_add_copy(requests, there, here, bytes);
+    self->measured = baton__requests_add_copy(
+        requests,
+        (baton__request_end_t){self->device.squares, BATON_MEMORY_HOST},
+        (baton__request_end_t){self->device.squares_there, BATON_MEMORY_DEVICE},
+        sizeof *self->device.squares);
+    baton_before(s, baton_add_device_call(s, compute, sparse),
+                 self->measured.node);
+    return baton__requests_commit(requests);
+}
+
+static baton_status_t add_dense_nodes(baton_sparse_t *sparse)
+{
+    baton_view_t work = baton__sparse_bind_dense(sparse);
+    baton__sparse_add_dense(sparse, work,
+                            baton__sparse_device_add_dense(sparse, work));
+    return BATON_OK;
+}
+
+/* Adds nodes behind the load of one of the schedules. */
+static baton_status_t add_side(baton_sparse_t *sparse, bool dense,
+                               baton_status_t (*add)(baton_sparse_t *sparse))
+{
+    side_t *side = &backend_of(sparse)->sides[dense];
+    *side = (side_t){.sparse = sparse, .dense = dense};
+    baton_schedule_t *s = schedule_of(side);
+    baton_node_t first = baton_add_call(s, load, side);
+    baton_node_t last = baton_add_nop(s);
+    baton_before(s, baton_add_async(s, &ready_ops, side), first);
+    baton_enclosure_t inside = baton_enclose_begin(s);
+    baton_status_t status = add(sparse);
+    baton_enclose_end(s, inside, first, last);
+    return status;
+}
+
+/* The driver completes no step meanwhile. */
+static void recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
+{
+    backend_t *self = backend_of(sparse);
+    (void)pthread_mutex_lock(&self->lock);
+    self->stale = true;
+    self->sides[dense].started = 0;
+    self->generation++;
+    baton__sparse_recover(sparse, dense, epoch);
+    self->planned = sparse->steps;
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+static void recover_sparse(void *arg, uint64_t epoch)
+{
+    recover(arg, false, epoch);
+}
+
+static void recover_dense(void *arg, uint64_t epoch)
+{
+    recover(arg, true, epoch);
+}
+
+/* Why gradients may not be in device memory; NULL: they may. */
+static const char *refusal(const baton_sparse_t *sparse,
+                           baton__sparse_device_t *device)
+{
+    const baton_sparse_options_t *o = &sparse->options;
+    if (o->partial) {
+        return "allowed with options.partial: BATON_MEMORY_HOST";
+    }
+    if (!baton__sparse_is_for_devices(o->algorithm)) {
+        return "allowed with algorithms auto, spardl, topka, redsync and dense";
+    }
+    if (!sparse->payload) {
+        return "a cost-only group has no vectors there";
+    }
+    if (baton_engine_device(device->engine, &device->port, &device->device) !=
+        BATON_OK) {
+        return "the engine has no device (baton_engine_attach_device)";
+    }
+    if (device->port->select_topk == NULL) {
+        return "the device cannot select (device.h)";
+    }
+    return device->port->reduces(device->device, BATON_SUM, o->dtype)
+               ? NULL
+               : "the device cannot add elements of options.dtype";
+}
+
+static bool allocate(baton_sparse_t *sparse)
+{
+    bool ok = baton__device_allocate(sparse);
+    sparse->work = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
+                                             vector_bytes(sparse), &ok);
+    backend_of(sparse)->staged = sparse->work;
+    return ok;
+}
+
+static baton_status_t build(baton_sparse_t *sparse)
+{
+    backend_t *self = baton__alloc(1, sizeof *self);
+    if (self == NULL) {
+        return baton__sparse_no_memory(sparse);
+    }
+    sparse->device = &self->device;
+    self->device.engine = baton_group_engine(sparse->group);
+    (void)pthread_mutex_init(&self->lock, NULL);
+    const char *why = refusal(sparse, &self->device);
+    if (why != NULL) {
+        return baton__error(
+            BATON_ERR_UNSUPPORTED,
+            "sparse \"%s\": memory is BATON_MEMORY_DEVICE, algorithm is %s: %s",
+            sparse->name,
+            baton_sparse_algorithm_name(sparse->options.algorithm), why);
+    }
+    bool ok =
+        allocate(sparse) && add_side(sparse, true, add_dense_nodes) == BATON_OK;
+    baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
+    if (ok && sparse->algorithm != NULL) {
+        ok = add_side(sparse, false, sparse->algorithm->build) == BATON_OK;
+        baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
+    }
+    if (!ok || !baton__device_allocate_kept(sparse)) {
+        return baton__sparse_no_memory(sparse);
+    }
+    baton_status_t status =
+        baton_group_create_self(self->device.engine, &self->self);
+    if (status == BATON_OK) {
+        status = build_results(sparse);
+    }
+    return status == BATON_OK ? build_vectors(sparse) : status;
+}
+
+static bool result_room(baton_sparse_t *sparse, size_t capacity)
+{
+    bool ok = true;
+    sparse->result_indices = baton__sparse_device_room(
+        sparse, BATON_MEMORY_HOST, capacity * sizeof(uint32_t), &ok);
+    sparse->result_values = baton__sparse_device_room(
+        sparse, BATON_MEMORY_HOST, capacity * sparse->element_bytes, &ok);
+    return ok;
+}
+
+/* ---- end --------------------------------------------------------------- */
+
+/* Steps in flight wait for results, and results for steps: so the last of them
+   are waited for before anything is taken away. */
+static void await_results(const backend_t *self)
+{
+    int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
+    char before[BATON__MESSAGE_BYTES];
+    (void)snprintf(before, sizeof before, "%s", baton_error_message());
+    if (self->results.started > 0 &&
+        baton_schedule_wait(self->results.schedule, (int)patience_ms) ==
+            BATON_ERR_TIMEOUT) {
+        (void)!baton_schedule_cancel(self->results.schedule);
+    }
+    (void)!baton__error_forward(BATON_OK, before);
+}
+
+static baton_status_t close_backend(baton_sparse_t *sparse)
+{
+    backend_t *self = backend_of(sparse);
+    if (self == NULL) {
+        return BATON_OK;
+    }
+    await_results(self);
+    (void)pthread_mutex_lock(&self->lock);
+    self->closing = true;
+    (void)pthread_mutex_unlock(&self->lock);
+    baton__requests_t closed = self->results;
+    baton_status_t status = baton__requests_fini(&closed);
+    (void)pthread_mutex_lock(&self->lock);
+    self->closing = false;
+    self->results = closed;
+    (void)pthread_mutex_unlock(&self->lock);
+    if (status == BATON_OK) {
+        status = baton__requests_fini(&self->vectors);
+    }
+    if (status == BATON_OK) {
+        status = baton_group_destroy(self->self);
+        self->self = NULL;
+    }
+    return status;
+}
+
+static void free_backend(baton_sparse_t *sparse)
+{
+    backend_t *self = backend_of(sparse);
+    if (self != NULL) {
+        baton__device_free(&self->device);
+        (void)pthread_mutex_destroy(&self->lock);
+        baton__free(self);
+    }
+}
+
+/* ---- steps, by the application ----------------------------------------- */
+
+static baton_status_t check_gradient(const baton_sparse_t *sparse,
+                                     const void *gradient)
+{
+    baton_status_t status =
+        baton_device_check(sparse->device->engine, gradient,
+                           vector_bytes(sparse), BATON_MEMORY_DEVICE);
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status,
+                              "start \"%s\": the gradient must be %zu elements "
+                              "of device memory: %s",
+                              sparse->name, sparse->options.count,
+                              baton_error_message());
+}
+
+/* on: NULL means at once, not on a stream. */
+static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
+                                 const void *gradient, const baton_stream_t *on)
+{
+    backend_t *self = backend_of(sparse);
+    bool running = sparse->phase == BATON__SPARSE_RUNNING;
+    self->planned = running ? self->planned : sparse->steps;
+    bool dense = baton__sparse_is_dense(sparse, flush, self->planned);
+    side_t *side = &self->sides[dense];
+    baton_schedule_t *schedule = schedule_of(side);
+    uint64_t epoch = side->started + 1;
+    bool follows = running && sparse->latest != schedule;
+    baton_status_t status = flush ? BATON_OK : check_gradient(sparse, gradient);
+    if (status == BATON_OK && follows && on != NULL) {
+        /* It ends on the host: so it has retired when the stream goes on. */
+        status = baton_schedule_wait_on(sparse->latest, *on);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    side->feeds[epoch % IN_FLIGHT] = (feed_t){
+        .gradient = gradient,
+        .results = self->results.started,
+        .behind = follows ? self->sides[!dense].started : 0,
+    };
+    status = on != NULL ? baton_schedule_start_on(schedule, *on)
+                        : baton_schedule_start(schedule);
+    if (status == BATON_OK) {
+        side->started = epoch;
+        self->planned++;
+        baton__sparse_started(sparse, dense);
+    }
+    return status;
+}
+
+static baton_status_t start(baton_sparse_t *sparse, bool flush,
+                            const void *gradient, double factor)
+{
+    (void)factor; /* 1: sets of tensors are on the host */
+    return start_step(sparse, flush, gradient, NULL);
+}
+
+static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
+{
+    backend_t *self = backend_of(sparse);
+    (void)pthread_mutex_lock(&self->lock);
+    if (status != BATON_OK) {
+        complete_begun(sparse);                 /* an earlier one, if any */
+        self->reported = self->results.started; /* those that failed with it */
+    } else if (self->begun != NULL) {
+        self->begun = NULL;
+        complete_step(sparse, dense);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+/* Of the last result, or of one before it whose failure was not reported. */
+static baton_status_t check_result(baton_sparse_t *sparse)
+{
+    backend_t *self = backend_of(sparse);
+    baton_failure_t failure;
+    if (self->results.started == 0) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton__requests_outcome(&self->results);
+    if (baton_schedule_failure(self->results.schedule, &failure) == BATON_OK &&
+        failure.epoch > self->reported) {
+        self->reported = failure.epoch;
+        status = baton__error(failure.status, "%s", failure.message);
+    }
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status, "\"%s\": a result was not copied: %s",
+                              sparse->name, baton_error_message());
+}
+
+static baton_status_t check_stream(const baton_sparse_t *sparse,
+                                   const char *doing)
+{
+    baton_status_t status = baton__sparse_check_connected(sparse, doing);
+    if (status != BATON_OK) {
+        return status;
+    }
+    return sparse->options.memory == BATON_MEMORY_DEVICE
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s \"%s\" on a stream: options.memory is "
+                              "BATON_MEMORY_HOST, must be BATON_MEMORY_DEVICE",
+                              doing, sparse->name);
+}
+
+baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
+                                     baton_stream_t stream,
+                                     const void *gradient)
+{
+    baton_status_t status = check_stream(sparse, "start");
+    if (status != BATON_OK) {
+        return status;
+    }
+    return gradient != NULL
+               ? start_step(sparse, false, gradient, &stream)
+               : baton__error(BATON_ERR_INVALID,
+                              "start \"%s\": gradient is NULL", sparse->name);
+}
+
+static baton_status_t read_target(const baton_sparse_t *sparse,
+                                  const baton_sparse_target_t *given,
+                                  result_request_t *out)
+{
+    const backend_t *self = backend_of(sparse);
+    baton_sparse_target_t target;
+    baton_status_t status = baton__options_read(
+        &target, sizeof target, given, "sparse target", "BATON_SPARSE_TARGET");
+    if (status != BATON_OK) {
+        return status;
+    }
+    const struct {
+        void *memory;
+        const char *name;
+    } all[PARTS] = {
+        [INDICES] = {target.indices, "indices"},
+        [VALUES] = {target.values, "values"},
+        [COUNT] = {target.count, "count"},
+        [DENSE] = {target.dense, "dense"},
+    };
+    for (int i = 0; i < PARTS; i++) {
+        size_t bytes =
+            baton_buffer_bytes(self->results.schedule, self->parts[i].target);
+        out->targets[i] = bytes > 0 ? all[i].memory : NULL;
+        if (out->targets[i] == NULL) {
+            continue;
+        }
+        status = baton_device_check(self->device.engine, all[i].memory, bytes,
+                                    BATON_MEMORY_DEVICE);
+        if (status != BATON_OK) {
+            return baton__error(status,
+                                "wait for \"%s\" on a stream: target.%s must "
+                                "be %zu bytes of device memory: %s",
+                                sparse->name, all[i].name, bytes,
+                                baton_error_message());
+        }
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
+                                    baton_stream_t stream,
+                                    const baton_sparse_target_t *target)
+{
+    result_request_t request = {0};
+    baton_status_t status = check_stream(sparse, "wait for");
+    if (status == BATON_OK && target != NULL) {
+        status = read_target(sparse, target, &request);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (sparse->latest == NULL) {
+        return baton__error(BATON_ERR_STATE,
+                            "wait for \"%s\": no step was started",
+                            sparse->name);
+    }
+    status = baton_schedule_wait_on(sparse->latest, stream);
+    if (status != BATON_OK || target == NULL) {
+        return status;
+    }
+    backend_t *self = backend_of(sparse);
+    const side_t *side = &self->sides[sparse->latest == sparse->dense];
+    bool asked = side->started > 0 || sparse->phase == BATON__SPARSE_RESULT;
+    request.side = side;
+    request.generation = self->generation;
+    /* A group that was recovered before anybody asked has lost the result. */
+    request.epoch = asked ? side->started : UINT64_MAX;
+    return baton__requests_start_on(&self->results, &request, stream, true);
+}
+
+/* ---- vectors between steps --------------------------------------------- */
+
+static baton_status_t run_vector(baton_sparse_t *sparse, vector_work_t work,
+                                 char *vector, const void *other, double factor)
+{
+    const vector_request_t request = {work, vector, (char *)(uintptr_t)other,
+                                      factor};
+    baton_status_t status =
+        baton__requests_run(&backend_of(sparse)->vectors, &request);
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status, "\"%s\": a vector of the device: %s",
+                              sparse->name, baton_error_message());
+}
+
+static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
+                                  void *to)
+{
+    const baton__sparse_device_t *device = sparse->device;
+    if (device->blank) {
+        memset(to, 0, vector_bytes(sparse));
+        return BATON_OK;
+    }
+    return run_vector(sparse, READ,
+                      velocity ? device->velocity : device->residual, to, 1);
+}
+
+static baton_status_t write_vectors(baton_sparse_t *sparse,
+                                    const void *residual, const void *velocity)
+{
+    baton__sparse_device_t *device = sparse->device;
+    baton_status_t status =
+        run_vector(sparse, WRITE, device->work, residual, 1);
+    if (status == BATON_OK && velocity != NULL) {
+        status = run_vector(sparse, WRITE, device->new_velocity, velocity, 1);
+    }
+    if (status == BATON_OK) {
+        exchange(&device->residual, &device->work);
+        exchange(&device->velocity, &device->new_velocity);
+        device->blank = false;
+    }
+    return status;
+}
+
+static baton_status_t scale(baton_sparse_t *sparse, double factor)
+{
+    baton__sparse_device_t *device = sparse->device;
+    if (device->blank) {
+        return BATON_OK;
+    }
+    baton_status_t status =
+        run_vector(sparse, SCALE, device->residual, device->work, factor);
+    if (status == BATON_OK) {
+        exchange(&device->residual, &device->work);
+    }
+    return status;
+}
+
+static baton_status_t square_sum(baton_sparse_t *sparse, double *out)
+{
+    const baton__sparse_device_t *device = sparse->device;
+    if (device->blank) {
+        *out = 0;
+        return BATON_OK;
+    }
+    baton_status_t status =
+        run_vector(sparse, MEASURE, device->residual, NULL, 1);
+    if (status == BATON_OK) {
+        *out = *device->squares;
+    }
+    return status;
+}
+
+const baton__sparse_backend_t baton__sparse_on_device = {
+    .accumulates = false,
+    .build = build,
+    .result_room = result_room,
+    .close = close_backend,
+    .free = free_backend,
+    .start = start,
+    .complete = complete,
+    .check_result = check_result,
+    .hold = baton__sparse_host_hold,
+    .release = baton__sparse_host_release,
+    .read = read_vector,
+    .write = write_vectors,
+    .scale = scale,
+    .square_sum = square_sum,
+};
