@@ -1,6 +1,5 @@
 /* The interface of the sparse all-reduce: what it takes, refuses, and leaves
    behind when a step fails. */
-#include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/random.h"
 #include "support/sparse.h"
@@ -554,65 +553,6 @@ static void test_steps_that_differ_are_told(void **state)
 
 /* ---- failures ---------------------------------------------------------- */
 
-/* The k-th send of one rank fails, for every k: a rank on which the step failed
-   has the residual of before, and all can go on. */
-static void fail_each_send(const baton_sparse_options_t *options)
-{
-    static const float zeros[COUNT];
-    for (uint64_t k = 1;; k++) {
-        support_sparse_t *group = support_sparse_open(RANKS, options);
-        fill(group, 1);
-        support_sparse_step(group);
-        float before[RANKS][COUNT];
-        memcpy(before, group->residuals, sizeof before);
-        fill(group, 2);
-        support_ok(baton_sim_fail_send(group->sim, 1, k));
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_sparse_start(
-                group->ranks[rank], support_sparse_gradient(group, rank)));
-        }
-        int failed = 0;
-        for (int rank = 0; rank < RANKS; rank++) {
-            baton_sparse_result_t result;
-            baton_status_t status =
-                baton_sparse_wait(group->ranks[rank], -1, &result);
-            if (status != BATON_OK) {
-                float after[COUNT];
-                support_expect(status, BATON_ERR_TRANSPORT);
-                support_ok(baton_sparse_residual(group->ranks[rank], after));
-                assert_memory_equal(after, before[rank], sizeof after);
-                failed++;
-            }
-        }
-        support_ok(baton_sim_fail_send(group->sim, 1, 0));
-        if (failed > 0) {
-            support_sparse_recover(group);
-        }
-        fill(group, 3);
-        support_sparse_step(group);
-        assert_memory_not_equal(group->dense, zeros, sizeof zeros);
-        support_sparse_close(group);
-        if (failed == 0) {
-            assert_true(k > 1);
-            break;
-        }
-    }
-}
-
-static void test_failed_step_leaves_the_residual(void **state)
-{
-    (void)state;
-    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
-        baton_sparse_options_t options = some_options();
-        options.algorithm = (baton_sparse_algorithm_t)i;
-        fail_each_send(&options);
-        options.teams = 2;
-        options.exchange = BATON_TEAMS_BSAG;
-        options.momentum = 0.5;
-        fail_each_send(&options);
-    }
-}
-
 /* Nobody asks how a step has ended, in which the k-th send of one rank fails,
    before the group is recovered: ranks that completed it have its result, and
    go on like the others. Returns how many did not complete it. */
@@ -667,74 +607,6 @@ static void test_recovery_before_a_step_is_asked_for(void **state)
     }
 }
 
-/* ---- memory ------------------------------------------------------------ */
-
-static void test_steps_do_not_allocate(void **state)
-{
-    (void)state;
-    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
-        support_cluster_t *ranks = support_cluster_manual(RANKS);
-        baton_sparse_t *all[RANKS];
-        baton_sparse_options_t options = some_options();
-        options.algorithm = (baton_sparse_algorithm_t)i;
-        float gradient[COUNT];
-        int64_t allocated = 0;
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_sparse_prepare(ranks->groups[rank], &options,
-                                            &all[rank]));
-        }
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_sparse_connect(all[rank], -1));
-        }
-        for (int step = 0; step < 20; step++) {
-            baton_sparse_result_t result;
-            for (int j = 0; j < COUNT; j++) {
-                gradient[j] = (float)((j * 37 + step * 11) % 101 - 50);
-            }
-            allocated = step == 10 ? baton__alloc_count() : allocated;
-            for (int rank = 0; rank < RANKS; rank++) {
-                support_ok(baton_sparse_start(all[rank], gradient));
-            }
-            for (int rank = 0; rank < RANKS; rank++) {
-                support_ok(baton_sparse_wait(all[rank], -1, &result));
-            }
-        }
-        assert_int_equal(baton__alloc_count(), allocated);
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_sparse_destroy(all[rank]));
-        }
-        support_cluster_close(ranks);
-    }
-}
-
-/* Whichever allocation of a create fails, nothing is left behind. */
-static void test_create_without_memory_fails(void **state)
-{
-    (void)state;
-    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
-        support_cluster_t *ranks = support_cluster_manual(1);
-        baton_sparse_options_t options = some_options();
-        options.algorithm = (baton_sparse_algorithm_t)i;
-        options.momentum = 0.5;
-        baton_status_t status = BATON_ERR_NO_MEMORY;
-        int64_t nth = 0;
-        while (status != BATON_OK) {
-            baton_sparse_t *sparse;
-            baton__alloc_fail_nth(++nth);
-            status =
-                baton_sparse_create(ranks->groups[0], &options, -1, &sparse);
-            baton__alloc_fail_nth(0);
-            if (status == BATON_OK) {
-                support_ok(baton_sparse_destroy(sparse));
-            } else {
-                support_expect(status, BATON_ERR_NO_MEMORY);
-            }
-        }
-        assert_true(nth > 10);
-        support_cluster_close(ranks);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -753,10 +625,7 @@ int main(void)
         cmocka_unit_test(
             test_what_is_not_finite_has_the_same_bits_on_all_ranks),
         cmocka_unit_test(test_steps_that_differ_are_told),
-        cmocka_unit_test(test_failed_step_leaves_the_residual),
         cmocka_unit_test(test_recovery_before_a_step_is_asked_for),
-        cmocka_unit_test(test_steps_do_not_allocate),
-        cmocka_unit_test(test_create_without_memory_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

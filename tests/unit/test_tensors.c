@@ -5,8 +5,6 @@
 #include "support/random.h"
 #include "support/sim.h"
 
-#include "base/alloc.h"
-
 #include <baton/tensors.h>
 #include <math.h>
 #include <stdio.h>
@@ -702,56 +700,6 @@ static void test_tensors_measure(void **state)
                    BATON_ERR_INVALID);
 }
 
-/* ---- memory ------------------------------------------------------------ */
-
-static void test_tensors_steps_do_not_allocate(void **state)
-{
-    support_cluster_t *cluster = support_cluster_manual(1);
-    baton_tensors_options_t options = some_options();
-    static double gradient[MOST_COUNT];
-    baton_tensors_t *set;
-    int64_t allocated = 0;
-    support_ok(baton_tensors_create(cluster->groups[0], model, TENSORS,
-                                    &options, -1, &set));
-    for (size_t step = 0; step < 10; step++) {
-        baton_sparse_result_t result;
-        gradient[step] = 1;
-        allocated = step == 5 ? baton__alloc_count() : allocated;
-        for (size_t t = 0; t < TENSORS; t++) {
-            support_ok(baton_tensors_ready(set, t, gradient));
-        }
-        for (size_t t = 0; t < TENSORS; t++) {
-            support_ok(baton_tensors_wait(set, t, -1, &result));
-        }
-    }
-    assert_int_equal(baton__alloc_count(), allocated);
-    support_ok(baton_tensors_destroy(set));
-    support_cluster_close(cluster);
-}
-
-/* Whichever allocation of a create fails, nothing is left behind. */
-static void test_tensors_create_without_memory_fails(void **state)
-{
-    support_cluster_t *cluster = support_cluster_manual(1);
-    baton_tensors_options_t options = some_options();
-    baton_status_t status = BATON_ERR_NO_MEMORY;
-    int64_t nth = 0;
-    while (status != BATON_OK) {
-        baton_tensors_t *set;
-        baton__alloc_fail_nth(++nth);
-        status = baton_tensors_create(cluster->groups[0], model, TENSORS,
-                                      &options, -1, &set);
-        baton__alloc_fail_nth(0);
-        if (status == BATON_OK) {
-            support_ok(baton_tensors_destroy(set));
-        } else {
-            support_expect(status, BATON_ERR_NO_MEMORY);
-        }
-    }
-    assert_true(nth > 10);
-    support_cluster_close(cluster);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -771,8 +719,6 @@ int main(void)
         cmocka_unit_test(test_tensors_refuse_bad_options),
         cmocka_unit_test(test_tensors_refuse_wrong_use),
         cmocka_unit_test(test_tensors_measure),
-        cmocka_unit_test(test_tensors_steps_do_not_allocate),
-        cmocka_unit_test(test_tensors_create_without_memory_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,834 @@
+/* What holds for everything that is partial, sparse, or both: one suite, whose
+   rows are collectives (support/collective.h) and whose columns are properties.
+
+   Thousands of random trials with faults: whatever the ranks, options and
+   network, and whoever is late, slow or fails, every rank gets each result, in
+   order, with the same bits; nothing that was given is lost; a step that fails
+   leaves the state of before, and after a recovery all goes on. Gradients are
+   integers, so sums are exact. A trial that fails is named; BATON_SEED repeats
+   all of them. Then, for each row: a rank that is late, allocations in steps,
+   creation without memory, wrong use. */
+#include "base/alloc.h"
+#include "support/cmocka.h"
+#include "support/collective.h"
+#include "support/random.h"
+#include "support/sanitized.h"
+#include "support/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TRIALS = SUPPORT_REPEAT(1500), /* of each row */
+    MOST_RANKS = 17,
+    MOST_COUNT = 48,
+    MOST_STEPS = 12,
+    PHASES = 2, /* before a failure, and after the recovery */
+};
+
+typedef enum fault { NO_FAULT, FAIL_SEND, KILL } fault_t;
+
+typedef struct trial trial_t;
+
+typedef struct participant {
+    trial_t *trial;
+    support_collective_t own;
+    double gradient[MOST_COUNT], before[MOST_COUNT], after[MOST_COUNT];
+    double result[MOST_COUNT], velocity[MOST_COUNT];
+    bool ended[MOST_COUNT];
+    bool running, failed;
+    int steps;           /* that were started, in this phase */
+    int reached[PHASES]; /* results that it has got */
+} participant_t;
+
+struct trial {
+    support_random_t random;
+    support_row_t row;
+    baton_sparse_options_t options;
+    baton_sim_t *sim;
+    int size, steps, phase;
+    uint64_t pause_us; /* the longest between two steps of a rank */
+    bool flushes;      /* this step */
+    bool leaves;       /* ranks may leave their last result unasked for */
+    fault_t fault;
+    int victim;
+    double given[MOST_COUNT]; /* of all ranks */
+    double results[PHASES][MOST_STEPS + 1][MOST_COUNT];
+    int seen[PHASES][MOST_STEPS + 1], in_time[PHASES][MOST_STEPS + 1];
+    participant_t participants[MOST_RANKS];
+};
+
+static trial_t trial;
+static char running[300];
+
+/* What has been tried, so that the suite notices if it tries too little. */
+static struct {
+    int completed, failed, half_failed, killed, flushed, late;
+} count;
+
+#define holds(condition)                                                       \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            fail_msg("%s: %s is not true (line %d): %s", running, #condition,  \
+                     __LINE__, baton_error_message());                         \
+        }                                                                      \
+    } while (0)
+
+static uint64_t below(uint64_t bound)
+{
+    return support_random_below(&trial.random, bound);
+}
+
+static bool once_in(uint64_t n)
+{
+    return below(n) == 0;
+}
+
+static double now_us(void)
+{
+    return baton_sim_now_us(trial.sim);
+}
+
+/* ---- what is tried ----------------------------------------------------- */
+
+static baton_sim_options_t random_network(void)
+{
+    baton_sim_options_t options = support_sim_options(trial.size);
+    options.seed = support_random_next(&trial.random);
+    options.link = (baton_sim_link_t){.alpha_us = (double)below(8),
+                                      .beta_ns = (double)below(8)};
+    options.overhead_us = (double)below(3);
+    options.multi_ported = once_in(3);
+    options.introductions = once_in(4);
+    options.sync_bytes = once_in(3) ? (size_t)16 << below(5) : 0;
+    if (once_in(3)) {
+        options.eager_bytes = options.sync_bytes > 0 ? options.sync_bytes / 2
+                                                     : (size_t)16 << below(5);
+    }
+    if (once_in(2)) {
+        options.lag = (baton_distribution_t){BATON_DISTRIBUTION_EXPONENTIAL,
+                                             (double)(1 + below(50)), 0};
+    }
+    if (once_in(3)) {
+        options.speed =
+            (baton_distribution_t){BATON_DISTRIBUTION_LOGNORMAL, 1, 0.5};
+    }
+    return options;
+}
+
+static int random_teams(void)
+{
+    int teams = 1 + (int)below((uint64_t)trial.size);
+    while (trial.size % teams != 0) {
+        teams--;
+    }
+    return teams;
+}
+
+static void choose_algorithm(baton_sparse_options_t *o)
+{
+    static const baton_sparse_algorithm_t partial[] = {
+        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_TOPKDSA,
+        BATON_SPARSE_GTOPK};
+    if (trial.row == SUPPORT_TENSORS) {
+        o->algorithm = once_in(2) ? BATON_SPARSE_REDSYNC : BATON_SPARSE_SPARDL;
+        return;
+    }
+    if (!once_in(3)) {
+        o->algorithm = trial.row == SUPPORT_SPARSE
+                           ? (baton_sparse_algorithm_t)below(BATON_SPARSE_COUNT)
+                           : partial[below(4)];
+    }
+    o->teams = once_in(4) ? BATON_SPARSE_TEAMS_AUTO : random_teams();
+    o->exchange = once_in(2) ? BATON_TEAMS_BSAG : BATON_TEAMS_AUTO;
+    if (trial.row == SUPPORT_SPARSE) {
+        o->redsync = (baton_redsync_t)below(4);
+        o->warmup = once_in(4);
+    }
+}
+
+static void choose_mode(baton_sparse_options_t *o)
+{
+    o->seed = below(100);
+    o->mode = (baton_partial_mode_t)below(6);
+    o->mode_ranks =
+        o->mode >= BATON_QUORUM ? 1 + (uint32_t)below((uint64_t)trial.size) : 0;
+    o->history = (uint32_t)below(6);
+    o->max_staleness = once_in(3) ? 1 + (uint32_t)below(3) : 0;
+    uint32_t history = o->history != 0 ? o->history : 4;
+    o->max_staleness = o->max_staleness < history ? o->max_staleness : history;
+    o->sync_every = once_in(4) ? 3 : 0;
+    if (trial.row == SUPPORT_PARTIAL_SPARSE && trial.fault == NO_FAULT &&
+        o->algorithm == BATON_SPARSE_SPARDL && once_in(2)) {
+        o->momentum = 0.5;
+        o->nesterov = once_in(2);
+    }
+}
+
+static bool is_partial(void)
+{
+    return trial.row == SUPPORT_PARTIAL || trial.row == SUPPORT_PARTIAL_SPARSE;
+}
+
+static void open_trial(support_row_t row, uint64_t index)
+{
+    trial = (trial_t){.random = support_random(
+                          support_seed(), index * SUPPORT_ROWS + (uint64_t)row),
+                      .row = row};
+    baton_sparse_options_t *o = &trial.options;
+    trial.size = once_in(32) ? MOST_RANKS : 1 + (int)below(8);
+    *o = support_collective_options(row);
+    o->count = (row == SUPPORT_TENSORS ? 4 : 1) + below(MOST_COUNT - 4);
+    o->max_k = row == SUPPORT_SPARSE ? o->count : 0;
+    o->k = 1 + below(o->count);
+    trial.fault = is_partial() && once_in(3) ? FAIL_SEND : NO_FAULT;
+    choose_algorithm(o);
+    if (is_partial()) {
+        choose_mode(o);
+    }
+    (void)snprintf(running, sizeof running,
+                   "trial %llu of %s: %s on %d ranks, n %zu, k %zu, %d teams, "
+                   "exchange %d, mode %d of %u, W %u, S %u",
+                   (unsigned long long)index, support_row_names[row],
+                   baton_sparse_algorithm_name(o->algorithm), trial.size,
+                   o->count, o->k, o->teams, (int)o->exchange, (int)o->mode,
+                   o->mode_ranks, o->history, o->max_staleness);
+    baton_sim_options_t network = random_network();
+    trial.sim = support_sim_open(&network);
+    for (int r = 0; r < trial.size; r++) {
+        trial.participants[r].trial = &trial;
+        support_ok(support_collective_prepare(
+            &trial.participants[r].own, row, baton_sim_group(trial.sim, r), o));
+    }
+    support_ok(baton_sim_run(trial.sim, -1)); /* options are compared */
+    for (int i = 0; i < 2 * trial.size; i++) {
+        support_ok(support_collective_connect(
+            &trial.participants[i % trial.size].own, i / trial.size));
+    }
+}
+
+static void close_trial(void)
+{
+    for (int r = 0; r < trial.size; r++) {
+        support_ok(support_collective_destroy(&trial.participants[r].own));
+    }
+    support_ok(baton_sim_destroy(trial.sim));
+}
+
+static void recover(void)
+{
+    bool all = false;
+    for (int tries = 0; !all; tries++) {
+        holds(tries < 100);
+        all = true;
+        for (int r = 0; r < trial.size; r++) {
+            all = baton_group_recover(baton_sim_group(trial.sim, r), 0) ==
+                      BATON_OK &&
+                  all;
+        }
+        support_ok(baton_sim_run(trial.sim, -1));
+    }
+}
+
+/* What a rank gives with a gradient. */
+static void fill(participant_t *p)
+{
+    for (size_t i = 0; i < trial.options.count; i++) {
+        p->gradient[i] = (double)below(41) - 20;
+    }
+}
+
+/* ---- steps in which all ranks take part -------------------------------- */
+
+static void start(void *arg)
+{
+    participant_t *p = arg;
+    bool given;
+    baton_status_t status =
+        trial.flushes ? baton_sparse_flush(p->own.sparse)
+                      : support_collective_start(&p->own, p->gradient, &given);
+    p->running = status == BATON_OK || trial.row == SUPPORT_TENSORS;
+    /* A peer's failure may be known before the start. */
+    holds(status == BATON_OK || trial.fault != NO_FAULT);
+}
+
+static void kill_victim(void *arg)
+{
+    support_ok(baton_sim_kill(trial.sim, trial.victim));
+}
+
+static void begin_step(void)
+{
+    uint64_t spread = once_in(2) ? 1 : 100, kind = below(10);
+    size_t k = 1 + below(trial.options.count);
+    trial.flushes = trial.row == SUPPORT_SPARSE && once_in(8);
+    trial.fault = kind < 6 ? NO_FAULT : kind < 9 ? FAIL_SEND : KILL;
+    trial.victim = (int)below((uint64_t)trial.size);
+    for (int r = 0; r < trial.size; r++) {
+        participant_t *p = &trial.participants[r];
+        fill(p);
+        p->running = false;
+        if (trial.row == SUPPORT_SPARSE) {
+            support_ok(baton_sparse_set_k(p->own.sparse, k));
+        }
+        support_collective_rest(&p->own, p->before);
+        support_ok(baton_sim_at(trial.sim, now_us() + (double)below(spread),
+                                start, p));
+    }
+    if (trial.fault == FAIL_SEND) {
+        support_ok(baton_sim_fail_send(trial.sim, trial.victim, 1 + below(8)));
+    } else if (trial.fault == KILL) {
+        support_ok(baton_sim_at(trial.sim, now_us() + (double)below(200),
+                                kill_victim, &trial));
+    }
+}
+
+static bool is_dead(int rank)
+{
+    return trial.fault == KILL && rank == trial.victim;
+}
+
+/* Returns on how many living ranks the step has failed. */
+static int end_step(void)
+{
+    int failed = 0;
+    baton_status_t status = baton_sim_run(trial.sim, -1);
+    holds(status == BATON_OK || trial.fault != NO_FAULT);
+    for (int r = 0; r < trial.size; r++) {
+        participant_t *p = &trial.participants[r];
+        if (is_dead(r)) {
+            continue;
+        }
+        memset(p->ended, 0, sizeof p->ended);
+        status = p->running
+                     ? support_collective_wait(&p->own, p->result, p->ended)
+                     : BATON_ERR_FAILED;
+        failed += status != BATON_OK;
+        holds(status == BATON_OK || trial.fault != NO_FAULT);
+        support_collective_rest(&p->own, p->after);
+    }
+    return failed;
+}
+
+/* Elementwise and exact: where the step has ended on all ranks it has one
+   result, and nothing is lost; where it has failed, all is as before. */
+static void check_element(size_t i)
+{
+    double in = 0, out = 0;
+    bool everywhere = true;
+    for (int r = 0; r < trial.size; r++) {
+        const participant_t *p = &trial.participants[r];
+        if (is_dead(r)) {
+            everywhere = false;
+            continue;
+        }
+        everywhere = everywhere && p->ended[i];
+        in += p->before[i] + (trial.flushes ? 0 : p->gradient[i]);
+        out += p->after[i];
+        holds(p->ended[i] || p->after[i] == p->before[i]);
+        holds(!p->ended[i] || !trial.flushes || p->after[i] == 0);
+    }
+    for (int r = 0; r < trial.size && everywhere; r++) {
+        holds(trial.participants[r].result[i] ==
+              trial.participants[0].result[i]);
+    }
+    holds(!everywhere || in == out + trial.participants[0].result[i]);
+}
+
+static void check_statistics(void)
+{
+    for (int r = 0; r < trial.size; r++) {
+        const support_collective_t *own = &trial.participants[r].own;
+        baton_sparse_stats_t stats;
+        support_ok(baton_sparse_stats(own->sparse, &stats));
+        holds(stats.nnz == own->entries.count);
+        if (stats.algorithm == BATON_SPARSE_SPARDL) {
+            holds(stats.messages_sent == stats.rounds &&
+                  stats.messages_received == stats.rounds);
+            holds(stats.block_selections ==
+                  (uint32_t)(trial.size / stats.teams));
+        }
+    }
+}
+
+static void run_together(support_row_t row, uint64_t index)
+{
+    open_trial(row, index);
+    for (uint64_t step = 1 + below(5); step > 0; step--) {
+        begin_step();
+        int failed = end_step();
+        for (size_t i = 0; i < trial.options.count; i++) {
+            check_element(i);
+        }
+        if (trial.fault == KILL) {
+            count.killed++;
+            break;
+        }
+        if (row == SUPPORT_SPARSE && failed == 0) {
+            check_statistics();
+        }
+        count.completed += failed == 0;
+        count.flushed += failed == 0 && trial.flushes;
+        count.failed += failed > 0;
+        count.half_failed += failed > 0 && failed < trial.size;
+        support_ok(baton_sim_fail_send(trial.sim, trial.victim, 0));
+        if (failed > 0) {
+            recover();
+        }
+    }
+    close_trial();
+}
+
+/* ---- steps that do not wait for every rank ----------------------------- */
+
+static double accumulated(double gradient, double *u)
+{
+    double m = trial.options.momentum;
+    if (trial.options.nesterov) {
+        *u = m * (*u + gradient);
+        return *u + gradient;
+    }
+    *u = m * *u + gradient;
+    return *u;
+}
+
+static void give(participant_t *p)
+{
+    bool given;
+    fill(p);
+    p->failed =
+        support_collective_start(&p->own, p->gradient, &given) != BATON_OK;
+    p->running = !p->failed;
+    p->steps += p->running;
+    holds(!p->failed || trial.fault == FAIL_SEND);
+    for (size_t i = 0; i < trial.options.count && given; i++) {
+        trial.given[i] += accumulated(p->gradient[i], &p->velocity[i]);
+    }
+    memset(p->gradient, 0xff, sizeof p->gradient); /* it is the caller's */
+}
+
+/* No rank is farther behind an epoch that has ended than its options allow. */
+static void check_bounds(int epoch)
+{
+    const baton_sparse_options_t *o = &trial.options;
+    for (int r = 0; r < trial.size; r++) {
+        const participant_t *p = &trial.participants[r];
+        int got = p->reached[trial.phase];
+        holds(epoch <= got + (int)(o->history != 0 ? o->history : 4));
+        holds(o->max_staleness == 0 ||
+              epoch <= p->steps + (int)o->max_staleness);
+    }
+}
+
+/* The first rank's result of an epoch is kept; others are compared with it. */
+static void take(participant_t *p)
+{
+    const size_t bytes = trial.options.count * sizeof(double);
+    const int epoch = p->steps;
+    double *kept = trial.results[trial.phase][epoch];
+    check_bounds(epoch);
+    p->failed = support_collective_wait(&p->own, p->result, NULL) != BATON_OK;
+    p->running = false;
+    holds(!p->failed || trial.fault == FAIL_SEND);
+    if (p->failed) {
+        return;
+    }
+    p->reached[trial.phase] = epoch;
+    trial.in_time[trial.phase][epoch] += p->own.included;
+    count.late += !p->own.included;
+    if (trial.seen[trial.phase][epoch]++ == 0) {
+        memcpy(kept, p->result, bytes);
+    }
+    holds(memcmp(kept, p->result, bytes) == 0);
+    for (size_t i = 0; i < p->own.entries.count; i++) {
+        p->velocity[p->own.entries.indices[i]] = 0;
+    }
+}
+
+/* Starts a step, or looks whether it has ended, and comes again. */
+static void act(void *arg)
+{
+    participant_t *p = arg;
+    double later_us = 1;
+    bool done = false;
+    if (!p->running) {
+        give(p);
+    } else if (support_collective_test(&p->own, &done) != BATON_OK) {
+        p->failed = true;
+        holds(trial.fault == FAIL_SEND);
+    } else if (done && trial.leaves && p->steps == trial.steps && once_in(2)) {
+        return; /* it asks after a recovery */
+    } else if (done) {
+        take(p);
+        later_us = (double)below(trial.pause_us);
+    }
+    if (!p->failed && (p->running || p->steps < trial.steps)) {
+        support_ok(baton_sim_at(trial.sim, now_us() + later_us, act, p));
+    }
+}
+
+static void run_phase(int steps)
+{
+    trial.steps = steps;
+    for (int r = 0; r < trial.size; r++) {
+        trial.participants[r].steps = 0;
+        trial.participants[r].failed = false;
+        trial.participants[r].running = false;
+        support_ok(baton_sim_at(trial.sim, now_us() + (double)below(50), act,
+                                &trial.participants[r]));
+    }
+    (void)!baton_sim_run(trial.sim, -1);
+}
+
+/* Ranks that the failure has not reached get the results of the epochs that
+   have ended without them, until it does. */
+static void meet_failure(void)
+{
+    for (int r = 0; r < trial.size; r++) {
+        participant_t *p = &trial.participants[r];
+        while (!p->failed) {
+            bool done = false;
+            holds(p->steps < MOST_STEPS);
+            if (!p->running) {
+                give(p);
+            }
+            (void)!baton_sim_run(trial.sim, -1);
+            if (!p->failed &&
+                support_collective_test(&p->own, &done) == BATON_OK && done) {
+                take(p);
+            } else {
+                p->failed = true;
+            }
+        }
+    }
+}
+
+/* All have ended, and some ranks have not asked for their last result. */
+static void recover_unasked(void)
+{
+    recover();
+    for (int r = 0; r < trial.size; r++) {
+        participant_t *p = &trial.participants[r];
+        if (p->running) {
+            take(p);
+        }
+    }
+}
+
+/* How many ranks of an epoch are in time, at least. */
+static int least_in_time(int epoch)
+{
+    const baton_sparse_options_t *o = &trial.options;
+    bool full = o->sync_every != 0 && epoch % (int)o->sync_every == 0;
+    return full || o->mode == BATON_FULL ? trial.size
+           : o->mode == BATON_QUORUM || o->mode == BATON_CANDIDATES_ALL
+               ? (int)o->mode_ranks
+               : 1;
+}
+
+/* An epoch that some ranks have completed and others have not is in a result
+   and in their residuals, where entries are left over (sparse.h). */
+static bool is_conserved(void)
+{
+    for (int r = 1; r < trial.size && trial.row == SUPPORT_PARTIAL_SPARSE;
+         r++) {
+        if (trial.participants[r].reached[0] !=
+            trial.participants[0].reached[0]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_conserved(void)
+{
+    double rest[MOST_COUNT];
+    memcpy(rest, trial.given, sizeof rest);
+    for (int r = 0; r < trial.size; r++) {
+        participant_t *p = &trial.participants[r];
+        support_collective_rest(&p->own, p->after);
+        for (size_t i = 0; i < trial.options.count; i++) {
+            rest[i] -= p->after[i];
+        }
+    }
+    for (size_t i = 0; i < trial.options.count; i++) {
+        for (int epoch = 0; epoch < PHASES * (MOST_STEPS + 1); epoch++) {
+            rest[i] -= trial.results[epoch / (MOST_STEPS + 1)]
+                                    [epoch % (MOST_STEPS + 1)][i];
+        }
+        holds(rest[i] == 0);
+    }
+}
+
+static void run_apart(support_row_t row, uint64_t index)
+{
+    open_trial(row, index);
+    const bool fails = trial.fault == FAIL_SEND;
+    bool failed = false;
+    int steps = 1 + (int)below(MOST_STEPS - 5);
+    trial.pause_us = 1 + below(60);
+    trial.victim = (int)below((uint64_t)trial.size);
+    if (fails) {
+        support_ok(baton_sim_fail_send(trial.sim, trial.victim, 1 + below(30)));
+    }
+    trial.leaves = !fails && row == SUPPORT_PARTIAL_SPARSE && once_in(3);
+    run_phase(steps);
+    for (int r = 0; r < trial.size; r++) {
+        failed = failed || trial.participants[r].failed;
+    }
+    support_ok(baton_sim_fail_send(trial.sim, trial.victim, 0));
+    if (failed) {
+        meet_failure();
+        recover();
+    } else if (trial.leaves) {
+        recover_unasked();
+    }
+    for (int epoch = 1; epoch <= steps && !failed; epoch++) {
+        holds(trial.seen[0][epoch] == trial.size);
+        holds(trial.in_time[0][epoch] >= least_in_time(epoch));
+    }
+    if (failed || trial.leaves) {
+        trial.leaves = false;
+        trial.phase = 1;
+        trial.fault = NO_FAULT;
+        run_phase(1 + (int)below(4));
+    }
+    for (int epoch = 1; epoch <= trial.steps; epoch++) {
+        holds(trial.seen[trial.phase][epoch] == trial.size);
+    }
+    if (is_conserved()) {
+        check_conserved();
+    }
+    count.failed += failed;
+    count.half_failed += failed && !is_conserved();
+    count.completed += !failed;
+    close_trial();
+}
+
+static void try_row(support_row_t row,
+                    void (*run)(support_row_t row, uint64_t index))
+{
+    memset(&count, 0, sizeof count);
+    for (uint64_t index = 0; index < TRIALS; index++) {
+        run(row, index);
+    }
+    print_message("%d completed, %d failed (%d on some ranks), %d flushes, %d "
+                  "ranks killed, %d late\n",
+                  count.completed, count.failed, count.half_failed,
+                  count.flushed, count.killed, count.late);
+    assert_true(count.completed > TRIALS / 4 && count.failed > TRIALS / 20);
+}
+
+static void test_sparse_trials(void **state)
+{
+    try_row(SUPPORT_SPARSE, run_together);
+    assert_true(count.half_failed > TRIALS / 100);
+    assert_true(count.flushed > TRIALS / 10 && count.killed > TRIALS / 20);
+}
+
+static void test_tensors_trials(void **state)
+{
+    try_row(SUPPORT_TENSORS, run_together);
+    assert_true(count.half_failed > TRIALS / 100 && count.killed > TRIALS / 20);
+}
+
+static void test_partial_trials(void **state)
+{
+    try_row(SUPPORT_PARTIAL, run_apart);
+    assert_true(count.late > TRIALS);
+}
+
+static void test_partial_sparse_trials(void **state)
+{
+    try_row(SUPPORT_PARTIAL_SPARSE, run_apart);
+    assert_true(count.late > TRIALS && count.half_failed > TRIALS / 100);
+}
+
+/* ---- one rank late ----------------------------------------------------- */
+
+/* Ranks start far apart, in solo: epoch 1 has rank 0's gradient alone, epoch 2
+   the others' of step 1 and rank 0's of step 2. */
+static void test_late_gradients_are_taken_next(void **state)
+{
+    for (int row = SUPPORT_PARTIAL; row < SUPPORT_ROWS; row++) {
+        support_collective_t all[4];
+        baton_sparse_options_t options =
+            support_collective_options((support_row_t)row);
+        baton_sim_options_t model = support_sim_options(4);
+        baton_sim_t *sim = support_sim_open(&model);
+        options.k = options.count; /* all of it: residuals are pending alone */
+        for (int i = 0; i < 8; i++) {
+            support_ok(i < 4 ? support_collective_prepare(
+                                   &all[i], (support_row_t)row,
+                                   baton_sim_group(sim, i), &options)
+                             : support_collective_connect(&all[i - 4], 0));
+        }
+        for (int step = 1; step <= 3; step++) {
+            double vector[64];
+            bool given;
+            for (int r = 0; r < 4; r++) {
+                for (size_t i = 0; i < options.count; i++) {
+                    vector[i] = step * (r + 1);
+                }
+                support_ok(support_collective_start(&all[r], vector, &given));
+                support_ok(baton_sim_run(sim, -1));
+            }
+            for (int r = 0; r < 4; r++) {
+                support_ok(support_collective_wait(&all[r], vector, NULL));
+                assert_int_equal(all[r].included, r == 0);
+                assert_true(vector[7] == step + (step - 1) * (2 + 3 + 4));
+                support_collective_rest(&all[r], vector);
+                assert_true(vector[7] == (r == 0 ? 0 : step * (r + 1)));
+            }
+        }
+        for (int r = 0; r < 4; r++) {
+            support_ok(support_collective_destroy(&all[r]));
+        }
+        support_ok(baton_sim_destroy(sim));
+    }
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static void run_steps(support_collective_t *all, int size, int steps)
+{
+    double vector[64], result[64];
+    for (int step = 0; step < steps; step++) {
+        for (int r = 0; r < size; r++) {
+            bool given;
+            for (int i = 0; i < 64; i++) {
+                vector[i] = (i * 37 + (r + step) * 11) % 101 - 50;
+            }
+            support_ok(support_collective_start(&all[(r + step) % size], vector,
+                                                &given));
+        }
+        for (int r = 0; r < size; r++) {
+            support_ok(support_collective_wait(&all[r], result, NULL));
+        }
+    }
+}
+
+static void allocates_nothing(support_row_t row,
+                              const baton_sparse_options_t *options)
+{
+    enum { RANKS = 4 };
+    support_cluster_t *cluster = support_cluster_manual(RANKS);
+    support_collective_t all[RANKS];
+    for (int i = 0; i < 3 * RANKS; i++) {
+        support_ok(i < RANKS ? support_collective_prepare(
+                                   &all[i], row, cluster->groups[i], options)
+                             : support_collective_connect(&all[i % RANKS],
+                                                          i / RANKS - 1));
+    }
+    run_steps(all, RANKS, 10);
+    int64_t allocated = baton__alloc_count();
+    run_steps(all, RANKS, 10);
+    assert_int_equal(baton__alloc_count(), allocated);
+    for (int r = 0; r < RANKS; r++) {
+        support_ok(support_collective_destroy(&all[r]));
+    }
+    support_cluster_close(cluster);
+}
+
+/* Whichever allocation of a create fails, nothing is left behind. */
+static void needs_memory(support_row_t row,
+                         const baton_sparse_options_t *options)
+{
+    support_cluster_t *cluster = support_cluster_manual(1);
+    baton_status_t status = BATON_ERR_NO_MEMORY;
+    int64_t nth = 0;
+    while (status != BATON_OK) {
+        support_collective_t one = {0};
+        baton__alloc_fail_nth(++nth);
+        status =
+            support_collective_prepare(&one, row, cluster->groups[0], options);
+        for (int round = 0; round < 2 && status == BATON_OK; round++) {
+            status = support_collective_connect(&one, round);
+        }
+        baton__alloc_fail_nth(0);
+        if (status != BATON_OK) {
+            support_expect(status, BATON_ERR_NO_MEMORY);
+        }
+        support_ok(support_collective_destroy(&one));
+    }
+    assert_true(nth > 10);
+    support_cluster_close(cluster);
+}
+
+/* Every row with every algorithm that it has. */
+static void for_each(void (*check)(support_row_t row,
+                                   const baton_sparse_options_t *options))
+{
+    for (int row = 0; row < SUPPORT_ROWS; row++) {
+        baton_sparse_options_t options =
+            support_collective_options((support_row_t)row);
+        check((support_row_t)row, &options);
+        for (int i = BATON_SPARSE_TOPKA;
+             i < BATON_SPARSE_COUNT && row == SUPPORT_SPARSE; i++) {
+            options.algorithm = (baton_sparse_algorithm_t)i;
+            options.momentum = 0.5;
+            check((support_row_t)row, &options);
+        }
+    }
+}
+
+static void test_steps_do_not_allocate(void **state)
+{
+    for_each(allocates_nothing);
+}
+
+static void test_create_without_memory_fails(void **state)
+{
+    for_each(needs_memory);
+}
+
+/* ---- wrong use --------------------------------------------------------- */
+
+static void refuses_wrong_use(support_row_t row,
+                              const baton_sparse_options_t *options)
+{
+    support_cluster_t *cluster = support_cluster_manual(2);
+    support_collective_t all[2], none = {.row = row};
+    double vector[64] = {1};
+    bool given, done;
+    for (int i = 0; i < 6; i++) {
+        support_ok(i < 2 ? support_collective_prepare(
+                               &all[i], row, cluster->groups[i], options)
+                         : support_collective_connect(&all[i % 2], i / 2 - 1));
+    }
+    support_expect(support_collective_start(&none, vector, &given),
+                   BATON_ERR_INVALID);
+    support_expect(support_collective_test(&none, &done), BATON_ERR_INVALID);
+    support_expect(support_collective_wait(&none, vector, NULL),
+                   BATON_ERR_INVALID);
+    support_ok(support_collective_destroy(&none));
+    support_expect(support_collective_start(&all[0], NULL, &given),
+                   BATON_ERR_INVALID);
+    support_expect(support_collective_wait(&all[0], vector, NULL),
+                   BATON_ERR_STATE);
+    run_steps(all, 2, 2);
+    for (int r = 0; r < 2; r++) {
+        support_ok(support_collective_destroy(&all[r]));
+    }
+    support_cluster_close(cluster);
+}
+
+static void test_wrong_use_is_refused(void **state)
+{
+    for_each(refuses_wrong_use);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sparse_trials),
+        cmocka_unit_test(test_tensors_trials),
+        cmocka_unit_test(test_partial_trials),
+        cmocka_unit_test(test_partial_sparse_trials),
+        cmocka_unit_test(test_late_gradients_are_taken_next),
+        cmocka_unit_test(test_steps_do_not_allocate),
+        cmocka_unit_test(test_create_without_memory_fails),
+        cmocka_unit_test(test_wrong_use_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+#include "support/collective.h"
+#include "support/cluster.h"
+
+#include <string.h>
+
+const char *const support_row_names[SUPPORT_ROWS] = {
+    "sparse", "tensors", "partial", "partial sparse"};
+
+baton_sparse_options_t support_collective_options(support_row_t row)
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.dtype = BATON_F64;
+    options.count = 61;
+    options.k = 7;
+    options.algorithm =
+        row == SUPPORT_TENSORS ? BATON_SPARSE_REDSYNC : BATON_SPARSE_SPARDL;
+    options.partial = row == SUPPORT_PARTIAL_SPARSE;
+    options.seed = 3;
+    return options;
+}
+
+static baton_status_t prepare_partial(support_collective_t *self,
+                                      baton_group_t *group,
+                                      const baton_sparse_options_t *o)
+{
+    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+    options.name = o->name;
+    options.mode = o->mode;
+    options.mode_ranks = o->mode_ranks;
+    options.keep = BATON_KEEP_ALL;
+    options.history = o->history;
+    options.sync_every = o->sync_every;
+    options.max_staleness = o->max_staleness;
+    options.seed = o->seed;
+    options.count = o->count;
+    options.dtype = o->dtype;
+    return baton_partial_create(group, &options, &self->partial);
+}
+
+static baton_status_t prepare_tensors(support_collective_t *self,
+                                      baton_group_t *group,
+                                      const baton_sparse_options_t *o)
+{
+    const size_t small = o->count / 4;
+    const baton_tensor_t tensors[SUPPORT_PARTS] = {
+        {"first", BATON_ROLE_DENSE, small},
+        {"large", BATON_ROLE_DENSE, o->count - 2 * small},
+        {"last", BATON_ROLE_DENSE, small}};
+    baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
+    options.name = o->name;
+    options.dtype = o->dtype;
+    options.density = (double)o->k / (double)o->count;
+    options.small_bytes = small * sizeof(double);
+    options.algorithm = o->algorithm;
+    options.always_sparse = true;
+    options.momentum = o->momentum;
+    for (int i = 0; i < SUPPORT_PARTS; i++) {
+        self->parts[i] = tensors[i].count;
+    }
+    return baton_tensors_prepare(group, tensors, SUPPORT_PARTS, &options,
+                                 &self->tensors);
+}
+
+baton_status_t support_collective_prepare(support_collective_t *self,
+                                          support_row_t row,
+                                          baton_group_t *group,
+                                          const baton_sparse_options_t *o)
+{
+    *self = (support_collective_t){
+        .row = row, .rank = baton_group_rank(group), .count = o->count};
+    return row == SUPPORT_PARTIAL ? prepare_partial(self, group, o)
+           : row == SUPPORT_TENSORS
+               ? prepare_tensors(self, group, o)
+               : baton_sparse_prepare(group, o, &self->sparse);
+}
+
+baton_status_t support_collective_connect(support_collective_t *self, int round)
+{
+    if (self->row == SUPPORT_TENSORS) {
+        return round == 0 ? baton_tensors_agree(self->tensors, -1)
+                          : baton_tensors_connect(self->tensors, -1);
+    }
+    return self->row == SUPPORT_PARTIAL || round > 0
+               ? BATON_OK
+               : baton_sparse_connect(self->sparse, -1);
+}
+
+baton_status_t support_collective_destroy(support_collective_t *self)
+{
+    return self->row == SUPPORT_PARTIAL   ? baton_partial_destroy(self->partial)
+           : self->row == SUPPORT_TENSORS ? baton_tensors_destroy(self->tensors)
+                                          : baton_sparse_destroy(self->sparse);
+}
+
+/* ---- steps ------------------------------------------------------------- */
+
+/* Each rank has an order of its own; one that fails does not hold up others. */
+static baton_status_t start_tensors(support_collective_t *self,
+                                    const double *gradient)
+{
+    baton_status_t first = BATON_OK;
+    for (int i = 0; i < SUPPORT_PARTS; i++) {
+        int part = (i + self->rank) % SUPPORT_PARTS;
+        size_t at = part > 0 ? self->parts[0] : 0;
+        at += part > 1 ? self->parts[1] : 0;
+        baton_status_t status =
+            baton_tensors_ready(self->tensors, (size_t)part,
+                                gradient != NULL ? gradient + at : NULL);
+        self->ready[part] = status == BATON_OK;
+        first = first == BATON_OK ? status : first;
+    }
+    return first;
+}
+
+baton_status_t support_collective_start(support_collective_t *self,
+                                        const double *gradient, bool *given_out)
+{
+    baton_status_t status = BATON_OK;
+    *given_out = false;
+    if (self->row == SUPPORT_PARTIAL) {
+        status = baton_partial_contribute(self->partial, gradient);
+        *given_out = status == BATON_OK;
+        return status == BATON_OK ? baton_partial_start(self->partial) : status;
+    }
+    status = self->row == SUPPORT_TENSORS
+                 ? start_tensors(self, gradient)
+                 : baton_sparse_start(self->sparse, gradient);
+    *given_out = status == BATON_OK;
+    return status;
+}
+
+baton_status_t support_collective_test(support_collective_t *self, bool *done)
+{
+    baton_status_t status = BATON_OK;
+    *done = true;
+    if (self->row != SUPPORT_TENSORS) {
+        return self->row == SUPPORT_PARTIAL
+                   ? baton_partial_test(self->partial, done)
+                   : baton_sparse_test(self->sparse, done);
+    }
+    for (size_t i = 0; i < SUPPORT_PARTS && *done && status == BATON_OK; i++) {
+        status = baton_tensors_test(self->tensors, i, done);
+    }
+    return status;
+}
+
+static void dense_of(const baton_sparse_result_t *result, size_t count,
+                     double *vector)
+{
+    const double *values = result->values;
+    memset(vector, 0, count * sizeof *vector);
+    for (size_t i = 0; i < result->count; i++) {
+        vector[result->indices != NULL ? result->indices[i] : i] = values[i];
+    }
+}
+
+/* Of one tensor, or of the sparse all-reduce. */
+static baton_status_t wait_for(support_collective_t *self, int part,
+                               double *result)
+{
+    const bool set = self->row == SUPPORT_TENSORS;
+    baton_status_t status =
+        !set ? baton_sparse_wait(self->sparse, -1, &self->entries)
+             : baton_tensors_wait(self->tensors, (size_t)part, -1,
+                                  &self->entries);
+    if (status == BATON_OK) {
+        dense_of(&self->entries, set ? self->parts[part] : self->count, result);
+        self->included = self->entries.included;
+    }
+    return status;
+}
+
+static void set(bool *ended, size_t count, bool value)
+{
+    for (size_t i = 0; ended != NULL && i < count; i++) {
+        ended[i] = value;
+    }
+}
+
+baton_status_t support_collective_wait(support_collective_t *self,
+                                       double *result, bool *ended)
+{
+    baton_status_t first = BATON_OK;
+    if (self->row == SUPPORT_PARTIAL) {
+        baton_partial_result_t seen;
+        first = baton_partial_wait(self->partial, -1, &seen);
+        if (first == BATON_OK) {
+            memcpy(result, seen.data, self->count * sizeof *result);
+            self->included = seen.included;
+        }
+    } else if (self->row != SUPPORT_TENSORS) {
+        first = wait_for(self, 0, result);
+    } else {
+        for (int part = 0; part < SUPPORT_PARTS; part++) {
+            baton_status_t status = wait_for(self, part, result);
+            set(ended, self->parts[part], status == BATON_OK);
+            first = first == BATON_OK ? status : first;
+            result += self->parts[part];
+            ended += ended != NULL ? self->parts[part] : 0;
+        }
+        return first;
+    }
+    set(ended, self->count, first == BATON_OK);
+    return first;
+}
+
+void support_collective_rest(support_collective_t *self, double *rest)
+{
+    bool any;
+    if (self->row == SUPPORT_PARTIAL) {
+        support_ok(baton_partial_pending(self->partial, rest, &any));
+    } else if (self->row != SUPPORT_TENSORS) {
+        support_ok(baton_sparse_residual(self->sparse, rest));
+    } else { /* those that are packed are dense */
+        memset(rest, 0, self->count * sizeof *rest);
+        support_ok(baton_sparse_residual(baton_tensors_sparse(self->tensors, 1),
+                                         rest + self->parts[0]));
+    }
+}

@@ -1,0 +1,60 @@
+/* What is partial, sparse, or both, behind one set of calls: the rows of the
+   suite of properties (sim/test_properties.c). Vectors are of f64. */
+#ifndef TESTS_SUPPORT_COLLECTIVE_H
+#define TESTS_SUPPORT_COLLECTIVE_H
+
+#include <baton/baton.h>
+
+typedef enum support_row {
+    SUPPORT_SPARSE,
+    SUPPORT_TENSORS, /* three of them, of which two are packed */
+    SUPPORT_PARTIAL,
+    SUPPORT_PARTIAL_SPARSE,
+    SUPPORT_ROWS
+} support_row_t;
+
+extern const char *const support_row_names[SUPPORT_ROWS];
+
+enum { SUPPORT_PARTS = 3 };
+
+typedef struct support_collective {
+    support_row_t row;
+    int rank;
+    size_t count;
+    baton_sparse_t *sparse;
+    baton_partial_t *partial;
+    baton_tensors_t *tensors;
+    size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
+    bool ready[SUPPORT_PARTS];
+    bool included;                 /* the last step's gradient was in time */
+    baton_sparse_result_t entries; /* of the last step; not of all rows */
+} support_collective_t;
+
+/* Options of SPARSE; the other rows take of them what they have. */
+baton_sparse_options_t support_collective_options(support_row_t row);
+
+/* Creates in two halves, of which the second has two rounds: all ranks begin a
+   round when all have ended the one before. */
+baton_status_t
+support_collective_prepare(support_collective_t *self, support_row_t row,
+                           baton_group_t *group,
+                           const baton_sparse_options_t *options);
+baton_status_t support_collective_connect(support_collective_t *self,
+                                          int round);
+baton_status_t support_collective_destroy(support_collective_t *self);
+
+/* *given_out: whether the gradient will be in a result, or be left over. */
+baton_status_t support_collective_start(support_collective_t *self,
+                                        const double *gradient,
+                                        bool *given_out);
+baton_status_t support_collective_test(support_collective_t *self, bool *done);
+
+/* The step's result, where `ended` becomes true; elsewhere it has failed. The
+   first error is returned. `ended` may be NULL. */
+baton_status_t support_collective_wait(support_collective_t *self,
+                                       double *result, bool *ended);
+
+/* What was given and is in no result yet. */
+void support_collective_rest(support_collective_t *self, double *rest);
+
+#endif
