@@ -1,8 +1,10 @@
-#include "sim/case.h"
+/* One simulation: messages, memory, data. */
+#include "sim/sim.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 bool sim_case_fail(const sim_case_t *c, const char *format, ...)
@@ -49,4 +51,104 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
         (void)sim_case_fail(c, "no memory for %zu bytes", count * size);
     }
     return memory;
+}
+
+/* ---- data ------------------------------------------------------------- */
+
+bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out)
+{
+    *out = (sim_data_t){
+        .of = c,
+        .dtype = BATON_U64,
+        .op = BATON_SUM,
+        .iterations = (uint32_t)iterations,
+    };
+    if (c->options->prove) {
+        size_t members = (size_t)c->ranks * (size_t)iterations;
+        if (members > INT32_MAX) {
+            return sim_case_fail(c, "--prove takes at most %d contributions",
+                                 INT32_MAX);
+        }
+        out->contributors = sim_case_alloc(c, members, sizeof(bool));
+        if (out->contributors == NULL ||
+            !sim_case_ok(c, baton_proof_create((int)members, &out->proof))) {
+            sim_data_close(out);
+            return false;
+        }
+        out->dtype = BATON_U32;
+        out->op = baton_proof_op(out->proof);
+    }
+    out->count = (size_t)(c->bytes / baton_dtype_size(out->dtype));
+    return true;
+}
+
+void sim_data_close(sim_data_t *data)
+{
+    (void)!baton_proof_destroy(data->proof);
+    free(data->contributors);
+}
+
+static size_t member_of(const sim_data_t *data, int rank, uint64_t iteration)
+{
+    return (size_t)rank * data->iterations +
+           (size_t)((iteration - 1) % data->iterations);
+}
+
+static linear_model_t model_of(const sim_data_t *data, int rank,
+                               uint64_t iteration)
+{
+    return linear_model_of(data->of->options->model.seed, rank,
+                           (uint32_t)iteration);
+}
+
+bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
+                   void *elements)
+{
+    if (data->proof != NULL) {
+        int member = (int)member_of(data, rank, iteration);
+        return sim_case_ok(data->of, baton_proof_fill(data->proof, member, 0,
+                                                      data->count, elements));
+    }
+    linear_model_fill(model_of(data, rank, iteration), elements, data->count);
+    return true;
+}
+
+void sim_data_expect_none(sim_data_t *data)
+{
+    data->expected = (linear_model_t){0, 0};
+    if (data->proof != NULL) {
+        memset(data->contributors, 0,
+               (size_t)data->of->ranks * data->iterations * sizeof(bool));
+    }
+}
+
+void sim_data_expect(sim_data_t *data, int rank, uint64_t iteration)
+{
+    if (data->proof != NULL) {
+        data->contributors[member_of(data, rank, iteration)] = true;
+    } else {
+        data->expected =
+            linear_model_add(data->expected, model_of(data, rank, iteration));
+    }
+}
+
+bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
+                    const void *elements)
+{
+    if (data->proof != NULL) {
+        baton_status_t status = baton_proof_check(
+            data->proof, data->contributors, 0, data->count, elements);
+        return status == BATON_OK ||
+               sim_case_fail(data->of,
+                             "wrong result on rank %d in epoch %" PRIu64 ": %s",
+                             rank, epoch, baton_error_message());
+    }
+    size_t bad =
+        linear_model_find_mismatch(data->expected, elements, data->count);
+    return bad == data->count ||
+           sim_case_fail(data->of,
+                         "wrong result on rank %d in epoch %" PRIu64
+                         ": element %zu is %#" PRIx64 ", expected %#" PRIx64,
+                         rank, epoch, bad, ((const uint64_t *)elements)[bad],
+                         linear_model_at(data->expected, bad));
 }

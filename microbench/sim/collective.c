@@ -1,8 +1,7 @@
-/* Each epoch begins on all ranks at once, delayed by their skew. */
-#include "sim/collective.h"
+/* All-reduce, broadcast, barrier: one builder on all ranks. Each epoch begins
+   on all ranks at once, delayed by their skew. */
 #include "common/measure.h"
-#include "common/output.h"
-#include "sim/data.h"
+#include "sim/sim.h"
 #include <baton/dump.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,95 +9,31 @@
 /* What the pipelines take by default; coll.h says so. */
 #define SEGMENT_BYTES 65536.0
 
-typedef struct run run_t;
-
-/* A kind of collective. */
-typedef struct kind {
-    void (*build)(const run_t *run, baton_schedule_t *schedule,
-                  baton_view_t data);
-    double (*formula_us)(const run_t *run, const sim_formula_t *f);
-    bool from_root; /* the result is the root's contribution, not the sum */
-} kind_t;
-
-struct run {
+typedef struct run {
     const sim_case_t *of;
-    const kind_t *kind;
+    baton_algorithm_t algorithm;
     sim_watch_t *watch;
     baton_sim_t *sim;
     sim_data_t data;
     char *memory; /* [ranks][bytes]; NULL if cost only */
-};
+} run_t;
 
-/* ---- builders --------------------------------------------------------- */
+/* ---- algorithms --------------------------------------------------------- */
 
-const sim_allreduce_t sim_allreduces[] = {
-    [SIM_RECURSIVE_DOUBLING] = {baton_allreduce_recursive_doubling,
-                                sim_formula_allreduce_recursive_doubling},
-    [SIM_BINOMIAL] = {baton_allreduce_binomial, sim_formula_allreduce_binomial},
-    [SIM_RING] = {baton_allreduce_ring, sim_formula_allreduce_ring},
-    [SIM_RABENSEIFNER] = {baton_allreduce_rabenseifner,
-                          sim_formula_allreduce_rabenseifner},
-    [SIM_CIRCULANT] = {baton_allreduce_circulant,
-                       sim_formula_allreduce_circulant},
-    [SIM_PAIRWISE] = {baton_allreduce_pairwise, sim_formula_allreduce_pairwise},
-    [SIM_LINEAR_PIPELINE] = {baton_allreduce_linear_pipeline,
-                             sim_formula_allreduce_linear_pipeline},
-    [SIM_DOUBLE_TREE] = {baton_allreduce_double_tree,
-                         sim_formula_allreduce_double_tree},
-    [SIM_HIERARCHICAL] = {baton_allreduce_hierarchical,
-                          sim_formula_allreduce_hierarchical},
-};
-
-static void build_allreduce(const run_t *run, baton_schedule_t *schedule,
-                            baton_view_t data)
+baton_algorithm_t sim_algorithm(baton_collective_t collective, const char *name)
 {
-    baton_allreduce_t args = {
-        .size = sizeof(args),
-        .source = data,
-        .target = data,
-        .dtype = run->data.dtype,
-        .op = run->data.op,
-        .chunk_bytes = (size_t)run->of->options->chunk_bytes,
-    };
-    sim_allreduces[run->of->variant].build(schedule, &args);
+    baton_algorithm_t algorithm = {0};
+    (void)!baton_algorithm_find(collective, name, &algorithm);
+    return algorithm;
 }
 
-static double allreduce_us(const run_t *run, const sim_formula_t *f)
-{
-    return sim_allreduces[run->of->variant].formula_us(f);
-}
-
-static void build_broadcast(const run_t *run, baton_schedule_t *schedule,
-                            baton_view_t data)
-{
-    baton_broadcast_binomial(schedule, (int)run->of->options->root, data);
-}
-
-static double broadcast_us(const run_t *run, const sim_formula_t *f)
-{
-    (void)run;
-    return sim_formula_broadcast_binomial(f);
-}
-
-static void build_barrier(const run_t *run, baton_schedule_t *schedule,
-                          baton_view_t data)
-{
-    (void)run;
-    (void)data;
-    baton_barrier_dissemination(schedule);
-}
-
-static double barrier_us(const run_t *run, const sim_formula_t *f)
-{
-    (void)run;
-    return sim_formula_barrier_dissemination(f);
-}
-
-sim_formula_t sim_formula_of(const sim_options_t *options, int ranks,
-                             double bytes)
+double sim_formula_us(const sim_options_t *options,
+                      const baton_algorithm_t *algorithm, int ranks,
+                      double bytes)
 {
     const baton_sim_options_t *model = &options->model;
-    return (sim_formula_t){
+    int host_ranks = model->host_ranks > 1 ? model->host_ranks : 1;
+    const baton_cost_case_t of = {
         .ranks = ranks,
         .bytes = bytes,
         .alpha_us = model->link.alpha_us,
@@ -106,10 +41,34 @@ sim_formula_t sim_formula_of(const sim_options_t *options, int ranks,
         .gamma_us = model->gamma_ns / 1e3,
         .segment_bytes = options->chunk_bytes > 0 ? (double)options->chunk_bytes
                                                   : SEGMENT_BYTES,
-        .host_ranks = model->host_ranks > 1 ? model->host_ranks : 1,
+        .hosts = (ranks - 1) / host_ranks + 1,
+        .scattered = ranks % host_ranks != 0,
         .inside_alpha_us = model->host_link.alpha_us,
         .inside_beta_us = model->host_link.beta_ns / 1e3,
     };
+    return baton_algorithm_is_exact(algorithm, &of)
+               ? baton_algorithm_cost_us(algorithm, &of)
+               : NAN;
+}
+
+static void build_algorithm(const run_t *run, baton_schedule_t *schedule,
+                            baton_view_t data)
+{
+    if (run->algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
+        baton_allreduce_t args = BATON_ALLREDUCE;
+        args.source = args.target = data;
+        args.dtype = run->data.dtype;
+        args.op = run->data.op;
+        args.chunk_bytes = (size_t)run->of->options->chunk_bytes;
+        run->algorithm.build.allreduce(schedule, &args);
+    } else if (run->algorithm.collective == BATON_COLLECTIVE_BROADCAST) {
+        baton_broadcast_t args = BATON_BROADCAST;
+        args.root = (int)run->of->options->root;
+        args.data = data;
+        run->algorithm.build.broadcast(schedule, &args);
+    } else {
+        run->algorithm.build.barrier(schedule);
+    }
 }
 
 /* ---- data ------------------------------------------------------------- */
@@ -129,7 +88,7 @@ static void build(void *arg, baton_schedule_t *schedule)
     sim_watch_build(run->watch, rank);
     baton_buffer_t buffer =
         baton_buffer_bind(schedule, memory_of(run, rank), bytes);
-    run->kind->build(run, schedule, baton_view(buffer, 0, bytes));
+    build_algorithm(run, schedule, baton_view(buffer, 0, bytes));
 }
 
 /* Fills in each rank's contribution. In a broadcast only the root has one. */
@@ -142,7 +101,8 @@ static bool fill(run_t *run, uint64_t epoch)
     sim_data_expect_none(data);
     for (int rank = 0; rank < run->of->ranks; rank++) {
         char *memory = memory_of(run, rank);
-        if (run->kind->from_root && rank != (int)run->of->options->root) {
+        if (run->algorithm.collective == BATON_COLLECTIVE_BROADCAST &&
+            rank != (int)run->of->options->root) {
             data->op->identity(data->op->arg, memory, data->count, data->dtype);
             continue;
         }
@@ -171,42 +131,28 @@ static void write_text(void *arg, const char *text)
     (void)fputs(text, arg);
 }
 
-static bool write_dot(const run_t *run)
+/* Writes schedules of ranks, from the first one to before the last. */
+static bool write_schedules(const run_t *run, const char *name, int first,
+                            int last)
 {
-    const sim_options_t *options = run->of->options;
     FILE *file = NULL;
-    if (options->dot == NULL) {
-        return true;
+    bool goal = name == run->of->options->goal;
+    if (name == NULL || !output_open(name, &file)) {
+        return name == NULL;
     }
-    if (!output_open(options->dot, &file)) {
-        return false;
+    if (goal) {
+        (void)fprintf(file, "num_ranks %d\n", run->of->ranks);
     }
-    bool passed = sim_case_ok(
-        run->of,
-        baton_schedule_dot(baton_sim_schedule(run->sim, (int)options->dot_rank),
-                           write_text, file));
-    return output_close(file, options->dot) && passed;
-}
-
-static bool write_goal(const run_t *run)
-{
-    const sim_options_t *options = run->of->options;
-    FILE *file = NULL;
-    if (options->goal == NULL) {
-        return true;
-    }
-    if (!output_open(options->goal, &file)) {
-        return false;
-    }
-    (void)fprintf(file, "num_ranks %d\n", run->of->ranks);
     bool passed = true;
-    for (int rank = 0; passed && rank < run->of->ranks; rank++) {
+    for (int rank = first; passed && rank < last; rank++) {
+        baton_schedule_t *schedule = baton_sim_schedule(run->sim, rank);
         passed = sim_case_ok(
-            run->of,
-            baton_schedule_goal(baton_sim_schedule(run->sim, rank),
-                                options->model.gamma_ns, write_text, file));
+            run->of, goal ? baton_schedule_goal(
+                                schedule, run->of->options->model.gamma_ns,
+                                write_text, file)
+                          : baton_schedule_dot(schedule, write_text, file));
     }
-    return output_close(file, options->goal) && passed;
+    return output_close(file, name) && passed;
 }
 
 /* ---- the run ---------------------------------------------------------- */
@@ -250,10 +196,13 @@ static bool run_sim(run_t *run, sim_result_t *out)
     out->build_s = (clock_now_us() - began_us) / 1e6;
     sim_watch_attach(run->watch, run->sim);
 
-    const sim_formula_t formula =
-        sim_formula_of(c->options, c->ranks, (double)c->bytes);
-    out->formula_us = run->kind->formula_us(run, &formula);
-    return write_dot(run) && write_goal(run) && run_epochs(run, out);
+    const sim_options_t *options = c->options;
+    int rank = (int)options->dot_rank;
+    out->formula_us =
+        sim_formula_us(options, &run->algorithm, c->ranks, (double)c->bytes);
+    return write_schedules(run, options->dot, rank, rank + 1) &&
+           write_schedules(run, options->goal, 0, c->ranks) &&
+           run_epochs(run, out);
 }
 
 static bool run_with_memory(run_t *run, sim_result_t *out)
@@ -276,34 +225,20 @@ static bool run_with_memory(run_t *run, sim_result_t *out)
     return passed;
 }
 
-static bool simulate(const kind_t *kind, const sim_case_t *c,
-                     sim_watch_t *watch, sim_result_t *out)
+bool sim_run_collective(const sim_case_t *c, sim_watch_t *watch,
+                        sim_result_t *out)
 {
-    run_t run = {.of = c, .kind = kind, .watch = watch};
+    baton_collective_t collective =
+        c->options->command == SIM_ALLREDUCE   ? BATON_COLLECTIVE_ALLREDUCE
+        : c->options->command == SIM_BROADCAST ? BATON_COLLECTIVE_BROADCAST
+                                               : BATON_COLLECTIVE_BARRIER;
+    run_t run = {.of = c,
+                 .algorithm = sim_algorithm(collective, c->name),
+                 .watch = watch};
     if (!sim_data_open(c, 1, &run.data)) {
         return false;
     }
     bool passed = run_with_memory(&run, out);
     sim_data_close(&run.data);
     return passed;
-}
-
-bool sim_run_allreduce(const sim_case_t *c, sim_watch_t *watch,
-                       sim_result_t *out)
-{
-    static const kind_t kind = {build_allreduce, allreduce_us, false};
-    return simulate(&kind, c, watch, out);
-}
-
-bool sim_run_broadcast(const sim_case_t *c, sim_watch_t *watch,
-                       sim_result_t *out)
-{
-    static const kind_t kind = {build_broadcast, broadcast_us, true};
-    return simulate(&kind, c, watch, out);
-}
-
-bool sim_run_barrier(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
-{
-    static const kind_t kind = {build_barrier, barrier_us, false};
-    return simulate(&kind, c, watch, out);
 }

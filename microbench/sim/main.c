@@ -1,10 +1,185 @@
 /* baton-sim: collectives on any number of ranks in virtual time. See
    `baton-sim --help`. */
-#include "common/cli.h"
-#include "sim/commands.h"
-#include "sim/sweep.h"
+#include "sim/sim.h"
 #include <stdio.h>
 #include <string.h>
+
+static double mean_us(const sim_result_t *result)
+{
+    return result->mean_us;
+}
+
+static double latency_us(const sim_result_t *result)
+{
+    return result->latency_us;
+}
+
+/* Parts of several help texts. */
+#define DIST                                                                   \
+    "DIST is a number, uniform:LOW:HIGH, exponential:MEAN, "                   \
+    "normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA or pareto:MINIMUM:SHAPE; "  \
+    "samples below 0 count as 0.\n\n"
+#define TIME                                                                   \
+    "Time us is the virtual time of an epoch, from the first rank's start to " \
+    "the last one's end: the mean over epochs. "
+#define FORMULA                                                                \
+    "the closed form of the cost model: alpha a message, beta a byte, gamma "  \
+    "a reduced byte, single-ported ranks without overhead, skew or lag; "      \
+    "relative is by how much the simulated time differs. Build s and run s "   \
+    "are real time.\n\n"
+#define LATENCY                                                                \
+    "Latencies are virtual, from a rank's call to its end of the epoch, or 0 " \
+    "if the epoch had ended before. Active are the ranks whose contribution "  \
+    "to an epoch is in its result, with the standard error of their mean. "
+
+/* Sets of columns. */
+#define BASE                                                                   \
+    (SIM_COLUMN(NAME) | SIM_COLUMN(RANKS) | SIM_COLUMN(MEAN) |                 \
+     SIM_COLUMN(LOW) | SIM_COLUMN(HIGH) | SIM_COLUMN(MESSAGES) |               \
+     SIM_COLUMN(BUILD) | SIM_COLUMN(RUN) | SIM_COLUMN(RATE))
+#define BASE_FILES (BASE | SIM_COLUMN(EPOCHS))
+#define MODEL      (SIM_COLUMN(FORMULA) | SIM_COLUMN(DIFFERENCE))
+#define EAGER                                                                  \
+    (SIM_COLUMN(LATENCY) | SIM_COLUMN(RATIO) | SIM_COLUMN(ACTIVE) |            \
+     SIM_COLUMN(ERROR))
+#define EAGER_FILES                                                            \
+    (EAGER | SIM_COLUMN(MEDIAN) | SIM_COLUMN(P99) | SIM_COLUMN(EXPECTED))
+
+#define SPARSE                                                                 \
+    (SIM_COLUMN(NAME) | SIM_COLUMN(RANKS) | SIM_COLUMN(MEAN) |                 \
+     SIM_COLUMN(LOW) | SIM_COLUMN(HIGH) | MODEL | SIM_COLUMN(DENSITY) |        \
+     SIM_COLUMN(CHOSEN) | SIM_COLUMN(TEAMS) | SIM_COLUMN(ROUNDS) |             \
+     SIM_COLUMN(SENT) | SIM_COLUMN(SENT_FORMULA) | SIM_COLUMN(ENTRIES) |       \
+     SIM_COLUMN(ENTRIES_FORMULA) | SIM_COLUMN(OVER_SPARDL))
+#define SPARSE_FILES                                                           \
+    (SPARSE | BASE_FILES | SIM_COLUMN(COUNT) | SIM_COLUMN(SELECTED) |          \
+     SIM_COLUMN(EXCHANGE) | SIM_COLUMN(ROUNDS_FORMULA) | SIM_COLUMN(NNZ) |     \
+     SIM_COLUMN(PAPER_SPARSE) | SIM_COLUMN(KIND))
+
+static const sim_command_t sim_commands[] = {
+    {
+        .command = SIM_ALLREDUCE,
+        .name = "allreduce",
+        .summary = "all-reduce, by each algorithm there is",
+        .doc = "Simulates all-reduce, of 64-bit integers in place."
+               "\v" TIME "The formula is " FORMULA DIST
+               "Example: baton-sim allreduce --sweep ranks=2..1024 --bytes 1M "
+               "--plot allreduce.svg",
+        .compared = "algorithm",
+        .variant_names = sim_allreduce_names,
+        .run = sim_run_collective,
+        .shown = BASE | MODEL | SIM_COLUMN(BYTES),
+        .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
+        .plotted = "time of an epoch",
+        .plot_value = mean_us,
+    },
+    {
+        .command = SIM_BROADCAST,
+        .name = "broadcast",
+        .summary = "broadcast by binomial tree",
+        .doc = "Simulates broadcast by binomial tree."
+               "\v" TIME "The formula is " FORMULA DIST
+               "Example: baton-sim broadcast --ranks 1000 --bytes 4K --prove",
+        .compared = "algorithm",
+        .variant_names = sim_broadcast_names,
+        .run = sim_run_collective,
+        .shown = BASE | MODEL | SIM_COLUMN(BYTES),
+        .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
+        .plotted = "time of an epoch",
+        .plot_value = mean_us,
+    },
+    {
+        .command = SIM_BARRIER,
+        .name = "barrier",
+        .summary = "dissemination barrier",
+        .doc = "Simulates the dissemination barrier."
+               "\v" TIME "The formula is " FORMULA DIST
+               "Example: baton-sim barrier --ranks 1000000 --skew "
+               "exponential:20 --epochs 10",
+        .compared = "algorithm",
+        .variant_names = sim_barrier_names,
+        .run = sim_run_collective,
+        .shown = BASE | MODEL,
+        .written = BASE_FILES | MODEL,
+        .plotted = "time of an epoch",
+        .plot_value = mean_us,
+    },
+    {
+        .command = SIM_PARTIAL,
+        .name = "partial",
+        .summary = "partial all-reduce: solo, majority, full",
+        .doc = "Simulates partial all-reduce: all ranks begin an epoch "
+               "together, each late by its skew, and the next when all have "
+               "ended it."
+               "\v" LATENCY TIME
+               "The formula, of full's inner all-reduce, is " FORMULA DIST
+               "Example: baton-sim partial --ranks 256 --skew exponential:500 "
+               "--epochs 100",
+        .compared = "mode",
+        .variant_names = sim_partial_names,
+        .run = sim_run_partial,
+        .shown =
+            (BASE & ~SIM_COLUMN(MESSAGES)) | MODEL | EAGER | SIM_COLUMN(BYTES),
+        .written = BASE_FILES | MODEL | EAGER_FILES | SIM_COLUMN(BYTES),
+        .plotted = "mean latency",
+        .plot_value = latency_us,
+    },
+    {
+        .command = SIM_SKEW,
+        .name = "skew",
+        .summary = "eager-SGD's experiment: ranks arrive one after another",
+        .doc = "Simulates the skew experiment of Li et al. 2020, figures 8 and "
+               "9: in each iteration rank r calls (r + 1) * skew after all "
+               "have begun."
+               "\v" LATENCY
+               "Expected are 1 for solo and (P + 1)/2 for majority, which is "
+               "exact over a multiple of P iterations: each P elect every rank "
+               "once. Full/this is full's mean latency over this one's; the "
+               "paper's is over MPI_Allreduce, of 32 processes 1 ms "
+               "apart.\n\n" DIST
+               "Example: baton-sim skew --ranks 32 --iterations 640",
+        .compared = "mode",
+        .variant_names = sim_partial_names,
+        .run = sim_run_partial,
+        .shown = EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(NAME) |
+                 SIM_COLUMN(RANKS) | SIM_COLUMN(BYTES) | SIM_COLUMN(RUN) |
+                 SIM_COLUMN(RATE),
+        .written =
+            BASE_FILES | EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(BYTES),
+        .plotted = "mean latency",
+        .plot_value = latency_us,
+    },
+    {
+        .command = SIM_SPARSE,
+        .name = "sparse",
+        .summary = "sparse all-reduce: SparDL and its rivals",
+        .doc = "Simulates the steps of sparse all-reduces of 32-bit floating "
+               "point numbers."
+               "\vTime us is the virtual time of a step, selections and sums "
+               "not included. By default nothing is selected: each message "
+               "is as long as full blocks make it, and where lengths depend "
+               "on the data they are those of the best case: topkdsa's and "
+               "oktopk's ranks all select the same, and bsag's h is the "
+               "first. With --payload gradients are random and normal, "
+               "everything is selected, sent and summed, and results are "
+               "checked: equal on all ranks, and nothing lost. The formula is "
+               "the closed form of the same assumptions. Messages and "
+               "entries are of the rank that sends most; /spardl is the time "
+               "over spardl's.\n\n" DIST
+               "Example: baton-sim sparse --ranks 14 --count 15M --density "
+               "0.01 --alpha-us 50 --gbit 1 --plot sparse.svg",
+        .compared = "algorithm",
+        .variant_names = sim_sparse_names,
+        .run = sim_run_sparse,
+        .shown = SPARSE,
+        .written = SPARSE_FILES,
+        .plotted = "time of a step",
+        .plot_value = mean_us,
+    },
+};
+enum { SIM_COMMAND_COUNT = sizeof(sim_commands) / sizeof(sim_commands[0]) };
+
+/* ---- the command line ---------------------------------------------------- */
 
 static const char doc[] =
     "Simulates collectives: the library's own schedules, on any number of "
@@ -68,6 +243,7 @@ int main(int argc, char **argv)
     };
     /* The command parses everything after the first word. */
     const sim_command_t *command = NULL;
+    sim_options_init();
     cli_verdict_t verdict =
         cli_parse(&program, argc < 2 ? argc : 2, argv, true, &command);
     if (verdict != CLI_RUN) {

@@ -1,18 +1,11 @@
-#include "sim/options.h"
+#include "sim/sim.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *const sim_allreduce_names[] = {"recursive_doubling",
-                                           "binomial",
-                                           "ring",
-                                           "rabenseifner",
-                                           "circulant",
-                                           "pairwise",
-                                           "linear_pipeline",
-                                           "double_tree",
-                                           "hierarchical",
-                                           NULL};
+const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
+const char *const sim_broadcast_names[] = {"binomial", NULL};
+const char *const sim_barrier_names[] = {"dissemination", NULL};
 const char *const sim_partial_names[] = {"full", "solo", "majority", "quorum",
                                          "any",  "all",  NULL};
 #define SPARSE_NAME(NAME, name) name,
@@ -20,6 +13,18 @@ const char *const sim_sparse_names[] = {
     "auto", BATON_SPARSE_ALGORITHM_LIST(SPARSE_NAME) NULL};
 #undef SPARSE_NAME
 static const char *const exchange_names[] = {"auto", "rsag", "bsag", NULL};
+
+void sim_options_init(void)
+{
+    baton_algorithm_t algorithm;
+    size_t count = 0;
+    for (size_t i = 0;
+         count < SIM_MAX_VARIANTS && baton_algorithm_get(i, &algorithm); i++) {
+        if (algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
+            sim_allreduce_names[count++] = algorithm.name;
+        }
+    }
+}
 
 /* ---- the table ---------------------------------------------------------- */
 
@@ -317,10 +322,12 @@ static error_t resolve_files(const cli_parser_t *parser,
                                             opts->dot_rank, opts->ranks);
 }
 
-static bool has_variant(const sim_options_t *opts, size_t variant)
+static bool has_segments(const sim_options_t *opts)
 {
     for (size_t i = 0; i < opts->variant_count; i++) {
-        if (opts->variants[i] == variant) {
+        const char *name = opts->variant_names[opts->variants[i]];
+        if (strcmp(name, "ring") == 0 ||
+            sim_algorithm(BATON_COLLECTIVE_ALLREDUCE, name).segmented) {
             return true;
         }
     }
@@ -330,12 +337,10 @@ static bool has_variant(const sim_options_t *opts, size_t variant)
 static error_t resolve_algorithm(const cli_parser_t *parser,
                                  const sim_options_t *opts)
 {
-    if (opts->chunk_bytes != 0 && !has_variant(opts, SIM_RING) &&
-        !has_variant(opts, SIM_LINEAR_PIPELINE) &&
-        !has_variant(opts, SIM_DOUBLE_TREE)) {
+    if (opts->chunk_bytes != 0 && !has_segments(opts)) {
         return cli_refuse(parser,
-                          "--chunk-bytes: needs ring, linear_pipeline or "
-                          "double_tree in --algorithm");
+                          "--chunk-bytes: needs an --algorithm that has "
+                          "chunks, as ring");
     }
     double least = (double)opts->ranks;
     if (opts->axis == SIM_AXIS_RANKS) {

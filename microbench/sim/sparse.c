@@ -4,10 +4,9 @@
    With payload each rank's gradient is its own, and what must hold is checked
    after each step: results are the same on all ranks, bit by bit, and with the
    residuals they add up to all gradients so far. */
-#include "sim/sparse.h"
 #include "common/gradient.h"
 #include "common/measure.h"
-#include "sim/collective.h"
+#include "sim/sim.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -237,17 +236,17 @@ static baton_sparse_options_t options_of(const sim_case_t *c)
    1 proposals of P - 1 bounds. */
 static void set_formula(const run_t *run, sim_result_t *out)
 {
-    const sim_formula_t f = sim_formula_of(run->of->options, run->of->ranks, 0);
-    if (f.host_ranks > 1) {
+    const baton_sim_options_t *model = &run->of->options->model;
+    if (model->host_ranks > 1) {
         return;
     }
     double steps = (double)run->of->options->epochs;
     double moves = floor(steps / REGIONS_PERIOD) / steps;
-    double others = f.ranks - 1;
+    double others = run->of->ranks - 1;
     out->formula_us = out->cost.us;
     if (out->cost.algorithm == BATON_SPARSE_OKTOPK) {
-        out->formula_us +=
-            moves * others * others * sizeof(uint64_t) * f.beta_us;
+        out->formula_us += moves * others * others * sizeof(uint64_t) *
+                           model->link.beta_ns / 1e3;
     }
 }
 

@@ -1,4 +1,4 @@
-#include "skew/options.h"
+#include "skew/skew.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

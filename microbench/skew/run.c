@@ -12,9 +12,10 @@
    charged to the next one. The processor time of this barrier is the same for
    all systems and is reported separately. Preparation and checks are not
    counted. Both barriers are Baton's, for all systems: see harness.h. */
-#include "skew/run.h"
 #include "common/steal.h"
-#include "skew/systems.h"
+#include "skew/account.h"
+#include "skew/skew.h"
+#include <baton/partial.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <mpi.h>
@@ -22,9 +23,146 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- systems ---------------------------------------------------------- */
+
+/* A system under test, which sums 64-bit integers of all ranks. */
+typedef struct system {
+    skew_choice_t choice;
+    size_t count;             /* elements */
+    uint64_t *target;         /* of the MPI systems */
+    baton_partial_t *partial; /* of the Baton systems */
+    uint64_t *pending;        /* scratch for pending_of */
+} system_t;
+
+static bool is_mpi(skew_kind_t kind)
+{
+    return kind == SKEW_MPI || kind == SKEW_MPI_NB;
+}
+
+static baton_partial_mode_t mode_of(skew_kind_t kind)
+{
+    switch (kind) {
+    case SKEW_SOLO:
+        return BATON_SOLO;
+    case SKEW_MAJORITY:
+        return BATON_MAJORITY;
+    case SKEW_QUORUM:
+        return BATON_QUORUM;
+    case SKEW_ANY:
+        return BATON_CANDIDATES_ANY;
+    case SKEW_ALL:
+        return BATON_CANDIDATES_ALL;
+    case SKEW_MPI:
+    case SKEW_MPI_NB:
+    case SKEW_FULL:
+    case SKEW_KIND_COUNT:
+        break;
+    }
+    return BATON_FULL;
+}
+
+/* Collective, in the same order on all ranks. */
+static void open_system(const harness_t *harness, skew_choice_t choice,
+                        size_t count, uint64_t seed, system_t *out)
+{
+    *out = (system_t){.choice = choice, .count = count};
+    if (is_mpi(choice.kind)) {
+        out->target = harness_alloc(count, sizeof(uint64_t));
+        return;
+    }
+    out->pending = harness_alloc(count, sizeof(uint64_t));
+    char name[SKEW_NAME_BYTES];
+    baton_partial_options_t options = {
+        .size = sizeof(options),
+        .name = skew_name(choice, name),
+        .mode = mode_of(choice.kind),
+        .mode_ranks = choice.ranks,
+        .keep = BATON_KEEP_LATEST,
+        .seed = seed,
+        .count = count,
+        .dtype = BATON_U64,
+    };
+    harness_require(
+        baton_partial_create(harness->group, &options, &out->partial),
+        "create a partial all-reduce");
+}
+
+/* Collective. No rank may be inside a call. */
+static void close_system(system_t *system)
+{
+    (void)!baton_partial_destroy(system->partial);
+    free(system->pending);
+    free(system->target);
+}
+
+static void call_mpi(system_t *system, const uint64_t *source)
+{
+    int count = (int)system->count;
+    if (system->choice.kind == SKEW_MPI) {
+        MPI_Allreduce(source, system->target, count, MPI_UINT64_T, MPI_SUM,
+                      MPI_COMM_WORLD);
+        return;
+    }
+    MPI_Request request;
+    MPI_Iallreduce(source, system->target, count, MPI_UINT64_T, MPI_SUM,
+                   MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void call_baton(system_t *system, const uint64_t *source,
+                       baton_partial_result_t *out)
+{
+    baton_partial_t *partial = system->partial;
+    harness_require(baton_partial_contribute(partial, source), "contribute");
+    harness_require(baton_partial_start(partial), "start");
+    harness_require(baton_partial_wait(partial, -1, out), "wait");
+}
+
+/* Contributes `source`, starts and waits. This is the call that is timed. The
+   system owns the outcome's data, which stay valid until the next call. */
+static void call_system(system_t *system, const uint64_t *source,
+                        uint64_t iteration, int ranks, skew_outcome_t *out)
+{
+    if (is_mpi(system->choice.kind)) {
+        call_mpi(system, source);
+        *out = (skew_outcome_t){
+            .epoch = iteration,
+            .data = system->target,
+            .included = true,
+            .active = (uint32_t)ranks,
+        };
+        return;
+    }
+    baton_partial_result_t result;
+    call_baton(system, source, &result);
+    *out = (skew_outcome_t){
+        .epoch = result.epoch,
+        .data = result.data,
+        .included = result.included,
+        .active = result.active,
+        .staleness = result.staleness,
+    };
+}
+
+/* The sum of this rank's contributions that no call has taken yet, or NULL if
+   there are none. */
+static const uint64_t *pending_of(system_t *system)
+{
+    if (system->partial == NULL) {
+        return NULL;
+    }
+    bool any = false;
+    harness_require(
+        baton_partial_pending(system->partial, system->pending, &any),
+        "read what is pending");
+    return any ? system->pending : NULL;
+}
+
+/* ---- measurements ----------------------------------------------------- */
+
 /* One system and its measurements on this rank. */
 typedef struct measurement {
-    skew_system_t system;
+    system_t system;
     skew_account_t account;
     double *latency_us;  /* [counted iterations] */
     double processor_us; /* sums */
@@ -56,8 +194,8 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
     const skew_options_t *options = run->options;
     uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
     size_t count = (size_t)(run->bytes / sizeof(uint64_t));
-    skew_system_open(run->harness, choice, count, options->seed,
-                     &measurement->system);
+    open_system(run->harness, choice, count, options->seed,
+                &measurement->system);
     measurement->latency_us =
         harness_alloc(options->iterations, sizeof(double));
     measurement->processor_us = 0;
@@ -76,7 +214,7 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
 
 static void close_measurement(measurement_t *measurement)
 {
-    skew_system_close(&measurement->system);
+    close_system(&measurement->system);
     free(measurement->account.entries);
     free(measurement->latency_us);
 }
@@ -117,8 +255,8 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     clock_sleep_until(arrival_us(run, begin_us, harness->rank + 1));
 
     double call_us = clock_now_us();
-    skew_system_call(&measurement->system, run->source, iteration,
-                     harness->size, outcome);
+    call_system(&measurement->system, run->source, iteration, harness->size,
+                outcome);
     double done_us = clock_now_us();
 
     clock_sleep_until(arrival_us(run, begin_us, harness->size + 1));
@@ -156,7 +294,7 @@ static void take_turn(const run_t *run, measurement_t *measurement,
     measure_call(run, measurement, iteration, &outcome);
     check_elected(run, measurement, iteration, &outcome);
     skew_account_record(account, iteration, &outcome,
-                        skew_system_pending(&measurement->system));
+                        pending_of(&measurement->system));
 }
 
 static void show(progress_t *progress, uint64_t bytes)

@@ -1,6 +1,5 @@
-/* Each builder's time in the simulator's model is its closed form, for any
-   number of ranks. The forms are baton-sim's own. */
-#include "../microbench/sim/formula.c"
+/* Each builder's time in the simulator's model is the library's closed form,
+   for any number of ranks. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -69,19 +68,25 @@ static double simulate(int ranks, double gamma_ns, baton_sim_build_fn build,
 }
 
 static void expect(int ranks, double gamma_ns, baton_sim_build_fn build,
-                   given_t *given, double (*formula_us)(const sim_formula_t *))
+                   given_t *given, baton_collective_t collective,
+                   const char *name)
 {
-    const sim_formula_t formula = {
+    int host_ranks = given->host_ranks > 0 ? given->host_ranks : 1;
+    baton_algorithm_t algorithm;
+    const baton_cost_case_t of = {
         .ranks = ranks,
         .bytes = (double)given->bytes,
         .alpha_us = ALPHA_US,
         .beta_us = BETA_NS / 1e3,
         .gamma_us = gamma_ns / 1e3,
-        .host_ranks = given->host_ranks > 0 ? given->host_ranks : 1,
+        .hosts = (ranks - 1) / host_ranks + 1,
         .inside_alpha_us = NEAR_ALPHA_US,
         .inside_beta_us = NEAR_BETA_NS / 1e3,
     };
-    double expected = formula_us(&formula);
+    assert_int_equal(baton_algorithm_find(collective, name, &algorithm),
+                     BATON_OK);
+    assert_true(baton_algorithm_is_exact(&algorithm, &of));
+    double expected = baton_algorithm_cost_us(&algorithm, &of);
     double us = simulate(ranks, gamma_ns, build, given);
     if (fabs(us - expected) > BOUND * expected) {
         fail_msg("%d ranks, %zu bytes, gamma %g ns: %.9f us, expected %.9f",
@@ -102,8 +107,8 @@ static void test_barrier_dissemination(void **state)
 {
     given_t given = {0};
     for (size_t i = 0; i < SIZE_COUNT; i++) {
-        expect(sizes[i], 0, build_barrier, &given,
-               sim_formula_barrier_dissemination);
+        expect(sizes[i], 0, build_barrier, &given, BATON_COLLECTIVE_BARRIER,
+               "dissemination");
     }
 }
 
@@ -111,17 +116,17 @@ static void test_broadcast_binomial(void **state)
 {
     given_t given = {.bytes = 100000};
     for (size_t i = 0; i < SIZE_COUNT; i++) {
-        expect(sizes[i], 0, build_broadcast, &given,
-               sim_formula_broadcast_binomial);
+        expect(sizes[i], 0, build_broadcast, &given, BATON_COLLECTIVE_BROADCAST,
+               "binomial");
     }
 }
 
-static void expect_allreduce(given_t *given,
-                             double (*formula_us)(const sim_formula_t *))
+static void expect_allreduce(given_t *given, const char *name)
 {
     for (size_t i = 0; i < SIZE_COUNT; i++) {
         for (size_t j = 0; j < GAMMA_COUNT; j++) {
-            expect(sizes[i], gammas_ns[j], build_allreduce, given, formula_us);
+            expect(sizes[i], gammas_ns[j], build_allreduce, given,
+                   BATON_COLLECTIVE_ALLREDUCE, name);
         }
     }
 }
@@ -130,16 +135,16 @@ static void test_allreduce_recursive_doubling(void **state)
 {
     given_t small = {8, baton_allreduce_recursive_doubling, 1};
     given_t large = {800000, baton_allreduce_recursive_doubling, 1};
-    expect_allreduce(&small, sim_formula_allreduce_recursive_doubling);
-    expect_allreduce(&large, sim_formula_allreduce_recursive_doubling);
+    expect_allreduce(&small, "recursive_doubling");
+    expect_allreduce(&large, "recursive_doubling");
 }
 
 static void test_allreduce_binomial(void **state)
 {
     given_t small = {8, baton_allreduce_binomial, 1};
     given_t large = {800000, baton_allreduce_binomial, 1};
-    expect_allreduce(&small, sim_formula_allreduce_binomial);
-    expect_allreduce(&large, sim_formula_allreduce_binomial);
+    expect_allreduce(&small, "binomial");
+    expect_allreduce(&large, "binomial");
 }
 
 /* Equal blocks, of a chunk each. A ring of 1024 would be 2 million messages. */
@@ -149,7 +154,7 @@ static void test_allreduce_ring(void **state)
         given_t given = {(size_t)sizes[i] * 1024, baton_allreduce_ring, 1};
         for (size_t j = 0; j < GAMMA_COUNT && sizes[i] < 1000; j++) {
             expect(sizes[i], gammas_ns[j], build_allreduce, &given,
-                   sim_formula_allreduce_ring);
+                   BATON_COLLECTIVE_ALLREDUCE, "ring");
         }
     }
 }
@@ -164,7 +169,7 @@ static void test_allreduce_hierarchical(void **state)
                              host_ranks};
             for (size_t j = 0; j < GAMMA_COUNT; j++) {
                 expect(ranks, gammas_ns[j], build_allreduce, &given,
-                       sim_formula_allreduce_hierarchical);
+                       BATON_COLLECTIVE_ALLREDUCE, "hierarchical");
             }
         }
     }
@@ -175,12 +180,11 @@ static void test_allreduces_of_pairs_on_hosts(void **state)
 {
     static const struct {
         baton_allreduce_fn build;
-        double (*formula_us)(const sim_formula_t *);
+        const char *name;
     } pairs[] = {
-        {baton_allreduce_recursive_doubling,
-         sim_formula_allreduce_recursive_doubling},
-        {baton_allreduce_binomial, sim_formula_allreduce_binomial},
-        {baton_allreduce_rabenseifner, sim_formula_allreduce_rabenseifner},
+        {baton_allreduce_recursive_doubling, "recursive_doubling"},
+        {baton_allreduce_binomial, "binomial"},
+        {baton_allreduce_rabenseifner, "rabenseifner"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         for (int host_ranks = 1; host_ranks <= 16; host_ranks *= 2) {
@@ -189,7 +193,7 @@ static void test_allreduces_of_pairs_on_hosts(void **state)
                                  host_ranks};
                 for (size_t j = 0; j < GAMMA_COUNT; j++) {
                     expect(ranks, gammas_ns[j], build_allreduce, &given,
-                           pairs[i].formula_us);
+                           BATON_COLLECTIVE_ALLREDUCE, pairs[i].name);
                 }
             }
         }

@@ -1,0 +1,323 @@
+/* baton-sim: what its commands share. main.c has the table of commands,
+   options.c that of options, sweep.c the rows; collective.c, partial.c and
+   sparse.c simulate. */
+#ifndef MICROBENCH_SIM_SIM_H
+#define MICROBENCH_SIM_SIM_H
+
+#include "common/cli.h"
+#include "common/linear_model.h"
+#include "common/progress.h"
+#include "common/table.h"
+#include <baton/partial.h>
+#include <baton/proof.h>
+#include <baton/sim.h>
+#include <baton/sparse.h>
+#include <baton/tuning.h>
+
+/* ---- options (options.c) ------------------------------------------------ */
+
+enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 24 };
+
+/* Of `inner`: the library chooses. */
+#define SIM_NONE SIZE_MAX
+
+/* Commands, as a set. */
+enum {
+    SIM_ALLREDUCE = 1,
+    SIM_BROADCAST = 2,
+    SIM_BARRIER = 4,
+    SIM_PARTIAL = 8,
+    SIM_SKEW = 16,
+    SIM_SPARSE = 32
+};
+
+/* The names of what commands compare, which NULL ends: the library's
+   all-reduces, modes of a partial one, and sparse ones, whose numbers are
+   baton_sparse_algorithm_t. */
+extern const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
+extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
+extern const char *const sim_partial_names[], *const sim_sparse_names[];
+
+/* The modes, in the order of their names. The first one is full, since the
+   others are compared with it. */
+enum {
+    SIM_FULL,
+    SIM_SOLO,
+    SIM_MAJORITY,
+    SIM_QUORUM,
+    SIM_CANDIDATES_ANY,
+    SIM_CANDIDATES_ALL
+};
+
+typedef enum sim_axis {
+    SIM_AXIS_NONE,
+    SIM_AXIS_RANKS,
+    SIM_AXIS_BYTES,
+    SIM_AXIS_DENSITY,
+    SIM_AXIS_TEAMS
+} sim_axis_t;
+
+typedef struct sim_options {
+    /* The command, and the variants that it compares: algorithms or modes.
+       NULL ends their names. */
+    unsigned command;
+    const char *const *variant_names;
+
+    baton_sim_options_t model; /* its ranks are not set */
+    double gbit, host_gbit;
+    const char *speed, *lag, *skew; /* as given, or NULL */
+    uint64_t host_ranks, eager_bytes, sync_bytes;
+    bool payload;
+    bool prove; /* by contributor sets */
+    uint64_t ranks;
+    uint64_t bytes;
+    uint64_t epochs;
+    uint64_t chunk_bytes;
+    uint64_t root;
+    size_t inner; /* the inner all-reduce of a partial one, or SIM_NONE */
+    uint64_t mode_ranks; /* of a quorum or of candidates; 0 means half of the
+                            ranks */
+    double spacing_ms;   /* between the arrivals of neighbours, or 0 */
+    /* Of sparse all-reduces. */
+    uint64_t count; /* elements, of f32 */
+    double density;
+    uint64_t teams;  /* 0 means that the library chooses */
+    size_t exchange; /* baton_teams_t */
+
+    size_t variants[SIM_MAX_VARIANTS]; /* indices of names */
+    size_t variant_count;
+    const char *sweep; /* as given, or NULL */
+    sim_axis_t axis;
+    double values[SIM_MAX_VALUES]; /* along the axis */
+    size_t value_count;
+
+    const char *csv, *json, *plot; /* file names, or NULL */
+    const char *trace, *dot, *goal;
+    uint64_t dot_rank;
+} sim_options_t;
+
+/* Fills in the library's names. To be called first. */
+void sim_options_init(void);
+
+/* Parses the command line. `doc` is as argp has it. */
+cli_verdict_t sim_options_parse(unsigned command,
+                                const char *const *variant_names,
+                                const char *doc, int argc, char **argv,
+                                sim_options_t *out);
+
+/* True for commands that move vectors of so many bytes. */
+static inline bool sim_options_has_bytes(const sim_options_t *options)
+{
+    return options->command != SIM_BARRIER && options->command != SIM_SPARSE;
+}
+
+/* The axis as --sweep names it; "" for none. */
+const char *sim_axis_name(sim_axis_t axis);
+
+/* A value of the axis, as it may be given. Returns `text`. */
+const char *sim_axis_format(sim_axis_t axis, double value, char *text,
+                            size_t text_bytes);
+
+/* Prints the model and the run in one line, after the command's name. */
+void sim_options_print(const sim_options_t *options, const char *command);
+
+/* ---- one simulation (case.c) -------------------------------------------- */
+
+typedef struct sim_case {
+    const sim_options_t *options;
+    size_t variant;   /* index of its name */
+    const char *name; /* of the variant */
+    int ranks;
+    uint64_t bytes;
+    double density; /* of sparse all-reduces */
+    uint64_t teams; /* of sparse all-reduces; 0: the library chooses */
+} sim_case_t;
+
+typedef struct sim_result {
+    /* Virtual time of an epoch on all ranks: mean, least and most. */
+    double mean_us, low_us, high_us;
+    double formula_us; /* of its closed form; NAN if there is none */
+    uint64_t messages; /* of all epochs */
+    double build_s;    /* real time */
+    double run_s;
+
+    /* For partial all-reduces: from a rank's call to its completion. */
+    double latency_us, latency_median_us, latency_p99_us;
+    /* Ranks whose contribution to an epoch is in its result: the mean over
+       epochs, its standard error, and the expectation, which may be NAN. */
+    double active, active_error, active_expected;
+    /* For sparse all-reduces: what was in force; of a step, what the rank sent
+       that sent most (NAN where nobody counts), and the entries of the result
+       (NAN without payload). */
+    baton_sparse_cost_t cost; /* the formula's */
+    double k, rounds, sent, sent_bytes, nnz;
+} sim_result_t;
+
+/* The model's options for this case. */
+static inline baton_sim_options_t sim_case_model(const sim_case_t *c)
+{
+    baton_sim_options_t model = c->options->model;
+    model.ranks = c->ranks;
+    return model;
+}
+
+/* Prints "baton-sim: NAME, N ranks, B bytes: MESSAGE" on standard error and
+   returns false. */
+bool sim_case_fail(const sim_case_t *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* True for BATON_OK. Otherwise prints the library's message. */
+bool sim_case_ok(const sim_case_t *c, baton_status_t status);
+
+/* Allocates zeroed memory for `count` elements. Returns NULL after printing
+   that there is not enough: without touching any if the machine has less. */
+void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size);
+
+/* ---- data of simulated ranks (case.c) ------------------------------------ */
+
+/* The contributions, and the expected results: sums of linear models
+   (common/linear_model.h) or sets of contributors (baton/proof.h). */
+typedef struct sim_data {
+    const sim_case_t *of;
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    size_t count;         /* elements */
+    uint32_t iterations;  /* consecutive ones that one sum may contain */
+    baton_proof_t *proof; /* NULL for linear models */
+    linear_model_t expected;
+    bool *contributors; /* [ranks * iterations], in the expected sum */
+} sim_data_t;
+
+/* Like the functions below, prints what failed. A cost-only simulation gets
+   only the type and the reduction. */
+bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out);
+void sim_data_close(sim_data_t *data);
+
+/* Stores the `count` elements that the rank contributes in this iteration,
+   which counts from 1. */
+bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
+                   void *elements);
+
+/* Set the expected sum to no contribution, and add one. */
+void sim_data_expect_none(sim_data_t *data);
+void sim_data_expect(sim_data_t *data, int rank, uint64_t iteration);
+
+/* True when the elements are the expected sum. */
+bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
+                    const void *elements);
+
+/* ---- what is seen of it (watch.c) ---------------------------------------- */
+
+/* Prints the progress line, and writes the trace, in Chrome's format: a process
+   for each rank, with rows for its epochs, its two ports and its processor. */
+typedef struct sim_watch {
+    const sim_case_t *of;
+    progress_t progress;   /* of epochs */
+    FILE *trace;           /* the caller's; NULL for no trace */
+    uint64_t seen, traced; /* events */
+} sim_watch_t;
+
+/* `trace` may be NULL. */
+void sim_watch_begin(sim_watch_t *watch, const sim_case_t *of, FILE *trace);
+
+/* Called before a rank's schedule is built. */
+void sim_watch_build(sim_watch_t *watch, int rank);
+
+/* Observes the simulator until it is detached, which must happen before its
+   schedules are destroyed. */
+void sim_watch_attach(sim_watch_t *watch, baton_sim_t *sim);
+void sim_watch_detach(baton_sim_t *sim);
+
+/* Called after each epoch. */
+void sim_watch_epoch(sim_watch_t *watch);
+
+void sim_watch_end(sim_watch_t *watch);
+
+/* ---- the commands: simulate the case; false after printing what failed --- */
+
+bool sim_run_collective(const sim_case_t *c, sim_watch_t *watch,
+                        sim_result_t *out);
+bool sim_run_partial(const sim_case_t *c, sim_watch_t *watch,
+                     sim_result_t *out);
+bool sim_run_sparse(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out);
+
+/* The library's algorithm of that name. */
+baton_algorithm_t sim_algorithm(baton_collective_t collective,
+                                const char *name);
+
+/* Its closed form, NAN where the simulator does not take just that long: single
+   ports, no overhead, skew or lag, equal blocks. */
+double sim_formula_us(const sim_options_t *options,
+                      const baton_algorithm_t *algorithm, int ranks,
+                      double bytes);
+
+/* ---- the table (sweep.c) ------------------------------------------------- */
+
+/* Columns. Each command prints some of them and writes some to files. */
+typedef enum sim_column {
+    SIM_NAME, /* of the variant */
+    SIM_RANKS,
+    SIM_BYTES,
+    SIM_EPOCHS,
+    SIM_MEAN, /* of an epoch's time */
+    SIM_LOW,
+    SIM_HIGH,
+    SIM_FORMULA,
+    SIM_DIFFERENCE,
+    SIM_LATENCY,
+    SIM_MEDIAN,
+    SIM_P99,
+    SIM_RATIO, /* to full */
+    SIM_PAPER,
+    SIM_ACTIVE,
+    SIM_ERROR,
+    SIM_EXPECTED,
+    SIM_MESSAGES,
+    SIM_BUILD,
+    SIM_RUN,
+    SIM_RATE,
+    /* Of sparse all-reduces. */
+    SIM_COUNT,
+    SIM_DENSITY,
+    SIM_SELECTED, /* k */
+    SIM_CHOSEN,   /* the algorithm in force */
+    SIM_TEAMS,
+    SIM_EXCHANGE,
+    SIM_ROUNDS,
+    SIM_ROUNDS_FORMULA,
+    SIM_SENT, /* messages of the rank that sends most, in a step */
+    SIM_SENT_FORMULA,
+    SIM_ENTRIES, /* its bytes in entries */
+    SIM_ENTRIES_FORMULA,
+    SIM_NNZ,
+    SIM_OVER_SPARDL,
+    SIM_PAPER_SPARSE,
+    SIM_KIND, /* of the simulation */
+    SIM_COLUMN_COUNT
+} sim_column_t;
+
+#define SIM_COLUMN(name) (UINT64_C(1) << SIM_##name)
+
+/* A set of columns. */
+typedef uint64_t sim_columns_t;
+
+typedef struct sim_command {
+    unsigned command; /* SIM_ALLREDUCE, ... */
+    const char *name;
+    const char *summary;              /* for the list of commands */
+    const char *doc;                  /* for its help */
+    const char *compared;             /* "algorithm", "mode" */
+    const char *const *variant_names; /* ended by NULL */
+    /* Simulates a case; returns false after printing what failed. */
+    bool (*run)(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out);
+
+    sim_columns_t shown, written; /* columns of the table, and of the files */
+    const char *plotted;          /* what the plot shows */
+    double (*plot_value)(const sim_result_t *result);
+} sim_command_t;
+
+/* Runs a simulation for each value of the sweep and for each variant, with a
+   row of the table for each. Returns the exit status. */
+int sim_sweep(const sim_command_t *command, int argc, char **argv);
+
+#endif
