@@ -267,6 +267,8 @@ static void test_inproc_sends_to_who_is_gone_end(void **state)
     assert_int_equal(poll_one(&pair, 0).token.node, 0);
     assert_int_equal(post(&pair, 1, out, BYTES), BATON_OK);
     assert_int_equal(poll_one(&pair, 0).token.node, 1);
+    uint32_t us;
+    assert_false(pair.port->arm(pair.ends[0], &us)); /* the loss */
     baton_event_t event = poll_one(&pair, 0);
     assert_int_equal(event.kind, BATON_EVENT_LOST);
     assert_int_equal(event.peer, 1);
@@ -287,6 +289,73 @@ static void test_inproc_send_fails_when_a_test_says_so(void **state)
     pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
     pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
     assert_true(is_quiet(&pair, 1));
+    close_pair(&pair);
+}
+
+/* Up to a slice is copied as it is accepted, and up to 256 bytes are when they
+   are sent. */
+static void test_inproc_limits_are_exact(void **state)
+{
+    static unsigned char out[BATON__INPROC_SLICE_BYTES + 1];
+    static unsigned char in[BATON__INPROC_SLICE_BYTES + 1];
+    static const size_t sizes[] = {
+        BATON__INPROC_COPY_BYTES, BATON__INPROC_COPY_BYTES + 1,
+        BATON__INPROC_SLICE_BYTES, BATON__INPROC_SLICE_BYTES + 1};
+    pair_t pair = open_pair(2);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(post(&pair, i, out, sizes[i]),
+                         i == 0 ? BATON_DONE : BATON_OK);
+        baton_message_t *message = poll_one(&pair, 1).message;
+        assert_int_equal(pair.port->accept(pair.ends[1], message, token(i), in),
+                         i == 3 ? BATON_OK : BATON_DONE);
+        while (!is_quiet(&pair, 1)) {
+        }
+        while (!is_quiet(&pair, 0)) {
+        }
+    }
+    close_pair(&pair);
+}
+
+/* As many sends as were reserved are in flight, each time, in whatever way the
+   last ones ended. */
+static void test_inproc_reserved_sends_come_back(void **state)
+{
+    enum { SENDS = 1000, ENDS = 4 };
+    static unsigned char out[BYTES];
+    static unsigned char in[BYTES];
+    static baton_message_t *messages[SENDS];
+    pair_t pair = open_pair(SENDS);
+    for (uint32_t way = 0; way < 2 * ENDS; way++) {
+        for (uint32_t i = 0; i < SENDS; i++) {
+            assert_int_equal(post(&pair, i, out, BYTES), BATON_OK);
+        }
+        for (uint32_t i = 0; i < SENDS; i++) {
+            messages[i] = poll_one(&pair, 1).message;
+        }
+        for (uint32_t i = 0; i < SENDS; i++) {
+            bool withdrawn = way % ENDS == 0;
+            bool lent = way % ENDS == 1;
+            if (withdrawn) {
+                assert_true(pair.port->withdraw(pair.ends[0], token(i)));
+            }
+            if (lent) {
+                assert_int_equal(pair.port->lend(pair.ends[1], messages[i]),
+                                 BATON_DONE);
+                assert_ptr_equal(messages[i]->data, out);
+                assert_false(pair.port->withdraw(pair.ends[0], token(i)));
+            }
+            if (way % ENDS < 2 && !(withdrawn && way >= ENDS)) {
+                pair.port->drop(pair.ends[1], messages[i]);
+            } else {
+                assert_int_equal(
+                    pair.port->accept(pair.ends[1], messages[i], token(i), in),
+                    withdrawn ? BATON_ERR_CANCELLED : BATON_DONE);
+            }
+            assert_true(withdrawn ||
+                        poll_one(&pair, 0).kind == BATON_EVENT_SENT);
+        }
+        assert_true(is_quiet(&pair, 0));
+    }
     close_pair(&pair);
 }
 
@@ -389,6 +458,8 @@ int main(void)
         cmocka_unit_test(test_inproc_a_short_message_outlives_its_sender),
         cmocka_unit_test(test_inproc_sends_to_who_is_gone_end),
         cmocka_unit_test(test_inproc_send_fails_when_a_test_says_so),
+        cmocka_unit_test(test_inproc_limits_are_exact),
+        cmocka_unit_test(test_inproc_reserved_sends_come_back),
         cmocka_unit_test(test_inproc_bell_rings_once_when_armed),
         cmocka_unit_test(test_inproc_bell_does_not_ring_when_disarmed),
         cmocka_unit_test(test_inproc_bell_rings_when_a_send_ends),

@@ -37,7 +37,7 @@ static void open_with(fake_mpi_options_t options)
 {
     memset(seen, 0, sizeof seen);
     for (size_t i = 0; i < LONGEST; i++) {
-        out[i] = (unsigned char)(i * 7 + i / 4096);
+        out[i] = (unsigned char)(i * 7 + i / 4096 + i / 3000000 * 11);
     }
     fake_mpi_open(&options);
     for (int rank = 0; rank < options.size; rank++) {
@@ -108,6 +108,22 @@ static void open_far(int size, uint32_t window)
     open_with(
         (fake_mpi_options_t){.size = size, .host_ranks = 1, .window = window});
     settle_all(size);
+}
+
+/* Nothing is in flight: every record is in its pool. */
+static void expect_all_free(int rank)
+{
+    const baton__mpi_t *mpi = rank_of(rank);
+    uint32_t sends = 0;
+    uint32_t records = 0;
+    for (const baton__send_t *at = mpi->free_sends; at != NULL; at = at->next) {
+        sends++;
+    }
+    for (const baton__record_t *at = mpi->free_records; at; at = at->next) {
+        records++;
+    }
+    assert_int_equal(sends, mpi->send_count);
+    assert_int_equal(records, mpi->record_count);
 }
 
 static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
@@ -185,6 +201,8 @@ static baton__packet_kind_t way_of(size_t bytes)
     settle_all(2);
     assert_true(came_whole(bytes));
     assert_int_equal(seen[0].ends - ended, status == BATON_DONE ? 0 : 1);
+    expect_all_free(0);
+    expect_all_free(1);
     return kind;
 }
 
@@ -581,7 +599,7 @@ static void test_mpi_announced_sends_are_bounded(void **state)
 /* Fills MPI, so that sends wait in the outbox: 7 of them, from number 100. */
 static void fill_outbox(void)
 {
-    open_far(2, 256);
+    memset(seen, 0, sizeof seen);
     fake_mpi_stop(true);
     for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
         assert_int_equal(post(0, 1, i, 8), BATON_DONE);
@@ -591,10 +609,15 @@ static void fill_outbox(void)
     }
 }
 
-/* Lets all go, and expects these numbers to come. */
+/* Lets all go, first with room for few events, and expects these numbers to
+   come; a notice does not overtake them. */
 static void expect_numbers(const uint32_t *numbers, int count)
 {
     fake_mpi_stop(false);
+    assert_int_equal(notify(0, 1), BATON_AGAIN);
+    for (int i = 0; i < count; i++) {
+        (void)poll_some(0, 1);
+    }
     settle_all(2);
     assert_int_equal(seen[1].arrivals, BATON__MPI_PACKETS + count);
     for (int i = 0; i < count; i++) {
@@ -605,11 +628,17 @@ static void expect_numbers(const uint32_t *numbers, int count)
     assert_int_equal(seen[0].ends, count);
     assert_null(peer_of(0, 1)->outbox);
     assert_null(rank_of(0)->listed);
-    fake_mpi_close();
+    for (int i = 0; i < seen[1].arrivals; i++) {
+        drop(1, i);
+    }
+    settle_all(2);
+    expect_all_free(0);
+    expect_all_free(1);
 }
 
 static void test_mpi_withdraws_anywhere_in_the_outbox(void **state)
 {
+    open_far(2, 256);
     fill_outbox();
     assert_true(withdraw(0, 103)); /* the middle, */
     assert_true(withdraw(0, 100)); /* the head, */
@@ -628,6 +657,7 @@ static void test_mpi_withdraws_anywhere_in_the_outbox(void **state)
     assert_int_equal(post(0, 1, 300, 8), BATON_OK);
     assert_int_equal(post(0, 1, 301, 8), BATON_OK);
     expect_numbers((const uint32_t[]){300, 301}, 2);
+    fake_mpi_close();
 }
 
 /* Of announced sends one side has each: who withdraws, or who accepts. */
@@ -669,6 +699,8 @@ static void test_mpi_withdraws_several_offers(void **state)
     }
     assert_int_equal(seen[0].ends, 6);
     assert_int_equal(peer_of(0, 1)->announced, 0);
+    expect_all_free(0);
+    expect_all_free(1);
     fake_mpi_close();
 }
 
@@ -686,7 +718,7 @@ static void test_mpi_far_withdraws_what_is_pulled(void **state)
     assert_int_equal(take(1, 1), BATON_OK);
     fake_mpi_eager_bytes = 0;
     (void)poll_some(0, 64);       /* takes both answers */
-    assert_false(withdraw(0, 2)); /* MPI has it */
+    assert_false(withdraw(0, 2)); /* it is sent */
     settle_all(2);
     assert_int_equal(seen[1].receives, 2);
     for (int i = 0; i < 2; i++) {
@@ -698,6 +730,8 @@ static void test_mpi_far_withdraws_what_is_pulled(void **state)
     assert_int_equal(seen[0].ends, 1);
     assert_int_equal(seen[0].ended[0].token.node, 2);
     assert_true(withdraw(0, 3));
+    assert_int_equal(post(0, 1, 4, 5000), BATON_OK);
+    assert_false(withdraw(0, 4)); /* MPI has it */
     fake_mpi_close();
 }
 
@@ -766,7 +800,23 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
     if (baton__mpi_arm(rank_of(1), &us)) { /* more may come after the ring */
         assert_true(us < 1000);
     }
-    /* Data that MPI moves need it to be called. */
+    (void)poll(NULL, 0, 5);
+    assert_true(baton__mpi_arm(rank_of(1), &us));
+    baton__links_ring(&peer_of(0, 1)->link); /* ahead of its message */
+    assert_int_equal(poll(&wait, 1, 5000), 1);
+    baton__mpi_drain(rank_of(1));
+    assert_false(baton__mpi_arm(rank_of(1), &us));
+    settle(1);
+    /* Packets and data that MPI has not sent need it to be called. */
+    fake_mpi_stop(true);
+    assert_int_equal(post(0, 1, 9, 8), BATON_DONE);
+    (void)poll(NULL, 0, 5);
+    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(us <= 1000);
+    fake_mpi_stop(false);
+    settle_all(2);
+    drop(1, 1);
+    settle_all(2);
     fake_mpi_eager_bytes = 0;
     assert_int_equal(post(0, 1, 2, 5000), BATON_OK);
     (void)poll(NULL, 0, 5);
@@ -774,7 +824,7 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
     assert_true(us <= 1000);
     /* Without a link it looks now and then. */
     settle(1);
-    drop(1, 1);
+    drop(1, 2);
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     peer_of(1, 0)->link.state = BATON__LINK_ENDED;
@@ -848,63 +898,53 @@ static void test_mpi_far_peer_is_lost_in_motion(void **state)
     enum { LONG = 100000, MIDDLE = 5000, PULLED = 6 };
     open_far(3, 16);
     fake_mpi_eager_bytes = 100; /* packets alone */
-    for (uint32_t i = 0; i < PULLED; i++) {
+    for (uint32_t i = 0; i < PULLED + 1; i++) {
         assert_int_equal(post(0, 1, i, LONG), BATON_OK);
     }
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(post(0, 1, 50 + i, MIDDLE), BATON_OK);
     }
     settle(1);
-    assert_int_equal(seen[1].arrivals, PULLED + 3);
+    assert_int_equal(seen[1].arrivals, PULLED + 4);
     fake_mpi_stop(true);
-    for (int i = 0; i < PULLED; i++) {
-        assert_int_equal(take(1, i), BATON_OK);
-    }
-    assert_int_equal(take(1, PULLED), BATON_OK);
-    drop(1, PULLED + 1);
     assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
     assert_int_equal(post(1, 0, 201, MIDDLE), BATON_OK);
     assert_int_equal(post(1, 2, 202, MIDDLE), BATON_OK);
-    uint32_t queued = 0;
-    while (post(1, 0, 300 + queued, 8) == BATON_DONE) {
-        queued++;
+    int failing = 2;
+    for (uint32_t i = 0; i < 100 && seen[1].losses == 0; i++) {
+        failing += post(1, 0, 300 + i, 8) == BATON_OK;
     }
-    for (uint32_t i = 1; i < 4; i++) {
-        (void)post(1, 0, 300 + queued + i, 8);
+    assert_non_null(peer_of(1, 0)->outbox);
+    for (int i = 0; i < PULLED; i++) {
+        assert_int_equal(take(1, i), BATON_OK);
     }
-    int64_t free_sends = 0;
-    fake_mpi_failing_sends = 0;
+    drop(1, PULLED); /* its answer waits in the outbox */
+    assert_int_equal(take(1, PULLED + 1), BATON_OK);
+    drop(1, PULLED + 2);
+    baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
     baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
     settle_loss(1, 0);
-    expect_failed_ends(1, 2 + 4);
+    expect_failed_ends(1, failing);
     assert_int_equal(seen[1].receives, PULLED + 1);
     for (int i = 0; i < PULLED + 1; i++) {
         assert_int_equal(seen[1].received[i].status, BATON_ERR_TRANSPORT);
     }
-    assert_int_equal(take(1, PULLED + 2), BATON_ERR_TRANSPORT);
+    assert_int_equal(take(1, PULLED + 3), BATON_ERR_TRANSPORT);
     assert_null(rank_of(1)->peers[0].outbox);
     assert_null(rank_of(1)->far.discarding.head);
     assert_false(rank_of(1)->far.discard_active);
-    /* The other peer's goes on, and every record is free again. */
+    assert_int_equal(rank_of(1)->untold, 0);
+    /* The other peer's goes on; what was sent ends for MPI, but only once. */
+    fake_mpi_eager_bytes = 65536;
     fake_mpi_stop(false);
     settle(2);
     drop(2, 0);
     settle(2);
     settle(1);
-    assert_int_equal(seen[1].ends, 2 + 4 + 1);
-    assert_int_equal(seen[1].ended[6].token.node, 202);
-    assert_int_equal(seen[1].ended[6].status, BATON_OK);
-    for (const baton__send_t *each = rank_of(1)->free_sends; each != NULL;
-         each = each->next) {
-        free_sends++;
-    }
-    assert_int_equal(free_sends, rank_of(1)->send_count);
-    int64_t free_records = 0;
-    for (const baton__record_t *each = rank_of(1)->free_records; each != NULL;
-         each = each->next) {
-        free_records++;
-    }
-    assert_int_equal(free_records, rank_of(1)->record_count);
+    assert_int_equal(seen[1].ends, failing + 1);
+    assert_int_equal(seen[1].ended[failing].token.node, 202);
+    assert_int_equal(seen[1].ended[failing].status, BATON_OK);
+    expect_all_free(1);
     fake_mpi_close();
 }
 
@@ -982,9 +1022,50 @@ static void test_mpi_sends_beyond_the_reserve_are_refused(void **state)
     fake_mpi_close();
 }
 
+/* There is a record for all that a peer may send without an answer. */
+static void test_mpi_windows_have_records(void **state)
+{
+    enum { WINDOW = 64 };
+    fake_mpi_open(&(fake_mpi_options_t){
+        .size = 2, .host_ranks = 2, .window = WINDOW, .reads = true});
+    memset(seen, 0, sizeof seen);
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton__mpi_reserve(rank_of(rank), 1 - rank, 1, 0));
+        support_ok(baton__mpi_reserve(rank_of(rank), 1 - rank, 0, 0));
+    }
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        assert_int_equal(post(0, 1, i, 8), BATON_DONE);
+    }
+    assert_int_equal(post(0, 1, WINDOW, 8), BATON_OK);
+    assert_true(withdraw(0, WINDOW));
+    for (int i = 0; i < BATON__MPI_NOTICES; i++) {
+        assert_int_equal(notify(0, 1), BATON_DONE);
+    }
+    settle(1);
+    assert_true(seen[1].arrivals >= WINDOW + BATON__MPI_NOTICES);
+    fake_mpi_close();
+}
+
+/* Only so many sends have a place among the offers; others are pulled. */
+static void test_mpi_sends_without_an_offer_are_pulled(void **state)
+{
+    open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
+    assert_int_equal(way_of(100000), BATON__PACKET_OFFER);
+    support_ok(baton__mpi_reserve(rank_of(0), 1, BATON__HOST_OFFERS, 0));
+    while (rank_of(0)->free_sends->id < BATON__HOST_OFFERS) {
+        rank_of(0)->free_sends = rank_of(0)->free_sends->next;
+    }
+    assert_int_equal(post(0, 1, 1, 100000), BATON_OK);
+    settle(1);
+    assert_int_equal(kind_at(1, 1), BATON__PACKET_RTS);
+    fake_mpi_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mpi_windows_have_records),
+        cmocka_unit_test(test_mpi_sends_without_an_offer_are_pulled),
         cmocka_unit_test(test_mpi_near_ways_have_exact_limits),
         cmocka_unit_test(test_mpi_far_ways_have_exact_limits),
         cmocka_unit_test(test_mpi_segments_are_read_in_place),

@@ -83,11 +83,31 @@ static void test_segments_only_of_their_own_bytes(void **state)
         baton__segments_share(&host.segments, PEER, own, sizeof own), 0);
     assert_int_equal(
         baton__segments_share(&host.segments, PEER, block, 3 * MIB + 1), 0);
+    assert_int_equal(
+        baton__segments_share(&host.segments, PEER, block + 1, 3 * MIB), 0);
     uint32_t id = baton__segments_share(&host.segments, PEER, block, 3 * MIB);
     assert_non_null(map(id, block, 3 * MIB));
     assert_null(map(id, block + 1, 3 * MIB));
     assert_null(map(id, block - 1, 1));
     assert_null(map(id + BATON__SEGMENTS, block, 1));
+    close_host();
+}
+
+/* A block fits a gap of its size, and not one that is smaller. */
+static void test_segments_fill_gaps(void **state)
+{
+    enum { BYTES = 65536 };
+    open_host(64 * MIB);
+    char *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = baton__segments_allocate(&host.segments, BYTES);
+        assert_true(i == 0 || blocks[i] == blocks[i - 1] + BYTES);
+    }
+    baton__segments_release(&host.segments, blocks[1]);
+    char *larger = baton__segments_allocate(&host.segments, BYTES + 1);
+    assert_true(larger >= blocks[2] + BYTES);
+    char *same = baton__segments_allocate(&host.segments, BYTES - 1);
+    assert_ptr_equal(same, blocks[1]);
     close_host();
 }
 
@@ -259,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_segments_are_read_by_the_peer),
         cmocka_unit_test(test_segments_only_of_their_own_bytes),
+        cmocka_unit_test(test_segments_fill_gaps),
         cmocka_unit_test(test_segments_that_were_freed_are_unmapped),
         cmocka_unit_test(test_segments_of_a_peer_that_is_behind),
         cmocka_unit_test(test_segments_have_a_limit),
