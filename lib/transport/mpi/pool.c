@@ -67,11 +67,20 @@ static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
     }
     baton__free(mpi->sends);
     mpi->sends = table;
+    /* Behind those that are free: only low numbers are among the offers. */
+    baton__send_t *older = mpi->free_sends;
+    mpi->free_sends = NULL;
     for (uint32_t i = sends; i-- > 0;) {
         slab->sends[i].id = mpi->send_count + i;
         table[slab->sends[i].id] = &slab->sends[i];
         baton__mpi_give_send(mpi, &slab->sends[i]);
     }
+    baton__send_t **end = &older;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = mpi->free_sends;
+    mpi->free_sends = older;
     for (uint32_t i = records; i-- > 0;) {
         baton__mpi_give_record(mpi, &slab->records[i]);
     }
