@@ -31,7 +31,7 @@ program_of() { # of what "Caught by:" says
 # try FOLDER SPEC: runs a test whose program is in the folder; its output goes
 # there, too.
 try() {
-    settings= run= arguments=
+    settings="" run="" arguments=""
     for word in $2; do
         case $word in
         *=*) settings="$settings $word" ;;
