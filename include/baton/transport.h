@@ -134,9 +134,9 @@ typedef struct baton_transport {
 
     /* Moves a message's data to `target`, which has room for all of its bytes,
        and takes the message back. BATON_DONE: the data is there, and no event
-       follows; this is always so for a message with `data` and a target in
-       host memory. BATON_OK: RECEIVED follows. BATON_ERR_CANCELLED: the sender
-       has withdrawn the message. */
+       follows; this is always so for a target in host memory and a message
+       with `data`, or of at most BATON_NOTICE_BYTES. BATON_OK: RECEIVED
+       follows. BATON_ERR_CANCELLED: the sender has withdrawn the message. */
     baton_status_t (*accept)(void *endpoint, baton_message_t *message,
                              baton_token_t token, void *target);
 
@@ -219,10 +219,6 @@ typedef struct baton_transport {
        host that a rank is on, counted from 0 in the order of their first ranks.
      */
     int (*host_of)(const void *endpoint, int rank);
-
-    /* Optional, beside lend. Whether a message out of this host memory would be
-       lent to that peer. Without this function all would. */
-    bool (*lends)(void *endpoint, int peer, const void *data, size_t bytes);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

@@ -10,8 +10,8 @@ const conformance_staging_t conformance_stagings[CONFORMANCE_STAGINGS] = {
     {"staged_host", "4096", "2", 0, true, false},
     {"staged_device", "65536", "8", 4, true, false},
     {"staged_blocks", "4096", "2", 4, false, false},
-    {"staged_no_handles", "16384", "81", 3, true, true},
-    {"staged_mixed", "65536", "21", 2, true, false},
+    {"staged_no_handles", "16384", "3", 3, true, true},
+    {"staged_mixed", "65536", "4", 2, true, false},
 };
 
 typedef struct staged_rank {

@@ -6,9 +6,7 @@
 #include "support/conformance.h"
 #include "support/emulated.h"
 
-/* Of `share` ends of messages in four are in device memory. Where one end may
-   be host memory the buffers have to hold the longest message, for transports
-   that can't lend it. */
+/* Of `share` ends of messages in four are in device memory. */
 typedef struct conformance_staging {
     const char *name;
     const char *block, *buffers; /* of BATON_DEVICE_BLOCK and _BUFFERS */
@@ -16,7 +14,14 @@ typedef struct conformance_staging {
     bool direct, no_handles;
 } conformance_staging_t;
 
-enum { CONFORMANCE_STAGINGS = 5 };
+enum {
+    CONFORMANCE_STAGED_HOST,
+    CONFORMANCE_STAGED_DEVICE,
+    CONFORMANCE_STAGED_BLOCKS,
+    CONFORMANCE_STAGED_NO_HANDLES,
+    CONFORMANCE_STAGED_MIXED,
+    CONFORMANCE_STAGINGS
+};
 extern const conformance_staging_t conformance_stagings[CONFORMANCE_STAGINGS];
 
 /* Gives the rank a device, and puts the staged transport around its own; sets

@@ -266,10 +266,6 @@ static void test_mpi_segments_are_read_in_place(void **state)
         settle(0);
         assert_int_equal(seen[0].ends, i);
     }
-    assert_true(baton__mpi_lends(mpi, 1, block, 20000));
-    rank_of(0)->reads = false;
-    assert_true(baton__mpi_lends(mpi, 1, block, 20000));
-    assert_false(baton__mpi_lends(mpi, 1, out, 20000));
     baton__mpi_deallocate(mpi, block);
     fake_mpi_close();
 }

@@ -360,7 +360,6 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                                  const baton_header_t *header, const void *data,
                                  size_t bytes);
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
-bool baton__mpi_lends(void *endpoint, int peer, const void *data, size_t bytes);
 
 /* Answers a message, now or when there is room: by FIN, which then frees its
    record; or by CTS. */

@@ -532,7 +532,6 @@ static const baton_transport_t mpi_transport = {
     .takes_device = baton__mpi_takes_device,
     .is_copying = baton__mpi_is_copying,
     .host_of = host_of,
-    .lends = baton__mpi_lends,
 };
 
 static void init_far(baton__far_t *far)

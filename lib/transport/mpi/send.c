@@ -184,14 +184,6 @@ static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
                                        bytes);
 }
 
-bool baton__mpi_lends(void *endpoint, int peer, const void *data, size_t bytes)
-{
-    baton__mpi_t *mpi = endpoint;
-    const baton__peer_t *to = &mpi->peers[peer];
-    return to->near >= 0 &&
-           (mpi->reads || segment_of(mpi, to, data, bytes) != 0);
-}
-
 static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
                            baton__send_t *send, baton__packet_t *packet,
                            bool credited)

@@ -23,50 +23,17 @@ double baton__block_us(const baton__block_model_t *model, double bytes,
     return 2 * copy_us + send_us + (blocks - 1) * fmax(copy_us, send_us);
 }
 
-/* Where T is least if this stage is the slower one whatever the block. */
-static double best_behind(const baton__block_model_t *model,
-                          const baton_link_cost_t *slower, double bytes)
-{
-    double others_ns =
-        2 * model->copy.beta_ns + model->send.beta_ns - slower->beta_ns;
-    return others_ns > 0 ? sqrt(bytes * slower->alpha_us * 1e3 / others_ns)
-                         : bytes;
-}
-
-/* Where both stages take the same time; or no block. */
-static double crossing(const baton__block_model_t *model)
-{
-    double beta_ns = model->copy.beta_ns - model->send.beta_ns;
-    double alpha_us = model->send.alpha_us - model->copy.alpha_us;
-    double block = beta_ns != 0 ? alpha_us * 1e3 / beta_ns : 0;
-    return block > 0 ? block : 0;
-}
-
-/* So many equal blocks, in whole units. */
-static size_t rounded(double blocks, size_t bytes)
-{
-    double units = ceil((double)bytes / blocks / BATON__BLOCK_UNIT);
-    double size = fmax(units * BATON__BLOCK_UNIT, BATON__BLOCK_LEAST);
-    return size < BATON__BLOCK_MOST ? (size_t)size : BATON__BLOCK_MOST;
-}
-
-/* As a message is cut into whole blocks, those above and below the best size
-   are looked at. */
 size_t baton__block_for(const baton__block_model_t *model, size_t bytes)
 {
     if (model->fixed > 0) {
         return model->fixed;
     }
-    const double candidates[] = {
-        best_behind(model, &model->copy, (double)bytes),
-        best_behind(model, &model->send, (double)bytes), crossing(model)};
-    size_t best = rounded(1, bytes);
-    double best_us = baton__block_us(model, (double)bytes, (double)best);
-    for (size_t i = 0; i < 2 * sizeof candidates / sizeof *candidates; i++) {
-        double size = fmax(candidates[i / 2], BATON__BLOCK_LEAST);
-        double blocks = floor((double)bytes / size) + (double)(i % 2);
-        size_t block = rounded(fmax(blocks, 1), bytes);
-        double us = baton__block_us(model, (double)bytes, (double)block);
+    size_t best = 0;
+    double best_us = INFINITY;
+    for (size_t block = BATON__BLOCK_LEAST; block <= BATON__BLOCK_MOST;
+         block *= 2) {
+        double us = baton__block_us(model, (double)bytes,
+                                    fmin((double)block, (double)bytes));
         if (us < best_us) {
             best = block;
             best_us = us;

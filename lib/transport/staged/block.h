@@ -9,22 +9,14 @@
        T(b) = 2 c(b) + s(b) + (k - 1) max(c(b), s(b))
 
    as in a linear pipeline (papers: linear-pipeline, section 3): short blocks
-   pay c(0) and s(0) often, long ones wait long for the first. With
-   m(b) = m0 + m1 b for the slower stage, T is least at
-
-       b = sqrt(n m0 / (2 c1 + s1 - m1))
-
-   or where c and s cross, if the slower stage is another one on either side. */
+   pay c(0) and s(0) often, long ones wait long for the first. T is flat around
+   its least value, so the best power of two is within a few percent of it. */
 #ifndef BATON_TRANSPORT_STAGED_BLOCK_H
 #define BATON_TRANSPORT_STAGED_BLOCK_H
 
 #include <baton/costs.h>
 
-enum {
-    BATON__BLOCK_LEAST = 4096,
-    BATON__BLOCK_MOST = 1 << 20,
-    BATON__BLOCK_UNIT = 512 /* of one that is chosen */
-};
+enum { BATON__BLOCK_LEAST = 4096, BATON__BLOCK_MOST = 1 << 20 };
 
 typedef struct baton__block_model {
     size_t fixed;           /* BATON_DEVICE_BLOCK; 0: it is not set */
@@ -40,7 +32,7 @@ baton_status_t baton__block_model(int hosts, baton__block_model_t *out);
 double baton__block_us(const baton__block_model_t *model, double bytes,
                        double block);
 
-/* The block for a message of so many bytes; of any message the longest. */
+/* The block for a message of so many bytes; and the longest of any message. */
 size_t baton__block_for(const baton__block_model_t *model, size_t bytes);
 size_t baton__block_most(const baton__block_model_t *model);
 

@@ -2,41 +2,40 @@
 
    A send of device memory is an offer: a short message with the header of the
    send, so that it arrives in order with the others. The receiver asks for the
-   data when the message is accepted. Between devices of one kin they are copied
-   straight from one memory to the other; else in blocks through pinned memory
-   of both hosts, so that a block is copied off the device while the one before
-   it is on its way, and the one before that is copied to the other device.
+   data when the message is accepted. Between devices of one kind they are
+   copied straight from one memory to the other; else in blocks through pinned
+   memory of both hosts, so that a block is copied off the device while the one
+   before it is on its way, and the one before that is copied to the other
+   device.
 
        sender                                        receiver
        OFFER (id, bytes, kin) ------------------->   ARRIVED
-                                                     accept, and at most
-                                                     RECEIVES_FROM_PEER at once:
-       direct:  GRANT (handle)     <-------------    ASK_DIRECT
+                                                     accept
+       direct:  GRANT (handle)     <-------------    ASK (0 blocks)
                                    ------------->    device copies
                 SENT               <-------------    DONE, RECEIVED
        staged:  copy to the host   <-------------    ASK (blocks, block bytes)
                 BLOCK              ------------->    copy to the device
-                copy to the host   <-------------    MORE (blocks)
+                copy to the host   <-------------    ASK (more blocks)
                 BLOCK              ------------->    copy to the device
                 SENT                                 RECEIVED
-       drop:    SENT               <-------------    DECLINE
+       drop:    SENT               <-------------    DONE
        withdrawn before it was asked for:
-                REFUSE             ------------->    RECEIVED (cancelled)
+                ABORT (cancelled)  ------------->    RECEIVED (cancelled)
        the device failed:
                 SENT (error), ABORT  ----------->    RECEIVED (error)
 
    The receiver asks for a block only when a buffer is free for it, so none
    waits with data for a buffer, and buffers are always given back: a block on
-   its way out needs nothing but its receiver's buffer, which is there.
+   its way out needs nothing but its receiver's buffer, which is there. A
+   receiver whose target is host memory asks in the same way, which bounds what
+   is in flight, but its blocks go straight to the target.
 
-   Host memory that is received into device memory comes as one ordinary
-   message. It is copied out of the message by blocks if it can be read in place
-   (its data came along, or the inner transport lends them); else it is received
-   into all buffers at once. A message that is too long for that, and that the
-   inner transport will not lend, is offered, as one of device memory is: a
-   receiver whose target is device memory asks for blocks, which are sent
-   straight from where they lie; one whose target is host memory asks for all of
-   it as one block.
+   Host memory is sent as ever. Where it is received into device memory, it is
+   copied by blocks out of the message, if that can be read in place: its data
+   came along, or the inner transport lends them. Else the message is received
+   into ordinary memory first, which is allocated for it. That is the one
+   allocation in an epoch; sending from pinned or device memory avoids it.
 
    Files, from the bottom up: pool.c (transfers, buffers, controls), receive.c,
    send.c, staged.c (the transport). */
@@ -49,30 +48,26 @@
 #include <assert.h>
 
 enum {
-    BATON__STAGED_RECEIVES_FROM_PEER = 4, /* that were asked for, at a time */
-    BATON__STAGED_BLOCKS_AHEAD = 4,       /* asked for, of one message */
-    BATON__STAGED_DIRECT = 8              /* copies between devices at a time */
+    BATON__STAGED_BLOCKS_AHEAD = 4, /* asked for, of one message */
+    BATON__STAGED_DIRECT = 8        /* copies between devices at a time */
 };
 
 /* A header's kind: the upper two bits are the transport's. */
 enum {
     BATON__STAGED_KINDS = 0xc000,
     BATON__STAGED_OFFER = 0x8000,  /* the rest is the send's kind */
-    BATON__STAGED_CONTROL = 0xc000 /* the rest is a baton__staged_control_t */
+    BATON__STAGED_CONTROL = 0xc000 /* the rest is a baton__staged_kind_t */
 };
 
 /* The header of each: `schedule` refers to the receiver's record of the
    transfer, `epoch` to the sender's, `tag` is a number. */
 typedef enum baton__staged_kind {
-    BATON__STAGED_ASK,        /* tag: blocks so far; data: bytes of a block */
-    BATON__STAGED_ASK_DIRECT, /* */
-    BATON__STAGED_MORE,       /* tag: blocks so far */
-    BATON__STAGED_DECLINE,
-    BATON__STAGED_DONE,
+    BATON__STAGED_ASK,   /* tag: blocks so far, 0: for a handle; data: bytes of
+                            a block */
     BATON__STAGED_GRANT, /* tag: whether there is a handle; data: the handle */
-    BATON__STAGED_REFUSE,
-    BATON__STAGED_ABORT,
-    BATON__STAGED_BLOCK /* tag: which; data: its */
+    BATON__STAGED_BLOCK, /* tag: which; data: its */
+    BATON__STAGED_DONE,  /* the receiver needs no more of it */
+    BATON__STAGED_ABORT  /* tag: 1: it was withdrawn, 0: it failed */
 } baton__staged_kind_t;
 
 /* The data of an offer. */
@@ -81,7 +76,6 @@ typedef struct baton__staged_offer {
     uint64_t bytes;
     uint64_t kin;
     uint64_t block; /* the sender's largest */
-    uint64_t host;  /* 1: it is in host memory, and no device can copy it */
 } baton__staged_offer_t;
 static_assert(sizeof(baton__staged_offer_t) <= BATON_NOTICE_BYTES &&
                   BATON_DEVICE_HANDLE_BYTES <= BATON_NOTICE_BYTES,
@@ -93,18 +87,15 @@ typedef enum baton__staged_transfer_state {
     BATON__TRANSFER_OFFERED,
     BATON__TRANSFER_GRANTED, /* the receiver's device reads it */
     BATON__TRANSFER_SENDING,
-    BATON__TRANSFER_WITHDRAWN, /* the offer is still on its way */
     /* of a receive */
-    BATON__TRANSFER_FETCHING, /* the offer's data */
-    BATON__TRANSFER_ARRIVED,  /* the engine has the message */
-    BATON__TRANSFER_QUEUED,   /* it was accepted */
-    BATON__TRANSFER_ASKED_DIRECT,
+    BATON__TRANSFER_ARRIVED, /* the engine has the message */
+    BATON__TRANSFER_ASKED,   /* for a handle */
     BATON__TRANSFER_COPYING, /* between devices, or waiting for that */
     BATON__TRANSFER_RECEIVING,
     BATON__TRANSFER_FEEDING, /* an ordinary message, by blocks */
-    BATON__TRANSFER_LANDING, /* an ordinary message, at once */
     /* of both */
-    BATON__TRANSFER_ENDED
+    BATON__TRANSFER_ENDED, /* its event is to be reported */
+    BATON__TRANSFER_OVER   /* peers or the inner transport still know it */
 } baton__staged_transfer_state_t;
 
 typedef struct baton__staged_transfer {
@@ -113,8 +104,6 @@ typedef struct baton__staged_transfer {
     uint32_t generation; /* of the record's use: a reference has it, too */
     baton__staged_transfer_state_t state;
     bool sends;
-    bool from_host;    /* a send of host memory: without buffers */
-    bool over;         /* its event was reported, or there is none */
     bool offer_posted; /* the inner send of the offer has not ended */
     baton_status_t status;
     const char *detail; /* of an error, or NULL */
@@ -123,19 +112,19 @@ typedef struct baton__staged_transfer {
     uint64_t remote; /* reference to the peer's record */
     baton__staged_offer_t offer;
     const char *source;
-    char *target; /* NULL: the data are not wanted */
+    char *target;
     size_t bytes;
     size_t block_bytes;
-    uint32_t blocks;   /* of the message; less after an ABORT */
+    uint32_t blocks;   /* of the message; less after an error */
     uint32_t granted;  /* that the receiver asked for */
     uint32_t started;  /* that were begun: copied off the device; arrived */
     uint32_t finished; /* that are over */
     baton_message_t message; /* what the engine gets */
-    baton_message_t *plain;  /* the inner message that is read */
+    baton_message_t *plain;  /* the inner message that is read in place */
+    void *memory;            /* or where it is received, allocated */
 
     /* What is to be told the peer, one thing at a time. */
-    struct baton__staged_transfer *next_control;
-    bool control_queued;
+    bool control_waits;
     baton__staged_kind_t control;
     uint32_t number;
     unsigned char handle[BATON_DEVICE_HANDLE_BYTES];
@@ -160,7 +149,8 @@ typedef struct baton__staged_transfer_pool {
     uint32_t capacity;
 } baton__staged_transfer_pool_t;
 
-/* Pinned memory for a block. */
+/* A copy in one of the device's streams: of a block, whose pinned memory this
+   has, or between devices. */
 typedef struct baton__staged_buffer {
     struct baton__staged_buffer *next; /* in one list at a time */
     char *memory;
@@ -173,24 +163,17 @@ typedef struct baton__staged_buffer {
 
 typedef struct baton__staged_buffers {
     baton__staged_buffer_t *all;
+    uint32_t count;
     baton__staged_buffer_t *unused;
     uint32_t unused_count;
-    /* Being copied from or to the device, in the order of the stream. */
+    /* Being copied, in the order of the stream. */
     baton__staged_buffer_t *first, *last;
     baton_stream_t stream;
 } baton__staged_buffers_t;
 
 typedef struct baton__staged_peer {
-    bool reserved; /* room for blocks and controls, in the inner transport */
+    bool reserved;       /* room for blocks, in the inner transport */
     baton_status_t lost; /* or BATON_OK */
-    uint32_t active;     /* receives that were asked for */
-    baton__staged_transfer_list_t queued;
-    /* An offer whose data have not come; and what has arrived behind it. */
-    baton__staged_transfer_t *fetching;
-    baton_message_t *held, *held_last;
-    /* Receives that are to be told that their send was withdrawn. */
-    uint64_t refused[BATON__STAGED_RECEIVES_FROM_PEER];
-    uint32_t refusals;
 } baton__staged_peer_t;
 
 typedef struct baton__staged {
@@ -200,47 +183,40 @@ typedef struct baton__staged {
     int rank, size;
     baton_device_port_t port;
     void *device;
-    bool direct; /* devices of one kin copy from each other */
+    bool direct_allowed; /* devices of one kin copy from each other */
 
     baton__block_model_t model;
     size_t block_bytes; /* the longest: of a buffer */
-    uint32_t buffers;   /* in each direction */
     char *pinned;
-    baton__staged_buffers_t out, in;
-    uint32_t promised;    /* buffers of `in` that blocks were asked for */
-    uint32_t host_blocks; /* in flight, straight from host memory */
-    void *direct_events[BATON__STAGED_DIRECT];
-    baton__staged_transfer_t *direct_copies[BATON__STAGED_DIRECT];
-    uint32_t direct_count;
-    baton_stream_t direct_stream;
+    baton__staged_buffers_t out, in, direct;
+    uint32_t promised; /* buffers of `in` that blocks were asked for */
+    uint32_t pulling;  /* ordinary messages on their way to `memory` */
 
     baton__staged_transfer_pool_t sends, receives;
     int64_t reserved_sends, reserved_receives;
     baton__staged_peer_t *peers;
-    uint64_t held;     /* messages that peers' lists hold */
-    bool record_freed; /* since it was looked for one that is held */
-    bool any_refused;
 
     baton__staged_transfer_list_t sending;   /* with blocks left to begin */
     baton__staged_transfer_list_t receiving; /* by blocks */
-    baton__staged_transfer_list_t feeding, landing, copying;
-    baton__staged_transfer_t *landing_now;
+    baton__staged_transfer_list_t feeding, copying;
     baton__staged_transfer_list_t ended; /* events to report */
+    /* Messages to report. An offer among them gets its record then, and waits
+       here if there is none. */
     baton_message_t *arrived, *arrived_last;
-    baton__staged_transfer_t *controls, *controls_last;
+    uint32_t controls; /* that wait for room */
+    baton_message_t
+        *refused;           /* requests to answer: their sends are withdrawn */
     char device_error[256]; /* the last one's sentence */
 } baton__staged_t;
 
 /* Tokens of the inner transport's sends and receives: the owner is the
    endpoint, and the node is one of these, and a record or buffer. */
 typedef enum baton__staged_tokens {
-    BATON__STAGED_TOKEN_OFFER,   /* a send's record */
-    BATON__STAGED_TOKEN_OUT,     /* a buffer */
-    BATON__STAGED_TOKEN_FETCH,   /* a receive's record */
-    BATON__STAGED_TOKEN_IN,      /* a buffer */
-    BATON__STAGED_TOKEN_HOST,    /* a receive's record */
-    BATON__STAGED_TOKEN_LANDING, /* a receive's record */
-    BATON__STAGED_TOKEN_BLOCK,   /* a send's record: a block of host memory */
+    BATON__STAGED_TOKEN_OFFER, /* a send's record */
+    BATON__STAGED_TOKEN_OUT,   /* a buffer */
+    BATON__STAGED_TOKEN_IN,    /* a buffer */
+    BATON__STAGED_TOKEN_HOST,  /* a receive's record: a block of it */
+    BATON__STAGED_TOKEN_PLAIN, /* a receive's record */
     BATON__STAGED_TOKEN_BITS = 28
 } baton__staged_tokens_t;
 
@@ -279,7 +255,7 @@ void baton__staged_give(baton__staged_t *self,
 baton__staged_transfer_t *
 baton__staged_by_id(const baton__staged_transfer_pool_t *pool, uint32_t id);
 
-/* References are what peers know records by; NULL if it is in use no more. */
+/* References are what peers know records by; NULL if it has ended. */
 uint64_t baton__staged_reference(const baton__staged_transfer_t *transfer);
 baton__staged_transfer_t *
 baton__staged_find(const baton__staged_transfer_pool_t *pool,
@@ -299,23 +275,21 @@ void baton__staged_fail(baton__staged_t *self,
 void baton__staged_end(baton__staged_t *self,
                        baton__staged_transfer_t *transfer);
 
-/* Tells the peer, now or in a later poll. */
+/* Tells the peer, now or in a later poll. refuse answers a request for a send
+   that is over, and drops it. */
 void baton__staged_tell(baton__staged_t *self,
                         baton__staged_transfer_t *transfer,
                         baton__staged_kind_t kind, uint32_t number);
-void baton__staged_refuse(baton__staged_t *self, int peer, uint64_t reference);
+void baton__staged_refuse(baton__staged_t *self, baton_message_t *request);
 void baton__staged_flush(baton__staged_t *self);
-void baton__staged_forget_control(baton__staged_t *self,
-                                  baton__staged_transfer_t *transfer);
 
-/* Buffers: one that is free, or NULL; copies in progress, in order. */
-baton__staged_buffer_t *baton__staged_take_buffer(baton__staged_buffers_t *of);
+/* Buffers: one that is free, for this transfer, or NULL; copies in progress, in
+   order. A copy that can't begin gives its buffer back. */
+baton__staged_buffer_t *
+baton__staged_take_buffer(baton__staged_buffers_t *of,
+                          baton__staged_transfer_t *transfer, uint32_t block);
 void baton__staged_give_buffer(baton__staged_buffers_t *of,
                                baton__staged_buffer_t *buffer);
-/* Records behind a copy. Tries twice: nothing else would tell when the copy no
-   longer uses its memory. A device that fails both times does no copies. */
-baton_status_t baton__staged_record(baton__staged_t *self,
-                                    baton_stream_t stream, void *event);
 baton_status_t baton__staged_copy(baton__staged_t *self,
                                   baton__staged_buffers_t *of,
                                   baton__staged_buffer_t *buffer, void *target,
@@ -327,10 +301,9 @@ baton__staged_buffer_t *baton__staged_copied(baton__staged_t *self,
                                              baton__staged_buffers_t *of,
                                              baton_status_t *status_out);
 
-static inline uint32_t baton__staged_blocks_of(size_t bytes, size_t block)
-{
-    return (uint32_t)((bytes + block - 1) / block);
-}
+/* Says in which blocks the message goes. */
+void baton__staged_cut(baton__staged_transfer_t *transfer, size_t bytes,
+                       size_t block_bytes);
 
 static inline size_t
 baton__staged_bytes_of(const baton__staged_transfer_t *transfer, uint32_t block)
@@ -342,8 +315,11 @@ baton__staged_bytes_of(const baton__staged_transfer_t *transfer, uint32_t block)
 
 /* ---- receive.c ---------------------------------------------------------- */
 
-/* An inner message that is no control. True: the caller reports it. */
-bool baton__staged_arrived(baton__staged_t *self, baton_message_t *message);
+/* Makes a record of an offer that has arrived. BATON_DONE: *out is the engine's
+   message. BATON_AGAIN: it has to wait for a record. Else it was dropped. */
+baton_status_t baton__staged_take_offer(baton__staged_t *self,
+                                        baton_message_t *offer,
+                                        baton_message_t **out);
 baton_status_t baton__staged_accept(baton__staged_t *self,
                                     baton__staged_transfer_t *receive,
                                     baton_token_t token, void *target);

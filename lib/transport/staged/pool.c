@@ -7,10 +7,15 @@
 
 #include <stdio.h>
 
+typedef baton__staged_t staged_t;
+typedef baton__staged_transfer_t transfer_t;
+typedef baton__staged_buffer_t buffer_t;
+typedef baton__staged_buffers_t buffers_t;
+
 /* ---- lists -------------------------------------------------------------- */
 
 void baton__staged_append(baton__staged_transfer_list_t *list,
-                          baton__staged_transfer_t *transfer)
+                          transfer_t *transfer)
 {
     transfer->next = NULL;
     if (list->head == NULL) {
@@ -21,10 +26,9 @@ void baton__staged_append(baton__staged_transfer_list_t *list,
     list->tail = transfer;
 }
 
-baton__staged_transfer_t *
-baton__staged_take_first(baton__staged_transfer_list_t *list)
+transfer_t *baton__staged_take_first(baton__staged_transfer_list_t *list)
 {
-    baton__staged_transfer_t *transfer = list->head;
+    transfer_t *transfer = list->head;
     if (transfer != NULL) {
         list->head = transfer->next;
     }
@@ -32,10 +36,10 @@ baton__staged_take_first(baton__staged_transfer_list_t *list)
 }
 
 void baton__staged_remove(baton__staged_transfer_list_t *list,
-                          const baton__staged_transfer_t *transfer)
+                          const transfer_t *transfer)
 {
-    baton__staged_transfer_t *before = NULL;
-    for (baton__staged_transfer_t *at = list->head; at != NULL; at = at->next) {
+    transfer_t *before = NULL;
+    for (transfer_t *at = list->head; at != NULL; at = at->next) {
         if (at == transfer) {
             *(before == NULL ? &list->head : &before->next) = at->next;
             list->tail = list->tail == at ? before : list->tail;
@@ -91,25 +95,22 @@ void baton__staged_free_pool(baton__staged_transfer_pool_t *pool)
     }
 }
 
-baton__staged_transfer_t *
-baton__staged_take(baton__staged_transfer_pool_t *pool)
+transfer_t *baton__staged_take(baton__staged_transfer_pool_t *pool)
 {
-    baton__staged_transfer_t *transfer = pool->unused;
+    transfer_t *transfer = pool->unused;
     if (transfer != NULL) {
         pool->unused = transfer->next;
-        *transfer =
-            (baton__staged_transfer_t){.id = transfer->id,
-                                       .generation = transfer->generation + 1,
-                                       .sends = pool->sends};
+        *transfer = (transfer_t){.id = transfer->id,
+                                 .generation = transfer->generation + 1,
+                                 .sends = pool->sends};
     }
     return transfer;
 }
 
-void baton__staged_give(baton__staged_t *self,
-                        baton__staged_transfer_t *transfer)
+void baton__staged_give(staged_t *self, transfer_t *transfer)
 {
-    transfer->over = true;
-    if (transfer->control_queued || transfer->offer_posted) {
+    transfer->state = BATON__TRANSFER_OVER;
+    if (transfer->control_waits || transfer->offer_posted) {
         return;
     }
     baton__staged_transfer_pool_t *pool =
@@ -117,11 +118,10 @@ void baton__staged_give(baton__staged_t *self,
     transfer->state = BATON__TRANSFER_FREE;
     transfer->next = pool->unused;
     pool->unused = transfer;
-    self->record_freed = self->record_freed || !transfer->sends;
 }
 
-baton__staged_transfer_t *
-baton__staged_by_id(const baton__staged_transfer_pool_t *pool, uint32_t id)
+transfer_t *baton__staged_by_id(const baton__staged_transfer_pool_t *pool,
+                                uint32_t id)
 {
     baton__staged_transfer_slab_t *slab = pool->slabs;
     while (slab != NULL && id < slab->first) {
@@ -132,26 +132,25 @@ baton__staged_by_id(const baton__staged_transfer_pool_t *pool, uint32_t id)
                : NULL;
 }
 
-uint64_t baton__staged_reference(const baton__staged_transfer_t *transfer)
+uint64_t baton__staged_reference(const transfer_t *transfer)
 {
     return (uint64_t)transfer->generation << 32 | transfer->id;
 }
 
-baton__staged_transfer_t *
-baton__staged_find(const baton__staged_transfer_pool_t *pool,
-                   uint64_t reference, int peer)
+transfer_t *baton__staged_find(const baton__staged_transfer_pool_t *pool,
+                               uint64_t reference, int peer)
 {
-    baton__staged_transfer_t *found =
-        baton__staged_by_id(pool, (uint32_t)reference);
+    transfer_t *found = baton__staged_by_id(pool, (uint32_t)reference);
     return found != NULL && found->peer == peer &&
                    baton__staged_reference(found) == reference &&
-                   found->state != BATON__TRANSFER_FREE
+                   found->state != BATON__TRANSFER_FREE &&
+                   found->state < BATON__TRANSFER_ENDED
                ? found
                : NULL;
 }
 
-baton__staged_transfer_t *baton__staged_of(const baton__staged_t *self,
-                                           const baton_message_t *message)
+transfer_t *baton__staged_of(const staged_t *self,
+                             const baton_message_t *message)
 {
     uintptr_t at = (uintptr_t)message;
     for (baton__staged_transfer_slab_t *slab = self->receives.slabs;
@@ -164,8 +163,7 @@ baton__staged_transfer_t *baton__staged_of(const baton__staged_t *self,
     return NULL;
 }
 
-void baton__staged_fail(baton__staged_t *self,
-                        baton__staged_transfer_t *transfer,
+void baton__staged_fail(staged_t *self, transfer_t *transfer,
                         baton_status_t status, const char *detail)
 {
     if (status == BATON_OK || transfer->status != BATON_OK) {
@@ -180,8 +178,7 @@ void baton__staged_fail(baton__staged_t *self,
     }
 }
 
-void baton__staged_end(baton__staged_t *self,
-                       baton__staged_transfer_t *transfer)
+void baton__staged_end(staged_t *self, transfer_t *transfer)
 {
     transfer->state = BATON__TRANSFER_ENDED;
     baton__staged_append(&self->ended, transfer);
@@ -189,144 +186,103 @@ void baton__staged_end(baton__staged_t *self,
 
 /* ---- controls ---------------------------------------------------------- */
 
-static void queue_control(baton__staged_t *self,
-                          baton__staged_transfer_t *transfer)
+/* False: there is no room now. An error means that the peer is lost, and a LOST
+   event follows. */
+static bool notify(staged_t *self, int peer, baton__staged_kind_t kind,
+                   baton_header_t header, const void *data, size_t bytes)
 {
-    if (transfer->control_queued) {
-        return;
-    }
-    transfer->control_queued = true;
-    transfer->next_control = NULL;
-    *(self->controls == NULL ? &self->controls
-                             : &self->controls_last->next_control) = transfer;
-    self->controls_last = transfer;
-}
-
-/* False: there is no room now. */
-static bool send_control(baton__staged_t *self,
-                         const baton__staged_transfer_t *of)
-{
-    baton_header_t header = {
-        .schedule = of->sends ? of->remote : baton__staged_reference(of),
-        .epoch = of->sends ? baton__staged_reference(of) : of->remote,
-        .tag = of->number,
-        .kind = (uint16_t)(BATON__STAGED_CONTROL | (int)of->control)};
-    uint64_t block = of->block_bytes;
-    const void *data = NULL;
-    size_t bytes = 0;
-    if (of->control == BATON__STAGED_GRANT) {
-        data = of->handle;
-        bytes = sizeof of->handle;
-    } else if (of->control == BATON__STAGED_ASK) {
-        data = &block;
-        bytes = sizeof block;
-    }
-    /* An error means that the peer is lost: a LOST event follows. */
-    return self->peers[of->peer].lost != BATON_OK ||
-           self->inner->notify(self->endpoint, of->peer, &header, data,
-                               bytes) != BATON_AGAIN;
-}
-
-void baton__staged_tell(baton__staged_t *self,
-                        baton__staged_transfer_t *transfer,
-                        baton__staged_kind_t kind, uint32_t number)
-{
-    bool asks_still =
-        transfer->control_queued && transfer->control == BATON__STAGED_ASK;
-    if (!asks_still || kind != BATON__STAGED_MORE) {
-        transfer->control = kind;
-    }
-    transfer->number = number;
-    if (transfer->control_queued || !send_control(self, transfer)) {
-        queue_control(self, transfer);
-    }
-}
-
-void baton__staged_forget_control(baton__staged_t *self,
-                                  baton__staged_transfer_t *transfer)
-{
-    baton__staged_transfer_t *before = NULL;
-    baton__staged_transfer_t *at = self->controls;
-    while (at != NULL && at != transfer) {
-        before = at;
-        at = at->next_control;
-    }
-    if (at != NULL) {
-        *(before == NULL ? &self->controls : &before->next_control) =
-            at->next_control;
-        self->controls_last =
-            self->controls_last == at ? before : self->controls_last;
-        at->control_queued = false;
-    }
-}
-
-static bool send_refusal(baton__staged_t *self, int peer, uint64_t reference)
-{
-    const baton_header_t header = {.schedule = reference,
-                                   .kind = BATON__STAGED_CONTROL |
-                                           BATON__STAGED_REFUSE};
+    header.kind = (uint16_t)(BATON__STAGED_CONTROL | (int)kind);
     return self->peers[peer].lost != BATON_OK ||
-           self->inner->notify(self->endpoint, peer, &header, NULL, 0) !=
+           self->inner->notify(self->endpoint, peer, &header, data, bytes) !=
                BATON_AGAIN;
 }
 
-/* The peer has no more receives in progress than there is room for. */
-void baton__staged_refuse(baton__staged_t *self, int peer, uint64_t reference)
+static bool send_control(staged_t *self, const transfer_t *of)
 {
-    baton__staged_peer_t *to = &self->peers[peer];
-    if (!send_refusal(self, peer, reference) &&
-        to->refusals < BATON__STAGED_RECEIVES_FROM_PEER) {
-        to->refused[to->refusals++] = reference;
-        self->any_refused = true;
+    const baton_header_t header = {
+        .schedule = of->sends ? of->remote : baton__staged_reference(of),
+        .epoch = of->sends ? baton__staged_reference(of) : of->remote,
+        .tag = of->number};
+    const uint64_t block = of->block_bytes;
+    bool grants = of->control == BATON__STAGED_GRANT;
+    bool asks = of->control == BATON__STAGED_ASK;
+    return notify(self, of->peer, of->control, header,
+                  grants ? of->handle
+                  : asks ? (const void *)&block
+                         : NULL,
+                  grants ? sizeof of->handle
+                  : asks ? sizeof block
+                         : 0);
+}
+
+void baton__staged_tell(staged_t *self, transfer_t *transfer,
+                        baton__staged_kind_t kind, uint32_t number)
+{
+    transfer->control = kind;
+    transfer->number = number;
+    if (!transfer->control_waits && !send_control(self, transfer)) {
+        transfer->control_waits = true;
+        self->controls++;
     }
 }
 
-static void flush_refusals(baton__staged_t *self)
+void baton__staged_refuse(staged_t *self, baton_message_t *request)
 {
-    self->any_refused = false;
-    for (int peer = 0; peer < self->size; peer++) {
-        baton__staged_peer_t *to = &self->peers[peer];
-        while (to->refusals > 0 &&
-               send_refusal(self, peer, to->refused[to->refusals - 1])) {
-            to->refusals--;
-        }
-        self->any_refused |= to->refusals > 0;
+    const baton_header_t header = {.schedule = request->header.schedule,
+                                   .tag = 1};
+    if (notify(self, request->peer, BATON__STAGED_ABORT, header, NULL, 0)) {
+        self->inner->drop(self->endpoint, request);
+    } else {
+        request->next = self->refused;
+        self->refused = request;
     }
 }
 
-void baton__staged_flush(baton__staged_t *self)
+/* Looks at every record: peers are rarely behind. */
+static void flush_pool(staged_t *self,
+                       const baton__staged_transfer_pool_t *pool)
 {
-    if (self->any_refused) {
-        flush_refusals(self);
-    }
-    baton__staged_transfer_t *waiting = self->controls;
-    self->controls = self->controls_last = NULL;
-    while (waiting != NULL) {
-        baton__staged_transfer_t *transfer = waiting;
-        waiting = transfer->next_control;
-        transfer->control_queued = false;
-        if (!send_control(self, transfer)) {
-            queue_control(self, transfer);
-        } else if (transfer->over) {
-            baton__staged_give(self, transfer);
+    for (uint32_t id = 0; id < pool->capacity && self->controls > 0; id++) {
+        transfer_t *transfer = baton__staged_by_id(pool, id);
+        if (transfer->control_waits && send_control(self, transfer)) {
+            transfer->control_waits = false;
+            self->controls--;
+            if (transfer->state == BATON__TRANSFER_OVER) {
+                baton__staged_give(self, transfer);
+            }
         }
     }
+}
+
+void baton__staged_flush(staged_t *self)
+{
+    baton_message_t *refused = self->refused;
+    self->refused = NULL;
+    while (refused != NULL) {
+        baton_message_t *next = refused->next;
+        baton__staged_refuse(self, refused);
+        refused = next;
+    }
+    flush_pool(self, &self->sends);
+    flush_pool(self, &self->receives);
 }
 
 /* ---- buffers ----------------------------------------------------------- */
 
-baton__staged_buffer_t *baton__staged_take_buffer(baton__staged_buffers_t *of)
+buffer_t *baton__staged_take_buffer(buffers_t *of, transfer_t *transfer,
+                                    uint32_t block)
 {
-    baton__staged_buffer_t *buffer = of->unused;
+    buffer_t *buffer = of->unused;
     if (buffer != NULL) {
         of->unused = buffer->next;
         of->unused_count--;
+        buffer->transfer = transfer;
+        buffer->block = block;
     }
     return buffer;
 }
 
-void baton__staged_give_buffer(baton__staged_buffers_t *of,
-                               baton__staged_buffer_t *buffer)
+void baton__staged_give_buffer(buffers_t *of, buffer_t *buffer)
 {
     buffer->transfer = NULL;
     buffer->next = of->unused;
@@ -334,36 +290,33 @@ void baton__staged_give_buffer(baton__staged_buffers_t *of,
     of->unused_count++;
 }
 
-baton_status_t baton__staged_record(baton__staged_t *self,
-                                    baton_stream_t stream, void *event)
-{
-    baton_status_t status = self->port.record(self->device, stream, event);
-    return status == BATON_OK ? BATON_OK
-                              : self->port.record(self->device, stream, event);
-}
-
-baton_status_t baton__staged_copy(baton__staged_t *self,
-                                  baton__staged_buffers_t *of,
-                                  baton__staged_buffer_t *buffer, void *target,
+/* Tries to record twice: nothing else would tell when the copy no longer uses
+   its memory. A device that fails both times does no copies. */
+baton_status_t baton__staged_copy(staged_t *self, buffers_t *of,
+                                  buffer_t *buffer, void *target,
                                   const void *source, size_t bytes)
 {
+    const baton_device_port_t *port = &self->port;
     baton_status_t status =
-        self->port.copy(self->device, of->stream, target, source, bytes);
+        port->copy(self->device, of->stream, target, source, bytes);
     if (status != BATON_OK) {
+        baton__staged_give_buffer(of, buffer);
         return status;
     }
     buffer->next = NULL;
     *(of->first == NULL ? &of->first : &of->last->next) = buffer;
     of->last = buffer;
-    buffer->status = baton__staged_record(self, of->stream, buffer->event);
+    buffer->status = port->record(self->device, of->stream, buffer->event);
+    if (buffer->status != BATON_OK) {
+        buffer->status = port->record(self->device, of->stream, buffer->event);
+    }
     return BATON_OK;
 }
 
-baton__staged_buffer_t *baton__staged_copied(baton__staged_t *self,
-                                             baton__staged_buffers_t *of,
-                                             baton_status_t *status_out)
+buffer_t *baton__staged_copied(staged_t *self, buffers_t *of,
+                               baton_status_t *status_out)
 {
-    baton__staged_buffer_t *buffer = of->first;
+    buffer_t *buffer = of->first;
     if (buffer == NULL) {
         return NULL;
     }
@@ -375,4 +328,11 @@ baton__staged_buffer_t *baton__staged_copied(baton__staged_t *self,
     }
     of->first = buffer->next;
     return buffer;
+}
+
+void baton__staged_cut(transfer_t *transfer, size_t bytes, size_t block_bytes)
+{
+    transfer->bytes = bytes;
+    transfer->block_bytes = block_bytes;
+    transfer->blocks = (uint32_t)((bytes + block_bytes - 1) / block_bytes);
 }

@@ -5,17 +5,13 @@
 
 #include <string.h>
 
+typedef baton__staged_t staged_t;
+typedef baton__staged_transfer_t transfer_t;
+typedef baton__staged_buffer_t buffer_t;
+
 /* ---- offers ------------------------------------------------------------- */
 
-/* The longest block that can be sent. */
-static size_t most_of_block(const baton__staged_t *self,
-                            const baton__staged_transfer_t *send)
-{
-    return send->from_host ? send->bytes : self->block_bytes;
-}
-
-static baton_status_t post_offer(baton__staged_t *self,
-                                 baton__staged_transfer_t *send,
+static baton_status_t post_offer(staged_t *self, transfer_t *send,
                                  const baton_header_t *header)
 {
     baton_header_t offered = *header;
@@ -24,19 +20,18 @@ static baton_status_t post_offer(baton__staged_t *self,
         .reference = baton__staged_reference(send),
         .bytes = send->bytes,
         .kin = self->port.get_handle != NULL ? self->port.kin : 0,
-        .block = most_of_block(self, send),
-        .host = send->from_host};
+        .block = self->block_bytes};
     return self->inner->send(
         self->endpoint,
         baton__staged_token(self, BATON__STAGED_TOKEN_OFFER, send->id),
         send->peer, &offered, &send->offer, sizeof send->offer);
 }
 
-baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
+baton_status_t baton__staged_offer(staged_t *self, baton_token_t token,
                                    int peer, const baton_header_t *header,
                                    const void *data, size_t bytes)
 {
-    baton__staged_transfer_t *send = baton__staged_take(&self->sends);
+    transfer_t *send = baton__staged_take(&self->sends);
     if (send == NULL) {
         return baton__error(BATON_ERR_LIMIT,
                             "staged: rank %d has more sends in flight than it "
@@ -47,7 +42,6 @@ baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
     send->peer = peer;
     send->source = data;
     send->bytes = bytes;
-    send->from_host = token.memory == BATON_MEMORY_HOST;
     send->state = BATON__TRANSFER_OFFERED;
     baton_status_t status = post_offer(self, send, header);
     send->offer_posted = status == BATON_OK;
@@ -58,7 +52,7 @@ baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
     return BATON_OK;
 }
 
-static bool take_back(baton__staged_t *self, baton__staged_transfer_t *send)
+static bool take_back(staged_t *self, transfer_t *send)
 {
     if (send->offer_posted &&
         self->inner->withdraw(
@@ -66,19 +60,19 @@ static bool take_back(baton__staged_t *self, baton__staged_transfer_t *send)
             baton__staged_token(self, BATON__STAGED_TOKEN_OFFER, send->id))) {
         send->offer_posted = false;
     }
-    send->state = BATON__TRANSFER_WITHDRAWN;
     baton__staged_give(self, send);
     return true;
 }
 
 /* Looks at every send: only failures and cancels withdraw. */
-bool baton__staged_withdraw(baton__staged_t *self, baton_token_t token)
+bool baton__staged_withdraw(staged_t *self, baton_token_t token)
 {
     for (baton__staged_transfer_slab_t *slab = self->sends.slabs; slab != NULL;
          slab = slab->next) {
         for (uint32_t i = 0; i < slab->count; i++) {
-            baton__staged_transfer_t *send = &slab->records[i];
-            if (send->state != BATON__TRANSFER_FREE && !send->over &&
+            transfer_t *send = &slab->records[i];
+            if (send->state != BATON__TRANSFER_FREE &&
+                send->state != BATON__TRANSFER_OVER &&
                 send->token.owner == token.owner &&
                 send->token.node == token.node) {
                 return send->state == BATON__TRANSFER_OFFERED &&
@@ -91,40 +85,32 @@ bool baton__staged_withdraw(baton__staged_t *self, baton_token_t token)
 
 /* ---- ending ------------------------------------------------------------ */
 
-static uint32_t in_flight(const baton__staged_transfer_t *send)
-{
-    return send->started - send->finished;
-}
-
 /* Ends the send once none of its blocks is in flight. */
-static void fail(baton__staged_t *self, baton__staged_transfer_t *send,
-                 baton_status_t status, const char *detail)
+static void fail(staged_t *self, transfer_t *send, baton_status_t status,
+                 const char *detail)
 {
     if (send->status == BATON_OK) {
         baton__staged_fail(self, send, status, detail);
         baton__staged_remove(&self->sending, send);
     }
-    if (in_flight(send) == 0) {
-        baton__staged_tell(self, send, BATON__STAGED_ABORT, 0);
+    if (send->started == send->finished) {
+        if (send->remote != 0) { /* it was asked for */
+            baton__staged_tell(self, send, BATON__STAGED_ABORT, 0);
+        }
         baton__staged_end(self, send);
     }
 }
 
-void baton__staged_send_lost(baton__staged_t *self,
-                             baton__staged_transfer_t *send,
+void baton__staged_send_lost(staged_t *self, transfer_t *send,
                              baton_status_t status)
 {
-    if (send->state == BATON__TRANSFER_OFFERED ||
-        send->state == BATON__TRANSFER_GRANTED) {
-        baton__staged_fail(self, send, status, "the receiver is lost");
-        baton__staged_end(self, send);
-    } else if (send->state == BATON__TRANSFER_SENDING) {
+    if (send->state >= BATON__TRANSFER_OFFERED &&
+        send->state <= BATON__TRANSFER_SENDING) {
         fail(self, send, status, "the receiver is lost");
     }
 }
 
-static void end_block(baton__staged_t *self, baton__staged_transfer_t *send,
-                      baton_status_t status)
+static void end_block(staged_t *self, transfer_t *send, baton_status_t status)
 {
     send->finished++;
     if (status != BATON_OK || send->status != BATON_OK) {
@@ -134,113 +120,67 @@ static void end_block(baton__staged_t *self, baton__staged_transfer_t *send,
     }
 }
 
-static void end_buffer(baton__staged_t *self, baton__staged_buffer_t *buffer,
-                       baton_status_t status)
+static void end_buffer(staged_t *self, buffer_t *buffer, baton_status_t status)
 {
-    baton__staged_transfer_t *send = buffer->transfer;
+    transfer_t *send = buffer->transfer;
     baton__staged_give_buffer(&self->out, buffer);
     end_block(self, send, status);
 }
 
 /* ---- blocks ------------------------------------------------------------ */
 
-static baton_status_t send_block(baton__staged_t *self,
-                                 const baton__staged_transfer_t *send,
-                                 baton_token_t token, uint32_t block,
-                                 const char *data)
+/* A block is in its buffer. */
+static void post_block(staged_t *self, buffer_t *buffer)
 {
+    const transfer_t *send = buffer->transfer;
     const baton_header_t header = {.schedule = send->remote,
                                    .epoch = baton__staged_reference(send),
-                                   .tag = block,
+                                   .tag = buffer->block,
                                    .kind = BATON__STAGED_CONTROL |
                                            BATON__STAGED_BLOCK};
-    return self->inner->send(self->endpoint, token, send->peer, &header, data,
-                             baton__staged_bytes_of(send, block));
-}
-
-/* A block is in its buffer. */
-static void post_block(baton__staged_t *self, baton__staged_buffer_t *buffer)
-{
-    baton_status_t status = send_block(
-        self, buffer->transfer,
+    baton_status_t status = self->inner->send(
+        self->endpoint,
         baton__staged_token(self, BATON__STAGED_TOKEN_OUT, buffer->index),
-        buffer->block, buffer->memory);
+        send->peer, &header, buffer->memory,
+        baton__staged_bytes_of(send, buffer->block));
     if (status != BATON_OK) {
         end_buffer(self, buffer, status == BATON_DONE ? BATON_OK : status);
     }
 }
 
-static void copy_block(baton__staged_t *self, baton__staged_transfer_t *send,
-                       uint32_t block, const char *source)
-{
-    baton__staged_buffer_t *buffer = baton__staged_take_buffer(&self->out);
-    buffer->transfer = send;
-    buffer->block = block;
-    baton_status_t status =
-        baton__staged_copy(self, &self->out, buffer, buffer->memory, source,
-                           baton__staged_bytes_of(send, block));
-    if (status != BATON_OK) {
-        end_buffer(self, buffer, status);
-    }
-}
-
-static void post_from_host(baton__staged_t *self,
-                           baton__staged_transfer_t *send, uint32_t block,
-                           const char *source)
-{
-    baton_status_t status = send_block(
-        self, send,
-        baton__staged_token(self, BATON__STAGED_TOKEN_BLOCK, send->id), block,
-        source);
-    if (status == BATON_OK) {
-        self->host_blocks++;
-    } else {
-        end_block(self, send, status == BATON_DONE ? BATON_OK : status);
-    }
-}
-
-static void begin_block(baton__staged_t *self, baton__staged_transfer_t *send)
+static void begin_block(staged_t *self, transfer_t *send)
 {
     uint32_t block = send->started++;
-    if (send->started < send->blocks) { /* the next one is another send's */
-        baton__staged_append(&self->sending, send);
+    if (send->started == send->blocks) {
+        baton__staged_remove(&self->sending, send);
     }
-    const char *source = send->source + (size_t)block * send->block_bytes;
-    if (send->from_host) {
-        post_from_host(self, send, block, source);
-    } else {
-        copy_block(self, send, block, source);
+    buffer_t *buffer = baton__staged_take_buffer(&self->out, send, block);
+    baton_status_t status =
+        baton__staged_copy(self, &self->out, buffer, buffer->memory,
+                           send->source + (size_t)block * send->block_bytes,
+                           baton__staged_bytes_of(send, block));
+    if (status != BATON_OK) {
+        end_block(self, send, status);
     }
 }
 
-static bool can_begin(const baton__staged_t *self,
-                      const baton__staged_transfer_t *send)
+/* Begins blocks that were asked for while there are buffers. */
+static void begin_blocks(staged_t *self)
 {
-    return send->started < send->granted &&
-           (send->from_host || self->out.unused != NULL);
-}
-
-/* Begins blocks that were asked for while there are buffers, in turns. */
-static void begin_blocks(baton__staged_t *self)
-{
-    baton__staged_transfer_t *first_idle = NULL;
-    while (self->sending.head != NULL && self->sending.head != first_idle) {
-        baton__staged_transfer_t *send =
-            baton__staged_take_first(&self->sending);
-        if (can_begin(self, send)) {
-            begin_block(self, send);
-            first_idle = NULL;
-        } else {
-            first_idle = first_idle == NULL ? send : first_idle;
-            baton__staged_append(&self->sending, send);
+    transfer_t *next;
+    for (transfer_t *at = self->sending.head; at != NULL; at = next) {
+        next = at->next;
+        while (self->out.unused != NULL && at->started < at->granted &&
+               at->status == BATON_OK) {
+            begin_block(self, at);
         }
     }
 }
 
-void baton__staged_send_progress(baton__staged_t *self)
+void baton__staged_send_progress(staged_t *self)
 {
     baton_status_t status;
-    baton__staged_buffer_t *buffer;
+    buffer_t *buffer;
     begin_blocks(self);
     while ((buffer = baton__staged_copied(self, &self->out, &status)) != NULL) {
         if (status == BATON_OK && buffer->transfer->status == BATON_OK) {
@@ -254,7 +194,7 @@ void baton__staged_send_progress(baton__staged_t *self)
 
 /* ---- what comes -------------------------------------------------------- */
 
-static void grant(baton__staged_t *self, baton__staged_transfer_t *send)
+static void grant(staged_t *self, transfer_t *send)
 {
     bool known = true;
     send->state = BATON__TRANSFER_GRANTED;
@@ -269,84 +209,68 @@ static void grant(baton__staged_t *self, baton__staged_transfer_t *send)
     baton__staged_tell(self, send, BATON__STAGED_GRANT, known);
 }
 
-static void start(baton__staged_t *self, baton__staged_transfer_t *send,
+static void start(staged_t *self, transfer_t *send,
                   const baton_message_t *message)
 {
     uint64_t block = 0;
     if (message->data != NULL && message->bytes == sizeof block) {
         memcpy(&block, message->data, sizeof block);
     }
-    if (block == 0 || block > most_of_block(self, send)) {
+    if (block == 0 || block > self->block_bytes) {
         fail(self, send, BATON_ERR_MISMATCH,
              "the receiver asked for blocks of another size");
         return;
     }
     send->state = BATON__TRANSFER_SENDING;
-    send->block_bytes = block;
-    send->blocks = baton__staged_blocks_of(send->bytes, send->block_bytes);
+    baton__staged_cut(send, send->bytes, block);
     send->granted = message->header.tag;
     baton__staged_append(&self->sending, send);
 }
 
-static void take_ask(baton__staged_t *self, baton__staged_transfer_t *send,
-                     baton__staged_kind_t kind, const baton_message_t *message)
+static void take_ask(staged_t *self, transfer_t *send,
+                     const baton_message_t *message)
 {
-    bool offered = send->state == BATON__TRANSFER_OFFERED;
+    uint32_t blocks = message->header.tag;
     send->remote = message->header.schedule;
-    if (kind == BATON__STAGED_ASK_DIRECT && offered) {
-        grant(self, send);
-    } else if (kind == BATON__STAGED_ASK &&
-               (offered || send->state == BATON__TRANSFER_GRANTED)) {
+    if (send->state == BATON__TRANSFER_SENDING) {
+        send->granted = send->granted < blocks ? blocks : send->granted;
+    } else if (blocks > 0) {
         start(self, send, message);
+    } else if (send->state == BATON__TRANSFER_OFFERED) {
+        grant(self, send);
     }
     begin_blocks(self);
 }
 
-void baton__staged_send_control(baton__staged_t *self,
-                                baton__staged_kind_t kind,
+void baton__staged_send_control(staged_t *self, baton__staged_kind_t kind,
                                 baton_message_t *message)
 {
-    const baton_header_t *header = &message->header;
-    baton__staged_transfer_t *send =
-        baton__staged_find(&self->sends, header->epoch, message->peer);
-    bool asks = kind == BATON__STAGED_ASK || kind == BATON__STAGED_ASK_DIRECT;
-    if (send == NULL || send->state == BATON__TRANSFER_WITHDRAWN ||
-        send->state == BATON__TRANSFER_ENDED) {
-        if (asks) {
-            baton__staged_refuse(self, message->peer, header->schedule);
-        }
-    } else if (asks) {
-        take_ask(self, send, kind, message);
-    } else if (kind == BATON__STAGED_MORE) {
-        send->granted =
-            send->granted < header->tag ? header->tag : send->granted;
-        begin_blocks(self);
-    } else if ((kind == BATON__STAGED_DECLINE &&
-                send->state == BATON__TRANSFER_OFFERED) ||
-               (kind == BATON__STAGED_DONE &&
-                send->state == BATON__TRANSFER_GRANTED)) {
+    transfer_t *send =
+        baton__staged_find(&self->sends, message->header.epoch, message->peer);
+    if (kind == BATON__STAGED_ASK && send == NULL) {
+        baton__staged_refuse(self, message);
+        return;
+    }
+    if (kind == BATON__STAGED_ASK) {
+        take_ask(self, send, message);
+    } else if (send != NULL &&
+               send->state != BATON__TRANSFER_SENDING) { /* DONE */
         baton__staged_end(self, send);
     }
     self->inner->drop(self->endpoint, message);
 }
 
-void baton__staged_send_event(baton__staged_t *self,
-                              baton__staged_tokens_t what, uint32_t index,
-                              baton_status_t status)
+void baton__staged_send_event(staged_t *self, baton__staged_tokens_t what,
+                              uint32_t index, baton_status_t status)
 {
     if (what == BATON__STAGED_TOKEN_OUT) {
         end_buffer(self, &self->out.all[index], status);
         return;
     }
-    baton__staged_transfer_t *send = baton__staged_by_id(&self->sends, index);
+    transfer_t *send = baton__staged_by_id(&self->sends, index);
     assert(send != NULL);
-    if (what == BATON__STAGED_TOKEN_BLOCK) {
-        self->host_blocks--;
-        end_block(self, send, status);
-        return;
-    }
     send->offer_posted = false;
-    if (send->over) {
+    if (send->state == BATON__TRANSFER_OVER) {
         baton__staged_give(self, send);
     } else if (status != BATON_OK && send->state == BATON__TRANSFER_OFFERED) {
         baton__staged_fail(self, send, status, NULL);

@@ -10,46 +10,33 @@
 #include <sched.h>
 #include <string.h>
 
+typedef baton__staged_t staged_t;
+typedef baton__staged_transfer_t transfer_t;
+typedef baton__staged_buffers_t buffers_t;
+
 enum { RETRY_US = 100 };
 
 /* ---- sending ----------------------------------------------------------- */
 
-static bool takes_device(const baton__staged_t *self, int peer, size_t bytes)
+static bool takes_device(const staged_t *self, int peer, size_t bytes)
 {
     return self->inner->takes_device != NULL &&
            self->inner->takes_device(self->endpoint, peer, bytes);
-}
-
-/* Whether the receiver could not take a message of host memory into its device:
-   it can neither read it in place nor has buffers for all of it, if its
-   settings are those of this rank. */
-static bool is_too_long(const baton__staged_t *self, int peer, const void *data,
-                        size_t bytes)
-{
-    const baton_transport_t *inner = self->inner;
-    if (bytes <= self->buffers * self->block_bytes) {
-        return false;
-    }
-    return inner->lend == NULL ||
-           (inner->lends != NULL &&
-            !inner->lends(self->endpoint, peer, data, bytes));
 }
 
 static baton_status_t staged_send(void *endpoint, baton_token_t token, int peer,
                                   const baton_header_t *header,
                                   const void *data, size_t bytes)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     if ((header->kind & BATON__STAGED_KINDS) != 0) {
         return baton__error(BATON_ERR_INVALID,
                             "staged: a message of kind %u; at most %u is "
                             "allowed",
                             header->kind, 0xffff & ~BATON__STAGED_KINDS);
     }
-    bool passes = token.memory == BATON_MEMORY_HOST
-                      ? !is_too_long(self, peer, data, bytes)
-                      : takes_device(self, peer, bytes);
-    if (passes || bytes == 0 || data == NULL) {
+    if (token.memory == BATON_MEMORY_HOST || bytes == 0 || data == NULL ||
+        takes_device(self, peer, bytes)) {
         return self->inner->send(self->endpoint, token, peer, header, data,
                                  bytes);
     }
@@ -60,7 +47,7 @@ static baton_status_t staged_notify(void *endpoint, int peer,
                                     const baton_header_t *header,
                                     const void *data, size_t bytes)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     return self->inner->notify(self->endpoint, peer, header, data, bytes);
 }
 
@@ -71,41 +58,40 @@ static bool staged_withdraw(void *endpoint, baton_token_t token)
 
 /* ---- receiving --------------------------------------------------------- */
 
-static baton_status_t staged_accept(void *endpoint, baton_message_t *message,
-                                    baton_token_t token, void *target)
-{
-    baton__staged_t *self = endpoint;
-    baton__staged_transfer_t *receive = baton__staged_of(self, message);
-    if (receive != NULL) {
-        return baton__staged_accept(self, receive, token, target);
-    }
-    if (token.memory == BATON_MEMORY_HOST ||
-        (message->data == NULL &&
-         takes_device(self, message->peer, message->bytes))) {
-        return self->inner->accept(self->endpoint, message, token, target);
-    }
-    if (message->bytes == 0 || target == NULL) {
-        self->inner->drop(self->endpoint, message);
-        return BATON_DONE;
-    }
-    return baton__staged_accept_plain(self, message, token, target);
-}
-
 static void staged_drop(void *endpoint, baton_message_t *message)
 {
-    baton__staged_t *self = endpoint;
-    baton__staged_transfer_t *receive = baton__staged_of(self, message);
+    staged_t *self = endpoint;
+    transfer_t *receive = baton__staged_of(self, message);
     if (receive == NULL) {
         self->inner->drop(self->endpoint, message);
         return;
     }
-    baton__staged_tell(self, receive, BATON__STAGED_DECLINE, 0);
+    baton__staged_tell(self, receive, BATON__STAGED_DONE, 0);
     baton__staged_give(self, receive);
+}
+
+static baton_status_t staged_accept(void *endpoint, baton_message_t *message,
+                                    baton_token_t token, void *target)
+{
+    staged_t *self = endpoint;
+    transfer_t *receive = baton__staged_of(self, message);
+    bool offered = receive != NULL;
+    if (!offered && (token.memory == BATON_MEMORY_HOST ||
+                     (message->data == NULL &&
+                      takes_device(self, message->peer, message->bytes)))) {
+        return self->inner->accept(self->endpoint, message, token, target);
+    }
+    if (message->bytes == 0 || target == NULL) {
+        staged_drop(self, message);
+        return BATON_DONE;
+    }
+    return offered ? baton__staged_accept(self, receive, token, target)
+                   : baton__staged_accept_plain(self, message, token, target);
 }
 
 static baton_status_t staged_lend(void *endpoint, baton_message_t *message)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     return baton__staged_of(self, message) != NULL
                ? BATON_AGAIN
                : self->inner->lend(self->endpoint, message);
@@ -115,81 +101,88 @@ static baton_status_t staged_read(void *endpoint,
                                   const baton_message_t *message, size_t offset,
                                   size_t bytes, void *target)
 {
-    const baton__staged_t *self = endpoint;
+    const staged_t *self = endpoint;
     return self->inner->read(self->endpoint, message, offset, bytes, target);
 }
 
 /* ---- polling ----------------------------------------------------------- */
 
-static void lose(baton__staged_t *self, int peer, baton_status_t status)
+/* All of the peer's transfers end, or all at all if it is -1. */
+static void end_all(staged_t *self, int peer, baton_status_t status)
 {
-    self->peers[peer].lost = status != BATON_OK ? status : BATON_ERR_TRANSPORT;
-    for (int sends = 0; sends < 2; sends++) {
-        const baton__staged_transfer_pool_t *pool =
-            sends ? &self->sends : &self->receives;
-        for (uint32_t id = 0; id < pool->capacity; id++) {
-            baton__staged_transfer_t *transfer = baton__staged_by_id(pool, id);
-            if (transfer->state == BATON__TRANSFER_FREE ||
-                transfer->peer != peer) {
-                continue;
-            }
-            if (sends) {
-                baton__staged_send_lost(self, transfer, self->peers[peer].lost);
-            } else {
-                baton__staged_receive_lost(self, transfer,
-                                           self->peers[peer].lost);
-            }
+    transfer_t *transfer;
+    for (uint32_t id = 0; id < self->sends.capacity; id++) {
+        transfer = baton__staged_by_id(&self->sends, id);
+        if (peer < 0 || transfer->peer == peer) {
+            baton__staged_send_lost(self, transfer, status);
+        }
+    }
+    for (uint32_t id = 0; id < self->receives.capacity; id++) {
+        transfer = baton__staged_by_id(&self->receives, id);
+        if (peer < 0 || transfer->peer == peer) {
+            baton__staged_receive_lost(self, transfer, status);
         }
     }
 }
 
-static void take_control(baton__staged_t *self, baton_message_t *message)
+static void lose(staged_t *self, int peer, baton_status_t status)
+{
+    self->peers[peer].lost = status != BATON_OK ? status : BATON_ERR_TRANSPORT;
+    end_all(self, peer, self->peers[peer].lost);
+}
+
+static void take_control(staged_t *self, baton_message_t *message)
 {
     baton__staged_kind_t kind =
         (baton__staged_kind_t)(message->header.kind & ~BATON__STAGED_KINDS);
-    switch (kind) {
-    case BATON__STAGED_ASK:
-    case BATON__STAGED_ASK_DIRECT:
-    case BATON__STAGED_MORE:
-    case BATON__STAGED_DECLINE:
-    case BATON__STAGED_DONE:
+    if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
-        return;
-    case BATON__STAGED_GRANT:
-    case BATON__STAGED_REFUSE:
-    case BATON__STAGED_ABORT:
-    case BATON__STAGED_BLOCK:
+    } else { /* or not from Baton: it is dropped */
         baton__staged_receive_control(self, kind, message);
-        return;
     }
-    self->inner->drop(self->endpoint, message); /* not from Baton */
 }
 
-static void take_own(baton__staged_t *self, const baton_event_t *event)
+static void take_own(staged_t *self, const baton_event_t *event)
 {
     const uint32_t mask = (UINT32_C(1) << BATON__STAGED_TOKEN_BITS) - 1;
     baton__staged_tokens_t what =
         (baton__staged_tokens_t)(event->token.node >> BATON__STAGED_TOKEN_BITS);
     uint32_t index = event->token.node & mask;
-    if (what == BATON__STAGED_TOKEN_OFFER || what == BATON__STAGED_TOKEN_OUT ||
-        what == BATON__STAGED_TOKEN_BLOCK) {
+    if (what == BATON__STAGED_TOKEN_OFFER || what == BATON__STAGED_TOKEN_OUT) {
         baton__staged_send_event(self, what, index, event->status);
     } else {
         baton__staged_receive_event(self, what, index, event->status);
     }
 }
 
+static bool is_offer(const baton_message_t *message)
+{
+    return (message->header.kind & BATON__STAGED_KINDS) == BATON__STAGED_OFFER;
+}
+
+/* True if the message is to be reported now: none before it waits for that. */
+static bool take_message(staged_t *self, baton_message_t *message)
+{
+    if ((message->header.kind & BATON__STAGED_KINDS) == BATON__STAGED_CONTROL) {
+        take_control(self, message);
+        return false;
+    }
+    if (self->arrived == NULL && !is_offer(message)) {
+        return true;
+    }
+    message->next = NULL;
+    *(self->arrived == NULL ? &self->arrived : &self->arrived_last->next) =
+        message;
+    self->arrived_last = message;
+    return false;
+}
+
 /* True if the event is to be reported. */
-static bool take_event(baton__staged_t *self, const baton_event_t *event)
+static bool take_event(staged_t *self, const baton_event_t *event)
 {
     switch (event->kind) {
     case BATON_EVENT_ARRIVED:
-        if ((event->message->header.kind & BATON__STAGED_KINDS) ==
-            BATON__STAGED_CONTROL) {
-            take_control(self, event->message);
-            return false;
-        }
-        return baton__staged_arrived(self, event->message);
+        return take_message(self, event->message);
     case BATON_EVENT_SENT:
     case BATON_EVENT_RECEIVED:
         if (event->token.owner == self) {
@@ -205,18 +198,27 @@ static bool take_event(baton__staged_t *self, const baton_event_t *event)
 }
 
 /* What has arrived and ended here. */
-static size_t report(baton__staged_t *self, baton_event_t *out, size_t max)
+static size_t report(staged_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
     while (count < max && self->arrived != NULL) {
         baton_message_t *message = self->arrived;
-        self->arrived = message->next;
-        out[count++] =
-            (baton_event_t){.kind = BATON_EVENT_ARRIVED, .message = message};
+        baton_message_t *next = message->next;
+        baton_status_t status =
+            is_offer(message)
+                ? baton__staged_take_offer(self, message, &message)
+                : BATON_DONE;
+        if (status == BATON_AGAIN) {
+            break;
+        }
+        self->arrived = next;
+        if (status == BATON_DONE) {
+            out[count++] = (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                           .message = message};
+        }
     }
     while (count < max && self->ended.head != NULL) {
-        baton__staged_transfer_t *ended =
-            baton__staged_take_first(&self->ended);
+        transfer_t *ended = baton__staged_take_first(&self->ended);
         out[count++] = (baton_event_t){
             .kind = ended->sends ? BATON_EVENT_SENT : BATON_EVENT_RECEIVED,
             .status = ended->status,
@@ -228,18 +230,16 @@ static size_t report(baton__staged_t *self, baton_event_t *out, size_t max)
     return count;
 }
 
-static void progress(baton__staged_t *self)
+static void progress(staged_t *self)
 {
     baton__staged_send_progress(self);
     baton__staged_receive_progress(self);
-    if (self->controls != NULL || self->any_refused) {
-        baton__staged_flush(self);
-    }
+    baton__staged_flush(self);
 }
 
 static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     progress(self);
     size_t count = report(self, out, max);
     if (count == max) {
@@ -260,19 +260,11 @@ static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
 
 /* ---- reserve, sleep ---------------------------------------------------- */
 
-/* What the peer may send at a time beside messages of the engine: blocks. */
-static int64_t extra(const baton__staged_t *self, const int peer)
-{
-    return self->peers[peer].reserved
-               ? 0
-               : BATON__STAGED_RECEIVES_FROM_PEER * BATON__STAGED_BLOCKS_AHEAD;
-}
-
 /* A receive may be in progress while another one's message has arrived. */
 static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     if (peer < 0 || peer >= self->size) {
         return baton__error(BATON_ERR_INVALID,
                             "staged: peer %d is not in 0 to %d", peer,
@@ -284,7 +276,8 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
         status = baton__staged_grow(&self->receives,
                                     2 * (self->reserved_receives + receives));
     }
-    int64_t more = extra(self, peer);
+    /* Blocks to and from the peer, beside messages of the engine. */
+    int64_t more = self->peers[peer].reserved ? 0 : self->in.count;
     if (status == BATON_OK) {
         status = self->inner->reserve(self->endpoint, peer, sends + more,
                                       receives + more);
@@ -299,34 +292,35 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
 
 static int staged_descriptor(void *endpoint, int k)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     return self->inner->descriptor(self->endpoint, k);
 }
 
 static void staged_drain(void *endpoint)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     self->inner->drain(self->endpoint);
 }
 
-/* Nothing tells when there is room for what is to be told peers. */
 static bool staged_is_copying(const void *endpoint)
 {
-    const baton__staged_t *self = endpoint;
+    const staged_t *self = endpoint;
     return self->inner->is_copying(self->endpoint);
 }
 
 static int staged_host_of(const void *endpoint, int rank)
 {
-    const baton__staged_t *self = endpoint;
+    const staged_t *self = endpoint;
     return self->inner->host_of(self->endpoint, rank);
 }
 
+/* Nothing tells when there is room for what is to be told peers. */
 static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
 {
-    baton__staged_t *self = endpoint;
-    if (self->ended.head != NULL || self->arrived != NULL ||
-        (self->held > 0 && self->record_freed) ||
+    staged_t *self = endpoint;
+    bool reports = self->arrived != NULL &&
+                   (!is_offer(self->arrived) || self->receives.unused != NULL);
+    if (reports || self->ended.head != NULL ||
         baton__staged_receive_is_busy(self)) {
         *sleep_us_out = BATON_SLEEP_FOREVER;
         return false;
@@ -334,7 +328,7 @@ static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
     if (!self->inner->arm(self->endpoint, sleep_us_out)) {
         return false;
     }
-    if ((self->controls != NULL || self->any_refused) &&
+    if ((self->controls > 0 || self->refused != NULL) &&
         *sleep_us_out > RETRY_US) {
         *sleep_us_out = RETRY_US;
     }
@@ -343,27 +337,27 @@ static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
 
 static void staged_disarm(void *endpoint)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     self->inner->disarm(self->endpoint);
 }
 
 static void *staged_allocate(void *endpoint, size_t bytes)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     return self->inner->allocate(self->endpoint, bytes);
 }
 
 static void staged_release(void *endpoint, void *memory)
 {
-    baton__staged_t *self = endpoint;
+    staged_t *self = endpoint;
     self->inner->release(self->endpoint, memory);
 }
 
 /* ---- open and close ---------------------------------------------------- */
 
-static void free_buffers(baton__staged_t *self, baton__staged_buffers_t *of)
+static void free_buffers(const staged_t *self, const buffers_t *of)
 {
-    for (uint32_t i = 0; of->all != NULL && i < self->buffers; i++) {
+    for (uint32_t i = 0; of->all != NULL && i < of->count; i++) {
         if (of->all[i].event != NULL) {
             self->port.event_destroy(self->device, of->all[i].event);
         }
@@ -371,15 +365,11 @@ static void free_buffers(baton__staged_t *self, baton__staged_buffers_t *of)
     baton__free(of->all);
 }
 
-static void free_endpoint(baton__staged_t *self)
+static void free_endpoint(staged_t *self)
 {
-    for (int i = 0; i < BATON__STAGED_DIRECT; i++) {
-        if (self->direct_events[i] != NULL) {
-            self->port.event_destroy(self->device, self->direct_events[i]);
-        }
-    }
     free_buffers(self, &self->out);
     free_buffers(self, &self->in);
+    free_buffers(self, &self->direct);
     if (self->pinned != NULL) {
         self->port.release(self->device, BATON_MEMORY_HOST, self->pinned);
     }
@@ -389,78 +379,25 @@ static void free_endpoint(baton__staged_t *self)
     baton__free(self);
 }
 
-/* Drops ordinary messages that came behind offers, and were not reported. */
-static void drop_arrived(baton__staged_t *self)
+/* Ends what is left of schedules that were destroyed, and declines the offers
+   that the engine has: their senders would wait for ever. */
+static void give_up(staged_t *self)
 {
-    baton_message_t *message = self->arrived;
-    self->arrived = NULL;
-    while (message != NULL) {
-        baton_message_t *next = message->next;
-        if (baton__staged_of(self, message) == NULL) {
-            self->inner->drop(self->endpoint, message);
-        }
-        message = next;
-    }
-}
-
-/* Declines the offers that have come: their senders would wait for ever. */
-static void decline_all(baton__staged_t *self)
-{
+    end_all(self, -1, BATON_ERR_CANCELLED);
     for (uint32_t id = 0; id < self->receives.capacity; id++) {
-        baton__staged_transfer_t *receive =
-            baton__staged_by_id(&self->receives, id);
-        if (receive->state == BATON__TRANSFER_ARRIVED && !receive->over) {
+        transfer_t *receive = baton__staged_by_id(&self->receives, id);
+        if (receive->state == BATON__TRANSFER_ARRIVED) {
             staged_drop(self, &receive->message);
+        } else if (receive->state == BATON__TRANSFER_FEEDING) {
+            baton__staged_fail(self, receive, BATON_ERR_CANCELLED, NULL);
         }
     }
 }
 
-/* Takes what has come, so that no peer waits for an answer to it. */
-static void take_all(baton__staged_t *self)
+/* The peers may have no more use for them. */
+static void withdraw_blocks(staged_t *self)
 {
-    enum { EVENTS = 32, ROUNDS = 1000 };
-    baton_event_t events[EVENTS];
-    size_t count = 1;
-    for (int round = 0; round < ROUNDS && count > 0; round++) {
-        count = self->inner->poll(self->endpoint, events, EVENTS);
-        for (size_t i = 0; i < count; i++) {
-            if (take_event(self, &events[i]) &&
-                events[i].kind == BATON_EVENT_ARRIVED) {
-                self->inner->drop(self->endpoint, events[i].message);
-            }
-        }
-    }
-}
-
-/* What is left of transfers whose schedules were destroyed: nothing of them
-   begins any more. */
-static void give_up(baton__staged_t *self)
-{
-    for (int peer = 0; peer < self->size; peer++) {
-        self->peers[peer].queued = (baton__staged_transfer_list_t){NULL, NULL};
-    }
-    self->copying = self->feeding = self->landing =
-        (baton__staged_transfer_list_t){NULL, NULL};
-    for (uint32_t id = 0; id < self->sends.capacity; id++) {
-        baton__staged_send_lost(self, baton__staged_by_id(&self->sends, id),
-                                BATON_ERR_CANCELLED);
-    }
-    for (uint32_t id = 0; id < self->receives.capacity; id++) {
-        baton__staged_transfer_t *receive =
-            baton__staged_by_id(&self->receives, id);
-        bool waits = receive->state == BATON__TRANSFER_FEEDING ||
-                     receive->state == BATON__TRANSFER_LANDING;
-        if (waits && receive != self->landing_now && receive->plain != NULL) {
-            self->inner->drop(self->endpoint, receive->plain);
-            receive->plain = NULL;
-        }
-        baton__staged_receive_lost(self, receive, BATON_ERR_CANCELLED);
-    }
-}
-
-static void withdraw_blocks(baton__staged_t *self)
-{
-    for (uint32_t i = 0; i < self->buffers; i++) {
+    for (uint32_t i = 0; i < self->out.count; i++) {
         if (self->out.all[i].transfer != NULL &&
             self->inner->withdraw(
                 self->endpoint,
@@ -469,96 +406,85 @@ static void withdraw_blocks(baton__staged_t *self)
                                      BATON_ERR_CANCELLED);
         }
     }
-    for (uint32_t id = 0; id < self->sends.capacity && self->host_blocks > 0;
-         id++) {
-        while (self->host_blocks > 0 &&
-               self->inner->withdraw(
-                   self->endpoint,
-                   baton__staged_token(self, BATON__STAGED_TOKEN_BLOCK, id))) {
-            baton__staged_send_event(self, BATON__STAGED_TOKEN_BLOCK, id,
-                                     BATON_ERR_CANCELLED);
-        }
-    }
 }
 
 /* Whether the device or the inner transport still works on memory. */
-static bool is_moving(const baton__staged_t *self)
+static bool is_moving(const staged_t *self)
 {
-    return self->out.unused_count < self->buffers ||
-           self->in.unused_count < self->buffers || self->direct_count > 0 ||
-           self->landing_now != NULL || self->host_blocks > 0;
+    return self->out.unused_count < self->out.count ||
+           self->in.unused_count < self->in.count ||
+           self->direct.unused_count < self->direct.count ||
+           self->feeding.head != NULL || self->copying.head != NULL ||
+           self->pulling > 0;
 }
 
-static bool is_patient(uint64_t began_ns)
+/* Takes what has come, and declines it. False: there was nothing. */
+static bool decline(staged_t *self)
 {
-    uint64_t patience_ns =
-        (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS) * 1000000;
-    return baton__clock_ns() - began_ns <= patience_ns;
-}
-
-/* Declines what has come, and tells that: the inner transport may have no room
-   for it at first. False if it never gets any. */
-static bool answer_all(baton__staged_t *self)
-{
-    uint64_t began = baton__clock_ns();
-    do {
-        take_all(self);
-        drop_arrived(self);
-        decline_all(self);
-        progress(self);
-        if (self->controls == NULL && !self->any_refused && self->held == 0) {
-            return true;
+    enum { EVENTS = 32 };
+    baton_event_t events[EVENTS];
+    size_t count = staged_poll(self, events, EVENTS);
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind == BATON_EVENT_ARRIVED) {
+            staged_drop(self, events[i].message);
         }
-        (void)sched_yield();
-    } while (is_patient(began));
-    return false;
-}
-
-/* Waits until nothing moves; false if that takes too long. */
-static bool settle(baton__staged_t *self)
-{
-    uint64_t began = baton__clock_ns();
-    while (is_moving(self)) {
-        if (!is_patient(began)) {
-            return false;
-        }
-        withdraw_blocks(self);
-        progress(self);
-        take_all(self);
-        (void)sched_yield();
     }
-    return true;
+    return count > 0;
+}
+
+/* Polls until nothing moves, and no peer waits for an answer. A peer that has
+   closed, too, makes no room for answers, and needs none. */
+static bool finish(staged_t *self)
+{
+    enum { ANSWER_MS = 500, QUIET = 2 };
+    uint64_t began_ns = baton__clock_ns();
+    for (int quiet = 0; quiet < QUIET;) {
+        withdraw_blocks(self);
+        bool took = decline(self);
+        bool moves = is_moving(self);
+        bool answers = took || self->controls > 0 || self->refused != NULL ||
+                       self->arrived != NULL;
+        int64_t patience_ms =
+            moves ? baton__config_number(BATON__CONFIG_DESTROY_MS) : ANSWER_MS;
+        quiet = moves || answers ? 0 : quiet + 1;
+        if (quiet == 0 &&
+            baton__clock_ns() - began_ns > (uint64_t)patience_ms * 1000000) {
+            break;
+        }
+        if (!took) {
+            (void)sched_yield();
+        }
+    }
+    return !is_moving(self);
 }
 
 /* Messages that the engine has are lost. Memory in which the device still works
    is left to it. */
 static void staged_close(void *endpoint)
 {
-    baton__staged_t *self = endpoint;
-    take_all(self);
+    staged_t *self = endpoint;
     give_up(self);
-    bool settled = settle(self);
-    (void)answer_all(self);
+    bool finished = finish(self);
     self->inner->close(self->endpoint);
-    if (settled) {
+    if (finished) {
         free_endpoint(self);
     }
 }
 
-static baton_status_t make_buffers(baton__staged_t *self,
-                                   baton__staged_buffers_t *of, char *memory,
-                                   int stream)
+static baton_status_t make_buffers(staged_t *self, buffers_t *of,
+                                   uint32_t count, char *memory, int stream)
 {
     bool there = false;
     of->stream = self->port.stream(self->device, stream, &there);
-    of->all = baton__alloc(self->buffers, sizeof *of->all);
+    of->count = count;
+    of->all = baton__alloc(count, sizeof *of->all);
     if (of->all == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
-    for (uint32_t i = self->buffers; i-- > 0;) {
+    for (uint32_t i = count; i-- > 0;) {
         baton__staged_buffer_t *buffer = &of->all[i];
         buffer->index = i;
-        buffer->memory = memory + i * self->block_bytes;
+        buffer->memory = memory != NULL ? memory + i * self->block_bytes : NULL;
         baton_status_t status =
             self->port.event_create(self->device, &buffer->event);
         if (status != BATON_OK) {
@@ -569,10 +495,16 @@ static baton_status_t make_buffers(baton__staged_t *self,
     return BATON_OK;
 }
 
-static baton_status_t make_pinned(baton__staged_t *self)
+static baton_status_t make_endpoint(staged_t *self)
 {
+    uint32_t count =
+        (uint32_t)baton__config_number(BATON__CONFIG_DEVICE_BUFFERS);
+    size_t bytes = count * self->block_bytes;
     void *pinned = NULL;
-    size_t bytes = self->buffers * self->block_bytes;
+    self->peers = baton__alloc((size_t)self->size, sizeof *self->peers);
+    if (self->peers == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
     baton_status_t status = self->port.allocate(self->device, BATON_MEMORY_HOST,
                                                 2 * bytes, &pinned);
     if (status != BATON_OK) {
@@ -583,25 +515,15 @@ static baton_status_t make_pinned(baton__staged_t *self)
                             self->port.name, 2 * bytes, baton_error_message());
     }
     self->pinned = pinned;
-    status = make_buffers(self, &self->in, self->pinned, 0);
-    return status == BATON_OK
-               ? make_buffers(self, &self->out, self->pinned + bytes, 1)
-               : status;
-}
-
-static baton_status_t make_endpoint(baton__staged_t *self)
-{
-    bool there = false;
+    status = make_buffers(self, &self->in, count, self->pinned, 0);
+    if (status == BATON_OK) {
+        status = make_buffers(self, &self->out, count, self->pinned + bytes, 1);
+    }
     /* A stream beyond these may have been made to wait for one of a user, who
        may wait for this message. */
-    self->direct_stream = self->port.stream(self->device, 1, &there);
-    self->peers = baton__alloc((size_t)self->size, sizeof *self->peers);
-    baton_status_t status =
-        self->peers != NULL ? make_pinned(self) : BATON_ERR_NO_MEMORY;
-    for (int i = 0; i < BATON__STAGED_DIRECT && status == BATON_OK; i++) {
-        status = self->port.event_create(self->device, &self->direct_events[i]);
-    }
-    return status;
+    return status == BATON_OK ? make_buffers(self, &self->direct,
+                                             BATON__STAGED_DIRECT, NULL, 1)
+                              : status;
 }
 
 static baton_transport_t table_around(const baton_transport_t *inner)
@@ -627,7 +549,6 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.host_of = inner->host_of != NULL ? staged_host_of : NULL;
     table.is_copying = inner->is_copying != NULL ? staged_is_copying : NULL;
     table.takes_device = NULL;
-    table.lends = NULL;
     return table;
 }
 
@@ -637,7 +558,7 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out)
 {
-    baton__staged_t *self = baton__alloc(1, sizeof *self);
+    staged_t *self = baton__alloc(1, sizeof *self);
     if (self == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "staged: there is no memory for an endpoint");
@@ -650,9 +571,8 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
     self->port = *port;
     self->device = device;
     self->sends.sends = true;
-    self->direct = baton__config_number(BATON__CONFIG_DEVICE_DIRECT) != 0;
-    self->buffers =
-        (uint32_t)baton__config_number(BATON__CONFIG_DEVICE_BUFFERS);
+    self->direct_allowed =
+        baton__config_number(BATON__CONFIG_DEVICE_DIRECT) != 0;
     baton_status_t status = baton__block_model(inner->hosts, &self->model);
     if (status == BATON_OK) {
         self->block_bytes = baton__block_most(&self->model);
