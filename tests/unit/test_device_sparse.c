@@ -238,6 +238,7 @@ static void run_both(device_sparse_t *world, int step)
 /* A dense step without a gradient: velocity stays as it is. */
 static void flush_both(device_sparse_t *world)
 {
+    static char sums[2][DEVICE_SPARSE_BYTES];
     for (int i = 0; i < 2; i++) {
         baton_sparse_t *both[RANKS];
         for (int rank = 0; rank < world->size; rank++) {
@@ -248,8 +249,12 @@ static void flush_both(device_sparse_t *world)
         for (int rank = 0; rank < world->size; rank++) {
             baton_sparse_result_t result = {0};
             support_ok(baton_sparse_wait(both[rank], SUPPORT_WAIT_MS, &result));
+            assert_int_equal(result.count, world->count);
+            memcpy(sums[i], result.values, world->bytes);
         }
     }
+    assert_memory_equal(sums[0], sums[1], world->bytes);
+    device_sparse_check_residuals(world);
 }
 
 /* set_k, scale and statistics, before the first step and behind it. */
@@ -567,37 +572,6 @@ static void test_begins_with_the_stream(void **state)
         support_ok(baton_sparse_destroy(sparse[rank]));
     }
     port->flag_destroy(device, gate);
-    device_sparse_close(world);
-}
-
-/* A flush has no gradient to copy. */
-static void test_flush(void **state)
-{
-    device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES, seed);
-    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    device_sparse_run_on_hosts(world);
-    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
-        device_sparse_run_step(world, step);
-    }
-    static float sums[2][N];
-    for (int i = 0; i < 2; i++) {
-        baton_sparse_t *both[2];
-        for (int rank = 0; rank < 2; rank++) {
-            const device_sparse_rank_t *mine = &world->rank[rank];
-            both[rank] = i == 0 ? mine->host : mine->device;
-            support_ok(baton_sparse_flush(both[rank]));
-        }
-        for (int rank = 0; rank < 2; rank++) {
-            baton_sparse_result_t result = {0};
-            support_ok(baton_sparse_wait(both[rank], SUPPORT_WAIT_MS, &result));
-            assert_int_equal(result.count, N);
-            memcpy(sums[i], result.values, sizeof sums[i]);
-        }
-    }
-    assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
-    device_sparse_check_residuals(world);
-    device_sparse_destroy(world);
     device_sparse_close(world);
 }
 
@@ -1149,7 +1123,6 @@ int main(void)
         cmocka_unit_test(test_manual_progress),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_begins_with_the_stream),
-        cmocka_unit_test(test_flush),
         cmocka_unit_test(test_targets_change_places),
         cmocka_unit_test(test_destroy_in_flight),
         cmocka_unit_test(test_destroy_behind_gate),

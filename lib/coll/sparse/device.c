@@ -52,7 +52,6 @@ enum { INDICES, VALUES, COUNT, DENSE, PARTS };
 typedef struct result_request {
     const side_t *side;
     uint64_t epoch;
-    uint64_t generation;
     void *targets[PARTS];
 } result_request_t;
 
@@ -77,8 +76,6 @@ typedef struct backend {
     /* Under the lock: the last step that has begun, until it is completed. */
     const side_t *begun; /* or NULL */
     uint64_t begun_epoch;
-    bool stale;               /* it began before the last recovery */
-    uint64_t generation;      /* recoveries */
     uint64_t awaited_results; /* before the step that is ready */
 
     baton_group_t *self;       /* of this rank alone */
@@ -133,12 +130,14 @@ static void complete_step(baton_sparse_t *sparse, bool dense)
     device->blank = false;
 }
 
-/* Completes the step that has begun, if it has ended well. The lock is held. */
+/* Completes the step that has begun, if it has ended well. A recovery numbers
+   epochs anew, so a step that began before it is never found to have. The lock
+   is held. */
 static void complete_begun(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
     const side_t *side = self->begun;
-    if (side != NULL && !self->stale &&
+    if (side != NULL &&
         baton_schedule_epoch(schedule_of(side)) >= self->begun_epoch) {
         self->begun = NULL;
         complete_step(sparse, side->dense);
@@ -224,7 +223,6 @@ static baton_status_t load(void *arg, baton_call_t *call)
     complete_begun(sparse);
     self->begun = side;
     self->begun_epoch = epoch;
-    self->stale = false;
     sparse->recovered = false;
     sparse->gradient = feed->gradient;
     (void)pthread_mutex_unlock(&self->lock);
@@ -290,7 +288,8 @@ static baton_status_t write_out(void *arg, baton_call_t *call,
                : status;
 }
 
-/* A step that failed, or that a recovery came behind, has no result. */
+/* A step that failed, or that began before a recovery, has no result: later
+   steps wait for this request, so none of them has got to its epoch. */
 static baton_status_t begin_result(void *arg, baton_call_t *call,
                                    const void *of)
 {
@@ -301,8 +300,7 @@ static baton_status_t begin_result(void *arg, baton_call_t *call,
     size_t bytes[PARTS] = {0};
     (void)pthread_mutex_lock(&self->lock);
     self->written = NULL;
-    if (request->generation == self->generation &&
-        baton_schedule_epoch(schedule_of(request->side)) >= request->epoch) {
+    if (baton_schedule_epoch(schedule_of(request->side)) >= request->epoch) {
         complete_begun(sparse);
         measure_result(sparse, request, bytes);
     }
@@ -484,9 +482,7 @@ static void recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     backend_t *self = backend_of(sparse);
     (void)pthread_mutex_lock(&self->lock);
-    self->stale = true;
     self->sides[dense].started = 0;
-    self->generation++;
     baton__sparse_recover(sparse, dense, epoch);
     self->planned = sparse->steps;
     (void)pthread_mutex_unlock(&self->lock);
@@ -822,7 +818,6 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
     const side_t *side = &self->sides[sparse->latest == sparse->dense];
     bool asked = side->started > 0 || sparse->phase == BATON__SPARSE_RESULT;
     request.side = side;
-    request.generation = self->generation;
     /* A group that was recovered before anybody asked has lost the result. */
     request.epoch = asked ? side->started : UINT64_MAX;
     return baton__requests_start_on(&self->results, &request, stream, true);
