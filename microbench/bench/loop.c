@@ -2,6 +2,7 @@
    computes and waits late, has hundreds of schedules, and long pipelines. */
 #include "bench/bench.h"
 #include <baton/partial.h>
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -61,196 +62,179 @@ static void destroy(reduction_t *reduction)
 
 /* ---- start, sleep, wait ----------------------------------------------- */
 
-typedef struct turns {
-    double *waited_us;     /* start to the return of wait */
-    double *background_us; /* start to the end, while the application sleeps */
-    double *start_us;      /* processor time in start */
-} turns_t;
+/* What is measured of one thing: all that it takes, and its rows. */
+typedef struct subject {
+    bench_run_t *run;
+    reduction_t *reductions;
+    baton_partial_t *partial;
+    float *gradient;
+} subject_t;
 
-/* Longer than the all-reduce should take. */
-static double sleep_us(const turns_t *turns, size_t turn)
+typedef void (*take_fn)(void *arg, size_t system, size_t turn, double *values);
+
+static void measure(subject_t *subject, take_fn take, size_t measures,
+                    stats_t *out)
 {
-    return 4 * turns->waited_us[turn] + 2000;
+    const bench_turns_t turns = {.systems = 1,
+                                 .measures = measures,
+                                 .warm_up = 3,
+                                 .turns =
+                                     (size_t)subject->run->options.repetitions,
+                                 .take = take,
+                                 .arg = subject};
+    bench_turns(subject->run, &turns, out);
 }
 
-static void take_turn(const harness_t *harness, reduction_t *reduction,
-                      turns_t *turns, size_t turn)
+enum { WAITED, BACKGROUND, START, BACKGROUND_MEASURES };
+
+/* Start to the return of wait; start to the end while the application sleeps,
+   longer than the all-reduce should take; processor time in start. */
+static void take_background(void *arg, size_t system, size_t turn, double *us)
 {
+    const subject_t *subject = arg;
+    const harness_t *harness = &subject->run->harness;
+    reduction_t *reduction = subject->reductions;
+    (void)system;
+    (void)turn;
     harness_barrier(harness);
     harness_run_epochs(reduction->schedule, 1);
     harness_barrier(harness);
     double begin_us = clock_now_us();
     harness_run_epochs(reduction->schedule, 1);
-    turns->waited_us[turn] = clock_now_us() - begin_us;
+    us[WAITED] = clock_now_us() - begin_us;
     harness_barrier(harness);
     begin_us = clock_now_us();
     double used_us = clock_thread_us();
     harness_require(baton_schedule_start(reduction->schedule), "start");
-    turns->start_us[turn] = clock_thread_us() - used_us;
-    clock_sleep_until(begin_us + sleep_us(turns, turn));
+    us[START] = clock_thread_us() - used_us;
+    clock_sleep_until(begin_us + 4 * us[WAITED] + 2000);
     harness_require(baton_schedule_wait(reduction->schedule, -1), "wait");
-    turns->background_us[turn] = reduction->ended_us - begin_us;
+    us[BACKGROUND] = reduction->ended_us - begin_us;
 }
 
-static void add_times(bench_run_t *run, const char *size, const char *key,
+static void add_times(bench_run_t *run, size_t bytes, const char *key,
                       const char *words, stats_t value, const char *unit)
 {
+    char size[16];
     char name[64];
     char text[128];
+    (void)cli_format_bytes(bytes, size, sizeof(size));
     (void)snprintf(name, sizeof(name), "%s_%s", key, size);
     (void)snprintf(text, sizeof(text), "%s bytes, %s", size, words);
     bench_report(run, name, text, value, unit);
 }
 
-static void measure_size(bench_run_t *run, size_t bytes)
+static void measure_background(bench_run_t *run, size_t bytes)
 {
-    const harness_t *harness = &run->harness;
-    size_t count = (size_t)run->options.repetitions;
-    turns_t turns = {harness_alloc(count, sizeof(double)),
-                     harness_alloc(count, sizeof(double)),
-                     harness_alloc(count, sizeof(double))};
     reduction_t reduction;
-    char size[16];
-    create(harness, "loop", bytes, &reduction);
-    for (size_t i = 0; i < 3; i++) {
-        take_turn(harness, &reduction, &turns, 0); /* to warm up */
-    }
-    for (size_t turn = 0; turn < count; turn++) {
-        take_turn(harness, &reduction, &turns, turn);
-    }
-    harness_barrier(harness);
+    subject_t subject = {.run = run, .reductions = &reduction};
+    stats_t us[BACKGROUND_MEASURES];
+    create(&run->harness, "loop", bytes, &reduction);
+    measure(&subject, take_background, BACKGROUND_MEASURES, us);
     destroy(&reduction);
-    (void)cli_format_bytes(bytes, size, sizeof(size));
-    stats_t waited = bench_slowest(turns.waited_us, count);
-    stats_t background = bench_slowest(turns.background_us, count);
-    add_times(run, size, "waited", "start and wait", waited, "us");
-    add_times(run, size, "forgotten", "start, and asleep until it ended",
-              background, "us");
-    add_times(
-        run, size, "forgotten_over", "of that, start and wait",
-        stats_single(waited.median > 0 ? background.median / waited.median : 0),
-        "times");
-    add_times(run, size, "start", "processor time in start",
-              bench_slowest(turns.start_us, count), "us");
-    free(turns.waited_us);
-    free(turns.background_us);
-    free(turns.start_us);
+    add_times(run, bytes, "waited", "start and wait", us[WAITED], "us");
+    add_times(run, bytes, "forgotten", "start, and asleep until it ended",
+              us[BACKGROUND], "us");
+    add_times(run, bytes, "forgotten_over", "of that, start and wait",
+              stats_single(us[BACKGROUND].median / us[WAITED].median), "times");
+    add_times(run, bytes, "start", "processor time in start", us[START], "us");
 }
 
 /* ---- many at once ----------------------------------------------------- */
 
-static void start_all(reduction_t *all, size_t count, double *start_us,
-                      double *each_us)
+enum { ALONE, EACH, EACH_START, MANY_MEASURES };
+
+static void take_many(void *arg, size_t system, size_t turn, double *us)
 {
+    const subject_t *subject = arg;
+    (void)system;
+    (void)turn;
+    harness_barrier(&subject->run->harness);
     double begin_us = clock_now_us();
-    for (size_t i = 0; i < count; i++) {
-        harness_require(baton_schedule_start(all[i].schedule), "start");
+    harness_run_epochs(subject->reductions[0].schedule, MANY);
+    us[ALONE] = (clock_now_us() - begin_us) / MANY;
+    harness_barrier(&subject->run->harness);
+    begin_us = clock_now_us();
+    for (size_t i = 0; i < MANY; i++) {
+        harness_require(baton_schedule_start(subject->reductions[i].schedule),
+                        "start");
     }
-    *start_us = (clock_now_us() - begin_us) / (double)count;
-    for (size_t i = 0; i < count; i++) {
-        harness_require(baton_schedule_wait(all[i].schedule, -1), "wait");
+    us[EACH_START] = (clock_now_us() - begin_us) / MANY;
+    for (size_t i = 0; i < MANY; i++) {
+        harness_require(
+            baton_schedule_wait(subject->reductions[i].schedule, -1), "wait");
     }
-    *each_us = (clock_now_us() - begin_us) / (double)count;
+    us[EACH] = (clock_now_us() - begin_us) / MANY;
 }
 
 static void measure_many(bench_run_t *run)
 {
-    const harness_t *harness = &run->harness;
-    size_t count = (size_t)run->options.repetitions;
-    double *one_us = harness_alloc(count, sizeof(double));
-    double *each_us = harness_alloc(count, sizeof(double));
-    double *start_us = harness_alloc(count, sizeof(double));
     reduction_t *all = harness_alloc(MANY, sizeof(*all));
-    double unused;
+    subject_t subject = {.run = run, .reductions = all};
+    stats_t us[MANY_MEASURES];
     for (size_t i = 0; i < MANY; i++) {
-        create(harness, "many", MANY_BYTES, &all[i]);
+        create(&run->harness, "many", MANY_BYTES, &all[i]);
     }
-    start_all(all, MANY, &unused, &unused);
-    for (size_t turn = 0; turn < count; turn++) {
-        harness_barrier(harness);
-        double begin_us = clock_now_us();
-        for (size_t i = 0; i < MANY; i++) {
-            harness_run_epochs(all[0].schedule, 1);
-        }
-        one_us[turn] = (clock_now_us() - begin_us) / MANY;
-        harness_barrier(harness);
-        start_all(all, MANY, &start_us[turn], &each_us[turn]);
-    }
-    harness_barrier(harness);
+    measure(&subject, take_many, MANY_MEASURES, us);
     for (size_t i = 0; i < MANY; i++) {
         destroy(&all[i]);
     }
-    bench_report(run, "many_alone", "one after the other, each",
-                 bench_slowest(one_us, count), "us");
-    bench_report(run, "many_each", "400 at once, each",
-                 bench_slowest(each_us, count), "us");
-    bench_report(run, "many_start", "400 at once, each start",
-                 bench_slowest(start_us, count), "us");
-    free(one_us);
-    free(each_us);
-    free(start_us);
+    bench_report(run, "many_alone", "one after the other, each", us[ALONE],
+                 "us");
+    bench_report(run, "many_each", "400 at once, each", us[EACH], "us");
+    bench_report(run, "many_start", "400 at once, each start", us[EACH_START],
+                 "us");
     free(all);
 }
 
-static baton_partial_t *create_solo(const harness_t *harness)
+static void take_solos(void *arg, size_t system, size_t turn, double *us)
 {
-    baton_partial_t *partial = NULL;
+    const subject_t *subject = arg;
+    baton_partial_result_t result;
+    (void)system;
+    (void)turn;
+    harness_barrier(&subject->run->harness);
+    double begin_us = clock_now_us();
+    for (int i = 0; i < SOLO_CALLS; i++) {
+        harness_require(
+            baton_partial_contribute(subject->partial, subject->gradient),
+            "contribute");
+        harness_require(baton_partial_start(subject->partial), "start a solo");
+        harness_require(baton_partial_wait(subject->partial, -1, &result),
+                        "wait for a solo");
+    }
+    *us = (clock_now_us() - begin_us) / SOLO_CALLS;
+}
+
+static void measure_solos(bench_run_t *run)
+{
     const baton_partial_options_t options = {
         .size = sizeof(options),
         .mode = BATON_SOLO,
         .dtype = BATON_F32,
         .count = MANY_BYTES / sizeof(float),
     };
-    harness_require(baton_partial_create(harness->group, &options, &partial),
-                    "create a solo");
-    return partial;
-}
-
-static double step_us(const harness_t *harness, baton_partial_t *partial,
-                      const float *gradient)
-{
-    harness_barrier(harness);
-    double begin_us = clock_now_us();
-    for (int i = 0; i < SOLO_CALLS; i++) {
-        baton_partial_result_t result;
-        harness_require(baton_partial_contribute(partial, gradient),
-                        "contribute");
-        harness_require(baton_partial_start(partial), "start a solo");
-        harness_require(baton_partial_wait(partial, -1, &result),
-                        "wait for a solo");
-    }
-    return (clock_now_us() - begin_us) / SOLO_CALLS;
-}
-
-static void measure_solos(bench_run_t *run)
-{
-    const harness_t *harness = &run->harness;
-    size_t count = (size_t)run->options.repetitions;
-    double *us = harness_alloc(count, sizeof(double));
-    float *gradient = harness_alloc(MANY_BYTES, 1);
     baton_partial_t **all = harness_alloc(MANY, sizeof(*all));
-    static const char *const names[] = {"solo_alone", "solo_of_many"};
-    static const char *const words[] = {"a solo step, one committed",
-                                        "a solo step, 400 committed"};
-    size_t made = 0;
-    for (int many = 0; many < 2; many++) {
-        for (; made < (many ? MANY : 1); made++) {
-            all[made] = create_solo(harness);
+    subject_t subject = {.run = run, .gradient = harness_alloc(MANY_BYTES, 1)};
+    stats_t us;
+    for (size_t i = 0; i < MANY; i++) {
+        harness_require(
+            baton_partial_create(run->harness.group, &options, &all[i]),
+            "create a solo");
+        subject.partial = all[0];
+        if (i == 0 || i + 1 == MANY) {
+            measure(&subject, take_solos, 1, &us);
+            bench_report(run, i == 0 ? "solo_alone" : "solo_of_many",
+                         i == 0 ? "a solo step, one committed"
+                                : "a solo step, 400 committed",
+                         us, "us");
         }
-        (void)step_us(harness, all[0], gradient);
-        for (size_t turn = 0; turn < count; turn++) {
-            us[turn] = step_us(harness, all[0], gradient);
-        }
-        bench_report(run, names[many], words[many], bench_slowest(us, count),
-                     "us");
     }
-    harness_barrier(harness);
-    for (size_t i = 0; i < made; i++) {
+    for (size_t i = 0; i < MANY; i++) {
         harness_require(baton_partial_destroy(all[i]), "destroy a solo");
     }
     free(all);
-    free(gradient);
-    free(us);
+    free(subject.gradient);
 }
 
 /* ---- a chain of blocks ------------------------------------------------ */
@@ -309,26 +293,18 @@ static double chain_us(const harness_t *harness, void *memory, size_t block,
 
 static void measure_chain(bench_run_t *run, size_t block, void *memory)
 {
-    const harness_t *harness = &run->harness;
     static const size_t windows[] = {4, 8, 16, 32, 64};
-    size_t best = 0;
-    double best_us = 0;
-    char size[16];
-    char words[80];
+    double best_us = INFINITY;
     for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
-        double us = chain_us(harness, memory, block, windows[i]);
-        if (best == 0 || us < best_us) {
-            best = windows[i];
-            best_us = us;
-        }
+        best_us =
+            fmin(best_us, chain_us(&run->harness, memory, block, windows[i]));
     }
-    double free_us = chain_us(harness, memory, block, 0);
-    (void)cli_format_bytes(block, size, sizeof(size));
-    add_times(run, size, "chain", "no window", stats_single(free_us), "us");
-    (void)snprintf(words, sizeof(words), "the best window, %zu", best);
-    add_times(run, size, "chain_best", words, stats_single(best_us), "us");
-    add_times(run, size, "chain_over", "no window over the best",
-              stats_single(best_us > 0 ? free_us / best_us : 0), "times");
+    double free_us = chain_us(&run->harness, memory, block, 0);
+    add_times(run, block, "chain", "no window", stats_single(free_us), "us");
+    add_times(run, block, "chain_best", "the best window",
+              stats_single(best_us), "us");
+    add_times(run, block, "chain_over", "no window over the best",
+              stats_single(free_us / best_us), "times");
 }
 
 /* ---- all of it -------------------------------------------------------- */
@@ -343,7 +319,7 @@ bool bench_loop(bench_run_t *run)
     void *memory = harness_alloc(CHAIN_BYTES, 1);
     bench_note(run, "All-reduce in the background");
     for (size_t bytes = 8; bytes <= 16 << 20; bytes *= 8) {
-        measure_size(run, bytes);
+        measure_background(run, bytes);
     }
     bench_note(run, "Full all-reduces of 4 KiB");
     measure_many(run);

@@ -294,12 +294,9 @@ static error_t read_system(const cli_parser_t *parser, const char *name)
 
 static error_t read_systems(const cli_parser_t *parser, const char *list)
 {
+    char name[sizeof(((bench_system_t *)0)->name)];
     error_t error = 0;
-    for (const char *next = list; next != NULL && error == 0;) {
-        char name[sizeof(((bench_system_t *)0)->name)];
-        size_t length = strcspn(next, ",");
-        (void)snprintf(name, sizeof(name), "%.*s", (int)length, next);
-        next = next[length] == ',' ? next + length + 1 : NULL;
+    while (error == 0 && cli_next_item(&list, name, sizeof(name))) {
         error = read_system(parser, name);
     }
     return error;
@@ -364,21 +361,6 @@ static error_t resolve(cli_parser_t *parser)
                : resolve_sparse(parser);
 }
 
-static error_t find(cli_parser_t *parser, const char *word)
-{
-    const char *names[ENTRIES + 1] = {NULL};
-    for (size_t i = 0; i < ENTRIES; i++) {
-        names[i] = entries[i].name;
-    }
-    const cli_type_t type = CLI_WORD(NULL, names);
-    size_t index = 0;
-    error_t error = cli_read(parser, "COMMAND", &type, word, &index, NULL);
-    if (error == 0) {
-        *(const entry_t **)parser->values = &entries[index];
-    }
-    return error;
-}
-
 static cli_verdict_t parse_command(const entry_t *entry, int argc, char **argv,
                                    bool speak, bench_options_t *out)
 {
@@ -397,24 +379,29 @@ cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
                                   bench_command_t *command_out,
                                   bench_options_t *out)
 {
-    static const cli_program_t program = {
+    const char *names[ENTRIES + 1] = {NULL};
+    for (size_t i = 0; i < ENTRIES; i++) {
+        names[i] = entries[i].name;
+    }
+    const cli_program_t program = {
         .doc = doc,
         .arguments = "COMMAND [OPTION...]",
-        .take_argument = find,
+        .take_argument = cli_find_command,
+        .commands = names,
     };
     /* The command parses everything after the first word. */
-    const entry_t *entry = NULL;
+    size_t index = 0;
     cli_verdict_t verdict =
-        cli_parse(&program, argc < 2 ? argc : 2, argv, speak, &entry);
+        cli_parse(&program, argc < 2 ? argc : 2, argv, speak, &index);
     if (verdict != CLI_RUN) {
         return verdict;
     }
     char name[64];
     char *first = argv[1];
-    (void)snprintf(name, sizeof(name), "baton-bench %s", entry->name);
+    (void)snprintf(name, sizeof(name), "baton-bench %s", names[index]);
     argv[1] = name;
-    *command_out = entry->command;
-    verdict = parse_command(entry, argc - 1, argv + 1, speak, out);
+    *command_out = entries[index].command;
+    verdict = parse_command(&entries[index], argc - 1, argv + 1, speak, out);
     argv[1] = first;
     return verdict;
 }

@@ -94,18 +94,6 @@ static uint32_t bits_of(const baton_sparse_result_t *result, size_t entry)
     return bits;
 }
 
-size_t bench_sparse_find_difference(const baton_sparse_result_t *a,
-                                    const baton_sparse_result_t *b)
-{
-    size_t i = 0;
-    while (i < a->count && i < b->count &&
-           bench_sparse_element(a, i) == bench_sparse_element(b, i) &&
-           bits_of(a, i) == bits_of(b, i)) {
-        i++;
-    }
-    return i;
-}
-
 /* FNV-1a (Fowler, Noll, Vo), over words instead of bytes. */
 static uint64_t add_word(uint64_t hash, uint64_t word)
 {

@@ -42,11 +42,6 @@ size_t bench_sparse_element(const baton_sparse_result_t *result, size_t entry);
 const char *bench_sparse_check(const baton_sparse_result_t *result, size_t n,
                                size_t *entry_out);
 
-/* Returns the first entry in which two results of f32 differ, by their bits.
-   The count of the shorter one if that has none more, or they are the same. */
-size_t bench_sparse_find_difference(const baton_sparse_result_t *a,
-                                    const baton_sparse_result_t *b);
-
 /* A hash of the count, the indices and the bits of the values. */
 uint64_t bench_sparse_hash(const baton_sparse_result_t *result);
 

@@ -124,14 +124,7 @@ static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
     }
 }
 
-static bool read_real(const cli_type_t *type, const char *text, double *out)
-{
-    char *end = NULL;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && *out >= type->low &&
-           *out <= type->high;
-}
-
+/* Reads a word's index. */
 static bool read_word(const char *const *words, const char *text, size_t *out)
 {
     for (size_t i = 0; words[i] != NULL; i++) {
@@ -141,6 +134,22 @@ static bool read_word(const char *const *words, const char *text, size_t *out)
         }
     }
     return false;
+}
+
+static bool read_real(const cli_type_t *type, const char *text, double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= type->low &&
+           *out <= type->high;
+}
+
+static bool read_number(const cli_type_t *type, const char *text, uint64_t *out)
+{
+    return (type->kind == CLI_KIND_COUNT ? cli_read_count(text, out)
+                                         : read_size(text, out)) &&
+           *out >= type->min && *out <= type->max &&
+           (type->multiple <= 1 || *out % type->multiple == 0);
 }
 
 /* gnuplot's terminal follows from the name, so a wrong one must not surface
@@ -155,210 +164,129 @@ static bool is_plot(const char *name)
 /* Reads one value; false when it is not of the type. */
 static bool read_value(const cli_type_t *type, const char *text, void *out)
 {
-    uint64_t number = 0;
-    double real = 0;
-    size_t index = 0;
     switch (type->kind) {
     case CLI_KIND_FLAG:
         *(bool *)out = true;
         return true;
     case CLI_KIND_COUNT:
     case CLI_KIND_SIZE:
-        if (!(type->kind == CLI_KIND_COUNT ? cli_read_count(text, &number)
-                                           : read_size(text, &number)) ||
-            number < type->min || number > type->max ||
-            (type->multiple > 1 && number % type->multiple != 0)) {
-            return false;
-        }
-        *(uint64_t *)out = number;
-        return true;
+        return read_number(type, text, out);
     case CLI_KIND_REAL:
-        if (!read_real(type, text, &real)) {
-            return false;
-        }
-        *(double *)out = real;
-        return true;
+        return read_real(type, text, out);
     case CLI_KIND_WORD:
-        if (!read_word(type->words, text, &index)) {
-            return false;
-        }
-        *(size_t *)out = index;
-        return true;
+        return read_word(type->words, text, out);
     case CLI_KIND_PLOT:
-        if (!is_plot(text)) {
-            return false;
-        }
-        *(const char **)out = text;
-        return true;
     case CLI_KIND_TEXT:
         *(const char **)out = text;
-        return true;
+        return type->kind == CLI_KIND_TEXT || is_plot(text);
     case CLI_KIND_HEADING:
         break;
     }
     return false;
 }
 
-/* Precedes the description of a type in a complaint. */
-static const char *noun_of(const cli_type_t *type)
-{
-    switch (type->kind) {
-    case CLI_KIND_COUNT:
-        return type->max < UINT64_MAX ? "a number from " : "";
-    case CLI_KIND_SIZE:
-        return "a size from ";
-    case CLI_KIND_REAL:
-        return "a number from ";
-    case CLI_KIND_WORD:
-        return "one of ";
-    case CLI_KIND_HEADING:
-    case CLI_KIND_FLAG:
-    case CLI_KIND_TEXT:
-    case CLI_KIND_PLOT:
-        break;
-    }
-    return "";
-}
-
-/* A value that was refused, and why. */
-typedef struct refusal {
-    char value[ITEM_BYTES];
-    char complaint[COMPLAINT_BYTES];
-} refusal_t;
-
-static bool read_one(const cli_type_t *type, const char *text, void *out,
-                     refusal_t *refusal)
-{
-    if (read_value(type, text, out)) {
-        return true;
-    }
-    char range[COMPLAINT_BYTES];
-    describe(type, range);
-    (void)snprintf(refusal->value, sizeof(refusal->value), "%s", text);
-    (void)snprintf(refusal->complaint, sizeof(refusal->complaint),
-                   "is not %s%.160s", noun_of(type),
-                   range[0] != '\0' ? range : "a number");
-    return false;
-}
-
-/* True when a list of words has the last of them twice. */
-static bool is_repeated(const cli_type_t *type, const void *out, size_t count)
-{
-    const size_t *indices = out;
-    for (size_t i = 0; type->kind == CLI_KIND_WORD && i + 1 < count; i++) {
-        if (indices[i] == indices[count - 1]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A list that is being read. */
-typedef struct list {
+/* A value, or a list of values, that is being read. */
+typedef struct reading {
+    const cli_parser_t *parser;
+    const char *option;
     const cli_type_t *type;
-    void *out;
+    char *out;
     size_t count;
-    refusal_t *refusal;
-} list_t;
+} reading_t;
 
-__attribute__((format(printf, 3, 4))) static bool
-refuse_item(list_t *list, const char *item, const char *format, ...)
+static error_t read_one(const reading_t *reading, const char *text, void *out)
 {
-    refusal_t *refusal = list->refusal;
-    va_list args;
-    va_start(args, format);
-    (void)snprintf(refusal->value, sizeof(refusal->value), "%s", item);
-    (void)vsnprintf(refusal->complaint, sizeof(refusal->complaint), format,
-                    args);
-    va_end(args);
-    return false;
+    char range[COMPLAINT_BYTES];
+    cli_kind_t kind = reading->type->kind;
+    if (read_value(reading->type, text, out)) {
+        return 0;
+    }
+    describe(reading->type, range);
+    return cli_refuse(reading->parser, "%s: '%.60s' is not %s%s",
+                      reading->option, text,
+                      kind == CLI_KIND_WORD   ? "one of "
+                      : kind == CLI_KIND_PLOT ? ""
+                      : kind == CLI_KIND_SIZE ? "a size from "
+                      : range[0] == '\0'      ? "a number"
+                                              : "a number: ",
+                      range);
 }
 
-static bool read_item(list_t *list, const char *item)
+/* Reads one item of a list, which it may have only once if it is a word. */
+static error_t read_item(reading_t *reading, const char *item)
 {
-    size_t stride =
-        list->type->kind == CLI_KIND_WORD ? sizeof(size_t) : sizeof(uint64_t);
-    if (list->count == list->type->room) {
-        return refuse_item(list, item, "is one too many: at most %zu values",
-                           list->type->room);
+    bool words = reading->type->kind == CLI_KIND_WORD;
+    const size_t *indices = (const size_t *)(void *)reading->out;
+    char *out = reading->out +
+                reading->count * (words ? sizeof(size_t) : sizeof(uint64_t));
+    if (reading->count == reading->type->room) {
+        return cli_refuse(reading->parser,
+                          "%s: '%s' is one too many: at most %zu values",
+                          reading->option, item, reading->type->room);
     }
-    if (!read_one(list->type, item, (char *)list->out + list->count * stride,
-                  list->refusal)) {
-        return false;
+    error_t error = read_one(reading, item, out);
+    for (size_t i = 0; words && error == 0 && i < reading->count; i++) {
+        if (indices[i] == indices[reading->count]) {
+            return cli_refuse(reading->parser, "%s: '%s' is in the list twice",
+                              reading->option, item);
+        }
     }
-    list->count++;
-    return !is_repeated(list->type, list->out, list->count) ||
-           refuse_item(list, item, "is in the list twice");
+    reading->count += error == 0;
+    return error;
 }
 
 /* Reads "LOW..HIGH": each value is twice the one before. */
-static bool read_range(list_t *list, const char *item, const char *dots)
+static error_t read_range(reading_t *reading, const char *item,
+                          const char *dots)
 {
-    char low_text[ITEM_BYTES];
+    char text[ITEM_BYTES];
     uint64_t low = 0;
     uint64_t high = 0;
-    (void)snprintf(low_text, sizeof(low_text), "%.*s", (int)(dots - item),
-                   item);
-    if (!read_one(list->type, low_text, &low, list->refusal) ||
-        !read_one(list->type, dots + 2, &high, list->refusal)) {
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(dots - item), item);
+    error_t error = read_one(reading, text, &low);
+    if (error == 0) {
+        error = read_one(reading, dots + 2, &high);
+    }
+    if (error == 0 && (low > high || low == 0)) {
+        return cli_refuse(reading->parser, "%s: '%s' %s", reading->option, item,
+                          low > high ? "ends before it begins"
+                                     : "begins with 0, which has no double");
+    }
+    for (uint64_t next = low; error == 0 && next <= high && next > 0;
+         next *= 2) {
+        (void)snprintf(text, sizeof(text), "%" PRIu64, next);
+        error = read_item(reading, text);
+    }
+    return error;
+}
+
+bool cli_next_item(const char **list, char *item, size_t item_bytes)
+{
+    const char *from = *list;
+    if (from == NULL) {
         return false;
     }
-    if (low > high || low == 0) {
-        return refuse_item(list, item, "%s",
-                           low > high ? "ends before it begins"
-                                      : "begins with 0, which has no double");
-    }
-    uint64_t *values = list->out;
-    for (uint64_t next = low; next <= high && next > 0; next *= 2) {
-        if (list->count == list->type->room) {
-            return refuse_item(list, item,
-                               "goes on too long: at most %zu "
-                               "values",
-                               list->type->room);
-        }
-        values[list->count++] = next;
-    }
+    size_t length = strcspn(from, ",");
+    (void)snprintf(item, item_bytes, "%.*s", (int)length, from);
+    *list = from[length] == ',' ? from + length + 1 : NULL;
     return true;
 }
 
-/* "all" stands for all words, unless it is one of them. */
-static bool read_all_words(const cli_type_t *type, const char *text,
-                           size_t *out, size_t *count_out)
+/* "all" stands for all words, unless it is one of them; so does NULL. */
+static bool read_all_words(reading_t *reading, const char *text)
 {
+    const cli_type_t *type = reading->type;
+    size_t *indices = (size_t *)(void *)reading->out;
     size_t index = 0;
-    size_t count = 0;
-    if (type->kind != CLI_KIND_WORD || strcmp(text, "all") != 0 ||
-        read_word(type->words, text, &index)) {
+    if (type->kind != CLI_KIND_WORD ||
+        (text != NULL &&
+         (strcmp(text, "all") != 0 || read_word(type->words, text, &index)))) {
         return false;
     }
-    while (type->words[count] != NULL && count < type->room) {
-        out[count] = count;
-        count++;
+    while (type->words[reading->count] != NULL && reading->count < type->room) {
+        indices[reading->count] = reading->count;
+        reading->count++;
     }
-    *count_out = count;
-    return true;
-}
-
-static bool read_list(const cli_type_t *type, const char *text, void *out,
-                      size_t *count_out, refusal_t *refusal)
-{
-    if (read_all_words(type, text, out, count_out)) {
-        return true;
-    }
-    list_t list = {.type = type, .out = out, .refusal = refusal};
-    bool numbers = type->kind == CLI_KIND_COUNT || type->kind == CLI_KIND_SIZE;
-    for (const char *next = text; next != NULL;) {
-        char item[ITEM_BYTES];
-        size_t length = strcspn(next, ",");
-        (void)snprintf(item, sizeof(item), "%.*s", (int)length, next);
-        next = next[length] == ',' ? next + length + 1 : NULL;
-        const char *dots = numbers ? strstr(item, "..") : NULL;
-        if (!(dots != NULL ? read_range(&list, item, dots)
-                           : read_item(&list, item))) {
-            return false;
-        }
-    }
-    *count_out = list.count;
     return true;
 }
 
@@ -366,12 +294,22 @@ error_t cli_read(const cli_parser_t *parser, const char *option,
                  const cli_type_t *type, const char *text, void *out,
                  size_t *count_out)
 {
-    refusal_t refusal;
-    return (type->room > 0 ? read_list(type, text, out, count_out, &refusal)
-                           : read_one(type, text, out, &refusal))
-               ? 0
-               : cli_refuse(parser, "%s: '%s' %s", option, refusal.value,
-                            refusal.complaint);
+    reading_t reading = {parser, option, type, out, 0};
+    bool numbers = type->kind == CLI_KIND_COUNT || type->kind == CLI_KIND_SIZE;
+    char item[ITEM_BYTES];
+    error_t error = 0;
+    if (type->room == 0) {
+        return read_one(&reading, text, out);
+    }
+    if (!read_all_words(&reading, text)) {
+        while (error == 0 && cli_next_item(&text, item, sizeof(item))) {
+            const char *dots = numbers ? strstr(item, "..") : NULL;
+            error = dots != NULL ? read_range(&reading, item, dots)
+                                 : read_item(&reading, item);
+        }
+    }
+    *count_out = reading.count;
+    return error;
 }
 
 /* ---- the table ---------------------------------------------------------- */
@@ -471,40 +409,17 @@ static size_t *count_of(const cli_parser_t *parser, const cli_option_t *option)
                               option->type.count_offset);
 }
 
-static void store_all_words(const cli_parser_t *parser,
-                            const cli_option_t *option)
-{
-    size_t *indices = value_of(parser, option);
-    size_t count = 0;
-    while (option->type.words[count] != NULL) {
-        indices[count] = count;
-        count++;
-    }
-    *count_of(parser, option) = count;
-}
-
+/* A default has the type of its option. */
 static void store_defaults(const cli_parser_t *parser)
 {
     const cli_program_t *program = parser->program;
     for (size_t i = 0; i < program->option_count; i++) {
         const cli_option_t *option = &program->options[i];
-        refusal_t refusal;
-        bool read = true;
-        if (!is_taken(program, i)) {
-            continue;
+        if (is_taken(program, i) &&
+            (option->initial != NULL || has_all_words(option))) {
+            (void)cli_read(parser, option->name, &option->type, option->initial,
+                           value_of(parser, option), count_of(parser, option));
         }
-        if (has_all_words(option)) {
-            store_all_words(parser, option);
-        } else if (option->initial != NULL) {
-            read = option->type.room > 0
-                       ? read_list(&option->type, option->initial,
-                                   value_of(parser, option),
-                                   count_of(parser, option), &refusal)
-                       : read_one(&option->type, option->initial,
-                                  value_of(parser, option), &refusal);
-        }
-        assert(read); /* a default has the type of its option */
-        (void)read;
     }
 }
 
@@ -617,6 +532,12 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
         return CLI_DONE;
     }
     return error == 0 ? CLI_RUN : CLI_BAD;
+}
+
+error_t cli_find_command(cli_parser_t *parser, const char *word)
+{
+    const cli_type_t type = CLI_WORD(NULL, parser->program->commands);
+    return cli_read(parser, "COMMAND", &type, word, parser->values, NULL);
 }
 
 uint64_t cli_default_seed(void)

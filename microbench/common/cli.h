@@ -96,7 +96,8 @@ typedef struct cli_program {
     const char *arguments;            /* in the usage, or NULL */
     const struct cli_option *options; /* at most 64 */
     size_t option_count;
-    unsigned command; /* whose options are taken */
+    unsigned command;            /* whose options are taken */
+    const char *const *commands; /* for cli_find_command, ended by NULL */
     /* Takes an argument, or "" when there is none. NULL if none is allowed. */
     error_t (*take_argument)(cli_parser_t *parser, const char *argument);
     /* Checks options that depend on each other, at the end. May be NULL. */
@@ -127,6 +128,13 @@ bool cli_is_given(const cli_parser_t *parser, const char *name);
 error_t cli_read(const cli_parser_t *parser, const char *option,
                  const cli_type_t *type, const char *text, void *out,
                  size_t *count_out);
+
+/* For take_argument: stores the index of a command, size_t, in the values. */
+error_t cli_find_command(cli_parser_t *parser, const char *word);
+
+/* Copies the next item of a comma-separated list, which is NULL after the last.
+   False if there is none. */
+bool cli_next_item(const char **list, char *item, size_t item_bytes);
 
 /* Prints an error with the usage; returns EINVAL. */
 error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)

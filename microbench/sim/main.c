@@ -190,26 +190,6 @@ static const char doc[] =
     "\n\nExample: baton-sim allreduce --algorithm ring --ranks 1024 --bytes "
     "100M --alpha-us 1.5 --gbit 100";
 
-static error_t find(cli_parser_t *parser, const char *word)
-{
-    const char *names[SIM_COMMAND_COUNT + 1] = {NULL};
-    for (size_t i = 0; i < SIM_COMMAND_COUNT; i++) {
-        names[i] = sim_commands[i].name;
-    }
-    if (strcmp(word, "fuzz") == 0) {
-        return cli_refuse(parser,
-                          "fuzz is a separate program, baton-fuzz, which "
-                          "is built with the tests");
-    }
-    const cli_type_t type = CLI_WORD(NULL, names);
-    size_t index = 0;
-    error_t error = cli_read(parser, "COMMAND", &type, word, &index, NULL);
-    if (error == 0) {
-        *(const sim_command_t **)parser->values = &sim_commands[index];
-    }
-    return error;
-}
-
 /* Inserts the list of commands before the last text of the help. */
 static char *add_commands(int key, const char *text, void *input)
 {
@@ -235,22 +215,27 @@ static char *add_commands(int key, const char *text, void *input)
 
 int main(int argc, char **argv)
 {
-    static const cli_program_t program = {
+    const char *names[SIM_COMMAND_COUNT + 1] = {NULL};
+    for (size_t i = 0; i < SIM_COMMAND_COUNT; i++) {
+        names[i] = sim_commands[i].name;
+    }
+    const cli_program_t program = {
         .doc = doc,
         .arguments = "COMMAND [OPTION...]",
-        .take_argument = find,
+        .take_argument = cli_find_command,
+        .commands = names,
         .filter_help = add_commands,
     };
     /* The command parses everything after the first word. */
-    const sim_command_t *command = NULL;
+    size_t index = 0;
     sim_options_init();
     cli_verdict_t verdict =
-        cli_parse(&program, argc < 2 ? argc : 2, argv, true, &command);
+        cli_parse(&program, argc < 2 ? argc : 2, argv, true, &index);
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? 0 : CLI_EXIT_USAGE;
     }
     char name[64];
-    (void)snprintf(name, sizeof(name), "baton-sim %s", command->name);
+    (void)snprintf(name, sizeof(name), "baton-sim %s", names[index]);
     argv[1] = name;
-    return sim_sweep(command, argc - 1, argv + 1);
+    return sim_sweep(&sim_commands[index], argc - 1, argv + 1);
 }

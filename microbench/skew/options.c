@@ -172,11 +172,9 @@ static bool is_chosen(const skew_options_t *values, skew_choice_t choice)
 static error_t read_systems(cli_parser_t *parser)
 {
     skew_options_t *values = parser->values;
-    for (const char *next = values->systems; next != NULL;) {
-        char item[SKEW_NAME_BYTES];
-        size_t length = strcspn(next, ",");
-        (void)snprintf(item, sizeof(item), "%.*s", (int)length, next);
-        next = next[length] == ',' ? next + length + 1 : NULL;
+    const char *list = values->systems;
+    char item[SKEW_NAME_BYTES];
+    while (cli_next_item(&list, item, sizeof(item))) {
         skew_choice_t choice = {SKEW_MPI, 0};
         error_t error = read_system(parser, item, values->ranks, &choice);
         if (error != 0) {

@@ -240,27 +240,6 @@ static void test_bench_sparse_hash_covers_all_of_a_result(void **state)
     assert_true(bench_sparse_hash(&result) != hash);
 }
 
-static void test_bench_sparse_difference_is_found(void **state)
-{
-    uint32_t indices[] = {0, 1, 2, 9};
-    float values[] = {1, -2, 0, 4};
-    const uint32_t other_indices[] = {0, 1, 2, 9};
-    const float other_values[] = {1, -2, 0, 4};
-    baton_sparse_result_t a = {
-        .count = 4, .indices = indices, .values = values};
-    baton_sparse_result_t b = {
-        .count = 4, .indices = other_indices, .values = other_values};
-    assert_int_equal(bench_sparse_find_difference(&a, &b), 4);
-    values[2] = -0.0F;
-    assert_int_equal(bench_sparse_find_difference(&a, &b), 2);
-    indices[1] = 3;
-    assert_int_equal(bench_sparse_find_difference(&a, &b), 1);
-    a.count = 1;
-    assert_int_equal(bench_sparse_find_difference(&a, &b), 1);
-    b.indices = NULL;
-    assert_int_equal(bench_sparse_find_difference(&a, &b), 1);
-}
-
 enum { SLICED = 23, SLICED_STEPS = 3 };
 
 /* The slices of all ranks are the vector; each finds an element that was lost,
@@ -464,7 +443,6 @@ int main(void)
         cmocka_unit_test(test_bench_sparse_systems_are_the_librarys),
         cmocka_unit_test(test_bench_sparse_check_finds_what_is_wrong),
         cmocka_unit_test(test_bench_sparse_hash_covers_all_of_a_result),
-        cmocka_unit_test(test_bench_sparse_difference_is_found),
         cmocka_unit_test(test_bench_slices_find_what_was_lost),
         cmocka_unit_test(test_bench_operation_knows_each_collective),
         cmocka_unit_test(test_bench_operation_finds_what_was_not_done),
