@@ -260,6 +260,12 @@ void bench_device_copy(void *target, const void *source, size_t bytes);
 /* Sums and copies in the GPU's memory, beside cudaMemcpyAsync. */
 bool bench_device_kernels(bench_run_t *run);
 
+/* A row of `kernels`: operation, type, form and kernels; bytes of a vector; the
+   selected entries or 0; what it is compared with. */
+void bench_kernel_row(bench_run_t *run, const char *const words[4],
+                      size_t bytes, size_t k, stats_t us, double against_us,
+                      double ratio);
+
 /* ---- plain loops, compiled for this machine (kernels_native.c) ----------- */
 
 void bench_native_sum(float *restrict target, const float *left,

@@ -6,7 +6,6 @@
 
 #include <baton/cuda.h>
 #include <cuda_runtime_api.h>
-#include <math.h>
 #include <stdlib.h>
 
 enum { CHAIN = 20 }; /* nodes in a row: one would measure its epoch */
@@ -145,24 +144,6 @@ static void commit_chain(const bench_run_t *run, const chain_t *of,
     harness_require(baton_schedule_commit(s), "commit");
 }
 
-static void report_chain(bench_run_t *run, const chain_t *of, size_t bytes,
-                         stats_t us, double copy_us)
-{
-    const table_cell_t cells[BENCH_KERNEL_COLUMNS] = {
-        table_text(of->copies ? "copy" : "sum"),
-        table_text(of->dtype_name),
-        table_number((double)bytes),
-        table_text("device"),
-        table_number(NAN),
-        table_text("device"),
-        table_number(us.median),
-        table_number(us.p10),
-        table_number(us.p90),
-        table_number(copy_us),
-        table_number(copy_us / 2 * of->moved / us.median)};
-    table_row(&run->table, cells);
-}
-
 bool bench_device_kernels(bench_run_t *run)
 {
     static const chain_t chains[] = {{"copy", "any", BATON_F32, true, 2},
@@ -186,7 +167,10 @@ bool bench_device_kernels(bench_run_t *run)
             harness_require(baton_schedule_wait(work.schedule, -1), "wait");
             harness_require(baton_schedule_destroy(work.schedule), "destroy");
             work.schedule = NULL;
-            report_chain(run, &chains[c], work.bytes, us, copy_us);
+            const char *const words[] = {chains[c].what, chains[c].dtype_name,
+                                         "device", "device"};
+            bench_kernel_row(run, words, work.bytes, 0, us, copy_us,
+                             copy_us / 2 * chains[c].moved / us.median);
         }
         bench_device_free(work.target);
         bench_device_free(work.source);

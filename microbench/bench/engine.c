@@ -17,10 +17,7 @@ enum {
        nodes of it, of each kind. */
     RING_RANKS = 32,
     RING_CHUNKS = 64,
-    RING_CHUNK_BYTES = 256,
-    SHORT_TURNS = 41,
-    SHORT_CALLS = 100,
-    SHORT_WARM_UP = 5
+    RING_CHUNK_BYTES = 256
 };
 
 #define IDLE_US 2e6
@@ -303,75 +300,27 @@ static void measure_idle(bench_run_t *run)
     (void)!baton_partial_destroy(partial);
 }
 
-typedef struct contest {
-    bench_run_t *run;
+/* The memory that epochs with messages allocate, with what MPI keeps. */
+static void measure_messages(bench_run_t *run)
+{
+    static const bench_system_t system = {BENCH_SYSTEM_BATON,
+                                          "recursive_doubling", "baton"};
     bench_operation_t operation;
-    bench_runner_t runners[3];
-} contest_t;
-
-static void take(void *arg, size_t system, size_t turn, double *us_out)
-{
-    contest_t *contest = arg;
-    bench_runner_t *runner = &contest->runners[system];
-    (void)turn;
-    bench_fill(&contest->operation);
-    harness_barrier(&contest->run->harness);
-    double begin_us = 0;
-    for (int i = -SHORT_WARM_UP; i < SHORT_CALLS; i++) {
-        begin_us = i == 0 ? clock_now_us() : begin_us;
-        bench_runner_start(runner);
-        bench_runner_wait(runner);
-    }
-    *us_out = (clock_now_us() - begin_us) / SHORT_CALLS;
-    bench_check(runner);
-}
-
-/* All-reduces of 8 bytes, the cost of a call between ranks; and the memory that
-   they allocate, with what MPI keeps for its messages. */
-static void measure_short(bench_run_t *run)
-{
-    static const bench_system_t systems[] = {
-        {BENCH_SYSTEM_BATON, "recursive_doubling", "baton"},
-        {BENCH_SYSTEM_MPI, NULL, "mpi"},
-        {BENCH_SYSTEM_IMPI, NULL, "mpi_nb"}};
-    contest_t contest = {.run = run};
-    stats_t us[3];
-    bench_operation_init(&contest.operation, BATON_COLLECTIVE_ALLREDUCE,
+    bench_runner_t runner;
+    bench_operation_init(&operation, BATON_COLLECTIVE_ALLREDUCE,
                          run->harness.rank, run->harness.size, 8);
-    bench_memory_open(run, &contest.operation);
-    for (size_t i = 0; i < 3; i++) {
-        bench_runner_open(run, &systems[i], &contest.operation,
-                          &contest.runners[i]);
-    }
-    const bench_turns_t turns = {.systems = 3,
-                                 .measures = 1,
-                                 .turns = SHORT_TURNS,
-                                 .take = take,
-                                 .arg = &contest};
-    bench_turns(run, &turns, us);
-    bench_report(run, "allreduce8_baton", "8 bytes, Baton", us[0], "us");
-    bench_report(run, "allreduce8_mpi", "8 bytes, MPI_Allreduce", us[1], "us");
-    bench_report(run, "allreduce8_mpi_nb", "8 bytes, MPI_Iallreduce + MPI_Wait",
-                 us[2], "us");
-    bench_report(run, "allreduce8_over_mpi",
-                 "Baton's time over MPI_Allreduce's",
-                 stats_single(us[0].median / us[1].median), "times");
-    bench_report(run, "allreduce8_over_mpi_nb",
-                 "Baton's time over MPI_Iallreduce's",
-                 stats_single(us[0].median / us[2].median), "times");
-    baton_schedule_t *schedule = contest.runners[0].schedules[0];
-    harness_run_epochs(schedule, 1000);
+    bench_memory_open(run, &operation);
+    bench_runner_open(run, &system, &operation, &runner);
+    harness_run_epochs(runner.schedules[0], 1000);
     double before = allocated_bytes();
-    harness_run_epochs(schedule, run->options.epochs);
+    harness_run_epochs(runner.schedules[0], run->options.epochs);
     double grown = allocated_bytes() - before;
     bench_report(run, "allreduce8_growth",
-                 "memory allocated by --epochs epochs, worst rank",
+                 "memory allocated by --epochs all-reduces, worst rank",
                  bench_slowest(&grown, 1), "bytes");
     harness_barrier(&run->harness);
-    for (size_t i = 0; i < 3; i++) {
-        bench_runner_close(&contest.runners[i]);
-    }
-    bench_memory_close(run, &contest.operation);
+    bench_runner_close(&runner);
+    bench_memory_close(run, &operation);
 }
 
 bool bench_engine(bench_run_t *run)
@@ -395,12 +344,7 @@ bool bench_engine(bench_run_t *run)
     harness_barrier(&run->harness);
     bench_note(run, "An engine with an armed solo all-reduce");
     measure_idle(run);
-    bench_note(run, run->harness.size == 1
-                        ? "All-reduce: skipped, it takes 2 ranks"
-                        : "All-reduce of 8 bytes, start to wait");
-    if (run->harness.size > 1) {
-        measure_short(run);
-    }
+    measure_messages(run);
     if (run->speak) {
         bench_report(run, "line_after", "Cache line, core to core, after",
                      stats_single(bench_probe(run)), "ns");

@@ -114,22 +114,31 @@ static void measure(const bench_run_t *run, trial_t *trial,
     free(times);
 }
 
-static void report(bench_run_t *run, const trial_t *trial, const char *op,
-                   const char *form, stats_t us, double against_us)
+void bench_kernel_row(bench_run_t *run, const char *const words[4],
+                      size_t bytes, size_t k, stats_t us, double against_us,
+                      double ratio)
 {
     const table_cell_t cells[BENCH_KERNEL_COLUMNS] = {
-        table_text(op),
-        table_text("f32"),
-        table_number((double)(trial->count * sizeof(float))),
-        table_text(form),
-        table_number(trial->k > 0 ? (double)trial->k : NAN),
-        table_text(baton_kernels_name()),
+        table_text(words[0]),
+        table_text(words[1]),
+        table_number((double)bytes),
+        table_text(words[2]),
+        table_number(k > 0 ? (double)k : NAN),
+        table_text(words[3]),
         table_number(us.median),
         table_number(us.p10),
         table_number(us.p90),
         table_number(against_us),
-        table_number(against_us / us.median)};
+        table_number(ratio)};
     table_row(&run->table, cells);
+}
+
+static void report(bench_run_t *run, const trial_t *trial, const char *op,
+                   const char *form, stats_t us, double against_us)
+{
+    const char *const words[] = {op, "f32", form, baton_kernels_name()};
+    bench_kernel_row(run, words, trial->count * sizeof(float), trial->k, us,
+                     against_us, against_us / us.median);
 }
 
 /* ---- sums --------------------------------------------------------------- */

@@ -353,95 +353,66 @@ static views_t bind_all(baton_schedule_t *schedule, const bench_operation_t *of)
     return views;
 }
 
-static void build_whole(const bench_runner_t *runner, views_t views,
+/* Sets what the arguments of all collectives with two vectors have, and what
+   those of all reductions have. */
+#define SET_DATA(args)                                                         \
+    (args).source = views.source;                                              \
+    (args).target = views.target
+#define SET_SUM(args)                                                          \
+    SET_DATA(args);                                                            \
+    (args).algorithm = algorithm;                                              \
+    (args).dtype = BATON_F32;                                                  \
+    (args).op = BATON_SUM
+
+static void build_sum(const bench_operation_t *of, const char *algorithm,
+                      baton_schedule_t *schedule)
+{
+    views_t views = bind_all(schedule, of);
+    if (of->collective == BATON_COLLECTIVE_ALLREDUCE) {
+        baton_allreduce_t args = BATON_ALLREDUCE;
+        SET_SUM(args);
+        baton_allreduce(schedule, &args);
+    } else if (of->collective == BATON_COLLECTIVE_REDUCE) {
+        baton_reduce_t args = BATON_REDUCE;
+        SET_SUM(args);
+        args.root = of->root;
+        baton_reduce(schedule, &args);
+    } else {
+        baton_reduce_scatter_t args = BATON_REDUCE_SCATTER;
+        SET_SUM(args);
+        baton_reduce_scatter(schedule, &args);
+    }
+}
+
+static void build_other(const bench_operation_t *of, const char *algorithm,
                         baton_schedule_t *schedule)
 {
-    const char *algorithm = runner->system.algorithm;
-    if (runner->operation->collective == BATON_COLLECTIVE_BROADCAST) {
+    views_t views = bind_all(schedule, of);
+    baton_rooted_t rooted = BATON_ROOTED;
+    SET_DATA(rooted);
+    rooted.root = of->root;
+    if (of->collective == BATON_COLLECTIVE_BROADCAST) {
         baton_broadcast_t args = BATON_BROADCAST;
-        args.root = runner->operation->root;
+        args.root = of->root;
         args.data = views.target;
         args.algorithm = algorithm;
         baton_broadcast(schedule, &args);
-    } else if (runner->operation->collective == BATON_COLLECTIVE_REDUCE) {
-        baton_reduce_t args = BATON_REDUCE;
-        args.root = runner->operation->root;
-        args.source = views.source;
-        args.target = views.target;
-        args.dtype = BATON_F32;
-        args.op = BATON_SUM;
-        args.algorithm = algorithm;
-        baton_reduce(schedule, &args);
-    } else {
-        baton_allreduce_t args = BATON_ALLREDUCE;
-        args.source = views.source;
-        args.target = views.target;
-        args.dtype = BATON_F32;
-        args.op = BATON_SUM;
-        args.algorithm = algorithm;
-        baton_allreduce(schedule, &args);
-    }
-}
-
-static void build_blocks(const bench_runner_t *runner, views_t views,
-                         baton_schedule_t *schedule)
-{
-    const char *algorithm = runner->system.algorithm;
-    if (runner->operation->collective == BATON_COLLECTIVE_REDUCE_SCATTER) {
-        baton_reduce_scatter_t args = BATON_REDUCE_SCATTER;
-        args.source = views.source;
-        args.target = views.target;
-        args.dtype = BATON_F32;
-        args.op = BATON_SUM;
-        args.algorithm = algorithm;
-        baton_reduce_scatter(schedule, &args);
-    } else if (runner->operation->collective == BATON_COLLECTIVE_ALLGATHER) {
+    } else if (of->collective == BATON_COLLECTIVE_ALLGATHER) {
         baton_allgather_t args = BATON_ALLGATHER;
-        args.source = views.source;
-        args.target = views.target;
+        SET_DATA(args);
         args.algorithm = algorithm;
         baton_allgather(schedule, &args);
-    } else {
+    } else if (of->collective == BATON_COLLECTIVE_ALLTOALL) {
         baton_alltoall_t args = BATON_ALLTOALL;
-        args.source = views.source;
-        args.target = views.target;
+        SET_DATA(args);
         args.algorithm = algorithm;
         baton_alltoall(schedule, &args);
-    }
-}
-
-static void build_rooted(const bench_runner_t *runner, views_t views,
-                         baton_schedule_t *schedule)
-{
-    baton_rooted_t args = BATON_ROOTED;
-    args.root = runner->operation->root;
-    args.source = views.source;
-    args.target = views.target;
-    if (runner->operation->collective == BATON_COLLECTIVE_SCATTER) {
-        baton_scatter(schedule, &args);
+    } else if (of->collective == BATON_COLLECTIVE_SCATTER) {
+        baton_scatter(schedule, &rooted);
+    } else if (of->collective == BATON_COLLECTIVE_GATHER) {
+        baton_gather(schedule, &rooted);
     } else {
-        baton_gather(schedule, &args);
-    }
-}
-
-static void build(const bench_runner_t *runner, baton_schedule_t *schedule)
-{
-    views_t views = bind_all(schedule, runner->operation);
-    switch ((int)runner->operation->collective) {
-    case BATON_COLLECTIVE_BROADCAST:
-    case BATON_COLLECTIVE_REDUCE:
-    case BATON_COLLECTIVE_ALLREDUCE:
-        build_whole(runner, views, schedule);
-        break;
-    case BATON_COLLECTIVE_SCATTER:
-    case BATON_COLLECTIVE_GATHER:
-        build_rooted(runner, views, schedule);
-        break;
-    case BATON_COLLECTIVE_BARRIER:
         baton_barrier(schedule);
-        break;
-    default:
-        build_blocks(runner, views, schedule);
     }
 }
 
@@ -452,7 +423,14 @@ static baton_schedule_t *commit(const bench_run_t *run,
     harness_require(baton_schedule_create(run->harness.group,
                                           runner->system.name, &schedule),
                     "create a schedule");
-    build(runner, schedule);
+    const bench_operation_t *of = runner->operation;
+    if (of->collective == BATON_COLLECTIVE_ALLREDUCE ||
+        of->collective == BATON_COLLECTIVE_REDUCE ||
+        of->collective == BATON_COLLECTIVE_REDUCE_SCATTER) {
+        build_sum(of, runner->system.algorithm, schedule);
+    } else {
+        build_other(of, runner->system.algorithm, schedule);
+    }
     harness_require(baton_schedule_commit(schedule), "commit");
     return schedule;
 }

@@ -64,7 +64,14 @@ static void write_x(FILE *script, const plot_t *plot)
     size_t labels = plot->log_base > 0 ? MAX_LABELS : plot->x_count;
     size_t step = (plot->x_count + labels - 1) / labels;
     if (plot->log_base > 0) {
-        (void)fprintf(script, "set logscale x %d\n", plot->log_base);
+        double low = plot->x[0];
+        double high = low;
+        for (size_t i = 1; i < plot->x_count; i++) {
+            low = fmin(low, plot->x[i]);
+            high = fmax(high, plot->x[i]);
+        }
+        (void)fprintf(script, "set logscale x %d\nset xrange [%g:%g]\n",
+                      plot->log_base, low / 1.1, high * 1.1);
     } else {
         (void)fprintf(script,
                       "set xrange [-0.55:%g]\nset xtics scale 0\n"
