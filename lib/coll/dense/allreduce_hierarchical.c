@@ -254,13 +254,21 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
     baton__free(memory);
 }
 
+/* Inside the largest host a rank sends in each round as many blocks as it gives
+   away, but no more than there are: the ranks of the smallest host. */
 static double cost(const baton__terms_t *t)
 {
     int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;
     int most = (t->of.ranks - 1) / hosts + 1;
     int rest = t->of.ranks - (hosts - 1) * most;
     int least = t->of.scattered ? t->of.ranks / hosts : rest > 1 ? rest : 1;
-    double inside = t->n * (most - 1) / most;
+    int blocks = 0;
+    for (int have = most; have > 1;) {
+        int keep = baton__circulant_less(have, false);
+        blocks += have - keep < least ? have - keep : least;
+        have = keep;
+    }
+    double inside = t->n / least * blocks;
     baton__terms_t between =
         baton__terms_of(&(baton_cost_case_t){.ranks = hosts,
                                              .bytes = t->n / least,
