@@ -1,7 +1,7 @@
-/* Units of lib/coll/kit/pattern.h. */
+/* Units of lib/coll/kit/pattern.h: what the proofs and costs of the builders do
+   not show. */
 #include "support/cmocka.h"
-#include <stddef.h>
-#include <stdint.h>
+#include <stdbool.h>
 
 #include "coll/kit/pattern.h"
 
@@ -60,44 +60,85 @@ static void test_block_parts_tile_the_vector(void **state)
     }
 }
 
-static void test_fold_core_is_largest_power_of_two(void **state)
+enum { MOST = 130 };
+
+/* How many ranks lie between this one and the root, both counted. */
+static int depth_of(int rank, int size, int twin)
 {
-    for (int size = 1; size < 1100; size++) {
-        baton__fold_t fold = baton__fold_of(0, size);
-        assert_int_equal(fold.core & (fold.core - 1), 0);
-        assert_true(fold.core <= size && size < 2 * fold.core);
-        assert_int_equal(fold.extra, size - fold.core);
+    int depth = 1;
+    while ((rank = baton__twin_of(rank, size, twin).parent) >= 0) {
+        depth++;
+        assert_true(depth <= size);
     }
+    return depth;
 }
 
-static void test_fold_ids_are_ranks_in_order(void **state)
+static void test_a_twin_tree_has_each_rank_once(void **state)
 {
-    for (int size = 1; size < 130; size++) {
-        int id = 0;
-        for (int rank = 0; rank < size; rank++) {
-            baton__fold_t fold = baton__fold_of(rank, size);
-            if (fold.id < 0) {
-                continue;
+    for (int size = 2; size <= MOST; size++) {
+        for (int twin = 0; twin < 2; twin++) {
+            int roots = 0;
+            for (int rank = 0; rank < size; rank++) {
+                baton__tree_t tree = baton__twin_of(rank, size, twin);
+                roots += tree.parent < 0;
+                assert_true(tree.left < rank);
+                assert_true(tree.right < 0 || tree.right > rank);
+                assert_true(tree.left < 0 ||
+                            baton__twin_of(tree.left, size, twin).parent ==
+                                rank);
+                assert_true(tree.right < 0 ||
+                            baton__twin_of(tree.right, size, twin).parent ==
+                                rank);
+                assert_true(depth_of(rank, size, twin) <=
+                            2 + baton__log2_ceil(size));
             }
-            assert_int_equal(fold.id, id++);
-            assert_int_equal(baton__fold_rank(&fold, fold.id), rank);
+            assert_int_equal(roots, 1);
         }
-        assert_int_equal(id, baton__fold_of(0, size).core);
     }
 }
 
-static void test_fold_pairs_are_mutual(void **state)
+static bool is_inner(const baton__tree_t *tree)
 {
-    for (int size = 1; size < 130; size++) {
+    return tree->left >= 0 || tree->right >= 0;
+}
+
+static void test_no_rank_is_an_inner_one_of_both_trees(void **state)
+{
+    for (int size = 2; size <= MOST; size++) {
         for (int rank = 0; rank < size; rank++) {
-            baton__fold_t fold = baton__fold_of(rank, size);
-            if (fold.partner < 0) {
-                assert_true(fold.id >= 0);
-                continue;
+            baton__tree_t first = baton__twin_of(rank, size, 0);
+            baton__tree_t second = baton__twin_of(rank, size, 1);
+            assert_false(is_inner(&first) && is_inner(&second));
+        }
+    }
+}
+
+static void test_twin_positions_are_a_permutation(void **state)
+{
+    for (int size = 2; size <= MOST; size++) {
+        for (int id = 0; id < size; id++) {
+            for (int twin = 0; twin < 2; twin++) {
+                int position = baton__twin_position(id, size, twin);
+                assert_in_range(position, 0, size - 1);
+                assert_int_equal(baton__twin_id(position, size, twin), id);
             }
-            baton__fold_t other = baton__fold_of(fold.partner, size);
-            assert_int_equal(other.partner, rank);
-            assert_true((fold.id < 0) != (other.id < 0));
+        }
+    }
+}
+
+/* Each number is at least half of the one before, and there are ceil(log2 P)
+   of them. */
+static void test_circulant_numbers_halve(void **state)
+{
+    for (int size = 1; size <= MOST; size++) {
+        for (int doubled = 0; doubled < 2; doubled++) {
+            int steps = 0;
+            for (int have = size; have > 1; steps++) {
+                int less = baton__circulant_less(have, doubled);
+                assert_true(less < have && 2 * less >= have);
+                have = less;
+            }
+            assert_int_equal(steps, baton__log2_ceil(size));
         }
     }
 }
@@ -109,9 +150,10 @@ int main(void)
         cmocka_unit_test(test_log2_ceil_covers_every_rank),
         cmocka_unit_test(test_block_example_of_its_comment),
         cmocka_unit_test(test_block_parts_tile_the_vector),
-        cmocka_unit_test(test_fold_core_is_largest_power_of_two),
-        cmocka_unit_test(test_fold_ids_are_ranks_in_order),
-        cmocka_unit_test(test_fold_pairs_are_mutual),
+        cmocka_unit_test(test_a_twin_tree_has_each_rank_once),
+        cmocka_unit_test(test_no_rank_is_an_inner_one_of_both_trees),
+        cmocka_unit_test(test_twin_positions_are_a_permutation),
+        cmocka_unit_test(test_circulant_numbers_halve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,29 +88,114 @@ static void test_a_collective_that_is_none_is_named(void **state)
 
 /* ---- the choice -------------------------------------------------------- */
 
+/* What the best algorithm that can do it takes, with the best segment: powers
+   of two from 1 KiB until one covers the vector, of at most 512 KiB on one host
+   and 16 MiB between hosts. */
+static double least_us(const baton_choice_case_t *of,
+                       const baton_costs_t *costs)
+{
+    bool near = of->hosts <= 1;
+    const baton_link_cost_t *link = near ? &costs->inside : &costs->between;
+    double least = INFINITY;
+    baton_algorithm_t each;
+    for (size_t i = 0; baton_algorithm_get(i, &each); i++) {
+        bool named = of->algorithm != NULL;
+        if (each.collective != of->collective ||
+            (named ? strcmp(each.name, of->algorithm) != 0
+                   : each.one_host && !near) ||
+            (each.equal_blocks && of->uneven) ||
+            (of->ordered && !each.ordered &&
+             !(each.ordered_at_ends && of->root_at_end))) {
+            continue;
+        }
+        size_t most = near ? (size_t)1 << 19 : (size_t)1 << 24;
+        for (size_t segment = 1024; segment <= most; segment *= 2) {
+            baton_cost_case_t cost = {
+                .ranks = of->ranks,
+                .bytes = (double)of->bytes,
+                .alpha_us = link->alpha_us,
+                .beta_us = link->beta_ns / 1e3,
+                .gamma_us = costs->gamma_ns / 1e3,
+                .segment_bytes = each.segmented ? (double)segment : 0,
+                .processors = of->processors,
+                .hosts = of->hosts,
+                .scattered = of->scattered,
+                .inside_alpha_us = costs->inside.alpha_us,
+                .inside_beta_us = costs->inside.beta_ns / 1e3};
+            double us = near ? baton_algorithm_host_us(&each, &cost)
+                             : baton_algorithm_cost_us(&each, &cost);
+            least = us < least ? us : least;
+        }
+    }
+    return least;
+}
+
+static void expect_cheapest(baton_choice_case_t of)
+{
+    baton_costs_t costs = BATON_COSTS;
+    baton_choice_t choice;
+    support_ok(baton_costs_get(&costs));
+    double least = least_us(&of, &costs);
+    if (least == INFINITY) {
+        support_expect(baton_choose(&of, &choice), BATON_ERR_UNSUPPORTED);
+        return;
+    }
+    support_ok(baton_choose(&of, &choice));
+    if (fabs(choice.cost_us - least) > 1e-8 * least) {
+        fail_msg("%s of %zu bytes, %d ranks on %d hosts, %d processors: %s in "
+                 "segments of %zu takes %g us; the least is %g",
+                 baton_collective_name(of.collective), of.bytes, of.ranks,
+                 of.hosts, of.processors, choice.algorithm.name,
+                 choice.segment_bytes, choice.cost_us, least);
+    }
+    assert_int_equal(choice.algorithm.segmented, choice.segment_bytes > 0);
+}
+
+/* Of one algorithm there is still its segment to choose. */
+static void test_a_named_algorithm_has_its_best_segment(void **state)
+{
+    (void)state;
+    baton_algorithm_t each;
+    for (size_t i = 0; baton_algorithm_get(i, &each); i++) {
+        for (size_t bytes = 1; bytes < (size_t)1 << 30; bytes *= 3) {
+            baton_choice_case_t of = case_of(each.collective, 6, bytes);
+            of.algorithm = each.name;
+            expect_cheapest(of);
+            of.hosts = 6;
+            expect_cheapest(of);
+        }
+    }
+}
+
 static void test_the_choice_is_the_cheapest(void **state)
 {
     (void)state;
-    baton_costs_t costs = BATON_COSTS;
-    support_ok(baton_costs_get(&costs));
-    for (int ranks = 1; ranks <= 40; ranks++) {
-        for (size_t bytes = 1; bytes < (size_t)1 << 28; bytes *= 7) {
-            baton_choice_case_t of =
-                case_of(BATON_COLLECTIVE_ALLREDUCE, ranks, bytes);
-            baton_choice_t choice;
-            support_ok(baton_choose(&of, &choice));
-            baton_algorithm_t other;
-            for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
-                baton_cost_case_t cost = {.ranks = ranks,
-                                          .bytes = (double)bytes,
-                                          .alpha_us = costs.inside.alpha_us,
-                                          .beta_us = costs.inside.beta_ns / 1e3,
-                                          .gamma_us = costs.gamma_ns / 1e3,
-                                          .segment_bytes = 65536};
-                assert_true(other.collective != BATON_COLLECTIVE_ALLREDUCE ||
-                            choice.cost_us <=
-                                baton_algorithm_host_us(&other, &cost) *
-                                    (1 + 1e-6));
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
+        for (int ranks = 1; ranks <= 48; ranks += ranks < 9 ? 1 : 13) {
+            for (size_t bytes = 0; bytes < (size_t)1 << 30;
+                 bytes = 7 * bytes + 8) {
+                baton_choice_case_t of =
+                    case_of((baton_collective_t)i, ranks, bytes);
+                expect_cheapest(of);
+                of.processors = ranks / 3;
+                expect_cheapest(of);
+                of.uneven = true;
+                expect_cheapest(of);
+                for (of.hosts = 1; of.hosts <= ranks;
+                     of.hosts += of.hosts < 3 ? 1 : 4) {
+                    expect_cheapest(of);
+                    of.scattered = of.hosts > 1;
+                    expect_cheapest(of);
+                    of.scattered = false;
+                }
+                if (i == BATON_COLLECTIVE_REDUCE ||
+                    i == BATON_COLLECTIVE_ALLREDUCE) {
+                    of.hosts = ranks;
+                    of.ordered = true;
+                    expect_cheapest(of);
+                    of.root_at_end = true;
+                    expect_cheapest(of);
+                }
             }
         }
     }
@@ -166,17 +251,6 @@ static void test_ranks_that_share_processors_send_few_messages(void **state)
     of.processors = -1;
     support_expect(baton_choose(&of, &shared), BATON_ERR_INVALID);
     says("choice: processors is -1");
-}
-
-static void test_hosts_cost_more(void **state)
-{
-    (void)state;
-    baton_choice_t inside, between;
-    baton_choice_case_t of = case_of(BATON_COLLECTIVE_BROADCAST, 8, 4096);
-    support_ok(baton_choose(&of, &inside));
-    of.hosts = 2;
-    support_ok(baton_choose(&of, &between));
-    assert_true(between.cost_us > inside.cost_us);
 }
 
 /* On hosts of several ranks long vectors move between hosts once: by pairs
@@ -321,6 +395,37 @@ static void test_a_wrong_variable_is_the_schedules_error(void **state)
     support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
     says("no algorithm of broadcast is called \"tree\"");
     support_ok(baton_schedule_destroy(schedule));
+}
+
+/* A choice's segments are the builder's, and those of the caller come first. */
+static void test_the_builder_gets_the_segments_of_the_choice(void **state)
+{
+    (void)state;
+    enum { BYTES = 1 << 20, GIVEN = 4096 };
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_BROADCAST, 3, BYTES);
+    of.algorithm = "linear_pipeline";
+    support_ok(baton_choose(&of, &choice));
+    const size_t segments[] = {choice.segment_bytes, GIVEN};
+    assert_int_not_equal(segments[0], 65536); /* the builder's default */
+    support_cluster_t *ranks = support_cluster_of(3);
+    for (int i = 0; i < 2; i++) {
+        baton_schedule_t **all = support_schedules_create(ranks, "segments");
+        for (int rank = 0; rank < 3; rank++) {
+            baton_view_t data =
+                baton_view(baton_buffer_scratch(all[rank], BYTES), 0, BYTES);
+            baton_broadcast_t args = {.size = sizeof args,
+                                      .data = data,
+                                      .chunk_bytes = i == 0 ? 0 : GIVEN,
+                                      .algorithm = of.algorithm};
+            baton_broadcast(all[rank], &args);
+        }
+        support_schedules_commit(ranks, all);
+        support_schedules_run(ranks, all);
+        assert_int_equal(baton_schedule_sent(all[0]).messages,
+                         BYTES / segments[i]);
+        support_schedules_destroy(ranks, all);
+    }
 }
 
 /* As where a variable is set on some ranks only: no rank waits for ever. */
@@ -592,11 +697,11 @@ int main(void)
         cmocka_unit_test(test_every_collective_has_an_algorithm),
         cmocka_unit_test(test_an_unknown_name_lists_those_that_there_are),
         cmocka_unit_test(test_the_choice_is_the_cheapest),
+        cmocka_unit_test(test_a_named_algorithm_has_its_best_segment),
         cmocka_unit_test(test_short_and_long_vectors_differ),
         cmocka_unit_test(
             test_pipelines_gain_nothing_between_two_ranks_of_a_host),
         cmocka_unit_test(test_ranks_that_share_processors_send_few_messages),
-        cmocka_unit_test(test_hosts_cost_more),
         cmocka_unit_test(test_long_vectors_cross_between_hosts_once),
         cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
         cmocka_unit_test(test_what_an_algorithm_cannot_do_names_those_that_can),
@@ -606,6 +711,7 @@ int main(void)
         cmocka_unit_test(test_wrong_cases_are_refused),
         cmocka_unit_test(test_a_wrong_variable_is_the_schedules_error),
         cmocka_unit_test(test_the_table_as_text),
+        cmocka_unit_test(test_the_builder_gets_the_segments_of_the_choice),
         cmocka_unit_test(test_ranks_that_choose_differently_are_told),
         cmocka_unit_test(test_costs_are_read_as_they_were_written),
         cmocka_unit_test(test_costs_need_not_have_a_device),
