@@ -36,7 +36,7 @@ typedef struct participant {
     double gradient[MOST_COUNT], before[MOST_COUNT], after[MOST_COUNT];
     double result[MOST_COUNT], velocity[MOST_COUNT];
     bool ended[MOST_COUNT];
-    bool running, failed;
+    bool running, failed, is_slow;
     int steps;           /* that were started, in this phase */
     int reached[PHASES]; /* results that it has got */
 } participant_t;
@@ -460,7 +460,7 @@ static void act(void *arg)
         return; /* it asks after a recovery */
     } else if (done) {
         take(p);
-        later_us = (double)below(trial.pause_us);
+        later_us = (double)below(trial.pause_us) * (p->is_slow ? 20 : 1);
     }
     if (!p->failed && (p->running || p->steps < trial.steps)) {
         support_ok(baton_sim_at(trial.sim, now_us() + later_us, act, p));
@@ -474,6 +474,7 @@ static void run_phase(int steps)
         trial.participants[r].steps = 0;
         trial.participants[r].failed = false;
         trial.participants[r].running = false;
+        trial.participants[r].is_slow = once_in(8);
         support_ok(baton_sim_at(trial.sim, now_us() + (double)below(50), act,
                                 &trial.participants[r]));
     }
@@ -591,7 +592,7 @@ static void run_apart(support_row_t row, uint64_t index)
         trial.leaves = false;
         trial.phase = 1;
         trial.fault = NO_FAULT;
-        run_phase(1 + (int)below(4));
+        run_phase(1 + (int)below(8));
     }
     for (int epoch = 1; epoch <= trial.steps; epoch++) {
         holds(trial.seen[trial.phase][epoch] == trial.size);

@@ -81,8 +81,9 @@ static bool find_parts(gather_round_t *round, const char *data, size_t bytes)
     for (int j = round->have; j < round->have + round->parts; j++) {
         int who = member(gather, j);
         size_t extent =
-            data == NULL ? plan->nominal(plan->arg, who)
-                         : plan->extent(plan->arg, who, data + at, bytes - at);
+            data == NULL || plan->extent == NULL
+                ? plan->nominal(plan->arg, who)
+                : plan->extent(plan->arg, who, data + at, bytes - at);
         if (data != NULL && extent > bytes - at) {
             return false;
         }
@@ -127,14 +128,22 @@ baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
     return set_sent(gather, call, 0);
 }
 
-char *baton__gather_parts(const baton__gather_t *gather)
+baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
+                                 const void *part, size_t bytes)
 {
-    return gather->data;
+    char *to = baton__gather_begin(gather, call);
+    if (to != NULL && bytes > 0) {
+        memcpy(to, part, bytes);
+    }
+    return baton__gather_end(gather, call, bytes);
 }
 
-const size_t *baton__gather_offsets(const baton__gather_t *gather)
+const char *baton__gather_part(const baton__gather_t *gather, int member,
+                               size_t *bytes_out)
 {
-    return gather->offsets;
+    int j = baton__rank_shift(member, -gather->plan.index, gather->plan.size);
+    *bytes_out = gather->offsets[j + 1] - gather->offsets[j];
+    return gather->data != NULL ? gather->data + gather->offsets[j] : NULL;
 }
 
 /* ---- building ---------------------------------------------------------- */
@@ -171,16 +180,21 @@ baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
         return NULL;
     }
     gather->plan = *plan;
-    gather->round_count = baton__log2_ceil(plan->size);
-    gather->offsets =
-        baton__alloc((size_t)plan->size + 1, sizeof *gather->offsets);
+    if (plan->size == 0) {
+        gather->plan.size = plan->sparse->size;
+        gather->plan.index = plan->sparse->rank;
+        gather->plan.stride = 1;
+    }
+    const int size = gather->plan.size;
+    gather->round_count = baton__log2_ceil(size);
+    gather->offsets = baton__alloc((size_t)size + 1, sizeof *gather->offsets);
     gather->rounds =
         baton__alloc((size_t)gather->round_count, sizeof *gather->rounds);
     if (gather->offsets == NULL || gather->rounds == NULL) {
         baton__gather_free(gather);
         return NULL;
     }
-    size_t bytes = room(gather, 0, plan->size);
+    size_t bytes = room(gather, 0, size);
     gather->view = baton_view(
         baton_buffer_scratch(plan->sparse->schedule, bytes), 0, bytes);
     *done_out = ready;

@@ -1,6 +1,10 @@
 /* Messages of entries; see sparse.h. */
 #include "coll/sparse/sparse.h"
 
+#include <string.h>
+
+#define PADDING UINT32_MAX /* the index of entries that fill up a list */
+
 static void init(baton__message_t *message, baton_sparse_t *sparse,
                  size_t capacity)
 {
@@ -54,4 +58,46 @@ void baton__message_take(baton__message_t *message, baton_call_t *call)
     message->bytes = baton_call_length(call, message->length);
     message->sparse->counting.messages_received++;
     message->sparse->counting.bytes_received += message->bytes;
+}
+
+baton_status_t baton__message_put(baton__message_t *message, baton_call_t *call,
+                                  baton_entries_t list)
+{
+    size_t bytes = list.count * message->sparse->entry_bytes;
+    char *to = baton__message_begin(message, call);
+    if (to != NULL && list.data != NULL && bytes > 0) {
+        memcpy(to, list.data, bytes);
+    }
+    return baton__message_end(message, call, bytes);
+}
+
+/* ---- lists in messages ------------------------------------------------- */
+
+void baton__entries_pad(const baton_sparse_t *sparse, char *list, size_t count,
+                        size_t all)
+{
+    memset(list + count * sparse->entry_bytes, PADDING & 0xff,
+           (all - count) * sparse->entry_bytes);
+}
+
+baton_entries_t baton__entries_unpadded(const baton_sparse_t *sparse,
+                                        const char *list, size_t all)
+{
+    while (all > 0 &&
+           baton_entry_index(sparse->options.dtype, list, all - 1) == PADDING) {
+        all--;
+    }
+    return (baton_entries_t){list, all};
+}
+
+size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
+                             size_t left, size_t first, size_t count)
+{
+    size_t entries = left / sparse->entry_bytes, i = 0;
+    /* An index below the first one is a large number. */
+    while (i < entries &&
+           baton_entry_index(sparse->options.dtype, list, i) - first < count) {
+        i++;
+    }
+    return i * sparse->entry_bytes;
 }

@@ -194,18 +194,20 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
 static void set_bounds(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    size_t size = (size_t)sparse->size;
-    const char *parts = baton__gather_parts(self->proposals);
+    size_t size = (size_t)sparse->size, bytes;
     for (size_t i = 0; i + 1 < size; i++) {
         uint64_t sum = 0;
-        for (size_t rank = 0; rank < size && parts != NULL; rank++) {
+        for (int rank = 0; rank < sparse->size && sparse->payload; rank++) {
             uint64_t index;
-            memcpy(&index, parts + (rank * (size - 1) + i) * sizeof index,
+            memcpy(&index,
+                   baton__gather_part(self->proposals, rank, &bytes) +
+                       i * sizeof index,
                    sizeof index);
             sum += index;
         }
         self->regions.bounds[i + 1] =
-            parts != NULL ? sum / size : sparse->options.count * (i + 1) / size;
+            sparse->payload ? sum / size
+                            : sparse->options.count * (i + 1) / size;
     }
 }
 
@@ -259,12 +261,8 @@ static baton_status_t sum_region(void *arg, baton_call_t *call)
     baton__regions_take(&self->regions, call);
     size_t count = self->regions.lists[0].count;
     count = sparse->payload ? sum_lists(self) : count;
-    size_t bytes = count * sparse->entry_bytes;
-    char *to = baton__gather_begin(self->sums, call);
-    if (to != NULL && bytes > 0) {
-        memcpy(to, self->sum, bytes);
-    }
-    return baton__gather_end(self->sums, call, bytes);
+    return baton__gather_put(self->sums, call, self->sum,
+                             count * sparse->entry_bytes);
 }
 
 /* ---- finish ------------------------------------------------------------ */
@@ -273,12 +271,12 @@ static baton_status_t sum_region(void *arg, baton_call_t *call)
 static size_t collect(oktopk_t *self)
 {
     const baton_sparse_t *sparse = self->sparse;
-    const char *parts = baton__gather_parts(self->sums);
-    const size_t *offsets = baton__gather_offsets(self->sums);
-    size_t zero = offsets[sparse->size - sparse->rank];
-    size_t end = offsets[sparse->size];
-    memcpy(self->all, parts + zero, end - zero);
-    memcpy(self->all + (end - zero), parts, zero);
+    size_t end = 0, bytes;
+    for (int owner = 0; owner < sparse->size; owner++) {
+        const char *part = baton__gather_part(self->sums, owner, &bytes);
+        memcpy(self->all + end, part, bytes);
+        end += bytes;
+    }
     return end / sparse->entry_bytes;
 }
 
@@ -381,14 +379,6 @@ static size_t proposal_nominal(void *arg, int member)
     return proposal_bytes(arg);
 }
 
-static size_t proposal_extent(void *arg, int member, const char *data,
-                              size_t left)
-{
-    (void)data;
-    (void)left;
-    return proposal_nominal(arg, member);
-}
-
 static size_t sum_most(void *arg, int member)
 {
     const oktopk_t *self = arg;
@@ -407,39 +397,13 @@ static size_t sum_nominal(void *arg, int member)
 static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 {
     const oktopk_t *self = arg;
-    const baton_sparse_t *sparse = self->sparse;
     const uint64_t *bounds = self->regions.bounds;
-    uint64_t begin = bounds[member], end = bounds[member + 1];
-    size_t i = 0;
-    for (; i < left / sparse->entry_bytes; i++) {
-        uint32_t index = baton_entry_index(sparse->options.dtype, data, i);
-        if (index < begin || index >= end) {
-            break;
-        }
-    }
-    return i * sparse->entry_bytes;
+    return baton__entries_within(self->sparse, data, left,
+                                 (size_t)bounds[member],
+                                 (size_t)(bounds[member + 1] - bounds[member]));
 }
 
 /* ---- building ---------------------------------------------------------- */
-
-static baton__gather_t *add_gather(oktopk_t *self, size_t (*most)(void *, int),
-                                   size_t (*nominal)(void *, int),
-                                   size_t (*extent)(void *, int, const char *,
-                                                    size_t),
-                                   baton_node_t ready, baton_node_t *done)
-{
-    baton__gather_plan_t plan = {
-        .sparse = self->sparse,
-        .arg = self,
-        .size = self->sparse->size,
-        .index = self->sparse->rank,
-        .stride = 1,
-        .most = most,
-        .nominal = nominal,
-        .extent = extent,
-    };
-    return baton__gather_build(&plan, ready, done);
-}
 
 static bool allocate(oktopk_t *self)
 {
@@ -481,10 +445,17 @@ static baton_status_t build(baton_sparse_t *sparse)
     baton_node_t sum = baton__sparse_add_call(sparse, s, sum_region, self);
     baton_node_t end = baton__sparse_add_call(sparse, s, finish, self);
     baton_node_t known, done;
-    self->proposals = add_gather(self, proposal_most, proposal_nominal,
-                                 proposal_extent, select, &known);
-    self->sums =
-        add_gather(self, sum_most, sum_nominal, sum_extent, sum, &done);
+    const baton__gather_plan_t proposals = {.sparse = sparse,
+                                            .arg = self,
+                                            .most = proposal_most,
+                                            .nominal = proposal_nominal};
+    const baton__gather_plan_t sums = {.sparse = sparse,
+                                       .arg = self,
+                                       .most = sum_most,
+                                       .nominal = sum_nominal,
+                                       .extent = sum_extent};
+    self->proposals = baton__gather_build(&proposals, select, &known);
+    self->sums = baton__gather_build(&sums, sum, &done);
     if (self->proposals == NULL || self->sums == NULL) {
         return BATON_ERR_NO_MEMORY;
     }

@@ -4,8 +4,6 @@
 #include "base/alloc.h"
 #include "coll/kit/pattern.h"
 
-#include <string.h>
-
 bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed)
 {
@@ -108,13 +106,8 @@ baton_status_t baton__regions_send(baton__regions_t *regions,
     baton_status_t status = BATON_OK;
     for (int i = 0; i < sparse->size - 1 && status == BATON_OK; i++) {
         int owner = baton__rank_shift(sparse->rank, i + 1, sparse->size);
-        baton_entries_t list = baton__regions_entries(regions, owner);
-        size_t bytes = list.count * sparse->entry_bytes;
-        char *to = baton__message_begin(&regions->sends[i], call);
-        if (to != NULL && list.data != NULL && bytes > 0) {
-            memcpy(to, list.data, bytes);
-        }
-        status = baton__message_end(&regions->sends[i], call, bytes);
+        status = baton__message_put(&regions->sends[i], call,
+                                    baton__regions_entries(regions, owner));
     }
     return status;
 }

@@ -194,29 +194,23 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
 static baton_status_t begin_gather(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    size_t bytes = spardl->sum.count * spardl->sparse->entry_bytes;
-    char *to = baton__gather_begin(spardl->result, call);
-    if (to != NULL && bytes > 0) {
-        memcpy(to, spardl->sum.data, bytes);
-    }
-    return baton__gather_end(spardl->result, call, bytes);
+    return baton__gather_put(spardl->result, call, spardl->sum.data,
+                             spardl->sum.count * spardl->sparse->entry_bytes);
 }
 
-/* Parts come from this rank's block on; the result begins with block 0. */
 static size_t put_result(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    const char *parts = baton__gather_parts(spardl->result);
-    const size_t *offsets = baton__gather_offsets(spardl->result);
-    size_t zero = offsets[spardl->members - spardl->position];
-    size_t end = offsets[spardl->members];
-    size_t low = (end - zero) / sparse->entry_bytes;
-    size_t high = zero / sparse->entry_bytes;
-    if (sparse->payload) {
-        baton__sparse_result_put(sparse, 0, parts + zero, low);
-        baton__sparse_result_put(sparse, low, parts, high);
+    size_t count = 0, bytes;
+    for (int i = 0; i < spardl->members; i++) {
+        const char *part = baton__gather_part(spardl->result, i, &bytes);
+        if (part != NULL) {
+            baton__sparse_result_put(sparse, count, part,
+                                     bytes / sparse->entry_bytes);
+        }
+        count += bytes / sparse->entry_bytes;
     }
-    return low + high;
+    return count;
 }
 
 /* Writes what a list has at the result's indices of a block into `work`, or
@@ -235,12 +229,12 @@ static void keep(spardl_t *spardl, const spardl_list_t *list,
 static void keep_xi(spardl_t *spardl)
 {
     const baton_sparse_t *sparse = spardl->sparse;
-    const size_t *offsets = baton__gather_offsets(spardl->result);
     const uint32_t *indices = sparse->result_indices;
+    size_t bytes;
     for (int i = 0; i < spardl->members; i++) {
         const spardl_block_t *block = &spardl->blocks[i];
-        int j = baton__rank_shift(i, -spardl->position, spardl->members);
-        size_t count = (offsets[j + 1] - offsets[j]) / sparse->entry_bytes;
+        (void)baton__gather_part(spardl->result, i, &bytes);
+        size_t count = bytes / sparse->entry_bytes;
         if (block->steps > 0) {
             keep(spardl, &block->sums, indices, count, false);
         }
@@ -285,18 +279,9 @@ static size_t nominal(void *arg, int member)
 static size_t extent(void *arg, int member, const char *data, size_t left)
 {
     const spardl_t *spardl = arg;
-    const baton_sparse_t *sparse = spardl->sparse;
     baton__block_t block = baton__spardl_block(spardl, member);
-    size_t count = left / sparse->entry_bytes;
-    size_t i = 0;
-    while (i < count) {
-        size_t index = baton_entry_index(sparse->options.dtype, data, i);
-        if (index < block.first || index - block.first >= block.count) {
-            break;
-        }
-        i++;
-    }
-    return i * sparse->entry_bytes;
+    return baton__entries_within(spardl->sparse, data, left, block.first,
+                                 block.count);
 }
 
 /* ---- building ---------------------------------------------------------- */

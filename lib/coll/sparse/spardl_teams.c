@@ -26,8 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PADDING UINT32_MAX /* the index of entries that fill up a top-h */
-
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block)
 {
     return baton__block_of(spardl->sparse->options.count,
@@ -123,12 +121,8 @@ static baton_status_t pack(void *arg, baton_call_t *call)
     spardl_t *spardl = exchange->spardl;
     const spardl_list_t *list =
         exchange->step == 0 ? &spardl->own : &spardl->sum;
-    size_t bytes = list->count * spardl->sparse->entry_bytes;
-    char *to = baton__message_begin(&exchange->send, call);
-    if (to != NULL && bytes > 0) {
-        memcpy(to, list->data, bytes);
-    }
-    return baton__message_end(&exchange->send, call, bytes);
+    return baton__message_put(&exchange->send, call,
+                              (baton_entries_t){list->data, list->count});
 }
 
 static baton_entries_t entries_of(const baton__message_t *message)
@@ -228,36 +222,18 @@ static size_t set_bytes(void *arg, int team)
     return (size_t)spardl->sparse->next.h * spardl->sparse->entry_bytes;
 }
 
-static size_t set_extent(void *arg, int team, const char *data, size_t left)
-{
-    (void)data;
-    (void)left;
-    return set_bytes(arg, team);
-}
-
-/* Fills up with entries that no vector has where there were less than h. */
 static baton_status_t begin_sets(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
     baton_sparse_t *sparse = spardl->sparse;
-    size_t bytes = spardl->own.count * sparse->entry_bytes;
     size_t all = set_bytes(spardl, spardl->team);
     char *to = baton__gather_begin(spardl->sets, call);
     if (to != NULL && all > 0) {
-        memcpy(to, spardl->own.data, bytes);
-        memset(to + bytes, 0xff, all - bytes);
+        memcpy(to, spardl->own.data, spardl->own.count * sparse->entry_bytes);
+        baton__entries_pad(sparse, to, spardl->own.count,
+                           (size_t)sparse->next.h);
     }
     return baton__gather_end(spardl->sets, call, all);
-}
-
-static size_t without_padding(const baton_sparse_t *sparse, const char *set,
-                              size_t count)
-{
-    while (count > 0 && baton_entry_index(sparse->options.dtype, set,
-                                          count - 1) == PADDING) {
-        count--;
-    }
-    return count;
 }
 
 static baton_status_t sum_sets(void *arg, baton_call_t *call)
@@ -271,13 +247,11 @@ static baton_status_t sum_sets(void *arg, baton_call_t *call)
         spardl->sum.count = quota(spardl);
         return BATON_OK;
     }
-    const char *parts = baton__gather_parts(spardl->sets);
-    const size_t *offsets = baton__gather_offsets(spardl->sets);
     for (int team = 0; team < spardl->teams; team++) {
-        int j = baton__rank_shift(team, -spardl->team, spardl->teams);
-        const char *set = parts + offsets[j];
-        spardl->lists[team] = (baton_entries_t){
-            set, without_padding(sparse, set, (size_t)sparse->next.h)};
+        size_t bytes;
+        const char *set = baton__gather_part(spardl->sets, team, &bytes);
+        spardl->lists[team] =
+            baton__entries_unpadded(sparse, set, (size_t)sparse->next.h);
     }
     spardl_list_t *sum = &spardl->sum;
     sum->count = baton_entries_sum(dtype, spardl->lists, (size_t)spardl->teams,
@@ -303,7 +277,6 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
         .stride = spardl->members,
         .most = set_most,
         .nominal = set_bytes,
-        .extent = set_extent,
     };
     baton_node_t call =
         baton__sparse_add_call(spardl->sparse, s, begin_sets, spardl);

@@ -364,6 +364,22 @@ static inline size_t baton__message_entries(const baton__message_t *message)
     return message->bytes / message->sparse->entry_bytes;
 }
 
+/* The same of a list, which is copied. */
+baton_status_t baton__message_put(baton__message_t *message, baton_call_t *call,
+                                  baton_entries_t list);
+
+/* Fills up a list of `count` entries to `all` of them, with entries that no
+   vector has; and a list of `all` without these. */
+void baton__entries_pad(const baton_sparse_t *sparse, char *list, size_t count,
+                        size_t all);
+baton_entries_t baton__entries_unpadded(const baton_sparse_t *sparse,
+                                        const char *list, size_t all);
+
+/* Bytes of the entries at the beginning of a list, of which at most `left`
+   bytes are there, whose indices are in [first, first + count). */
+size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
+                             size_t left, size_t first, size_t count);
+
 /* Counts a message that another node sends. */
 void baton__message_count(baton_sparse_t *sparse, size_t bytes);
 
@@ -371,7 +387,8 @@ void baton__message_count(baton_sparse_t *sparse, size_t bytes);
 
 typedef struct baton__gather baton__gather_t;
 
-/* Parts of `size` members in a ring, whose ranks are base + stride * index. */
+/* Parts of `size` members in a ring, whose ranks are base + stride * index; of
+   all ranks where `size` is 0. */
 typedef struct baton__gather_plan {
     baton_sparse_t *sparse;
     void *arg;
@@ -379,7 +396,7 @@ typedef struct baton__gather_plan {
     int base, stride;
     /* Bytes of a member's part: at most; of this step, when all blocks are
        full; and really, of the part that begins at `data`, of which at most
-       `left` bytes are there. */
+       `left` bytes are there: NULL, as many as nominal. */
     size_t (*most)(void *arg, int member);
     size_t (*nominal)(void *arg, int member);
     size_t (*extent)(void *arg, int member, const char *data, size_t left);
@@ -397,11 +414,12 @@ void baton__gather_free(baton__gather_t *gather);
 char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);
 baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
                                  size_t bytes);
+/* The same of a part that is copied. */
+baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
+                                 const void *part, size_t bytes);
 
-/* Behind `done`: the parts lie one after the other, from that of `index` on;
-   the j-th, of member index + j (mod size), at offset [j] up to offset [j + 1].
- */
-char *baton__gather_parts(const baton__gather_t *gather);
-const size_t *baton__gather_offsets(const baton__gather_t *gather);
+/* Behind `done`: a member's part, NULL without payload, and its bytes. */
+const char *baton__gather_part(const baton__gather_t *gather, int member,
+                               size_t *bytes_out);
 
 #endif

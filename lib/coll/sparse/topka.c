@@ -20,8 +20,6 @@
 
 #include <string.h>
 
-#define PADDING UINT32_MAX /* the index of entries that fill up a list */
-
 enum { SAMPLED_PERIOD = 5, COUNT_BYTES = sizeof(uint32_t) };
 
 typedef struct topka {
@@ -216,10 +214,8 @@ static baton_entries_t take_redsync(topka_t *topka)
 static size_t pad_topka(const topka_t *topka, char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
-    size_t all = topka_bytes(sparse, sparse->k);
-    size_t bytes = topka_bytes(sparse, topka->count);
-    memset(to + bytes, 0xff, all - bytes);
-    return all;
+    baton__entries_pad(sparse, to, topka->count, sparse->k);
+    return topka_bytes(sparse, sparse->k);
 }
 
 static size_t write_topka(topka_t *topka, char *to)
@@ -383,24 +379,13 @@ static size_t count_in(const char *part)
     return count;
 }
 
-static size_t extent(void *arg, int member, const char *data, size_t left)
+static size_t redsync_extent(void *arg, int member, const char *data,
+                             size_t left)
 {
     const topka_t *topka = arg;
-    if (!redsync(topka->sparse)) {
-        return nominal(arg, member);
-    }
+    (void)member;
     return left < COUNT_BYTES ? SIZE_MAX
                               : redsync_bytes(topka->sparse, count_in(data));
-}
-
-static baton_entries_t list_of_topka(const topka_t *topka, const char *part)
-{
-    baton_dtype_t dtype = topka->sparse->options.dtype;
-    size_t count = topka->sparse->k;
-    while (count > 0 && baton_entry_index(dtype, part, count - 1) == PADDING) {
-        count--;
-    }
-    return (baton_entries_t){part, count};
 }
 
 /* [count | indices | values or mean], as entries at `to`. */
@@ -422,15 +407,14 @@ static baton_status_t sum(void *arg, baton_call_t *call)
     size_t count = 0;
     (void)call;
     if (sparse->payload) {
-        const char *parts = baton__gather_parts(topka->gather);
-        const size_t *offsets = baton__gather_offsets(topka->gather);
         char *to = topka->entries;
         for (int rank = 0; rank < sparse->size; rank++) {
-            int j = baton__rank_shift(rank, -sparse->rank, sparse->size);
-            const char *part = parts + offsets[j];
-            topka->lists[rank] = redsync(sparse)
-                                     ? list_of_redsync(topka, part, to)
-                                     : list_of_topka(topka, part);
+            size_t bytes;
+            const char *part = baton__gather_part(topka->gather, rank, &bytes);
+            topka->lists[rank] =
+                redsync(sparse)
+                    ? list_of_redsync(topka, part, to)
+                    : baton__entries_unpadded(sparse, part, sparse->k);
             to += redsync(sparse)
                       ? topka->lists[rank].count * sparse->entry_bytes
                       : 0;
@@ -506,12 +490,9 @@ static baton_status_t build(baton_sparse_t *sparse)
     baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = topka,
-        .size = sparse->size,
-        .index = sparse->rank,
-        .stride = 1,
         .most = most,
         .nominal = nominal,
-        .extent = extent,
+        .extent = redsync(sparse) ? redsync_extent : NULL,
     };
     baton_node_t ready = baton__sparse_add_call(sparse, sparse->schedule,
                                                 select_and_write, topka);

@@ -79,11 +79,7 @@ static baton_status_t sum_region(void *arg, baton_call_t *call)
                               (size_t)sparse->size, self->sum);
     }
     uint32_t length = (uint32_t)self->sum_count;
-    char *to = baton__gather_begin(self->lengths, call);
-    if (to != NULL) {
-        memcpy(to, &length, sizeof length);
-    }
-    return baton__gather_end(self->lengths, call, sizeof length);
+    return baton__gather_put(self->lengths, call, &length, sizeof length);
 }
 
 static size_t length_bytes(void *arg, int member)
@@ -91,14 +87,6 @@ static size_t length_bytes(void *arg, int member)
     (void)arg;
     (void)member;
     return sizeof(uint32_t);
-}
-
-static size_t length_extent(void *arg, int member, const char *data,
-                            size_t left)
-{
-    (void)data;
-    (void)left;
-    return length_bytes(arg, member);
 }
 
 /* The length of a region's sum. */
@@ -109,10 +97,9 @@ static size_t length_of(const topkdsa_t *self, int member)
         return baton__block_of(sparse->k, (size_t)sparse->size, (size_t)member)
             .count;
     }
-    int j = baton__rank_shift(member, -sparse->rank, sparse->size);
     uint32_t length;
-    memcpy(&length,
-           baton__gather_parts(self->lengths) + (size_t)j * sizeof length,
+    size_t bytes;
+    memcpy(&length, baton__gather_part(self->lengths, member, &bytes),
            sizeof length);
     return length;
 }
@@ -123,13 +110,6 @@ static size_t part_bytes(void *arg, int member)
     const baton_sparse_t *sparse = self->sparse;
     return self->dense ? region_of(self, member).count * sparse->element_bytes
                        : length_of(self, member) * sparse->entry_bytes;
-}
-
-static size_t part_extent(void *arg, int member, const char *data, size_t left)
-{
-    (void)data;
-    (void)left;
-    return part_bytes(arg, member);
 }
 
 static size_t part_most(void *arg, int member)
@@ -202,13 +182,12 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     size_t count = 0;
     (void)call;
     for (int member = 0; member < sparse->size && sparse->payload; member++) {
-        int j = baton__rank_shift(member, -sparse->rank, sparse->size);
-        const char *part = baton__gather_parts(self->sums) +
-                           baton__gather_offsets(self->sums)[j];
+        size_t bytes;
+        const char *part = baton__gather_part(self->sums, member, &bytes);
         if (self->dense) {
             count += put_region(sparse, count, region_of(self, member), part);
         } else {
-            size_t length = length_of(self, member);
+            size_t length = bytes / sparse->entry_bytes;
             baton__sparse_result_put(sparse, count, part, length);
             count += length;
         }
@@ -228,12 +207,8 @@ static bool add_gathers(topkdsa_t *self, baton_node_t summed)
     baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = self,
-        .size = sparse->size,
-        .index = sparse->rank,
-        .stride = 1,
         .most = length_bytes,
         .nominal = length_bytes,
-        .extent = length_extent,
     };
     baton_node_t known, done;
     self->lengths = baton__gather_build(&plan, summed, &known);
@@ -245,7 +220,6 @@ static bool add_gathers(topkdsa_t *self, baton_node_t summed)
     baton_before(s, known, begin);
     plan.most = part_most;
     plan.nominal = part_bytes;
-    plan.extent = part_extent;
     self->sums = baton__gather_build(&plan, begin, &done);
     if (self->sums == NULL) {
         return false;
