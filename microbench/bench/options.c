@@ -351,13 +351,15 @@ static error_t resolve_systems(cli_parser_t *parser)
 static error_t resolve(cli_parser_t *parser)
 {
     const bench_options_t *opts = parser->values;
-    if (parser->program->command != BENCH_SPARSE) {
+    unsigned command = parser->program->command;
+    if ((command & DENSE_PARTS) != 0) {
         return resolve_systems(parser);
     }
-    return opts->memory == BENCH_MEMORY_SHARED
-               ? cli_refuse(parser, "--memory: a sparse all-reduce does not "
-                                    "read its peers' gradients")
-               : resolve_sparse(parser);
+    if (opts->memory == BENCH_MEMORY_SHARED) {
+        return cli_refuse(parser, "--memory: no rank reads another's vectors "
+                                  "here, so shared is as malloc");
+    }
+    return command == BENCH_SPARSE ? resolve_sparse(parser) : 0;
 }
 
 static cli_verdict_t parse_command(const entry_t *entry, int argc, char **argv,
@@ -368,7 +370,7 @@ static cli_verdict_t parse_command(const entry_t *entry, int argc, char **argv,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .command = entry->command,
-        .resolve = (entry->command & MANY_TURNS) == 0 ? resolve : NULL,
+        .resolve = resolve,
     };
     *out = (bench_options_t){.collective = entry->collective};
     return cli_parse(&program, argc, argv, speak, out);

@@ -143,6 +143,7 @@ static void test_bench_options_refuse_wrong_systems(void **state)
     assert_refused("reduce --in-place");
     assert_refused("allreduce --memory gpu");
     assert_refused("sparse --memory shared");
+    assert_refused("kernels --memory shared");
 }
 
 static void test_bench_options_of_sparse(void **state)
