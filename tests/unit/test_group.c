@@ -1,0 +1,112 @@
+/* What a group remembers: names and their attempts, committed schedules,
+   schedules that were destroyed before their peers came, and lost peers. */
+#include "base/alloc.h"
+#include "support/cmocka.h"
+#include "transport/group.h"
+
+#include <stdio.h>
+
+enum { MANY = 200 };
+
+static baton_schedule_t *pretend(uintptr_t number)
+{
+    return (baton_schedule_t *)(number * 16);
+}
+
+static void test_group_counts_attempts_of_each_name(void **state)
+{
+    baton_group_t group = {0};
+    char name[16];
+    for (uint32_t attempt = 1; attempt <= 3; attempt++) {
+        for (int i = 0; i < MANY; i++) {
+            (void)snprintf(name, sizeof name, "name %d", i);
+            assert_int_equal(baton__group_attempts(&group, name), attempt - 1);
+            assert_int_equal(baton__group_attempt(&group, name), attempt);
+            assert_true(
+                baton__group_has_made(&group, baton__identity(name, attempt)));
+            assert_false(baton__group_has_made(
+                &group, baton__identity(name, attempt + 1)));
+        }
+    }
+    baton__group_take_back(&group, "name 7");
+    assert_int_equal(baton__group_attempts(&group, "name 7"), 2);
+    assert_int_equal(baton__group_attempts(&group, "name 8"), 3);
+    assert_false(baton__group_has_made(&group, baton__identity("nobody's", 1)));
+    baton__group_fini(&group);
+}
+
+/* The table is at most half full, so looking for what is not there ends; and
+   what has gone out of its place is found after others were removed. */
+static void test_group_finds_committed_schedules(void **state)
+{
+    baton_group_t group = {0};
+    assert_null(baton__group_find(&group, 1));
+    for (uint64_t i = 1; i <= MANY; i++) {
+        assert_true(baton__group_reserve(&group));
+        baton__group_enter(&group, i, pretend(i));
+        assert_true(2 * group.table_count <= group.table_size);
+        assert_null(baton__group_find(&group, i + 1));
+    }
+    for (uint64_t removed = 1; removed <= MANY; removed++) {
+        baton__group_remove(&group, removed);
+        for (uint64_t i = 1; i <= MANY; i++) {
+            assert_ptr_equal(baton__group_find(&group, i),
+                             i <= removed ? NULL : pretend(i));
+        }
+    }
+    assert_int_equal(group.table_count, 0);
+    baton__group_fini(&group);
+}
+
+/* Each of the peers that had not come is told, and then it is forgotten. */
+static void test_group_tells_of_what_has_departed(void **state)
+{
+    baton_group_t group = {0};
+    for (uint64_t identity = 1; identity <= 3; identity++) {
+        baton__departed_t *departed = baton__alloc(1, sizeof *departed);
+        assert_non_null(departed);
+        *departed = (baton__departed_t){.next = group.departed,
+                                        .identity = identity,
+                                        .epoch = 10 * identity,
+                                        .incarnation = 4,
+                                        .unheard = 2};
+        group.departed = departed;
+    }
+    assert_int_equal(baton__group_departed(&group, 2, 4), 20);
+    assert_int_equal(baton__group_departed(&group, 2, 4), 20);
+    assert_int_equal(baton__group_departed(&group, 2, 4), 1);
+    assert_int_equal(baton__group_departed(&group, 1, 5), 1); /* recovered */
+    assert_int_equal(baton__group_departed(&group, 3, 4), 30);
+    assert_int_equal(baton__group_departed(&group, 9, 4), 1);
+    baton__group_fini(&group);
+}
+
+static void test_group_remembers_lost_peers(void **state)
+{
+    baton_group_t group = {0};
+    for (int peer = 0; peer < 20; peer += 2) {
+        baton__group_lose(&group, peer);
+    }
+    for (int peer = 0; peer < 20; peer++) {
+        assert_int_equal(baton__group_has_lost(&group, peer), peer % 2 == 0);
+    }
+    baton__group_fini(&group);
+    group = (baton_group_t){0};
+    baton__alloc_fail_nth(1);
+    baton__group_lose(&group, 5);
+    baton__alloc_fail_nth(0);
+    assert_true(baton__group_has_lost(&group, 5));
+    assert_true(baton__group_has_lost(&group, 6)); /* which is unknown */
+    baton__group_fini(&group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_group_counts_attempts_of_each_name),
+        cmocka_unit_test(test_group_finds_committed_schedules),
+        cmocka_unit_test(test_group_tells_of_what_has_departed),
+        cmocka_unit_test(test_group_remembers_lost_peers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* No wake-up is lost: epochs that nobody waits for end at once, whatever other
+   threads do with the engine meanwhile. No timer makes good one that is lost
+   (support/cluster.c), so such a bug is a hang. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "support/sanitized.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+
+enum { THREADS = 3, ROUNDS = SUPPORT_REPEAT(3000), POLLS = 3 };
+
+/* A schedule whose last node posts the semaphore. */
+typedef struct task {
+    baton_schedule_t *schedule;
+    sem_t ended;
+    int polls_left;
+} task_t;
+
+static baton_status_t post(void *arg, baton_call_t *call)
+{
+    task_t *task = arg;
+    (void)sem_post(&task->ended);
+    return BATON_OK;
+}
+
+static baton_status_t begin(void *arg, baton_call_t *call, baton_async_t async)
+{
+    task_t *task = arg;
+    task->polls_left = POLLS;
+    return BATON_OK;
+}
+
+static baton_status_t look(void *arg)
+{
+    task_t *task = arg;
+    return task->polls_left-- > 0 ? BATON_AGAIN : BATON_OK;
+}
+
+static const baton_async_ops_t polled = {.start = begin, .poll = look};
+
+static task_t tasks[THREADS];
+static pthread_barrier_t together;
+
+static void open_task(task_t *task, baton_group_t *group, bool polls)
+{
+    (void)sem_init(&task->ended, 0, 0);
+    task->schedule = support_schedule(group, "task");
+    baton_node_t call = baton_add_call(task->schedule, post, task);
+    if (polls) {
+        baton_node_t node = baton_add_async(task->schedule, &polled, task);
+        baton_before(task->schedule, node, call);
+    }
+    support_ok(baton_schedule_commit(task->schedule));
+}
+
+static void close_task(task_t *task)
+{
+    support_ok(baton_schedule_destroy(task->schedule));
+    (void)sem_destroy(&task->ended);
+}
+
+/* All threads start at about the same time, and block outside of the library
+   until their epochs have run: so none finds what another's start has left. */
+static void start_and_block(void *arg)
+{
+    task_t *task = arg;
+    for (int round = 0; round < ROUNDS; round++) {
+        (void)pthread_barrier_wait(&together);
+        if (baton_schedule_start(task->schedule) != BATON_OK) {
+            abort();
+        }
+        (void)sem_wait(&task->ended);
+        (void)pthread_barrier_wait(&together);
+        if (baton_schedule_wait(task->schedule, SUPPORT_WAIT_MS) != BATON_OK) {
+            abort();
+        }
+    }
+}
+
+static void run_tasks(bool polls)
+{
+    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_ONE_THREAD);
+    support_thread_t *threads[THREADS];
+    (void)pthread_barrier_init(&together, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        open_task(&tasks[i], cluster->groups[0], polls);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        threads[i] = support_thread_start(start_and_block, &tasks[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        support_thread_join(threads[i]);
+        close_task(&tasks[i]);
+    }
+    (void)pthread_barrier_destroy(&together);
+    support_cluster_close(cluster);
+}
+
+static void test_wakes_for_mail_of_many_threads(void **state)
+{
+    run_tasks(false);
+}
+
+static void test_wakes_for_what_is_polled(void **state)
+{
+    run_tasks(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wakes_for_mail_of_many_threads),
+        cmocka_unit_test(test_wakes_for_what_is_polled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
