@@ -36,7 +36,7 @@ typedef struct participant {
     double gradient[MOST_COUNT], before[MOST_COUNT], after[MOST_COUNT];
     double result[MOST_COUNT], velocity[MOST_COUNT];
     bool ended[MOST_COUNT];
-    bool running, failed, is_slow;
+    bool running, failed, is_slow, is_silent;
     int steps;           /* that were started, in this phase */
     int reached[PHASES]; /* results that it has got */
 } participant_t;
@@ -453,11 +453,11 @@ static void act(void *arg)
     bool done = false;
     if (!p->running) {
         give(p);
+    } else if (trial.leaves && p->is_silent && p->steps == trial.steps) {
+        return; /* it asks after a recovery */
     } else if (support_collective_test(&p->own, &done) != BATON_OK) {
         p->failed = true;
         holds(trial.fault == FAIL_SEND);
-    } else if (done && trial.leaves && p->steps == trial.steps && once_in(2)) {
-        return; /* it asks after a recovery */
     } else if (done) {
         take(p);
         later_us = (double)below(trial.pause_us) * (p->is_slow ? 20 : 1);
@@ -475,6 +475,7 @@ static void run_phase(int steps)
         trial.participants[r].failed = false;
         trial.participants[r].running = false;
         trial.participants[r].is_slow = once_in(8);
+        trial.participants[r].is_silent = once_in(2);
         support_ok(baton_sim_at(trial.sim, now_us() + (double)below(50), act,
                                 &trial.participants[r]));
     }
