@@ -393,18 +393,13 @@ static void check_alone(baton_dtype_t dtype, baton_allreduce_fn inner)
 static void test_a_contribution_alone_keeps_its_bits(void **state)
 {
     (void)state;
-    const baton_allreduce_fn inner[] = {baton_allreduce_binomial,
-                                        baton_allreduce_recursive_doubling,
-                                        baton_allreduce_ring,
-                                        baton_allreduce_rabenseifner,
-                                        baton_allreduce_circulant,
-                                        baton_allreduce_pairwise,
-                                        baton_allreduce_double_tree,
-                                        baton_allreduce_linear_pipeline,
-                                        NULL};
+    baton_algorithm_t inner;
     for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
-        for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
-            check_alone((baton_dtype_t)dtype, inner[i]);
+        check_alone((baton_dtype_t)dtype, NULL);
+        for (size_t i = 0; baton_algorithm_get(i, &inner); i++) {
+            if (inner.collective == BATON_COLLECTIVE_ALLREDUCE) {
+                check_alone((baton_dtype_t)dtype, inner.build.allreduce);
+            }
         }
     }
 }

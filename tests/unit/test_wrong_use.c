@@ -2,6 +2,7 @@
    with NULL, coll.h, tuning.h, partial.h and select.h. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/dense.h"
 #include "support/pair.h"
 
 #include <baton/select.h>
@@ -325,72 +326,70 @@ static void forget_message(void)
     support_expect(baton_group_recover(NULL, 0), BATON_ERR_INVALID);
 }
 
-#define BUILDERS(X)                                                            \
-    X(baton_broadcast_t, broadcast)                                            \
-    X(baton_broadcast_t, broadcast_linear_pipeline)                            \
-    X(baton_broadcast_t, broadcast_scatter_allgather)                          \
-    X(baton_broadcast_t, broadcast_double_tree)                                \
-    X(baton_broadcast_t, broadcast_flat)                                       \
-    X(baton_reduce_t, reduce)                                                  \
-    X(baton_reduce_t, reduce_binomial)                                         \
-    X(baton_reduce_t, reduce_linear_pipeline)                                  \
-    X(baton_reduce_t, reduce_scatter_gather)                                   \
-    X(baton_reduce_t, reduce_pairwise)                                         \
-    X(baton_allreduce_t, allreduce)                                            \
-    X(baton_allreduce_t, allreduce_recursive_doubling)                         \
-    X(baton_allreduce_t, allreduce_binomial)                                   \
-    X(baton_allreduce_t, allreduce_ring)                                       \
-    X(baton_allreduce_t, allreduce_rabenseifner)                               \
-    X(baton_allreduce_t, allreduce_linear_pipeline)                            \
-    X(baton_allreduce_t, allreduce_circulant)                                  \
-    X(baton_allreduce_t, allreduce_pairwise)                                   \
-    X(baton_allreduce_t, allreduce_double_tree)                                \
-    X(baton_allreduce_t, allreduce_hierarchical)                               \
-    X(baton_allreduce_t, partial_broadcast)                                    \
-    X(baton_reduce_scatter_t, reduce_scatter)                                  \
-    X(baton_reduce_scatter_t, reduce_scatter_ring)                             \
-    X(baton_reduce_scatter_t, reduce_scatter_recursive_halving)                \
-    X(baton_reduce_scatter_t, reduce_scatter_circulant)                        \
-    X(baton_reduce_scatter_t, reduce_scatter_pairwise)                         \
-    X(baton_allgather_t, allgather)                                            \
-    X(baton_allgather_t, allgather_ring)                                       \
-    X(baton_allgather_t, allgather_recursive_doubling)                         \
-    X(baton_allgather_t, allgather_bruck)                                      \
-    X(baton_allgather_t, allgather_pairwise)                                   \
-    X(baton_rooted_t, scatter)                                                 \
-    X(baton_rooted_t, scatter_binomial)                                        \
-    X(baton_rooted_t, gather)                                                  \
-    X(baton_rooted_t, gather_binomial)                                         \
-    X(baton_alltoall_t, alltoall)                                              \
-    X(baton_alltoall_t, alltoall_pairwise)                                     \
-    X(baton_alltoall_t, alltoall_bruck)                                        \
-    X(baton_scan_t, scan)                                                      \
-    X(baton_scan_t, scan_recursive_doubling)                                   \
-    X(baton_scan_t, exscan)                                                    \
-    X(baton_scan_t, exscan_recursive_doubling)
-
-#define DEFINE_BUILDER(type, name)                                             \
-    static void build_##name(baton_schedule_t *schedule, bool given)           \
-    {                                                                          \
-        const type args = {.size = sizeof args};                               \
-        baton_##name(schedule, given ? &args : NULL);                          \
+/* With arguments that are all zero but for their size, or with none. */
+static void call(const dense_builder_t *builder, baton_schedule_t *s,
+                 bool given)
+{
+    const baton_builder_t *build = &builder->algorithm.build;
+#define CALL(member, type)                                                     \
+    build->member(s, given ? &(const type){.size = sizeof(type)} : NULL)
+    switch (builder->algorithm.collective) {
+    case BATON_COLLECTIVE_BROADCAST:
+        CALL(broadcast, baton_broadcast_t);
+        break;
+    case BATON_COLLECTIVE_REDUCE:
+        CALL(reduce, baton_reduce_t);
+        break;
+    case BATON_COLLECTIVE_ALLREDUCE:
+        CALL(allreduce, baton_allreduce_t);
+        break;
+    case BATON_COLLECTIVE_REDUCE_SCATTER:
+        CALL(reduce_scatter, baton_reduce_scatter_t);
+        break;
+    case BATON_COLLECTIVE_ALLGATHER:
+        CALL(allgather, baton_allgather_t);
+        break;
+    case BATON_COLLECTIVE_SCATTER:
+    case BATON_COLLECTIVE_GATHER:
+        CALL(rooted, baton_rooted_t);
+        break;
+    case BATON_COLLECTIVE_ALLTOALL:
+        CALL(alltoall, baton_alltoall_t);
+        break;
+    case BATON_COLLECTIVE_SCAN:
+    case BATON_COLLECTIVE_EXSCAN:
+        CALL(scan, baton_scan_t);
+        break;
+    case BATON_COLLECTIVE_BARRIER:
+    case BATON_COLLECTIVE_COUNT:
+        fail();
     }
-BUILDERS(DEFINE_BUILDER)
+#undef CALL
+}
+
+static void expect_refusals(const dense_builder_t *builder)
+{
+    forget_message();
+    call(builder, NULL, true);
+    support_says(": schedule is NULL");
+    baton_schedule_t *s = support_schedule(ranks->groups[0], "none");
+    call(builder, s, false);
+    expect_says(baton_schedule_commit(s), BATON_ERR_INVALID, ": args is NULL");
+    support_ok(baton_schedule_destroy(s));
+}
 
 static void test_builders_refuse_nothing(void **state)
 {
-#define BUILDER(type, name) build_##name,
-    static void (*const all[])(baton_schedule_t *, bool) = {BUILDERS(BUILDER)};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        forget_message();
-        all[i](NULL, true);
-        support_says(": schedule is NULL");
-        baton_schedule_t *s = support_schedule(ranks->groups[0], "none");
-        all[i](s, false);
-        expect_says(baton_schedule_commit(s), BATON_ERR_INVALID,
-                    ": args is NULL");
-        support_ok(baton_schedule_destroy(s));
+    const dense_builder_t *builder;
+    for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
+        if (builder->algorithm.collective != BATON_COLLECTIVE_BARRIER) {
+            expect_refusals(builder);
+        }
     }
+    const dense_builder_t partial = {
+        .algorithm = {.collective = BATON_COLLECTIVE_ALLREDUCE,
+                      .build.allreduce = baton_partial_broadcast}};
+    expect_refusals(&partial);
     baton_barrier(NULL);
     support_says("barrier by dissemination: schedule is NULL");
     forget_message();

@@ -2,6 +2,8 @@
 #include "coll/kit/pattern.h"
 #include "coll/tune/algorithms.h"
 
+static const char name[] = "binomial broadcast";
+
 /* Binomial tree. Ranks are counted from the root: id = rank - root (mod P). The
    parent of an id is the id without its lowest bit; its children are the id
    plus each smaller power of two. Whoever has the data sends it to the child
@@ -18,7 +20,6 @@
 void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
                               baton_view_t data)
 {
-    static const char name[] = "binomial broadcast";
     if (!baton__check_schedule(schedule, name) ||
         !baton__check_root(schedule, name, root) || data.bytes == 0) {
         return;
@@ -54,7 +55,11 @@ void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
 
 static void build(baton_schedule_t *schedule, const baton_broadcast_t *args)
 {
-    baton_broadcast_binomial(schedule, args->root, args->data);
+    args = baton__read_args(schedule, name, args, sizeof *args,
+                            "baton_broadcast_t");
+    if (args != NULL) {
+        baton_broadcast_binomial(schedule, args->root, args->data);
+    }
 }
 
 static double cost(const baton__terms_t *t)
