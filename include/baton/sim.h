@@ -127,18 +127,6 @@ typedef struct baton_sim_options {
        sent before the peer has is sent when it has. Otherwise all ranks commit
        before time passes, know it, and the simulator compares what they did. */
     bool introductions;
-    /* Each rank has a device; without it schedules with device memory don't
-       commit. A copy of n bytes between host and device takes alpha + n * beta
-       of device_link, of which there is one in each direction; it carries one
-       copy at a time. A reduction or copy on the device takes launch_us and
-       device_gamma_ns a byte, beside those in other streams. Messages of device
-       memory cost what others cost; device calls take no time. Memory that is
-       bound as the device's is the host's. start_on takes a NULL stream, and
-       begins at once; wait_on is BATON_ERR_UNSUPPORTED. */
-    bool devices;
-    baton_sim_link_t device_link;
-    double launch_us;
-    double device_gamma_ns;
 } baton_sim_options_t;
 
 #define BATON_SIM_OPTIONS BATON_INITIALIZER(baton_sim_options_t)

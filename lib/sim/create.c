@@ -175,9 +175,6 @@ baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
 
 static void init_rank(baton_sim_t *sim, int rank)
 {
-    if (sim->devices != NULL) {
-        baton__sim_device_init(&sim->devices[rank], baton__sim_port(sim, rank));
-    }
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){
         .groups = &self->group,
@@ -192,7 +189,6 @@ static void init_rank(baton_sim_t *sim, int rank)
         .borrowed = true,
         .unknown_peer = -1,
         .kinds = sim->kinds,
-        .device = sim->devices != NULL ? &sim->devices[rank].shared : NULL,
         .cost_only = sim->options.cost_only,
         .introduces = sim->options.introductions,
         .transport = &sim->net.transport,
@@ -217,7 +213,6 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     }
     if (status == BATON_OK) {
         double bytes = sizeof(baton__sim_rank_t) + sizeof(baton__sim_port_t);
-        bytes += options.devices ? sizeof(baton__sim_device_t) : 0;
         status =
             baton__sim_check_memory(bytes * options.ranks, "sim: its ranks",
                                     "lower the number of ranks");
@@ -234,15 +229,10 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     sim->free_call = BATON__SIM_NONE;
     fill_kinds(sim);
     sim->ranks = baton__alloc((size_t)options.ranks, sizeof *sim->ranks);
-    if (options.devices) {
-        sim->devices =
-            baton__alloc((size_t)options.ranks, sizeof *sim->devices);
-    }
-    if (sim->ranks == NULL || (options.devices && sim->devices == NULL) ||
+    if (sim->ranks == NULL ||
         baton__sim_net_init(&sim->net, &baton__sim_transport, &sim->options) !=
             BATON_OK) {
         baton__sim_net_fini(&sim->net); /* a zeroed one is allowed */
-        baton__free(sim->devices);
         baton__free(sim->ranks);
         baton__free(sim);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");
@@ -291,12 +281,8 @@ baton_status_t baton_sim_destroy(baton_sim_t *sim)
     baton__sim_destroy_built(sim);
     for (int rank = 0; rank < sim->options.ranks; rank++) {
         baton__group_fini(&sim->ranks[rank].group);
-        if (sim->devices != NULL) {
-            baton__sim_device_fini(&sim->devices[rank]);
-        }
     }
     baton__sim_net_fini(&sim->net);
-    baton__free(sim->devices);
     baton__free(sim->ranks);
     baton__free(sim->calls);
     baton__free(sim);

@@ -22,10 +22,6 @@ static baton_status_t check_costs(const baton_sim_options_t *options)
         {"overhead_us", options->overhead_us},
         {"host_link.alpha_us", options->host_link.alpha_us},
         {"host_link.beta_ns", options->host_link.beta_ns},
-        {"device_link.alpha_us", options->device_link.alpha_us},
-        {"device_link.beta_ns", options->device_link.beta_ns},
-        {"launch_us", options->launch_us},
-        {"device_gamma_ns", options->device_gamma_ns},
     };
     baton_status_t status = BATON_OK;
     for (size_t i = 0; i < sizeof costs / sizeof costs[0] && status == BATON_OK;

@@ -458,9 +458,6 @@ static void handle(baton__sim_net_t *net, baton__sim_entry_t event)
         net->ports[event.index].poll_pending = false;
         baton__sim_net_due(&net->ports[event.index]);
         break;
-    case BATON__SIM_DEVICE:
-        baton__sim_net_due(&net->ports[event.index]);
-        break;
     case BATON__SIM_LOST:
         lost(net, event.index);
         break;

@@ -4,7 +4,6 @@
 #define BATON_SIM_SIM_H
 
 #include "progress/engine.h"
-#include "sim/device.h"
 #include "sim/net.h"
 
 #include <baton/sim.h>
@@ -27,9 +26,8 @@ struct baton_sim {
     baton__kind_info_t kinds[BATON__KIND_COUNT];
     baton__sim_net_t net;
     baton__sim_rank_t *ranks;
-    baton__sim_device_t *devices; /* by rank; NULL without */
-    baton__sim_port_t *stepping;  /* the rank whose step runs, or NULL */
-    bool calling;                 /* a callback of baton_sim_at runs */
+    baton__sim_port_t *stepping; /* the rank whose step runs, or NULL */
+    bool calling;                /* a callback of baton_sim_at runs */
     bool ending;    /* what was built is destroyed without telling peers */
     bool unmatched; /* schedules were committed since sends and receives were
                        last compared */

@@ -63,27 +63,11 @@ extern const fuzz_plain_t fuzz_allreduce, fuzz_broadcast, fuzz_barrier,
     fuzz_quorum, fuzz_alarm, fuzz_local; /* kinds_fixed.c */
 extern const fuzz_plain_t fuzz_branch, fuzz_lengths, fuzz_async; /* _dynamic */
 
-/* Where a buffer of the participant lies. Buffers of one `place` are together,
-   as the operands of a reduction have to be. */
-static inline baton_memory_t
-fuzz_memory_of(const fuzz_participant_t *participant, uint64_t place)
-{
-    fuzz_random_t random = {fuzz_key(participant->task, participant->rank, 0) +
-                            place};
-    return participant->task->plan->device && fuzz_once_in(&random, 2)
-               ? BATON_MEMORY_DEVICE
-               : BATON_MEMORY_HOST;
-}
-
 /* A view of all of a new buffer. */
-static inline baton_view_t fuzz_bind(baton_schedule_t *schedule,
-                                     const fuzz_participant_t *participant,
-                                     uint64_t place, void *memory, size_t bytes)
+static inline baton_view_t fuzz_bind(baton_schedule_t *schedule, void *memory,
+                                     size_t bytes)
 {
-    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, bytes);
-    baton_buffer_set_memory(schedule, buffer,
-                            fuzz_memory_of(participant, place));
-    return baton_view(buffer, 0, bytes);
+    return baton_view(baton_buffer_bind(schedule, memory, bytes), 0, bytes);
 }
 
 #endif

@@ -138,10 +138,8 @@ static void add_optional_recv(baton_schedule_t *s,
                               fuzz_participant_t *participant, int distance)
 {
     fuzz_state_t *state = participant->state;
-    baton_view_t inbox = fuzz_bind(s, participant, 10 + (uint64_t)distance,
-                                   &state->inbox[distance - 1], WORD);
-    baton_view_t copied = fuzz_bind(s, participant, 20 + (uint64_t)distance,
-                                    &state->copied[distance - 1], WORD);
+    baton_view_t inbox = fuzz_bind(s, &state->inbox[distance - 1], WORD);
+    baton_view_t copied = fuzz_bind(s, &state->copied[distance - 1], WORD);
     baton_node_t recv =
         baton_add_recv(s, rank_at(participant, -distance), inbox);
     baton_node_t copy = baton_add_copy(s, copied, inbox);
@@ -168,8 +166,8 @@ static void add_optional_recv(baton_schedule_t *s,
 static void build_branch(baton_schedule_t *s, fuzz_participant_t *participant)
 {
     fuzz_state_t *state = participant->state;
-    baton_view_t number = fuzz_bind(s, participant, 1, &state->number, WORD);
-    baton_view_t answer = fuzz_bind(s, participant, 2, &state->answer, WORD);
+    baton_view_t number = fuzz_bind(s, &state->number, WORD);
+    baton_view_t answer = fuzz_bind(s, &state->answer, WORD);
     baton_node_t tick = baton_add_send(s, rank_at(participant, 1), number);
     (void)baton_add_recv(s, rank_at(participant, -1), answer);
     for (int distance = 1; distance <= FUZZ_HOPS; distance++) {
@@ -301,22 +299,20 @@ static void build_lengths(baton_schedule_t *s, fuzz_participant_t *participant)
     fuzz_state_t *state = participant->state;
     int next = rank_at(participant, 1);
     int before = rank_at(participant, -1);
-    baton_view_t middle =
-        fuzz_bind(s, participant, 1, state->middle, sizeof state->middle);
-    baton_view_t in[] = {
-        fuzz_bind(s, participant, 1, state->in[0], sizeof state->in[0]),
-        fuzz_bind(s, participant, 2, state->in[1], sizeof state->in[1])};
+    baton_view_t middle = fuzz_bind(s, state->middle, sizeof state->middle);
+    baton_view_t in[] = {fuzz_bind(s, state->in[0], sizeof state->in[0]),
+                         fuzz_bind(s, state->in[1], sizeof state->in[1])};
     baton_node_t decided = baton_add_call(s, decide, participant);
-    baton_node_t send = baton_add_send(
-        s, next, fuzz_bind(s, participant, 3, state->out, sizeof state->out));
+    baton_node_t send =
+        baton_add_send(s, next, fuzz_bind(s, state->out, sizeof state->out));
     baton_node_t recv = baton_add_recv(s, before, in[0]);
-    baton_node_t sum = baton_add_reduce(
-        s, BATON_U64, BATON_SUM, middle, in[0],
-        fuzz_bind(s, participant, 1, state->added, sizeof state->added));
+    baton_node_t sum =
+        baton_add_reduce(s, BATON_U64, BATON_SUM, middle, in[0],
+                         fuzz_bind(s, state->added, sizeof state->added));
     baton_node_t pass = baton_add_send(s, next, middle);
     baton_node_t last = baton_add_recv(s, before, in[1]);
-    baton_node_t copy = baton_add_copy(
-        s, fuzz_bind(s, participant, 4, state->end, sizeof state->end), in[1]);
+    baton_node_t copy =
+        baton_add_copy(s, fuzz_bind(s, state->end, sizeof state->end), in[1]);
     baton_node_t checked = baton_add_call(s, check_lengths, participant);
     state->own_length = baton_add_length(s);
     state->lengths[0] = baton_add_length(s);
@@ -553,12 +549,10 @@ static void build_async(baton_schedule_t *s, fuzz_participant_t *participant)
 {
     fuzz_state_t *state = participant->state;
     baton_node_t writer = baton_add_async(s, &writer_ops, participant);
-    baton_node_t send =
-        baton_add_send(s, rank_at(participant, 1),
-                       fuzz_bind(s, participant, 1, &state->number, WORD));
-    baton_node_t recv =
-        baton_add_recv(s, rank_at(participant, -1),
-                       fuzz_bind(s, participant, 2, &state->answer, WORD));
+    baton_node_t send = baton_add_send(s, rank_at(participant, 1),
+                                       fuzz_bind(s, &state->number, WORD));
+    baton_node_t recv = baton_add_recv(s, rank_at(participant, -1),
+                                       fuzz_bind(s, &state->answer, WORD));
     baton_node_t chooser = baton_add_async(
         s, participant->task->plan->in_place ? &polled_ops : &told_ops,
         participant);

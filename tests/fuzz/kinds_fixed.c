@@ -42,7 +42,7 @@ static void build_allreduce(baton_schedule_t *schedule,
     const fuzz_task_plan_t *plan = participant->task->plan;
     size_t bytes = fuzz_bytes(plan);
     baton_view_t target =
-        fuzz_bind(schedule, participant, 1, participant->state->target, bytes);
+        fuzz_bind(schedule, participant->state->target, bytes);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = target,
                               .target = target,
@@ -50,8 +50,7 @@ static void build_allreduce(baton_schedule_t *schedule,
                               .op = fuzz_op(plan),
                               .chunk_bytes = plan->chunk_bytes};
     if (!plan->in_place) {
-        args.source = fuzz_bind(schedule, participant, 1,
-                                participant->state->source, bytes);
+        args.source = fuzz_bind(schedule, participant->state->source, bytes);
     }
     fuzz_algorithms[plan->algorithm].add(schedule, &args);
 }
@@ -91,10 +90,9 @@ static void build_broadcast(baton_schedule_t *schedule,
                             fuzz_participant_t *participant)
 {
     const fuzz_task_plan_t *plan = participant->task->plan;
-    baton_broadcast_binomial(schedule, plan->root,
-                             fuzz_bind(schedule, participant, 1,
-                                       participant->state->target,
-                                       fuzz_bytes(plan)));
+    baton_broadcast_binomial(
+        schedule, plan->root,
+        fuzz_bind(schedule, participant->state->target, fuzz_bytes(plan)));
 }
 
 static void check_broadcast_result(fuzz_participant_t *participant)
@@ -179,11 +177,10 @@ static void build_root(baton_schedule_t *schedule,
     baton_buffer_t scratch =
         baton_buffer_scratch(schedule, (size_t)ranks * word);
     baton_buffer_t received =
-        fuzz_bind(schedule, participant, 1, participant->state->received,
-                  (size_t)ranks * word)
+        fuzz_bind(schedule, participant->state->received, (size_t)ranks * word)
             .buffer;
     baton_view_t answer =
-        fuzz_bind(schedule, participant, 2, &participant->state->answer, word);
+        fuzz_bind(schedule, &participant->state->answer, word);
     baton_node_t gathered = baton_add_call(schedule, gather, participant);
     baton_set_need(schedule, gathered, plan->need);
     for (int rank = 0; rank < ranks; rank++) {
@@ -209,13 +206,13 @@ static void build_quorum(baton_schedule_t *schedule,
     size_t word = sizeof(uint64_t);
     (void)baton_add_send(
         schedule, plan->root,
-        fuzz_bind(schedule, participant, 3, &participant->state->number, word));
+        fuzz_bind(schedule, &participant->state->number, word));
     if (participant->rank == plan->root) {
         build_root(schedule, participant);
     } else {
-        (void)baton_add_recv(schedule, plan->root,
-                             fuzz_bind(schedule, participant, 2,
-                                       &participant->state->answer, word));
+        (void)baton_add_recv(
+            schedule, plan->root,
+            fuzz_bind(schedule, &participant->state->answer, word));
     }
 }
 
@@ -352,9 +349,9 @@ static void build_local(baton_schedule_t *schedule,
     const fuzz_task_plan_t *plan = participant->task->plan;
     size_t bytes = fuzz_bytes(plan);
     baton_view_t source =
-        fuzz_bind(schedule, participant, 1, participant->state->source, bytes);
+        fuzz_bind(schedule, participant->state->source, bytes);
     baton_view_t target =
-        fuzz_bind(schedule, participant, 1, participant->state->target, bytes);
+        fuzz_bind(schedule, participant->state->target, bytes);
     baton_node_t last = baton_add_copy(schedule, target, source);
     for (int i = 1; i < LOCAL_NODES; i++) {
         baton_node_t next = baton_add_reduce(

@@ -138,11 +138,7 @@ static bool prepare(fuzz_participant_t *participant)
 
 static baton_status_t start(fuzz_participant_t *participant)
 {
-    baton_schedule_t *schedule = participant->state->schedule;
-    return participant->task->plan->device &&
-                   fuzz_once_in(&participant->random, 2)
-               ? baton_schedule_start_on(schedule, NULL)
-               : baton_schedule_start(schedule);
+    return baton_schedule_start(participant->state->schedule);
 }
 
 /* Only a schedule without messages can be cancelled without failing peers. */

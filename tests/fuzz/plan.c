@@ -9,8 +9,7 @@ enum {
     STREAM_FAULTS = 2,
     STREAM_TASKS = 3,
     STREAM_INJECTIONS = 5,
-    STREAM_BOUNDS = 6,
-    STREAM_DEVICES = 7
+    STREAM_BOUNDS = 6
 };
 
 const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS] = {
@@ -229,24 +228,6 @@ static void sample_injections(fuzz_plan_t *plan)
     }
 }
 
-static void sample_devices(fuzz_plan_t *plan)
-{
-    fuzz_random_t random = fuzz_stream(plan->seed, STREAM_DEVICES);
-    baton_sim_options_t *model = &plan->model;
-    model->devices = fuzz_once_in(&random, 3);
-    if (!model->devices) {
-        return;
-    }
-    model->device_link.alpha_us = zero_or(&random, 4, 10);
-    model->device_link.beta_ns = zero_or(&random, 4, 10);
-    model->launch_us = zero_or(&random, 4, 5);
-    model->device_gamma_ns = zero_or(&random, 4, 5);
-    for (int i = 0; i < plan->task_count; i++) {
-        plan->tasks[i].device = !fuzz_once_in(&random, 4);
-        plan->one_first &= !plan->tasks[i].device;
-    }
-}
-
 fuzz_plan_t fuzz_plan_sample(uint64_t seed)
 {
     fuzz_plan_t plan = {.seed = seed};
@@ -254,7 +235,6 @@ fuzz_plan_t fuzz_plan_sample(uint64_t seed)
     sample_tasks(&plan);
     sample_faults(&plan);
     sample_injections(&plan);
-    sample_devices(&plan);
     return plan;
 }
 
@@ -279,13 +259,6 @@ static void print_model(const baton_sim_options_t *model, FILE *to)
     }
     if (model->introductions) {
         (void)fprintf(to, "  ranks introduce their schedules\n");
-    }
-    if (model->devices) {
-        (void)fprintf(to,
-                      "  devices: alpha %.3f us, beta %.3f ns, launch %.3f us, "
-                      "gamma %.3f ns\n",
-                      model->device_link.alpha_us, model->device_link.beta_ns,
-                      model->launch_us, model->device_gamma_ns);
     }
     if (model->sync_bytes > 0) {
         (void)fprintf(to, "  sends of %zu bytes wait for their receive\n",
@@ -329,9 +302,8 @@ static void print_task(const fuzz_task_plan_t *task, int index, FILE *to)
     if (task->kind == FUZZ_ALARM && task->keep == BATON_KEEP_ALL) {
         (void)fprintf(to, ", limit %" PRIu32, 1 + task->history);
     }
-    (void)fprintf(to, ", %zu x %s%s\n", task->count,
-                  baton_dtype_name(task->dtype),
-                  task->device ? ", in device memory at random" : "");
+    (void)fprintf(to, ", %zu x %s\n", task->count,
+                  baton_dtype_name(task->dtype));
 }
 
 void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to)

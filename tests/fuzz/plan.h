@@ -4,7 +4,6 @@
 #define TESTS_FUZZ_PLAN_H
 
 #include "fuzz/random.h"
-#include <baton/device.h>
 #include <baton/partial.h>
 #include <baton/sim.h>
 #include <stdio.h>
@@ -58,9 +57,6 @@ typedef struct fuzz_task_plan {
     baton_keep_t keep;
     uint32_t history;
     bool watches; /* has an on_recover function */
-    /* Buffers are in device memory at random, and some epochs are started on a
-       stream. Partial all-reduces take host memory alone. */
-    bool device;
 } fuzz_task_plan_t;
 
 typedef struct fuzz_algorithm {
