@@ -83,15 +83,29 @@ static baton_status_t retain_context(baton__gpu_t *gpu)
     return baton__gpu_report_driver(gpu, error, "cuDevicePrimaryCtxRetain");
 }
 
+/* wait_on is a wait of the stream for a word of 64 bits. */
+static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
+{
+    int can = 0;
+    CUresult error = gpu->driver.device_get_attribute(
+        &can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, gpu->device);
+    if (error != CUDA_SUCCESS) {
+        return baton__gpu_report_driver(gpu, error, "cuDeviceGetAttribute");
+    }
+    return can != 0 ? BATON_OK
+                    : baton_error_set(BATON_ERR_UNSUPPORTED,
+                                      "%s: its streams can't wait for a value "
+                                      "of 64 bits (cuStreamWaitValue64), as "
+                                      "baton_schedule_wait_on needs",
+                                      gpu->name);
+}
+
 /* CUDA loads a kernel when it is first used, which may wait for all that the
    GPU does. Not in an epoch. */
 static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
 {
     unsigned blocks = 0;
     cudaError_t error = baton__cuda_reduce_load(&blocks);
-    if (error == cudaSuccess) {
-        error = baton__cuda_flags_load();
-    }
     if (error == cudaSuccess) {
         error = baton__cuda_select_load();
     }
@@ -114,7 +128,7 @@ static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
 static baton_status_t warm_up(baton__gpu_t *gpu, float *there, float *here)
 {
     baton_status_t status = BATON_OK;
-    for (int k = 0; k < BATON__GPU_STREAMS && status == BATON_OK; k++) {
+    for (int k = 0; k < BATON_DEVICE_STREAMS && status == BATON_OK; k++) {
         cudaStream_t stream = gpu->streams[k];
         here[0] = 1;
         status = baton__gpu_copy(gpu, stream, there, here, sizeof *here);
@@ -165,9 +179,6 @@ static baton_status_t fill_context(baton__gpu_t *gpu, unsigned processors)
     if (status == BATON_OK) {
         status = baton__gpu_wakes_open(gpu);
     }
-    if (status == BATON_OK) {
-        status = baton__gpu_flags_open(gpu);
-    }
     return status == BATON_OK ? try_streams(gpu) : status;
 }
 
@@ -180,6 +191,9 @@ static baton_status_t open_parts(baton__gpu_t *gpu)
     }
     if (status == BATON_OK) {
         status = retain_context(gpu);
+    }
+    if (status == BATON_OK) {
+        status = check_stream_waits(gpu);
     }
     if (status == BATON_OK) {
         status = baton__gpu_enter(gpu);
@@ -202,7 +216,6 @@ static void close_parts(baton__gpu_t *gpu)
     if (baton__gpu_enter(gpu) == BATON_OK) {
         baton__gpu_streams_close(gpu);
         baton__gpu_mappings_close(gpu);
-        baton__gpu_flags_close(gpu);
         baton__gpu_leave(gpu);
     }
     CUresult error = gpu->driver.context_release(gpu->device);
@@ -219,7 +232,6 @@ void baton__gpu_close(void *device)
     if (gpu->descriptor >= 0) {
         (void)close(gpu->descriptor);
     }
-    (void)pthread_mutex_destroy(&gpu->flag_lock);
     free(gpu);
 }
 
@@ -232,7 +244,6 @@ static baton__gpu_t *create(int ordinal)
     if (gpu == NULL) {
         return NULL;
     }
-    (void)pthread_mutex_init(&gpu->flag_lock, NULL); /* can't fail on Linux */
     gpu->ordinal = ordinal;
     gpu->descriptor = -1;
     (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);

@@ -4,14 +4,12 @@
    driver.c    the driver's functions, found at run time
    error.c     what CUDA said, as a status and a message
    memory.c    allocation, what a pointer points to, copies
-   streams.c   streams and events
+   streams.c   streams, events, and words that streams wait for
    wake.c      a descriptor that becomes readable when work has been done
-   flags.c     flags that host and GPU see
    peers.c     memory of other engines and processes
    select.c    selection and lists of entries, by <baton/cuda_select.h>
    port.c      the table of all these, as <baton/device.h> wants it
    reduce.cu   reductions; element.cuh: of one element
-   flags.cu    flags for GPUs whose streams can't wait for a value
 
    Context. Every function may be called on any thread, and the application
    owns its threads' current device. So work is done between baton__gpu_enter
@@ -40,11 +38,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Stream 0 copies from the host, 1 to the host, the others do the rest. The
-   driver has 8 queues for streams of one priority (CUDA_DEVICE_MAX_CONNECTIONS
-   sets it); beyond that streams wait for each other. */
-#define BATON__GPU_STREAMS 8
-
 /* The driver's functions. */
 typedef struct baton__driver {
     PFN_cuGetErrorName_v6000 get_error_name;
@@ -68,7 +61,6 @@ typedef struct baton__wake {
     int descriptor;          /* of the GPU */
 } baton__wake_t;
 
-struct baton__flag_slab;
 struct baton__mapping;
 
 typedef struct baton__gpu {
@@ -79,13 +71,9 @@ typedef struct baton__gpu {
     baton__driver_t driver;
     unsigned blocks; /* that run on it at a time, of any reduction */
 
-    cudaStream_t streams[BATON__GPU_STREAMS];
-    baton__wake_t wakes[BATON__GPU_STREAMS];
+    cudaStream_t streams[BATON_DEVICE_STREAMS];
+    baton__wake_t wakes[BATON_DEVICE_STREAMS];
     int descriptor; /* an eventfd */
-
-    bool stream_waits; /* cuStreamWaitValue64 works */
-    pthread_mutex_t flag_lock;
-    struct baton__flag_slab *flag_slabs;
 
     bool managed_by_host; /* the host may access managed memory at any time */
     struct baton__mapping *mappings;
@@ -122,7 +110,6 @@ baton_status_t baton__gpu_copy(void *device, baton_stream_t stream,
 
 baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu);
 void baton__gpu_streams_close(baton__gpu_t *gpu);
-baton_stream_t baton__gpu_stream(void *device, int k, bool *there);
 baton_status_t baton__gpu_event_create(void *device, void **out);
 void baton__gpu_event_destroy(void *device, void *event);
 baton_status_t baton__gpu_record(void *device, baton_stream_t stream,
@@ -134,19 +121,12 @@ baton_status_t baton__gpu_query(void *device, void *event);
 /* Work has been put into this stream, which may be the application's. */
 void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream);
 baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu);
-int baton__gpu_descriptor(void *device);
-void baton__gpu_drain(void *device);
 baton_status_t baton__gpu_arm(void *device);
 
-baton_status_t baton__gpu_flags_open(baton__gpu_t *gpu);
-void baton__gpu_flags_close(baton__gpu_t *gpu);
-baton_status_t baton__gpu_flag_create(void *device, void **out);
-void baton__gpu_flag_destroy(void *device, void *flag);
-baton_status_t baton__gpu_await(void *device, baton_stream_t stream, void *flag,
-                                uint64_t value);
-baton_status_t baton__gpu_raise(void *device, baton_stream_t stream, void *flag,
-                                uint64_t value);
-void baton__gpu_raise_now(void *device, void *flag, uint64_t value);
+baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
+                                uint64_t *word, uint64_t value);
+baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
+                                uint64_t *word, uint64_t value);
 
 /* Whether this is one of the GPU's own streams. */
 bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream);

@@ -26,7 +26,6 @@ typedef enum baton__cuda_op {
    blocks of a reduction run on one multiprocessor at a time: the least over all
    of them. cudaErrorNoKernelImageForDevice: the device is too old. */
 cudaError_t baton__cuda_reduce_load(unsigned *blocks_out);
-cudaError_t baton__cuda_flags_load(void);
 cudaError_t baton__cuda_select_load(void);
 cudaError_t baton__cuda_entries_load(void);
 
@@ -36,13 +35,6 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                baton_dtype_t dtype, void *target,
                                const void *left, const void *right,
                                size_t count, unsigned blocks);
-
-/* The stream waits until the word is at least `value`, or makes it so. `word`
-   is the device's address of it. */
-cudaError_t baton__cuda_flag_await(cudaStream_t stream, uint64_t *word,
-                                   uint64_t value);
-cudaError_t baton__cuda_flag_raise(cudaStream_t stream, uint64_t *word,
-                                   uint64_t value);
 
 #ifdef __cplusplus
 }

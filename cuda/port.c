@@ -55,7 +55,6 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .allocate = baton__gpu_allocate,
         .release = baton__gpu_release,
         .check = baton__gpu_check,
-        .stream = baton__gpu_stream,
         .copy = baton__gpu_copy,
         .reduces = baton__gpu_reduces,
         .reduce = baton__gpu_reduce,
@@ -64,13 +63,9 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .record = baton__gpu_record,
         .follow = baton__gpu_follow,
         .query = baton__gpu_query,
-        .flag_create = baton__gpu_flag_create,
-        .flag_destroy = baton__gpu_flag_destroy,
         .await = baton__gpu_await,
         .raise = baton__gpu_raise,
-        .raise_now = baton__gpu_raise_now,
-        .descriptor = baton__gpu_descriptor,
-        .drain = baton__gpu_drain,
+        .descriptor = gpu->descriptor,
         .arm = baton__gpu_arm,
         .get_handle = baton__gpu_get_handle,
         .open_handle = baton__gpu_open_handle,
@@ -86,5 +81,8 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .square_sum = baton__gpu_square_sum,
         .clear = baton__gpu_clear,
     };
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
+        port.streams[k] = gpu->streams[k];
+    }
     return port;
 }

@@ -1,4 +1,4 @@
-/* Streams and events. */
+/* Streams, events, and words that streams wait for. */
 #include "cuda/gpu.h"
 
 /* Streams that do not wait for the default stream, nor it for them. They have
@@ -13,7 +13,7 @@ baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
         return baton__gpu_report(gpu, error,
                                  "cudaDeviceGetStreamPriorityRange");
     }
-    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         error = cudaStreamCreateWithPriority(&gpu->streams[k],
                                              cudaStreamNonBlocking, greatest);
         if (error != cudaSuccess) {
@@ -28,7 +28,7 @@ baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
 /* Waits for what is under way: callbacks use the GPU's struct. */
 void baton__gpu_streams_close(baton__gpu_t *gpu)
 {
-    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         cudaStream_t stream = gpu->streams[k];
         if (stream != NULL) {
             (void)baton__gpu_report(gpu, cudaStreamSynchronize(stream),
@@ -39,16 +39,9 @@ void baton__gpu_streams_close(baton__gpu_t *gpu)
     }
 }
 
-baton_stream_t baton__gpu_stream(void *device, int k, bool *there)
-{
-    const baton__gpu_t *gpu = device;
-    *there = k >= 0 && k < BATON__GPU_STREAMS;
-    return *there ? gpu->streams[k] : NULL;
-}
-
 bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream)
 {
-    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         if (gpu->streams[k] == stream) {
             return true;
         }
@@ -160,5 +153,44 @@ baton_status_t baton__gpu_query(void *device, void *event)
         status = baton__gpu_report(gpu, error, "cudaEventQuery");
     }
     baton__gpu_leave(gpu);
+    return status;
+}
+
+/* ---- words ------------------------------------------------------------ */
+
+/* Pinned memory has the same address on the GPU. */
+baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
+                                uint64_t *word, uint64_t value)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    status = baton__gpu_check_stream(gpu, stream);
+    if (status == BATON_OK) {
+        CUresult error = gpu->driver.stream_wait_value(
+            stream, (CUdeviceptr)word, value, CU_STREAM_WAIT_VALUE_GEQ);
+        status = baton__gpu_report_driver(gpu, error, "cuStreamWaitValue64");
+    }
+    baton__gpu_leave(gpu);
+    baton__gpu_busy(gpu, stream);
+    return status;
+}
+
+/* The write has a fence of the whole system before it. */
+baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
+                                uint64_t *word, uint64_t value)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    CUresult error = gpu->driver.stream_write_value(
+        stream, (CUdeviceptr)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+    status = baton__gpu_report_driver(gpu, error, "cuStreamWriteValue64");
+    baton__gpu_leave(gpu);
+    baton__gpu_busy(gpu, stream);
     return status;
 }

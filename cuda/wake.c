@@ -23,7 +23,7 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
         return baton_error_set(BATON_ERR_SYSTEM, "%s: eventfd failed: %s",
                                gpu->name, strerror(errno));
     }
-    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         gpu->wakes[k].descriptor = gpu->descriptor;
     }
     return BATON_OK;
@@ -33,26 +33,12 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
    sees it, and one that has begun need not. */
 void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream)
 {
-    for (int k = 0; k < BATON__GPU_STREAMS; k++) {
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         if (gpu->streams[k] == stream) {
             atomic_store(&gpu->wakes[k].busy, true);
             return;
         }
     }
-}
-
-int baton__gpu_descriptor(void *device)
-{
-    const baton__gpu_t *gpu = device;
-    return gpu->descriptor;
-}
-
-void baton__gpu_drain(void *device)
-{
-    const baton__gpu_t *gpu = device;
-    uint64_t count;
-    /* It fails if there is nothing to drain. */
-    (void)!read(gpu->descriptor, &count, sizeof count);
 }
 
 static void notify(int descriptor)
@@ -102,7 +88,7 @@ baton_status_t baton__gpu_arm(void *device)
     if (status != BATON_OK) {
         return status;
     }
-    for (int k = 0; k < BATON__GPU_STREAMS && status == BATON_OK; k++) {
+    for (int k = 0; k < BATON_DEVICE_STREAMS && status == BATON_OK; k++) {
         baton__wake_t *wake = &gpu->wakes[k];
         if (!atomic_load(&wake->busy) ||
             atomic_exchange(&wake->outstanding, true)) {

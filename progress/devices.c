@@ -5,16 +5,21 @@
 #include "base/error.h"
 #include "base/options.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 static int descriptor_of(void *object, int k)
 {
     const baton__device_t *device = object;
-    return k == 0 ? device->port.descriptor(device->device) : -1;
+    return k == 0 ? device->port.descriptor : -1;
 }
 
 static void drain(void *object)
 {
     const baton__device_t *device = object;
-    device->port.drain(device->device);
+    uint64_t wake_ups;
+    /* It fails if there is nothing to read. */
+    (void)!read(device->port.descriptor, &wake_ups, sizeof wake_ups);
 }
 
 /* Of functions that are optional, all or none. */
@@ -55,14 +60,11 @@ static baton_status_t read_port(const baton_device_port_t *given,
         return status;
     }
     if (out->name == NULL || out->allocate == NULL || out->release == NULL ||
-        out->check == NULL || out->stream == NULL || out->copy == NULL ||
-        out->reduces == NULL || out->reduce == NULL ||
-        out->event_create == NULL || out->event_destroy == NULL ||
-        out->record == NULL || out->follow == NULL || out->query == NULL ||
-        out->flag_create == NULL || out->flag_destroy == NULL ||
-        out->await == NULL || out->raise == NULL || out->raise_now == NULL ||
-        out->descriptor == NULL || out->drain == NULL || out->arm == NULL ||
-        out->close == NULL) {
+        out->check == NULL || out->copy == NULL || out->reduces == NULL ||
+        out->reduce == NULL || out->event_create == NULL ||
+        out->event_destroy == NULL || out->record == NULL ||
+        out->follow == NULL || out->query == NULL || out->await == NULL ||
+        out->raise == NULL || out->arm == NULL || out->close == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "device: a function of port \"%s\" is NULL, or its "
                             "name is",
@@ -71,25 +73,15 @@ static baton_status_t read_port(const baton_device_port_t *given,
     return check_optional(out);
 }
 
-/* With two streams for work left, the last of more is for waiting alone. */
-static baton_status_t read_streams(baton__device_t *device)
+/* A commit while a stream waits for something need not allocate them. */
+static baton_status_t reserve_flags(baton__device_t *device)
 {
-    enum { LEAST = BATON__STREAM_WORK + 1, TO_WAIT = LEAST + 2 };
-    int count = 0;
-    bool there = true;
-    while (count < BATON__STREAMS_MOST && there) {
-        device->streams[count] =
-            device->port.stream(device->device, count, &there);
-        count += there;
+    baton__flag_t *flag = baton__flag_take(device);
+    if (flag == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory for the flags of %s", device->port.name);
     }
-    if (count < LEAST) {
-        return baton__error(BATON_ERR_INVALID,
-                            "device: port \"%s\" has %d streams; at least %d "
-                            "are needed",
-                            device->port.name, count, LEAST);
-    }
-    device->waits_in_stream = count >= TO_WAIT;
-    device->work_end = device->waits_in_stream ? count - 1 : count;
+    baton__flag_give(device, flag, 0);
     return BATON_OK;
 }
 
@@ -139,15 +131,34 @@ baton_status_t baton_engine_attach_device(baton_engine_t *engine,
     device->device = object;
     baton_status_t status = read_port(port, &device->port);
     if (status == BATON_OK) {
-        status = read_streams(device);
+        status = reserve_flags(device);
     }
     if (status == BATON_OK) {
         status = set_device(engine, device);
     }
     if (status != BATON_OK) {
+        baton__flags_free(device);
         free_device(device);
     }
     return status;
+}
+
+/* What raises a flag may still be in a stream. */
+static void await_streams(const baton__device_t *device)
+{
+    void *event = NULL;
+    if (device->port.event_create(device->device, &event) != BATON_OK) {
+        return;
+    }
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
+        if (device->port.record(device->device, device->port.streams[k],
+                                event) == BATON_OK) {
+            while (device->port.query(device->device, event) == BATON_AGAIN) {
+                (void)sched_yield();
+            }
+        }
+    }
+    device->port.event_destroy(device->device, event);
 }
 
 void baton__engine_close_device(baton_engine_t *engine)
@@ -157,12 +168,8 @@ void baton__engine_close_device(baton_engine_t *engine)
         return;
     }
     baton__event_loop_unwatch(engine->device_watch);
-    while (device->flags != NULL) {
-        baton__flag_t *flag = device->flags;
-        device->flags = flag->next;
-        device->port.flag_destroy(device->device, flag->flag);
-        baton__free(flag);
-    }
+    await_streams(device);
+    baton__flags_free(device);
     device->port.close(device->device);
     free_device(device);
     engine->device = NULL;

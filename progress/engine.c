@@ -160,16 +160,14 @@ static uint32_t sleep_us(const baton_engine_t *engine)
     uint32_t most = baton__engine_rechecks ? CHECK_US : BATON_SLEEP_FOREVER;
     uint32_t us = engine->armed_us < most ? engine->armed_us : most;
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
-                stepper->recovering > 0 || engine->unarmed;
+                stepper->recovering > 0 || stepper->starts > 0 ||
+                engine->unarmed;
     if (asks && us > POLL_US) {
         us = POLL_US;
     }
     if (asks || engine->armed_us != BATON_SLEEP_FOREVER) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
         us = idle_us < us ? idle_us : us;
-    }
-    if (stepper->starts > 0 && us > POLL_US) {
-        us = POLL_US; /* others may be ahead of one in the device's stream */
     }
     if (stepper->groups != NULL) {
         uint32_t watch = watch_us(engine);

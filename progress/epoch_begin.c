@@ -67,7 +67,8 @@ static void deliver_activations(baton_schedule_t *schedule)
 static bool waits_for_stream(const baton_schedule_t *schedule)
 {
     return schedule->offload != NULL &&
-           baton__queues_waits(schedule, schedule->run.epoch);
+           (schedule->offload->waits ||
+            baton__queues_waits(schedule, schedule->run.epoch));
 }
 
 void baton__epoch_begin_if_due(baton__stepper_t *stepper,

@@ -308,11 +308,7 @@ static void issue_ready(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     const baton__run_t *run = &schedule->run;
     const baton__context_t context = context_of(schedule);
-    if (schedule->turn.held) {
-        baton__queues_issue_held(stepper, schedule, &context);
-        return;
-    }
-    while (nodes > 0 && baton__run_has_ready(run) &&
+    while (nodes > 0 && !schedule->turn.held && baton__run_has_ready(run) &&
            issue_next(stepper, schedule, &context)) {
         nodes--;
     }

@@ -298,7 +298,7 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
     uint64_t epoch =
         atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
-    status = device->port.await(device->device, stream, offload->flag->flag,
+    status = device->port.await(device->device, stream, offload->flag->word,
                                 base + epoch);
     return status == BATON_OK
                ? BATON_OK

@@ -1,12 +1,9 @@
 /* What the device does of an epoch; see queues.h.
 
-   Waiting for a stream of the user. What the epoch may begin with is held until
-   the event in that stream has been done; except for work that goes into one
-   stream of the device which nobody else uses meanwhile: that follows the event
-   and is put there at once. Nobody else: what another schedule put behind it
-   would wait, too, and the user's stream may wait for just that. For the same
-   reason copies to and from the host, whose streams all schedules share, are
-   held; and one stream is always left to others. */
+   An epoch that waits for a stream of the user is held until the event there
+   has been done: nothing of it is put into the device's streams before. These
+   are shared by all schedules, and what others put behind it would wait, too:
+   the user's stream may wait for just that. */
 #include "progress/queues.h"
 
 #include "base/error.h"
@@ -29,74 +26,10 @@ static void list(baton__stepper_t *stepper, baton_schedule_t *schedule)
     }
 }
 
-/* ---- streams ---------------------------------------------------------- */
-
-static int next_stream(const baton__device_t *device, int stream)
+static baton_stream_t stream_of(const baton__offload_t *offload,
+                                const baton__queue_t *queue)
 {
-    return stream + 1 < device->work_end ? stream + 1 : BATON__STREAM_WORK;
-}
-
-/* Chooses a stream for work, the schedule's own if nothing waits there for a
-   user's stream. alone: one that no other schedule uses, since they would put
-   more into it; with another one left for them. -1: there is none. */
-static int choose_stream(const baton_schedule_t *schedule, bool alone)
-{
-    const baton__offload_t *offload = schedule->offload;
-    const baton__device_t *device = offload->device;
-    int stream = offload->preferred;
-    int chosen = -1;
-    int unused = 0;
-    for (int i = BATON__STREAM_WORK; i < device->work_end; i++) {
-        if (device->waiting[stream] == NULL) {
-            unused++;
-            if (chosen < 0 && (!alone || device->users[stream] == 0)) {
-                chosen = stream;
-            }
-        }
-        stream = next_stream(device, stream);
-    }
-    return alone && unused < 2 ? -1 : chosen;
-}
-
-static void leave_stream(const baton_schedule_t *schedule)
-{
-    baton__device_t *device = schedule->offload->device;
-    int stream = schedule->offload->queues[BATON__QUEUE_WORK].stream;
-    if (device->waiting[stream] == schedule) {
-        device->waiting[stream] = NULL;
-    }
-}
-
-/* Gives the queue of work a stream, if the queue is empty; the others have
-   theirs. False if the node has to be held: it can't wait in a stream. */
-static bool open_queue(baton_schedule_t *schedule, baton__queue_kind_t kind,
-                       baton_status_t *status)
-{
-    baton__offload_t *offload = schedule->offload;
-    baton__device_t *device = offload->device;
-    baton__queue_t *queue = &offload->queues[kind];
-    bool held = schedule->turn.held;
-    if (kind != BATON__QUEUE_WORK) {
-        return !held;
-    }
-    if (queue->first != BATON__NO_NODE) {
-        return !held || offload->follows;
-    }
-    /* A peer may begin the epoch before: nothing of it may stand there then. */
-    bool held_here = held && schedule->plan.armed_count > 0;
-    int stream = held_here ? -1 : choose_stream(schedule, held);
-    if (stream < 0) {
-        return false;
-    }
-    queue->stream = stream;
-    if (held) {
-        void *start = offload->starts[schedule->run.epoch % BATON__STARTS];
-        *status =
-            device->port.follow(device->device, device->streams[stream], start);
-        device->waiting[stream] = *status == BATON_OK ? schedule : NULL;
-        offload->follows = *status == BATON_OK;
-    }
-    return true;
+    return offload->device->port.streams[queue - offload->queues];
 }
 
 /* ---- a node into a stream --------------------------------------------- */
@@ -114,9 +47,9 @@ static baton_status_t follow(const baton_schedule_t *schedule, uint32_t node,
         const baton__op_t *op = &schedule->ops[pred];
         if (schedule->run.state[pred] == BATON__NODE_QUEUED &&
             &offload->queues[baton__offload_queue(schedule, op)] != queue) {
-            status = device->port.follow(device->device,
-                                         device->streams[queue->stream],
-                                         offload->events[pred]);
+            status =
+                device->port.follow(device->device, stream_of(offload, queue),
+                                    offload->events[pred]);
         }
     }
     return status;
@@ -129,7 +62,6 @@ static void append(baton_schedule_t *schedule, baton__queue_t *queue,
     offload->behind[node] = BATON__NO_NODE;
     if (queue->last == BATON__NO_NODE) {
         queue->first = node;
-        offload->device->users[queue->stream]++;
     } else {
         offload->behind[queue->last] = node;
     }
@@ -147,7 +79,7 @@ static baton_status_t put(const baton__context_t *context,
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     const baton__op_t *op = &schedule->ops[node];
-    baton_stream_t stream = device->streams[queue->stream];
+    baton_stream_t stream = stream_of(offload, queue);
     baton_status_t status = follow(schedule, node, queue);
     if (status == BATON_OK) {
         status = baton__device_issue(op, node, context, device, stream, bytes);
@@ -184,31 +116,19 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     baton__offload_t *offload = schedule->offload;
     const baton__op_t *op = &schedule->ops[node];
-    baton__queue_kind_t kind = baton__offload_queue(schedule, op);
     size_t bytes = baton__run_bytes(&schedule->run, op);
     (void)baton__run_pop(&schedule->run);
     if (!baton__epoch_can_compute(stepper, schedule, node, bytes)) {
         return false;
     }
-    if (bytes == 0 && op->kind != BATON__DEVICE_CALL && !schedule->turn.held &&
+    if (bytes == 0 && op->kind != BATON__DEVICE_CALL &&
         !comes_after_queued(schedule, node)) {
         baton__epoch_complete(stepper, schedule, node);
         return true;
     }
-    baton_status_t status = BATON_OK;
-    if (!open_queue(schedule, kind, &status)) {
-        offload->held[offload->held_count++] = node;
-        return true;
-    }
-    baton__queue_t *queue = &offload->queues[kind];
-    if (status == BATON_OK) {
-        status = put(context, schedule, queue, node, bytes);
-        if (status != BATON_OK && schedule->turn.held &&
-            queue->last == BATON__NO_NODE) {
-            /* The stream is nobody else's until the user's gets there. */
-            append(schedule, queue, node);
-        }
-    }
+    baton__queue_t *queue =
+        &offload->queues[baton__offload_queue(schedule, op)];
+    baton_status_t status = put(context, schedule, queue, node, bytes);
     if (queue->last == node) { /* also after some of the errors */
         list(stepper, schedule);
         baton__epoch_queue(stepper, schedule, node);
@@ -218,22 +138,6 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
         return false;
     }
     return true;
-}
-
-void baton__queues_issue_held(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule,
-                              const baton__context_t *context)
-{
-    baton__run_t *run = &schedule->run;
-    baton__offload_t *offload = schedule->offload;
-    while (baton__run_has_ready(run)) {
-        uint32_t node = run->ready[run->head];
-        if (!baton__op_offloaded(&schedule->ops[node])) {
-            offload->held[offload->held_count++] = baton__run_pop(run);
-        } else if (!baton__queues_issue(stepper, schedule, node, context)) {
-            return;
-        }
-    }
 }
 
 /* ---- the end of a turn ------------------------------------------------ */
@@ -261,7 +165,7 @@ static baton_status_t mark(const baton__offload_t *offload,
 {
     const baton__device_t *device = offload->device;
     baton_status_t status = device->port.record(
-        device->device, device->streams[queue->stream], queue->mark);
+        device->device, stream_of(offload, queue), queue->mark);
     if (status != BATON_OK) {
         return status;
     }
@@ -282,7 +186,7 @@ static baton_status_t mark_all(const baton_schedule_t *schedule)
 {
     baton__offload_t *offload = schedule->offload;
     baton_status_t status = BATON_OK;
-    for (int i = 0; i < BATON__QUEUE_COUNT && status == BATON_OK; i++) {
+    for (int i = 0; i < BATON_DEVICE_STREAMS && status == BATON_OK; i++) {
         if (is_unmarked(offload, &offload->queues[i])) {
             status = mark(offload, &offload->queues[i]);
         }
@@ -318,12 +222,12 @@ static bool is_all_queued(const baton_schedule_t *schedule)
     const baton__run_t *run = &schedule->run;
     const baton__offload_t *offload = schedule->offload;
     if (schedule->turn.queued == 0 || baton__run_has_ready(run) ||
-        run->waited != schedule->turn.queued || offload->held_count > 0 ||
+        run->waited != schedule->turn.queued ||
         run->required_left != offload->required ||
         (!run->started && run->plan->on_start_count > 0)) {
         return false;
     }
-    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (leads_to_host(schedule, &offload->queues[i])) {
             return false;
         }
@@ -338,12 +242,12 @@ static baton_status_t seal(baton_schedule_t *schedule)
 {
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
-    int last = BATON__QUEUE_COUNT - 1;
+    int last = BATON_DEVICE_STREAMS - 1;
     while (offload->queues[last].first == BATON__NO_NODE) {
         last--;
     }
     baton__queue_t *joint = &offload->queues[last];
-    baton_stream_t stream = device->streams[joint->stream];
+    baton_stream_t stream = stream_of(offload, joint);
     baton_status_t status = BATON_OK;
     for (int i = 0; i < last && status == BATON_OK; i++) {
         const baton__queue_t *queue = &offload->queues[i];
@@ -354,7 +258,7 @@ static baton_status_t seal(baton_schedule_t *schedule)
     }
     if (status == BATON_OK) {
         status = device->port.raise(
-            device->device, stream, offload->flag->flag,
+            device->device, stream, offload->flag->word,
             atomic_load_explicit(&offload->base, memory_order_relaxed) +
                 schedule->run.epoch);
     }
@@ -376,7 +280,7 @@ void baton__queues_end_turn(baton__stepper_t *stepper,
         status = seal(schedule);
     }
     if (status != BATON_OK && schedule->run.phase == BATON__RUN_RUNNING) {
-        uint32_t node = offload->queues[BATON__QUEUE_WORK].last;
+        uint32_t node = offload->queues[BATON_DEVICE_WORK].last;
         for (int i = 0; node == BATON__NO_NODE; i++) {
             node = offload->queues[i].last;
         }
@@ -388,14 +292,18 @@ void baton__queues_end_turn(baton__stepper_t *stepper,
 
 bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch)
 {
-    return schedule->offload->on[epoch % BATON__STARTS];
+    const baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    uint64_t slot = epoch % BATON__STARTS;
+    return offload->on[slot] &&
+           device->port.query(device->device, offload->starts[slot]) !=
+               BATON_OK;
 }
 
 void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          bool external)
 {
     baton__offload_t *offload = schedule->offload;
-    const baton__device_t *device = offload->device;
     if (offload->waits) {
         return;
     }
@@ -403,12 +311,6 @@ void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
     stepper->starts++;
     schedule->turn.held = !external;
     list(stepper, schedule);
-    if (device->waits_in_stream) {
-        /* For the driver's sleep alone: without it a timer wakes it. */
-        (void)device->port.follow(
-            device->device, device->streams[device->work_end],
-            offload->starts[schedule->run.epoch % BATON__STARTS]);
-    }
 }
 
 static void forget_start(baton_schedule_t *schedule)
@@ -416,36 +318,17 @@ static void forget_start(baton_schedule_t *schedule)
     baton__offload_t *offload = schedule->offload;
     schedule->group->stepper->starts -= offload->waits;
     offload->waits = false;
-    offload->follows = false;
-    offload->held_count = 0;
-    schedule->turn.held = false;
-}
-
-/* Makes ready what was held. */
-static void give_held(baton_schedule_t *schedule)
-{
-    baton__offload_t *offload = schedule->offload;
-    baton__run_t *run = &schedule->run;
-    uint32_t count = offload->held_count;
-    /* They were popped, so there is room before those that are ready. */
-    run->head -= count;
-    memmove(&run->ready[run->head], offload->held, count * sizeof *run->ready);
-    offload->held_count = 0;
     schedule->turn.held = false;
 }
 
 void baton__queues_release(baton_schedule_t *schedule)
 {
-    if (schedule->turn.held) {
-        give_held(schedule);
-    }
+    schedule->turn.held = false;
 }
 
 /* The user's stream has got there. */
 static void begin_held(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    give_held(schedule);
-    leave_stream(schedule);
     forget_start(schedule);
     baton__run_started(&schedule->run);
     baton__stepper_add_runnable(stepper, schedule);
@@ -480,22 +363,18 @@ void baton__queues_stop(baton_schedule_t *schedule)
     baton__offload_t *offload = schedule->offload;
     forget_start(schedule);
     offload->sealed = false;
-    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (offload->queues[i].last != BATON__NO_NODE) {
             (void)mark(offload, &offload->queues[i]); /* see is_done() */
         }
-    }
-    if (offload->queues[BATON__QUEUE_WORK].first == BATON__NO_NODE) {
-        leave_stream(schedule);
     }
 }
 
 void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch)
 {
     const baton__offload_t *offload = schedule->offload;
-    const baton__device_t *device = offload->device;
-    device->port.raise_now(
-        device->device, offload->flag->flag,
+    baton__flag_raise(
+        offload->flag,
         atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch);
 }
 
@@ -544,7 +423,7 @@ static void fail_queued(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     const baton__offload_t *offload = schedule->offload;
     const baton__queue_t *cause = find_cause(schedule, queue);
-    for (int i = 0; cause != queue && i < BATON__QUEUE_COUNT; i++) {
+    for (int i = 0; cause != queue && i < BATON_DEVICE_STREAMS; i++) {
         queue = cause;
         cause = find_cause(schedule, queue);
     }
@@ -579,10 +458,6 @@ static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (queue->first == BATON__NO_NODE) {
         queue->last = BATON__NO_NODE;
         queue->marked = BATON__NO_NODE;
-        offload->device->users[queue->stream]--;
-        if (queue == &offload->queues[BATON__QUEUE_WORK]) {
-            leave_stream(schedule);
-        }
     }
     schedule->turn.queued--;
     offload->required -=
@@ -641,7 +516,7 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule,
 static bool poll_queues(baton__stepper_t *stepper, baton_schedule_t *schedule,
                         bool *moved)
 {
-    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (schedule->turn.queued > 0 &&
             advance(stepper, schedule, &schedule->offload->queues[i], moved)) {
             return true;

@@ -11,12 +11,6 @@
 bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          uint32_t node, const baton__context_t *context);
 
-/* A turn of an epoch whose start waits for a stream of the user: puts behind
-   that what can be, and holds the rest. */
-void baton__queues_issue_held(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule,
-                              const baton__context_t *context);
-
 /* The end of a turn: has the last nodes in each stream tell when they are done;
    and if nothing else is left of the epoch, has a stream raise the flag:
    never where all nodes lead to one on the host, so that whatever follows the
@@ -31,8 +25,8 @@ bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch);
 void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          bool external);
 
-/* A peer has activated the epoch meanwhile: what was held need not wait for the
-   stream any more, but for what comes after the start. */
+/* A peer has activated the epoch meanwhile: it need not wait for the stream any
+   more, but for what comes after the start. */
 void baton__queues_release(baton_schedule_t *schedule);
 
 /* The epoch has failed, or has retired: its start is no longer waited for; what

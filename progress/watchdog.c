@@ -128,7 +128,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
         describe_draining(schedule, text);
     } else if (schedule->run.phase != BATON__RUN_RUNNING) {
         baton__text_add(text, "\n    it has not begun here");
-    } else if (schedule->turn.held && schedule->turn.queued == 0) {
+    } else if (schedule->turn.held) {
         baton__text_add(text, "\n    the stream that it was started on has not "
                               "got there");
     } else if (describe_nodes(schedule, false, text) == 0 &&

@@ -76,7 +76,8 @@ BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
    and neither waits for it nor synchronises. The work comes after that of the
    node's predecessors, and successors come after it. Returns BATON_OK or an
    error, which fails the epoch. The function is called on the driving thread,
-   as a call node's; baton_call_address gives it device addresses. */
+   as a call node's; baton_call_address gives it device addresses. All schedules
+   share the stream: work that waits for something there holds up the others. */
 typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
                                                baton_stream_t stream);
 baton_node_t baton_add_device_call(baton_schedule_t *schedule,
@@ -129,6 +130,14 @@ typedef struct baton_device_entries {
 /* How device memory is known to others; see get_handle. */
 #define BATON_DEVICE_HANDLE_BYTES 128
 
+/* A device's own streams. */
+enum {
+    BATON_DEVICE_IN,   /* copies from the host */
+    BATON_DEVICE_OUT,  /* copies to it */
+    BATON_DEVICE_WORK, /* all else */
+    BATON_DEVICE_STREAMS
+};
+
 /* Rules for an implementation
    - Unless a function says otherwise, one thread at a time calls it, the
      engine's driver, and it neither blocks nor computes nor allocates.
@@ -154,13 +163,9 @@ typedef struct baton_device_port {
     baton_status_t (*check)(void *device, const void *memory, size_t bytes,
                             baton_memory_t kind);
 
-    /* The device's own streams: the k-th, counted from 0, or NULL with *there
-       false past the last. Stream 0 is for copies from the host, 1 for copies
-       to it, the others for the rest. There are at least three. With five or
-       more, epochs that are started on streams of users are put behind these
-       without a visit to the host; each that waits takes one of the rest, one
-       of which is always left to others. Up to 16 are used. */
-    baton_stream_t (*stream)(void *device, int k, bool *there);
+    /* The device's own streams. The engine has none of them wait for a stream
+       of a user. */
+    baton_stream_t streams[BATON_DEVICE_STREAMS];
 
     /* Puts a copy into the stream. Either end may be device memory, this
        device's or what open_handle gave, or host memory; host memory that is
@@ -188,27 +193,21 @@ typedef struct baton_device_port {
     baton_status_t (*follow)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*query)(void *device, void *event);
 
-    /* Flags: numbers that host and device see, 0 at first, which only grow.
-       create and destroy: any thread; may allocate. The engine destroys no flag
-       before it closes the device. A number that a stream raises never comes
-       behind a larger one of raise_now. await: what is put into the
-       stream from now on is done when the flag is at least `value`; any thread.
-       raise: the stream sets the flag when it gets there; raise_now: the host
-       does, at once. */
-    baton_status_t (*flag_create)(void *device, void **out);
-    void (*flag_destroy)(void *device, void *flag);
-    baton_status_t (*await)(void *device, baton_stream_t stream, void *flag,
+    /* Words that only grow, in pinned memory that `allocate` gave: the engine
+       writes and reads them, too, as atomics. await: what is put into the
+       stream from now on is done when the word is at least `value`; any thread.
+       raise: the stream sets the word when it gets there, and whoever sees that
+       sees what was done before in the stream. */
+    baton_status_t (*await)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
-    baton_status_t (*raise)(void *device, baton_stream_t stream, void *flag,
+    baton_status_t (*raise)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
-    void (*raise_now)(void *device, void *flag, uint64_t value);
 
-    /* Sleep, as a transport's (transport.h). arm: for each of the device's
+    /* Sleep: an eventfd that does not block. arm: for each of the device's
        streams, when what is in it now has been done, the descriptor becomes
        readable; spurious wake-ups are possible. What has been done before may
-       not be told. drain: any thread. */
-    int (*descriptor)(void *device);
-    void (*drain)(void *device);
+       not be told. */
+    int descriptor;
     baton_status_t (*arm)(void *device);
 
     /* Optional, both or neither. Memory of this device as others may know it:

@@ -6,19 +6,19 @@
 
 #include <string.h>
 
-baton__queue_kind_t baton__offload_queue(const baton_schedule_t *schedule,
-                                         const baton__op_t *op)
+int baton__offload_queue(const baton_schedule_t *schedule,
+                         const baton__op_t *op)
 {
     if (op->kind != BATON__COPY) {
-        return BATON__QUEUE_WORK;
+        return BATON_DEVICE_WORK;
     }
     const baton__buffer_t *buffers = schedule->buffers;
     if (buffers[op->buffer[BATON__LEFT]].kind == BATON_MEMORY_HOST) {
-        return BATON__QUEUE_IN;
+        return BATON_DEVICE_IN;
     }
     return buffers[op->buffer[BATON__TARGET]].kind == BATON_MEMORY_HOST
-               ? BATON__QUEUE_OUT
-               : BATON__QUEUE_WORK;
+               ? BATON_DEVICE_OUT
+               : BATON_DEVICE_WORK;
 }
 
 /* ---- events ----------------------------------------------------------- */
@@ -39,7 +39,7 @@ static void destroy_event(const baton__device_t *device, void *event)
 static bool needs_event(const baton_schedule_t *schedule, const baton__op_t *op)
 {
     const baton__plan_t *plan = &schedule->plan;
-    baton__queue_kind_t queue = baton__offload_queue(schedule, op);
+    int queue = baton__offload_queue(schedule, op);
     for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
         const baton__op_t *next = &schedule->ops[plan->successors[i]];
         if (!baton__op_offloaded(next) ||
@@ -61,7 +61,7 @@ static bool create_events(baton_schedule_t *schedule)
                 enough && create_event(offload->device, &offload->events[i]);
         }
     }
-    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         enough =
             enough && create_event(offload->device, &offload->queues[i].mark);
     }
@@ -73,45 +73,19 @@ static bool create_events(baton_schedule_t *schedule)
 
 /* ---- the flag --------------------------------------------------------- */
 
-static baton__flag_t *take_flag(baton__device_t *device)
-{
-    (void)pthread_mutex_lock(&device->lock);
-    baton__flag_t *flag = device->flags;
-    if (flag != NULL) {
-        device->flags = flag->next;
-    }
-    (void)pthread_mutex_unlock(&device->lock);
-    if (flag != NULL) {
-        return flag;
-    }
-    flag = baton__alloc(1, sizeof *flag);
-    if (flag != NULL &&
-        device->port.flag_create(device->device, &flag->flag) != BATON_OK) {
-        baton__free(flag);
-        flag = NULL;
-    }
-    return flag;
-}
-
-/* No epoch will reach it any more: who waits for the flag need not. */
+/* No epoch will reach it any more. */
 static void give_flag(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;
-    baton__device_t *device = offload->device;
-    baton__flag_t *flag = offload->flag;
-    if (flag == NULL) {
+    if (offload->flag == NULL) {
         return;
     }
     uint64_t epoch =
         atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
     epoch = schedule->run.epoch > epoch ? schedule->run.epoch : epoch;
-    flag->value =
-        atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch;
-    device->port.raise_now(device->device, flag->flag, flag->value);
-    (void)pthread_mutex_lock(&device->lock);
-    flag->next = device->flags;
-    device->flags = flag;
-    (void)pthread_mutex_unlock(&device->lock);
+    baton__flag_give(
+        offload->device, offload->flag,
+        atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch);
 }
 
 /* ---- nodes ------------------------------------------------------------ */
@@ -161,18 +135,16 @@ static bool create_lists(baton_schedule_t *schedule,
 {
     baton__offload_t *offload = schedule->offload;
     size_t count = schedule->count;
-    offload->held = baton__alloc(count, sizeof *offload->held);
     if (!has_nodes(schedule)) {
-        return offload->held != NULL;
+        return true;
     }
     offload->behind = baton__alloc(count, sizeof *offload->behind);
     offload->events = baton__alloc(count, sizeof *offload->events);
     offload->first_pred = baton__alloc(count + 1, sizeof(uint32_t));
     offload->preds = baton__alloc(list_preds(schedule, order, NULL, NULL),
                                   sizeof *offload->preds);
-    if (offload->held == NULL || offload->behind == NULL ||
-        offload->events == NULL || offload->first_pred == NULL ||
-        offload->preds == NULL) {
+    if (offload->behind == NULL || offload->events == NULL ||
+        offload->first_pred == NULL || offload->preds == NULL) {
         return false;
     }
     (void)list_preds(schedule, order, offload->first_pred, offload->preds);
@@ -183,15 +155,8 @@ static bool create_lists(baton_schedule_t *schedule,
 
 static void init_queues(baton__offload_t *offload)
 {
-    baton__device_t *device = offload->device;
-    uint32_t streams = (uint32_t)(device->work_end - BATON__STREAM_WORK);
-    (void)pthread_mutex_lock(&device->lock);
-    offload->preferred =
-        BATON__STREAM_WORK + (int)(device->schedules++ % streams);
-    (void)pthread_mutex_unlock(&device->lock);
-    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
-        offload->queues[i] = (baton__queue_t){.stream = i,
-                                              .first = BATON__NO_NODE,
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
+        offload->queues[i] = (baton__queue_t){.first = BATON__NO_NODE,
                                               .last = BATON__NO_NODE,
                                               .due = BATON__NO_NODE,
                                               .marked = BATON__NO_NODE};
@@ -211,7 +176,7 @@ baton_status_t baton__offload_create(baton_schedule_t *schedule,
         enough = create_lists(schedule, order) && create_events(schedule);
     }
     if (enough) {
-        offload->flag = take_flag(device);
+        offload->flag = baton__flag_take(device);
         enough = offload->flag != NULL;
     }
     if (!enough) {
@@ -235,7 +200,7 @@ void baton__offload_destroy(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->count && offload->events != NULL; i++) {
         destroy_event(offload->device, offload->events[i]);
     }
-    for (int i = 0; i < BATON__QUEUE_COUNT; i++) {
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         destroy_event(offload->device, offload->queues[i].mark);
     }
     for (int i = 0; i < BATON__STARTS; i++) {
@@ -245,7 +210,6 @@ void baton__offload_destroy(baton_schedule_t *schedule)
     baton__free(offload->events);
     baton__free(offload->first_pred);
     baton__free(offload->preds);
-    baton__free(offload->held);
     baton__free(offload);
     schedule->offload = NULL;
 }

@@ -19,17 +19,9 @@
 
 #include "sched/schedule.h"
 
-typedef enum baton__queue_kind {
-    BATON__QUEUE_IN,   /* copies from the host */
-    BATON__QUEUE_OUT,  /* copies to it */
-    BATON__QUEUE_WORK, /* all else */
-    BATON__QUEUE_COUNT
-} baton__queue_kind_t;
-
 /* A schedule's nodes in one stream, in the order in which they were put there.
    Nodes are BATON__NO_NODE where there is none. */
 typedef struct baton__queue {
-    int stream; /* of the device's */
     uint32_t first, last;
     uint32_t due;    /* the first one that has an event to query */
     uint32_t marked; /* `mark` was recorded behind this one */
@@ -41,8 +33,7 @@ enum { BATON__STARTS = 8 };
 
 typedef struct baton__offload {
     baton__device_t *device;
-    baton__queue_t queues[BATON__QUEUE_COUNT];
-    int preferred; /* stream for work */
+    baton__queue_t queues[BATON_DEVICE_STREAMS];
 
     /* The stepper's list of those with something to ask the device for. */
     baton_schedule_t *next;
@@ -52,17 +43,12 @@ typedef struct baton__offload {
     bool sealed;       /* all that is left of the epoch is in the queues, and
                           one of the streams raises the flag */
     bool waits;        /* the epoch's start waits for the stream it was given */
-    bool follows;      /* the work queue's stream waits for it already */
 
     /* By node; NULL in a schedule without nodes for the device. */
     uint32_t *behind;     /* the next one in its queue */
     void **events;        /* or NULL where no event is needed */
     uint32_t *first_pred; /* predecessors on the device: from here up to the */
     uint32_t *preds;      /* next node's first */
-
-    /* Nodes that are ready but for the start that is waited for. */
-    uint32_t *held;
-    uint32_t held_count;
 
     /* Of each start, by its epoch: an event in the user's stream. The
        application writes `on` before it raises `requested`. */
@@ -78,9 +64,9 @@ static inline bool baton__op_offloaded(const baton__op_t *op)
     return (op->flags & BATON__ON_DEVICE) != 0;
 }
 
-/* The queue of a node for the device. */
-baton__queue_kind_t baton__offload_queue(const baton_schedule_t *schedule,
-                                         const baton__op_t *op);
+/* The queue of a node for the device: BATON_DEVICE_IN, _OUT or _WORK. */
+int baton__offload_queue(const baton_schedule_t *schedule,
+                         const baton__op_t *op);
 
 /* Finds out where scratch lies and which nodes the device does; refuses what it
    can't. Before the hazards are checked; of a graph that is valid otherwise. */

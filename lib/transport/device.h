@@ -1,46 +1,45 @@
-/* The device of an engine, as its groups and schedules see it: the port and its
-   streams, and who uses these. */
+/* The device of an engine, as its groups and schedules see it: the port, and
+   flags, which are words in pinned memory that streams wait for. */
 #ifndef BATON_TRANSPORT_DEVICE_H
 #define BATON_TRANSPORT_DEVICE_H
 
 #include <baton/device.h>
 #include <pthread.h>
-
-/* Streams of a device that are used, at most. */
-enum { BATON__STREAMS_MOST = 16 };
-
-/* Streams with a part of their own. The last one is only waited in, for what
-   begins when a stream of the user gets there, if there are enough of them. */
-enum {
-    BATON__STREAM_IN,  /* copies from the host */
-    BATON__STREAM_OUT, /* copies to it */
-    BATON__STREAM_WORK /* the first of those for the rest */
-};
+#include <stdatomic.h>
 
 /* A flag that was some schedule's goes on with the next one's: streams may
    still wait for what the flag has long passed. */
 typedef struct baton__flag {
     struct baton__flag *next; /* of those that no schedule has */
-    void *flag;
+    uint64_t *word;
     uint64_t value; /* that it has reached then */
 } baton__flag_t;
+
+struct baton__flags;
 
 typedef struct baton__device {
     baton_device_port_t port;
     void *device;
-    baton_stream_t streams[BATON__STREAMS_MOST];
-    int work_end;         /* behind the last stream for the rest */
-    bool waits_in_stream; /* streams[work_end] is there, to be waited in */
 
-    pthread_mutex_t lock; /* of these two */
-    uint32_t schedules;   /* that were committed so far */
-    baton__flag_t *flags; /* that no schedule has */
-
-    /* The driver's. Schedules with work in each stream for the rest. */
-    uint32_t users[BATON__STREAMS_MOST];
-    /* The driver's. The schedule whose work in this stream waits for a stream
-       of the user: others put nothing behind it. Or NULL. */
-    const baton_schedule_t *waiting[BATON__STREAMS_MOST];
+    pthread_mutex_t lock;     /* of what follows */
+    baton__flag_t *unused;    /* flags that no schedule has */
+    struct baton__flags *all; /* in pieces of pinned memory */
 } baton__device_t;
+
+/* Takes a flag that no schedule has; NULL without memory. Allocates only when
+   more are in use than ever before, in pieces. */
+baton__flag_t *baton__flag_take(baton__device_t *device);
+
+/* Gives it back. No epoch will raise it: it gets the value that it is to have
+   reached, and whoever waits for it goes on. */
+void baton__flag_give(baton__device_t *device, baton__flag_t *flag,
+                      uint64_t value);
+
+/* The host raises the flag. */
+void baton__flag_raise(const baton__flag_t *flag, uint64_t value);
+
+/* Frees all flags. Nothing that raises one is in a stream; streams of users
+   that wait for one go on. */
+void baton__flags_free(baton__device_t *device);
 
 #endif

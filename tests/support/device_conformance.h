@@ -64,7 +64,7 @@ typedef struct device_subject {
     X(flag_awaited_then_raised)                                                \
     X(flag_raised_then_awaited)                                                \
     X(flag_of_many_waiters)                                                    \
-    X(flag_only_grows)                                                         \
+    X(flag_of_large_values)                                                    \
     X(flag_between_streams)                                                    \
     X(submissions_return_at_once)                                              \
     X(armed_device_wakes)                                                      \

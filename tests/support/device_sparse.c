@@ -11,11 +11,8 @@
 
 device_sparse_t *device_sparse_open(int size, int variant, uint64_t seed)
 {
-    const emulated_options_t options = {.seed = seed,
-                                        .streams = 3 + size,
-                                        .delay_us = 20,
-                                        .workers = 1,
-                                        .bytes = 1 << 22};
+    const emulated_options_t options = {
+        .seed = seed, .delay_us = 20, .workers = 1, .bytes = 1 << 22};
     device_sparse_t *self =
         calloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
     assert_non_null(self);

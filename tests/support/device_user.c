@@ -9,23 +9,22 @@ user_t user_open_with(int variant, const emulated_options_t *options)
     user.port = emulated_port(user.device);
     user.stream = emulated_stream(user.device);
     user.other = emulated_stream(user.device);
-    support_ok(user.port->flag_create(user.device, &user.gate));
+    user.gate = emulated_gate(user.device);
     user.a = emulated_allocate(user.device, USER_BYTES);
     user.b = emulated_allocate(user.device, USER_BYTES);
     return user;
 }
 
-user_t user_open(int variant, int streams)
+user_t user_open(int variant)
 {
-    const emulated_options_t options = {.seed = support_seed(),
-                                        .streams = streams};
+    const emulated_options_t options = {.seed = support_seed()};
     return user_open_with(variant, &options);
 }
 
 void user_close(user_t *user)
 {
     emulated_synchronise_all(user->device);
-    user->port->flag_destroy(user->device, user->gate);
+    emulated_free_gate(user->device, user->gate);
     emulated_release(user->device, user->a);
     emulated_release(user->device, user->b);
     device_cluster_close(user->ranks);
@@ -34,13 +33,10 @@ void user_close(user_t *user)
 void user_for_each(void (*fn)(user_t *user))
 {
     static const int variants[] = {SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL};
-    static const int streams[] = {3, 4, 5, 8};
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-        for (size_t k = 0; k < sizeof streams / sizeof *streams; k++) {
-            user_t user = user_open(variants[v], streams[k]);
-            fn(&user);
-            user_close(&user);
-        }
+        user_t user = user_open(variants[v]);
+        fn(&user);
+        user_close(&user);
     }
 }
 
@@ -52,7 +48,7 @@ void user_close_gate(user_t *user)
 
 void user_open_gate(user_t *user)
 {
-    user->port->raise_now(user->device, user->gate, user->closed);
+    emulated_open_gate(user->device, user->gate, user->closed);
 }
 
 void user_copy(user_t *user, void *target, const void *source)

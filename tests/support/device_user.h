@@ -18,14 +18,12 @@ typedef struct user {
 } user_t;
 
 /* variant: SUPPORT_OWN_ENGINES or SUPPORT_OWN_MANUAL. */
-user_t user_open(int variant, int streams);
+user_t user_open(int variant);
 user_t user_open_with(int variant, const emulated_options_t *options);
 
-/* All graphs must have been destroyed. */
 void user_close(user_t *user);
 
-/* Calls fn for each variant, and numbers of streams that let the engine work
-   behind the user at once, and too few. */
+/* Calls fn for each variant. */
 void user_for_each(void (*fn)(user_t *user));
 
 /* Nothing goes on in the user's stream between these. */

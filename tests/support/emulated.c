@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 enum { ALIGN = 256, STREAMS_MOST = 256, OPENED_MOST = 4096 };
+enum { LOOK_US = 100 }; /* at words that streams wait for */
 
 typedef enum kind {
     COPY,
@@ -42,13 +44,6 @@ typedef enum kind {
 } kind_t;
 
 typedef struct stream stream_t;
-
-typedef struct flag {
-    struct flag *next; /* of the device's */
-    uint64_t value;
-    size_t pending; /* pieces of work that refer to it */
-    bool destroyed;
-} flag_t;
 
 typedef struct event {
     stream_t *stream; /* NULL: nothing was recorded */
@@ -79,7 +74,7 @@ typedef struct work {
     void (*fn)(void *arg);
     void *arg;
     event_t event;
-    flag_t *flag;
+    _Atomic uint64_t *word; /* of AWAIT, RAISE; NULL: it was freed */
     uint64_t value;
 } work_t;
 
@@ -119,7 +114,6 @@ struct emulated {
     stream_t *streams[STREAMS_MOST]; /* the own ones, NULL's, the user's */
     int stream_count;
     work_t *unused;
-    flag_t *flags;
     allocation_t *allocations;
     uint64_t serial;
     const char *opened[OPENED_MOST]; /* by open_handle */
@@ -281,16 +275,30 @@ static bool overlaps(const char *a, size_t a_bytes, const char *b,
 
 static bool touches(const work_t *work, const char *memory, size_t bytes)
 {
-    return overlaps(work->target, work->bytes, memory, bytes) ||
+    return overlaps((const char *)work->word, sizeof *work->word, memory,
+                    bytes) ||
+           overlaps(work->target, work->bytes, memory, bytes) ||
            overlaps(work->left, work->bytes, memory, bytes) ||
            overlaps(work->right, work->bytes, memory, bytes);
 }
 
-/* Aborts when work that is queued, or being done, will touch the memory. */
+static bool is_raised(const work_t *work)
+{
+    return work->word == NULL || atomic_load(work->word) >= work->value;
+}
+
+/* Aborts when work that is queued, or being done, will touch the memory. A word
+   that is as large as it is waited for is not needed any more. */
 static void require_unused(emulated_t *device, const char *memory, size_t bytes)
 {
     for (int i = 0; i < device->stream_count; i++) {
         for (work_t *work = device->streams[i]->head; work; work = work->next) {
+            if (work->word != NULL &&
+                overlaps((const char *)work->word, sizeof *work->word, memory,
+                         bytes) &&
+                work->kind == AWAIT && is_raised(work)) {
+                work->word = NULL;
+            }
             if (touches(work, memory, bytes)) {
                 give_up("%s has work in stream %d for memory that is released",
                         device->name, i);
@@ -449,7 +457,7 @@ static stream_t *make_stream(emulated_t *device)
 static stream_t *stream_of(emulated_t *device, baton_stream_t handle)
 {
     if (handle == NULL) {
-        return device->streams[device->options.streams];
+        return device->streams[BATON_DEVICE_STREAMS];
     }
     for (int i = 0; i < device->stream_count; i++) {
         if (device->streams[i] == handle) {
@@ -457,13 +465,6 @@ static stream_t *stream_of(emulated_t *device, baton_stream_t handle)
         }
     }
     return NULL;
-}
-
-static baton_stream_t port_stream(void *arg, int k, bool *there)
-{
-    emulated_t *device = arg;
-    *there = k >= 0 && k < device->options.streams;
-    return *there ? device->streams[k] : NULL;
 }
 
 static work_t *take_work(emulated_t *device)
@@ -516,9 +517,6 @@ static baton_status_t submit(emulated_t *device, baton_stream_t handle,
     *(stream->head == NULL ? &stream->head : &stream->tail->next) = work;
     stream->tail = work;
     stream->submitted++;
-    if (work->flag != NULL) {
-        work->flag->pending++;
-    }
     device->counters.submissions++;
     pthread_cond_broadcast(&device->changed);
     return BATON_OK;
@@ -887,91 +885,42 @@ static baton_status_t port_query(void *arg, void *handle)
                   : (reached ? BATON_OK : BATON_AGAIN);
 }
 
-static baton_status_t port_flag_create(void *arg, void **out)
+static baton_status_t put_word(emulated_t *device, baton_stream_t stream,
+                               kind_t kind, uint64_t *word, uint64_t value)
 {
-    emulated_t *device = arg;
-    flag_t *flag = calloc(1, sizeof *flag);
-    if (flag == NULL) {
-        return no_memory(device, sizeof *flag);
-    }
+    work_t work = {
+        .kind = kind, .word = (_Atomic uint64_t *)word, .value = value};
     pthread_mutex_lock(&device->mutex);
-    device->counters.flags++;
-    flag->next = device->flags;
-    device->flags = flag;
-    pthread_mutex_unlock(&device->mutex);
-    *out = flag;
-    return BATON_OK;
-}
-
-/* It is freed when it was destroyed, and no work refers to it. */
-static void forget_flag(emulated_t *device, flag_t *flag)
-{
-    if (flag == NULL || --flag->pending > 0 || !flag->destroyed) {
-        return;
-    }
-    flag_t **link = &device->flags;
-    while (*link != flag) {
-        link = &(*link)->next;
-    }
-    *link = flag->next;
-    free(flag);
-}
-
-/* Streams that still await it go on. */
-static void port_flag_destroy(void *arg, void *handle)
-{
-    emulated_t *device = arg;
-    flag_t *flag = handle;
-    if (flag == NULL) {
-        return;
-    }
-    pthread_mutex_lock(&device->mutex);
-    device->counters.flags--;
-    flag->value = UINT64_MAX;
-    flag->destroyed = true;
-    flag->pending++;
-    forget_flag(device, flag);
-    pthread_cond_broadcast(&device->changed);
-    pthread_mutex_unlock(&device->mutex);
-}
-
-static baton_status_t port_await(void *arg, baton_stream_t stream, void *flag,
-                                 uint64_t value)
-{
-    emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
-    work_t work = {.kind = AWAIT, .flag = flag, .value = value};
-    baton_status_t status = submit(device, stream, &work);
-    device->counters.awaits += status == BATON_OK;
+    bool pinned =
+        !is_in_range(device, word) && find(device, word, sizeof *word) != NULL;
+    baton_status_t status =
+        pinned ? submit(device, stream, &work)
+               : baton_error_set(BATON_ERR_SYSTEM,
+                                 "%s: %p is not in pinned memory", device->name,
+                                 (void *)word);
+    device->counters.awaits += status == BATON_OK && kind == AWAIT;
+    device->counters.raises += status == BATON_OK && kind == RAISE;
     pthread_mutex_unlock(&device->mutex);
     return status;
 }
 
-static baton_status_t port_raise(void *arg, baton_stream_t stream, void *flag,
-                                 uint64_t value)
+static baton_status_t port_await(void *arg, baton_stream_t stream,
+                                 uint64_t *word, uint64_t value)
 {
-    emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
-    work_t work = {.kind = RAISE, .flag = flag, .value = value};
-    baton_status_t status = submit(device, stream, &work);
-    device->counters.raises += status == BATON_OK;
-    pthread_mutex_unlock(&device->mutex);
-    return status;
+    return put_word(arg, stream, AWAIT, word, value);
 }
 
-static void raise_to(flag_t *flag, uint64_t value)
+static baton_status_t port_raise(void *arg, baton_stream_t stream,
+                                 uint64_t *word, uint64_t value)
 {
-    flag->value = flag->value < value ? value : flag->value;
+    return put_word(arg, stream, RAISE, word, value);
 }
 
-static void port_raise_now(void *arg, void *flag, uint64_t value)
+static void raise_to(_Atomic uint64_t *word, uint64_t value)
 {
-    emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
-    device->counters.raises_now++;
-    raise_to(flag, value);
-    pthread_cond_broadcast(&device->changed);
-    pthread_mutex_unlock(&device->mutex);
+    if (atomic_load(word) < value) {
+        atomic_store(word, value);
+    }
 }
 
 /* ---- the threads ------------------------------------------------------------
@@ -996,7 +945,7 @@ static bool is_ready(const stream_t *stream, const work_t *work)
 {
     return stream->failed_at != 0 ||
            (work->kind == FOLLOW  ? is_reached(&work->event)
-            : work->kind == AWAIT ? work->flag->value >= work->value
+            : work->kind == AWAIT ? is_raised(work)
                                   : true);
 }
 
@@ -1011,7 +960,14 @@ static stream_t *choose(emulated_t *device, int64_t *when)
     for (int i = 0; i < device->stream_count; i++) {
         stream_t *stream = device->streams[i];
         work_t *work = stream->head;
-        if (work == NULL || stream->busy || !is_ready(stream, work)) {
+        if (work == NULL || stream->busy) {
+            continue;
+        }
+        if (!is_ready(stream, work)) {
+            if (work->kind == AWAIT) { /* the host tells nobody of a word */
+                now = now == 0 ? now_us() : now;
+                *when = now + LOOK_US < *when ? now + LOOK_US : *when;
+            }
             continue;
         }
         int64_t begin = begin_of(device, work);
@@ -1147,7 +1103,6 @@ static void retire(emulated_t *device, stream_t *stream)
     stream->head = work->next;
     stream->completed++;
     stream->busy = false;
-    forget_flag(device, work->flag);
     work->next = device->unused;
     device->unused = work;
     if (stream->armed != 0 && stream->completed >= stream->armed) {
@@ -1169,7 +1124,7 @@ static void work_on(emulated_t *device, stream_t *stream)
     }
     stream->busy = true;
     if (stream->failed_at == 0 && work->kind == RAISE) {
-        raise_to(work->flag, work->value);
+        raise_to(work->word, work->value);
     } else if (stream->failed_at == 0 && counts) {
         pthread_mutex_unlock(&device->mutex);
         do_work(work);
@@ -1198,25 +1153,13 @@ static void *work_off(void *arg)
 /* ---- sleep, handles --------------------------------------------------------
  */
 
-static int port_descriptor(void *arg)
-{
-    return ((emulated_t *)arg)->event_fd;
-}
-
-static void port_drain(void *arg)
-{
-    uint64_t rings;
-    ssize_t got = read(((emulated_t *)arg)->event_fd, &rings, sizeof rings);
-    (void)got; /* EAGAIN: it was not readable */
-}
-
 /* Rings once for each of the device's own streams that has work. */
 static baton_status_t port_arm(void *arg)
 {
     emulated_t *device = arg;
     pthread_mutex_lock(&device->mutex);
     device->counters.arms++;
-    for (int i = 0; i < device->options.streams; i++) {
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         stream_t *stream = device->streams[i];
         if (stream->completed < stream->submitted) {
             stream->armed = stream->submitted;
@@ -1371,11 +1314,6 @@ static void port_close(void *arg)
         device->unused = work->next;
         free(work);
     }
-    while (device->flags != NULL) {
-        flag_t *flag = device->flags;
-        device->flags = flag->next;
-        free(flag);
-    }
     free_memory(device);
     close(device->event_fd);
     pthread_cond_destroy(&device->changed);
@@ -1388,7 +1326,6 @@ static const baton_device_port_t PORT = {.size = sizeof PORT,
                                          .allocate = port_allocate,
                                          .release = port_release,
                                          .check = port_check,
-                                         .stream = port_stream,
                                          .copy = port_copy,
                                          .reduces = port_reduces,
                                          .reduce = port_reduce,
@@ -1397,13 +1334,8 @@ static const baton_device_port_t PORT = {.size = sizeof PORT,
                                          .record = port_record,
                                          .follow = port_follow,
                                          .query = port_query,
-                                         .flag_create = port_flag_create,
-                                         .flag_destroy = port_flag_destroy,
                                          .await = port_await,
                                          .raise = port_raise,
-                                         .raise_now = port_raise_now,
-                                         .descriptor = port_descriptor,
-                                         .drain = port_drain,
                                          .arm = port_arm,
                                          .get_handle = port_get_handle,
                                          .open_handle = port_open_handle,
@@ -1431,7 +1363,6 @@ static void *map(size_t bytes, int access)
 static emulated_options_t with_defaults(const emulated_options_t *given)
 {
     emulated_options_t made = given != NULL ? *given : (emulated_options_t){0};
-    made.streams = made.streams > 0 ? made.streams : 6;
     made.workers = made.workers > 0 ? made.workers : 2;
     made.delay_us = made.delay_us > 0 ? made.delay_us : 50;
     made.bytes = made.bytes > 0 ? made.bytes : (size_t)256 << 20;
@@ -1478,10 +1409,14 @@ emulated_t *emulated_open(const emulated_options_t *options)
     device->shadow = map(device->options.bytes, PROT_READ | PROT_WRITE);
     device->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     device->random = support_random(device->options.seed, 4711);
-    for (int i = 0; i <= device->options.streams; i++) {
-        (void)make_stream(device);
-    }
     device->port = PORT;
+    device->port.descriptor = device->event_fd;
+    for (int i = 0; i <= BATON_DEVICE_STREAMS; i++) { /* and NULL's */
+        stream_t *stream = make_stream(device);
+        if (i < BATON_DEVICE_STREAMS) {
+            device->port.streams[i] = stream;
+        }
+    }
     device->port.kin = (uint64_t)getpid();
     if (device->options.no_handles) {
         device->port.get_handle = NULL;
@@ -1586,6 +1521,30 @@ void emulated_call(emulated_t *device, baton_stream_t stream,
                    void (*fn)(void *arg), void *arg)
 {
     must_submit(device, stream, &(work_t){.kind = CALL, .fn = fn, .arg = arg});
+}
+
+void *emulated_gate(emulated_t *device)
+{
+    void *gate = NULL;
+    if (port_allocate(device, BATON_MEMORY_HOST, sizeof(uint64_t), &gate)) {
+        give_up("%s", baton_error_message());
+    }
+    atomic_init((_Atomic uint64_t *)gate, 0);
+    return gate;
+}
+
+void emulated_open_gate(emulated_t *device, void *gate, uint64_t value)
+{
+    pthread_mutex_lock(&device->mutex);
+    raise_to(gate, value);
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->mutex);
+}
+
+void emulated_free_gate(emulated_t *device, void *gate)
+{
+    emulated_open_gate(device, gate, UINT64_MAX);
+    port_release(device, BATON_MEMORY_HOST, gate);
 }
 
 static void wait_for(emulated_t *device, const stream_t *stream)

@@ -20,7 +20,6 @@ typedef struct emulated emulated_t;
 /* Zero means the default. */
 typedef struct emulated_options {
     uint64_t seed;
-    int streams;       /* of its own; 6, at least 3 */
     int workers;       /* threads; 2 */
     int delay_us;      /* the longest random delay of a piece of work; 50 */
     size_t bytes;      /* of memory; 256 MiB */
@@ -69,10 +68,10 @@ typedef struct emulated_counters {
     uint64_t foreign;  /* copies out of the memory of another device */
     uint64_t reduces;
     uint64_t on_entries; /* selections, and work on lists of entries */
-    uint64_t records, follows, awaits, raises, raises_now, arms;
+    uint64_t records, follows, awaits, raises, arms;
     uint64_t handles_got, handles_opened;
-    uint64_t allocated;     /* allocations of both kinds that are alive */
-    uint64_t events, flags; /* alive */
+    uint64_t allocated; /* allocations of both kinds that are alive */
+    uint64_t events;    /* alive */
 } emulated_counters_t;
 
 emulated_counters_t emulated_counters(emulated_t *device);
@@ -91,6 +90,12 @@ void emulated_call(emulated_t *device, baton_stream_t stream,
 /* The same; or an error, where emulated_call ends the program. */
 baton_status_t emulated_try_call(emulated_t *device, baton_stream_t stream,
                                  void (*fn)(void *arg), void *arg);
+
+/* A word for the port's await, 0 at first; the host raises it at once. It may
+   be freed while a stream waits for it, which then goes on. */
+void *emulated_gate(emulated_t *device);
+void emulated_open_gate(emulated_t *device, void *gate, uint64_t value);
+void emulated_free_gate(emulated_t *device, void *gate);
 
 /* Waits until what is in the stream now has been done; in all streams. */
 void emulated_synchronise(emulated_t *device, baton_stream_t stream);

@@ -15,7 +15,7 @@ static int32_t in[COUNT], out[COUNT];
 
 static int open_ranks(void **state)
 {
-    const emulated_options_t options = {.seed = 5, .streams = 6};
+    const emulated_options_t options = {.seed = 5};
     ranks = device_cluster_open(1, SUPPORT_OWN_ENGINES, &options);
     manual = device_cluster_open(1, SUPPORT_OWN_MANUAL, &options);
     for (int i = 0; i < COUNT; i++) {

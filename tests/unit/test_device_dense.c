@@ -217,7 +217,6 @@ static void test_builders(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int staged = 0; staged < 2; staged++) {
             const emulated_options_t options = {.seed = seed,
-                                                .streams = 3 + (int)i,
                                                 .delay_us = 5,
                                                 .workers = 1,
                                                 .bytes = 1 << 23,

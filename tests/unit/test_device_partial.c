@@ -24,22 +24,20 @@ typedef struct world {
     uint64_t closed[LARGEST];
 } world_t;
 
-static world_t world_open(int size, int variant, int streams)
+static world_t world_open(int size, int variant, bool handles)
 {
     const emulated_options_t options = {.seed = seed,
-                                        .streams = streams,
                                         .delay_us = 20,
                                         .workers = 1,
                                         .bytes = 1 << 23,
-                                        .no_handles = streams % 2 != 0};
+                                        .no_handles = !handles};
     world_t world = {.ranks = device_cluster_open(size, variant, &options),
                      .size = size};
     for (int rank = 0; rank < size; rank++) {
         emulated_t *device = world.ranks->devices[rank];
         world.data[rank] = emulated_allocate(device, MOST);
         world.result[rank] = emulated_allocate(device, MOST);
-        support_ok(
-            emulated_port(device)->flag_create(device, &world.gates[rank]));
+        world.gates[rank] = emulated_gate(device);
     }
     return world;
 }
@@ -49,7 +47,7 @@ static void world_close(world_t *world)
     for (int rank = 0; rank < world->size; rank++) {
         emulated_t *device = world->ranks->devices[rank];
         emulated_synchronise_all(device);
-        emulated_port(device)->flag_destroy(device, world->gates[rank]);
+        emulated_free_gate(device, world->gates[rank]);
         emulated_release(device, world->data[rank]);
         emulated_release(device, world->result[rank]);
     }
@@ -84,8 +82,7 @@ static void close_gate(world_t *world, int rank)
 static void open_gate(world_t *world, int rank)
 {
     emulated_t *device = world->ranks->devices[rank];
-    emulated_port(device)->raise_now(device, world->gates[rank],
-                                     world->closed[rank]);
+    emulated_open_gate(device, world->gates[rank], world->closed[rank]);
 }
 
 /* ---- the bits of the host ---------------------------------------------- */
@@ -180,7 +177,7 @@ static void test_bits_of_the_host(void **state)
         baton_allreduce_linear_pipeline};
     static const size_t counts[] = {0, 1, 7, 600};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        world_t world = world_open(sizes[i], SUPPORT_OWN_ENGINES, 3 + (int)i);
+        world_t world = world_open(sizes[i], SUPPORT_OWN_ENGINES, i % 2 != 0);
         for (size_t k = 0; k < 16; k++) {
             size_t turn = i + k;
             const baton_partial_options_t options = {
@@ -202,7 +199,7 @@ static void test_bits_of_the_host(void **state)
 static void test_other_collective(void **state)
 {
     for (int size = 1; size <= 5; size++) {
-        world_t world = world_open(size, SUPPORT_OWN_ENGINES, 5);
+        world_t world = world_open(size, SUPPORT_OWN_ENGINES, false);
         int root = size / 2;
         const baton_partial_options_t options = {.size = sizeof options,
                                                  .mode = BATON_FULL,
@@ -255,7 +252,7 @@ static void put_step(world_t *world, int rank, const int64_t *value,
 static void run_late(int size, baton_keep_t keep)
 {
     enum { AHEAD = 3 };
-    world_t world = world_open(size, SUPPORT_OWN_ENGINES, 6);
+    world_t world = world_open(size, SUPPORT_OWN_ENGINES, true);
     int last = size - 1;
     int64_t in[LARGEST][AHEAD + 1], out[LARGEST][AHEAD + 1];
     create(&world, of_one(BATON_SOLO, keep, keep == BATON_KEEP_ALL ? 4 : 0));
@@ -327,7 +324,7 @@ static void test_begins_with_the_stream(void **state)
     } modes[] = {
         {BATON_SOLO, 0, 1}, {BATON_QUORUM, 2, 2}, {BATON_FULL, 0, SIZE}};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        world_t world = world_open(SIZE, SUPPORT_OWN_ENGINES, 5);
+        world_t world = world_open(SIZE, SUPPORT_OWN_ENGINES, false);
         baton_partial_options_t options =
             of_one(modes[i].mode, BATON_KEEP_LATEST, 0);
         options.mode_ranks = modes[i].ranks;
@@ -372,7 +369,7 @@ static void test_nobody_contributes(void **state)
         baton_allreduce_ring};
     for (int size = 1; size <= 4; size++) {
         for (size_t i = 0; i < 3; i++) {
-            world_t world = world_open(size, SUPPORT_OWN_ENGINES, 6);
+            world_t world = world_open(size, SUPPORT_OWN_ENGINES, true);
             baton_partial_options_t options =
                 of_one(BATON_FULL, BATON_KEEP_LATEST, 0);
             int64_t out[LARGEST];
@@ -481,7 +478,7 @@ static void test_conservation(void **state)
     static const baton_partial_mode_t modes[] = {BATON_SOLO, BATON_MAJORITY,
                                                  BATON_FULL, BATON_QUORUM};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        world_t world = world_open(sizes[i], SUPPORT_OWN_ENGINES, 4 + (int)i);
+        world_t world = world_open(sizes[i], SUPPORT_OWN_ENGINES, i % 2 == 0);
         for (size_t k = 0; k < 8; k++) {
             baton_partial_options_t options =
                 of_one(modes[k % 4], BATON_KEEP_ALL, 2 + (uint32_t)k);
@@ -503,7 +500,7 @@ static void test_staleness_is_of_the_stream(void **state)
 {
     enum { AHEAD = 4 };
     for (uint32_t bound = 1; bound <= 2; bound++) {
-        world_t world = world_open(2, SUPPORT_OWN_ENGINES, 6);
+        world_t world = world_open(2, SUPPORT_OWN_ENGINES, true);
         baton_partial_options_t options =
             of_one(BATON_SOLO, BATON_KEEP_LATEST, 0);
         int64_t in[2][AHEAD], out[2][AHEAD];
@@ -551,7 +548,7 @@ static void test_adding_is_waited_for(void **state)
 {
     enum { SIZE = 3, AHEAD = 7, ROUNDS = 6 };
     static int64_t in = 1;
-    world_t world = world_open(SIZE, SUPPORT_OWN_ENGINES, 6);
+    world_t world = world_open(SIZE, SUPPORT_OWN_ENGINES, true);
     create(&world, of_one(BATON_FULL, BATON_KEEP_LATEST, 0));
     for (int rank = 0; rank < SIZE; rank++) {
         device_cluster_copy(world.ranks, rank, world.data[rank], &in,
@@ -673,7 +670,7 @@ static void fill_data(world_t *world)
 static bool fail_once(int k, bool *failed)
 {
     const int64_t each = 0x111;
-    world_t world = world_open(SICK, SUPPORT_OWN_ENGINES, 6);
+    world_t world = world_open(SICK, SUPPORT_OWN_ENGINES, true);
     baton_partial_options_t options = of_one(BATON_FULL, BATON_KEEP_LATEST, 0);
     bool started[SICK] = {false};
     options.count = SICK_COUNT;
@@ -717,7 +714,7 @@ static void test_recovery(void **state)
 static bool fail_second(int k)
 {
     const int64_t untouched = -7, one = 1;
-    world_t world = world_open(2, SUPPORT_OWN_ENGINES, 6);
+    world_t world = world_open(2, SUPPORT_OWN_ENGINES, true);
     baton_status_t status = BATON_OK;
     create(&world, of_one(BATON_FULL, BATON_KEEP_LATEST, 0));
     for (int step = 1; step <= 2; step++) {
@@ -770,7 +767,7 @@ static void test_failed_step_leaves_the_target(void **state)
 
 static void test_wrong_use(void **state)
 {
-    world_t world = world_open(1, SUPPORT_OWN_ENGINES, 6);
+    world_t world = world_open(1, SUPPORT_OWN_ENGINES, true);
     baton_group_t *group = world.ranks->cluster->groups[0];
     baton_stream_t stream = world.ranks->streams[0];
     baton_partial_options_t options = of_one(BATON_SOLO, BATON_KEEP_ALL, 8);

@@ -20,7 +20,7 @@ typedef struct world {
 static world_t world_open(bool staged)
 {
     const emulated_options_t options = {
-        .seed = 3, .streams = 6, .delay_us = 20, .no_handles = staged};
+        .seed = 3, .delay_us = 20, .no_handles = staged};
     world_t world = {
         .ranks = device_cluster_open(RANKS, SUPPORT_OWN_ENGINES, &options)};
     support_cluster_t *cluster = world.ranks->cluster;
@@ -223,8 +223,7 @@ static activated_t activated_open(int variant)
     activated_t self = {.ranks = device_cluster_open(2, variant, &options)};
     self.device = self.ranks->devices[1];
     self.stream = emulated_stream(self.device);
-    support_ok(
-        emulated_port(self.device)->flag_create(self.device, &self.gate));
+    self.gate = emulated_gate(self.device);
     self.data = emulated_allocate(self.device, SMALL);
     baton_schedule_t **s =
         support_schedules_create(self.ranks->cluster, "solo");
@@ -248,7 +247,7 @@ static void activated_close(activated_t *self)
 {
     emulated_synchronise_all(self->device);
     support_schedules_destroy(self->ranks->cluster, self->schedules);
-    emulated_port(self->device)->flag_destroy(self->device, self->gate);
+    emulated_free_gate(self->device, self->gate);
     emulated_release(self->device, self->data);
     device_cluster_close(self->ranks);
 }
@@ -263,7 +262,7 @@ static void activated_start(const activated_t *self, uint64_t round)
 
 static void activated_open_gate(const activated_t *self, uint64_t round)
 {
-    emulated_port(self->device)->raise_now(self->device, self->gate, round);
+    emulated_open_gate(self->device, self->gate, round);
 }
 
 static void test_activated_before_stream(void **state)

@@ -544,7 +544,7 @@ static void test_begins_with_the_stream(void **state)
     options.k = N;
     options.memory = BATON_MEMORY_DEVICE;
     device_sparse_create_on(world->ranks->cluster, &options, sparse);
-    support_ok(port->flag_create(device, &gate));
+    gate = emulated_gate(device);
     support_ok(port->await(device, world->ranks->streams[1], gate, 1));
     for (int rank = 0; rank < 2; rank++) {
         baton_stream_t stream = world->ranks->streams[rank];
@@ -562,7 +562,7 @@ static void test_begins_with_the_stream(void **state)
         support_ok(baton_sparse_test(sparse[0], &done));
         assert_false(done);
     }
-    port->raise_now(device, gate, 1);
+    emulated_open_gate(device, gate, 1);
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_sparse_wait(sparse[rank], SUPPORT_WAIT_MS, &result));
         for (size_t i = 0; i < N; i++) {
@@ -571,7 +571,7 @@ static void test_begins_with_the_stream(void **state)
         device_cluster_synchronise(world->ranks, rank);
         support_ok(baton_sparse_destroy(sparse[rank]));
     }
-    port->flag_destroy(device, gate);
+    emulated_free_gate(device, gate);
     device_sparse_close(world);
 }
 
@@ -656,15 +656,15 @@ static void test_destroy_behind_gate(void **state)
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     void *gate = NULL;
     device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    support_ok(port->flag_create(device, &gate));
+    gate = emulated_gate(device);
     support_ok(port->await(device, world->ranks->streams[0], gate, 1));
     for (int step = 0; step < 2; step++) {
         device_sparse_put_step(world, 0, step);
     }
     device_sparse_destroy(world);
-    port->raise_now(device, gate, 1);
+    emulated_open_gate(device, gate, 1);
     device_cluster_synchronise(world->ranks, 0);
-    port->flag_destroy(device, gate);
+    emulated_free_gate(device, gate);
     device_sparse_close(world);
     assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
     baton__config_forget();
@@ -942,7 +942,7 @@ static void test_wrong_use(void **state)
     support_says("target.values must be");
     target.values = world->rank[0].values;
 
-    support_ok(port->flag_create(device, &gate));
+    gate = emulated_gate(device);
     support_ok(port->await(device, stream, gate, 1));
     for (int k = 0; k < 8; k++) {
         support_ok(baton_sparse_start_on(sparse, stream, gradient));
@@ -950,7 +950,7 @@ static void test_wrong_use(void **state)
     support_expect(baton_sparse_start_on(sparse, stream, gradient),
                    BATON_ERR_BUSY);
     support_expect(baton_sparse_start(sparse, gradient), BATON_ERR_BUSY);
-    port->raise_now(device, gate, 1);
+    emulated_open_gate(device, gate, 1);
     baton_sparse_result_t result = {0};
     support_ok(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result));
     support_ok(port->await(device, stream, gate, 2));
@@ -958,10 +958,10 @@ static void test_wrong_use(void **state)
     /* A step waits for the copies of the last one's result. */
     support_ok(baton_sparse_start(sparse, gradient));
     support_expect(baton_sparse_wait(sparse, 20, &result), BATON_ERR_TIMEOUT);
-    port->raise_now(device, gate, 2);
+    emulated_open_gate(device, gate, 2);
     support_ok(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result));
     emulated_synchronise(device, stream);
-    port->flag_destroy(device, gate);
+    emulated_free_gate(device, gate);
     device_sparse_destroy(world);
 
     device_sparse_create_on(world->ranks->cluster, &options, &host);
@@ -1013,7 +1013,7 @@ static void test_refused_options(void **state)
 static void test_device_without_selection(void **state)
 {
     const emulated_options_t kind = {
-        .seed = seed, .streams = 4, .bytes = 1 << 16, .no_selection = true};
+        .seed = seed, .bytes = 1 << 16, .no_selection = true};
     device_cluster_t *ranks =
         device_cluster_open(1, SUPPORT_OWN_ENGINES, &kind);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);

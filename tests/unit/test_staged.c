@@ -540,12 +540,10 @@ static void test_staged_close_declines_what_has_come(void **state)
 static void close_while_copying(const char *direct, int closes, int stream)
 {
     pair_t *pair = open_pair(direct);
-    bool there = false;
     end_t *end = &pair->ends[closes];
     fill(pair, 3 * BLOCK, 1);
-    emulated_delay(
-        end->device,
-        emulated_port(end->device)->stream(end->device, stream, &there), 30000);
+    emulated_delay(end->device, emulated_port(end->device)->streams[stream],
+                   30000);
     uint64_t before = emulated_counters(end->device).submissions;
     post(pair, 1, DEVICE, 3 * BLOCK);
     (void)take_in(pair, 1, DEVICE, take(pair));

@@ -474,8 +474,7 @@ static void staged_close(void *endpoint)
 static baton_status_t make_buffers(staged_t *self, buffers_t *of,
                                    uint32_t count, char *memory, int stream)
 {
-    bool there = false;
-    of->stream = self->port.stream(self->device, stream, &there);
+    of->stream = self->port.streams[stream];
     of->count = count;
     of->all = baton__alloc(count, sizeof *of->all);
     if (of->all == NULL) {
@@ -515,15 +514,16 @@ static baton_status_t make_endpoint(staged_t *self)
                             self->port.name, 2 * bytes, baton_error_message());
     }
     self->pinned = pinned;
-    status = make_buffers(self, &self->in, count, self->pinned, 0);
+    status =
+        make_buffers(self, &self->in, count, self->pinned, BATON_DEVICE_IN);
     if (status == BATON_OK) {
-        status = make_buffers(self, &self->out, count, self->pinned + bytes, 1);
+        status = make_buffers(self, &self->out, count, self->pinned + bytes,
+                              BATON_DEVICE_OUT);
     }
-    /* A stream beyond these may have been made to wait for one of a user, who
-       may wait for this message. */
-    return status == BATON_OK ? make_buffers(self, &self->direct,
-                                             BATON__STAGED_DIRECT, NULL, 1)
-                              : status;
+    return status == BATON_OK
+               ? make_buffers(self, &self->direct, BATON__STAGED_DIRECT, NULL,
+                              BATON_DEVICE_OUT)
+               : status;
 }
 
 static baton_transport_t table_around(const baton_transport_t *inner)

@@ -30,7 +30,6 @@ static void sample_device(fuzz_random_t *random, world_plan_t *plan)
     plan->buffers = between(random, 2, 6);
     plan->direct = !fuzz_once_in(random, 3);
     plan->device = (emulated_options_t){.seed = fuzz_next(random),
-                                        .streams = between(random, 3, 8),
                                         .workers = between(random, 1, 3),
                                         .delay_us = between(random, 1, 60),
                                         .bytes = (size_t)64 << 20,
@@ -88,7 +87,7 @@ void fuzz_print(uint64_t seed, FILE *to)
     (void)fprintf(
         to,
         "  %d ranks, %llu epochs%s%s%s%s%s%s\n"
-        "  blocks of %zu bytes, %d buffers%s, %d streams, %d workers, "
+        "  blocks of %zu bytes, %d buffers%s, %d workers, "
         "delays of %d us%s\n",
         plan->ranks, (unsigned long long)plan->epochs,
         plan->manual ? ", manual" : "", plan->together ? ", one engine" : "",
@@ -96,7 +95,7 @@ void fuzz_print(uint64_t seed, FILE *to)
         plan->same_stream ? ", one stream" : "",
         plan->few_allocations ? ", few allocations" : "", plan->block_bytes,
         plan->buffers, plan->direct ? "" : ", nothing direct",
-        plan->device.streams, plan->device.workers, plan->device.delay_us,
+        plan->device.workers, plan->device.delay_us,
         plan->device.no_handles ? ", no handles" : "");
     (void)fprintf(to, "  %s: rank %d, program %d, epoch %llu, after %d\n",
                   faults[plan->fault], plan->victim, plan->fault_program,
