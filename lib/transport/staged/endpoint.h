@@ -191,6 +191,7 @@ typedef struct baton__staged {
     baton__staged_buffers_t out, in, direct;
     uint32_t promised; /* buffers of `in` that blocks were asked for */
     uint32_t pulling;  /* ordinary messages on their way to `memory` */
+    bool submitted;    /* copies, since it was last to be armed */
 
     baton__staged_transfer_pool_t sends, receives;
     int64_t reserved_sends, reserved_receives;

@@ -306,6 +306,7 @@ baton_status_t baton__staged_copy(staged_t *self, buffers_t *of,
     buffer->next = NULL;
     *(of->first == NULL ? &of->first : &of->last->next) = buffer;
     of->last = buffer;
+    self->submitted = true;
     buffer->status = port->record(self->device, of->stream, buffer->event);
     if (buffer->status != BATON_OK) {
         buffer->status = port->record(self->device, of->stream, buffer->event);

@@ -325,6 +325,13 @@ static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
         *sleep_us_out = BATON_SLEEP_FOREVER;
         return false;
     }
+    if (self->submitted) {
+        /* Behind the arm of the device, perhaps, which does not tell of it
+           then. */
+        self->submitted = false;
+        *sleep_us_out = BATON_SLEEP_FOREVER;
+        return false;
+    }
     if (!self->inner->arm(self->endpoint, sleep_us_out)) {
         return false;
     }
