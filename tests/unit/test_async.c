@@ -255,9 +255,39 @@ static void test_async_of_an_earlier_epoch_is_refused(void **state)
     }
 }
 
+static baton_status_t complete_and_fail(void *arg, baton_call_t *call)
+{
+    operation_t *operation = arg;
+    support_ok(baton_async_complete(operation->async, BATON_OK));
+    return BATON_ERR_LIMIT;
+}
+
+/* What has completed when its epoch fails is not cancelled. */
+static void test_async_that_has_completed_is_not_cancelled(void **state)
+{
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster = support_cluster_open(1, i);
+        operation_t operation = {.start = BATON_OK};
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "done");
+        baton_node_t first = baton_add_nop(s);
+        baton_node_t async = baton_add_async(s, &notifies, &operation);
+        baton_node_t call = baton_add_call(s, complete_and_fail, &operation);
+        baton_before(s, first, async);
+        baton_before(s, first, call); /* the nodes fire in this order */
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                       BATON_ERR_LIMIT);
+        assert_int_equal(atomic_load(&operation.cancels), 0);
+        support_ok(baton_schedule_destroy(s));
+        support_cluster_close(cluster);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_async_that_has_completed_is_not_cancelled),
         cmocka_unit_test(test_async_of_an_earlier_epoch_is_refused),
         cmocka_unit_test(test_async_ends_in_its_start),
         cmocka_unit_test(test_async_completes_before_its_start_returns),

@@ -106,6 +106,81 @@ static void test_cancel_is_for_one_epoch(void **state)
     }
 }
 
+static baton_status_t cancel_own(void *arg, baton_call_t *call)
+{
+    baton_schedule_t **own = arg;
+    return baton_call_epoch(call) == 1 ? baton_schedule_cancel(*own) : BATON_OK;
+}
+
+/* Rank 1's first epoch ends in the step that cancels it, and the next one,
+   whose messages are there, begins before the cancel is seen. */
+static void test_cancel_is_not_for_the_epoch_behind(void **state)
+{
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_MANUAL);
+    baton_schedule_t *s[2];
+    uint64_t numbers[2] = {7, 0};
+    for (int rank = 0; rank < 2; rank++) {
+        s[rank] = support_schedule(cluster->groups[rank], "behind");
+        baton_node_t begin =
+            baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+        baton_view_t number = support_view(s[rank], &numbers[rank], 8);
+        if (rank == 0) {
+            baton_before(s[0], begin, baton_add_send(s[0], 1, number));
+        } else {
+            baton_before(s[1], baton_add_recv(s[1], 0, number),
+                         baton_add_call(s[1], cancel_own, &s[1]));
+        }
+        support_ok(baton_schedule_commit(s[rank]));
+    }
+    for (int step = 0; step < 100; step++) { /* ranks meet */
+        (void)baton_engine_step(cluster->engines[step % 2]);
+    }
+    for (int epoch = 1; epoch <= 2; epoch++) {
+        support_run(s[0]);
+    }
+    for (int epoch = 1; epoch <= 2; epoch++) {
+        support_run(s[1]);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_destroy(s[rank]));
+    }
+    support_cluster_close(cluster);
+}
+
+/* A reduction that a cancel cuts off in its middle begins anew in the next
+   epoch. */
+static void test_cancel_leaves_no_half_of_a_reduction(void **state)
+{
+    enum { COUNT = 1 << 18 };
+    support_cluster_t *cluster = support_cluster_manual(1);
+    uint64_t *one = calloc(COUNT, sizeof *one);
+    uint64_t *sum = calloc(COUNT, sizeof *sum);
+    assert_non_null(one);
+    assert_non_null(sum);
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "half");
+    baton_view_t from = support_view(s, one, COUNT * sizeof *one);
+    baton_view_t to = support_view(s, sum, COUNT * sizeof *sum);
+    (void)baton_add_reduce(s, BATON_U64, BATON_SUM, to, to, from);
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_start(s));
+    (void)baton_engine_step(cluster->engines[0]);
+    support_ok(baton_schedule_cancel(s));
+    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                   BATON_ERR_CANCELLED);
+    for (size_t i = 0; i < COUNT; i++) {
+        one[i] = i + 1;
+        sum[i] = 1;
+    }
+    support_run(s);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(sum[i], i + 2);
+    }
+    support_ok(baton_schedule_destroy(s));
+    support_cluster_close(cluster);
+    free(one);
+    free(sum);
+}
+
 /* Runs epochs until one fails or can't be started. The peer's failure may
    arrive after some epochs have ended. */
 static baton_status_t run_until_told(baton_schedule_t *schedule)
@@ -610,6 +685,8 @@ int main(void)
         cmocka_unit_test(test_cancel_without_an_epoch_is_refused),
         cmocka_unit_test(test_cancel_ends_a_local_epoch),
         cmocka_unit_test(test_cancel_is_for_one_epoch),
+        cmocka_unit_test(test_cancel_is_not_for_the_epoch_behind),
+        cmocka_unit_test(test_cancel_leaves_no_half_of_a_reduction),
         cmocka_unit_test(test_cancel_fails_a_schedule_with_messages),
         cmocka_unit_test(test_cancel_wakes_who_waits),
         cmocka_unit_test(test_destroy_cancels_after_its_timeout),

@@ -155,6 +155,26 @@ static void test_hazard_of_any_with_one_way_round(void **state)
     accepted(add_join(2, 1, BATON_NEED_ALL));
 }
 
+/* What is known of the ends of long chains does not pass a node that takes any
+   of its inputs. */
+static void test_hazard_of_any_behind_a_long_chain(void **state)
+{
+    enum { LONG = 200 };
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t last = writes(s, 0, 8);
+    for (int i = 0; i < LONG; i++) {
+        baton_node_t next = baton_add_nop(s);
+        baton_before(s, last, next);
+        last = next;
+    }
+    baton_node_t any = baton_add_nop(s);
+    baton_set_need(s, any, BATON_NEED_ANY);
+    baton_before(s, last, any);
+    baton_before(s, baton_add_nop(s), any);
+    baton_before(s, any, baton_add_recv(s, 1, refusal_part(0, 8)));
+    refused(s, BATON_ERR_HAZARD, "copy#0");
+}
+
 /* The writers are in order as long as fewer than k of the n can complete
    without the first. */
 static void test_hazard_of_k_of_n_is_exact(void **state)
@@ -384,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_hazard_not_along_a_path),
         cmocka_unit_test(test_hazard_of_each_reader),
         cmocka_unit_test(test_hazard_of_any_with_one_way_round),
+        cmocka_unit_test(test_hazard_of_any_behind_a_long_chain),
         cmocka_unit_test(test_hazard_of_k_of_n_is_exact),
         cmocka_unit_test(test_hazard_found_as_by_brute_force),
     };

@@ -83,6 +83,9 @@ static void test_branch_not_taken_fails_without_a_timeout(void **state)
         baton_schedule_t *s = support_schedule(cluster->groups[0], "branch");
         baton_node_t call = baton_add_call(s, refuse, NULL);
         baton_before(s, call, baton_add_nop(s));
+        if (i % 2 == 1) {
+            baton_before(s, baton_add_on_start(s), call);
+        }
         support_ok(baton_schedule_commit(s));
         for (int epoch = 1; epoch <= 3; epoch++) {
             char text[128];
