@@ -607,6 +607,86 @@ static void test_recovery_before_a_step_is_asked_for(void **state)
     }
 }
 
+/* ---- h ----------------------------------------------------------------- */
+
+static double size_of(float value)
+{
+    return value < 0 ? -(double)value : (double)value;
+}
+
+/* Marks the h largest elements; of equal ones the first. */
+static void mark_largest(const float *values, int64_t h, bool *marked)
+{
+    bool taken[COUNT] = {false};
+    for (int64_t i = 0; i < h; i++) {
+        int best = -1;
+        for (int j = 0; j < COUNT; j++) {
+            if (!taken[j] && values[j] != 0 &&
+                (best < 0 || size_of(values[j]) > size_of(values[best]))) {
+                best = j;
+            }
+        }
+        if (best >= 0) {
+            taken[best] = marked[best] = true;
+        }
+    }
+}
+
+static int64_t between(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Algorithm 2 of SparDL's paper, for two teams of one rank: N is how many
+   elements are among the h largest of either. */
+static void test_teams_adjust_h(void **state)
+{
+    (void)state;
+    enum { L = 40 };
+    baton_sparse_options_t options = some_options();
+    options.k = L;
+    options.teams = 2;
+    options.exchange = BATON_TEAMS_BSAG;
+    support_sparse_t *group = support_sparse_open(2, &options);
+    int64_t low = L / 2, h = low, step = 1;
+    bool flag = false;
+    for (uint64_t i = 0; i < 60; i++) {
+        bool marked[COUNT] = {false};
+        int64_t n = 0;
+        fill(group, i);
+        float *gradients = support_sparse_gradient(group, 0);
+        for (int j = 0; j < COUNT && i / 20 % 2 == 0; j++) {
+            gradients[COUNT + j] = gradients[j]; /* the same on both */
+        }
+        const float *residuals = support_sparse_residual(group, 0);
+        for (int rank = 0; rank < 2; rank++) {
+            float sum[COUNT];
+            for (int j = 0; j < COUNT; j++) {
+                sum[j] =
+                    gradients[rank * COUNT + j] + residuals[rank * COUNT + j];
+            }
+            mark_largest(sum, h, marked);
+        }
+        for (int j = 0; j < COUNT; j++) {
+            n += marked[j];
+        }
+        if ((n > L) != (step > 0)) {
+            step *= flag ? 2 : 1;
+            flag = !flag;
+        } else {
+            step = -step / 2 != 0 ? -step / 2 : step > 0 ? -1 : 1;
+            flag = false;
+        }
+        step = between(step, low - L, L - low);
+        h = between(h + step, low, L);
+        support_sparse_step(group);
+        baton_sparse_stats_t stats;
+        support_ok(baton_sparse_stats(group->ranks[1], &stats));
+        assert_int_equal(stats.h, h);
+    }
+    support_sparse_close(group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -624,6 +704,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_finite_surfaces),
         cmocka_unit_test(
             test_what_is_not_finite_has_the_same_bits_on_all_ranks),
+        cmocka_unit_test(test_teams_adjust_h),
         cmocka_unit_test(test_steps_that_differ_are_told),
         cmocka_unit_test(test_recovery_before_a_step_is_asked_for),
     };
