@@ -37,7 +37,11 @@ try() {
         *=*) settings="$settings $word" ;;
         *.np*) run="mpirun --oversubscribe --bind-to none -np ${word##*.np}" ;;
         baton-fuzz) arguments="--seeds 1000" ;;
-        *) if [ "$word" != "$(program_of "$2")" ]; then arguments=$word; fi ;;
+        *)
+            if [ "$word" != "$(program_of "$2")" ]; then
+                arguments="$arguments $word"
+            fi
+            ;;
         esac
     done
     # shellcheck disable=SC2086

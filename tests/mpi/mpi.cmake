@@ -15,7 +15,7 @@ set(mpi_memory_ranks 1 2 4)
 set(mpi_forbidden_ranks "") # it has an argument; see below
 set(mpi_cable_ranks 4)
 set(mpi_quorum_ranks 3 9 32)
-set(mpi_conformance_ranks 1 3 12)
+set(mpi_conformance_ranks 1 3 8)
 set(mpi_dense_ranks 2 5 8)
 set(mpi_staged_ranks 2 3)
 file(GLOB sources CONFIGURE_DEPENDS mpi/mpi_*.c)
