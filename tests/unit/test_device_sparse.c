@@ -816,7 +816,7 @@ static void count_line(void *arg, baton_log_level_t level, const char *message)
 
 /* A result that was not copied is told of, once, also where a later one was;
    where all were copied nothing is logged. */
-static void test_failed_gift(void **state)
+static void test_failed_copy_of_a_result(void **state)
 {
     static _Atomic int lines;
     baton_log_set(count_line, &lines);
@@ -1128,7 +1128,7 @@ int main(void)
         cmocka_unit_test(test_destroy_behind_gate),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_target_after_recovery),
-        cmocka_unit_test(test_failed_gift),
+        cmocka_unit_test(test_failed_copy_of_a_result),
         cmocka_unit_test(test_failure_ends_warm_up),
         cmocka_unit_test(test_flush_after_failure),
         cmocka_unit_test(test_wrong_use),

@@ -8,12 +8,12 @@
 
 enum { AHEAD = 8 }; /* steps that may be in flight: baton_schedule_start_on */
 
-typedef enum asked {
+typedef enum request {
     ADD,    /* memory to what is pending */
     COPY,   /* what is pending to memory */
     ARRIVE, /* this rank has arrived at a step */
-    GIVE    /* the result of a step to memory; with KEEP_LATEST the newest */
-} asked_t;
+    RESULT  /* the result of a step to memory; with KEEP_LATEST the newest */
+} request_t;
 
 /* ---- on the driver ----------------------------------------------------- */
 
@@ -23,13 +23,13 @@ static bool is_of_now(const baton_partial_t *partial, const baton__move_t *move)
            atomic_load_explicit(&partial->generation, memory_order_relaxed);
 }
 
-static void begin_adding(void *arg, const baton__move_t *move,
-                         baton__operands_t *operands)
+static void begin_contribution(void *arg, const baton__move_t *move,
+                               baton__operands_t *operands)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
     char *left = NULL, *right = NULL;
-    switch ((asked_t)move->what) {
+    switch ((request_t)move->what) {
     case ADD:
         baton__contribution_begin_add(c, &left, &right);
         *operands = (baton__operands_t){
@@ -47,17 +47,17 @@ static void begin_adding(void *arg, const baton__move_t *move,
         };
         break;
     case ARRIVE:
-    case GIVE:
+    case RESULT:
         break;
     }
 }
 
-static void end_adding(void *arg, const baton__move_t *move)
+static void end_contribution(void *arg, const baton__move_t *move)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
     bool now = is_of_now(partial, move);
-    switch ((asked_t)move->what) {
+    switch ((request_t)move->what) {
     case ADD:
         /* Steps may have been numbered anew since. */
         baton__contribution_end_add(c, now ? move->step
@@ -71,12 +71,12 @@ static void end_adding(void *arg, const baton__move_t *move)
             baton__partial_arrived(partial, move->step);
         }
         break;
-    case GIVE:
+    case RESULT:
         break;
     }
 }
 
-static void begin_giving(void *arg, const baton__move_t *move,
+static void begin_result(void *arg, const baton__move_t *move,
                          baton__operands_t *operands)
 {
     baton_partial_t *partial = arg;
@@ -91,7 +91,7 @@ static void begin_giving(void *arg, const baton__move_t *move,
     };
 }
 
-static void end_giving(void *arg, const baton__move_t *move)
+static void end_result(void *arg, const baton__move_t *move)
 {
     baton_partial_t *partial = arg;
     baton__contribution_return(&partial->contribution);
@@ -107,7 +107,7 @@ bool baton__partial_device_may_take(const baton__partial_device_t *self)
     if (!baton__contribution_is_held(c)) {
         return true;
     }
-    if (!baton__requests_is_over(&self->adding.requests)) {
+    if (!baton__requests_is_over(&self->additions.requests)) {
         return false;
     }
     baton__contribution_give_up_add(c);
@@ -130,7 +130,7 @@ static baton_status_t fill_nothing(const baton__partial_device_t *self)
     baton__float_mode_t mode = baton__float_mode_enter();
     c->op->identity(c->op->arg, identity, c->count, c->dtype);
     baton__float_mode_leave(mode);
-    baton_status_t status = baton_schedule_create(self->alone, "fill", &s);
+    baton_status_t status = baton_schedule_create(self->own_group, "fill", &s);
     if (status == BATON_OK) {
         baton_buffer_t from = baton_buffer_bind_input(s, identity, bytes);
         baton_buffer_t to = baton_buffer_bind(
@@ -159,15 +159,16 @@ static baton_status_t init_movers(baton__partial_device_t *self,
     size_t result = options->result_count == 0
                         ? bytes
                         : options->result_count * c->element_bytes;
-    self->adding = (baton__mover_t){
-        .begin = begin_adding, .end = end_adding, .arg = self->partial};
-    self->giving = (baton__mover_t){
-        .begin = begin_giving, .end = end_giving, .arg = self->partial};
+    self->additions = (baton__mover_t){.begin = begin_contribution,
+                                       .end = end_contribution,
+                                       .arg = self->partial};
+    self->results = (baton__mover_t){
+        .begin = begin_result, .end = end_result, .arg = self->partial};
     baton_status_t status =
-        baton__mover_init(&self->adding, self->alone, "contribution to",
+        baton__mover_init(&self->additions, self->own_group, "contribution to",
                           options->name, bytes, options->dtype, options->op);
     return status == BATON_OK
-               ? baton__mover_init(&self->giving, self->alone, "result of",
+               ? baton__mover_init(&self->results, self->own_group, "result of",
                                    options->name, result, options->dtype, NULL)
                : status;
 }
@@ -184,7 +185,8 @@ baton__partial_device_create(baton_partial_t *partial, baton_group_t *group,
     partial->device = self;
     self->partial = partial;
     self->engine = baton_group_engine(group);
-    baton_status_t status = baton_group_create_self(self->engine, &self->alone);
+    baton_status_t status =
+        baton_group_create_self(self->engine, &self->own_group);
     if (status == BATON_OK) {
         status = fill_nothing(self);
     }
@@ -196,11 +198,11 @@ baton_status_t baton__partial_device_destroy(baton__partial_device_t *self)
     if (self == NULL) {
         return BATON_OK;
     }
-    baton_status_t status = baton__requests_fini(&self->adding.requests);
-    baton_status_t giving = baton__requests_fini(&self->giving.requests);
-    status = status == BATON_OK ? giving : status;
+    baton_status_t status = baton__requests_fini(&self->additions.requests);
+    baton_status_t results = baton__requests_fini(&self->results.requests);
+    status = status == BATON_OK ? results : status;
     if (status == BATON_OK) {
-        status = baton_group_destroy(self->alone);
+        status = baton_group_destroy(self->own_group);
         baton__free(self);
     }
     return status;
@@ -213,7 +215,7 @@ static const char *name_of(const baton_partial_t *partial)
     return baton_schedule_name(partial->schedule);
 }
 
-static baton__move_t move_of(const baton_partial_t *partial, asked_t what,
+static baton__move_t move_of(const baton_partial_t *partial, request_t what,
                              uint64_t step, void *memory)
 {
     return (baton__move_t){
@@ -269,14 +271,14 @@ baton_status_t baton_partial_contribute_on(baton_partial_t *partial,
     if (status != BATON_OK) {
         return status;
     }
-    baton__mover_t *adding = &partial->device->adding;
-    status = check_memory(partial, data, adding, __func__);
+    baton__mover_t *additions = &partial->device->additions;
+    status = check_memory(partial, data, additions, __func__);
     if (status != BATON_OK) {
         return status;
     }
     baton__move_t move =
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
-    return baton__requests_start_on(&adding->requests, &move, stream, true);
+    return baton__requests_start_on(&additions->requests, &move, stream, true);
 }
 
 baton_status_t baton_partial_start_on(baton_partial_t *partial,
@@ -295,7 +297,7 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
     }
     if (partial->max_staleness != 0) {
         baton__move_t move = move_of(partial, ARRIVE, step, NULL);
-        status = baton__requests_start_on(&partial->device->adding.requests,
+        status = baton__requests_start_on(&partial->device->additions.requests,
                                           &move, stream, false);
     }
     if (status == BATON_OK) {
@@ -316,18 +318,18 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
         return status;
     }
     uint64_t step = baton__partial_steps(partial);
-    baton__mover_t *giving = &partial->device->giving;
+    baton__mover_t *results = &partial->device->results;
     status = baton__partial_check_step(partial);
     if (status == BATON_OK && target != NULL) {
-        status = check_memory(partial, target, giving, __func__);
+        status = check_memory(partial, target, results, __func__);
     }
     if (status == BATON_OK) {
         status = baton_schedule_wait_on(partial->schedule, stream);
     }
     if (status == BATON_OK &&
         (target != NULL || partial->keep == BATON_KEEP_ALL)) {
-        baton__move_t move = move_of(partial, GIVE, step, target);
-        status = baton__requests_start_on(&giving->requests, &move, stream,
+        baton__move_t move = move_of(partial, RESULT, step, target);
+        status = baton__requests_start_on(&results->requests, &move, stream,
                                           target != NULL);
     }
     if (status == BATON_OK) {
@@ -339,15 +341,15 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
 baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
                                                 const void *data)
 {
-    baton__mover_t *adding = &partial->device->adding;
+    baton__mover_t *additions = &partial->device->additions;
     baton_status_t status =
-        check_memory(partial, data, adding, "baton_partial_contribute");
+        check_memory(partial, data, additions, "baton_partial_contribute");
     if (status != BATON_OK) {
         return status;
     }
     baton__move_t move =
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
-    status = baton__requests_run(&adding->requests, &move);
+    status = baton__requests_run(&additions->requests, &move);
     if (status != BATON_OK) {
         baton__contribution_give_up_add(&partial->contribution);
     }
@@ -358,14 +360,14 @@ baton_status_t baton__partial_device_pending(baton_partial_t *partial,
                                              void *data, bool *any_out)
 {
     baton__contribution_t *c = &partial->contribution;
-    baton__mover_t *adding = &partial->device->adding;
+    baton__mover_t *additions = &partial->device->additions;
     baton_status_t status =
-        check_memory(partial, data, adding, "baton_partial_pending");
+        check_memory(partial, data, additions, "baton_partial_pending");
     if (status != BATON_OK) {
         return status;
     }
     baton__move_t move = move_of(partial, COPY, 0, data);
-    status = baton__requests_run(&adding->requests, &move);
+    status = baton__requests_run(&additions->requests, &move);
     if (status != BATON_OK) {
         baton__contribution_end_copy(c);
         return status;
@@ -380,7 +382,7 @@ baton_status_t baton__partial_device_check(baton_partial_t *partial)
         return BATON_OK;
     }
     baton_status_t status =
-        baton__requests_outcome(&partial->device->adding.requests);
+        baton__requests_outcome(&partial->device->additions.requests);
     if (status != BATON_OK) {
         baton__contribution_give_up_add(&partial->contribution);
         return baton__error(status,

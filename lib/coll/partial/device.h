@@ -1,11 +1,11 @@
 /* A partial collective in device memory, whose contributions and results are in
    the order of streams: schedules of this rank alone around the collective's.
 
-       contribute_on --> [adding: to what is pending] --+
-                                                        |
-       start_on --------------------------------------> the collective's epoch
-                                                        |
-       wait_on ---> [giving: result to the target] <----+
+       contribute_on --> [additions: to what is pending] --+
+                                                           |
+       start_on --------------------------------> the collective's epoch
+                                                           |
+       wait_on ---> [results: result to the target] <------+
 
    Each request is served when the stream gets there, by the engine's driver. */
 #ifndef BATON_COLL_PARTIAL_DEVICE_H
@@ -18,8 +18,8 @@
 typedef struct baton__partial_device {
     baton_partial_t *partial;
     baton_engine_t *engine;
-    baton_group_t *alone; /* a group of this rank */
-    baton__mover_t adding, giving;
+    baton_group_t *own_group; /* a group of this rank */
+    baton__mover_t additions, results;
     bool any; /* whether anything was pending when it was copied last */
 } baton__partial_device_t;
 
