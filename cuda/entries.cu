@@ -1,5 +1,5 @@
 /* Lists of entries, and elements times a factor, in stream order
-   (baton/cuda_select.h). One thread for each entry, or element; a list has no
+   (select.h). One thread for each entry, or element; a list has no
    index twice, so threads do not meet. */
 #include "cuda/select_element.h"
 #include "cuda/select_host.h"

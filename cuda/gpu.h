@@ -7,7 +7,7 @@
    streams.c   streams, events, and words that streams wait for
    wake.c      a descriptor that becomes readable when work has been done
    peers.c     memory of other engines and processes
-   select.c    selection and lists of entries, by <baton/cuda_select.h>
+   select.c    selection and lists of entries, by select.h
    port.c      the table of all these, as <baton/device.h> wants it
    reduce.cu   reductions; element.cuh: of one element
 
@@ -154,26 +154,10 @@ baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
 
 size_t baton__gpu_select_bytes(void *device, baton_dtype_t dtype, size_t count,
                                size_t k);
-baton_status_t baton__gpu_select_topk(void *device, baton_stream_t stream,
-                                      const baton_selection_t *from, size_t k,
-                                      uint32_t *indices,
-                                      baton_device_selected_t *selected_out,
-                                      void *scratch);
-baton_status_t baton__gpu_select_sampled(void *device, baton_stream_t stream,
-                                         const baton_selection_t *from,
-                                         size_t k, bool reuse,
-                                         uint32_t *indices,
-                                         baton_device_selected_t *selected,
-                                         void *scratch);
-baton_status_t baton__gpu_gather(void *device, baton_stream_t stream,
-                                 const baton_device_entries_t *list,
-                                 const uint32_t *indices, void *dense,
-                                 bool clear);
-baton_status_t baton__gpu_put(void *device, baton_stream_t stream,
-                              const baton_device_entries_t *list, void *dense);
-baton_status_t baton__gpu_add(void *device, baton_stream_t stream,
-                              const baton_device_entries_t *list, double factor,
-                              void *dense);
+baton_status_t baton__gpu_select(void *device, baton_stream_t stream,
+                                 const baton_device_selection_t *selection);
+baton_status_t baton__gpu_entries(void *device, baton_stream_t stream,
+                                  const baton_device_transfer_t *transfer);
 baton_status_t baton__gpu_scale(void *device, baton_stream_t stream,
                                 baton_dtype_t dtype, void *target,
                                 const void *source, size_t count,

@@ -2,9 +2,9 @@
    loaded when the GPU was attached. */
 #include "cuda/gpu.h"
 
-#include <baton/cuda_select.h>
+#include "cuda/select.h"
 
-/* What cuda_select.h's functions return, with the name of the GPU. */
+/* What select.h's functions return, with the name of the GPU. */
 static baton_status_t leave(baton__gpu_t *gpu, baton_stream_t stream,
                             baton_status_t status)
 {
@@ -34,77 +34,63 @@ static baton_cuda_workspace_t workspace_of(void *scratch, baton_dtype_t dtype,
         .stream = stream};
 }
 
-baton_status_t baton__gpu_select_topk(void *device, baton_stream_t stream,
-                                      const baton_selection_t *from, size_t k,
-                                      uint32_t *indices,
-                                      baton_device_selected_t *selected_out,
-                                      void *scratch)
+static baton_status_t select_from(const baton_device_selection_t *s,
+                                  const baton_cuda_workspace_t *workspace)
 {
-    baton__gpu_t *gpu = device;
-    const baton_cuda_workspace_t workspace =
-        workspace_of(scratch, from->dtype, from->count, k, stream);
-    baton_status_t status = baton__gpu_enter(gpu);
-    return status != BATON_OK
-               ? status
-               : leave(gpu, stream,
-                       baton_cuda_select_topk(from, k, indices, selected_out,
-                                              &workspace));
-}
-
-baton_status_t baton__gpu_select_sampled(void *device, baton_stream_t stream,
-                                         const baton_selection_t *from,
-                                         size_t k, bool reuse,
-                                         uint32_t *indices,
-                                         baton_device_selected_t *selected,
-                                         void *scratch)
-{
-    baton__gpu_t *gpu = device;
-    const baton_cuda_workspace_t workspace =
-        workspace_of(scratch, from->dtype, from->count, k, stream);
-    baton_status_t status = baton__gpu_enter(gpu);
-    return status != BATON_OK
-               ? status
-               : leave(gpu, stream,
-                       baton_cuda_select_sampled(from, k, reuse, indices,
-                                                 selected, &workspace));
-}
-
-baton_status_t baton__gpu_gather(void *device, baton_stream_t stream,
-                                 const baton_device_entries_t *list,
-                                 const uint32_t *indices, void *dense,
-                                 bool clear)
-{
-    baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
-    if (status != BATON_OK) {
-        return status;
+    switch (s->method) {
+    case BATON_DEVICE_TRIMMED:
+        return baton_cuda_select_trimmed(&s->from, s->k, s->indices,
+                                         s->selected, workspace);
+    case BATON_DEVICE_SAMPLED:
+    case BATON_DEVICE_REUSED:
+        return baton_cuda_select_sampled(&s->from, s->k,
+                                         s->method == BATON_DEVICE_REUSED,
+                                         s->indices, s->selected, workspace);
+    case BATON_DEVICE_TOPK:
+    default:
+        return baton_cuda_select_topk(&s->from, s->k, s->indices, s->selected,
+                                      workspace);
     }
-    status = clear ? baton_cuda_entries_take(list, indices, dense, stream)
-                   : baton_cuda_entries_gather(list, indices, dense, stream);
-    return leave(gpu, stream, status);
 }
 
-baton_status_t baton__gpu_put(void *device, baton_stream_t stream,
-                              const baton_device_entries_t *list, void *dense)
+baton_status_t baton__gpu_select(void *device, baton_stream_t stream,
+                                 const baton_device_selection_t *selection)
+{
+    baton__gpu_t *gpu = device;
+    const baton_cuda_workspace_t workspace =
+        workspace_of(selection->scratch, selection->from.dtype,
+                     selection->from.count, selection->k, stream);
+    baton_status_t status = baton__gpu_enter(gpu);
+    return status != BATON_OK
+               ? status
+               : leave(gpu, stream, select_from(selection, &workspace));
+}
+
+static baton_status_t move_entries(const baton_device_transfer_t *t,
+                                   baton_stream_t stream)
+{
+    switch (t->direction) {
+    case BATON_DEVICE_TAKE:
+        return baton_cuda_entries_take(&t->list, t->indices, t->dense, stream);
+    case BATON_DEVICE_PUT:
+        return baton_cuda_entries_put(&t->list, t->dense, stream);
+    case BATON_DEVICE_ADD:
+        return baton_cuda_entries_add(&t->list, t->factor, t->dense, stream);
+    case BATON_DEVICE_GATHER:
+    default:
+        return baton_cuda_entries_gather(&t->list, t->indices, t->dense,
+                                         stream);
+    }
+}
+
+baton_status_t baton__gpu_entries(void *device, baton_stream_t stream,
+                                  const baton_device_transfer_t *transfer)
 {
     baton__gpu_t *gpu = device;
     baton_status_t status = baton__gpu_enter(gpu);
     return status != BATON_OK
                ? status
-               : leave(gpu, stream,
-                       baton_cuda_entries_put(list, dense, stream));
-}
-
-baton_status_t baton__gpu_add(void *device, baton_stream_t stream,
-                              const baton_device_entries_t *list, double factor,
-                              void *dense)
-{
-    baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
-    return status != BATON_OK
-               ? status
-               : leave(gpu, stream,
-                       baton_cuda_entries_add(list, factor, dense, stream));
+               : leave(gpu, stream, move_entries(transfer, stream));
 }
 
 baton_status_t baton__gpu_scale(void *device, baton_stream_t stream,

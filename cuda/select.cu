@@ -1,4 +1,4 @@
-/* Selection in stream order (baton/cuda_select.h): the rows of launches.
+/* Selection in stream order (select.h): the rows of launches.
    select_kernels.cuh says what each of them does. */
 #include "cuda/select_kernels.cuh"
 

@@ -4,7 +4,7 @@
 
 #include "cuda/launch.h"
 
-#include <baton/cuda_select.h>
+#include "cuda/select.h"
 
 /* Load the kernels for the current device. kernels.h has these, too, for
    attach.c. */

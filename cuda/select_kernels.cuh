@@ -27,7 +27,7 @@
 #include "cuda/launch.h"
 #include "cuda/select_element.h"
 
-#include <baton/cuda_select.h>
+#include "cuda/select.h"
 
 namespace baton_cuda
 {

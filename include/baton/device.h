@@ -127,6 +127,50 @@ typedef struct baton_device_entries {
     const uint64_t *count;
 } baton_device_entries_t;
 
+/* How a device selects. TOPK: as baton_select_topk; TRIMMED: as
+   baton_select_trimmed. SAMPLED, k at least 1: RedSync's selection by a
+   threshold, which is the one that baton_select_search finds, or, where it
+   finds none that leaves at most 2k, that of the k largest. REUSED: as SAMPLED,
+   but with selected->threshold as it is, unless that is 0 or leaves more than
+   2k. */
+typedef enum baton_device_method {
+    BATON_DEVICE_TOPK,
+    BATON_DEVICE_TRIMMED,
+    BATON_DEVICE_SAMPLED,
+    BATON_DEVICE_REUSED
+} baton_device_method_t;
+
+/* A selection on a device. All but this struct itself is in its memory. */
+typedef struct baton_device_selection {
+    baton_device_method_t method;
+    baton_selection_t from;
+    size_t k;
+    uint32_t *indices; /* room for k; of SAMPLED and REUSED for 2k, or for all
+                          elements where these are fewer */
+    baton_device_selected_t *selected;
+    void *scratch; /* aligned to 256 bytes, and in use until the stream has done
+                      the work */
+} baton_device_selection_t;
+
+/* Entries between a list and a dense vector. GATHER and TAKE: as
+   baton_entries_gather and _take; the list gets as many entries as its count
+   says, of the first indices. PUT and ADD: as baton_entries_put and _add;
+   indices may come in any order, but none twice. */
+typedef enum baton_device_direction {
+    BATON_DEVICE_GATHER,
+    BATON_DEVICE_TAKE,
+    BATON_DEVICE_PUT,
+    BATON_DEVICE_ADD
+} baton_device_direction_t;
+
+typedef struct baton_device_transfer {
+    baton_device_direction_t direction;
+    baton_device_entries_t list;
+    const uint32_t *indices; /* GATHER, TAKE */
+    double factor;           /* ADD */
+    void *dense;
+} baton_device_transfer_t;
+
 /* How device memory is known to others; see get_handle. */
 #define BATON_DEVICE_HANDLE_BYTES 128
 
@@ -233,42 +277,13 @@ typedef struct baton_device_port {
        before they return, the arrays when the stream gets there.
 
        select_bytes: the bytes of `scratch`, of selections of up to k of up to
-       `count` elements; it grows with both. select_topk: as baton_select_topk;
-       its number, and the threshold, are left in *selected_out. `scratch` is
-       aligned to 256 bytes, and in use until the stream has done the work.
-
-       select_sampled, k at least 1: RedSync's selection by a threshold. With
-       `reuse`, and unless selected->threshold is 0 there, the elements that
-       reach it, where these are at most 2k. Else those of the threshold that
-       baton_select_search finds, or, where it finds none that leaves at most
-       2k, the k largest. *selected gets their number, and the threshold that
-       was used. `indices` has room for 2k, or for all elements where these are
-       fewer. */
+       `count` elements; it grows with both. */
     size_t (*select_bytes)(void *device, baton_dtype_t dtype, size_t count,
                            size_t k);
-    baton_status_t (*select_topk)(void *device, baton_stream_t stream,
-                                  const baton_selection_t *from, size_t k,
-                                  uint32_t *indices,
-                                  baton_device_selected_t *selected_out,
-                                  void *scratch);
-    baton_status_t (*select_sampled)(void *device, baton_stream_t stream,
-                                     const baton_selection_t *from, size_t k,
-                                     bool reuse, uint32_t *indices,
-                                     baton_device_selected_t *selected,
-                                     void *scratch);
-
-    /* gather: as baton_entries_gather or, with `clear`, baton_entries_take; the
-       list gets as many entries as its count says, of the first indices. put
-       and add: as baton_entries_put and baton_entries_add; indices may come in
-       any order, but none twice. */
-    baton_status_t (*gather)(void *device, baton_stream_t stream,
-                             const baton_device_entries_t *list,
-                             const uint32_t *indices, void *dense, bool clear);
-    baton_status_t (*put)(void *device, baton_stream_t stream,
-                          const baton_device_entries_t *list, void *dense);
-    baton_status_t (*add)(void *device, baton_stream_t stream,
-                          const baton_device_entries_t *list, double factor,
-                          void *dense);
+    baton_status_t (*select)(void *device, baton_stream_t stream,
+                             const baton_device_selection_t *selection);
+    baton_status_t (*entries)(void *device, baton_stream_t stream,
+                              const baton_device_transfer_t *transfer);
 
     /* scale: target[i] = factor * source[i], rounded as baton_elements_scale
        does; target may be source. square_sum: that of baton_elements_measure,

@@ -56,8 +56,10 @@ if(NOT BATON_SANITIZE STREQUAL "thread")
 endif()
 
 if(TARGET baton_cuda)
-    select_program(gpu_select cuda/test_select.cpp)
-    target_link_libraries(gpu_select PRIVATE baton_cuda CUDA::cudart_static
+    select_program(gpu_select cuda/test_select.cpp
+        $<TARGET_OBJECTS:baton_cuda_objects>)
+    set_target_properties(gpu_select PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(gpu_select PRIVATE CUDA::cudart_static
         Threads::Threads)
     cuda_test(gpu_select unit)
     set_tests_properties(cuda.gpu_select PROPERTIES RUN_SERIAL ON)

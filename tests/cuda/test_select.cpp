@@ -4,7 +4,7 @@
 #include "cuda/launch.h"
 #include "cuda/select_element.h"
 
-#include <baton/cuda_select.h>
+#include "cuda/select.h"
 
 extern "C" {
 #include "support/cmocka.h"

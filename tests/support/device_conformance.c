@@ -795,27 +795,44 @@ static void fill_to_select_from(selecting_t *is, support_random_t *random)
     }
 }
 
+static void select_there(device_subject_t *self, const selecting_t *is,
+                         baton_device_method_t method, baton_stream_t in)
+{
+    const baton_device_selection_t selection = {
+        .method = method,
+        .from = {.dtype = is->dtype, .values = is->dense, .count = is->count},
+        .k = is->k,
+        .indices = is->indices,
+        .selected = is->selected,
+        .scratch = is->scratch};
+    EXPECT(self, self->port->select(self->device, in, &selection) == BATON_OK);
+}
+
+static void transfer(device_subject_t *self, const selecting_t *is,
+                     baton_device_direction_t direction, double factor,
+                     baton_stream_t in)
+{
+    const baton_device_transfer_t of = {
+        .direction = direction,
+        .list = {is->dtype, is->list, is->k, &is->selected->count},
+        .indices = is->indices,
+        .factor = factor,
+        .dense = is->dense};
+    EXPECT(self, self->port->entries(self->device, in, &of) == BATON_OK);
+}
+
 /* The device's half, in one stream and without a look at a result. */
 static void put_selection(device_subject_t *self, const selecting_t *is,
-                          baton_stream_t in)
+                          baton_device_method_t method, baton_stream_t in)
 {
-    const baton_device_port_t *port = self->port;
-    const baton_selection_t from = {
-        .dtype = is->dtype, .values = is->dense, .count = is->count};
-    const baton_device_entries_t list = {is->dtype, is->list, is->k,
-                                         &is->selected->count};
-    void *device = self->device;
-    EXPECT(self, port->select_topk(device, in, &from, is->k, is->indices,
-                                   is->selected, is->scratch) == BATON_OK);
-    EXPECT(self, port->gather(device, in, &list, is->indices, is->dense,
-                              true) == BATON_OK);
-    EXPECT(self, port->scale(device, in, is->dtype, is->dense, is->dense,
-                             is->count, -0.3) == BATON_OK);
-    EXPECT(self, port->add(device, in, &list, 0.5, is->dense) == BATON_OK);
-    EXPECT(self, port->put(device, in, &list, is->dense) == BATON_OK);
-    EXPECT(self, port->add(device, in, &list, 1, is->dense) == BATON_OK);
-    EXPECT(self, port->gather(device, in, &list, is->indices, is->dense,
-                              false) == BATON_OK);
+    select_there(self, is, method, in);
+    transfer(self, is, BATON_DEVICE_TAKE, 0, in);
+    EXPECT(self, self->port->scale(self->device, in, is->dtype, is->dense,
+                                   is->dense, is->count, -0.3) == BATON_OK);
+    transfer(self, is, BATON_DEVICE_ADD, 0.5, in);
+    transfer(self, is, BATON_DEVICE_PUT, 0, in);
+    transfer(self, is, BATON_DEVICE_ADD, 1, in);
+    transfer(self, is, BATON_DEVICE_GATHER, 0, in);
 }
 
 static void select_here(selecting_t *is)
@@ -883,13 +900,10 @@ static void check_sampled(device_subject_t *self, selecting_t *is, bool reuse,
                           baton_magnitude_t threshold)
 {
     static char found[SELECT_MOST * sizeof(uint32_t)];
-    const baton_selection_t from = {
-        .dtype = is->dtype, .values = is->dense, .count = is->count};
     baton_device_selected_t selected = {77, threshold};
     self->write(self, is->selected, &selected, sizeof selected);
-    EXPECT(self, self->port->select_sampled(
-                     self->device, stream(self, 2), &from, is->k, reuse,
-                     is->indices, is->selected, is->scratch) == BATON_OK);
+    select_there(self, is, reuse ? BATON_DEVICE_REUSED : BATON_DEVICE_SAMPLED,
+                 stream(self, 2));
     synchronise(self, stream(self, 2));
     sample_here(is, reuse, &threshold);
     self->read(self, &selected, is->selected, sizeof selected);
@@ -941,7 +955,10 @@ static void select_once(device_subject_t *self, selecting_t *is,
     is->scratch = on_device(self, scratch + 1);
     fill_to_select_from(is, random);
     self->write(self, is->dense, is->right, bytes);
-    put_selection(self, is, stream(self, 2));
+    put_selection(self, is,
+                  support_random_below(random, 2) == 0 ? BATON_DEVICE_TOPK
+                                                       : BATON_DEVICE_TRIMMED,
+                  stream(self, 2));
     synchronise(self, stream(self, 2));
     select_here(is);
     compare_selection(self, is);
@@ -972,7 +989,7 @@ CASE(selection_gives_the_bits_of_the_host)
                                            BATON_F64};
     static const size_t counts[] = {1, 5, 300, SELECT_MOST};
     support_random_t random = support_random(self->seed, 123);
-    for (int i = 0; i < 16 && self->port->select_topk != NULL; i++) {
+    for (int i = 0; i < 16 && self->port->select != NULL; i++) {
         is.dtype = dtypes[i % 4];
         is.count = counts[i / 4];
         is.k = 1 + support_random_below(&random, is.count);

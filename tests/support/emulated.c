@@ -30,9 +30,7 @@ typedef enum kind {
     COPY,
     REDUCE,
     SELECT,
-    GATHER,
-    PUT,
-    ADD,
+    ENTRIES,
     SCALE,
     SQUARE,
     CLEAR,
@@ -64,13 +62,11 @@ typedef struct work {
     const baton_op_t *op;
     baton_dtype_t dtype;
     /* Of selections and lists; see do_list. */
-    baton_selection_t from;
-    size_t k;
-    bool sampled, reuse;
+    baton_device_selection_t selection;
+    baton_device_direction_t direction;
     const uint64_t *list_count;
     char *dense;
     double factor;
-    bool clear;
     void (*fn)(void *arg);
     void *arg;
     event_t event;
@@ -660,101 +656,62 @@ static size_t port_select_bytes(void *arg, baton_dtype_t dtype, size_t count,
     return baton_select_scratch_bytes(count, k);
 }
 
-static baton_status_t put_selection(emulated_t *device, baton_stream_t stream,
-                                    work_t *work, uint32_t *indices,
-                                    baton_device_selected_t *selected,
-                                    void *scratch)
+static bool is_sampled(const baton_device_selection_t *selection)
 {
-    const baton_selection_t *from = &work->from;
+    return selection->method == BATON_DEVICE_SAMPLED ||
+           selection->method == BATON_DEVICE_REUSED;
+}
+
+static baton_status_t port_select(void *arg, baton_stream_t stream,
+                                  const baton_device_selection_t *given)
+{
+    emulated_t *device = arg;
+    work_t work = {.kind = SELECT, .bytes = 1, .selection = *given};
+    const baton_selection_t *from = &given->from;
     size_t bytes = from->count * baton_dtype_size(from->dtype);
-    size_t most = work->sampled ? 2 * work->k : work->k;
+    size_t most = is_sampled(given) ? 2 * given->k : given->k;
+    size_t scratch = baton_select_scratch_bytes(from->count, given->k);
     char *values = NULL, *left = NULL, *right = NULL;
     most = most < from->count ? most : from->count;
     pthread_mutex_lock(&device->mutex);
     bool reached =
         reach(device, from->values, bytes, &values) &&
-        reach(device, indices, most * sizeof *indices, &right) &&
-        reach(device, selected, sizeof *selected, &work->target) &&
-        reach(device, scratch, baton_select_scratch_bytes(from->count, work->k),
-              &left);
-    work->from.values = values;
-    work->left = left;
-    work->right = right;
-    work->count = most;
-    return submit_reached(device, stream, work, reached);
+        reach(device, given->indices, most * sizeof *given->indices, &right) &&
+        reach(device, given->selected, sizeof *given->selected, &work.target) &&
+        reach(device, given->scratch, scratch, &left);
+    work.selection.from.values = values;
+    work.left = left;
+    work.right = right;
+    work.count = most;
+    return submit_reached(device, stream, &work, reached);
 }
 
-static baton_status_t port_select_topk(void *arg, baton_stream_t stream,
-                                       const baton_selection_t *from, size_t k,
-                                       uint32_t *indices,
-                                       baton_device_selected_t *selected_out,
-                                       void *scratch)
+static baton_status_t port_entries(void *arg, baton_stream_t stream,
+                                   const baton_device_transfer_t *given)
 {
-    work_t work = {.kind = SELECT, .bytes = 1, .from = *from, .k = k};
-    return put_selection(arg, stream, &work, indices, selected_out, scratch);
-}
-
-static baton_status_t port_select_sampled(void *arg, baton_stream_t stream,
-                                          const baton_selection_t *from,
-                                          size_t k, bool reuse,
-                                          uint32_t *indices,
-                                          baton_device_selected_t *selected,
-                                          void *scratch)
-{
-    work_t work = {.kind = SELECT,
+    emulated_t *device = arg;
+    const baton_device_entries_t *list = &given->list;
+    bool any = list->capacity > 0;
+    bool reads = given->direction <= BATON_DEVICE_TAKE;
+    work_t work = {.kind = ENTRIES,
+                   .direction = given->direction,
+                   .dtype = list->dtype,
                    .bytes = 1,
-                   .from = *from,
-                   .k = k,
-                   .sampled = true,
-                   .reuse = reuse};
-    return put_selection(arg, stream, &work, indices, selected, scratch);
-}
-
-static baton_status_t put_list(emulated_t *device, baton_stream_t stream,
-                               work_t *work, const baton_device_entries_t *list,
-                               const uint32_t *indices, const void *dense)
-{
+                   .count = list->capacity,
+                   .factor = given->factor};
     char *count = NULL, *right = NULL;
     pthread_mutex_lock(&device->mutex);
-    bool any = list->capacity > 0;
     bool reached =
         reach(device, list->data,
-              list->capacity * baton_entry_bytes(list->dtype), &work->target) &&
+              list->capacity * baton_entry_bytes(list->dtype), &work.target) &&
         reach(device, list->count,
               list->count != NULL ? sizeof *list->count : 0, &count) &&
-        reach(device, indices,
-              indices != NULL ? list->capacity * sizeof *indices : 0, &right) &&
-        reach(device, dense, any ? 1 : 0, &work->dense);
-    work->dtype = list->dtype;
-    work->bytes = 1;
-    work->count = list->capacity;
-    work->list_count = (const void *)count;
-    work->right = right;
-    return submit_reached(device, stream, work, reached);
-}
-
-static baton_status_t port_gather(void *arg, baton_stream_t stream,
-                                  const baton_device_entries_t *list,
-                                  const uint32_t *indices, void *dense,
-                                  bool clear)
-{
-    work_t work = {.kind = GATHER, .clear = clear};
-    return put_list(arg, stream, &work, list, indices, dense);
-}
-
-static baton_status_t port_put(void *arg, baton_stream_t stream,
-                               const baton_device_entries_t *list, void *dense)
-{
-    work_t work = {.kind = PUT};
-    return put_list(arg, stream, &work, list, NULL, dense);
-}
-
-static baton_status_t port_add(void *arg, baton_stream_t stream,
-                               const baton_device_entries_t *list,
-                               double factor, void *dense)
-{
-    work_t work = {.kind = ADD, .factor = factor};
-    return put_list(arg, stream, &work, list, NULL, dense);
+        reach(device, given->indices,
+              reads ? list->capacity * sizeof *given->indices : 0, &right) &&
+        reach(device, given->dense, any ? 1 : 0, &work.dense);
+    work.list_count = (const void *)count;
+    work.right = right;
+    return submit_reached(device, stream, &work, reached);
 }
 
 static baton_status_t port_scale(void *arg, baton_stream_t stream,
@@ -992,12 +949,13 @@ static void await_change(emulated_t *device, int64_t until)
 }
 
 /* `target` has the number and threshold, `left` the scratch and `right` the
-   indices. */
+   indices. TRIMMED has the same result. */
 static void do_topk(const work_t *work)
 {
     baton_device_selected_t *out = (void *)work->target;
     out->count =
-        baton_select_topk(&work->from, work->k, (void *)(uintptr_t)work->right,
+        baton_select_topk(&work->selection.from, work->selection.k,
+                          (void *)(uintptr_t)work->right,
                           (void *)(uintptr_t)work->left, &out->threshold);
 }
 
@@ -1006,20 +964,20 @@ static bool do_threshold(const work_t *work)
 {
     baton_device_selected_t *out = (void *)work->target;
     out->count =
-        baton_select_at_least(&work->from, out->threshold,
+        baton_select_at_least(&work->selection.from, out->threshold,
                               (void *)(uintptr_t)work->right, work->count);
-    return out->threshold != 0 && out->count <= 2 * work->k;
+    return out->threshold != 0 && out->count <= 2 * work->selection.k;
 }
 
 static void do_sampled(const work_t *work)
 {
     baton_device_selected_t *out = (void *)work->target;
-    if (work->reuse && do_threshold(work)) {
+    if (work->selection.method == BATON_DEVICE_REUSED && do_threshold(work)) {
         return;
     }
-    out->threshold = baton_select_search(&work->from, work->k,
-                                         (void *)(uintptr_t)work->right,
-                                         (void *)(uintptr_t)work->left);
+    out->threshold = baton_select_search(
+        &work->selection.from, work->selection.k,
+        (void *)(uintptr_t)work->right, (void *)(uintptr_t)work->left);
     if (!do_threshold(work)) {
         do_topk(work);
     }
@@ -1036,12 +994,12 @@ static void do_list(const work_t *work)
         return;
     }
     const uint32_t *indices = (const void *)work->right;
-    if (work->kind == PUT) {
+    if (work->direction == BATON_DEVICE_PUT) {
         baton_entries_put(work->dtype, work->target, count, work->dense);
-    } else if (work->kind == ADD) {
+    } else if (work->direction == BATON_DEVICE_ADD) {
         baton_entries_add(work->dtype, work->target, count, work->factor,
                           work->dense);
-    } else if (work->clear) {
+    } else if (work->direction == BATON_DEVICE_TAKE) {
         baton_entries_take(work->dtype, work->target, indices, count,
                            work->dense);
     } else {
@@ -1067,11 +1025,11 @@ static void do_work(const work_t *work)
     } else if (work->kind == REDUCE && work->bytes > 0) {
         work->op->reduce(work->op->arg, work->target, work->left, work->right,
                          work->count, work->dtype);
-    } else if (work->kind == SELECT && work->sampled) {
+    } else if (work->kind == SELECT && is_sampled(&work->selection)) {
         do_sampled(work);
     } else if (work->kind == SELECT) {
         do_topk(work);
-    } else if (work->kind == GATHER || work->kind == PUT || work->kind == ADD) {
+    } else if (work->kind == ENTRIES) {
         do_list(work);
     } else if (work->kind == SCALE) {
         do_scale(work);
@@ -1341,11 +1299,8 @@ static const baton_device_port_t PORT = {.size = sizeof PORT,
                                          .open_handle = port_open_handle,
                                          .close = port_close,
                                          .select_bytes = port_select_bytes,
-                                         .select_topk = port_select_topk,
-                                         .select_sampled = port_select_sampled,
-                                         .gather = port_gather,
-                                         .put = port_put,
-                                         .add = port_add,
+                                         .select = port_select,
+                                         .entries = port_entries,
                                          .scale = port_scale,
                                          .square_sum = port_square_sum,
                                          .clear = port_clear};
@@ -1425,11 +1380,8 @@ emulated_t *emulated_open(const emulated_options_t *options)
     }
     if (device->options.no_selection) {
         device->port.select_bytes = NULL;
-        device->port.select_topk = NULL;
-        device->port.select_sampled = NULL;
-        device->port.gather = NULL;
-        device->port.put = NULL;
-        device->port.add = NULL;
+        device->port.select = NULL;
+        device->port.entries = NULL;
         device->port.scale = NULL;
         device->port.square_sum = NULL;
         device->port.clear = NULL;

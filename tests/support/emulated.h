@@ -25,7 +25,7 @@ typedef struct emulated_options {
     size_t bytes;      /* of memory; 256 MiB */
     bool no_handles;   /* the port has neither get_handle nor open_handle */
     bool builtin_only; /* reduces() refuses the operators of users */
-    bool no_selection; /* the port has no select_topk and what belongs to it */
+    bool no_selection; /* the port has no select and what belongs to it */
 } emulated_options_t;
 
 /* Never NULL: a test that can't have a device aborts. The device is closed by

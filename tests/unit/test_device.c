@@ -557,10 +557,10 @@ static void test_attaching(void **state)
     support_expect(baton_engine_attach_device(engine, &port, device),
                    BATON_ERR_INVALID);
     port = *emulated_port(device);
-    port.put = NULL;
+    port.entries = NULL;
     support_expect(baton_engine_attach_device(engine, &port, device),
                    BATON_ERR_INVALID);
-    support_says("has 8 only");
+    support_says("has 5 only");
     support_ok(baton_engine_close(engine));
 }
 

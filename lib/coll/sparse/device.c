@@ -274,9 +274,12 @@ static baton_status_t write_out(void *arg, baton_call_t *call,
     const baton_sparse_t *sparse = arg;
     const backend_t *self = backend_of(sparse);
     const baton_device_port_t *port = self->device.port;
-    const baton_device_entries_t list = {.dtype = sparse->options.dtype,
-                                         .data = self->device_entries,
-                                         .capacity = self->written_count};
+    const baton_device_transfer_t transfer = {
+        .direction = BATON_DEVICE_PUT,
+        .list = {.dtype = sparse->options.dtype,
+                 .data = self->device_entries,
+                 .capacity = self->written_count},
+        .dense = self->written};
     (void)call;
     if (self->written == NULL) {
         return BATON_OK;
@@ -284,7 +287,7 @@ static baton_status_t write_out(void *arg, baton_call_t *call,
     baton_status_t status = port->clear(self->device.device, stream,
                                         self->written, vector_bytes(sparse));
     return status == BATON_OK
-               ? port->put(self->device.device, stream, &list, self->written)
+               ? port->entries(self->device.device, stream, &transfer)
                : status;
 }
 
@@ -516,7 +519,7 @@ static const char *refusal(const baton_sparse_t *sparse,
         BATON_OK) {
         return "the engine has no device (baton_engine_attach_device)";
     }
-    if (device->port->select_topk == NULL) {
+    if (device->port->select == NULL) {
         return "the device cannot select (device.h)";
     }
     return device->port->reduces(device->device, BATON_SUM, o->dtype)

@@ -298,20 +298,19 @@ static void remember(baton__sparse_device_t *self, baton__change_t *change)
     self->latest = change;
 }
 
-static baton_status_t select_indices(const baton__sparse_device_t *self,
-                                     baton_stream_t stream,
-                                     const baton_selection_t *from,
-                                     const baton__selecting_t *selecting,
-                                     baton_device_selected_t *head)
+/* GATHER and TAKE copy from `work`, or another dense vector; PUT and ADD write
+   to it. */
+static baton_status_t transfer(const baton__sparse_device_t *self,
+                               baton_stream_t stream,
+                               baton_device_direction_t direction,
+                               const baton_device_entries_t *list,
+                               const uint32_t *indices, char *dense)
 {
-    return selecting->sampled
-               ? self->port->select_sampled(self->device, stream, from,
-                                            selecting->k,
-                                            selecting->earlier != 0,
-                                            self->indices, head, self->scratch)
-               : self->port->select_topk(self->device, stream, from,
-                                         selecting->k, self->indices, head,
-                                         self->scratch);
+    const baton_device_transfer_t of = {.direction = direction,
+                                        .list = *list,
+                                        .indices = indices,
+                                        .dense = dense};
+    return self->port->entries(self->device, stream, &of);
 }
 
 baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
@@ -321,13 +320,20 @@ baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
 {
     baton__sparse_device_t *self = sparse->device;
     baton_device_selected_t *head = baton__selected_head(to);
-    const baton_selection_t from = {
-        .dtype = sparse->options.dtype,
-        .side = selecting->side,
-        .values = self->work + selecting->first * sparse->element_bytes,
-        .count = selecting->count,
-        .first = (uint32_t)selecting->first,
-    };
+    const baton_device_selection_t selection = {
+        .method = !selecting->sampled       ? BATON_DEVICE_TOPK
+                  : selecting->earlier != 0 ? BATON_DEVICE_REUSED
+                                            : BATON_DEVICE_SAMPLED,
+        .from = {.dtype = sparse->options.dtype,
+                 .side = selecting->side,
+                 .values =
+                     self->work + selecting->first * sparse->element_bytes,
+                 .count = selecting->count,
+                 .first = (uint32_t)selecting->first},
+        .k = selecting->k,
+        .indices = self->indices,
+        .selected = head,
+        .scratch = self->scratch};
     sparse->counting.block_selections++;
     change->list = (baton_device_entries_t){
         .dtype = sparse->options.dtype,
@@ -336,10 +342,10 @@ baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
         .count = &head->count,
     };
     baton_status_t status =
-        select_indices(self, stream, &from, selecting, head);
+        self->port->select(self->device, stream, &selection);
     if (status == BATON_OK) {
-        status = self->port->gather(self->device, stream, &change->list,
-                                    self->indices, self->work, true);
+        status = transfer(self, stream, BATON_DEVICE_TAKE, &change->list,
+                          self->indices, self->work);
     }
     remember(self, change);
     return status;
@@ -354,8 +360,11 @@ baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
     change->list = (baton_device_entries_t){
         .dtype = sparse->options.dtype, .data = entries, .capacity = count};
     remember(self, change);
-    return self->port->add(self->device, stream, &change->list, factor,
-                           self->work);
+    const baton_device_transfer_t of = {.direction = BATON_DEVICE_ADD,
+                                        .list = change->list,
+                                        .factor = factor,
+                                        .dense = self->work};
+    return self->port->entries(self->device, stream, &of);
 }
 
 baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
@@ -365,7 +374,7 @@ baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
     const baton__sparse_device_t *self = sparse->device;
     const baton_device_entries_t list = {
         .dtype = sparse->options.dtype, .data = entries, .capacity = count};
-    return self->port->put(self->device, stream, &list, self->work);
+    return transfer(self, stream, BATON_DEVICE_PUT, &list, NULL, self->work);
 }
 
 /* Velocity becomes zero at indices; what it was there goes where the residual's
@@ -379,10 +388,9 @@ static baton_status_t mask(const baton_sparse_t *sparse, baton_stream_t stream,
                                          .data = self->kept,
                                          .capacity = capacity,
                                          .count = count};
-    return self->velocity != NULL
-               ? self->port->gather(self->device, stream, &list, indices,
-                                    self->new_velocity, true)
-               : BATON_OK;
+    return self->velocity != NULL ? transfer(self, stream, BATON_DEVICE_TAKE,
+                                             &list, indices, self->new_velocity)
+                                  : BATON_OK;
 }
 
 /* Undoes all changes of `work`, the latest first. */
@@ -391,8 +399,8 @@ static baton_status_t undo(const baton_sparse_t *sparse, baton_stream_t stream)
     baton__sparse_device_t *self = sparse->device;
     baton_status_t status = BATON_OK;
     while (self->latest != NULL && status == BATON_OK) {
-        status = self->port->put(self->device, stream, &self->latest->list,
-                                 self->work);
+        status = transfer(self, stream, BATON_DEVICE_PUT, &self->latest->list,
+                          NULL, self->work);
         self->latest = self->latest->earlier;
     }
     return status;
@@ -403,16 +411,16 @@ baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,
                                          const uint32_t *indices, size_t count)
 {
     const baton__sparse_device_t *self = sparse->device;
-    const baton_device_port_t *port = self->port;
     const baton_device_entries_t kept = {
         .dtype = sparse->options.dtype, .data = self->kept, .capacity = count};
     baton_status_t status =
-        port->gather(self->device, stream, &kept, indices, self->work, false);
+        transfer(self, stream, BATON_DEVICE_GATHER, &kept, indices, self->work);
     if (status == BATON_OK) {
         status = undo(sparse, stream);
     }
     if (status == BATON_OK) {
-        status = port->put(self->device, stream, &kept, self->work);
+        status =
+            transfer(self, stream, BATON_DEVICE_PUT, &kept, NULL, self->work);
     }
     return status == BATON_OK ? mask(sparse, stream, indices, count, NULL)
                               : status;

@@ -113,7 +113,7 @@ static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
 }
 
 /* What is selected: the k largest of `count` elements from `first` on; or, with
-   `sampled`, up to 2k by a threshold, as the port's select_sampled does. */
+   `sampled`, up to 2k by a threshold, as the device's SAMPLED does. */
 typedef struct baton__selecting {
     size_t first, count;
     size_t k;

@@ -1,5 +1,6 @@
 /* Selection on a GPU: what <baton/select.h> does, on vectors in the memory of a
-   CUDA device and in the order of a stream. In libbaton_cuda.
+   CUDA device and in the order of a stream. Inside libbaton_cuda: select.c
+   makes functions of the port of it.
 
        size_t bytes = baton_cuda_select_bytes(BATON_F32, n, k);
        cudaMalloc(&memory, bytes);                     // once
@@ -35,8 +36,8 @@
    aligned. BATON_ERR_SYSTEM: the driver refused a launch; the message has its
    reason. Nothing has been put into the stream then, or the first kernels of
    several. Threads: any, with a workspace of its own. */
-#ifndef BATON_CUDA_SELECT_H
-#define BATON_CUDA_SELECT_H
+#ifndef BATON__CUDA_SELECT_H
+#define BATON__CUDA_SELECT_H
 
 #include <baton/device.h>
 #include <baton/select.h>
@@ -56,6 +57,9 @@ typedef struct baton_cuda_workspace {
     size_t bytes;
     baton_stream_t stream;
 } baton_cuda_workspace_t;
+
+/* Of this library alone; what users reach is the port. */
+#pragma GCC visibility push(hidden)
 
 /* Bytes of a workspace for any selection of up to k (or of a capacity of up to
    k) of up to `count` elements. It grows with count and k. About 16 bytes for
@@ -156,6 +160,8 @@ baton_cuda_elements_scale(baton_dtype_t dtype, void *target, const void *source,
 BATON_CHECKED baton_status_t baton_cuda_elements_square_sum(
     baton_dtype_t dtype, const void *values, size_t count, double *sum_out,
     const baton_cuda_workspace_t *workspace);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
