@@ -855,7 +855,6 @@ static baton_status_t put_word(emulated_t *device, baton_stream_t stream,
                : baton_error_set(BATON_ERR_SYSTEM,
                                  "%s: %p is not in pinned memory", device->name,
                                  (void *)word);
-    device->counters.awaits += status == BATON_OK && kind == AWAIT;
     device->counters.raises += status == BATON_OK && kind == RAISE;
     pthread_mutex_unlock(&device->mutex);
     return status;
@@ -1116,7 +1115,6 @@ static baton_status_t port_arm(void *arg)
 {
     emulated_t *device = arg;
     pthread_mutex_lock(&device->mutex);
-    device->counters.arms++;
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         stream_t *stream = device->streams[i];
         if (stream->completed < stream->submitted) {
@@ -1145,7 +1143,6 @@ port_get_handle(void *arg, const void *memory,
         handle.device = device->number;
         handle.serial = in->serial;
         handle.offset = (uint64_t)((const char *)memory - in->address);
-        device->counters.handles_got++;
     }
     pthread_mutex_unlock(&device->mutex);
     if (in == NULL) {
@@ -1188,7 +1185,6 @@ static baton_status_t remember(emulated_t *device, const char *address)
         device->opened[i] = address;
         device->opened_count += i == device->opened_count;
     }
-    device->counters.handles_opened++;
     pthread_mutex_unlock(&device->mutex);
     return room ? BATON_OK : no_handle(device, "too many handles are open");
 }

@@ -68,8 +68,7 @@ typedef struct emulated_counters {
     uint64_t foreign;  /* copies out of the memory of another device */
     uint64_t reduces;
     uint64_t on_entries; /* selections, and work on lists of entries */
-    uint64_t records, follows, awaits, raises, arms;
-    uint64_t handles_got, handles_opened;
+    uint64_t records, follows, raises;
     uint64_t allocated; /* allocations of both kinds that are alive */
     uint64_t events;    /* alive */
 } emulated_counters_t;
