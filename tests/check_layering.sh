@@ -1,6 +1,7 @@
 #!/bin/sh
 # The layers of lib/README.md: a folder includes, calls and declares only what is
-# in it or below it, and each foreign header has one home.
+# in it or below it, each foreign header has one home, and no files call or
+# include each other in a circle.
 #
 #   check_layering.sh ROOT OBJECT...   checks a tree and the objects made of it;
 #                                      prints each violation
@@ -76,6 +77,33 @@ calls() (
         }
         exit failed
     }'
+)
+
+# Circles: of objects by the symbols that they use, of headers by what they
+# include. tsort names the members of the first.
+circles() (
+    cd "$1"
+    shift
+    {
+        for object in "$@"; do
+            nm "$object" | awk -v object="$object" '
+                { print "symbol", object, $(NF - 1), $NF }'
+        done | awk '
+            $4 !~ /^baton_/ { next }
+            $3 == "U" { uses[$2 " " $4] = 1 }
+            $3 ~ /[A-TV-Z]/ { home[$4] = $2 }
+            END {
+                for (use in uses) {
+                    split(use, part, " ")
+                    if (part[2] in home) print part[1], home[part[2]]
+                }
+            }'
+        grep -rnoE --include='*.h' '^ *# *include "[^"]+"' lib progress cuda |
+            sed -E 's/^(lib\/)?([^:]*):[0-9]+:[^"]*"(.*)"$/\2 \3/'
+    } | tsort 2>&1 >/dev/null | awk '
+        / input contains a loop/ { if (found++) exit; print "a circle:"; next }
+        found { print "    " $2 }
+        END { exit found > 0 }'
 )
 
 check() (
@@ -222,6 +250,27 @@ LIST
         echo "self-test: not found: an upward declaration"
         fail=1
     fi
+    clean
+    circle="$tree/objects/progress/there.c.o $tree/objects/progress/back.c.o"
+    echo 'void baton__back(void); void baton__there(void);
+        void baton__there(void) { baton__back(); }' |
+        cc -x c -c -o "$tree/objects/progress/there.c.o" -
+    echo 'void baton__back(void); void baton__there(void);
+        void baton__back(void) { baton__there(); }' |
+        cc -x c -c -o "$tree/objects/progress/back.c.o" -
+    circles "$tree" "$clean_objects" ||
+        { echo "self-test: a tree without circles is refused"; fail=1; }
+    # shellcheck disable=SC2086
+    if circles "$tree" $circle >/dev/null; then
+        echo "self-test: not found: a circle of objects"
+        fail=1
+    fi
+    echo '#include "sched/run.h"' >"$tree/lib/sched/plan.h"
+    echo '#include "sched/plan.h"' >"$tree/lib/sched/run.h"
+    if circles "$tree" "$clean_objects" >/dev/null; then
+        echo "self-test: not found: a circle of headers"
+        fail=1
+    fi
     return $fail
 }
 
@@ -233,5 +282,6 @@ case ${1:-} in
     shift
     check "$root"
     calls "$root" "$@"
+    circles "$root" "$@"
     ;;
 esac

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Counts the lines of each folder: whoever carries this on must be able to hold
+# it in the head.
+#
+#   scripts/lines.sh            prints the table of lib/README.md
+#   scripts/lines.sh --check    fails where a sum is above its limit, or a row of
+#                               lib/README.md is off by more than 2 %
+set -eu
+cd "$(dirname "$0")/.."
+
+# What is counted together, and the most that it may be.
+sums='include,lib,progress,cuda 56000
+microbench,examples 10500
+tests 43000'
+
+folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
+    lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/partial lib/coll/stream
+    lib/coll/sparse cuda microbench examples tests scripts docs"
+
+# Of one or more folders: all files but pictures.
+count() {
+    find "$@" -type f ! -name '*.svg' -exec cat {} + | wc -l
+}
+
+table() {
+    for folder in $folders; do
+        if [ -d "$folder" ]; then
+            printf '    %-18s %6d\n' "$folder" "$(count "$folder")"
+        fi
+    done
+    echo "$sums" | while read -r together limit; do
+        # shellcheck disable=SC2046
+        printf '    %-28s %6d of at most %d\n' "$together" \
+            "$(count $(echo "$together" | tr ',' ' '))" "$limit"
+    done
+}
+
+check() {
+    table | awk '
+        / of at most / && $2 > $6 {
+            print $1 ": " $2 " lines; at most " $6 " are allowed"
+            failed = 1
+        }
+        FNR == NR { counted[$1] = $2; next }
+        /^    [a-z\/,]+ +[0-9]+( of at most [0-9]+)?$/ { told[$1] = $2 }
+        END {
+            for (name in counted) {
+                off = told[name] - counted[name]
+                if (off < 0) off = -off
+                if (off * 50 > counted[name]) {
+                    print "lib/README.md: " name ": " told[name] " lines; " \
+                        "there are " counted[name] ": see scripts/lines.sh"
+                    failed = 1
+                }
+            }
+            exit failed
+        }' - lib/README.md
+}
+
+case ${1:-} in
+"") table ;;
+--check) check ;;
+*)
+    echo "usage: $0 [--check]" >&2
+    exit 2
+    ;;
+esac
