@@ -166,46 +166,6 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     return status;
 }
 
-uint64_t baton__partial_steps(const baton_partial_t *partial)
-{
-    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
-}
-
-/* Epochs that peers may begin here: with KEEP_ALL the history has room for W
-   results that were not seen; and in epoch e this rank's next contribution, of
-   step arrived + 1, may come one epoch too late, so e may be arrived + S. The
-   limit lock is held. */
-static void set_limit(baton_partial_t *partial)
-{
-    uint64_t limit = UINT64_MAX;
-    if (partial->keep == BATON_KEEP_ALL) {
-        limit = partial->seen + partial->contribution.history;
-    }
-    if (partial->max_staleness != 0 &&
-        partial->arrived + partial->max_staleness < limit) {
-        limit = partial->arrived + partial->max_staleness;
-    }
-    if (limit != UINT64_MAX && !partial->closing) {
-        baton_schedule_limit(partial->schedule, limit);
-    }
-}
-
-void baton__partial_arrived(baton_partial_t *partial, uint64_t step)
-{
-    (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->arrived = step;
-    set_limit(partial);
-    (void)pthread_mutex_unlock(&partial->limit_lock);
-}
-
-void baton__partial_saw(baton_partial_t *partial, uint64_t step)
-{
-    (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->seen = step > partial->seen ? step : partial->seen;
-    set_limit(partial);
-    (void)pthread_mutex_unlock(&partial->limit_lock);
-}
-
 /* The application is in baton_group_recover. */
 static void recover(void *arg, uint64_t epoch)
 {
@@ -216,11 +176,7 @@ static void recover(void *arg, uint64_t epoch)
     partial->claimed = 0;
     baton__begin_recover(&partial->begin, partial->first_choice);
     baton__change_reset(&partial->change);
-    (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->arrived = 0;
-    partial->seen = 0;
-    set_limit(partial);
-    (void)pthread_mutex_unlock(&partial->limit_lock);
+    baton__partial_limit(partial, 0, 0);
 }
 
 /* ---- building --------------------------------------------------------- */
@@ -388,7 +344,7 @@ baton_status_t baton_partial_create(baton_group_t *group,
     }
     status = init(partial, group, &options);
     if (status == BATON_OK) {
-        set_limit(partial);
+        baton__partial_limit(partial, 0, 0);
         build(partial, &options);
         baton_schedule_on_recover(partial->schedule, recover, partial);
         status = baton_schedule_commit(partial->schedule);
@@ -401,24 +357,15 @@ baton_status_t baton_partial_create(baton_group_t *group,
     return BATON_OK;
 }
 
-/* On a device what is still in streams sees results after the schedule has been
-   destroyed. */
-static void set_closing(baton_partial_t *partial, bool closing)
-{
-    (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->closing = closing;
-    (void)pthread_mutex_unlock(&partial->limit_lock);
-}
-
 baton_status_t baton_partial_destroy(baton_partial_t *partial)
 {
     if (partial == NULL) {
         return BATON_OK;
     }
-    set_closing(partial, true);
+    baton__partial_set_closing(partial, true);
     baton_status_t status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_ERR_STATE) {
-        set_closing(partial, false);
+        baton__partial_set_closing(partial, false);
     }
     if (status == BATON_OK) {
         status = baton__partial_device_destroy(partial->device);
@@ -531,19 +478,6 @@ baton_status_t baton_partial_set_mode(baton_partial_t *partial,
     return status == BATON_OK ? baton__change_ask(&partial->change, name,
                                                   partial->rank, choice)
                               : status;
-}
-
-baton_status_t baton__partial_check_step(const baton_partial_t *partial)
-{
-    uint64_t step = baton__partial_steps(partial);
-    if (step != 0 &&
-        (partial->keep != BATON_KEEP_ALL || partial->claimed != step)) {
-        return BATON_OK;
-    }
-    return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s",
-                        baton_schedule_name(partial->schedule),
-                        step == 0 ? "no step was started"
-                                  : "the step's result was returned already");
 }
 
 baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,

@@ -42,14 +42,22 @@ struct baton_partial {
     void *policy_arg;
 };
 
+/* Steps started so far. Any thread. */
 uint64_t baton__partial_steps(const baton_partial_t *partial);
 
 /* BATON_ERR_STATE: there is no step whose result may be waited for. */
 baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 
-/* This rank has arrived at the step, or has seen its result: so peers may begin
-   more epochs here. Any thread. */
+/* Epochs that peers may begin here. limit: both counts, at first and after a
+   recovery. arrived: this rank has arrived at the step; saw: it has seen its
+   result. So peers may begin more. Any thread. */
+void baton__partial_limit(baton_partial_t *partial, uint64_t arrived,
+                          uint64_t seen);
 void baton__partial_arrived(baton_partial_t *partial, uint64_t step);
 void baton__partial_saw(baton_partial_t *partial, uint64_t step);
+
+/* The schedule, which is being destroyed, has no limit any more. On a device
+   what is still in streams sees results after that. */
+void baton__partial_set_closing(baton_partial_t *partial, bool closing);
 
 #endif

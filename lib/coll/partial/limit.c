@@ -1,0 +1,74 @@
+/* The steps of a partial collective, and how far ahead of this rank's own its
+   peers may begin epochs. */
+#include "base/error.h"
+#include "coll/partial/parts.h"
+
+uint64_t baton__partial_steps(const baton_partial_t *partial)
+{
+    return atomic_load_explicit(&partial->steps, memory_order_relaxed);
+}
+
+/* Epochs that peers may begin here: with KEEP_ALL the history has room for W
+   results that were not seen; and in epoch e this rank's next contribution, of
+   step arrived + 1, may come one epoch too late, so e may be arrived + S. The
+   limit lock is held. */
+static void set_limit(baton_partial_t *partial)
+{
+    uint64_t limit = UINT64_MAX;
+    if (partial->keep == BATON_KEEP_ALL) {
+        limit = partial->seen + partial->contribution.history;
+    }
+    if (partial->max_staleness != 0 &&
+        partial->arrived + partial->max_staleness < limit) {
+        limit = partial->arrived + partial->max_staleness;
+    }
+    if (limit != UINT64_MAX && !partial->closing) {
+        baton_schedule_limit(partial->schedule, limit);
+    }
+}
+
+void baton__partial_limit(baton_partial_t *partial, uint64_t arrived,
+                          uint64_t seen)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->arrived = arrived;
+    partial->seen = seen;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+void baton__partial_arrived(baton_partial_t *partial, uint64_t step)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->arrived = step;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+void baton__partial_saw(baton_partial_t *partial, uint64_t step)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->seen = step > partial->seen ? step : partial->seen;
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+void baton__partial_set_closing(baton_partial_t *partial, bool closing)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    partial->closing = closing;
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
+baton_status_t baton__partial_check_step(const baton_partial_t *partial)
+{
+    uint64_t step = baton__partial_steps(partial);
+    if (step != 0 &&
+        (partial->keep != BATON_KEEP_ALL || partial->claimed != step)) {
+        return BATON_OK;
+    }
+    return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s",
+                        baton_schedule_name(partial->schedule),
+                        step == 0 ? "no step was started"
+                                  : "the step's result was returned already");
+}
