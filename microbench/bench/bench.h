@@ -115,13 +115,12 @@ cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
 
 /* ---- a run, and turns (turns.c) ----------------------------------------- */
 
-/* A command that runs. Only rank 0 has a table, a plot, and speaks. */
+/* A command that runs. Only rank 0 has a table and speaks. */
 typedef struct bench_run {
     harness_t harness;
     bench_options_t options;
     bool speak;
     table_t table;
-    output_plot_t plot;
     progress_t progress;
     size_t probes, near; /* of the latency of a cache line between processors */
 } bench_run_t;

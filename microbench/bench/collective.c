@@ -237,7 +237,7 @@ typedef struct picture {
     char names[BENCH_MAX_SYSTEMS][PLOT_TEXT_BYTES];
 } picture_t;
 
-static void draw(const bench_run_t *run, picture_t *picture)
+static bool draw(const bench_run_t *run, picture_t *picture)
 {
     const bench_options_t *options = &run->options;
     char title[80];
@@ -259,7 +259,7 @@ static void draw(const bench_run_t *run, picture_t *picture)
         .values = picture->us,
         .log_base = 2,
     };
-    plot_draw(&run->plot, &plot);
+    return plot_draw(options->plot, &plot);
 }
 
 bool bench_collective(bench_run_t *run)
@@ -289,8 +289,5 @@ bool bench_collective(bench_run_t *run)
             picture.us[size * options->system_count + i] = stats[i].median;
         }
     }
-    if (run->speak) {
-        draw(run, &picture);
-    }
-    return true;
+    return !run->speak || draw(run, &picture);
 }

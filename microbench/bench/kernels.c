@@ -2,6 +2,7 @@
    is added to a residual and selected from, in two steps and in one pass. What
    is compared takes turns, so that all see the same clock rate and load. */
 #include "bench/bench.h"
+#include "common/sparse_check.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,23 +206,6 @@ static bool measure_selections(bench_run_t *run, trial_t *trial)
     return passed;
 }
 
-static uint64_t next(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-    return *state >> 40;
-}
-
-/* Nearly normal: sums of four uniform values. */
-static void fill(float *values, size_t count)
-{
-    uint64_t state = 1;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t sum =
-            next(&state) + next(&state) + next(&state) + next(&state);
-        values[i] = (float)sum / (float)(1 << 24) - 2;
-    }
-}
-
 bool bench_kernels(bench_run_t *run)
 {
     const size_t stride = MOST + STAGGER;
@@ -244,7 +228,7 @@ bool bench_kernels(bench_run_t *run)
     };
     /* Zeros never overflow, also when they are summed in place. */
     measure_sums(run, &trial);
-    fill(trial.left, 2 * stride - STAGGER);
+    gradient_fill(1, trial.left, 2 * stride - STAGGER);
     bool passed = measure_selections(run, &trial);
     free(memory);
     free(trial.two);

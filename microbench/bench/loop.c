@@ -1,5 +1,5 @@
-/* baton-bench loop: the patterns of a training loop, which starts epochs,
-   computes and waits late, has hundreds of schedules, and long pipelines. */
+/* baton-bench loop: the patterns of a training loop, which has hundreds of
+   schedules, and long pipelines. What it hides is in overlap.c. */
 #include "bench/bench.h"
 #include <baton/partial.h>
 #include <math.h>
@@ -13,59 +13,27 @@ enum {
     CHAIN_TURNS = 5
 };
 
-/* ---- an all-reduce that records when it ends ---------------------------- */
+/* ---- many at once ----------------------------------------------------- */
 
-typedef struct reduction {
-    baton_schedule_t *schedule;
-    void *memory;
-    double ended_us;
-} reduction_t;
-
-static baton_status_t record_end(void *arg, baton_call_t *call)
+static baton_schedule_t *create(const harness_t *harness, void *memory)
 {
-    reduction_t *reduction = arg;
-    (void)call;
-    reduction->ended_us = clock_now_us();
-    return BATON_OK;
-}
-
-static void create(const harness_t *harness, const char *name, size_t bytes,
-                   reduction_t *out)
-{
-    out->memory = harness_alloc(bytes, 1);
-    harness_require(baton_schedule_create(harness->group, name, &out->schedule),
+    baton_schedule_t *schedule = NULL;
+    harness_require(baton_schedule_create(harness->group, "many", &schedule),
                     "create an all-reduce");
-    baton_schedule_t *schedule = out->schedule;
-    baton_node_t entry = baton_add_nop(schedule);
-    baton_node_t exit = baton_add_call(schedule, record_end, out);
-    baton_enclosure_t inner = baton_enclose_begin(schedule);
-    baton_view_t whole =
-        baton_view(baton_buffer_bind(schedule, out->memory, bytes), 0, bytes);
     baton_allreduce_t args = BATON_ALLREDUCE;
-    args.source = args.target = whole;
+    args.source = args.target = baton_view(
+        baton_buffer_bind(schedule, memory, MANY_BYTES), 0, MANY_BYTES);
     args.dtype = BATON_F32;
     args.op = BATON_SUM;
-    if (bytes <= 1 << 16) {
-        baton_allreduce_recursive_doubling(schedule, &args);
-    } else {
-        baton_allreduce_ring(schedule, &args);
-    }
-    baton_enclose_end(schedule, inner, entry, exit);
+    baton_allreduce_recursive_doubling(schedule, &args);
     harness_require(baton_schedule_commit(schedule), "commit an all-reduce");
+    return schedule;
 }
-
-static void destroy(reduction_t *reduction)
-{
-    harness_require(baton_schedule_destroy(reduction->schedule), "destroy");
-    free(reduction->memory);
-}
-
-/* ---- start, sleep, wait ----------------------------------------------- */
 
 /* What is measured of one thing: all that it takes, and its rows. */
 typedef struct subject {
     bench_run_t *run;
-    reduction_t *reductions;
+    baton_schedule_t **schedules;
     baton_partial_t *partial;
     float *gradient;
 } subject_t;
@@ -85,63 +53,6 @@ static void measure(subject_t *subject, take_fn take, size_t measures,
     bench_turns(subject->run, &turns, out);
 }
 
-enum { WAITED, BACKGROUND, START, BACKGROUND_MEASURES };
-
-/* Start to the return of wait; start to the end while the application sleeps,
-   longer than the all-reduce should take; processor time in start. */
-static void take_background(void *arg, size_t system, size_t turn, double *us)
-{
-    const subject_t *subject = arg;
-    const harness_t *harness = &subject->run->harness;
-    reduction_t *reduction = subject->reductions;
-    (void)system;
-    (void)turn;
-    harness_barrier(harness);
-    harness_run_epochs(reduction->schedule, 1);
-    harness_barrier(harness);
-    double begin_us = clock_now_us();
-    harness_run_epochs(reduction->schedule, 1);
-    us[WAITED] = clock_now_us() - begin_us;
-    harness_barrier(harness);
-    begin_us = clock_now_us();
-    double used_us = clock_thread_us();
-    harness_require(baton_schedule_start(reduction->schedule), "start");
-    us[START] = clock_thread_us() - used_us;
-    clock_sleep_until(begin_us + 4 * us[WAITED] + 2000);
-    harness_require(baton_schedule_wait(reduction->schedule, -1), "wait");
-    us[BACKGROUND] = reduction->ended_us - begin_us;
-}
-
-static void add_times(bench_run_t *run, size_t bytes, const char *key,
-                      const char *words, stats_t value, const char *unit)
-{
-    char size[16];
-    char name[64];
-    char text[128];
-    (void)cli_format_bytes(bytes, size, sizeof(size));
-    (void)snprintf(name, sizeof(name), "%s_%s", key, size);
-    (void)snprintf(text, sizeof(text), "%s bytes, %s", size, words);
-    bench_report(run, name, text, value, unit);
-}
-
-static void measure_background(bench_run_t *run, size_t bytes)
-{
-    reduction_t reduction;
-    subject_t subject = {.run = run, .reductions = &reduction};
-    stats_t us[BACKGROUND_MEASURES];
-    create(&run->harness, "loop", bytes, &reduction);
-    measure(&subject, take_background, BACKGROUND_MEASURES, us);
-    destroy(&reduction);
-    add_times(run, bytes, "waited", "start and wait", us[WAITED], "us");
-    add_times(run, bytes, "forgotten", "start, and asleep until it ended",
-              us[BACKGROUND], "us");
-    add_times(run, bytes, "forgotten_over", "of that, start and wait",
-              stats_single(us[BACKGROUND].median / us[WAITED].median), "times");
-    add_times(run, bytes, "start", "processor time in start", us[START], "us");
-}
-
-/* ---- many at once ----------------------------------------------------- */
-
 enum { ALONE, EACH, EACH_START, MANY_MEASURES };
 
 static void take_many(void *arg, size_t system, size_t turn, double *us)
@@ -151,39 +62,39 @@ static void take_many(void *arg, size_t system, size_t turn, double *us)
     (void)turn;
     harness_barrier(&subject->run->harness);
     double begin_us = clock_now_us();
-    harness_run_epochs(subject->reductions[0].schedule, MANY);
+    harness_run_epochs(subject->schedules[0], MANY);
     us[ALONE] = (clock_now_us() - begin_us) / MANY;
     harness_barrier(&subject->run->harness);
     begin_us = clock_now_us();
     for (size_t i = 0; i < MANY; i++) {
-        harness_require(baton_schedule_start(subject->reductions[i].schedule),
-                        "start");
+        harness_require(baton_schedule_start(subject->schedules[i]), "start");
     }
     us[EACH_START] = (clock_now_us() - begin_us) / MANY;
     for (size_t i = 0; i < MANY; i++) {
-        harness_require(
-            baton_schedule_wait(subject->reductions[i].schedule, -1), "wait");
+        harness_require(baton_schedule_wait(subject->schedules[i], -1), "wait");
     }
     us[EACH] = (clock_now_us() - begin_us) / MANY;
 }
 
 static void measure_many(bench_run_t *run)
 {
-    reduction_t *all = harness_alloc(MANY, sizeof(*all));
-    subject_t subject = {.run = run, .reductions = all};
+    baton_schedule_t **all = harness_alloc(MANY, sizeof(*all));
+    char *memory = harness_alloc(MANY, MANY_BYTES);
+    subject_t subject = {.run = run, .schedules = all};
     stats_t us[MANY_MEASURES];
     for (size_t i = 0; i < MANY; i++) {
-        create(&run->harness, "many", MANY_BYTES, &all[i]);
+        all[i] = create(&run->harness, memory + i * MANY_BYTES);
     }
     measure(&subject, take_many, MANY_MEASURES, us);
     for (size_t i = 0; i < MANY; i++) {
-        destroy(&all[i]);
+        harness_require(baton_schedule_destroy(all[i]), "destroy");
     }
     bench_report(run, "many_alone", "one after the other, each", us[ALONE],
                  "us");
     bench_report(run, "many_each", "400 at once, each", us[EACH], "us");
     bench_report(run, "many_start", "400 at once, each start", us[EACH_START],
                  "us");
+    free(memory);
     free(all);
 }
 
@@ -291,6 +202,18 @@ static double chain_us(const harness_t *harness, void *memory, size_t block,
     return bench_slowest(us, CHAIN_TURNS).median;
 }
 
+static void add_times(bench_run_t *run, size_t bytes, const char *key,
+                      const char *words, stats_t value, const char *unit)
+{
+    char size[16];
+    char name[64];
+    char text[128];
+    (void)cli_format_bytes(bytes, size, sizeof(size));
+    (void)snprintf(name, sizeof(name), "%s_%s", key, size);
+    (void)snprintf(text, sizeof(text), "%s bytes, %s", size, words);
+    bench_report(run, name, text, value, unit);
+}
+
 static void measure_chain(bench_run_t *run, size_t block, void *memory)
 {
     static const size_t windows[] = {4, 8, 16, 32, 64};
@@ -317,10 +240,6 @@ bool bench_loop(bench_run_t *run)
         return true;
     }
     void *memory = harness_alloc(CHAIN_BYTES, 1);
-    bench_note(run, "All-reduce in the background");
-    for (size_t bytes = 8; bytes <= 16 << 20; bytes *= 8) {
-        measure_background(run, bytes);
-    }
     bench_note(run, "Full all-reduces of 4 KiB");
     measure_many(run);
     bench_note(run, "Solo all-reduces of 4 KiB");

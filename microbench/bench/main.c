@@ -1,5 +1,6 @@
 /* baton-bench: the costs of Baton, part by part. See `baton-bench --help`. */
 #include "bench/bench.h"
+#include "common/plot.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -54,15 +55,9 @@ static const bench_t *find(bench_command_t command)
 static bool open_files(bench_run_t *run, const bench_t *bench)
 {
     const bench_options_t *options = &run->options;
-    if (!table_open(&run->table, bench->columns, bench->column_count,
-                    options->csv, options->json)) {
-        return false;
-    }
-    if (!output_plot_open(options->plot, &run->plot)) {
-        (void)table_close(&run->table);
-        return false;
-    }
-    return true;
+    return plot_check(options->plot) &&
+           table_open(&run->table, bench->columns, bench->column_count,
+                      options->csv, options->json);
 }
 
 static void print_foot(const bench_run_t *run, steal_t before)
@@ -120,7 +115,6 @@ static int run_bench(bench_run_t *run, bench_command_t command,
     bool passed = measure(run, bench, name);
     if (run->speak) {
         passed &= table_close(&run->table);
-        passed &= output_plot_close(&run->plot);
     }
     return harness_agree(passed) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

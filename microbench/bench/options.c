@@ -13,8 +13,7 @@ static const char doc[] =
     "  overlap  all-reduces while the application computes or sleeps\n"
     "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  engine   nodes, commits, epochs, idling\n"
-    "  loop     a training loop: epochs in the background, hundreds of\n"
-    "           schedules, long pipelines\n"
+    "  loop     a training loop: hundreds of schedules, long pipelines\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
     "           up and selecting, in two steps and in one pass\n"
     "\n"
@@ -22,63 +21,40 @@ static const char doc[] =
     "one, measurements that need peers are skipped.\n\n"
     "Example: mpirun -np 2 --bind-to none baton-bench allreduce --plot a.svg";
 
-#define COMMON_END                                                             \
-    "Run it under mpirun; with ranks fewer than processors add --bind-to "     \
-    "none.\n\n"
+#define END                                                                    \
+    "docs/bench.md says what is measured, and what the columns are. Run it "   \
+    "under mpirun; with ranks fewer than processors add --bind-to none.\n\n"   \
+    "Example: mpirun -np 2 --bind-to none baton-bench "
 
 static const char collective_doc[] =
     "Compares ways to a collective: MPI's calls and Baton's algorithms."
-    "\vThe systems take turns. A time is of one call: the mean of a turn's "
-    "calls on the slowest rank, and of that median, p10 and p90 over turns. Of "
-    "rooted collectives each rank is the root in turn, since one that always "
-    "is would run ahead and hide the latency. Every turn's result is checked. "
-    "A size is of the whole vector of f32 (of all blocks together, where ranks "
-    "have blocks), rounded up to whole blocks. Ratios are the best MPI "
-    "system's time over another's: 2 is twice as fast.\n"
+    "\vA time is of one call: the mean of a turn's calls on the slowest rank, "
+    "and of that the median over turns. Every turn's result is checked.\n"
     "Systems: mpi, the blocking call; impi, the nonblocking one and MPI_Wait; "
     "impi-ring, the same with libnbc's ring (all-reduce alone, by MPI_T); "
     "persistent, MPIX_..._init, MPI_Start and MPI_Wait; baton, Baton's own "
-    "choice; baton:ALGORITHM (baton-info --choices names them). With --memory "
-    "device MPI's systems copy the vectors to the host and back.\n\n" COMMON_END
-    "Example: mpirun -np 4 --oversubscribe --bind-to none baton-bench "
+    "choice; baton:ALGORITHM (baton-info --choices names them).\n\n" END
     "allreduce --bytes 64K..64M --systems mpi,impi-ring,baton,baton:ring";
 
 static const char overlap_doc[] =
     "Measures how much of an all-reduce passes while the application computes."
     "\vStarts all-reduces, computes without calling the library, and waits for "
     "all: with --layers 10, ten, each in flight while the next layer "
-    "computes. The computation is sized to take as long as the "
-    "communication takes alone: a fixed amount of work on the processor, or a "
-    "sleep, as when a device computes. All three times are the slowest rank's "
-    "median over turns, each the mean of up to 20 iterations on vectors just "
-    "written: alone the communication and the computation, then both. "
-    "Hidden is the share of the communication that adds no time: "
-    "1 - (both - computation) / communication, between 0 and 100%. Over larger "
-    "is both over the larger of the two (1 is perfect), over sum both over "
-    "their sum (1 is no overlap).\n\n" COMMON_END
-    "Example: mpirun -np 2 --bind-to none baton-bench overlap --json o.json";
+    "computes. The computation takes as long as the communication takes "
+    "alone: a fixed amount of work on the processor, or a sleep.\n\n" END
+    "overlap --json o.json";
 
 static const char sparse_doc[] =
     "Compares a step of each sparse all-reduce with dense ones."
-    "\vThe systems take turns, each with the same random gradient of f32, "
-    "which is another in each turn. A time is of one step, with selection, on "
-    "the slowest rank, and of that the median over turns. select_us is the "
-    "processor time of selection, accumulation, merging and packing, on the "
-    "rank that spent most. Messages and bytes are those of the rank that "
-    "sends most, rounds the messages that follow one another; beside them the "
-    "closed form. Steps of dense all-reduces are not counted. Ratios are a "
-    "time over that of mpi_residual. Each result is checked: its indices, that "
-    "it is the same on all ranks, and in the end that results and residuals "
-    "add up to all gradients.\n"
+    "\vA time is of one step, with selection, on the slowest rank, and of that "
+    "the median over turns. Each result is checked.\n"
     "Algorithms: those of Baton; mpi, which is MPI_Allreduce; mpi_residual, "
     "the same and the pass that adds the gradient to a residual, as a sparse "
-    "step does.\n\n" COMMON_END
-    "Example: mpirun -np 8 --oversubscribe --bind-to none baton-bench sparse "
-    "--density 0.01,0.001 --algorithm spardl,oktopk,mpi_residual --teams 1,2";
+    "step does.\n\n" END
+    "sparse --density 0.01,0.001 --algorithm spardl,oktopk,mpi_residual";
 
-static const char other_doc[] = "Measures one part of Baton.\v" COMMON_END
-                                "Example: mpirun -np 2 --bind-to none "
-                                "baton-bench engine --json bench.json";
+static const char other_doc[] =
+    "Measures one part of Baton.\v" END "engine --json bench.json";
 
 typedef struct entry {
     const char *name;

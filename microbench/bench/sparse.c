@@ -5,8 +5,7 @@
    counted: Ok-Topk moves its regions in the first one, and residuals are empty
    in it. */
 #include "bench/bench.h"
-#include "bench/sparse_check.h"
-#include "common/gradient.h"
+#include "common/sparse_check.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +37,7 @@ typedef struct contest {
     size_t count, k;
     float *gradient, *sum, *residual; /* [count]; the last two for MPI */
     void *on_device;                  /* the gradient, or NULL */
-    bench_slice_t slice;
+    sparse_slice_t slice;
     contestant_t contestants[MAX_CONTESTANTS];
     size_t contestant_count;
 } contest_t;
@@ -109,7 +108,7 @@ static void open_contest(contest_t *contest)
     contest->sum = harness_alloc(contest->count, sizeof(float));
     contest->residual = harness_alloc(contest->count, sizeof(float));
     contest->slice =
-        bench_slice_of(contest->count, harness->size, harness->rank);
+        sparse_slice_of(contest->count, harness->size, harness->rank);
     contest->slice.gradients =
         harness_alloc(contest->slice.count, sizeof(double));
     contest->slice.magnitudes =
@@ -158,7 +157,7 @@ static void check_entries(const contest_t *contest, const contestant_t *system,
                           const baton_sparse_result_t *result)
 {
     size_t entry = 0;
-    const char *wrong = bench_sparse_check(result, contest->count, &entry);
+    const char *wrong = sparse_check(result, contest->count, &entry);
     if (wrong != NULL) {
         begin_failure(contest, system);
         (void)fprintf(stderr, "entry %zu of %zu: %s\n", entry, result->count,
@@ -171,7 +170,7 @@ static void check_entries(const contest_t *contest, const contestant_t *system,
 static void check_alike(const contest_t *contest, const contestant_t *system,
                         const baton_sparse_result_t *result)
 {
-    uint64_t hash = bench_sparse_hash(result);
+    uint64_t hash = sparse_hash(result);
     uint64_t low_high[] = {hash, ~hash}; /* the largest hash is ~ the least ~ */
     MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
                   MPI_COMM_WORLD);
@@ -193,7 +192,7 @@ static void check_result(const contest_t *contest, const contestant_t *system,
     if (is_baton(system)) {
         check_alike(contest, system, result);
     }
-    bench_slice_add_result(&contest->slice, result, system->sums);
+    sparse_slice_add_result(&contest->slice, result, system->sums);
 }
 
 /* Results and residuals add up to all gradients. The residuals are flushed. */
@@ -206,7 +205,7 @@ static void check_sums(const contest_t *contest, const contestant_t *system)
                         "wait for a flush");
         check_result(contest, system, &rest);
     }
-    size_t wrong = bench_slice_find_loss(&contest->slice, system->sums);
+    size_t wrong = sparse_slice_find_loss(&contest->slice, system->sums);
     if (wrong < contest->slice.count) {
         begin_failure(contest, system);
         (void)fprintf(stderr,
@@ -224,16 +223,14 @@ static void fill_gradients(void *arg, size_t step)
 {
     contest_t *contest = arg;
     const harness_t *harness = &contest->run->harness;
-    uint64_t key = gradient_key(contest->seed, step, harness->rank);
-    for (size_t i = 0; i < contest->count; i++) {
-        contest->gradient[i] = gradient_at(key, i);
-    }
+    gradient_fill(gradient_key(contest->seed, step, harness->rank),
+                  contest->gradient, contest->count);
     if (contest->on_device != NULL) {
         bench_device_copy(contest->on_device, contest->gradient,
                           contest->count * sizeof(float));
     }
-    bench_slice_add_gradients(&contest->slice, contest->seed, step,
-                              harness->size);
+    sparse_slice_add_gradients(&contest->slice, contest->seed, step,
+                               harness->size);
 }
 
 static void run_mpi(contest_t *contest, bool residual,

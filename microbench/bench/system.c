@@ -10,13 +10,14 @@
 
 /* MPI 4 has persistent collectives; Open MPI 4 has them as an extension. */
 #if MPI_VERSION >= 4
-#define HAS_PERSISTENT   1
-#define PERSISTENT(name) MPI_##name##_init
+#define HAS_PERSISTENT        1
+#define PERSISTENT(name, ...) MPI_##name##_init(__VA_ARGS__)
 #elif defined(OMPI_HAVE_MPI_EXT_PCOLLREQ) && OMPI_HAVE_MPI_EXT_PCOLLREQ
-#define HAS_PERSISTENT   1
-#define PERSISTENT(name) MPIX_##name##_init
+#define HAS_PERSISTENT        1
+#define PERSISTENT(name, ...) MPIX_##name##_init(__VA_ARGS__)
 #else
-#define HAS_PERSISTENT 0
+#define HAS_PERSISTENT        0
+#define PERSISTENT(name, ...) MPI_SUCCESS /* lack() says so before */
 #endif
 
 /* ---- libnbc's choice ----------------------------------------------------- */
@@ -229,86 +230,55 @@ size_t bench_keep_able(bench_run_t *run)
 
 /* ---- MPI ---------------------------------------------------------------- */
 
-/* Each collective: enumerator, MPI's names, arguments. Of the three functions
-   below each calls one form of it. The barrier has no arguments. */
-#define MPI_CALLS(X)                                                           \
-    X(BROADCAST, Bcast, bcast, target, count, MPI_FLOAT, root)                 \
-    X(REDUCE, Reduce, reduce, source, target, count, MPI_FLOAT, MPI_SUM, root) \
-    X(ALLREDUCE, Allreduce, allreduce, source, target, count, MPI_FLOAT,       \
-      MPI_SUM)                                                                 \
-    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, source, target,          \
-      runner->counts, MPI_FLOAT, MPI_SUM)                                      \
-    X(ALLGATHER, Allgather, allgather, source, block, MPI_FLOAT, target,       \
-      block, MPI_FLOAT)                                                        \
-    X(SCATTER, Scatter, scatter, source, block, MPI_FLOAT, target, block,      \
-      MPI_FLOAT, root)                                                         \
-    X(GATHER, Gather, gather, source, block, MPI_FLOAT, target, block,         \
-      MPI_FLOAT, root)                                                         \
-    X(ALLTOALL, Alltoall, alltoall, source, block, MPI_FLOAT, target, block,   \
-      MPI_FLOAT)
+typedef enum form {
+    BLOCKING,
+    NONBLOCKING,
+    PREPARED /* persistent: MPI_Start starts it */
+} form_t;
 
-#define ARGUMENTS                                                              \
-    const float *source = runner->operation->in_place                          \
-                              ? MPI_IN_PLACE                                   \
-                              : runner->operation->source;                     \
-    float *target = runner->operation->target;                                 \
-    int count = (int)runner->operation->count;                                 \
-    int block = (int)runner->operation->block;                                 \
-    int root = runner->operation->root;
-
-static void call_mpi(bench_runner_t *runner)
+/* Calls one form of MPI's collective, of the operation's root. */
+static void call_mpi(bench_runner_t *runner, form_t form)
 {
-    ARGUMENTS
-    switch ((int)runner->operation->collective) {
-#define CALL(id, Name, name, ...)                                              \
+    const bench_operation_t *of = runner->operation;
+    const float *source = of->in_place ? MPI_IN_PLACE : of->source;
+    float *target = of->target;
+    int count = (int)of->count;
+    int block = (int)of->block;
+    int root = of->root;
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Request *request = &runner->requests[root];
+    switch ((int)of->collective) {
+#define COLLECTIVE(id, Name, name, ...)                                        \
     case BATON_COLLECTIVE_##id:                                                \
-        MPI_##Name(__VA_ARGS__, MPI_COMM_WORLD);                               \
+        (void)(form == BLOCKING ? MPI_##Name(__VA_ARGS__, world)               \
+               : form == NONBLOCKING                                           \
+                   ? MPI_I##name(__VA_ARGS__, world, request)                  \
+                   : PERSISTENT(Name, __VA_ARGS__, world, MPI_INFO_NULL,       \
+                                request));                                     \
         break;
-        MPI_CALLS(CALL)
-#undef CALL
+        COLLECTIVE(BROADCAST, Bcast, bcast, target, count, MPI_FLOAT, root)
+        COLLECTIVE(REDUCE, Reduce, reduce, source, target, count, MPI_FLOAT,
+                   MPI_SUM, root)
+        COLLECTIVE(ALLREDUCE, Allreduce, allreduce, source, target, count,
+                   MPI_FLOAT, MPI_SUM)
+        COLLECTIVE(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, source,
+                   target, runner->counts, MPI_FLOAT, MPI_SUM)
+        COLLECTIVE(ALLGATHER, Allgather, allgather, source, block, MPI_FLOAT,
+                   target, block, MPI_FLOAT)
+        COLLECTIVE(SCATTER, Scatter, scatter, source, block, MPI_FLOAT, target,
+                   block, MPI_FLOAT, root)
+        COLLECTIVE(GATHER, Gather, gather, source, block, MPI_FLOAT, target,
+                   block, MPI_FLOAT, root)
+        COLLECTIVE(ALLTOALL, Alltoall, alltoall, source, block, MPI_FLOAT,
+                   target, block, MPI_FLOAT)
+#undef COLLECTIVE
     default:
-        MPI_Barrier(MPI_COMM_WORLD);
+        (void)(form == BLOCKING ? MPI_Barrier(world)
+               : form == NONBLOCKING
+                   ? MPI_Ibarrier(world, request)
+                   : PERSISTENT(Barrier, world, MPI_INFO_NULL, request));
     }
 }
-
-static void post_mpi(bench_runner_t *runner)
-{
-    ARGUMENTS
-    switch ((int)runner->operation->collective) {
-#define POST(id, Name, name, ...)                                              \
-    case BATON_COLLECTIVE_##id:                                                \
-        MPI_I##name(__VA_ARGS__, MPI_COMM_WORLD, &runner->requests[root]);     \
-        break;
-        MPI_CALLS(POST)
-#undef POST
-    default:
-        MPI_Ibarrier(MPI_COMM_WORLD, &runner->requests[root]);
-    }
-}
-
-#if HAS_PERSISTENT
-static void init_mpi(bench_runner_t *runner)
-{
-    ARGUMENTS
-    switch ((int)runner->operation->collective) {
-#define INIT(id, Name, name, ...)                                              \
-    case BATON_COLLECTIVE_##id:                                                \
-        PERSISTENT(Name)                                                       \
-        (__VA_ARGS__, MPI_COMM_WORLD, MPI_INFO_NULL, &runner->requests[root]); \
-        break;
-        MPI_CALLS(INIT)
-#undef INIT
-    default:
-        PERSISTENT(Barrier)
-        (MPI_COMM_WORLD, MPI_INFO_NULL, &runner->requests[root]);
-    }
-}
-#else
-static void init_mpi(bench_runner_t *runner)
-{
-    (void)runner; /* lack() says so before */
-}
-#endif
 
 static void set_counts(bench_runner_t *runner)
 {
@@ -444,7 +414,7 @@ static void open_root(const bench_run_t *run, bench_runner_t *runner)
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
         runner->schedules[root] = commit(run, runner);
     } else if (runner->system.kind == BENCH_SYSTEM_PERSISTENT) {
-        init_mpi(runner);
+        call_mpi(runner, PREPARED);
     }
 }
 
@@ -503,11 +473,11 @@ void bench_runner_start(bench_runner_t *runner)
     }
     switch (runner->system.kind) {
     case BENCH_SYSTEM_MPI:
-        call_mpi(runner);
+        call_mpi(runner, BLOCKING);
         break;
     case BENCH_SYSTEM_IMPI:
     case BENCH_SYSTEM_IMPI_RING:
-        post_mpi(runner);
+        call_mpi(runner, NONBLOCKING);
         break;
     case BENCH_SYSTEM_PERSISTENT:
         MPI_Start(&runner->requests[root]);

@@ -1,19 +1,11 @@
 #include "common/linear_model.h"
-
-/* splitmix64's finaliser: a bijection in which every bit affects all others. */
-static uint64_t mix(uint64_t value)
-{
-    value += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return value ^ (value >> 31);
-}
+#include "common/splitmix.h"
 
 linear_model_t linear_model_of(uint64_t salt, int rank, uint32_t iteration)
 {
     uint64_t key = (uint64_t)(uint32_t)rank << 32 | iteration;
-    uint64_t base = mix(salt ^ mix(key));
-    return (linear_model_t){.base = base, .slope = mix(base)};
+    uint64_t base = splitmix(salt ^ splitmix(key));
+    return (linear_model_t){.base = base, .slope = splitmix(base)};
 }
 
 linear_model_t linear_model_add(linear_model_t a, linear_model_t b)

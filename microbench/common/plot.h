@@ -3,7 +3,8 @@
 #ifndef MICROBENCH_PLOT_H
 #define MICROBENCH_PLOT_H
 
-#include "common/output.h"
+#include <stdbool.h>
+#include <stddef.h>
 
 enum { PLOT_TEXT_BYTES = 48 };
 
@@ -17,7 +18,11 @@ typedef struct plot {
     int log_base;         /* of the x axis; 0: bars side by side at each x */
 } plot_t;
 
-/* Writes gnuplot's script. Does nothing if there is no plot. */
-void plot_draw(const output_plot_t *out, const plot_t *plot);
+/* Creates the file, which ends in .svg or .png, and starts gnuplot, so that
+   what is missing is told before anything is measured. */
+bool plot_check(const char *name);
+
+/* Draws. Both print why they failed, and do nothing if `name` is NULL. */
+bool plot_draw(const char *name, const plot_t *plot);
 
 #endif

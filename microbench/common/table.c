@@ -1,5 +1,32 @@
 #include "common/table.h"
+#include <errno.h>
 #include <math.h>
+#include <string.h>
+
+bool output_fail(const char *doing, const char *name, int error)
+{
+    (void)fprintf(stderr, "%s: %s %s%s%s\n", program_invocation_short_name,
+                  doing, name, error != 0 ? ": " : "",
+                  error != 0 ? strerror(error) : "");
+    return false;
+}
+
+bool output_open(const char *name, FILE **out)
+{
+    *out = name == NULL ? NULL : fopen(name, "we");
+    return name == NULL || *out != NULL ||
+           output_fail("can't write", name, errno);
+}
+
+bool output_close(FILE *file, const char *name)
+{
+    if (file == NULL) {
+        return true;
+    }
+    bool failed = ferror(file) != 0;
+    failed |= fclose(file) != 0;
+    return !failed || output_fail("can't write all of", name, errno);
+}
 
 bool table_open(table_t *table, const table_column_t *columns,
                 size_t column_count, const char *csv, const char *json)
@@ -52,60 +79,52 @@ static void print_cell(const table_column_t *column, table_cell_t cell)
     }
 }
 
-static bool has_headings(const table_t *table)
-{
-    for (size_t i = 0; i < table->column_count; i++) {
-        if (table->columns[i].heading != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
+/* A table may be for the files alone. */
 static void print_row(const table_t *table, const table_cell_t *cells)
 {
-    if (!has_headings(table)) {
-        return; /* for the files alone */
-    }
+    bool any = false;
     for (size_t i = 0; i < table->column_count; i++) {
         if (table->columns[i].heading != NULL) {
             print_cell(&table->columns[i], cells[i]);
+            any = true;
         }
     }
-    (void)putchar('\n');
-    (void)fflush(stdout);
+    if (any) {
+        (void)putchar('\n');
+        (void)fflush(stdout);
+    }
 }
 
 /* ---- files ------------------------------------------------------------ */
 
-static void write_csv_heading(const table_t *table)
+static void write_cell(FILE *file, table_cell_t cell, const char *quote,
+                       const char *none)
 {
-    const char *separator = "";
-    for (size_t i = 0; i < table->column_count; i++) {
-        if (table->columns[i].key != NULL) {
-            (void)fprintf(table->csv, "%s%s", separator, table->columns[i].key);
-            separator = ",";
-        }
+    if (cell.text != NULL) {
+        (void)fprintf(file, "%s%s%s", quote, cell.text, quote);
+    } else if (isnan(cell.number)) {
+        (void)fputs(none, file);
+    } else {
+        (void)fprintf(file, "%.15g", cell.number);
     }
-    (void)fputc('\n', table->csv);
 }
 
+/* Rows of CSV, of which the first one has the keys. */
 static void write_csv(const table_t *table, const table_cell_t *cells)
 {
-    const char *separator = "";
-    for (size_t i = 0; i < table->column_count; i++) {
-        if (table->columns[i].key == NULL) {
-            continue;
+    for (size_t row = table->rows == 0 ? 0 : 1; row < 2; row++) {
+        const char *separator = "";
+        for (size_t i = 0; i < table->column_count; i++) {
+            const char *key = table->columns[i].key;
+            if (key != NULL) {
+                (void)fputs(separator, table->csv);
+                write_cell(table->csv, row == 0 ? table_text(key) : cells[i],
+                           "", "");
+                separator = ",";
+            }
         }
-        (void)fputs(separator, table->csv);
-        separator = ",";
-        if (cells[i].text != NULL) {
-            (void)fputs(cells[i].text, table->csv);
-        } else if (!isnan(cells[i].number)) {
-            (void)fprintf(table->csv, "%.15g", cells[i].number);
-        }
+        (void)fputc('\n', table->csv);
     }
-    (void)fputc('\n', table->csv);
 }
 
 static void write_json(const table_t *table, const table_cell_t *cells)
@@ -113,18 +132,11 @@ static void write_json(const table_t *table, const table_cell_t *cells)
     const char *separator = "";
     (void)fputs(table->rows == 0 ? "[\n  {" : ",\n  {", table->json);
     for (size_t i = 0; i < table->column_count; i++) {
-        if (table->columns[i].key == NULL) {
-            continue;
-        }
-        (void)fprintf(table->json, "%s\"%s\": ", separator,
-                      table->columns[i].key);
-        separator = ", ";
-        if (cells[i].text != NULL) {
-            (void)fprintf(table->json, "\"%s\"", cells[i].text);
-        } else if (isnan(cells[i].number)) {
-            (void)fputs("null", table->json);
-        } else {
-            (void)fprintf(table->json, "%.15g", cells[i].number);
+        const char *key = table->columns[i].key;
+        if (key != NULL) {
+            (void)fprintf(table->json, "%s\"%s\": ", separator, key);
+            write_cell(table->json, cells[i], "\"", "null");
+            separator = ", ";
         }
     }
     (void)fputc('}', table->json);
@@ -134,9 +146,6 @@ void table_row(table_t *table, const table_cell_t *cells)
 {
     print_row(table, cells);
     if (table->csv != NULL) {
-        if (table->rows == 0) {
-            write_csv_heading(table);
-        }
         write_csv(table, cells);
     }
     if (table->json != NULL) {

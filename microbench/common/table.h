@@ -1,9 +1,22 @@
-/* A table of results. Each row is printed, and written to a CSV and a JSON file
-   if they are open. */
+/* Files of results, which are opened before anything is measured, so that a bad
+   path is reported at once and not after minutes; and a table of results, each
+   row of which is printed, and written to a CSV and a JSON file if they are
+   open. Failures are printed on standard error. */
 #ifndef MICROBENCH_TABLE_H
 #define MICROBENCH_TABLE_H
 
-#include "common/output.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* If `name` is NULL, *out is NULL. */
+bool output_open(const char *name, FILE **out);
+
+/* Does nothing if `file` is NULL. */
+bool output_close(FILE *file, const char *name);
+
+/* Prints what failed, and why if `error` is not 0. Returns false. */
+bool output_fail(const char *doing, const char *name, int error);
 
 /* How the cells of a column are printed. Files get all digits. */
 typedef enum table_style {

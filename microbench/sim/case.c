@@ -1,6 +1,8 @@
 /* One simulation: messages, memory, data. */
+#include "common/measure.h"
 #include "sim/sim.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +53,30 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
         (void)sim_case_fail(c, "no memory for %zu bytes", count * size);
     }
     return memory;
+}
+
+bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, baton_sim_t *sim,
+                     sim_epoch_fn run, void *arg, sim_result_t *out)
+{
+    uint64_t epochs = c->options->epochs;
+    uint64_t before = baton_sim_totals(sim).messages;
+    double began_us = clock_now_us();
+    double sum_us = 0;
+    out->low_us = INFINITY;
+    for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
+        double us = 0;
+        if (!run(arg, epoch, &us)) {
+            return false;
+        }
+        sim_watch_epoch(watch);
+        sum_us += us;
+        out->low_us = fmin(out->low_us, us);
+        out->high_us = fmax(out->high_us, us);
+    }
+    out->mean_us = sum_us / (double)epochs;
+    out->messages = baton_sim_totals(sim).messages - before;
+    out->run_s = (clock_now_us() - began_us) / 1e6;
+    return true;
 }
 
 /* ---- data ------------------------------------------------------------- */

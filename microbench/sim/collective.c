@@ -157,33 +157,12 @@ static bool write_schedules(const run_t *run, const char *name, int first,
 
 /* ---- the run ---------------------------------------------------------- */
 
-static bool run_epoch(run_t *run, uint64_t epoch, double *us_out)
+static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
+    run_t *run = arg;
     return fill(run, epoch) &&
            sim_case_ok(run->of, baton_sim_epoch(run->sim, us_out)) &&
            check(run, epoch);
-}
-
-static bool run_epochs(run_t *run, sim_result_t *out)
-{
-    uint64_t epochs = run->of->options->epochs;
-    double began_us = clock_now_us();
-    double sum_us = 0;
-    out->low_us = INFINITY;
-    for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
-        double us = 0;
-        if (!run_epoch(run, epoch, &us)) {
-            return false;
-        }
-        sim_watch_epoch(run->watch);
-        sum_us += us;
-        out->low_us = fmin(out->low_us, us);
-        out->high_us = fmax(out->high_us, us);
-    }
-    out->mean_us = sum_us / (double)epochs;
-    out->messages = baton_sim_totals(run->sim).messages;
-    out->run_s = (clock_now_us() - began_us) / 1e6;
-    return true;
 }
 
 static bool run_sim(run_t *run, sim_result_t *out)
@@ -202,7 +181,7 @@ static bool run_sim(run_t *run, sim_result_t *out)
         sim_formula_us(options, &run->algorithm, c->ranks, (double)c->bytes);
     return write_schedules(run, options->dot, rank, rank + 1) &&
            write_schedules(run, options->goal, 0, c->ranks) &&
-           run_epochs(run, out);
+           sim_case_epochs(c, run->watch, run->sim, run_epoch, run, out);
 }
 
 static bool run_with_memory(run_t *run, sim_result_t *out)

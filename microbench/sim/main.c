@@ -4,16 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static double mean_us(const sim_result_t *result)
-{
-    return result->mean_us;
-}
-
-static double latency_us(const sim_result_t *result)
-{
-    return result->latency_us;
-}
-
 /* Parts of several help texts. */
 #define DIST                                                                   \
     "DIST is a number, uniform:LOW:HIGH, exponential:MEAN, "                   \
@@ -32,30 +22,6 @@ static double latency_us(const sim_result_t *result)
     "if the epoch had ended before. Active are the ranks whose contribution "  \
     "to an epoch is in its result, with the standard error of their mean. "
 
-/* Sets of columns. */
-#define BASE                                                                   \
-    (SIM_COLUMN(NAME) | SIM_COLUMN(RANKS) | SIM_COLUMN(MEAN) |                 \
-     SIM_COLUMN(LOW) | SIM_COLUMN(HIGH) | SIM_COLUMN(MESSAGES) |               \
-     SIM_COLUMN(BUILD) | SIM_COLUMN(RUN) | SIM_COLUMN(RATE))
-#define BASE_FILES (BASE | SIM_COLUMN(EPOCHS))
-#define MODEL      (SIM_COLUMN(FORMULA) | SIM_COLUMN(DIFFERENCE))
-#define EAGER                                                                  \
-    (SIM_COLUMN(LATENCY) | SIM_COLUMN(RATIO) | SIM_COLUMN(ACTIVE) |            \
-     SIM_COLUMN(ERROR))
-#define EAGER_FILES                                                            \
-    (EAGER | SIM_COLUMN(MEDIAN) | SIM_COLUMN(P99) | SIM_COLUMN(EXPECTED))
-
-#define SPARSE                                                                 \
-    (SIM_COLUMN(NAME) | SIM_COLUMN(RANKS) | SIM_COLUMN(MEAN) |                 \
-     SIM_COLUMN(LOW) | SIM_COLUMN(HIGH) | MODEL | SIM_COLUMN(DENSITY) |        \
-     SIM_COLUMN(CHOSEN) | SIM_COLUMN(TEAMS) | SIM_COLUMN(ROUNDS) |             \
-     SIM_COLUMN(SENT) | SIM_COLUMN(SENT_FORMULA) | SIM_COLUMN(ENTRIES) |       \
-     SIM_COLUMN(ENTRIES_FORMULA) | SIM_COLUMN(OVER_SPARDL))
-#define SPARSE_FILES                                                           \
-    (SPARSE | BASE_FILES | SIM_COLUMN(COUNT) | SIM_COLUMN(SELECTED) |          \
-     SIM_COLUMN(EXCHANGE) | SIM_COLUMN(ROUNDS_FORMULA) | SIM_COLUMN(NNZ) |     \
-     SIM_COLUMN(PAPER_SPARSE) | SIM_COLUMN(KIND))
-
 static const sim_command_t sim_commands[] = {
     {
         .command = SIM_ALLREDUCE,
@@ -65,13 +31,8 @@ static const sim_command_t sim_commands[] = {
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim allreduce --sweep ranks=2..1024 --bytes 1M "
                "--plot allreduce.svg",
-        .compared = "algorithm",
         .variant_names = sim_allreduce_names,
         .run = sim_run_collective,
-        .shown = BASE | MODEL | SIM_COLUMN(BYTES),
-        .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
-        .plotted = "time of an epoch",
-        .plot_value = mean_us,
     },
     {
         .command = SIM_BROADCAST,
@@ -80,13 +41,8 @@ static const sim_command_t sim_commands[] = {
         .doc = "Simulates broadcast by binomial tree."
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim broadcast --ranks 1000 --bytes 4K --prove",
-        .compared = "algorithm",
         .variant_names = sim_broadcast_names,
         .run = sim_run_collective,
-        .shown = BASE | MODEL | SIM_COLUMN(BYTES),
-        .written = BASE_FILES | MODEL | SIM_COLUMN(BYTES),
-        .plotted = "time of an epoch",
-        .plot_value = mean_us,
     },
     {
         .command = SIM_BARRIER,
@@ -96,13 +52,8 @@ static const sim_command_t sim_commands[] = {
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim barrier --ranks 1000000 --skew "
                "exponential:20 --epochs 10",
-        .compared = "algorithm",
         .variant_names = sim_barrier_names,
         .run = sim_run_collective,
-        .shown = BASE | MODEL,
-        .written = BASE_FILES | MODEL,
-        .plotted = "time of an epoch",
-        .plot_value = mean_us,
     },
     {
         .command = SIM_PARTIAL,
@@ -115,14 +66,8 @@ static const sim_command_t sim_commands[] = {
                "The formula, of full's inner all-reduce, is " FORMULA DIST
                "Example: baton-sim partial --ranks 256 --skew exponential:500 "
                "--epochs 100",
-        .compared = "mode",
         .variant_names = sim_partial_names,
         .run = sim_run_partial,
-        .shown =
-            (BASE & ~SIM_COLUMN(MESSAGES)) | MODEL | EAGER | SIM_COLUMN(BYTES),
-        .written = BASE_FILES | MODEL | EAGER_FILES | SIM_COLUMN(BYTES),
-        .plotted = "mean latency",
-        .plot_value = latency_us,
     },
     {
         .command = SIM_SKEW,
@@ -138,16 +83,8 @@ static const sim_command_t sim_commands[] = {
                "paper's is over MPI_Allreduce, of 32 processes 1 ms "
                "apart.\n\n" DIST
                "Example: baton-sim skew --ranks 32 --iterations 640",
-        .compared = "mode",
         .variant_names = sim_partial_names,
         .run = sim_run_partial,
-        .shown = EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(NAME) |
-                 SIM_COLUMN(RANKS) | SIM_COLUMN(BYTES) | SIM_COLUMN(RUN) |
-                 SIM_COLUMN(RATE),
-        .written =
-            BASE_FILES | EAGER_FILES | SIM_COLUMN(PAPER) | SIM_COLUMN(BYTES),
-        .plotted = "mean latency",
-        .plot_value = latency_us,
     },
     {
         .command = SIM_SPARSE,
@@ -168,13 +105,8 @@ static const sim_command_t sim_commands[] = {
                "over spardl's.\n\n" DIST
                "Example: baton-sim sparse --ranks 14 --count 15M --density "
                "0.01 --alpha-us 50 --gbit 1 --plot sparse.svg",
-        .compared = "algorithm",
         .variant_names = sim_sparse_names,
         .run = sim_run_sparse,
-        .shown = SPARSE,
-        .written = SPARSE_FILES,
-        .plotted = "time of a step",
-        .plot_value = mean_us,
     },
 };
 enum { SIM_COMMAND_COUNT = sizeof(sim_commands) / sizeof(sim_commands[0]) };

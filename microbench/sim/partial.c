@@ -268,8 +268,10 @@ static bool read_results(run_t *run)
            check_results(run, contributors);
 }
 
-static bool run_epoch(run_t *run, sim_result_t *out)
+static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
+    run_t *run = arg;
+    (void)epoch;
     if (!run_apps_epoch(&run->apps) || !read_results(run)) {
         return false;
     }
@@ -284,25 +286,7 @@ static bool run_epoch(run_t *run, sim_result_t *out)
         begin_us = fmin(begin_us, app->called_us);
         end_us = fmax(end_us, app->called_us + latencies[rank]);
     }
-    double us = end_us - begin_us;
-    out->mean_us += us / (double)run->of->options->epochs;
-    out->low_us = fmin(out->low_us, us);
-    out->high_us = fmax(out->high_us, us);
-    return true;
-}
-
-static bool run_epochs(run_t *run, sim_result_t *out)
-{
-    double began_us = clock_now_us();
-    out->low_us = INFINITY;
-    for (uint64_t i = 0; i < run->of->options->epochs; i++) {
-        if (!run_epoch(run, out)) {
-            return false;
-        }
-        sim_watch_epoch(run->apps.watch);
-    }
-    out->messages = baton_sim_totals(run->apps.sim).messages;
-    out->run_s = (clock_now_us() - began_us) / 1e6;
+    *us_out = end_us - begin_us;
     return true;
 }
 
@@ -378,7 +362,8 @@ static bool run_apps(run_t *run, sim_watch_t *watch, sim_result_t *out)
         return false;
     }
     out->build_s = (clock_now_us() - began_us) / 1e6;
-    bool passed = run_epochs(run, out);
+    bool passed =
+        sim_case_epochs(run->of, watch, run->apps.sim, run_epoch, run, out);
     if (passed) {
         summarize(run, out);
     }

@@ -233,6 +233,12 @@ void sim_watch_epoch(sim_watch_t *watch);
 
 void sim_watch_end(sim_watch_t *watch);
 
+/* Runs the case's epochs and takes their times, of which `run` gives the
+   virtual one. False where `run` is, after it has printed what failed. */
+typedef bool (*sim_epoch_fn)(void *arg, uint64_t epoch, double *us_out);
+bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, baton_sim_t *sim,
+                     sim_epoch_fn run, void *arg, sim_result_t *out);
+
 /* ---- the commands: simulate the case; false after printing what failed --- */
 
 bool sim_run_collective(const sim_case_t *c, sim_watch_t *watch,
@@ -253,67 +259,14 @@ double sim_formula_us(const sim_options_t *options,
 
 /* ---- the table (sweep.c) ------------------------------------------------- */
 
-/* Columns. Each command prints some of them and writes some to files. */
-typedef enum sim_column {
-    SIM_NAME, /* of the variant */
-    SIM_RANKS,
-    SIM_BYTES,
-    SIM_EPOCHS,
-    SIM_MEAN, /* of an epoch's time */
-    SIM_LOW,
-    SIM_HIGH,
-    SIM_FORMULA,
-    SIM_DIFFERENCE,
-    SIM_LATENCY,
-    SIM_MEDIAN,
-    SIM_P99,
-    SIM_RATIO, /* to full */
-    SIM_PAPER,
-    SIM_ACTIVE,
-    SIM_ERROR,
-    SIM_EXPECTED,
-    SIM_MESSAGES,
-    SIM_BUILD,
-    SIM_RUN,
-    SIM_RATE,
-    /* Of sparse all-reduces. */
-    SIM_COUNT,
-    SIM_DENSITY,
-    SIM_SELECTED, /* k */
-    SIM_CHOSEN,   /* the algorithm in force */
-    SIM_TEAMS,
-    SIM_EXCHANGE,
-    SIM_ROUNDS,
-    SIM_ROUNDS_FORMULA,
-    SIM_SENT, /* messages of the rank that sends most, in a step */
-    SIM_SENT_FORMULA,
-    SIM_ENTRIES, /* its bytes in entries */
-    SIM_ENTRIES_FORMULA,
-    SIM_NNZ,
-    SIM_OVER_SPARDL,
-    SIM_PAPER_SPARSE,
-    SIM_KIND, /* of the simulation */
-    SIM_COLUMN_COUNT
-} sim_column_t;
-
-#define SIM_COLUMN(name) (UINT64_C(1) << SIM_##name)
-
-/* A set of columns. */
-typedef uint64_t sim_columns_t;
-
 typedef struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
     const char *summary;              /* for the list of commands */
     const char *doc;                  /* for its help */
-    const char *compared;             /* "algorithm", "mode" */
     const char *const *variant_names; /* ended by NULL */
     /* Simulates a case; returns false after printing what failed. */
     bool (*run)(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out);
-
-    sim_columns_t shown, written; /* columns of the table, and of the files */
-    const char *plotted;          /* what the plot shows */
-    double (*plot_value)(const sim_result_t *result);
 } sim_command_t;
 
 /* Runs a simulation for each value of the sweep and for each variant, with a

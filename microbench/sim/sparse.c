@@ -4,19 +4,15 @@
    With payload each rank's gradient is its own, and what must hold is checked
    after each step: results are the same on all ranks, bit by bit, and with the
    residuals they add up to all gradients so far. */
-#include "common/gradient.h"
 #include "common/measure.h"
+#include "common/sparse_check.h"
 #include "sim/sim.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Steps from one in which Ok-Topk moves its regions to the next. */
 enum { REGIONS_PERIOD = 64 };
-
-/* What sums may be off by, relative to the sum of magnitudes. */
-#define TOLERANCE 1e-5
 
 typedef struct run {
     const sim_case_t *of;
@@ -25,25 +21,15 @@ typedef struct run {
     baton_sparse_options_t options;
     baton_sparse_t **ranks;
     size_t count;
+    sim_result_t result; /* so far */
     /* NULL if cost only. */
-    float *gradients;   /* [ranks][count] */
-    float *vector;      /* [count], a result or a residual */
-    double *in, *out;   /* [count]: all gradients; results so far */
-    double *magnitudes; /* [count], of all gradients */
+    float *gradients;     /* [ranks][count] */
+    float *residual;      /* [count] */
+    double *sums;         /* [count], of the results so far */
+    sparse_slice_t slice; /* all elements */
 } run_t;
 
 /* ---- data ------------------------------------------------------------- */
-
-static void fill_gradient(run_t *run, int rank, uint64_t step)
-{
-    float *gradient = run->gradients + (size_t)rank * run->count;
-    uint64_t key = gradient_key(run->of->options->model.seed, step, rank);
-    for (size_t i = 0; i < run->count; i++) {
-        gradient[i] = gradient_at(key, i);
-        run->in[i] += (double)gradient[i];
-        run->magnitudes[i] += fabs((double)gradient[i]);
-    }
-}
 
 static bool open_data(run_t *run)
 {
@@ -53,85 +39,79 @@ static bool open_data(run_t *run)
     }
     run->gradients =
         sim_case_alloc(c, (size_t)c->ranks, run->count * sizeof(float));
-    run->vector = sim_case_alloc(c, run->count, sizeof(float));
-    run->in = sim_case_alloc(c, run->count, sizeof(double));
-    run->out = sim_case_alloc(c, run->count, sizeof(double));
-    run->magnitudes = sim_case_alloc(c, run->count, sizeof(double));
-    return run->gradients != NULL && run->vector != NULL && run->in != NULL &&
-           run->out != NULL && run->magnitudes != NULL;
+    run->residual = sim_case_alloc(c, run->count, sizeof(float));
+    run->sums = sim_case_alloc(c, run->count, sizeof(double));
+    run->slice = sparse_slice_of(run->count, 1, 0);
+    run->slice.gradients = sim_case_alloc(c, run->count, sizeof(double));
+    run->slice.magnitudes = sim_case_alloc(c, run->count, sizeof(double));
+    return run->gradients != NULL && run->residual != NULL &&
+           run->sums != NULL && run->slice.gradients != NULL &&
+           run->slice.magnitudes != NULL;
 }
 
 static void close_data(run_t *run)
 {
     free(run->gradients);
-    free(run->vector);
-    free(run->in);
-    free(run->out);
-    free(run->magnitudes);
+    free(run->residual);
+    free(run->sums);
+    free(run->slice.gradients);
+    free(run->slice.magnitudes);
 }
 
-static bool same(const baton_sparse_result_t *a, const baton_sparse_result_t *b)
-{
-    return a->count == b->count &&
-           (a->indices == NULL) == (b->indices == NULL) &&
-           (a->count == 0 || a->indices == NULL ||
-            memcmp(a->indices, b->indices, a->count * sizeof(uint32_t)) == 0) &&
-           (a->count == 0 ||
-            memcmp(a->values, b->values, a->count * sizeof(float)) == 0);
-}
-
-/* Adds all residuals to `sums`. */
-static bool add_residuals(run_t *run, double *sums)
+/* Adds all residuals to the sums, or takes them away again. */
+static bool add_residuals(run_t *run, double sign)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
         if (!sim_case_ok(run->of, baton_sparse_residual(run->ranks[rank],
-                                                        run->vector))) {
+                                                        run->residual))) {
             return false;
         }
         for (size_t i = 0; i < run->count; i++) {
-            sums[i] += (double)run->vector[i];
+            run->sums[i] += sign * (double)run->residual[i];
         }
     }
     return true;
 }
 
-static bool check_sums(run_t *run, uint64_t step)
+static bool check_sums(run_t *run, uint64_t step,
+                       const baton_sparse_result_t *result)
 {
-    const sim_case_t *c = run->of;
-    double *sums = sim_case_alloc(c, run->count, sizeof(double));
-    if (sums == NULL ||
-        !sim_case_ok(c, baton_sparse_dense(run->ranks[0], run->vector))) {
-        free(sums);
+    size_t i = 0;
+    const char *wrong = sparse_check(result, run->count, &i);
+    if (wrong != NULL) {
+        return sim_case_fail(run->of, "step %" PRIu64 ": entry %zu of %zu: %s",
+                             step, i, result->count, wrong);
+    }
+    sparse_slice_add_result(&run->slice, result, run->sums);
+    if (!add_residuals(run, 1)) {
         return false;
     }
-    for (size_t i = 0; i < run->count; i++) {
-        run->out[i] += (double)run->vector[i];
-        sums[i] = run->out[i];
-    }
-    bool passed = add_residuals(run, sums);
-    for (size_t i = 0; passed && i < run->count; i++) {
-        if (!(fabs(sums[i] - run->in[i]) <=
-              TOLERANCE * (1 + run->magnitudes[i]))) {
-            passed = sim_case_fail(c,
-                                   "step %" PRIu64
-                                   ": results and residuals of element %zu add "
-                                   "up to %.9g, not to its gradients, %.9g",
-                                   step, i, sums[i], run->in[i]);
-        }
-    }
-    free(sums);
-    return passed;
+    i = sparse_slice_find_loss(&run->slice, run->sums);
+    return i == run->count
+               ? add_residuals(run, -1)
+               : sim_case_fail(run->of,
+                               "step %" PRIu64 ": results and residuals of "
+                               "element %zu add up to %.9g, not to its "
+                               "gradients, %.9g",
+                               step, i, run->sums[i], run->slice.gradients[i]);
 }
 
 /* ---- steps ------------------------------------------------------------ */
 
 static bool start_all(run_t *run, uint64_t step)
 {
+    if (run->gradients != NULL) {
+        sparse_slice_add_gradients(&run->slice, run->of->options->model.seed,
+                                   step, run->of->ranks);
+    }
     for (int rank = 0; rank < run->of->ranks; rank++) {
         const float *gradient = NULL;
         if (run->gradients != NULL) {
-            fill_gradient(run, rank, step);
-            gradient = run->gradients + (size_t)rank * run->count;
+            float *mine = run->gradients + (size_t)rank * run->count;
+            gradient_fill(
+                gradient_key(run->of->options->model.seed, step, rank), mine,
+                run->count);
+            gradient = mine;
         }
         if (!sim_case_ok(run->of,
                          baton_sparse_start(run->ranks[rank], gradient))) {
@@ -168,51 +148,27 @@ static bool wait_all(run_t *run, uint64_t step, sim_result_t *out)
             return false;
         }
         first = rank == 0 ? result : first;
-        if (run->gradients != NULL && !same(&first, &result)) {
+        if (run->gradients != NULL &&
+            sparse_hash(&first) != sparse_hash(&result)) {
             return sim_case_fail(run->of,
                                  "step %" PRIu64 ": rank %d has another result "
                                  "than rank 0",
                                  step, rank);
         }
     }
-    return run->gradients == NULL || check_sums(run, step);
+    return run->gradients == NULL || check_sums(run, step, &first);
 }
 
-static bool run_step(run_t *run, uint64_t step, sim_result_t *out,
-                     double *us_out)
+static bool run_step(void *arg, uint64_t step, double *us_out)
 {
+    run_t *run = arg;
     double begin_us = baton_sim_now_us(run->sim);
     if (!start_all(run, step) ||
         !sim_case_ok(run->of, baton_sim_run(run->sim, -1))) {
         return false;
     }
     *us_out = baton_sim_now_us(run->sim) - begin_us;
-    return wait_all(run, step, out);
-}
-
-static bool run_steps(run_t *run, sim_result_t *out)
-{
-    uint64_t steps = run->of->options->epochs;
-    double began_us = clock_now_us();
-    double us = 0;
-    sim_result_t unused = {0};
-    if (!run_step(run, 0, &unused, &us)) {
-        return false;
-    }
-    uint64_t before = baton_sim_totals(run->sim).messages;
-    out->low_us = INFINITY;
-    for (uint64_t step = 1; step <= steps; step++) {
-        if (!run_step(run, step, out, &us)) {
-            return false;
-        }
-        sim_watch_epoch(run->watch);
-        out->mean_us += us / (double)steps;
-        out->low_us = fmin(out->low_us, us);
-        out->high_us = fmax(out->high_us, us);
-    }
-    out->messages = baton_sim_totals(run->sim).messages - before;
-    out->run_s = (clock_now_us() - began_us) / 1e6;
-    return true;
+    return wait_all(run, step, &run->result);
 }
 
 /* ---- the run ---------------------------------------------------------- */
@@ -287,7 +243,13 @@ static bool run_sim(run_t *run, sim_result_t *out)
     bool passed = create_all(run, out);
     if (passed) {
         sim_watch_attach(run->watch, run->sim);
-        passed = run_steps(run, out);
+        double us = 0;
+        run->result = *out;
+        passed = run_step(run, 0, &us);
+        run->result = *out;
+        passed = passed && sim_case_epochs(c, run->watch, run->sim, run_step,
+                                           run, &run->result);
+        *out = run->result;
         sim_watch_detach(run->sim);
     }
     passed &= destroy_all(run);

@@ -8,59 +8,90 @@
 
 /* ---- rows --------------------------------------------------------------- */
 
-static const table_column_t all_columns[SIM_COLUMN_COUNT] = {
-    [SIM_NAME] = {NULL, NULL, TABLE_TEXT, 18, 0},
-    [SIM_RANKS] = {"ranks", "ranks", TABLE_FIXED, 7, 0},
-    [SIM_BYTES] = {"bytes", "bytes", TABLE_FIXED, 9, 0},
-    [SIM_EPOCHS] = {"epochs", "epochs", TABLE_FIXED, 6, 0},
-    [SIM_MEAN] = {"us", "time us", TABLE_FIXED, 12, 3},
-    [SIM_LOW] = {"low_us", "least us", TABLE_FIXED, 12, 3},
-    [SIM_HIGH] = {"high_us", "most us", TABLE_FIXED, 12, 3},
-    [SIM_FORMULA] = {"formula_us", "formula us", TABLE_FIXED, 12, 3},
-    [SIM_DIFFERENCE] = {"difference", "relative", TABLE_TINY, 8, 0},
-    [SIM_LATENCY] = {"latency_us", "mean us", TABLE_FIXED, 12, 3},
-    [SIM_MEDIAN] = {"latency_median_us", "median us", TABLE_FIXED, 12, 3},
-    [SIM_P99] = {"latency_p99_us", "p99 us", TABLE_FIXED, 12, 3},
-    [SIM_RATIO] = {"full_over_this", "full/this", TABLE_FIXED, 9, 2},
-    [SIM_PAPER] = {"paper", "paper", TABLE_FIXED, 5, 2},
-    [SIM_ACTIVE] = {"active", "active", TABLE_FIXED, 9, 2},
-    [SIM_ERROR] = {"active_error", "+-", TABLE_FIXED, 6, 2},
-    [SIM_EXPECTED] = {"active_expected", "expected", TABLE_FIXED, 9, 1},
-    [SIM_MESSAGES] = {"messages", "messages", TABLE_FIXED, 10, 0},
-    [SIM_BUILD] = {"build_s", "build s", TABLE_FIXED, 7, 2},
-    [SIM_RUN] = {"run_s", "run s", TABLE_FIXED, 7, 2},
-    [SIM_RATE] = {"messages_per_s", "messages/s", TABLE_FIXED, 10, 0},
-    [SIM_COUNT] = {"n", "n", TABLE_FIXED, 9, 0},
-    [SIM_DENSITY] = {"density", "density", TABLE_FIXED, 8, 5},
-    [SIM_SELECTED] = {"k", "k", TABLE_FIXED, 8, 0},
-    [SIM_CHOSEN] = {"chosen", "chosen", TABLE_TEXT, 7, 0},
-    [SIM_TEAMS] = {"teams", "teams", TABLE_FIXED, 5, 0},
-    [SIM_EXCHANGE] = {"exchange", "exchange", TABLE_TEXT, 8, 0},
-    [SIM_ROUNDS] = {"rounds", "rounds", TABLE_FIXED, 6, 0},
-    [SIM_ROUNDS_FORMULA] = {"rounds_formula", "formula", TABLE_FIXED, 7, 0},
-    [SIM_SENT] = {"messages_sent", "messages", TABLE_FIXED, 8, 0},
-    [SIM_SENT_FORMULA] = {"messages_formula", "formula", TABLE_FIXED, 7, 0},
-    [SIM_ENTRIES] = {"entries_sent", "entries", TABLE_FIXED, 11, 1},
-    [SIM_ENTRIES_FORMULA] = {"entries_formula", "formula", TABLE_FIXED, 11, 1},
-    [SIM_NNZ] = {"nnz", "nnz", TABLE_FIXED, 8, 0},
-    [SIM_OVER_SPARDL] = {"this_over_spardl", "/spardl", TABLE_FIXED, 7, 2},
-    [SIM_PAPER_SPARSE] = {"paper", "paper", TABLE_FIXED, 5, 1},
-    [SIM_KIND] = {"simulation", "simulation", TABLE_TEXT, 11, 0},
+/* A column, and the commands that show it and write it to files. */
+typedef struct column {
+    unsigned shown, written;
+    table_column_t as;
+} column_t;
+
+enum {
+    COLLECTIVES = SIM_ALLREDUCE | SIM_BROADCAST | SIM_BARRIER,
+    PARTIALS = SIM_PARTIAL | SIM_SKEW,
+    ALL = COLLECTIVES | PARTIALS | SIM_SPARSE,
+    WITH_BYTES = SIM_ALLREDUCE | SIM_BROADCAST | PARTIALS,
+    WITH_TIME = ALL & ~SIM_SKEW,
+    WITH_BUILD = WITH_TIME & ~SIM_SPARSE,
+    WITH_RUN = ALL & ~SIM_SPARSE
 };
 
-static void set_columns(sim_columns_t shown, sim_columns_t written,
-                        const char *compared,
-                        table_column_t columns[SIM_COLUMN_COUNT])
+/* The columns are in the order of fill_row's cells. The first one has the name
+   of the variant, and the least and the most are shown of several epochs. */
+enum { NAME = 0, LEAST = 5, MOST = 6 };
+
+static const column_t all_columns[] = {
+    {ALL, ALL, {NULL, NULL, TABLE_TEXT, 18, 0}},
+    {ALL, ALL, {"ranks", "ranks", TABLE_FIXED, 7, 0}},
+    {WITH_BYTES, WITH_BYTES, {"bytes", "bytes", TABLE_FIXED, 9, 0}},
+    {0, ALL, {"epochs", NULL, TABLE_FIXED, 0, 0}},
+    {WITH_TIME, ALL, {"us", "time us", TABLE_FIXED, 12, 3}},
+    {WITH_TIME, ALL, {"low_us", "least us", TABLE_FIXED, 12, 3}},
+    {WITH_TIME, ALL, {"high_us", "most us", TABLE_FIXED, 12, 3}},
+    {WITH_TIME, WITH_TIME, {"formula_us", "formula us", TABLE_FIXED, 12, 3}},
+    {WITH_TIME, WITH_TIME, {"difference", "relative", TABLE_TINY, 8, 0}},
+    {PARTIALS, PARTIALS, {"latency_us", "mean us", TABLE_FIXED, 12, 3}},
+    {SIM_SKEW,
+     PARTIALS,
+     {"latency_median_us", "median us", TABLE_FIXED, 12, 3}},
+    {SIM_SKEW, PARTIALS, {"latency_p99_us", "p99 us", TABLE_FIXED, 12, 3}},
+    {PARTIALS, PARTIALS, {"full_over_this", "full/this", TABLE_FIXED, 9, 2}},
+    {SIM_SKEW, SIM_SKEW, {"paper", "paper", TABLE_FIXED, 5, 2}},
+    {PARTIALS, PARTIALS, {"active", "active", TABLE_FIXED, 9, 2}},
+    {PARTIALS, PARTIALS, {"active_error", "+-", TABLE_FIXED, 6, 2}},
+    {SIM_SKEW, PARTIALS, {"active_expected", "expected", TABLE_FIXED, 9, 1}},
+    {COLLECTIVES, ALL, {"messages", "messages", TABLE_FIXED, 10, 0}},
+    {WITH_BUILD, ALL, {"build_s", "build s", TABLE_FIXED, 7, 2}},
+    {WITH_RUN, ALL, {"run_s", "run s", TABLE_FIXED, 7, 2}},
+    {WITH_RUN, ALL, {"messages_per_s", "messages/s", TABLE_FIXED, 10, 0}},
+    {0, SIM_SPARSE, {"n", NULL, TABLE_FIXED, 0, 0}},
+    {SIM_SPARSE, SIM_SPARSE, {"density", "density", TABLE_FIXED, 8, 5}},
+    {0, SIM_SPARSE, {"k", NULL, TABLE_FIXED, 0, 0}},
+    {SIM_SPARSE, SIM_SPARSE, {"chosen", "chosen", TABLE_TEXT, 7, 0}},
+    {SIM_SPARSE, SIM_SPARSE, {"teams", "teams", TABLE_FIXED, 5, 0}},
+    {0, SIM_SPARSE, {"exchange", NULL, TABLE_TEXT, 0, 0}},
+    {SIM_SPARSE, SIM_SPARSE, {"rounds", "rounds", TABLE_FIXED, 6, 0}},
+    {0, SIM_SPARSE, {"rounds_formula", NULL, TABLE_FIXED, 0, 0}},
+    {SIM_SPARSE, SIM_SPARSE, {"messages_sent", "messages", TABLE_FIXED, 8, 0}},
+    {SIM_SPARSE,
+     SIM_SPARSE,
+     {"messages_formula", "formula", TABLE_FIXED, 7, 0}},
+    {SIM_SPARSE, SIM_SPARSE, {"entries_sent", "entries", TABLE_FIXED, 11, 1}},
+    {SIM_SPARSE,
+     SIM_SPARSE,
+     {"entries_formula", "formula", TABLE_FIXED, 11, 1}},
+    {0, SIM_SPARSE, {"nnz", NULL, TABLE_FIXED, 0, 0}},
+    {SIM_SPARSE,
+     SIM_SPARSE,
+     {"this_over_spardl", "/spardl", TABLE_FIXED, 7, 2}},
+    {0, SIM_SPARSE, {"paper", NULL, TABLE_FIXED, 0, 0}},
+    {0, SIM_SPARSE, {"simulation", NULL, TABLE_TEXT, 0, 0}},
+};
+enum { COLUMNS = sizeof(all_columns) / sizeof(all_columns[0]) };
+
+static void set_columns(const sim_options_t *options,
+                        table_column_t columns[COLUMNS])
 {
-    for (size_t i = 0; i < SIM_COLUMN_COUNT; i++) {
-        columns[i] = all_columns[i];
-        if (i == SIM_NAME) {
-            columns[i].key = columns[i].heading = compared;
+    for (size_t i = 0; i < COLUMNS; i++) {
+        const column_t *column = &all_columns[i];
+        bool hidden = (i == LEAST || i == MOST) && options->epochs == 1;
+        columns[i] = column->as;
+        if (i == NAME) {
+            columns[i].key = columns[i].heading =
+                (options->command & PARTIALS) != 0 ? "mode" : "algorithm";
         }
-        if ((shown >> i & 1) == 0) {
+        if ((column->shown & options->command) == 0 || hidden) {
             columns[i].heading = NULL;
         }
-        if ((written >> i & 1) == 0) {
+        if ((column->written & options->command) == 0) {
             columns[i].key = NULL;
         }
     }
@@ -73,20 +104,20 @@ static double difference(const sim_result_t *result)
     return difference == 0 ? 0 : difference / result->formula_us;
 }
 
-/* Latency of full over this one's; NAN before full has run. */
-static double ratio(const sim_case_t *c, const sim_result_t *results,
-                    size_t place)
+/* The place of a variant among those that have run, this one included, or -1.
+ */
+static int find_variant(const sim_case_t *c, size_t place, size_t variant)
 {
     for (size_t i = 0; i <= place; i++) {
-        if (c->options->variants[i] == SIM_FULL) {
-            return results[i].latency_us / results[place].latency_us;
+        if (c->options->variants[i] == variant) {
+            return (int)i;
         }
     }
-    return NAN;
+    return -1;
 }
 
-/* The same ratio in Li et al. 2020, figure 9, for 32 ranks that are 1 ms apart:
-   the mean over the message sizes. */
+/* Latency of full over another mode's in Li et al. 2020, figure 9, for 32 ranks
+   that are 1 ms apart: the mean over the message sizes. */
 static double ratio_of_paper(const sim_case_t *c)
 {
     if (c->ranks != 32 || c->options->spacing_ms != 1) {
@@ -97,20 +128,8 @@ static double ratio_of_paper(const sim_case_t *c)
                                         : NAN;
 }
 
-/* Time over that of SparDL; NAN before it has run. */
-static double over_spardl(const sim_case_t *c, const sim_result_t *results,
-                          size_t place)
-{
-    for (size_t i = 0; i <= place; i++) {
-        if (c->options->variants[i] == BATON_SPARSE_SPARDL) {
-            return results[place].mean_us / results[i].mean_us;
-        }
-    }
-    return NAN;
-}
-
-/* The same ratio in Zhao et al. 2023, figure 8 (a): communication of VGG-19 by
-   14 workers at a density of 1%. */
+/* Time over that of SparDL in Zhao et al. 2023, figure 8 (a): communication of
+   VGG-19 by 14 workers at a density of 1%. */
 static double over_spardl_in_paper(const sim_case_t *c)
 {
     if (c->ranks != 14 || c->density != 0.01) {
@@ -122,68 +141,57 @@ static double over_spardl_in_paper(const sim_case_t *c)
                                                : NAN;
 }
 
-static void fill_sparse(const sim_case_t *c, const sim_result_t *results,
-                        size_t place, table_cell_t *cells)
+static void fill_row(const sim_case_t *c, const sim_result_t *results,
+                     size_t place, table_t *table)
 {
     const sim_result_t *result = &results[place];
     const baton_sparse_cost_t *cost = &result->cost;
     const double entry = (double)baton_entry_bytes(BATON_F32);
-    cells[SIM_COUNT] = table_number((double)c->options->count);
-    cells[SIM_DENSITY] = table_number(c->density);
-    cells[SIM_SELECTED] = table_number(result->k);
-    cells[SIM_CHOSEN] =
-        table_text(baton_sparse_algorithm_name(cost->algorithm));
-    cells[SIM_TEAMS] = table_number(cost->teams);
-    cells[SIM_EXCHANGE] =
+    int full = find_variant(c, place, SIM_FULL);
+    int spardl = find_variant(c, place, BATON_SPARSE_SPARDL);
+    const table_cell_t cells[COLUMNS] = {
+        table_text(c->name),
+        table_number(c->ranks),
+        table_number((double)c->bytes),
+        table_number((double)c->options->epochs),
+        table_number(result->mean_us),
+        table_number(result->low_us),
+        table_number(result->high_us),
+        table_number(result->formula_us),
+        table_number(difference(result)),
+        table_number(result->latency_us),
+        table_number(result->latency_median_us),
+        table_number(result->latency_p99_us),
+        table_number(full < 0 ? NAN
+                              : results[full].latency_us / result->latency_us),
+        table_number(ratio_of_paper(c)),
+        table_number(result->active),
+        table_number(result->active_error),
+        table_number(result->active_expected),
+        table_number((double)result->messages),
+        table_number(result->build_s),
+        table_number(result->run_s),
+        table_number((double)result->messages / result->run_s),
+        table_number((double)c->options->count),
+        table_number(c->density),
+        table_number(result->k),
+        table_text(baton_sparse_algorithm_name(cost->algorithm)),
+        table_number(cost->teams),
         table_text(cost->teams == 1                     ? "none"
                    : cost->exchange == BATON_TEAMS_RSAG ? "rsag"
-                                                        : "bsag");
-    cells[SIM_ROUNDS] = table_number(result->rounds);
-    cells[SIM_ROUNDS_FORMULA] = table_number(cost->rounds);
-    cells[SIM_SENT] = table_number(result->sent);
-    cells[SIM_SENT_FORMULA] = table_number(cost->messages);
-    cells[SIM_ENTRIES] = table_number(result->sent_bytes / entry);
-    cells[SIM_ENTRIES_FORMULA] = table_number(cost->bytes / entry);
-    cells[SIM_NNZ] = table_number(result->nnz);
-    cells[SIM_OVER_SPARDL] = table_number(over_spardl(c, results, place));
-    cells[SIM_PAPER_SPARSE] = table_number(over_spardl_in_paper(c));
-    cells[SIM_KIND] =
-        table_text(c->options->payload ? "real data" : "full blocks");
-}
-
-static void fill_row(const sim_case_t *c, const sim_result_t *results,
-                     size_t place, table_cell_t cells[SIM_COLUMN_COUNT])
-{
-    const sim_result_t *result = &results[place];
-    const double numbers[SIM_COLUMN_COUNT] = {
-        [SIM_RANKS] = c->ranks,
-        [SIM_BYTES] = (double)c->bytes,
-        [SIM_EPOCHS] = (double)c->options->epochs,
-        [SIM_MEAN] = result->mean_us,
-        [SIM_LOW] = result->low_us,
-        [SIM_HIGH] = result->high_us,
-        [SIM_FORMULA] = result->formula_us,
-        [SIM_DIFFERENCE] = difference(result),
-        [SIM_LATENCY] = result->latency_us,
-        [SIM_MEDIAN] = result->latency_median_us,
-        [SIM_P99] = result->latency_p99_us,
-        [SIM_RATIO] = ratio(c, results, place),
-        [SIM_PAPER] = ratio_of_paper(c),
-        [SIM_ACTIVE] = result->active,
-        [SIM_ERROR] = result->active_error,
-        [SIM_EXPECTED] = result->active_expected,
-        [SIM_MESSAGES] = (double)result->messages,
-        [SIM_BUILD] = result->build_s,
-        [SIM_RUN] = result->run_s,
-        [SIM_RATE] = (double)result->messages / result->run_s,
-    };
-    for (size_t i = 0; i < SIM_COLUMN_COUNT; i++) {
-        cells[i] = table_number(numbers[i]);
-    }
-    if (c->options->command == SIM_SPARSE) {
-        fill_sparse(c, results, place, cells);
-    }
-    cells[SIM_NAME] = table_text(c->name);
+                                                        : "bsag"),
+        table_number(result->rounds),
+        table_number(cost->rounds),
+        table_number(result->sent),
+        table_number(cost->messages),
+        table_number(result->sent_bytes / entry),
+        table_number(cost->bytes / entry),
+        table_number(result->nnz),
+        table_number(spardl < 0 ? NAN
+                                : result->mean_us / results[spardl].mean_us),
+        table_number(over_spardl_in_paper(c)),
+        table_text(c->options->payload ? "real data" : "full blocks")};
+    table_row(table, cells);
 }
 
 /* ---- the plot ----------------------------------------------------------- */
@@ -217,20 +225,24 @@ static void describe(const sim_options_t *options, char *text,
     }
 }
 
-static void draw(const output_plot_t *out, const sim_command_t *command,
-                 const sim_options_t *options, const sim_result_t *results)
+static bool draw(const sim_command_t *command, const sim_options_t *options,
+                 const sim_result_t *results)
 {
     static double us[SIM_MAX_VALUES * SIM_MAX_VARIANTS];
     static char series[SIM_MAX_VARIANTS][PLOT_TEXT_BYTES];
     static char ticks[SIM_MAX_VALUES][PLOT_TEXT_BYTES];
     char fixed[128];
     char title[256];
+    bool latency = (options->command & PARTIALS) != 0;
     describe(options, fixed, sizeof(fixed));
     (void)snprintf(title, sizeof(title), "Simulated %s%s, %g us, %g Gbit/s: %s",
                    command->name, fixed, options->model.link.alpha_us,
-                   options->gbit, command->plotted);
+                   options->gbit,
+                   latency                          ? "mean latency"
+                   : options->command == SIM_SPARSE ? "time of a step"
+                                                    : "time of an epoch");
     for (size_t i = 0; i < options->value_count * options->variant_count; i++) {
-        us[i] = command->plot_value(&results[i]);
+        us[i] = latency ? results[i].latency_us : results[i].mean_us;
     }
     for (size_t i = 0; i < options->variant_count; i++) {
         (void)snprintf(series[i], PLOT_TEXT_BYTES, "%.47s",
@@ -255,7 +267,7 @@ static void draw(const output_plot_t *out, const sim_command_t *command,
                     : options->axis == SIM_AXIS_DENSITY ? 10
                                                         : 2,
     };
-    plot_draw(out, &plot);
+    return plot_draw(options->plot, &plot);
 }
 
 /* ---- the sweep ---------------------------------------------------------- */
@@ -264,43 +276,25 @@ static void draw(const output_plot_t *out, const sim_command_t *command,
 typedef struct sweep {
     const sim_command_t *command;
     const sim_options_t *options;
-    table_column_t columns[SIM_COLUMN_COUNT];
+    table_column_t columns[COLUMNS];
     table_t table;
     FILE *trace;
-    output_plot_t plot;
     sim_result_t results[SIM_MAX_VALUES * SIM_MAX_VARIANTS];
 } sweep_t;
 
 static bool open_files(sweep_t *sweep)
 {
     const sim_options_t *options = sweep->options;
-    sim_columns_t shown = sweep->command->shown;
-    if (options->epochs == 1) {
-        shown &= ~(SIM_COLUMN(LOW) | SIM_COLUMN(HIGH));
-    }
-    set_columns(shown, sweep->command->written, sweep->command->compared,
-                sweep->columns);
-    if (!table_open(&sweep->table, sweep->columns, SIM_COLUMN_COUNT,
-                    options->csv, options->json)) {
-        return false;
-    }
-    if (output_open(options->trace, &sweep->trace) &&
-        output_plot_open(options->plot, &sweep->plot)) {
-        return true;
-    }
-    (void)table_close(&sweep->table);
-    (void)output_close(sweep->trace, options->trace);
-    return false;
+    set_columns(options, sweep->columns);
+    return plot_check(options->plot) &&
+           table_open(&sweep->table, sweep->columns, COLUMNS, options->csv,
+                      options->json) &&
+           output_open(options->trace, &sweep->trace);
 }
 
 static bool close_files(sweep_t *sweep, bool passed)
 {
-    if (passed) {
-        draw(&sweep->plot, sweep->command, sweep->options, sweep->results);
-        passed = output_plot_close(&sweep->plot);
-    } else {
-        output_plot_abandon(&sweep->plot);
-    }
+    passed = passed && draw(sweep->command, sweep->options, sweep->results);
     passed &= table_close(&sweep->table);
     passed &= output_close(sweep->trace, sweep->options->trace);
     return passed;
@@ -316,9 +310,7 @@ static bool run_case(sweep_t *sweep, const sim_case_t *c, size_t place,
     bool passed = sweep->command->run(c, &watch, result);
     sim_watch_end(&watch);
     if (passed) {
-        table_cell_t cells[SIM_COLUMN_COUNT];
-        fill_row(c, results, place, cells);
-        table_row(&sweep->table, cells);
+        fill_row(c, results, place, &sweep->table);
     }
     return passed;
 }

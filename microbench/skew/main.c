@@ -15,7 +15,6 @@ typedef struct report {
     const skew_options_t *options;
     int ranks;
     table_t table;
-    output_plot_t plot;
 } report_t;
 
 enum { MOST_STEAL_PERCENT = 2 };
@@ -70,15 +69,9 @@ static const table_column_t columns[COLUMN_COUNT] = {
 static bool open_report(const skew_options_t *options, int ranks, report_t *out)
 {
     *out = (report_t){.options = options, .ranks = ranks};
-    if (!table_open(&out->table, columns, COLUMN_COUNT, options->csv,
-                    options->json)) {
-        return false;
-    }
-    if (!output_plot_open(options->plot, &out->plot)) {
-        (void)table_close(&out->table);
-        return false;
-    }
-    return true;
+    return plot_check(options->plot) &&
+           table_open(&out->table, columns, COLUMN_COUNT, options->csv,
+                      options->json);
 }
 
 static void print_heading(const report_t *report)
@@ -171,7 +164,7 @@ static void print_table(report_t *report, const skew_result_t *results)
 }
 
 /* A cluster of bars for each size. */
-static void draw(const report_t *report, const skew_result_t *results)
+static bool draw(const report_t *report, const skew_result_t *results)
 {
     const skew_options_t *options = report->options;
     static char series[SKEW_MAX_SYSTEMS][PLOT_TEXT_BYTES];
@@ -200,7 +193,7 @@ static void draw(const report_t *report, const skew_result_t *results)
         .ticks = (const char(*)[PLOT_TEXT_BYTES])ticks,
         .values = us,
     };
-    plot_draw(&report->plot, &plot);
+    return plot_draw(options->plot, &plot);
 }
 
 /* Draws the plot from all results, [size_count][system_count], unless a check
@@ -209,12 +202,7 @@ static bool close_report(report_t *report, const skew_result_t *results,
                          bool passed)
 {
     bool written = table_close(&report->table);
-    if (!passed) {
-        output_plot_abandon(&report->plot);
-        return false;
-    }
-    draw(report, results);
-    return output_plot_close(&report->plot) && written;
+    return passed && draw(report, results) && written;
 }
 
 /* ---- the command ------------------------------------------------------- */

@@ -3,9 +3,8 @@
    are no library. */
 #include "../microbench/bench/operation.c"
 #include "../microbench/bench/options.c"
-#include "../microbench/bench/sparse_check.c"
 #include "../microbench/common/cli.c"
-#include "../microbench/common/gradient.c"
+#include "../microbench/common/sparse_check.c"
 #include "support/cmocka.h"
 
 #include <stdlib.h>
@@ -196,7 +195,7 @@ static void assert_wrong(const uint32_t *indices, const float *values,
     baton_sparse_result_t result = {
         .count = count, .indices = indices, .values = values};
     size_t found = 0;
-    assert_non_null(bench_sparse_check(&result, n, &found));
+    assert_non_null(sparse_check(&result, n, &found));
     assert_int_equal(found, entry);
 }
 
@@ -211,7 +210,7 @@ static void test_bench_sparse_check_finds_what_is_wrong(void **state)
     baton_sparse_result_t result = {
         .count = 4, .indices = indices, .values = values};
     size_t entry = 0;
-    assert_null(bench_sparse_check(&result, 10, &entry));
+    assert_null(sparse_check(&result, 10, &entry));
     assert_wrong(indices, values, 4, 9, 3);
     assert_wrong(descending, values, 4, 10, 2);
     assert_wrong(twice, values, 4, 10, 3);
@@ -220,7 +219,7 @@ static void test_bench_sparse_check_finds_what_is_wrong(void **state)
     assert_wrong(NULL, values, 4, 5, 4);
     assert_wrong(NULL, nans, 4, 4, 1);
     result.indices = NULL;
-    assert_null(bench_sparse_check(&result, 4, &entry));
+    assert_null(sparse_check(&result, 4, &entry));
 }
 
 static void test_bench_sparse_hash_covers_all_of_a_result(void **state)
@@ -229,16 +228,16 @@ static void test_bench_sparse_hash_covers_all_of_a_result(void **state)
     float values[] = {1, -2, 0, 4};
     baton_sparse_result_t result = {
         .count = 4, .indices = indices, .values = values};
-    uint64_t hash = bench_sparse_hash(&result);
-    assert_true(bench_sparse_hash(&result) == hash);
+    uint64_t hash = sparse_hash(&result);
+    assert_true(sparse_hash(&result) == hash);
     values[2] = -0.0F;
-    assert_true(bench_sparse_hash(&result) != hash);
+    assert_true(sparse_hash(&result) != hash);
     values[2] = 0;
     indices[3] = 8;
-    assert_true(bench_sparse_hash(&result) != hash);
+    assert_true(sparse_hash(&result) != hash);
     indices[3] = 9;
     result.count = 3;
-    assert_true(bench_sparse_hash(&result) != hash);
+    assert_true(sparse_hash(&result) != hash);
 }
 
 enum { SLICED = 23, SLICED_STEPS = 3 };
@@ -252,7 +251,7 @@ static void check_slices(int ranks)
     baton_sparse_result_t result = {.count = SLICED, .values = values};
     size_t next = 0;
     for (int rank = 0; rank < ranks; rank++) {
-        bench_slice_t slice = bench_slice_of(SLICED, ranks, rank);
+        sparse_slice_t slice = sparse_slice_of(SLICED, ranks, rank);
         assert_int_equal(slice.first, next);
         next += slice.count;
         memset(sums, 0, sizeof sums);
@@ -261,21 +260,21 @@ static void check_slices(int ranks)
         slice.gradients = gradients;
         slice.magnitudes = magnitudes;
         for (uint64_t step = 0; step < SLICED_STEPS; step++) {
-            bench_slice_add_gradients(&slice, 1, step, ranks);
+            sparse_slice_add_gradients(&slice, 1, step, ranks);
             for (int r = 0; r < ranks; r++) {
                 for (size_t i = 0; i < SLICED; i++) {
                     values[i] = gradient_at(gradient_key(1, step, r), i);
                 }
-                bench_slice_add_result(&slice, &result, sums);
+                sparse_slice_add_result(&slice, &result, sums);
             }
         }
-        assert_int_equal(bench_slice_find_loss(&slice, sums), slice.count);
+        assert_int_equal(sparse_slice_find_loss(&slice, sums), slice.count);
         for (size_t i = 0; i < slice.count; i++) {
             double right = sums[i];
             sums[i] += 1e-4 * magnitudes[i];
-            assert_int_equal(bench_slice_find_loss(&slice, sums), i);
+            assert_int_equal(sparse_slice_find_loss(&slice, sums), i);
             sums[i] = NAN;
-            assert_int_equal(bench_slice_find_loss(&slice, sums), i);
+            assert_int_equal(sparse_slice_find_loss(&slice, sums), i);
             sums[i] = right;
         }
     }

@@ -1,19 +1,47 @@
-#include "bench/sparse_check.h"
-#include "common/gradient.h"
+#include "common/sparse_check.h"
+#include "common/splitmix.h"
 #include <math.h>
 #include <string.h>
 
+/* What a sum may be off by, relative to the sum of the magnitudes of all that
+   was added: about 170 roundings of f32. */
+#define TOLERANCE 1e-5
+
+/* ---- gradients ---------------------------------------------------------- */
+
+uint64_t gradient_key(uint64_t seed, uint64_t step, int rank)
+{
+    return splitmix(splitmix(seed + splitmix(step)) + (uint64_t)rank);
+}
+
+float gradient_at(uint64_t key, size_t element)
+{
+    uint64_t bits = splitmix(key + element);
+    double sum = 0;
+    for (int part = 0; part < 4; part++) {
+        sum += (double)(bits >> (16 * part) & 0xffff) / 65536;
+    }
+    return (float)(sum - 2);
+}
+
+void gradient_fill(uint64_t key, float *elements, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        elements[i] = gradient_at(key, i);
+    }
+}
+
 /* ---- sums --------------------------------------------------------------- */
 
-bench_slice_t bench_slice_of(size_t n, int ranks, int rank)
+sparse_slice_t sparse_slice_of(size_t n, int ranks, int rank)
 {
-    bench_slice_t slice = {.first = n * (size_t)rank / (size_t)ranks};
+    sparse_slice_t slice = {.first = n * (size_t)rank / (size_t)ranks};
     slice.count = n * ((size_t)rank + 1) / (size_t)ranks - slice.first;
     return slice;
 }
 
-void bench_slice_add_gradients(bench_slice_t *slice, uint64_t seed,
-                               uint64_t step, int ranks)
+void sparse_slice_add_gradients(sparse_slice_t *slice, uint64_t seed,
+                                uint64_t step, int ranks)
 {
     for (int rank = 0; rank < ranks; rank++) {
         uint64_t key = gradient_key(seed, step, rank);
@@ -25,23 +53,23 @@ void bench_slice_add_gradients(bench_slice_t *slice, uint64_t seed,
     }
 }
 
-void bench_slice_add_result(const bench_slice_t *slice,
-                            const baton_sparse_result_t *result, double *sums)
+void sparse_slice_add_result(const sparse_slice_t *slice,
+                             const baton_sparse_result_t *result, double *sums)
 {
     const float *values = result->values;
     for (size_t i = 0; i < result->count; i++) {
-        size_t element = bench_sparse_element(result, i);
+        size_t element = sparse_element(result, i);
         if (element >= slice->first && element - slice->first < slice->count) {
             sums[element - slice->first] += (double)values[i];
         }
     }
 }
 
-size_t bench_slice_find_loss(const bench_slice_t *slice, const double *sums)
+size_t sparse_slice_find_loss(const sparse_slice_t *slice, const double *sums)
 {
     for (size_t i = 0; i < slice->count; i++) {
         double error = fabs(sums[i] - slice->gradients[i]);
-        if (!(error <= BENCH_SPARSE_TOLERANCE * slice->magnitudes[i])) {
+        if (!(error <= TOLERANCE * slice->magnitudes[i])) {
             return i;
         }
     }
@@ -50,7 +78,7 @@ size_t bench_slice_find_loss(const bench_slice_t *slice, const double *sums)
 
 /* ---- one result --------------------------------------------------------- */
 
-size_t bench_sparse_element(const baton_sparse_result_t *result, size_t entry)
+size_t sparse_element(const baton_sparse_result_t *result, size_t entry)
 {
     return result->indices != NULL ? result->indices[entry] : entry;
 }
@@ -58,11 +86,11 @@ size_t bench_sparse_element(const baton_sparse_result_t *result, size_t entry)
 static const char *check_entry(const baton_sparse_result_t *result, size_t n,
                                size_t entry)
 {
-    size_t element = bench_sparse_element(result, entry);
+    size_t element = sparse_element(result, entry);
     if (element >= n) {
         return "the index is out of range";
     }
-    if (entry > 0 && element <= bench_sparse_element(result, entry - 1)) {
+    if (entry > 0 && element <= sparse_element(result, entry - 1)) {
         return "the index is not above that of the entry before";
     }
     return isfinite(((const float *)result->values)[entry])
@@ -70,8 +98,8 @@ static const char *check_entry(const baton_sparse_result_t *result, size_t n,
                : "the value is not finite";
 }
 
-const char *bench_sparse_check(const baton_sparse_result_t *result, size_t n,
-                               size_t *entry_out)
+const char *sparse_check(const baton_sparse_result_t *result, size_t n,
+                         size_t *entry_out)
 {
     *entry_out = result->count;
     if (result->indices == NULL && result->count != n) {
@@ -100,11 +128,11 @@ static uint64_t add_word(uint64_t hash, uint64_t word)
     return (hash ^ word) * UINT64_C(0x100000001b3);
 }
 
-uint64_t bench_sparse_hash(const baton_sparse_result_t *result)
+uint64_t sparse_hash(const baton_sparse_result_t *result)
 {
     uint64_t hash = add_word(UINT64_C(0xcbf29ce484222325), result->count);
     for (size_t i = 0; i < result->count; i++) {
-        uint64_t element = bench_sparse_element(result, i);
+        uint64_t element = sparse_element(result, i);
         hash = add_word(hash, element << 32 | bits_of(result, i));
     }
     return hash;
