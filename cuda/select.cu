@@ -12,7 +12,7 @@ namespace baton_cuda
 /* Offsets in a workspace. The sums of measure lie where the tallies will:
    there are never more of them. */
 typedef struct layout {
-    size_t tally, bases, counts, keys, indices, bytes;
+    size_t tally, groups, bases, counts, keys, indices, bytes;
     size_t tiles, capacity;
 } layout_t;
 
@@ -31,7 +31,8 @@ static layout_t layout_of(baton_dtype_t dtype, size_t count, size_t k)
     at.tiles = count * size / TILE_BYTES + 2;
     at.capacity = candidates_of(count, 2 * most + 1);
     at.tally = aligned(sizeof(state_t));
-    at.bases = at.tally + aligned(at.tiles * sizeof(uint64_t));
+    at.groups = at.tally + aligned(at.tiles * sizeof(uint64_t));
+    at.bases = at.groups + aligned((at.tiles / WARPS + 1) * sizeof(uint64_t));
     at.counts = at.bases + aligned(at.tiles * sizeof(uint32_t));
     at.keys = at.counts + aligned(at.tiles * sizeof(uint32_t));
     at.indices = at.keys + aligned(at.capacity * (size == 8 ? 8 : 4));
@@ -48,6 +49,7 @@ static workspace<D> workspace_of(const baton_cuda_workspace_t *given,
     workspace<D> work;
     work.state = (state_t *)memory;
     work.tally = (uint64_t *)(memory + at.tally);
+    work.groups = (uint64_t *)(memory + at.groups);
     work.bases = (uint32_t *)(memory + at.bases);
     work.counts = (uint32_t *)(memory + at.counts);
     work.keys = (typename element<D>::key_t *)(memory + at.keys);
@@ -216,7 +218,7 @@ static void put_emit(row<D> &row, uint32_t *indices, uint64_t capacity,
                      uint64_t *count_out, baton_magnitude_t *threshold_out)
 {
     row.put(tally<D>, row.blocks(), THREADS, row.from, row.work);
-    row.put(scan, 1, WIDE, row.work.state, row.work.tally, row.work.tiles,
+    row.put(scan, 1, WIDE, row.work.state, row.work.groups, row.blocks(),
             count_out, threshold_out);
     if (capacity > 0) {
         row.put(emit<D>, row.blocks(), THREADS, row.from, row.work, indices,

@@ -341,15 +341,18 @@ BATON__BOTH size_t candidates_of(size_t count, size_t need)
 }
 
 /* The i-th position of a sample of `size`: one of each stratum, by a hash
-   (splitmix64's finaliser), so that no order of the elements deceives it. */
+   (splitmix64's finaliser), so that no order of the elements deceives it. The
+   strata's sizes differ by one at most. One division, of the same numbers for
+   all i; `count` fits into 32 bits. */
 BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
 {
-    uint64_t begin = count * i / size, end = count * (i + 1) / size;
+    const uint64_t least = count / size, longer = count - least * size;
+    uint64_t begin = i * least + (i < longer ? i : longer);
     uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) + count;
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
     x ^= x >> 31;
-    return begin + (end > begin ? x % (end - begin) : 0);
+    return begin + ((x >> 32) * (least + (i < longer)) >> 32);
 }
 
 /* ---- decisions --------------------------------------------------------- */

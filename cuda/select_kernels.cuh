@@ -80,7 +80,10 @@ template <baton_dtype_t D> struct vector {
 
 template <baton_dtype_t D> struct workspace {
     state_t *state;
-    uint64_t *tally;  /* for each tile: selected (above << 32 | equal) */
+    uint64_t *tally;  /* for each tile: selected (above << 32 | equal) in the
+                         block's tiles before it */
+    uint64_t *groups; /* for each block of tally: its sum; then that of those
+                         before it */
     uint32_t *bases;  /* where its candidates begin */
     uint32_t *counts; /* their number */
     typename element<D>::key_t *keys;
@@ -440,8 +443,25 @@ __global__ void __launch_bounds__(WIDE)
 
 /* ---- filter ------------------------------------------------------------ */
 
+/* Has keys computed again: kept from one pass over the tile to the next, those
+   of f16 would take 128 registers. */
+template <baton_dtype_t D> __device__ void forget_keys(tile<D> *part)
+{
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint4 *load = &part->loads[round];
+        asm volatile(""
+                     : "+r"(load->x), "+r"(load->y), "+r"(load->z),
+                       "+r"(load->w));
+    }
+#else
+    (void)part;
+#endif
+}
+
 template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 3)
     filter_tiles(vector<D> from, workspace<D> work, bool always)
 {
     typedef typename element<D>::key_t key_t;
@@ -451,7 +471,7 @@ __global__ void __launch_bounds__(THREADS)
         return;
     }
     const key_t least = (key_t)state->least;
-    const tile<D> part = load_tile<D>(from, number);
+    tile<D> part = load_tile<D>(from, number);
     uint32_t own = 0;
 #pragma unroll
     for (unsigned round = 0; round < ROUNDS; round++) {
@@ -471,6 +491,7 @@ __global__ void __launch_bounds__(THREADS)
     if (found == 0) {
         return;
     }
+    forget_keys(&part);
 #pragma unroll
     for (unsigned round = 0; round < ROUNDS; round++) {
         uint32_t hits = 0;
@@ -587,9 +608,11 @@ __global__ void __launch_bounds__(THREADS)
             state->rank = total < state->k ? total : state->k;
         }
         __syncthreads();
-        if (total == 0) { /* nothing is selected */
+        if (total == 0) { /* nothing is selected, and nothing is tied: as
+                             many zeros as there may be, with those beside the
+                             vector, would be more than a tally has room for */
             if (threadIdx.x == 0) {
-                state->threshold = 0;
+                state->threshold = (uint64_t)nan_key<D>() + 1;
                 state->ties = 0;
                 state->done = 1;
             }
@@ -880,15 +903,12 @@ __device__ bool is_written(const workspace<D> &work, bool whole,
            (uint64_t)work.bases[number] + work.counts[number] <= work.capacity;
 }
 
+/* Of one tile, by its warp. */
 template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    tally(vector<D> from, workspace<D> work)
+__device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
+                               uint32_t number)
 {
     typedef typename element<D>::key_t key_t;
-    const uint32_t number = warp_of_grid();
-    if (number >= work.tiles) {
-        return;
-    }
     const uint64_t threshold = work.state->threshold;
     uint32_t above = 0, equal = 0;
     if (is_written(work, is_whole(work), number)) {
@@ -909,58 +929,80 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
     }
-    uint64_t both = warp_sum((uint64_t)above << 32 | equal);
+    return warp_sum((uint64_t)above << 32 | equal);
+}
+
+/* Adds up a block's tiles, so that scan has less to do. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    tally(vector<D> from, workspace<D> work)
+{
+    __shared__ uint64_t warps[WARPS];
+    const uint32_t number = warp_of_grid();
+    const unsigned warp = threadIdx.x / WARP;
+    const uint64_t own =
+        number < work.tiles ? tally_tile<D>(from, work, number) : 0;
     if (lane_of_thread() == 0) {
-        work.tally[number] = both;
+        warps[warp] = own;
+    }
+    __syncthreads();
+    uint64_t before = 0;
+    for (unsigned i = 0; i < warp; i++) {
+        before += warps[i];
+    }
+    if (lane_of_thread() == 0 && number < work.tiles) {
+        work.tally[number] = before;
+    }
+    if (threadIdx.x == THREADS - 1) {
+        work.groups[blockIdx.x] = before + own;
     }
 }
 
-/* One block of WIDE threads: tallies become the sums of those before, and what
-   was selected is published, but for a threshold that was given. Each warp has
-   a part of the tiles. */
+/* One block of WIDE threads: the groups' sums become the sums of those before,
+   and what was selected is published, but for a threshold that was given. Each
+   warp has a part of the groups. */
 static __global__ void __launch_bounds__(WIDE)
-    scan(const state_t *state, uint64_t *tally, uint32_t tiles,
+    scan(const state_t *state, uint64_t *groups, uint32_t count,
          uint64_t *count_out, baton_magnitude_t *threshold_out)
 {
     __shared__ uint64_t warps[WIDE / WARP];
     const unsigned lane = lane_of_thread(), warp = threadIdx.x / WARP;
-    const uint32_t part = (tiles + WIDE - 1) / WIDE * WARP;
+    const uint32_t part = (count + WIDE - 1) / WIDE * WARP;
     const uint64_t begin = (uint64_t)warp * part;
-    uint64_t end = begin + part < tiles ? begin + part : tiles;
+    uint64_t end = begin + part < count ? begin + part : count;
     uint64_t sum = 0;
     for (uint64_t i = begin + lane; i < end; i += WARP) {
-        sum += tally[i];
+        sum += groups[i];
     }
     sum = warp_sum(sum);
     if (lane == 0) {
         warps[warp] = sum;
     }
     __syncthreads();
-    uint64_t before = 0, total = 0;
-    for (unsigned i = 0; i < WIDE / WARP; i++) {
-        before += i < warp ? warps[i] : 0;
-        total += warps[i];
-    }
+    const uint64_t each = warps[lane]; /* there are as many warps as lanes */
+    const uint64_t total = warp_sum(each);
+    uint64_t before = __shfl_sync(EVERY_LANE, warp_sum_below(each), warp);
     for (uint64_t row = begin; row < end; row += WARP) {
-        uint64_t own = row + lane < end ? tally[row + lane] : 0;
+        uint64_t own = row + lane < end ? groups[row + lane] : 0;
         uint64_t below = warp_sum_below(own);
         if (row + lane < end) {
-            tally[row + lane] = before + below;
+            groups[row + lane] = before + below;
         }
         before += warp_sum(own);
     }
     if (threadIdx.x == 0) {
         uint64_t equal = total & UINT32_MAX;
-        uint64_t count =
+        uint64_t selected =
             (total >> 32) + (equal < state->ties ? equal : state->ties);
         if (count_out != NULL) {
-            *count_out = count;
+            *count_out = selected;
         }
         if (threshold_out != NULL && state->need > 0) {
-            *threshold_out = count > 0 ? state->threshold : 0;
+            *threshold_out = selected > 0 ? state->threshold : 0;
         }
     }
 }
+static_assert(WIDE / WARP == WARP, "a lane for each warp of scan");
 
 /* Where selected elements go: `before` has how many are above the threshold and
    how many equal it. Of the latter the first `ties` are selected. */
@@ -998,7 +1040,7 @@ __global__ void __launch_bounds__(THREADS)
         return;
     }
     const emission_t to = {state->threshold, state->ties, capacity, indices};
-    uint64_t before = work.tally[number];
+    uint64_t before = work.groups[blockIdx.x] + work.tally[number];
     if ((before >> 32) >= capacity) {
         return;
     }

@@ -38,6 +38,8 @@ if(NOT BATON_SANITIZE STREQUAL "thread")
         ${PROJECT_SOURCE_DIR}/cuda/entries.cu)
     set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
         COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
+    set_source_files_properties(cuda/test_select.cpp PROPERTIES
+        COMPILE_OPTIONS -Wno-unknown-pragmas)
     select_program(test_select_on_cpu cuda/test_select.cpp
         support/cuda_on_cpu.cpp ${kernels})
     target_compile_definitions(test_select_on_cpu PRIVATE BATON_CUDA_ON_CPU)

@@ -190,12 +190,14 @@ static void test_sample_has_one_of_each_stratum(void **)
 {
     const uint64_t counts[] = {4097, 100000, 1234567, UINT32_MAX};
     for (unsigned c = 0; c < 4; c++) {
-        uint64_t count = counts[c], size = sample_of(count);
+        uint64_t count = counts[c], size = sample_of(count), begin = 0;
         for (uint64_t i = 0; i < size; i++) {
             uint64_t at = position_of(count, size, i);
-            assert_true(at >= count * i / size);
-            assert_true(at < count * (i + 1) / size);
+            uint64_t end = begin + count / size + (i < count % size);
+            assert_true(at >= begin && at < end);
+            begin = end;
         }
+        assert_true(begin == count);
     }
 }
 

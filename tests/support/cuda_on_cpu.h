@@ -21,7 +21,7 @@
 #define __global__
 #define __device__
 #define __shared__ static /* one block runs at a time */
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 struct uint3 {
     unsigned x, y, z;
