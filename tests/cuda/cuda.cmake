@@ -45,6 +45,11 @@ fake_driver(driver_broken "CUDA can't be used"
 cuda_program(test_elements cuda/test_elements.c cuda/elements.cu)
 cuda_test(test_elements unit)
 
+# What ptxas says of the kernels.
+add_test(NAME cuda.ptxas COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/ptxas.sh
+    ${CMAKE_CUDA_COMPILER} ${PROJECT_SOURCE_DIR})
+describe_test(cuda.ptxas cuda.ptxas unit)
+
 # ---- on a GPU ----------------------------------------------------------------
 
 cuda_program(gpu_elements cuda/test_elements.c cuda/gpu_elements.c
