@@ -1,16 +1,27 @@
 #!/bin/sh
-# Builds Baton for this machine's GPU, without MPI, and tests what needs one: the
-# conformance suite of device ports, the kernels against the host's, memory of
-# another process, epochs in stream order, selection; then each but the example
-# under compute-sanitizer's memcheck and racecheck, if it is there.
+# Builds Baton for this machine's GPU, without MPI, into one folder, and runs what
+# needs a GPU there: scripts/gpu_suites.sh lists the programs, and what each one
+# proves.
 #
 #   scripts/test_gpu.sh [cmake option ...]      e.g. -DBATON_CUDA_ARCHITECTURES=90
+#   scripts/test_gpu.sh --bundle DIR [cmake option ...]
 #
-# BUILD is the build folder, build-gpu/ by default. Ends with 77, and the reason,
-# where there is no GPU or no nvcc.
+# --bundle only builds: for one kind of GPU, of compute capability 9.0 unless an
+# option says otherwise, into DIR. Copied to a machine with a GPU and its driver,
+# DIR/run.sh runs it there; nothing else is needed.
+#
+# BUILD is the build folder, build-gpu/ by default, and CMAKE_GENERATOR may be
+# Ninja. Ends with 77, and the reason, where there is no GPU or no nvcc.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build-gpu}
+bundle=$build/bundle
+bundles=no
+if [ "${1:-}" = --bundle ]; then
+    bundle=${2:?--bundle needs a folder}
+    bundles=yes
+    shift 2
+fi
 
 skip() {
     echo "skipped: $1"
@@ -22,88 +33,50 @@ PATH=$PATH:$CUDA/bin
 command -v nvcc >/dev/null || skip "there is no nvcc"
 
 # Kernels for the GPUs of this machine alone compile faster.
-if gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader \
-    2>/dev/null); then
-    gpus=$(echo "$gpus" | tr -d '. ' | sort -u | paste -sd ';')
-elif [ ! -e /dev/nvidia0 ] && [ ! -e /dev/dxg ]; then
-    skip "there is no GPU: nvidia-smi finds none, and there is no /dev/nvidia0"
-else
-    gpus=
+gpus=90
+if [ $bundles = no ]; then
+    if gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader \
+        2>/dev/null); then
+        gpus=$(echo "$gpus" | tr -d '. ' | sort -u | paste -sd ';')
+    elif [ ! -e /dev/nvidia0 ] && [ ! -e /dev/dxg ]; then
+        skip "there is no GPU: nvidia-smi finds none, and there is no /dev/nvidia0"
+    else
+        gpus=
+    fi
 fi
+
+# ---- the folder ----------------------------------------------------------------
+
 cmake -S "$root" -B "$build" -DBATON_MPI=OFF -DBATON_CUDA=ON \
     -DBATON_CUDA_ARCHITECTURES="$gpus" "$@" || exit 1
-cmake --build "$build" -j "$(nproc)" --target help |
-    sed -n 's/^\.\.\. \(gpu_[a-z_]*\|cuda_training\)$/\1/p' \
-        >"$build/gpu_targets"
-suites=$(cat "$build/gpu_targets")
-# shellcheck disable=SC2046
-cmake --build "$build" -j "$(nproc)" --target test_attach test_elements \
-    $suites || exit 1
-
-# ---- is there a GPU? ---------------------------------------------------------
-
-TEST_ROUNDS=1 "$build/tests/gpu_port" >"$build/there" 2>&1
-if [ $? -eq 77 ]; then
-    cat "$build/there"
-    exit 77
-fi
-
-# ---- the suites --------------------------------------------------------------
-
-failed=
-skipped=
-
-program() {
-    if [ -x "$build/tests/$1" ]; then
-        echo "$build/tests/$1"
-    else
-        echo "$build/examples/$1"
-    fi
-}
-
-# suite NAME COMMAND...
-suite() {
-    name=$1
-    shift
-    echo "==== $name"
-    timeout 1800 "$@"
-    case $? in
-    0) echo "==== $name: passed" ;;
-    77)
-        echo "==== $name: skipped"
-        skipped="$skipped $name"
-        ;;
-    *)
-        echo "==== $name: FAILED"
-        failed="$failed $name"
-        ;;
-    esac
-}
-
-for name in test_attach test_elements $suites; do
-    suite "$name" "$(program "$name")"
-done
-
-# The tools follow each access: fewer rounds. gpu_elements alone would take hours
-# under racecheck, and gpu_peers has two processes.
-if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck; do
-        for name in $suites; do
-            case $name-$tool in
-            cuda_training-* | gpu_elements-racecheck) continue ;;
-            esac
-            suite "$tool of $name" env TEST_ROUNDS=200 compute-sanitizer \
-                --tool "$tool" --target-processes all --error-exitcode 1 \
-                "$(program "$name")"
-        done
-    done
-else
-    echo "==== no compute-sanitizer: memcheck and racecheck were not run"
-fi
-
-[ -z "$skipped" ] || echo "==== skipped:$skipped"
-if [ -n "$failed" ]; then
-    echo "==== failed:$failed"
+# make lists "... NAME", and Ninja "NAME: phony".
+programs=$(cmake --build "$build" --target help |
+    sed -n 's/^\(\.\.\. \)\{0,1\}\([a-z_-]*\)\(: .*\)\{0,1\}$/\2/p' |
+    grep -x 'gpu_[a-z]*\|test_attach\|test_elements\|cuda_training' |
+    sort -u)
+[ -n "$programs" ] || {
+    echo "no programs to build were found"
     exit 1
+}
+# shellcheck disable=SC2086
+cmake --build "$build" -j "$(nproc)" --target $programs || exit 1
+
+rm -rf "${bundle:?}/bin" "${bundle:?}/lib"
+mkdir -p "$bundle/bin" "$bundle/lib" || exit 1
+for name in $programs; do
+    file=$(find "$build/tests" "$build/examples" -name "$name" -type f |
+        head -n 1)
+    cp "$file" "$bundle/bin/" || exit 1
+    # All libraries but those of the C library and of the driver.
+    ldd "$file" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' |
+        grep -v '/\(libc\|libm\|libdl\|librt\|libpthread\|libcuda\)\.so' |
+        while read -r library; do
+            cp -L "$library" "$bundle/lib/" || exit 1
+        done || exit 1
+done
+cp "$root/scripts/gpu_suites.sh" "$bundle/run.sh" || exit 1
+if [ $bundles = yes ]; then
+    echo "$bundle: $(du -sh "$bundle" | cut -f 1), run it with $bundle/run.sh"
+    exit 0
 fi
-echo "==== all passed"
+exec "$bundle/run.sh"

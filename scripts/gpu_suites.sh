@@ -1,0 +1,101 @@
+#!/bin/sh
+# Runs the programs beside it, which need a GPU, in order, each under a time
+# limit, and says what each one proved. scripts/test_gpu.sh makes the folder
+# (--bundle), where this is run.sh; it needs the NVIDIA driver alone.
+#
+# Each output is kept in log/. ONLY="NAME ...": these alone. Where
+# compute-sanitizer is in PATH, the suites run under it as well. Ends with 1 if
+# something failed, with 77 if there is no GPU.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+mkdir -p "$here/log"
+passed=0
+failed=
+skipped=
+
+# suite NAME SECONDS PROOF COMMAND...
+suite() {
+    name=$1
+    limit=$2
+    proof=$3
+    shift 3
+    log=$here/log/$(echo "$name" | tr ' ,' '__').txt
+    timeout "$limit" "$@" >"$log" 2>&1
+    code=$?
+    case $code in
+    0)
+        passed=$((passed + 1))
+        echo "passed   $name: $proof"
+        ;;
+    77)
+        skipped="$skipped $name"
+        echo "skipped  $name: $(sed -n 's/^skipped: //p' "$log" | head -n 1)"
+        ;;
+    *)
+        failed="$failed $name"
+        [ $code -eq 124 ] && echo "FAILED   $name: no end after $limit s" ||
+            echo "FAILED   $name: exit status $code"
+        tail -n 15 "$log" | sed 's/^/         /'
+        ;;
+    esac
+}
+
+# Calls "$1" with the name, the limit in seconds and the proof of each program.
+each() {
+    while IFS='|' read -r name limit proof; do
+        case " ${ONLY:-$name} " in
+        *" $name "*) [ ! -x "$here/bin/$name" ] || "$1" ;;
+        esac
+    done <<END
+test_attach|60|a machine without a GPU gets an error that says why
+test_elements|60|what kernels do with an element is what the host does
+gpu_elements|900|so it is in device code, for all values of short types
+gpu_reduce|300|reductions have the host's bits, for any alignment and length
+gpu_select|600|selections and lists have the host's bits
+gpu_port|600|the port passes its conformance suite
+gpu_peers|120|a process copies from the device memory of another one
+gpu_epochs|600|epochs begin and end in stream order, also when they fail
+gpu_sparse|900|sparse steps on the device have the host's results
+cuda_training|300|the example trains, and its loss falls
+END
+}
+
+run_plain() {
+    suite "$name" "$limit" "$proof" "$here/bin/$name"
+}
+
+# The tools follow each access: fewer rounds, and more time. The suites provoke
+# errors of the API, which are no finding. gpu_elements alone would take hours
+# under racecheck.
+run_checked() {
+    case $name-$tool in
+    test_* | cuda_training-* | gpu_elements-racecheck) return ;;
+    esac
+    suite "$tool of $name" 1800 "$tool found nothing in $name" \
+        env TEST_ROUNDS=200 compute-sanitizer --tool "$tool" \
+        --report-api-errors no --target-processes all --error-exitcode 1 \
+        "$here/bin/$name"
+}
+
+each run_plain
+gpus=$passed
+[ -x "$here/bin/test_attach" ] && gpus=$((gpus - 1))
+[ -x "$here/bin/test_elements" ] && gpus=$((gpus - 1))
+if [ "$gpus" -gt 0 ] && command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do
+        each run_checked
+    done
+else
+    echo "memcheck and racecheck were not run: no GPU, or no compute-sanitizer"
+fi
+
+[ -z "$skipped" ] || echo "skipped:$skipped"
+if [ -n "$failed" ]; then
+    echo "failed:$failed"
+    exit 1
+fi
+if [ -n "$skipped" ] && [ "$gpus" -le 0 ]; then
+    exit 77
+fi
+echo "all others passed"
