@@ -7,7 +7,6 @@
 #include "common/cli.h"
 #include "common/harness.h"
 #include "common/progress.h"
-#include "common/steal.h"
 #include "common/table.h"
 #include <baton/sparse.h>
 #include <baton/tuning.h>

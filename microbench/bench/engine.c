@@ -3,7 +3,6 @@
 #include "bench/bench.h"
 #include <baton/inproc.h>
 #include <baton/partial.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -31,18 +30,13 @@ static double allocated_bytes(void)
     return (double)info.uordblks + (double)info.hblkhd;
 }
 
-/* Avoids stdio, whose allocations would count. */
 static double resident_bytes(void)
 {
-    char text[128] = "";
     long pages = 0;
-    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
-    if (file >= 0) {
-        (void)close(file);
-    }
-    if (bytes <= 0 || sscanf(text, "%*s %ld", &pages) != 1) {
-        return 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file != NULL) {
+        (void)!fscanf(file, "%*s %ld", &pages);
+        (void)fclose(file);
     }
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
@@ -142,6 +136,13 @@ static baton_schedule_t *create(const single_t *single, const shape_t *shape)
     return schedule;
 }
 
+static baton_schedule_t *commit(const single_t *single, const shape_t *shape)
+{
+    baton_schedule_t *schedule = create(single, shape);
+    harness_require(baton_schedule_commit(schedule), "commit");
+    return schedule;
+}
+
 /* The time of an epoch over `parts`, in microseconds. */
 static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
                            uint64_t epochs, double parts)
@@ -159,101 +160,65 @@ static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
     return stats;
 }
 
-static stats_t scaled(stats_t stats, double factor)
-{
-    return (stats_t){stats.p10 * factor, stats.median * factor,
-                     stats.p90 * factor};
-}
-
 /* ---- nodes, commits, epochs --------------------------------------------- */
 
-static void measure_nodes(bench_run_t *run)
+/* Rows NAME_node and NAME_memory of a shape. */
+static void measure_shape(bench_run_t *run, const single_t *single,
+                          const shape_t *shape)
 {
-    static const shape_t shapes[] = {
-        {"nop_chain_10000", "chain of 10,000 nops", build_chain, 10000, 10000},
-        {"nop_fan_10", "1 -> 10 -> 1, with start and wait", build_fan, 10, 12},
-        {"nop_fan_1000", "1 -> 1,000 -> 1", build_fan, 1000, 1002},
-        {"nop_fan_8000", "1 -> 8,000 -> 1", build_fan, 8000, 8002},
-        {"nop_fan_100000", "1 -> 100,000 -> 1", build_fan, 100000, 100002},
-    };
-    single_t single;
-    open_single(BATON_PROGRESS_MANUAL, 1, &single);
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
-        const shape_t *shape = &shapes[i];
-        char name[64];
-        char text[80];
-        double before = allocated_bytes();
-        baton_schedule_t *schedule = create(&single, shape);
-        harness_require(baton_schedule_commit(schedule), "commit");
-        double bytes = allocated_bytes() - before;
-        stats_t us =
-            time_epochs(run, schedule, NODES_A_REPETITION / shape->nodes + 1,
-                        (double)shape->nodes);
-        (void)!baton_schedule_destroy(schedule);
-        (void)snprintf(name, sizeof(name), "%s_node", shape->name);
-        (void)snprintf(text, sizeof(text), "%s, per node", shape->text);
-        bench_report(run, name, text, scaled(us, 1e3), "ns");
-        (void)snprintf(name, sizeof(name), "%s_memory", shape->name);
-        (void)snprintf(text, sizeof(text), "%s, memory per node", shape->text);
-        bench_report(run, name, text,
-                     stats_single(bytes / (double)shape->nodes), "bytes");
-    }
-    close_single(&single);
+    char name[64];
+    char text[80];
+    double nodes = (double)shape->nodes;
+    double before = allocated_bytes();
+    baton_schedule_t *schedule = commit(single, shape);
+    double bytes = allocated_bytes() - before;
+    stats_t us = time_epochs(run, schedule,
+                             NODES_A_REPETITION / shape->nodes + 1, nodes);
+    (void)!baton_schedule_destroy(schedule);
+    (void)snprintf(name, sizeof(name), "%s_node", shape->name);
+    (void)snprintf(text, sizeof(text), "%s, per node", shape->text);
+    bench_report(run, name, text,
+                 (stats_t){us.p10 * 1e3, us.median * 1e3, us.p90 * 1e3}, "ns");
+    (void)snprintf(name, sizeof(name), "%s_memory", shape->name);
+    (void)snprintf(text, sizeof(text), "%s, memory per node", shape->text);
+    bench_report(run, name, text, stats_single(bytes / nodes), "bytes");
 }
 
-static void measure_commits(bench_run_t *run)
+static void measure_commit(bench_run_t *run, const single_t *single,
+                           const shape_t *shape)
 {
-    static const shape_t shapes[] = {
-        {"commit_nops", "chain of nops", build_chain, COMMITTED_NODES, 0},
-        {"commit_reduces", "chain of reduces on one buffer", build_reduces,
-         COMMITTED_NODES, 0},
-        {"commit_ring", "all-reduce by ring, rank 0 of 32", build_ring, 0, 0},
-    };
     size_t repetitions = (size_t)run->options.repetitions;
     double *ms = harness_alloc(repetitions, sizeof(*ms));
-    single_t single;
-    open_single(BATON_PROGRESS_MANUAL, RING_RANKS, &single);
-    for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++) {
-        uint32_t nodes = 0;
-        char text[80];
-        for (size_t i = 0; i < repetitions; i++) {
-            baton_schedule_t *schedule = create(&single, &shapes[s]);
-            nodes = baton_add_nop(schedule).index + 1;
-            double begin_us = clock_now_us();
-            harness_require(baton_schedule_commit(schedule), "commit");
-            ms[i] = (clock_now_us() - begin_us) / 1e3;
-            (void)!baton_schedule_destroy(schedule);
-        }
-        (void)snprintf(text, sizeof(text), "%s, %" PRIu32 " nodes",
-                       shapes[s].text, nodes);
-        bench_report(run, shapes[s].name, text, stats_of(ms, repetitions),
-                     "ms");
+    uint32_t nodes = 0;
+    char text[80];
+    for (size_t i = 0; i < repetitions; i++) {
+        baton_schedule_t *schedule = create(single, shape);
+        nodes = baton_add_nop(schedule).index + 1;
+        double begin_us = clock_now_us();
+        harness_require(baton_schedule_commit(schedule), "commit");
+        ms[i] = (clock_now_us() - begin_us) / 1e3;
+        (void)!baton_schedule_destroy(schedule);
     }
-    close_single(&single);
+    (void)snprintf(text, sizeof(text), "%s, %" PRIu32 " nodes", shape->text,
+                   nodes);
+    bench_report(run, shape->name, text, stats_of(ms, repetitions), "ms");
     free(ms);
 }
 
-static void measure_start(bench_run_t *run, const char *name, const char *text,
-                          baton_progress_t progress)
+static void measure_start(bench_run_t *run, const single_t *single,
+                          const char *name, const char *text)
 {
     static const shape_t shape = {"nop", "", build_chain, 1, 1};
-    single_t single;
-    open_single(progress, 1, &single);
-    baton_schedule_t *schedule = create(&single, &shape);
-    harness_require(baton_schedule_commit(schedule), "commit");
+    baton_schedule_t *schedule = commit(single, &shape);
     bench_report(run, name, text,
                  time_epochs(run, schedule, STARTS_A_REPETITION, 1), "us");
     (void)!baton_schedule_destroy(schedule);
-    close_single(&single);
 }
 
-static void measure_growth(bench_run_t *run)
+static void measure_growth(bench_run_t *run, const single_t *single)
 {
     static const shape_t shape = {"fan", "", build_fan, 10, 12};
-    single_t single;
-    open_single(BATON_PROGRESS_MANUAL, 1, &single);
-    baton_schedule_t *schedule = create(&single, &shape);
-    harness_require(baton_schedule_commit(schedule), "commit");
+    baton_schedule_t *schedule = commit(single, &shape);
     harness_run_epochs(schedule, 1000);
     double allocated = allocated_bytes();
     double resident = resident_bytes();
@@ -264,6 +229,41 @@ static void measure_growth(bench_run_t *run)
                  "resident memory, growth in --epochs epochs",
                  stats_single(resident_bytes() - resident), "bytes");
     (void)!baton_schedule_destroy(schedule);
+}
+
+static void measure_alone(bench_run_t *run)
+{
+    static const shape_t nodes[] = {
+        {"nop_chain_10000", "chain of 10,000 nops", build_chain, 10000, 10000},
+        {"nop_fan_10", "1 -> 10 -> 1, with start and wait", build_fan, 10, 12},
+        {"nop_fan_1000", "1 -> 1,000 -> 1", build_fan, 1000, 1002},
+        {"nop_fan_8000", "1 -> 8,000 -> 1", build_fan, 8000, 8002},
+        {"nop_fan_100000", "1 -> 100,000 -> 1", build_fan, 100000, 100002},
+    };
+    static const shape_t commits[] = {
+        {"commit_nops", "chain of nops", build_chain, COMMITTED_NODES, 0},
+        {"commit_reduces", "chain of reduces on one buffer", build_reduces,
+         COMMITTED_NODES, 0},
+        {"commit_ring", "all-reduce by ring, rank 0 of 32", build_ring, 0, 0},
+    };
+    single_t single;
+    open_single(BATON_PROGRESS_MANUAL, RING_RANKS, &single);
+    bench_note(run, "Nodes (manual mode, one process)");
+    for (size_t i = 0; i < sizeof(nodes) / sizeof(*nodes); i++) {
+        measure_shape(run, &single, &nodes[i]);
+    }
+    bench_note(run, "Commits (one process)");
+    for (size_t i = 0; i < sizeof(commits) / sizeof(*commits); i++) {
+        measure_commit(run, &single, &commits[i]);
+    }
+    bench_note(run, "Epochs (one process)");
+    measure_start(run, &single, "start_manual",
+                  "one nop, start to wait, manual mode");
+    measure_growth(run, &single);
+    close_single(&single);
+    open_single(BATON_PROGRESS_THREAD, 1, &single);
+    measure_start(run, &single, "start_thread",
+                  "one nop, start to wait, progress thread");
     close_single(&single);
 }
 
@@ -328,18 +328,7 @@ bool bench_engine(bench_run_t *run)
     if (run->speak) {
         bench_report(run, "line_before", "Cache line, core to core, before",
                      stats_single(bench_probe(run)), "ns");
-        bench_note(run, "Nodes (manual mode, one process)");
-        measure_nodes(run);
-        bench_note(run, "Commits (one process)");
-        measure_commits(run);
-        bench_note(run, "Epochs (one process)");
-        measure_start(run, "start_manual",
-                      "one nop, start to wait, manual mode",
-                      BATON_PROGRESS_MANUAL);
-        measure_start(run, "start_thread",
-                      "one nop, start to wait, progress thread",
-                      BATON_PROGRESS_THREAD);
-        measure_growth(run);
+        measure_alone(run);
     }
     harness_barrier(&run->harness);
     bench_note(run, "An engine with an armed solo all-reduce");

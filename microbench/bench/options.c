@@ -230,50 +230,21 @@ static error_t read_algorithm(const cli_parser_t *parser, const char *name,
                             system->name);
 }
 
-static bool has_system(const bench_options_t *opts, const char *name)
-{
-    for (size_t i = 0; i < opts->system_count; i++) {
-        if (strcmp(opts->systems[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static error_t read_system(const cli_parser_t *parser, const char *name)
+static error_t read_system(const cli_parser_t *parser, const char *name,
+                           size_t place)
 {
     static const cli_type_t type = CLI_WORD(NULL, system_names);
     static const char prefix[] = "baton:";
     bench_options_t *opts = parser->values;
+    bench_system_t *system = &opts->systems[place];
     size_t kind = BENCH_SYSTEM_BATON;
-    error_t error = 0;
-    if (opts->system_count == BENCH_MAX_SYSTEMS) {
-        return cli_refuse(parser, "--systems: '%s' is one too many: at most %d",
-                          name, (int)BENCH_MAX_SYSTEMS);
-    }
-    if (has_system(opts, name)) {
-        return cli_refuse(parser, "--systems: '%s' is in the list twice", name);
-    }
-    bench_system_t *system = &opts->systems[opts->system_count];
     *system = (bench_system_t){0};
-    (void)snprintf(system->name, sizeof(system->name), "%s", name);
-    if (strncmp(name, prefix, strlen(prefix)) == 0) {
-        error = read_algorithm(parser, name + strlen(prefix), system);
-    } else {
-        error = cli_read(parser, "--systems", &type, name, &kind, NULL);
-    }
+    (void)snprintf(system->name, sizeof(system->name), "%.47s", name);
+    error_t error =
+        strncmp(name, prefix, strlen(prefix)) == 0
+            ? read_algorithm(parser, name + strlen(prefix), system)
+            : cli_read(parser, "--systems", &type, name, &kind, NULL);
     system->kind = (bench_system_kind_t)kind;
-    opts->system_count += error == 0;
-    return error;
-}
-
-static error_t read_systems(const cli_parser_t *parser, const char *list)
-{
-    char name[sizeof(((bench_system_t *)0)->name)];
-    error_t error = 0;
-    while (error == 0 && cli_next_item(&list, name, sizeof(name))) {
-        error = read_system(parser, name);
-    }
     return error;
 }
 
@@ -314,7 +285,8 @@ static error_t resolve_systems(cli_parser_t *parser)
                    ? "mpi,impi,impi-ring,persistent,baton"
                    : "mpi,impi,persistent,baton";
     }
-    error_t error = read_systems(parser, list);
+    error_t error = cli_read_list(parser, "--systems", list, BENCH_MAX_SYSTEMS,
+                                  &opts->system_count, read_system);
     for (size_t i = 0; error == 0 && overlap && i < opts->system_count; i++) {
         if (opts->systems[i].kind == BENCH_SYSTEM_MPI) {
             return cli_refuse(parser, "--systems: mpi blocks: it can't overlap "

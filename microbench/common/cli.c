@@ -31,32 +31,20 @@ bool cli_read_count(const char *text, uint64_t *out)
     return read_digits(text, out, &end) && *end == '\0';
 }
 
-static bool read_suffix(const char *text, unsigned *shift_out)
-{
-    static const char suffixes[] = "KMG";
-    if (*text == '\0') {
-        *shift_out = 0;
-        return true;
-    }
-    const char *found = strchr(suffixes, *text);
-    if (found == NULL || text[1] != '\0') {
-        return false;
-    }
-    *shift_out = 10 * (unsigned)(found - suffixes + 1);
-    return true;
-}
-
 static bool read_size(const char *text, uint64_t *out)
 {
+    static const char suffixes[] = "KMG";
     uint64_t value = 0;
     const char *end = NULL;
-    unsigned shift = 0;
-    if (!read_digits(text, &value, &end) || !read_suffix(end, &shift) ||
-        value > UINT64_MAX >> shift) {
+    if (!read_digits(text, &value, &end)) {
         return false;
     }
+    const char *suffix = *end == '\0' ? NULL : strchr(suffixes, *end);
+    unsigned shift =
+        suffix == NULL ? 0 : 10 * (unsigned)(suffix - suffixes + 1);
     *out = value << shift;
-    return true;
+    return (*end == '\0' || (suffix != NULL && end[1] == '\0')) &&
+           value <= UINT64_MAX >> shift;
 }
 
 const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
@@ -260,7 +248,7 @@ static error_t read_range(reading_t *reading, const char *item,
     return error;
 }
 
-bool cli_next_item(const char **list, char *item, size_t item_bytes)
+static bool next_item(const char **list, char *item, size_t item_bytes)
 {
     const char *from = *list;
     if (from == NULL) {
@@ -270,6 +258,35 @@ bool cli_next_item(const char **list, char *item, size_t item_bytes)
     (void)snprintf(item, item_bytes, "%.*s", (int)length, from);
     *list = from[length] == ',' ? from + length + 1 : NULL;
     return true;
+}
+
+error_t cli_read_list(const cli_parser_t *parser, const char *option,
+                      const char *list, size_t room, size_t *count_out,
+                      error_t (*read)(const cli_parser_t *parser,
+                                      const char *item, size_t place))
+{
+    const char *rest = list;
+    char item[ITEM_BYTES];
+    char other[ITEM_BYTES];
+    for (*count_out = 0; next_item(&rest, item, sizeof(item)); ++*count_out) {
+        const char *before = list;
+        for (size_t i = 0; i < *count_out; i++) {
+            if (next_item(&before, other, sizeof(other)) &&
+                strcmp(item, other) == 0) {
+                return cli_refuse(parser, "%s: '%s' is in the list twice",
+                                  option, item);
+            }
+        }
+        error_t error =
+            *count_out < room
+                ? read(parser, item, *count_out)
+                : cli_refuse(parser, "%s: '%s' is one too many: at most %zu",
+                             option, item, room);
+        if (error != 0) {
+            return error;
+        }
+    }
+    return 0;
 }
 
 /* "all" stands for all words, unless it is one of them; so does NULL. */
@@ -302,7 +319,7 @@ error_t cli_read(const cli_parser_t *parser, const char *option,
         return read_one(&reading, text, out);
     }
     if (!read_all_words(&reading, text)) {
-        while (error == 0 && cli_next_item(&text, item, sizeof(item))) {
+        while (error == 0 && next_item(&text, item, sizeof(item))) {
             const char *dots = numbers ? strstr(item, "..") : NULL;
             error = dots != NULL ? read_range(&reading, item, dots)
                                  : read_item(&reading, item);

@@ -132,9 +132,12 @@ error_t cli_read(const cli_parser_t *parser, const char *option,
 /* For take_argument: stores the index of a command, size_t, in the values. */
 error_t cli_find_command(cli_parser_t *parser, const char *word);
 
-/* Copies the next item of a comma-separated list, which is NULL after the last.
-   False if there is none. */
-bool cli_next_item(const char **list, char *item, size_t item_bytes);
+/* Reads each item of a comma-separated list by `read`, with its place. An item
+   may be in the list once, and at most `room` of them. */
+error_t cli_read_list(const cli_parser_t *parser, const char *option,
+                      const char *list, size_t room, size_t *count_out,
+                      error_t (*read)(const cli_parser_t *parser,
+                                      const char *item, size_t place));
 
 /* Prints an error with the usage; returns EINVAL. */
 error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)

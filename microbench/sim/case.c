@@ -112,6 +112,7 @@ void sim_data_close(sim_data_t *data)
 {
     (void)!baton_proof_destroy(data->proof);
     free(data->contributors);
+    *data = (sim_data_t){0};
 }
 
 static size_t member_of(const sim_data_t *data, int rank, uint64_t iteration)

@@ -10,15 +10,14 @@
 
 /* The applications, one on each rank. In each epoch they begin together, and
    each contributes and starts after its delay. */
-typedef struct sim_app {
-    struct sim_apps *all;
+typedef struct app {
+    struct run *run;
     baton_partial_t *partial;
     double called_us; /* in the running epoch */
-    double ended_us;
-    uint64_t taken; /* the last step whose contribution an epoch has taken */
-} sim_app_t;
+    uint64_t taken;   /* the last step whose contribution an epoch has taken */
+} app_t;
 
-typedef struct sim_apps {
+typedef struct run {
     const sim_case_t *of;
     sim_watch_t *watch;
     baton_sim_t *sim;
@@ -26,9 +25,11 @@ typedef struct sim_apps {
     void *contribution; /* of the rank that contributes; it is not read without
                            payload */
     uint64_t epoch;
-    bool failed;    /* a call failed, and that was printed */
-    sim_app_t *app; /* [ranks] */
-} sim_apps_t;
+    bool failed;        /* a call failed, and that was printed */
+    app_t *app;         /* [ranks] */
+    double *latency_us; /* [epochs][ranks] */
+    double active_sum, active_squares;
+} run_t;
 
 /* Streams of random numbers: one for each epoch from here on. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
@@ -52,32 +53,32 @@ static uint32_t mode_ranks(const sim_case_t *c)
 
 /* ---- calls ------------------------------------------------------------ */
 
-static bool call(sim_app_t *app)
+static bool call(app_t *app)
 {
-    const sim_apps_t *apps = app->all;
-    const sim_case_t *c = apps->of;
-    app->called_us = baton_sim_now_us(apps->sim);
+    run_t *run = app->run;
+    const sim_case_t *c = run->of;
+    app->called_us = baton_sim_now_us(run->sim);
     return (c->options->model.cost_only ||
-            sim_data_fill(&apps->data, (int)(app - apps->app), apps->epoch,
-                          apps->contribution)) &&
+            sim_data_fill(&run->data, (int)(app - run->app), run->epoch,
+                          run->contribution)) &&
            sim_case_ok(
-               c, baton_partial_contribute(app->partial, apps->contribution)) &&
+               c, baton_partial_contribute(app->partial, run->contribution)) &&
            sim_case_ok(c, baton_partial_start(app->partial));
 }
 
 static void arrive(void *arg)
 {
-    sim_app_t *app = arg;
-    if (!app->all->failed && !call(app)) {
-        app->all->failed = true;
+    app_t *app = arg;
+    if (!app->run->failed && !call(app)) {
+        app->run->failed = true;
     }
 }
 
 /* ---- life ------------------------------------------------------------- */
 
-static bool create_all(sim_apps_t *apps)
+static bool create_all(run_t *run)
 {
-    const sim_case_t *c = apps->of;
+    const sim_case_t *c = run->of;
     const sim_options_t *opts = c->options;
     baton_partial_options_t options = {
         .size = sizeof(options),
@@ -85,9 +86,9 @@ static bool create_all(sim_apps_t *apps)
         .mode = modes[c->variant],
         .mode_ranks = mode_ranks(c),
         .seed = opts->model.seed,
-        .count = apps->data.count,
-        .dtype = apps->data.dtype,
-        .op = apps->data.op,
+        .count = run->data.count,
+        .dtype = run->data.dtype,
+        .op = run->data.op,
         .inner = opts->inner == SIM_NONE
                      ? NULL
                      : sim_algorithm(BATON_COLLECTIVE_ALLREDUCE,
@@ -95,11 +96,11 @@ static bool create_all(sim_apps_t *apps)
                            .build.allreduce,
     };
     for (int rank = 0; rank < c->ranks; rank++) {
-        sim_app_t *app = &apps->app[rank];
-        app->all = apps;
-        sim_watch_build(apps->watch, rank);
+        app_t *app = &run->app[rank];
+        app->run = run;
+        sim_watch_build(run->watch, rank);
         if (!sim_case_ok(c,
-                         baton_partial_create(baton_sim_group(apps->sim, rank),
+                         baton_partial_create(baton_sim_group(run->sim, rank),
                                               &options, &app->partial))) {
             return false;
         }
@@ -107,119 +108,80 @@ static bool create_all(sim_apps_t *apps)
     return true;
 }
 
-static bool open_all(sim_apps_t *apps)
+static bool open_run(run_t *run)
 {
-    const sim_case_t *c = apps->of;
+    const sim_case_t *c = run->of;
     size_t contribution = c->options->model.cost_only ? 0 : (size_t)c->bytes;
+    size_t calls = (size_t)c->ranks * (size_t)c->options->epochs;
     baton_sim_options_t model = sim_case_model(c);
-    apps->app = sim_case_alloc(c, (size_t)c->ranks, sizeof(*apps->app));
-    apps->contribution = sim_case_alloc(c, contribution, 1);
-    if (apps->app == NULL || apps->contribution == NULL ||
-        !sim_case_ok(c, baton_sim_create(&model, &apps->sim)) ||
-        !create_all(apps)) {
-        return false;
-    }
-    sim_watch_attach(apps->watch, apps->sim);
-    return true;
+    run->latency_us = sim_case_alloc(c, calls, sizeof(double));
+    run->app = sim_case_alloc(c, (size_t)c->ranks, sizeof(*run->app));
+    run->contribution = sim_case_alloc(c, contribution, 1);
+    return run->latency_us != NULL && run->app != NULL &&
+           run->contribution != NULL &&
+           sim_data_open(c, c->options->epochs, &run->data) &&
+           sim_case_ok(c, baton_sim_create(&model, &run->sim)) &&
+           create_all(run);
 }
 
-static bool close_apps(sim_apps_t *apps)
+static bool close_run(run_t *run)
 {
-    if (apps->sim != NULL) {
-        sim_watch_detach(apps->sim);
+    if (run->sim != NULL) {
+        sim_watch_detach(run->sim);
     }
-    for (int rank = 0; apps->app != NULL && rank < apps->of->ranks; rank++) {
-        (void)!baton_partial_destroy(apps->app[rank].partial);
+    for (int rank = 0; run->app != NULL && rank < run->of->ranks; rank++) {
+        (void)!baton_partial_destroy(run->app[rank].partial);
     }
-    bool closed = sim_case_ok(apps->of, baton_sim_destroy(apps->sim));
-    sim_data_close(&apps->data);
-    free(apps->app);
-    free(apps->contribution);
+    bool closed = sim_case_ok(run->of, baton_sim_destroy(run->sim));
+    sim_data_close(&run->data);
+    free(run->app);
+    free(run->contribution);
+    free(run->latency_us);
     return closed;
-}
-
-static bool open_apps(const sim_case_t *c, sim_watch_t *watch, sim_apps_t *out)
-{
-    *out = (sim_apps_t){.of = c, .watch = watch};
-    if (!sim_data_open(c, c->options->epochs, &out->data)) {
-        return false;
-    }
-    if (!open_all(out)) {
-        (void)close_apps(out);
-        return false;
-    }
-    return true;
 }
 
 /* ---- an epoch --------------------------------------------------------- */
 
 /* How late a rank starts the epoch. */
-static double delay_us(const sim_apps_t *apps, int rank)
+static double delay_us(const run_t *run, int rank)
 {
-    const sim_options_t *options = apps->of->options;
+    const sim_options_t *options = run->of->options;
     if (options->skew == NULL) {
         return (rank + 1) * options->spacing_ms * 1e3;
     }
     return baton_distribution_sample(&options->model.skew, options->model.seed,
-                                     STREAM_ARRIVALS + apps->epoch,
+                                     STREAM_ARRIVALS + run->epoch,
                                      (uint64_t)rank);
 }
 
-static bool begin(sim_apps_t *apps)
+static bool begin(run_t *run)
 {
-    double now_us = baton_sim_now_us(apps->sim);
-    for (int rank = 0; rank < apps->of->ranks; rank++) {
-        double at_us = now_us + delay_us(apps, rank);
-        if (!sim_case_ok(apps->of, baton_sim_at(apps->sim, at_us, arrive,
-                                                &apps->app[rank]))) {
+    double now_us = baton_sim_now_us(run->sim);
+    for (int rank = 0; rank < run->of->ranks; rank++) {
+        double at_us = now_us + delay_us(run, rank);
+        if (!sim_case_ok(run->of, baton_sim_at(run->sim, at_us, arrive,
+                                               &run->app[rank]))) {
             return false;
         }
     }
     return true;
 }
 
-/* Runs the next epoch to its end on all ranks. */
-static bool run_apps_epoch(sim_apps_t *apps)
-{
-    apps->epoch++;
-    if (!begin(apps) || !sim_case_ok(apps->of, baton_sim_run(apps->sim, -1)) ||
-        apps->failed) {
-        return false;
-    }
-    for (int rank = 0; rank < apps->of->ranks; rank++) {
-        sim_app_t *app = &apps->app[rank];
-        app->ended_us =
-            baton_schedule_ended_us(baton_partial_schedule(app->partial));
-    }
-    return true;
-}
-
-/* ---- the run ---------------------------------------------------------- */
-
-typedef struct run {
-    const sim_case_t *of;
-    sim_apps_t apps;
-    double *latency_us; /* [epochs][ranks] */
-    double active_sum, active_squares;
-} run_t;
-
-/* ---- results ---------------------------------------------------------- */
-
 /* Accounts for the contributions that the epoch has taken from a rank. */
 static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
 {
-    sim_app_t *app = &run->apps.app[rank];
+    app_t *app = &run->app[rank];
     if (!sim_case_ok(run->of, baton_partial_wait(app->partial, 0, result))) {
         return false;
     }
-    if (result->epoch != run->apps.epoch) {
+    if (result->epoch != run->epoch) {
         return sim_case_fail(
             run->of, "rank %d has epoch %" PRIu64 " after step %" PRIu64, rank,
-            result->epoch, run->apps.epoch);
+            result->epoch, run->epoch);
     }
-    uint64_t last = result->included ? run->apps.epoch : run->apps.epoch - 1;
+    uint64_t last = result->included ? run->epoch : run->epoch - 1;
     for (uint64_t step = app->taken + 1; step <= last; step++) {
-        sim_data_expect(&run->apps.data, rank, step);
+        sim_data_expect(&run->data, rank, step);
     }
     app->taken = last;
     return true;
@@ -230,19 +192,16 @@ static bool check_results(run_t *run, uint32_t contributors)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
         baton_partial_result_t result;
-        if (!sim_case_ok(
-                run->of,
-                baton_partial_wait(run->apps.app[rank].partial, 0, &result)) ||
-            !sim_data_check(&run->apps.data, rank, run->apps.epoch,
-                            result.data)) {
+        if (!sim_case_ok(run->of, baton_partial_wait(run->app[rank].partial, 0,
+                                                     &result)) ||
+            !sim_data_check(&run->data, rank, run->epoch, result.data)) {
             return false;
         }
         if (result.active != contributors) {
             return sim_case_fail(run->of,
                                  "%" PRIu32 " active ranks on rank %d in epoch "
                                  "%" PRIu64 ", expected %" PRIu32,
-                                 result.active, rank, run->apps.epoch,
-                                 contributors);
+                                 result.active, rank, run->epoch, contributors);
         }
     }
     return true;
@@ -252,15 +211,15 @@ static bool read_results(run_t *run)
 {
     double active = 0;
     uint32_t contributors = 0;
-    sim_data_expect_none(&run->apps.data);
+    sim_data_expect_none(&run->data);
     for (int rank = 0; rank < run->of->ranks; rank++) {
         baton_partial_result_t result;
-        uint64_t taken = run->apps.app[rank].taken;
+        uint64_t taken = run->app[rank].taken;
         if (!read_result(run, rank, &result)) {
             return false;
         }
         active += result.included;
-        contributors += run->apps.app[rank].taken > taken;
+        contributors += run->app[rank].taken > taken;
     }
     run->active_sum += active;
     run->active_squares += active * active;
@@ -271,18 +230,21 @@ static bool read_results(run_t *run)
 static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
     run_t *run = arg;
-    (void)epoch;
-    if (!run_apps_epoch(&run->apps) || !read_results(run)) {
+    run->epoch = epoch;
+    if (!begin(run) || !sim_case_ok(run->of, baton_sim_run(run->sim, -1)) ||
+        run->failed || !read_results(run)) {
         return false;
     }
     double *latencies =
-        &run->latency_us[(run->apps.epoch - 1) * (uint64_t)run->of->ranks];
+        &run->latency_us[(run->epoch - 1) * (uint64_t)run->of->ranks];
     double begin_us = INFINITY;
     double end_us = 0;
     for (int rank = 0; rank < run->of->ranks; rank++) {
-        const sim_app_t *app = &run->apps.app[rank];
+        const app_t *app = &run->app[rank];
+        double ended_us =
+            baton_schedule_ended_us(baton_partial_schedule(app->partial));
         /* 0 if the epoch had ended before this rank called. */
-        latencies[rank] = fmax(app->ended_us - app->called_us, 0);
+        latencies[rank] = fmax(ended_us - app->called_us, 0);
         begin_us = fmin(begin_us, app->called_us);
         end_us = fmax(end_us, app->called_us + latencies[rank]);
     }
@@ -353,29 +315,18 @@ static void summarize(run_t *run, sim_result_t *out)
     out->formula_us = formula_us(run);
 }
 
-/* ---- the run ---------------------------------------------------------- */
-
-static bool run_apps(run_t *run, sim_watch_t *watch, sim_result_t *out)
-{
-    double began_us = clock_now_us();
-    if (!open_apps(run->of, watch, &run->apps)) {
-        return false;
-    }
-    out->build_s = (clock_now_us() - began_us) / 1e6;
-    bool passed =
-        sim_case_epochs(run->of, watch, run->apps.sim, run_epoch, run, out);
-    if (passed) {
-        summarize(run, out);
-    }
-    return close_apps(&run->apps) && passed;
-}
-
 bool sim_run_partial(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
 {
-    size_t calls = (size_t)c->ranks * (size_t)c->options->epochs;
-    run_t run = {.of = c};
-    run.latency_us = sim_case_alloc(c, calls, sizeof(double));
-    bool passed = run.latency_us != NULL && run_apps(&run, watch, out);
-    free(run.latency_us);
-    return passed;
+    run_t run = {.of = c, .watch = watch};
+    double began_us = clock_now_us();
+    bool passed = open_run(&run);
+    out->build_s = (clock_now_us() - began_us) / 1e6;
+    if (passed) {
+        sim_watch_attach(watch, run.sim);
+        passed = sim_case_epochs(c, watch, run.sim, run_epoch, &run, out);
+    }
+    if (passed) {
+        summarize(&run, out);
+    }
+    return close_run(&run) && passed;
 }

@@ -129,8 +129,10 @@ static const cli_option_t options[] = {
 
 /* Reads "solo" or "quorum:16". */
 static error_t read_system(const cli_parser_t *parser, const char *text,
-                           int ranks, skew_choice_t *out)
+                           size_t place)
 {
+    skew_options_t *values = parser->values;
+    int ranks = values->ranks;
     size_t length = strcspn(text, ":");
     size_t kind = 0;
     while (kind < SKEW_KIND_COUNT &&
@@ -154,45 +156,16 @@ static error_t read_system(const cli_parser_t *parser, const char *text,
                           "%d, the ranks",
                           text, kinds[kind].name, ranks);
     }
-    *out = (skew_choice_t){(skew_kind_t)kind, (uint32_t)number};
+    values->choices[place] =
+        (skew_choice_t){(skew_kind_t)kind, (uint32_t)number};
     return 0;
-}
-
-static bool is_chosen(const skew_options_t *values, skew_choice_t choice)
-{
-    for (size_t i = 0; i < values->system_count; i++) {
-        if (values->choices[i].kind == choice.kind &&
-            values->choices[i].ranks == choice.ranks) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static error_t read_systems(cli_parser_t *parser)
 {
     skew_options_t *values = parser->values;
-    const char *list = values->systems;
-    char item[SKEW_NAME_BYTES];
-    while (cli_next_item(&list, item, sizeof(item))) {
-        skew_choice_t choice = {SKEW_MPI, 0};
-        error_t error = read_system(parser, item, values->ranks, &choice);
-        if (error != 0) {
-            return error;
-        }
-        if (is_chosen(values, choice)) {
-            return cli_refuse(parser, "--systems: '%s' is in the list twice",
-                              item);
-        }
-        if (values->system_count == SKEW_MAX_SYSTEMS) {
-            return cli_refuse(parser,
-                              "--systems: '%s' is one too many: at most %d "
-                              "systems",
-                              item, (int)SKEW_MAX_SYSTEMS);
-        }
-        values->choices[values->system_count++] = choice;
-    }
-    return 0;
+    return cli_read_list(parser, "--systems", values->systems, SKEW_MAX_SYSTEMS,
+                         &values->system_count, read_system);
 }
 
 cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,

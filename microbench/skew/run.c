@@ -12,7 +12,6 @@
    charged to the next one. The processor time of this barrier is the same for
    all systems and is reported separately. Preparation and checks are not
    counted. Both barriers are Baton's, for all systems: see harness.h. */
-#include "common/steal.h"
 #include "skew/account.h"
 #include "skew/skew.h"
 #include <baton/partial.h>

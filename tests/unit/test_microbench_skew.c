@@ -2,7 +2,7 @@
    processors' time. They are compiled in, since the microbenchmarks are no
    library. */
 #include "../microbench/common/cli.c"
-#include "../microbench/common/steal.c"
+#include "../microbench/common/measure.c"
 #include "../microbench/skew/options.c"
 #include "support/cmocka.h"
 
