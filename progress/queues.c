@@ -14,24 +14,6 @@
 
 #include <string.h>
 
-/* Has the device asked about the schedule in each step, until it has nothing to
-   be asked for. */
-static void list(baton__stepper_t *stepper, baton_schedule_t *schedule)
-{
-    baton__offload_t *offload = schedule->offload;
-    if (!offload->listed) {
-        offload->listed = true;
-        offload->next = stepper->offloads;
-        stepper->offloads = schedule;
-    }
-}
-
-static baton_stream_t stream_of(const baton__offload_t *offload,
-                                const baton__queue_t *queue)
-{
-    return offload->device->port.streams[queue - offload->queues];
-}
-
 /* ---- a node into a stream --------------------------------------------- */
 
 /* Has the queue's stream follow what the node comes after. */
@@ -47,9 +29,9 @@ static baton_status_t follow(const baton_schedule_t *schedule, uint32_t node,
         const baton__op_t *op = &schedule->ops[pred];
         if (schedule->run.state[pred] == BATON__NODE_QUEUED &&
             &offload->queues[baton__offload_queue(schedule, op)] != queue) {
-            status =
-                device->port.follow(device->device, stream_of(offload, queue),
-                                    offload->events[pred]);
+            status = device->port.follow(
+                device->device, baton__queues_stream_of(offload, queue),
+                offload->events[pred]);
         }
     }
     return status;
@@ -79,7 +61,7 @@ static baton_status_t put(const baton__context_t *context,
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     const baton__op_t *op = &schedule->ops[node];
-    baton_stream_t stream = stream_of(offload, queue);
+    baton_stream_t stream = baton__queues_stream_of(offload, queue);
     baton_status_t status = follow(schedule, node, queue);
     if (status == BATON_OK) {
         status = baton__device_issue(op, node, context, device, stream, bytes);
@@ -130,7 +112,7 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
         &offload->queues[baton__offload_queue(schedule, op)];
     baton_status_t status = put(context, schedule, queue, node, bytes);
     if (queue->last == node) { /* also after some of the errors */
-        list(stepper, schedule);
+        baton__queues_list(stepper, schedule);
         baton__epoch_queue(stepper, schedule, node);
     }
     if (status != BATON_OK) {
@@ -141,39 +123,6 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
 }
 
 /* ---- the end of a turn ------------------------------------------------ */
-
-static void *event_of(const baton__offload_t *offload,
-                      const baton__queue_t *queue, uint32_t node)
-{
-    return node == queue->marked ? queue->mark : offload->events[node];
-}
-
-/* From this node on, the first that has an event. */
-static uint32_t find_due(const baton__offload_t *offload,
-                         const baton__queue_t *queue, uint32_t node)
-{
-    while (node != BATON__NO_NODE && event_of(offload, queue, node) == NULL) {
-        node = offload->behind[node];
-    }
-    return node;
-}
-
-/* Has the last node of the queue tell when it is done, and what else is in the
-   stream now. */
-static baton_status_t mark(const baton__offload_t *offload,
-                           baton__queue_t *queue)
-{
-    const baton__device_t *device = offload->device;
-    baton_status_t status = device->port.record(
-        device->device, stream_of(offload, queue), queue->mark);
-    if (status != BATON_OK) {
-        return status;
-    }
-    uint32_t from = queue->due != BATON__NO_NODE ? queue->due : queue->first;
-    queue->marked = queue->last;
-    queue->due = find_due(offload, queue, from);
-    return BATON_OK;
-}
 
 static bool is_unmarked(const baton__offload_t *offload,
                         const baton__queue_t *queue)
@@ -188,7 +137,7 @@ static baton_status_t mark_all(const baton_schedule_t *schedule)
     baton_status_t status = BATON_OK;
     for (int i = 0; i < BATON_DEVICE_STREAMS && status == BATON_OK; i++) {
         if (is_unmarked(offload, &offload->queues[i])) {
-            status = mark(offload, &offload->queues[i]);
+            status = baton__queues_mark(offload, &offload->queues[i]);
         }
     }
     return status;
@@ -247,13 +196,14 @@ static baton_status_t seal(baton_schedule_t *schedule)
         last--;
     }
     baton__queue_t *joint = &offload->queues[last];
-    baton_stream_t stream = stream_of(offload, joint);
+    baton_stream_t stream = baton__queues_stream_of(offload, joint);
     baton_status_t status = BATON_OK;
     for (int i = 0; i < last && status == BATON_OK; i++) {
         const baton__queue_t *queue = &offload->queues[i];
         if (queue->first != BATON__NO_NODE) {
-            status = device->port.follow(device->device, stream,
-                                         event_of(offload, queue, queue->last));
+            status = device->port.follow(
+                device->device, stream,
+                baton__queues_event_of(offload, queue, queue->last));
         }
     }
     if (status == BATON_OK) {
@@ -263,7 +213,7 @@ static baton_status_t seal(baton_schedule_t *schedule)
                 schedule->run.epoch);
     }
     offload->sealed = status == BATON_OK;
-    return status == BATON_OK ? mark(offload, joint) : status;
+    return status == BATON_OK ? baton__queues_mark(offload, joint) : status;
 }
 
 void baton__queues_end_turn(baton__stepper_t *stepper,
@@ -290,46 +240,10 @@ void baton__queues_end_turn(baton__stepper_t *stepper,
 
 /* ---- starts in the order of a stream ---------------------------------- */
 
-bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch)
-{
-    const baton__offload_t *offload = schedule->offload;
-    const baton__device_t *device = offload->device;
-    uint64_t slot = epoch % BATON__STARTS;
-    return offload->on[slot] &&
-           device->port.query(device->device, offload->starts[slot]) !=
-               BATON_OK;
-}
-
-void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                         bool external)
-{
-    baton__offload_t *offload = schedule->offload;
-    if (offload->waits) {
-        return;
-    }
-    offload->waits = true;
-    stepper->starts++;
-    schedule->turn.held = !external;
-    list(stepper, schedule);
-}
-
-static void forget_start(baton_schedule_t *schedule)
-{
-    baton__offload_t *offload = schedule->offload;
-    schedule->group->stepper->starts -= offload->waits;
-    offload->waits = false;
-    schedule->turn.held = false;
-}
-
-void baton__queues_release(baton_schedule_t *schedule)
-{
-    schedule->turn.held = false;
-}
-
 /* The user's stream has got there. */
 static void begin_held(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    forget_start(schedule);
+    baton__queues_forget_start(schedule);
     baton__run_started(&schedule->run);
     baton__stepper_add_runnable(stepper, schedule);
 }
@@ -356,26 +270,6 @@ static bool poll_start(baton__stepper_t *stepper, baton_schedule_t *schedule)
                      schedule->name, (unsigned long long)schedule->run.epoch,
                      schedule->group->rank, baton_error_message()));
     return true;
-}
-
-void baton__queues_stop(baton_schedule_t *schedule)
-{
-    baton__offload_t *offload = schedule->offload;
-    forget_start(schedule);
-    offload->sealed = false;
-    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
-        if (offload->queues[i].last != BATON__NO_NODE) {
-            (void)mark(offload, &offload->queues[i]); /* see is_done() */
-        }
-    }
-}
-
-void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch)
-{
-    const baton__offload_t *offload = schedule->offload;
-    baton__flag_raise(
-        offload->flag,
-        atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch);
 }
 
 /* ---- what has been done ----------------------------------------------- */
@@ -431,11 +325,12 @@ static void fail_queued(baton__stepper_t *stepper, baton_schedule_t *schedule,
     uint32_t failed = node;
     while (node != BATON__NO_NODE) {
         failed = node;
-        baton_status_t found = query(offload, event_of(offload, queue, node));
+        baton_status_t found =
+            query(offload, baton__queues_event_of(offload, queue, node));
         if (has_failed(found)) {
             break;
         }
-        node = find_due(offload, queue, offload->behind[node]);
+        node = baton__queues_find_due(offload, queue, offload->behind[node]);
     }
     if (queue->first != failed) {
         (void)baton__error(status,
@@ -481,7 +376,7 @@ static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
         return draining && queue->first != BATON__NO_NODE;
     }
     baton_status_t status =
-        query(offload, event_of(offload, queue, queue->due));
+        query(offload, baton__queues_event_of(offload, queue, queue->due));
     if (!has_failed(status)) {
         return status == BATON_OK;
     }
@@ -507,7 +402,7 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule,
                 return true;
             }
         }
-        queue->due = find_due(offload, queue, queue->first);
+        queue->due = baton__queues_find_due(offload, queue, queue->first);
     }
     return false;
 }
@@ -539,7 +434,7 @@ bool baton__queues_poll(baton__stepper_t *stepper)
         }
         if (!poll_queues(stepper, schedule, &moved) &&
             (schedule->turn.queued > 0 || schedule->offload->waits)) {
-            list(stepper, schedule);
+            baton__queues_list(stepper, schedule);
         }
     }
     return moved;

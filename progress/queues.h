@@ -1,10 +1,12 @@
 /* Nodes that the device does, and epochs that begin when a stream of the user
    gets there: see sched/offload.h. All functions are the driver's; those that
-   take a schedule need one that has an offload. */
+   take a schedule need one that has an offload. queues.c issues nodes and asks
+   the device, and fails epochs; queues_state.c has what both change. */
 #ifndef BATON_PROGRESS_QUEUES_H
 #define BATON_PROGRESS_QUEUES_H
 
 #include "progress/stepper.h"
+#include "sched/offload.h"
 
 /* Puts the first ready node, which the device does, into a stream. False when
    that failed the epoch. */
@@ -45,5 +47,28 @@ void baton__queues_forget(baton__stepper_t *stepper,
                           baton_schedule_t *schedule);
 void baton__queues_forget_group(baton__stepper_t *stepper,
                                 const baton_group_t *group);
+
+/* ---- state -------------------------------------------------------------- */
+
+/* Has the device asked about the schedule in each step, until it has nothing to
+   be asked for. */
+void baton__queues_list(baton__stepper_t *stepper, baton_schedule_t *schedule);
+
+/* The queue's stream; the event behind a node in it, or NULL; and from a node
+   on, the first that has one. */
+baton_stream_t baton__queues_stream_of(const baton__offload_t *offload,
+                                       const baton__queue_t *queue);
+void *baton__queues_event_of(const baton__offload_t *offload,
+                             const baton__queue_t *queue, uint32_t node);
+uint32_t baton__queues_find_due(const baton__offload_t *offload,
+                                const baton__queue_t *queue, uint32_t node);
+
+/* Has the last node of the queue tell when it is done, and what else is in the
+   stream now. */
+baton_status_t baton__queues_mark(const baton__offload_t *offload,
+                                  baton__queue_t *queue);
+
+/* The start is no longer waited for. */
+void baton__queues_forget_start(baton_schedule_t *schedule);
 
 #endif

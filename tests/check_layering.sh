@@ -22,6 +22,11 @@ layers='
     below["examples"] = below["microbench"] = " "
 '
 
+# Lines "symbol OBJECT TYPE NAME", the type as nm has it.
+symbols() {
+    nm -A -P "$@" | awk '{ sub(/:$/, "", $1); print "symbol", $1, $3, $2 }'
+}
+
 # Symbols that objects use, and who defines them. Whoever may not include a
 # layer may not call it either; public functions may be called from coll, whose
 # builders use nothing else, from transports, and from above. And a header declares what its own
@@ -30,10 +35,7 @@ calls() (
     cd "$1"
     shift
     {
-        for object in "$@"; do
-            nm "$object" | awk -v object="$object" '
-                { print "symbol", object, $(NF - 1), $NF }'
-        done
+        symbols "$@"
         grep -rnoE --include='*.h' \
             '^([a-z_0-9]+ )*[a-z_0-9]+ \**baton__[a-z_0-9]+\(' lib progress |
             sed -E 's/^([^:]*):([0-9]+):.*(baton__[a-z_0-9]+)\($/declared \1 \2 \3/'
@@ -85,10 +87,7 @@ circles() (
     cd "$1"
     shift
     {
-        for object in "$@"; do
-            nm "$object" | awk -v object="$object" '
-                { print "symbol", object, $(NF - 1), $NF }'
-        done | awk '
+        symbols "$@" | awk '
             $4 !~ /^baton_/ { next }
             $3 == "U" { uses[$2 " " $4] = 1 }
             $3 ~ /[A-TV-Z]/ { home[$4] = $2 }
@@ -280,6 +279,9 @@ case ${1:-} in
 *)
     root=$1
     shift
+    for object in "$@"; do
+        [ -f "$object" ] || { echo "$object: no such object"; exit 2; }
+    done
     check "$root"
     calls "$root" "$@"
     circles "$root" "$@"

@@ -1,0 +1,116 @@
+/* What the state of a schedule's queues is changed by; nothing here fails an
+   epoch, so epoch_fail.c may call it. See queues.h. */
+#include "progress/queues.h"
+
+#include "ops/device.h"
+#include "sched/offload.h"
+
+void baton__queues_list(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    if (!offload->listed) {
+        offload->listed = true;
+        offload->next = stepper->offloads;
+        stepper->offloads = schedule;
+    }
+}
+
+baton_stream_t baton__queues_stream_of(const baton__offload_t *offload,
+                                       const baton__queue_t *queue)
+{
+    return offload->device->port.streams[queue - offload->queues];
+}
+
+/* ---- events ------------------------------------------------------------ */
+
+void *baton__queues_event_of(const baton__offload_t *offload,
+                             const baton__queue_t *queue, uint32_t node)
+{
+    return node == queue->marked ? queue->mark : offload->events[node];
+}
+
+uint32_t baton__queues_find_due(const baton__offload_t *offload,
+                                const baton__queue_t *queue, uint32_t node)
+{
+    while (node != BATON__NO_NODE &&
+           baton__queues_event_of(offload, queue, node) == NULL) {
+        node = offload->behind[node];
+    }
+    return node;
+}
+
+baton_status_t baton__queues_mark(const baton__offload_t *offload,
+                                  baton__queue_t *queue)
+{
+    const baton__device_t *device = offload->device;
+    baton_status_t status = device->port.record(
+        device->device, baton__queues_stream_of(offload, queue), queue->mark);
+    if (status != BATON_OK) {
+        return status;
+    }
+    uint32_t from = queue->due != BATON__NO_NODE ? queue->due : queue->first;
+    queue->marked = queue->last;
+    queue->due = baton__queues_find_due(offload, queue, from);
+    return BATON_OK;
+}
+
+/* ---- starts in the order of a stream ---------------------------------- */
+
+bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch)
+{
+    const baton__offload_t *offload = schedule->offload;
+    const baton__device_t *device = offload->device;
+    uint64_t slot = epoch % BATON__STARTS;
+    return offload->on[slot] &&
+           device->port.query(device->device, offload->starts[slot]) !=
+               BATON_OK;
+}
+
+void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         bool external)
+{
+    baton__offload_t *offload = schedule->offload;
+    if (offload->waits) {
+        return;
+    }
+    offload->waits = true;
+    stepper->starts++;
+    schedule->turn.held = !external;
+    baton__queues_list(stepper, schedule);
+}
+
+void baton__queues_forget_start(baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    schedule->group->stepper->starts -= offload->waits;
+    offload->waits = false;
+    schedule->turn.held = false;
+}
+
+void baton__queues_release(baton_schedule_t *schedule)
+{
+    schedule->turn.held = false;
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+void baton__queues_stop(baton_schedule_t *schedule)
+{
+    baton__offload_t *offload = schedule->offload;
+    baton__queues_forget_start(schedule);
+    offload->sealed = false;
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
+        if (offload->queues[i].last != BATON__NO_NODE) {
+            (void)baton__queues_mark(offload,
+                                     &offload->queues[i]); /* see is_done() */
+        }
+    }
+}
+
+void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch)
+{
+    const baton__offload_t *offload = schedule->offload;
+    baton__flag_raise(
+        offload->flag,
+        atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch);
+}
