@@ -273,20 +273,17 @@ void bench_native_add(float *restrict target, const float *right, size_t count);
 /* The sum of |values[i]|, in many partial sums. */
 float bench_native_magnitudes(const float *values, size_t count);
 
-/* ---- the commands: collective, but kernels. False after a message -------- */
+/* ---- the commands -------------------------------------------------------- */
 
-bool bench_collective(bench_run_t *run);
-bool bench_overlap(bench_run_t *run);
-bool bench_sparse(bench_run_t *run);
-bool bench_engine(bench_run_t *run);
-bool bench_loop(bench_run_t *run);
-bool bench_kernels(bench_run_t *run);
+typedef struct bench {
+    bench_command_t command;
+    const char *what; /* for the head */
+    const table_column_t *columns;
+    size_t column_count;
+    bool (*run)(bench_run_t *run); /* collective; false after a message */
+} bench_t;
 
-enum { BENCH_OVERLAP_COLUMNS = 13, BENCH_SPARSE_COLUMNS = 17 };
-enum { BENCH_COLLECTIVE_COLUMNS = 8, BENCH_KERNEL_COLUMNS = 11 };
-extern const table_column_t bench_collective_columns[BENCH_COLLECTIVE_COLUMNS];
-extern const table_column_t bench_overlap_columns[BENCH_OVERLAP_COLUMNS];
-extern const table_column_t bench_sparse_columns[BENCH_SPARSE_COLUMNS];
-extern const table_column_t bench_kernel_columns[BENCH_KERNEL_COLUMNS];
+extern const bench_t bench_collective, bench_overlap, bench_sparse;
+extern const bench_t bench_engine, bench_loop, bench_kernels;
 
 #endif

@@ -151,7 +151,9 @@ static uint64_t measure_size(bench_run_t *run, uint64_t bytes, stats_t *out)
 
 /* ---- report ------------------------------------------------------------- */
 
-const table_column_t bench_collective_columns[BENCH_COLLECTIVE_COLUMNS] = {
+enum { COLUMNS = 8 };
+
+static const table_column_t columns[COLUMNS] = {
     {"collective", NULL, TABLE_TEXT, 0, 0},
     {"system", NULL, TABLE_TEXT, 0, 0},
     {"ranks", NULL, TABLE_FIXED, 0, 0},
@@ -166,23 +168,23 @@ const table_column_t bench_collective_columns[BENCH_COLLECTIVE_COLUMNS] = {
    ratio, p10 and p90 of the best Baton system. */
 enum { SCREEN_COLUMNS = BENCH_MAX_SYSTEMS + 4 };
 
-static void open_screen(const bench_run_t *run, table_column_t *columns,
+static void open_screen(const bench_run_t *run, table_column_t *shown,
                         table_t *screen)
 {
     static const char *const last[] = {"best ratio", "p10", "p90"};
     size_t count = run->options.system_count;
-    columns[0] = (table_column_t){NULL, "bytes", TABLE_FIXED, 9, 0};
+    shown[0] = (table_column_t){NULL, "bytes", TABLE_FIXED, 9, 0};
     for (size_t i = 0; i < count; i++) {
         const char *name = run->options.systems[i].name;
         int length = (int)strlen(name);
-        columns[i + 1] = (table_column_t){NULL, name, TABLE_FIXED,
-                                          length > 10 ? length : 10, 2};
+        shown[i + 1] = (table_column_t){NULL, name, TABLE_FIXED,
+                                        length > 10 ? length : 10, 2};
     }
     for (size_t i = 0; i < 3; i++) {
-        columns[count + 1 + i] =
+        shown[count + 1 + i] =
             (table_column_t){NULL, last[i], TABLE_FIXED, 10, 2};
     }
-    (void)table_open(screen, columns, count + 4, NULL, NULL);
+    (void)table_open(screen, shown, count + 4, NULL, NULL);
     table_heading(screen);
 }
 
@@ -211,7 +213,7 @@ static void add_size(bench_run_t *run, table_t *screen, double bytes,
     table_cell_t row[SCREEN_COLUMNS] = {table_number(bytes)};
     for (size_t i = 0; i < count; i++) {
         double us = stats[i].median;
-        const table_cell_t cells[BENCH_COLLECTIVE_COLUMNS] = {
+        const table_cell_t cells[COLUMNS] = {
             table_text(bench_collective_name(run->options.collective)),
             table_text(run->options.systems[i].name),
             table_number(run->harness.size),
@@ -262,11 +264,11 @@ static bool draw(const bench_run_t *run, picture_t *picture)
     return plot_draw(options->plot, &plot);
 }
 
-bool bench_collective(bench_run_t *run)
+static bool run_collective(bench_run_t *run)
 {
     static picture_t picture;
     stats_t stats[BENCH_MAX_SYSTEMS];
-    table_column_t columns[SCREEN_COLUMNS];
+    table_column_t shown[SCREEN_COLUMNS];
     table_t screen = {0};
     const bench_options_t *options = &run->options;
     if (bench_keep_able(run) == 0) {
@@ -275,7 +277,7 @@ bool bench_collective(bench_run_t *run)
     progress_init(&run->progress, run->speak,
                   options->size_count * options->repetitions);
     if (run->speak) {
-        open_screen(run, columns, &screen);
+        open_screen(run, shown, &screen);
     }
     for (size_t size = 0; size < options->size_count; size++) {
         uint64_t bytes = measure_size(run, options->bytes[size], stats);
@@ -291,3 +293,10 @@ bool bench_collective(bench_run_t *run)
     }
     return !run->speak || draw(run, &picture);
 }
+
+const bench_t bench_collective = {
+    BENCH_COLLECTIVE,
+    "microseconds a call: medians over turns, each checked\n"
+    "# best ratio: the best MPI system's time over that of the best Baton "
+    "system; p10, p90: of the latter",
+    columns, COLUMNS, run_collective};

@@ -323,7 +323,7 @@ static void measure_messages(bench_run_t *run)
     bench_memory_close(run, &operation);
 }
 
-bool bench_engine(bench_run_t *run)
+static bool run_engine(bench_run_t *run)
 {
     if (run->speak) {
         bench_report(run, "line_before", "Cache line, core to core, before",
@@ -340,3 +340,7 @@ bool bench_engine(bench_run_t *run)
     }
     return true;
 }
+
+const bench_t bench_engine = {BENCH_ENGINE, "an engine's costs",
+                              bench_value_columns, BENCH_VALUE_COLUMNS,
+                              run_engine};

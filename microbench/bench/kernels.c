@@ -18,7 +18,9 @@ enum {
 /* A measurement repeats a sum until it has summed about so many bytes. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
 
-const table_column_t bench_kernel_columns[BENCH_KERNEL_COLUMNS] = {
+enum { COLUMNS = 11 };
+
+static const table_column_t columns[COLUMNS] = {
     {"op", "op", TABLE_TEXT, 10, 0},
     {"dtype", "dtype", TABLE_TEXT, 5, 0},
     {"bytes", "bytes", TABLE_FIXED, 10, 0},
@@ -119,18 +121,17 @@ void bench_kernel_row(bench_run_t *run, const char *const words[4],
                       size_t bytes, size_t k, stats_t us, double against_us,
                       double ratio)
 {
-    const table_cell_t cells[BENCH_KERNEL_COLUMNS] = {
-        table_text(words[0]),
-        table_text(words[1]),
-        table_number((double)bytes),
-        table_text(words[2]),
-        table_number(k > 0 ? (double)k : NAN),
-        table_text(words[3]),
-        table_number(us.median),
-        table_number(us.p10),
-        table_number(us.p90),
-        table_number(against_us),
-        table_number(ratio)};
+    const table_cell_t cells[COLUMNS] = {table_text(words[0]),
+                                         table_text(words[1]),
+                                         table_number((double)bytes),
+                                         table_text(words[2]),
+                                         table_number(k > 0 ? (double)k : NAN),
+                                         table_text(words[3]),
+                                         table_number(us.median),
+                                         table_number(us.p10),
+                                         table_number(us.p90),
+                                         table_number(against_us),
+                                         table_number(ratio)};
     table_row(&run->table, cells);
 }
 
@@ -206,7 +207,7 @@ static bool measure_selections(bench_run_t *run, trial_t *trial)
     return passed;
 }
 
-bool bench_kernels(bench_run_t *run)
+static bool run_kernels(bench_run_t *run)
 {
     const size_t stride = MOST + STAGGER;
     if (!run->speak) {
@@ -236,3 +237,10 @@ bool bench_kernels(bench_run_t *run)
     free(trial.scratch);
     return passed;
 }
+
+const bench_t bench_kernels = {
+    BENCH_KERNELS,
+    "against us: of a sum the plain loop's, of accumulate, which adds and "
+    "selects in one pass, that of two steps, on a device that of its copy; "
+    "ratio: the latter over us, where more bytes move, for each byte",
+    columns, COLUMNS, run_kernels};

@@ -232,7 +232,7 @@ static void measure_chain(bench_run_t *run, size_t block, void *memory)
 
 /* ---- all of it -------------------------------------------------------- */
 
-bool bench_loop(bench_run_t *run)
+static bool run_loop(bench_run_t *run)
 {
     static const size_t blocks[] = {256, 4096, 65536, 1 << 20};
     if (run->harness.size == 1) {
@@ -251,3 +251,6 @@ bool bench_loop(bench_run_t *run)
     free(memory);
     return true;
 }
+
+const bench_t bench_loop = {BENCH_LOOP, "a training loop's patterns",
+                            bench_value_columns, BENCH_VALUE_COLUMNS, run_loop};

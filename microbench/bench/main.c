@@ -7,47 +7,16 @@
 /* The exit status where there is no GPU. */
 enum { NO_GPU = 77 };
 
-/* A benchmark. */
-typedef struct bench {
-    bench_command_t command;
-    const char *what; /* for the head */
-    const table_column_t *columns;
-    size_t column_count;
-    bool (*run)(bench_run_t *run);
-} bench_t;
-
-static const bench_t benches[] = {
-    {BENCH_COLLECTIVE,
-     "microseconds a call: medians over turns, each checked\n"
-     "# best ratio: the best MPI system's time over that of the best Baton "
-     "system; p10, p90: of the latter",
-     bench_collective_columns, BENCH_COLLECTIVE_COLUMNS, bench_collective},
-    {BENCH_OVERLAP,
-     "all-reduces in flight while the application computes, each checked",
-     bench_overlap_columns, BENCH_OVERLAP_COLUMNS, bench_overlap},
-    {BENCH_SPARSE,
-     "a step of f32, each checked\n"
-     "# formula: bytes, messages and rounds of the closed form; ratio: over "
-     "mpi_residual",
-     bench_sparse_columns, BENCH_SPARSE_COLUMNS, bench_sparse},
-    {BENCH_ENGINE, "an engine's costs", bench_value_columns,
-     BENCH_VALUE_COLUMNS, bench_engine},
-    {BENCH_LOOP, "a training loop's patterns", bench_value_columns,
-     BENCH_VALUE_COLUMNS, bench_loop},
-    {BENCH_KERNELS,
-     "against us: of a sum the plain loop's, of accumulate, which adds and "
-     "selects in one pass, that of two steps, on a device that of its copy; "
-     "ratio: the latter over us, where more bytes move, for each byte",
-     bench_kernel_columns, BENCH_KERNEL_COLUMNS, bench_kernels},
-};
-
 static const bench_t *find(bench_command_t command)
 {
-    const bench_t *bench = benches;
-    while (bench->command != command) {
-        bench++;
+    static const bench_t *const benches[] = {&bench_collective, &bench_overlap,
+                                             &bench_sparse,     &bench_engine,
+                                             &bench_loop,       &bench_kernels};
+    size_t i = 0;
+    while (benches[i]->command != command) {
+        i++;
     }
-    return bench;
+    return benches[i];
 }
 
 /* Rank 0 opens the files before the measurement, so that a bad path fails at

@@ -243,7 +243,9 @@ static void close_contest(contest_t *contest)
 
 /* ---- report ------------------------------------------------------------- */
 
-const table_column_t bench_overlap_columns[BENCH_OVERLAP_COLUMNS] = {
+enum { COLUMNS = 13 };
+
+static const table_column_t columns[COLUMNS] = {
     {"system", "system", TABLE_TEXT, 12, 0},
     {"compute", "compute", TABLE_TEXT, 9, 0},
     {"ranks", NULL, TABLE_FIXED, 0, 0},
@@ -266,7 +268,7 @@ static void add_row(const contest_t *contest, size_t system,
     double computation_us = us[COMPUTATION].median;
     double both_us = us[BOTH].median;
     double hidden = 1 - (both_us - computation_us) / communication_us;
-    const table_cell_t cells[BENCH_OVERLAP_COLUMNS] = {
+    const table_cell_t cells[COLUMNS] = {
         table_text(contest->run->options.systems[system].name),
         table_text(contest->kind == BENCH_COMPUTE_SLEEP ? "sleep"
                                                         : "processor"),
@@ -300,7 +302,7 @@ static void measure(contest_t *contest)
     }
 }
 
-bool bench_overlap(bench_run_t *run)
+static bool run_overlap(bench_run_t *run)
 {
     const bench_options_t *options = &run->options;
     contest_t contest = {.run = run};
@@ -324,3 +326,8 @@ bool bench_overlap(bench_run_t *run)
     }
     return true;
 }
+
+const bench_t bench_overlap = {
+    BENCH_OVERLAP,
+    "all-reduces in flight while the application computes, each checked",
+    columns, COLUMNS, run_overlap};

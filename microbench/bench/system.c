@@ -291,11 +291,6 @@ static void set_counts(bench_runner_t *runner)
 
 /* ---- Baton -------------------------------------------------------------- */
 
-/* An operation's arguments as Baton has them. */
-typedef struct views {
-    baton_view_t source, target;
-} views_t;
-
 static baton_view_t bind(baton_schedule_t *schedule, float *memory,
                          void *on_device, size_t count, bool input)
 {
@@ -312,76 +307,34 @@ static baton_view_t bind(baton_schedule_t *schedule, float *memory,
     return baton_view(buffer, 0, bytes);
 }
 
-static views_t bind_all(baton_schedule_t *schedule, const bench_operation_t *of)
+static void build(const bench_operation_t *of, const char *algorithm,
+                  baton_schedule_t *schedule)
 {
-    views_t views;
-    views.target =
+    baton_view_t to =
         bind(schedule, of->target, of->on_device[1], of->target_count, false);
-    views.source = of->in_place ? views.target
-                                : bind(schedule, of->source, of->on_device[0],
-                                       of->source_count, true);
-    return views;
-}
-
-/* Sets what the arguments of all collectives with two vectors have, and what
-   those of all reductions have. */
-#define SET_DATA(args)                                                         \
-    (args).source = views.source;                                              \
-    (args).target = views.target
-#define SET_SUM(args)                                                          \
-    SET_DATA(args);                                                            \
-    (args).algorithm = algorithm;                                              \
-    (args).dtype = BATON_F32;                                                  \
-    (args).op = BATON_SUM
-
-static void build_sum(const bench_operation_t *of, const char *algorithm,
-                      baton_schedule_t *schedule)
-{
-    views_t views = bind_all(schedule, of);
-    if (of->collective == BATON_COLLECTIVE_ALLREDUCE) {
-        baton_allreduce_t args = BATON_ALLREDUCE;
-        SET_SUM(args);
-        baton_allreduce(schedule, &args);
-    } else if (of->collective == BATON_COLLECTIVE_REDUCE) {
-        baton_reduce_t args = BATON_REDUCE;
-        SET_SUM(args);
-        args.root = of->root;
-        baton_reduce(schedule, &args);
-    } else {
-        baton_reduce_scatter_t args = BATON_REDUCE_SCATTER;
-        SET_SUM(args);
-        baton_reduce_scatter(schedule, &args);
-    }
-}
-
-static void build_other(const bench_operation_t *of, const char *algorithm,
-                        baton_schedule_t *schedule)
-{
-    views_t views = bind_all(schedule, of);
-    baton_rooted_t rooted = BATON_ROOTED;
-    SET_DATA(rooted);
-    rooted.root = of->root;
-    if (of->collective == BATON_COLLECTIVE_BROADCAST) {
-        baton_broadcast_t args = BATON_BROADCAST;
-        args.root = of->root;
-        args.data = views.target;
-        args.algorithm = algorithm;
-        baton_broadcast(schedule, &args);
-    } else if (of->collective == BATON_COLLECTIVE_ALLGATHER) {
-        baton_allgather_t args = BATON_ALLGATHER;
-        SET_DATA(args);
-        args.algorithm = algorithm;
-        baton_allgather(schedule, &args);
-    } else if (of->collective == BATON_COLLECTIVE_ALLTOALL) {
-        baton_alltoall_t args = BATON_ALLTOALL;
-        SET_DATA(args);
-        args.algorithm = algorithm;
-        baton_alltoall(schedule, &args);
-    } else if (of->collective == BATON_COLLECTIVE_SCATTER) {
-        baton_scatter(schedule, &rooted);
-    } else if (of->collective == BATON_COLLECTIVE_GATHER) {
-        baton_gather(schedule, &rooted);
-    } else {
+    baton_view_t from = of->in_place
+                            ? to
+                            : bind(schedule, of->source, of->on_device[0],
+                                   of->source_count, true);
+    switch ((int)of->collective) {
+#define BUILD(id, name, type, ...)                                             \
+    case BATON_COLLECTIVE_##id:                                                \
+        name(schedule, &(const type){.size = sizeof(type), __VA_ARGS__});      \
+        break;
+#define DATA  .source = from, .target = to
+#define NAMED DATA, .algorithm = algorithm
+#define SUM   NAMED, .dtype = BATON_F32, .op = BATON_SUM
+        BUILD(BROADCAST, baton_broadcast, baton_broadcast_t, .data = to,
+              .root = of->root, .algorithm = algorithm)
+        BUILD(REDUCE, baton_reduce, baton_reduce_t, SUM, .root = of->root)
+        BUILD(ALLREDUCE, baton_allreduce, baton_allreduce_t, SUM)
+        BUILD(REDUCE_SCATTER, baton_reduce_scatter, baton_reduce_scatter_t, SUM)
+        BUILD(ALLGATHER, baton_allgather, baton_allgather_t, NAMED)
+        BUILD(ALLTOALL, baton_alltoall, baton_alltoall_t, NAMED)
+        BUILD(SCATTER, baton_scatter, baton_rooted_t, DATA, .root = of->root)
+        BUILD(GATHER, baton_gather, baton_rooted_t, DATA, .root = of->root)
+#undef BUILD
+    default:
         baton_barrier(schedule);
     }
 }
@@ -393,14 +346,7 @@ static baton_schedule_t *commit(const bench_run_t *run,
     harness_require(baton_schedule_create(run->harness.group,
                                           runner->system.name, &schedule),
                     "create a schedule");
-    const bench_operation_t *of = runner->operation;
-    if (of->collective == BATON_COLLECTIVE_ALLREDUCE ||
-        of->collective == BATON_COLLECTIVE_REDUCE ||
-        of->collective == BATON_COLLECTIVE_REDUCE_SCATTER) {
-        build_sum(of, runner->system.algorithm, schedule);
-    } else {
-        build_other(of, runner->system.algorithm, schedule);
-    }
+    build(runner->operation, runner->system.algorithm, schedule);
     harness_require(baton_schedule_commit(schedule), "commit");
     return schedule;
 }

@@ -26,9 +26,7 @@ static void take_all(bench_run_t *run, const bench_turns_t *turns, double *mine)
             }
         }
         run->progress.done++;
-        if (progress_due(&run->progress)) {
-            progress_draw(&run->progress, "measuring");
-        }
+        progress_draw(&run->progress, "measuring");
     }
     free(values);
 }

@@ -536,7 +536,6 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
         .parser = parse,
         .args_doc = program->arguments,
         .doc = program->doc,
-        .help_filter = program->filter_help,
     };
     cli_parser_t parser = {.program = program, .values = values};
     store_defaults(&parser);

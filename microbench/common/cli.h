@@ -102,7 +102,6 @@ typedef struct cli_program {
     error_t (*take_argument)(cli_parser_t *parser, const char *argument);
     /* Checks options that depend on each other, at the end. May be NULL. */
     error_t (*resolve)(cli_parser_t *parser);
-    char *(*filter_help)(int key, const char *text, void *input);
 } cli_program_t;
 
 /* What the program does after parsing. */

@@ -1,6 +1,7 @@
 #include "common/progress.h"
 #include "common/measure.h"
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -38,7 +39,7 @@ void progress_init(progress_t *progress, bool speak, uint64_t planned)
     };
 }
 
-bool progress_due(const progress_t *progress)
+static bool is_due(const progress_t *progress)
 {
     if (!progress->shown) {
         return false;
@@ -48,10 +49,17 @@ bool progress_due(const progress_t *progress)
            now_us - progress->drawn_us >= REDRAW_US;
 }
 
-void progress_draw(progress_t *progress, const char *text)
+void progress_draw(progress_t *progress, const char *format, ...)
 {
+    if (!is_due(progress)) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
     progress->drawn_us = clock_now_us();
-    (void)fprintf(stderr, "\r%s", text);
+    (void)fputc('\r', stderr);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
     if (progress->done > 0) {
         double each_us =
             (progress->drawn_us - progress->start_us) / (double)progress->done;

@@ -16,12 +16,10 @@ typedef struct progress {
 
 void progress_init(progress_t *progress, bool speak, uint64_t planned);
 
-/* True when the line should be drawn again: not in the first second, then 5
-   times a second. */
-bool progress_due(const progress_t *progress);
-
-/* Draws the line, with the seconds that are left once a step has been done. */
-void progress_draw(progress_t *progress, const char *text);
+/* Draws the line, with the seconds that are left once a step has been done: not
+   in the first second, then 5 times a second. */
+void progress_draw(progress_t *progress, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Clears the line so that a table can be printed. */
 void progress_clear(progress_t *progress);

@@ -26,7 +26,6 @@ static const sim_command_t sim_commands[] = {
     {
         .command = SIM_ALLREDUCE,
         .name = "allreduce",
-        .summary = "all-reduce, by each algorithm there is",
         .doc = "Simulates all-reduce, of 64-bit integers in place."
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim allreduce --sweep ranks=2..1024 --bytes 1M "
@@ -37,7 +36,6 @@ static const sim_command_t sim_commands[] = {
     {
         .command = SIM_BROADCAST,
         .name = "broadcast",
-        .summary = "broadcast by binomial tree",
         .doc = "Simulates broadcast by binomial tree."
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim broadcast --ranks 1000 --bytes 4K --prove",
@@ -47,7 +45,6 @@ static const sim_command_t sim_commands[] = {
     {
         .command = SIM_BARRIER,
         .name = "barrier",
-        .summary = "dissemination barrier",
         .doc = "Simulates the dissemination barrier."
                "\v" TIME "The formula is " FORMULA DIST
                "Example: baton-sim barrier --ranks 1000000 --skew "
@@ -58,7 +55,6 @@ static const sim_command_t sim_commands[] = {
     {
         .command = SIM_PARTIAL,
         .name = "partial",
-        .summary = "partial all-reduce: solo, majority, full",
         .doc = "Simulates partial all-reduce: all ranks begin an epoch "
                "together, each late by its skew, and the next when all have "
                "ended it."
@@ -72,7 +68,6 @@ static const sim_command_t sim_commands[] = {
     {
         .command = SIM_SKEW,
         .name = "skew",
-        .summary = "eager-SGD's experiment: ranks arrive one after another",
         .doc = "Simulates the skew experiment of Li et al. 2020, figures 8 and "
                "9: in each iteration rank r calls (r + 1) * skew after all "
                "have begun."
@@ -89,7 +84,6 @@ static const sim_command_t sim_commands[] = {
     {
         .command = SIM_SPARSE,
         .name = "sparse",
-        .summary = "sparse all-reduce: SparDL and its rivals",
         .doc = "Simulates the steps of sparse all-reduces of 32-bit floating "
                "point numbers."
                "\vTime us is the virtual time of a step, selections and sums "
@@ -116,34 +110,17 @@ enum { SIM_COMMAND_COUNT = sizeof(sim_commands) / sizeof(sim_commands[0]) };
 static const char doc[] =
     "Simulates collectives: the library's own schedules, on any number of "
     "ranks, in virtual time."
-    "\vOne process, no MPI; the same seed gives the same run. Each command "
-    "takes --help."
-    /* The list of commands goes between these two paragraphs. */
-    "\n\nExample: baton-sim allreduce --algorithm ring --ranks 1024 --bytes "
+    "\vCommands:\n"
+    "  allreduce  all-reduce, by each algorithm there is\n"
+    "  broadcast  broadcast by binomial tree\n"
+    "  barrier    dissemination barrier\n"
+    "  partial    partial all-reduce: solo, majority, full\n"
+    "  skew       eager-SGD's experiment: ranks arrive one after another\n"
+    "  sparse     sparse all-reduce: SparDL and its rivals\n"
+    "\nOne process, no MPI; the same seed gives the same run. Each command "
+    "takes --help.\n\nExample: baton-sim allreduce --algorithm ring --ranks "
+    "1024 --bytes "
     "100M --alpha-us 1.5 --gbit 100";
-
-/* Inserts the list of commands before the last text of the help. */
-static char *add_commands(int key, const char *text, void *input)
-{
-    (void)input;
-    if (key != ARGP_KEY_HELP_POST_DOC) {
-        return (char *)(uintptr_t)text;
-    }
-    char *help = NULL;
-    size_t bytes = 0;
-    FILE *stream = open_memstream(&help, &bytes);
-    if (stream == NULL) {
-        return NULL;
-    }
-    (void)fputs("Commands:\n", stream);
-    for (size_t i = 0; i < SIM_COMMAND_COUNT; i++) {
-        (void)fprintf(stream, "  %-10s %s\n", sim_commands[i].name,
-                      sim_commands[i].summary);
-    }
-    (void)fprintf(stream, "\n%s", text);
-    (void)fclose(stream);
-    return help;
-}
 
 int main(int argc, char **argv)
 {
@@ -156,7 +133,6 @@ int main(int argc, char **argv)
         .arguments = "COMMAND [OPTION...]",
         .take_argument = cli_find_command,
         .commands = names,
-        .filter_help = add_commands,
     };
     /* The command parses everything after the first word. */
     size_t index = 0;

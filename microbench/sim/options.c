@@ -187,7 +187,7 @@ const char *sim_axis_format(sim_axis_t axis, double value, char *text,
     return text;
 }
 
-/* Of "AXIS=VALUES" or of a complaint: which axis, or none. */
+/* Of "AXIS=VALUES": which axis, or none. */
 static sim_axis_t find_axis(const sim_options_t *opts, const char *text)
 {
     size_t length = strcspn(text, "=");
@@ -199,20 +199,6 @@ static sim_axis_t find_axis(const sim_options_t *opts, const char *text)
         }
     }
     return SIM_AXIS_NONE;
-}
-
-static error_t refuse_axis(const cli_parser_t *parser,
-                           const sim_options_t *opts)
-{
-    char allowed[96] = "";
-    for (size_t i = SIM_AXIS_RANKS; i < AXES; i++) {
-        if ((axes[i].commands & opts->command) != 0) {
-            size_t end = strlen(allowed);
-            (void)snprintf(allowed + end, sizeof(allowed) - end, "%s%s=VALUES",
-                           end > 0 ? " or " : "", axes[i].name);
-        }
-    }
-    return cli_refuse(parser, "--sweep: '%s' is not %s", opts->sweep, allowed);
 }
 
 static error_t read_values(const cli_parser_t *parser, const char *text,
@@ -239,7 +225,10 @@ static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
     }
     opts->axis = find_axis(opts, opts->sweep);
     if (opts->axis == SIM_AXIS_NONE) {
-        return refuse_axis(parser, opts);
+        return cli_refuse(parser,
+                          "--sweep: '%s' is not ranks=VALUES or another axis "
+                          "of this command, see --help",
+                          opts->sweep);
     }
     const char *name = axes[opts->axis].name;
     if (cli_is_given(parser, name)) {

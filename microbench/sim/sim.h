@@ -262,7 +262,6 @@ double sim_formula_us(const sim_options_t *options,
 typedef struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
-    const char *summary;              /* for the list of commands */
     const char *doc;                  /* for its help */
     const char *const *variant_names; /* ended by NULL */
     /* Simulates a case; returns false after printing what failed. */

@@ -6,8 +6,6 @@
 /* The clock is read once in so many events, or ranks built. */
 enum { EVENTS_PER_LOOK = 1 << 14, RANKS_PER_LOOK = 1 << 10 };
 
-enum { LINE_BYTES = 128 };
-
 /* ---- the trace -------------------------------------------------------- */
 
 static const char *row_name(int what)
@@ -121,25 +119,9 @@ void sim_watch_begin(sim_watch_t *watch, const sim_case_t *of, FILE *trace)
 
 void sim_watch_build(sim_watch_t *watch, int rank)
 {
-    if (rank % RANKS_PER_LOOK == 0 && progress_due(&watch->progress)) {
-        char text[LINE_BYTES];
-        (void)snprintf(text, sizeof(text), "%s: building rank %d of %d",
-                       watch->of->name, rank + 1, watch->of->ranks);
-        progress_draw(&watch->progress, text);
-    }
-}
-
-static void show_epoch(sim_watch_t *watch, double now_us)
-{
-    if (progress_due(&watch->progress)) {
-        char text[LINE_BYTES];
-        (void)snprintf(text, sizeof(text),
-                       "%s, %d ranks: epoch %" PRIu64 " of %" PRIu64
-                       ", %.3f ms of virtual time",
-                       watch->of->name, watch->of->ranks,
-                       watch->progress.done + 1, watch->progress.planned,
-                       now_us / 1e3);
-        progress_draw(&watch->progress, text);
+    if (rank % RANKS_PER_LOOK == 0) {
+        progress_draw(&watch->progress, "%s: building rank %d of %d",
+                      watch->of->name, rank + 1, watch->of->ranks);
     }
 }
 
@@ -150,7 +132,12 @@ static void on_event(void *arg, const baton_sim_event_t *event)
         trace_event(watch, event);
     }
     if (++watch->seen % EVENTS_PER_LOOK == 0) {
-        show_epoch(watch, event->end_us);
+        progress_draw(&watch->progress,
+                      "%s, %d ranks: epoch %" PRIu64 " of %" PRIu64
+                      ", %.3f ms of virtual time",
+                      watch->of->name, watch->of->ranks,
+                      watch->progress.done + 1, watch->progress.planned,
+                      event->end_us / 1e3);
     }
 }
 

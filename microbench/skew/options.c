@@ -21,7 +21,7 @@ static const struct {
     const char *name;
     const char *label;
 } kinds[SKEW_KIND_COUNT] = {
-#define KIND_WORDS(id, name, label) [SKEW_##id] = {(name), (label)},
+#define KIND_WORDS(id, name, label, mode) [SKEW_##id] = {(name), (label)},
     SKEW_KIND_LIST(KIND_WORDS)
 #undef KIND_WORDS
 };

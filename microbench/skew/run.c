@@ -38,27 +38,11 @@ static bool is_mpi(skew_kind_t kind)
     return kind == SKEW_MPI || kind == SKEW_MPI_NB;
 }
 
-static baton_partial_mode_t mode_of(skew_kind_t kind)
-{
-    switch (kind) {
-    case SKEW_SOLO:
-        return BATON_SOLO;
-    case SKEW_MAJORITY:
-        return BATON_MAJORITY;
-    case SKEW_QUORUM:
-        return BATON_QUORUM;
-    case SKEW_ANY:
-        return BATON_CANDIDATES_ANY;
-    case SKEW_ALL:
-        return BATON_CANDIDATES_ALL;
-    case SKEW_MPI:
-    case SKEW_MPI_NB:
-    case SKEW_FULL:
-    case SKEW_KIND_COUNT:
-        break;
-    }
-    return BATON_FULL;
-}
+static const baton_partial_mode_t modes[SKEW_KIND_COUNT] = {
+#define MODE(id, name, label, mode) [SKEW_##id] = BATON_##mode,
+    SKEW_KIND_LIST(MODE)
+#undef MODE
+};
 
 /* Collective, in the same order on all ranks. */
 static void open_system(const harness_t *harness, skew_choice_t choice,
@@ -74,7 +58,7 @@ static void open_system(const harness_t *harness, skew_choice_t choice,
     baton_partial_options_t options = {
         .size = sizeof(options),
         .name = skew_name(choice, name),
-        .mode = mode_of(choice.kind),
+        .mode = modes[choice.kind],
         .mode_ranks = choice.ranks,
         .keep = BATON_KEEP_LATEST,
         .seed = seed,
@@ -296,21 +280,6 @@ static void take_turn(const run_t *run, measurement_t *measurement,
                         pending_of(&measurement->system));
 }
 
-static void show(progress_t *progress, uint64_t bytes)
-{
-    if (progress_due(progress)) {
-        char size[16];
-        char text[128];
-        (void)snprintf(text, sizeof(text),
-                       "measuring %s bytes: iteration %" PRIu64 " of %" PRIu64
-                       " in all",
-                       cli_format_bytes(bytes, size, sizeof(size)),
-                       progress->done + 1, progress->planned);
-        progress_draw(progress, text);
-    }
-    progress->done++;
-}
-
 static void take_turns(run_t *run, progress_t *progress)
 {
     const skew_options_t *options = run->options;
@@ -318,7 +287,11 @@ static void take_turns(run_t *run, progress_t *progress)
     for (uint32_t iteration = 1; iteration <= iterations; iteration++) {
         size_t order[SKEW_MAX_SYSTEMS];
         shuffle(options, iteration, order);
-        show(progress, run->bytes);
+        progress_draw(progress,
+                      "measuring %" PRIu64 " bytes: iteration %" PRIu64
+                      " of %" PRIu64 " in all",
+                      run->bytes, progress->done + 1, progress->planned);
+        progress->done++;
         for (size_t i = 0; i < options->system_count; i++) {
             take_turn(run, &run->measurements[order[i]], iteration);
         }

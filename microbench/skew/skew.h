@@ -8,19 +8,20 @@
 #include "common/progress.h"
 
 /* The systems to compare: suffix of the enumerator, name on the command line,
-   label. The last three take a number of ranks, as in "quorum:16". */
+   label, mode if it is Baton's. The last three take a number of ranks, as in
+   "quorum:16". */
 #define SKEW_KIND_LIST(X)                                                      \
-    X(MPI, "mpi", "MPI_Allreduce")                                             \
-    X(MPI_NB, "mpi-nb", "MPI_Iallreduce + MPI_Wait")                           \
-    X(FULL, "full", "Baton full")                                              \
-    X(SOLO, "solo", "Baton solo")                                              \
-    X(MAJORITY, "majority", "Baton majority")                                  \
-    X(QUORUM, "quorum", "Baton quorum")                                        \
-    X(ANY, "any", "Baton any candidate")                                       \
-    X(ALL, "all", "Baton all candidates")
+    X(MPI, "mpi", "MPI_Allreduce", FULL)                                       \
+    X(MPI_NB, "mpi-nb", "MPI_Iallreduce + MPI_Wait", FULL)                     \
+    X(FULL, "full", "Baton full", FULL)                                        \
+    X(SOLO, "solo", "Baton solo", SOLO)                                        \
+    X(MAJORITY, "majority", "Baton majority", MAJORITY)                        \
+    X(QUORUM, "quorum", "Baton quorum", QUORUM)                                \
+    X(ANY, "any", "Baton any candidate", CANDIDATES_ANY)                       \
+    X(ALL, "all", "Baton all candidates", CANDIDATES_ALL)
 
 typedef enum skew_kind {
-#define SKEW_KIND_ENUM(id, name, label) SKEW_##id,
+#define SKEW_KIND_ENUM(id, name, label, mode) SKEW_##id,
     SKEW_KIND_LIST(SKEW_KIND_ENUM)
 #undef SKEW_KIND_ENUM
         SKEW_KIND_COUNT
