@@ -50,10 +50,8 @@ static void check_barrier(const contest_t *contest, bench_runner_t *runner,
     MPI_Allreduce(MPI_IN_PLACE, &came_us, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
     if (near == harness->size && left_us < came_us) {
-        (void)fprintf(
-            stderr, "rank %d: %s: left the barrier %g us before a rank came\n",
-            harness->rank, runner->system.name, came_us - left_us);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        harness_fail("%s: left the barrier %g us before a rank came",
+                     runner->system.name, came_us - left_us);
     }
 }
 
@@ -155,80 +153,36 @@ enum { COLUMNS = 8 };
 
 static const table_column_t columns[COLUMNS] = {
     {"collective", NULL, TABLE_TEXT, 0, 0},
-    {"system", NULL, TABLE_TEXT, 0, 0},
+    {"system", "system", TABLE_TEXT, 24, 0},
     {"ranks", NULL, TABLE_FIXED, 0, 0},
-    {"bytes", NULL, TABLE_FIXED, 0, 0},
-    {"median_us", NULL, TABLE_FIXED, 0, 0},
-    {"ratio_to_best_mpi", NULL, TABLE_FIXED, 0, 0},
-    {"p10_us", NULL, TABLE_FIXED, 0, 0},
-    {"p90_us", NULL, TABLE_FIXED, 0, 0},
+    {"bytes", "bytes", TABLE_FIXED, 9, 0},
+    {"median_us", "median us", TABLE_FIXED, 10, 2},
+    {"ratio_to_best_mpi", "best MPI", TABLE_FIXED, 8, 2},
+    {"p10_us", "p10", TABLE_FIXED, 10, 2},
+    {"p90_us", "p90", TABLE_FIXED, 10, 2},
 };
 
-/* The screen has a row for a size: the size, the systems' medians, and the
-   ratio, p10 and p90 of the best Baton system. */
-enum { SCREEN_COLUMNS = BENCH_MAX_SYSTEMS + 4 };
-
-static void open_screen(const bench_run_t *run, table_column_t *shown,
-                        table_t *screen)
+static void add_size(bench_run_t *run, double bytes, const stats_t *stats)
 {
-    static const char *const last[] = {"best ratio", "p10", "p90"};
-    size_t count = run->options.system_count;
-    shown[0] = (table_column_t){NULL, "bytes", TABLE_FIXED, 9, 0};
-    for (size_t i = 0; i < count; i++) {
-        const char *name = run->options.systems[i].name;
-        int length = (int)strlen(name);
-        shown[i + 1] = (table_column_t){NULL, name, TABLE_FIXED,
-                                        length > 10 ? length : 10, 2};
-    }
-    for (size_t i = 0; i < 3; i++) {
-        shown[count + 1 + i] =
-            (table_column_t){NULL, last[i], TABLE_FIXED, 10, 2};
-    }
-    (void)table_open(screen, shown, count + 4, NULL, NULL);
-    table_heading(screen);
-}
-
-/* The fastest system of MPI's, or of Baton's; -1 if there is none. */
-static int best_of(const bench_run_t *run, const stats_t *stats, bool baton)
-{
-    int best = -1;
-    for (size_t i = 0; i < run->options.system_count; i++) {
-        if ((run->options.systems[i].kind == BENCH_SYSTEM_BATON) == baton &&
-            (best < 0 || stats[i].median < stats[best].median)) {
-            best = (int)i;
+    const bench_options_t *options = &run->options;
+    double mpi_us = NAN; /* of the fastest of MPI's */
+    for (size_t i = 0; i < options->system_count; i++) {
+        if (options->systems[i].kind != BENCH_SYSTEM_BATON) {
+            mpi_us = fmin(mpi_us, stats[i].median);
         }
     }
-    return best;
-}
-
-static void add_size(bench_run_t *run, table_t *screen, double bytes,
-                     const stats_t *stats)
-{
-    static const stats_t none = {NAN, NAN, NAN};
-    size_t count = run->options.system_count;
-    int mpi = best_of(run, stats, false);
-    int baton = best_of(run, stats, true);
-    const stats_t *best = baton < 0 ? &none : &stats[baton];
-    double mpi_us = mpi < 0 ? NAN : stats[mpi].median;
-    table_cell_t row[SCREEN_COLUMNS] = {table_number(bytes)};
-    for (size_t i = 0; i < count; i++) {
-        double us = stats[i].median;
+    for (size_t i = 0; i < options->system_count; i++) {
         const table_cell_t cells[COLUMNS] = {
-            table_text(bench_collective_name(run->options.collective)),
-            table_text(run->options.systems[i].name),
+            table_text(bench_collective_name(options->collective)),
+            table_text(options->systems[i].name),
             table_number(run->harness.size),
             table_number(bytes),
-            table_number(us),
-            table_number(mpi_us / us),
+            table_number(stats[i].median),
+            table_number(mpi_us / stats[i].median),
             table_number(stats[i].p10),
             table_number(stats[i].p90)};
         table_row(&run->table, cells);
-        row[i + 1] = table_number(us);
     }
-    row[count + 1] = table_number(mpi_us / best->median);
-    row[count + 2] = table_number(best->p10);
-    row[count + 3] = table_number(best->p90);
-    table_row(screen, row);
 }
 
 /* What is drawn: [BENCH_MAX_SIZES][systems]. */
@@ -268,23 +222,18 @@ static bool run_collective(bench_run_t *run)
 {
     static picture_t picture;
     stats_t stats[BENCH_MAX_SYSTEMS];
-    table_column_t shown[SCREEN_COLUMNS];
-    table_t screen = {0};
     const bench_options_t *options = &run->options;
     if (bench_keep_able(run) == 0) {
         return true;
     }
     progress_init(&run->progress, run->speak,
                   options->size_count * options->repetitions);
-    if (run->speak) {
-        open_screen(run, shown, &screen);
-    }
     for (size_t size = 0; size < options->size_count; size++) {
         uint64_t bytes = measure_size(run, options->bytes[size], stats);
         if (!run->speak) {
             continue;
         }
-        add_size(run, &screen, (double)bytes, stats);
+        add_size(run, (double)bytes, stats);
         picture.bytes[size] = (double)bytes;
         (void)cli_format_bytes(bytes, picture.ticks[size], PLOT_TEXT_BYTES);
         for (size_t i = 0; i < options->system_count; i++) {
@@ -296,7 +245,6 @@ static bool run_collective(bench_run_t *run)
 
 const bench_t bench_collective = {
     BENCH_COLLECTIVE,
-    "microseconds a call: medians over turns, each checked\n"
-    "# best ratio: the best MPI system's time over that of the best Baton "
-    "system; p10, p90: of the latter",
+    "microseconds a call: medians over turns, each checked; best MPI: the "
+    "fastest of MPI's systems' time over this one's",
     columns, COLUMNS, run_collective};

@@ -13,9 +13,7 @@ enum { CHAIN = 20 }; /* nodes in a row: one would measure its epoch */
 static void must(cudaError_t error, const char *doing)
 {
     if (error != cudaSuccess) {
-        (void)fprintf(stderr, "baton-bench: %s: %s\n", doing,
-                      cudaGetErrorString(error));
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        harness_fail("%s: %s", doing, cudaGetErrorString(error));
     }
 }
 

@@ -52,9 +52,7 @@ static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
                      "%s\n",
                      name, run->harness.size, run->options.repetitions,
                      bench->what);
-        if (bench->command != BENCH_COLLECTIVE) {
-            table_heading(&run->table);
-        }
+        table_heading(&run->table);
     }
     bool passed = bench->run(run);
     if (run->speak) {

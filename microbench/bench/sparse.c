@@ -145,13 +145,11 @@ static void close_contest(contest_t *contest)
 
 /* ---- checks ------------------------------------------------------------- */
 
-static void begin_failure(const contest_t *contest, const contestant_t *system)
-{
-    (void)fprintf(stderr, "rank %d: %s of %zu elements, k = %zu, teams = %d: ",
-                  contest->run->harness.rank,
-                  bench_sparse_names[system->system], contest->count,
-                  contest->k, system->teams);
-}
+/* Which step went wrong, for messages. */
+#define OF "%s of %zu elements, k = %zu, teams = %d: "
+#define OF_ARGS                                                                \
+    bench_sparse_names[system->system], contest->count, contest->k,            \
+        system->teams
 
 static void check_entries(const contest_t *contest, const contestant_t *system,
                           const baton_sparse_result_t *result)
@@ -159,10 +157,8 @@ static void check_entries(const contest_t *contest, const contestant_t *system,
     size_t entry = 0;
     const char *wrong = sparse_check(result, contest->count, &entry);
     if (wrong != NULL) {
-        begin_failure(contest, system);
-        (void)fprintf(stderr, "entry %zu of %zu: %s\n", entry, result->count,
-                      wrong);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        harness_fail(OF "entry %zu of %zu: %s", OF_ARGS, entry, result->count,
+                     wrong);
     }
 }
 
@@ -175,12 +171,8 @@ static void check_alike(const contest_t *contest, const contestant_t *system,
     MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
                   MPI_COMM_WORLD);
     if (low_high[0] != ~low_high[1]) {
-        begin_failure(contest, system);
-        (void)fprintf(stderr,
-                      "results differ: here %zu entries, hash %" PRIx64 "\n",
-                      result->count, hash);
-        MPI_Barrier(MPI_COMM_WORLD); /* all ranks have said so */
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        harness_fail(OF "results differ: here %zu entries, hash %" PRIx64,
+                     OF_ARGS, result->count, hash);
     }
 }
 
@@ -207,13 +199,10 @@ static void check_sums(const contest_t *contest, const contestant_t *system)
     }
     size_t wrong = sparse_slice_find_loss(&contest->slice, system->sums);
     if (wrong < contest->slice.count) {
-        begin_failure(contest, system);
-        (void)fprintf(stderr,
-                      "results and residuals of element %zu add up to %.9g, "
-                      "its gradients to %.9g\n",
-                      contest->slice.first + wrong, system->sums[wrong],
-                      contest->slice.gradients[wrong]);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        harness_fail(OF "results and residuals of element %zu add up to %.9g, "
+                        "its gradients to %.9g",
+                     OF_ARGS, contest->slice.first + wrong, system->sums[wrong],
+                     contest->slice.gradients[wrong]);
     }
 }
 

@@ -72,9 +72,7 @@ static bool can_choose(void)
 static void choose_ring(bool ring)
 {
     if (!can_choose() || !choose(ring ? LIBNBC_RING : LIBNBC_DEFAULT)) {
-        (void)fprintf(stderr, "baton-bench: MPI_T can't set %s\n",
-                      libnbc_variable);
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        harness_fail("MPI_T can't set %s", libnbc_variable);
     }
 }
 
@@ -180,15 +178,11 @@ void bench_check(const bench_runner_t *runner)
     move(operation, false);
     size_t i = bench_operation_check(operation);
     if (i < operation->target_count) {
-        (void)fprintf(stderr,
-                      "rank %d: %s by %s: element %zu of %zu is %g, expected "
-                      "%g\n",
-                      operation->rank,
-                      bench_collective_name(operation->collective),
-                      runner->system.name, i, operation->target_count,
-                      (double)operation->target[i],
-                      (double)bench_operation_expected(operation, i));
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        harness_fail("%s by %s: element %zu of %zu is %g, expected %g",
+                     bench_collective_name(operation->collective),
+                     runner->system.name, i, operation->target_count,
+                     (double)operation->target[i],
+                     (double)bench_operation_expected(operation, i));
     }
 }
 

@@ -1,13 +1,19 @@
 #include "common/harness.h"
 #include <baton/mpi.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static void fail(const char *doing, const char *why)
+void harness_fail(const char *format, ...)
 {
     int rank = -1;
+    va_list args;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    (void)fprintf(stderr, "rank %d: %s: %s\n", rank, doing, why);
+    va_start(args, format);
+    (void)fprintf(stderr, "rank %d: ", rank);
+    (void)vfprintf(stderr, format, args);
+    (void)fputc('\n', stderr);
+    va_end(args);
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     abort(); /* MPI_Abort is not declared noreturn */
 }
@@ -15,7 +21,7 @@ static void fail(const char *doing, const char *why)
 void harness_require(baton_status_t status, const char *doing)
 {
     if (status != BATON_OK) {
-        fail(doing, baton_error_message());
+        harness_fail("%s: %s", doing, baton_error_message());
     }
 }
 
@@ -23,7 +29,7 @@ void *harness_alloc(size_t count, size_t size)
 {
     void *memory = calloc(count > 0 ? count : 1, size);
     if (memory == NULL) {
-        fail("allocate", "out of memory");
+        harness_fail("allocate: out of memory");
     }
     return memory;
 }

@@ -44,8 +44,12 @@ void harness_barrier(const harness_t *harness);
 /* Returns rank 0's answer on every rank. Collective. */
 bool harness_agree(bool answer);
 
-/* Ends the whole job with a message when status is not BATON_OK: a rank that
-   has failed inside a collective has no other way to tell its peers. */
+/* Ends the whole job with a message after this rank's number: a rank that has
+   failed inside a collective has no other way to tell its peers. */
+_Noreturn void harness_fail(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* Does so when status is not BATON_OK. */
 void harness_require(baton_status_t status, const char *doing);
 
 /* Runs epochs of a schedule one after another. A failure ends the job. */

@@ -240,15 +240,6 @@ static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
 
 /* ---- the model ---------------------------------------------------------- */
 
-static error_t resolve_distribution(const cli_parser_t *parser,
-                                    const char *option, const char *text,
-                                    baton_distribution_t *out)
-{
-    return text == NULL || baton_distribution_parse(text, out) == BATON_OK
-               ? 0
-               : cli_refuse(parser, "%s: %s", option, baton_error_message());
-}
-
 static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
 {
     baton_sim_options_t *model = &opts->model;
@@ -264,14 +255,21 @@ static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
     model->host_ranks = (int)opts->host_ranks;
     model->eager_bytes = (size_t)opts->eager_bytes;
     model->sync_bytes = (size_t)opts->sync_bytes;
-    error_t error =
-        resolve_distribution(parser, "--skew", opts->skew, &model->skew);
-    if (error == 0) {
-        error = resolve_distribution(parser, "--lag", opts->lag, &model->lag);
+    const struct {
+        const char *option, *text;
+        baton_distribution_t *out;
+    } distributions[] = {{"--skew", opts->skew, &model->skew},
+                         {"--lag", opts->lag, &model->lag},
+                         {"--speed", opts->speed, &model->speed}};
+    for (size_t i = 0; i < 3; i++) {
+        if (distributions[i].text != NULL &&
+            baton_distribution_parse(distributions[i].text,
+                                     distributions[i].out) != BATON_OK) {
+            return cli_refuse(parser, "%s: %s", distributions[i].option,
+                              baton_error_message());
+        }
     }
-    return error != 0 ? error
-                      : resolve_distribution(parser, "--speed", opts->speed,
-                                             &model->speed);
+    return 0;
 }
 
 /* ---- options that depend on each other ---------------------------------- */

@@ -80,7 +80,8 @@ static uint32_t check_pending(skew_account_t *account, uint32_t iteration,
 }
 
 static void check_flags(skew_account_t *account, uint32_t iteration,
-                        const skew_outcome_t *outcome, uint32_t pending_from)
+                        const baton_partial_result_t *outcome,
+                        uint32_t pending_from)
 {
     uint32_t oldest = pending_before(account, iteration);
     bool included = pending_from == iteration + 1;
@@ -107,17 +108,18 @@ static void check_flags(skew_account_t *account, uint32_t iteration,
 }
 
 void skew_account_record(skew_account_t *account, uint32_t iteration,
-                         const skew_outcome_t *outcome, const uint64_t *pending)
+                         const baton_partial_result_t *outcome,
+                         const uint64_t *pending)
 {
-    linear_model_t result = read_model(outcome->data, account->count);
-    size_t bad =
-        linear_model_find_mismatch(result, outcome->data, account->count);
+    const uint64_t *data = outcome->data;
+    linear_model_t result = read_model(data, account->count);
+    size_t bad = linear_model_find_mismatch(result, data, account->count);
     if (bad < account->count) {
-        skew_account_fail(
-            account, iteration,
-            "element %zu of the sum is %#" PRIx64 ", but %#" PRIx64
-            " would fit the others: torn or misplaced",
-            bad, outcome->data[bad], linear_model_at(result, bad));
+        skew_account_fail(account, iteration,
+                          "element %zu of the sum is %#" PRIx64
+                          ", but %#" PRIx64
+                          " would fit the others: torn or misplaced",
+                          bad, data[bad], linear_model_at(result, bad));
     }
     uint32_t pending_from = check_pending(account, iteration, pending);
     check_flags(account, iteration, outcome, pending_from);

@@ -23,16 +23,8 @@
 #define MICROBENCH_SKEW_ACCOUNT_H
 
 #include "common/linear_model.h"
+#include <baton/partial.h>
 #include <stdbool.h>
-
-/* The result of one call. */
-typedef struct skew_outcome {
-    uint64_t epoch; /* equals the iteration: one epoch for each call */
-    const uint64_t *data;
-    bool included;
-    uint32_t active; /* ranks that have contributed to the data */
-    uint64_t staleness;
-} skew_outcome_t;
 
 typedef struct skew_entry {
     linear_model_t result;
@@ -53,10 +45,11 @@ typedef struct skew_account {
     char failure[192];     /* its message */
 } skew_account_t;
 
-/* Records this rank's result of `iteration` and its pending sum after that
+/* Records this rank's result of `iteration`, whose epoch must be as the
+   iteration, and its pending sum after that
    (NULL if nothing is pending). Checks what one rank can check. */
 void skew_account_record(skew_account_t *account, uint32_t iteration,
-                         const skew_outcome_t *outcome,
+                         const baton_partial_result_t *outcome,
                          const uint64_t *pending);
 
 /* Checks every result against the ranges of iterations that all ranks have

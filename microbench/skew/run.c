@@ -22,130 +22,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- systems ---------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------- */
 
-/* A system under test, which sums 64-bit integers of all ranks. */
-typedef struct system {
-    skew_choice_t choice;
-    size_t count;             /* elements */
-    uint64_t *target;         /* of the MPI systems */
-    baton_partial_t *partial; /* of the Baton systems */
-    uint64_t *pending;        /* scratch for pending_of */
-} system_t;
-
-static bool is_mpi(skew_kind_t kind)
-{
-    return kind == SKEW_MPI || kind == SKEW_MPI_NB;
-}
-
-static const baton_partial_mode_t modes[SKEW_KIND_COUNT] = {
-#define MODE(id, name, label, mode) [SKEW_##id] = BATON_##mode,
-    SKEW_KIND_LIST(MODE)
-#undef MODE
-};
-
-/* Collective, in the same order on all ranks. */
-static void open_system(const harness_t *harness, skew_choice_t choice,
-                        size_t count, uint64_t seed, system_t *out)
-{
-    *out = (system_t){.choice = choice, .count = count};
-    if (is_mpi(choice.kind)) {
-        out->target = harness_alloc(count, sizeof(uint64_t));
-        return;
-    }
-    out->pending = harness_alloc(count, sizeof(uint64_t));
-    char name[SKEW_NAME_BYTES];
-    baton_partial_options_t options = {
-        .size = sizeof(options),
-        .name = skew_name(choice, name),
-        .mode = modes[choice.kind],
-        .mode_ranks = choice.ranks,
-        .keep = BATON_KEEP_LATEST,
-        .seed = seed,
-        .count = count,
-        .dtype = BATON_U64,
-    };
-    harness_require(
-        baton_partial_create(harness->group, &options, &out->partial),
-        "create a partial all-reduce");
-}
-
-/* Collective. No rank may be inside a call. */
-static void close_system(system_t *system)
-{
-    (void)!baton_partial_destroy(system->partial);
-    free(system->pending);
-    free(system->target);
-}
-
-static void call_mpi(system_t *system, const uint64_t *source)
-{
-    int count = (int)system->count;
-    if (system->choice.kind == SKEW_MPI) {
-        MPI_Allreduce(source, system->target, count, MPI_UINT64_T, MPI_SUM,
-                      MPI_COMM_WORLD);
-        return;
-    }
-    MPI_Request request;
-    MPI_Iallreduce(source, system->target, count, MPI_UINT64_T, MPI_SUM,
-                   MPI_COMM_WORLD, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-}
-
-static void call_baton(system_t *system, const uint64_t *source,
-                       baton_partial_result_t *out)
-{
-    baton_partial_t *partial = system->partial;
-    harness_require(baton_partial_contribute(partial, source), "contribute");
-    harness_require(baton_partial_start(partial), "start");
-    harness_require(baton_partial_wait(partial, -1, out), "wait");
-}
-
-/* Contributes `source`, starts and waits. This is the call that is timed. The
-   system owns the outcome's data, which stay valid until the next call. */
-static void call_system(system_t *system, const uint64_t *source,
-                        uint64_t iteration, int ranks, skew_outcome_t *out)
-{
-    if (is_mpi(system->choice.kind)) {
-        call_mpi(system, source);
-        *out = (skew_outcome_t){
-            .epoch = iteration,
-            .data = system->target,
-            .included = true,
-            .active = (uint32_t)ranks,
-        };
-        return;
-    }
-    baton_partial_result_t result;
-    call_baton(system, source, &result);
-    *out = (skew_outcome_t){
-        .epoch = result.epoch,
-        .data = result.data,
-        .included = result.included,
-        .active = result.active,
-        .staleness = result.staleness,
-    };
-}
-
-/* The sum of this rank's contributions that no call has taken yet, or NULL if
-   there are none. */
-static const uint64_t *pending_of(system_t *system)
-{
-    if (system->partial == NULL) {
-        return NULL;
-    }
-    bool any = false;
-    harness_require(
-        baton_partial_pending(system->partial, system->pending, &any),
-        "read what is pending");
-    return any ? system->pending : NULL;
-}
-
-/* ---- measurements ----------------------------------------------------- */
-
-/* One system and its measurements on this rank. */
+/* A system, which sums 64-bit integers of all ranks, and its measurements on
+   this rank. */
 typedef struct measurement {
-    system_t system;
+    skew_choice_t choice;
+    baton_partial_t *partial; /* NULL for MPI's systems */
+    uint64_t *vector;         /* MPI's target, or what is pending */
     skew_account_t account;
     double *latency_us;  /* [counted iterations] */
     double processor_us; /* sums */
@@ -160,46 +44,127 @@ typedef struct run {
     measurement_t measurements[SKEW_MAX_SYSTEMS];
 } run_t;
 
-/* ---- life ------------------------------------------------------------- */
+static bool is_mpi(skew_kind_t kind)
+{
+    return kind == SKEW_MPI || kind == SKEW_MPI_NB;
+}
 
 static bool is_synchronous(skew_choice_t choice, int ranks)
 {
     bool none_may_miss =
         (choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL) &&
         choice.ranks == (uint32_t)ranks;
-    return choice.kind == SKEW_MPI || choice.kind == SKEW_MPI_NB ||
-           choice.kind == SKEW_FULL || none_may_miss;
+    return is_mpi(choice.kind) || choice.kind == SKEW_FULL || none_may_miss;
 }
 
+static void open_partial(const run_t *run, measurement_t *measurement)
+{
+    static const baton_partial_mode_t modes[SKEW_KIND_COUNT] = {
+#define MODE(id, name, label, mode) [SKEW_##id] = BATON_##mode,
+        SKEW_KIND_LIST(MODE)
+#undef MODE
+    };
+    skew_choice_t choice = measurement->choice;
+    char name[SKEW_NAME_BYTES];
+    baton_partial_options_t options = {
+        .size = sizeof(options),
+        .name = skew_name(choice, name),
+        .mode = modes[choice.kind],
+        .mode_ranks = choice.ranks,
+        .keep = BATON_KEEP_LATEST,
+        .seed = run->options->seed,
+        .count = measurement->account.count,
+        .dtype = BATON_U64,
+    };
+    harness_require(baton_partial_create(run->harness->group, &options,
+                                         &measurement->partial),
+                    "create a partial all-reduce");
+}
+
+/* Collective, in the same order on all ranks. */
 static void open_measurement(const run_t *run, skew_choice_t choice,
                              measurement_t *measurement)
 {
     const skew_options_t *options = run->options;
     uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
-    size_t count = (size_t)(run->bytes / sizeof(uint64_t));
-    open_system(run->harness, choice, count, options->seed,
-                &measurement->system);
-    measurement->latency_us =
-        harness_alloc(options->iterations, sizeof(double));
-    measurement->processor_us = 0;
-    measurement->barrier_us = 0;
+    *measurement = (measurement_t){
+        .choice = choice,
+        .vector = harness_alloc((size_t)run->bytes, 1),
+        .latency_us = harness_alloc(options->iterations, sizeof(double)),
+    };
     measurement->account = (skew_account_t){
         .salt = options->seed * UINT64_C(0x9e3779b97f4a7c15) + run->bytes +
                 (uint64_t)choice.kind + ((uint64_t)choice.ranks << 32),
         .rank = run->harness->rank,
         .ranks = run->harness->size,
-        .count = count,
+        .count = (size_t)(run->bytes / sizeof(uint64_t)),
         .iterations = iterations,
         .synchronous = is_synchronous(choice, run->harness->size),
         .entries = harness_alloc(iterations, sizeof(skew_entry_t)),
     };
+    if (!is_mpi(choice.kind)) {
+        open_partial(run, measurement);
+    }
 }
 
+/* Collective. No rank may be inside a call. */
 static void close_measurement(measurement_t *measurement)
 {
-    close_system(&measurement->system);
+    (void)!baton_partial_destroy(measurement->partial);
+    free(measurement->vector);
     free(measurement->account.entries);
     free(measurement->latency_us);
+}
+
+/* ---- the call --------------------------------------------------------- */
+
+static void call_mpi(const measurement_t *measurement, const uint64_t *source)
+{
+    int count = (int)measurement->account.count;
+    if (measurement->choice.kind == SKEW_MPI) {
+        MPI_Allreduce(source, measurement->vector, count, MPI_UINT64_T, MPI_SUM,
+                      MPI_COMM_WORLD);
+        return;
+    }
+    MPI_Request request;
+    MPI_Iallreduce(source, measurement->vector, count, MPI_UINT64_T, MPI_SUM,
+                   MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* Contributes `source`, starts and waits. This is the call that is timed. The
+   outcome's data stay valid until the next call. */
+static void call_system(const measurement_t *measurement,
+                        const uint64_t *source, uint64_t iteration, int ranks,
+                        baton_partial_result_t *out)
+{
+    baton_partial_t *partial = measurement->partial;
+    if (partial == NULL) {
+        call_mpi(measurement, source);
+        *out = (baton_partial_result_t){
+            .epoch = iteration,
+            .data = measurement->vector,
+            .included = true,
+            .active = (uint32_t)ranks,
+        };
+        return;
+    }
+    harness_require(baton_partial_contribute(partial, source), "contribute");
+    harness_require(baton_partial_start(partial), "start");
+    harness_require(baton_partial_wait(partial, -1, out), "wait");
+}
+
+/* The sum of this rank's contributions that no call has taken yet, or NULL if
+   there are none. */
+static const uint64_t *pending_of(const measurement_t *measurement)
+{
+    bool any = false;
+    if (measurement->partial != NULL) {
+        harness_require(baton_partial_pending(measurement->partial,
+                                              measurement->vector, &any),
+                        "read what is pending");
+    }
+    return any ? measurement->vector : NULL;
 }
 
 /* ---- turns ------------------------------------------------------------ */
@@ -229,7 +194,7 @@ static double arrival_us(const run_t *run, double begin_us, int place)
 }
 
 static void measure_call(const run_t *run, measurement_t *measurement,
-                         uint32_t iteration, skew_outcome_t *outcome)
+                         uint32_t iteration, baton_partial_result_t *outcome)
 {
     const harness_t *harness = run->harness;
     harness_barrier(harness);
@@ -238,8 +203,7 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     clock_sleep_until(arrival_us(run, begin_us, harness->rank + 1));
 
     double call_us = clock_now_us();
-    call_system(&measurement->system, run->source, iteration, harness->size,
-                outcome);
+    call_system(measurement, run->source, iteration, harness->size, outcome);
     double done_us = clock_now_us();
 
     clock_sleep_until(arrival_us(run, begin_us, harness->size + 1));
@@ -256,11 +220,12 @@ static void measure_call(const run_t *run, measurement_t *measurement,
 
 /* The rank that MAJORITY elects begins the epoch, so it must be included. */
 static void check_elected(const run_t *run, measurement_t *measurement,
-                          uint32_t iteration, const skew_outcome_t *outcome)
+                          uint32_t iteration,
+                          const baton_partial_result_t *outcome)
 {
     int elected =
         baton_partial_elect(run->options->seed, iteration, run->harness->size);
-    if (measurement->system.choice.kind == SKEW_MAJORITY &&
+    if (measurement->choice.kind == SKEW_MAJORITY &&
         elected == run->harness->rank && !outcome->included) {
         skew_account_fail(&measurement->account, iteration,
                           "the elected rank is not in its own epoch");
@@ -273,11 +238,10 @@ static void take_turn(const run_t *run, measurement_t *measurement,
     skew_account_t *account = &measurement->account;
     linear_model_fill(linear_model_of(account->salt, account->rank, iteration),
                       run->source, account->count);
-    skew_outcome_t outcome;
+    baton_partial_result_t outcome;
     measure_call(run, measurement, iteration, &outcome);
     check_elected(run, measurement, iteration, &outcome);
-    skew_account_record(account, iteration, &outcome,
-                        pending_of(&measurement->system));
+    skew_account_record(account, iteration, &outcome, pending_of(measurement));
 }
 
 static void take_turns(run_t *run, progress_t *progress)
@@ -341,8 +305,8 @@ static bool passed_everywhere(const measurement_t *measurement)
         (void)fprintf(stderr,
                       "baton-skew: wrong result of %s, %zu elements, on rank "
                       "%d in iteration %d: %s\n",
-                      skew_name(measurement->system.choice, name),
-                      account->count, first.rank, first.iteration, failure);
+                      skew_name(measurement->choice, name), account->count,
+                      first.rank, first.iteration, failure);
     }
     return false;
 }
@@ -351,7 +315,7 @@ static bool passed_everywhere(const measurement_t *measurement)
 static void check_active(measurement_t *measurement,
                          const uint32_t *pending_from)
 {
-    skew_choice_t choice = measurement->system.choice;
+    skew_choice_t choice = measurement->choice;
     uint32_t least = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL
                          ? choice.ranks
                          : 1;
@@ -437,12 +401,11 @@ static bool finish_measurement(const run_t *run, measurement_t *measurement,
                                skew_result_t *out)
 {
     *out = (skew_result_t){
-        .choice = measurement->system.choice,
+        .choice = measurement->choice,
         .ranks = run->harness->size,
         .bytes = run->bytes,
-        .limit_us =
-            skew_limit_us(measurement->system.choice, run->harness->size,
-                          run->options->skew_ms * 1e3),
+        .limit_us = skew_limit_us(measurement->choice, run->harness->size,
+                                  run->options->skew_ms * 1e3),
     };
     uint32_t *pending_from = gather_pending(&measurement->account);
     skew_account_audit(&measurement->account, pending_from);

@@ -40,11 +40,11 @@ static void fill_sum(uint64_t *data, uint32_t iteration)
     }
 }
 
-static skew_outcome_t outcome_of(int rank, uint32_t iteration,
-                                 const uint64_t *data)
+static baton_partial_result_t outcome_of(int rank, uint32_t iteration,
+                                         const uint64_t *data)
 {
     uint32_t oldest = iteration > 1 ? oldest_after(rank, iteration - 1) : 1;
-    return (skew_outcome_t){
+    return (baton_partial_result_t){
         .epoch = iteration,
         .data = data,
         .included = oldest_after(rank, iteration) == iteration + 1,
@@ -54,7 +54,7 @@ static skew_outcome_t outcome_of(int rank, uint32_t iteration,
 }
 
 static void record(world_t *world, int rank, uint32_t iteration,
-                   const skew_outcome_t *outcome)
+                   const baton_partial_result_t *outcome)
 {
     uint64_t pending[COUNT];
     bool late = oldest_after(rank, iteration) == iteration;
@@ -91,7 +91,7 @@ static void audit(world_t *world)
     }
 }
 
-typedef void (*spoil_fn)(skew_outcome_t *outcome, uint64_t *data);
+typedef void (*spoil_fn)(baton_partial_result_t *outcome, uint64_t *data);
 
 /* Runs all; in iteration 3, rank 1's result goes through `spoil` first. */
 static void run_world(world_t *world, spoil_fn spoil)
@@ -101,7 +101,7 @@ static void run_world(world_t *world, spoil_fn spoil)
         for (int rank = 0; rank < RANKS; rank++) {
             uint64_t data[COUNT];
             fill_sum(data, i);
-            skew_outcome_t outcome = outcome_of(rank, i, data);
+            baton_partial_result_t outcome = outcome_of(rank, i, data);
             if (spoil != NULL && i == 3 && rank == 1) {
                 spoil(&outcome, data);
             }
@@ -144,7 +144,7 @@ static void test_ledger_counts_active_processes(void **state)
     }
 }
 
-static void tear(skew_outcome_t *outcome, uint64_t *data)
+static void tear(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)outcome;
     data[3]++;
@@ -156,7 +156,7 @@ static void test_ledger_names_a_torn_element(void **state)
     expect_failure(tear, "element 3 ");
 }
 
-static void swap(skew_outcome_t *outcome, uint64_t *data)
+static void swap(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)outcome;
     uint64_t first = data[0];
@@ -171,7 +171,7 @@ static void test_ledger_finds_misplaced_elements(void **state)
 }
 
 /* A whole contribution less is a line, too: only the audit can tell. */
-static void drop(skew_outcome_t *outcome, uint64_t *data)
+static void drop(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)outcome;
     uint64_t lost[COUNT];
@@ -187,7 +187,7 @@ static void test_ledger_finds_a_lost_contribution(void **state)
     expect_failure(drop, "element 0 of the sum");
 }
 
-static void repeat(skew_outcome_t *outcome, uint64_t *data)
+static void repeat(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)outcome;
     fill_sum(data, 2);
@@ -199,25 +199,25 @@ static void test_ledger_finds_an_old_result(void **state)
     expect_failure(repeat, "element 0 of the sum");
 }
 
-static void lie_included(skew_outcome_t *outcome, uint64_t *data)
+static void lie_included(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)data;
     outcome->included = false;
 }
 
-static void lie_active(skew_outcome_t *outcome, uint64_t *data)
+static void lie_active(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)data;
     outcome->active = 1;
 }
 
-static void lie_staleness(skew_outcome_t *outcome, uint64_t *data)
+static void lie_staleness(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)data;
     outcome->staleness = 7;
 }
 
-static void lie_epoch(skew_outcome_t *outcome, uint64_t *data)
+static void lie_epoch(baton_partial_result_t *outcome, uint64_t *data)
 {
     (void)data;
     outcome->epoch = 2;
@@ -239,7 +239,7 @@ static void test_ledger_finds_a_wrong_pending_sum(void **state)
     open_world(&world);
     uint64_t data[COUNT];
     fill_sum(data, 1);
-    skew_outcome_t outcome = outcome_of(2, 1, data);
+    baton_partial_result_t outcome = outcome_of(2, 1, data);
     uint64_t pending[COUNT];
     linear_model_fill(linear_model_of(SALT, 2, 1), pending, COUNT);
     pending[4] ^= 1;
