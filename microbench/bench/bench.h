@@ -107,7 +107,8 @@ typedef struct bench_options {
 /* "allreduce", "bcast", ...: as the command, and in files. */
 const char *bench_collective_name(baton_collective_t collective);
 
-/* Parses the command line. `speak` is true on rank 0 only. */
+/* Parses the command line, in which the first word becomes "baton-bench
+   COMMAND". `speak` is true on rank 0 only. */
 cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
                                   bench_command_t *command_out,
                                   bench_options_t *out);

@@ -99,9 +99,7 @@ int main(int argc, char **argv)
         bench_options_parse(argc, argv, run.speak, &command, &run.options);
     int status = verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     if (verdict == CLI_RUN) {
-        char name[64];
-        (void)snprintf(name, sizeof(name), "baton-bench %s", argv[1]);
-        status = run_bench(&run, command, name);
+        status = run_bench(&run, command, argv[1]);
     }
     bench_libnbc_close();
     MPI_Finalize();

@@ -310,20 +310,6 @@ static error_t resolve(cli_parser_t *parser)
     return command == BENCH_SPARSE ? resolve_sparse(parser) : 0;
 }
 
-static cli_verdict_t parse_command(const entry_t *entry, int argc, char **argv,
-                                   bool speak, bench_options_t *out)
-{
-    const cli_program_t program = {
-        .doc = entry->doc,
-        .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
-        .command = entry->command,
-        .resolve = resolve,
-    };
-    *out = (bench_options_t){.collective = entry->collective};
-    return cli_parse(&program, argc, argv, speak, out);
-}
-
 cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
                                   bench_command_t *command_out,
                                   bench_options_t *out)
@@ -332,25 +318,20 @@ cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
     for (size_t i = 0; i < ENTRIES; i++) {
         names[i] = entries[i].name;
     }
-    const cli_program_t program = {
-        .doc = doc,
-        .arguments = "COMMAND [OPTION...]",
-        .take_argument = cli_find_command,
-        .commands = names,
-    };
-    /* The command parses everything after the first word. */
     size_t index = 0;
     cli_verdict_t verdict =
-        cli_parse(&program, argc < 2 ? argc : 2, argv, speak, &index);
+        cli_parse_command("baton-bench", doc, names, argc, argv, speak, &index);
     if (verdict != CLI_RUN) {
         return verdict;
     }
-    char name[64];
-    char *first = argv[1];
-    (void)snprintf(name, sizeof(name), "baton-bench %s", names[index]);
-    argv[1] = name;
+    const cli_program_t program = {
+        .doc = entries[index].doc,
+        .options = options,
+        .option_count = sizeof(options) / sizeof(options[0]),
+        .command = entries[index].command,
+        .resolve = resolve,
+    };
     *command_out = entries[index].command;
-    verdict = parse_command(&entries[index], argc - 1, argv + 1, speak, out);
-    argv[1] = first;
-    return verdict;
+    *out = (bench_options_t){.collective = entries[index].collective};
+    return cli_parse(&program, argc - 1, argv + 1, speak, out);
 }

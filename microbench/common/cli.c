@@ -499,6 +499,12 @@ static error_t parse_option(cli_parser_t *parser, int key, const char *text)
     return ARGP_ERR_UNKNOWN;
 }
 
+static error_t find_command(const cli_parser_t *parser, const char *word)
+{
+    const cli_type_t type = CLI_WORD(NULL, parser->program->commands);
+    return cli_read(parser, "COMMAND", &type, word, parser->values, NULL);
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     cli_parser_t *parser = state->input;
@@ -510,14 +516,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_VERSION:
         return answer(key, state);
     case ARGP_KEY_ARG:
-        return program->take_argument != NULL
-                   ? program->take_argument(parser, text)
+        return program->commands != NULL
+                   ? find_command(parser, text)
                    : cli_refuse(parser, "argument: '%s' is not an option",
                                 text);
     case ARGP_KEY_NO_ARGS:
-        return program->take_argument != NULL
-                   ? program->take_argument(parser, "")
-                   : ARGP_ERR_UNKNOWN;
+        return program->commands != NULL ? find_command(parser, "")
+                                         : ARGP_ERR_UNKNOWN;
     case ARGP_KEY_END:
         return program->resolve != NULL ? program->resolve(parser)
                                         : ARGP_ERR_UNKNOWN;
@@ -550,10 +555,24 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
     return error == 0 ? CLI_RUN : CLI_BAD;
 }
 
-error_t cli_find_command(cli_parser_t *parser, const char *word)
+cli_verdict_t cli_parse_command(const char *program, const char *help,
+                                const char *const *commands, int argc,
+                                char **argv, bool speak, size_t *index_out)
 {
-    const cli_type_t type = CLI_WORD(NULL, parser->program->commands);
-    return cli_read(parser, "COMMAND", &type, word, parser->values, NULL);
+    static char name[ITEM_BYTES];
+    const cli_program_t first = {
+        .doc = help,
+        .arguments = "COMMAND [OPTION...]",
+        .commands = commands,
+    };
+    cli_verdict_t verdict =
+        cli_parse(&first, argc < 2 ? argc : 2, argv, speak, index_out);
+    if (verdict == CLI_RUN) {
+        (void)snprintf(name, sizeof(name), "%s %s", program,
+                       commands[*index_out]);
+        argv[1] = name;
+    }
+    return verdict;
 }
 
 uint64_t cli_default_seed(void)

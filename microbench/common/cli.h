@@ -97,9 +97,8 @@ typedef struct cli_program {
     const struct cli_option *options; /* at most 64 */
     size_t option_count;
     unsigned command;            /* whose options are taken */
-    const char *const *commands; /* for cli_find_command, ended by NULL */
-    /* Takes an argument, or "" when there is none. NULL if none is allowed. */
-    error_t (*take_argument)(cli_parser_t *parser, const char *argument);
+    const char *const *commands; /* ended by NULL; the values are then a size_t,
+                                    which gets the index of the argument */
     /* Checks options that depend on each other, at the end. May be NULL. */
     error_t (*resolve)(cli_parser_t *parser);
 } cli_program_t;
@@ -119,6 +118,13 @@ enum { CLI_EXIT_USAGE = 2 };
 cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values);
 
+/* For a program of several commands: finds which one the first word is, and
+   makes that word "PROGRAM COMMAND", the name under which the command parses
+   everything from there on. */
+cli_verdict_t cli_parse_command(const char *program, const char *help,
+                                const char *const *commands, int argc,
+                                char **argv, bool speak, size_t *index_out);
+
 /* True when the command line has this option. */
 bool cli_is_given(const cli_parser_t *parser, const char *name);
 
@@ -127,9 +133,6 @@ bool cli_is_given(const cli_parser_t *parser, const char *name);
 error_t cli_read(const cli_parser_t *parser, const char *option,
                  const cli_type_t *type, const char *text, void *out,
                  size_t *count_out);
-
-/* For take_argument: stores the index of a command, size_t, in the values. */
-error_t cli_find_command(cli_parser_t *parser, const char *word);
 
 /* Reads each item of a comma-separated list by `read`, with its place. An item
    may be in the list once, and at most `room` of them. */

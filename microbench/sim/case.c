@@ -55,11 +55,11 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
     return memory;
 }
 
-bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, baton_sim_t *sim,
-                     sim_epoch_fn run, void *arg, sim_result_t *out)
+bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, sim_epoch_fn run,
+                     void *arg, sim_result_t *out)
 {
     uint64_t epochs = c->options->epochs;
-    uint64_t before = baton_sim_totals(sim).messages;
+    uint64_t before = baton_sim_totals(c->sim).messages;
     double began_us = clock_now_us();
     double sum_us = 0;
     out->low_us = INFINITY;
@@ -74,7 +74,7 @@ bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, baton_sim_t *sim,
         out->high_us = fmax(out->high_us, us);
     }
     out->mean_us = sum_us / (double)epochs;
-    out->messages = baton_sim_totals(sim).messages - before;
+    out->messages = baton_sim_totals(c->sim).messages - before;
     out->run_s = (clock_now_us() - began_us) / 1e6;
     return true;
 }

@@ -13,7 +13,6 @@ typedef struct run {
     const sim_case_t *of;
     baton_algorithm_t algorithm;
     sim_watch_t *watch;
-    baton_sim_t *sim;
     sim_data_t data;
     char *memory; /* [ranks][bytes]; NULL if cost only */
 } run_t;
@@ -145,7 +144,7 @@ static bool write_schedules(const run_t *run, const char *name, int first,
     }
     bool passed = true;
     for (int rank = first; passed && rank < last; rank++) {
-        baton_schedule_t *schedule = baton_sim_schedule(run->sim, rank);
+        baton_schedule_t *schedule = baton_sim_schedule(run->of->sim, rank);
         passed = sim_case_ok(
             run->of, goal ? baton_schedule_goal(
                                 schedule, run->of->options->model.gamma_ns,
@@ -161,46 +160,27 @@ static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
     run_t *run = arg;
     return fill(run, epoch) &&
-           sim_case_ok(run->of, baton_sim_epoch(run->sim, us_out)) &&
+           sim_case_ok(run->of, baton_sim_epoch(run->of->sim, us_out)) &&
            check(run, epoch);
-}
-
-static bool run_sim(run_t *run, sim_result_t *out)
-{
-    const sim_case_t *c = run->of;
-    double began_us = clock_now_us();
-    if (!sim_case_ok(c, baton_sim_build(run->sim, c->name, build, run))) {
-        return false;
-    }
-    out->build_s = (clock_now_us() - began_us) / 1e6;
-    sim_watch_attach(run->watch, run->sim);
-
-    const sim_options_t *options = c->options;
-    int rank = (int)options->dot_rank;
-    out->formula_us =
-        sim_formula_us(options, &run->algorithm, c->ranks, (double)c->bytes);
-    return write_schedules(run, options->dot, rank, rank + 1) &&
-           write_schedules(run, options->goal, 0, c->ranks) &&
-           sim_case_epochs(c, run->watch, run->sim, run_epoch, run, out);
 }
 
 static bool run_with_memory(run_t *run, sim_result_t *out)
 {
     const sim_case_t *c = run->of;
-    baton_sim_options_t model = sim_case_model(c);
-    if (!model.cost_only) {
-        run->memory = sim_case_alloc(c, (size_t)c->ranks, (size_t)c->bytes);
-        if (run->memory == NULL) {
-            return false;
-        }
+    const sim_options_t *options = c->options;
+    int rank = (int)options->dot_rank;
+    double began_us = clock_now_us();
+    if (!sim_case_ok(c, baton_sim_build(c->sim, c->name, build, run))) {
+        return false;
     }
-    bool passed = sim_case_ok(c, baton_sim_create(&model, &run->sim));
-    if (passed) {
-        passed = run_sim(run, out);
-        sim_watch_detach(run->sim);
-        passed &= sim_case_ok(c, baton_sim_destroy(run->sim));
-    }
-    free(run->memory);
+    out->build_s = (clock_now_us() - began_us) / 1e6;
+    out->formula_us =
+        sim_formula_us(options, &run->algorithm, c->ranks, (double)c->bytes);
+    sim_watch_attach(run->watch, c->sim);
+    bool passed = write_schedules(run, options->dot, rank, rank + 1) &&
+                  write_schedules(run, options->goal, 0, c->ranks) &&
+                  sim_case_epochs(c, run->watch, run_epoch, run, out);
+    sim_watch_detach(c->sim);
     return passed;
 }
 
@@ -214,10 +194,13 @@ bool sim_run_collective(const sim_case_t *c, sim_watch_t *watch,
     run_t run = {.of = c,
                  .algorithm = sim_algorithm(collective, c->name),
                  .watch = watch};
-    if (!sim_data_open(c, 1, &run.data)) {
-        return false;
-    }
-    bool passed = run_with_memory(&run, out);
+    bool cost_only = c->options->model.cost_only;
+    run.memory = cost_only
+                     ? NULL
+                     : sim_case_alloc(c, (size_t)c->ranks, (size_t)c->bytes);
+    bool passed = (cost_only || run.memory != NULL) &&
+                  sim_data_open(c, 1, &run.data) && run_with_memory(&run, out);
     sim_data_close(&run.data);
+    free(run.memory);
     return passed;
 }

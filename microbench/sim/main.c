@@ -17,6 +17,7 @@
     "a reduced byte, single-ported ranks without overhead, skew or lag; "      \
     "relative is by how much the simulated time differs. Build s and run s "   \
     "are real time.\n\n"
+#define MODEL TIME "The formula is " FORMULA DIST "Example: baton-sim "
 #define LATENCY                                                                \
     "Latencies are virtual, from a rank's call to its end of the epoch, or 0 " \
     "if the epoch had ended before. Active are the ranks whose contribution "  \
@@ -27,8 +28,7 @@ static const sim_command_t sim_commands[] = {
         .command = SIM_ALLREDUCE,
         .name = "allreduce",
         .doc = "Simulates all-reduce, of 64-bit integers in place."
-               "\v" TIME "The formula is " FORMULA DIST
-               "Example: baton-sim allreduce --sweep ranks=2..1024 --bytes 1M "
+               "\v" MODEL "allreduce --sweep ranks=2..1024 --bytes 1M "
                "--plot allreduce.svg",
         .variant_names = sim_allreduce_names,
         .run = sim_run_collective,
@@ -37,8 +37,7 @@ static const sim_command_t sim_commands[] = {
         .command = SIM_BROADCAST,
         .name = "broadcast",
         .doc = "Simulates broadcast by binomial tree."
-               "\v" TIME "The formula is " FORMULA DIST
-               "Example: baton-sim broadcast --ranks 1000 --bytes 4K --prove",
+               "\v" MODEL "broadcast --ranks 1000 --bytes 4K --prove",
         .variant_names = sim_broadcast_names,
         .run = sim_run_collective,
     },
@@ -46,8 +45,7 @@ static const sim_command_t sim_commands[] = {
         .command = SIM_BARRIER,
         .name = "barrier",
         .doc = "Simulates the dissemination barrier."
-               "\v" TIME "The formula is " FORMULA DIST
-               "Example: baton-sim barrier --ranks 1000000 --skew "
+               "\v" MODEL "barrier --ranks 1000000 --skew "
                "exponential:20 --epochs 10",
         .variant_names = sim_barrier_names,
         .run = sim_run_collective,
@@ -128,22 +126,12 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < SIM_COMMAND_COUNT; i++) {
         names[i] = sim_commands[i].name;
     }
-    const cli_program_t program = {
-        .doc = doc,
-        .arguments = "COMMAND [OPTION...]",
-        .take_argument = cli_find_command,
-        .commands = names,
-    };
-    /* The command parses everything after the first word. */
     size_t index = 0;
     sim_options_init();
     cli_verdict_t verdict =
-        cli_parse(&program, argc < 2 ? argc : 2, argv, true, &index);
+        cli_parse_command("baton-sim", doc, names, argc, argv, true, &index);
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? 0 : CLI_EXIT_USAGE;
     }
-    char name[64];
-    (void)snprintf(name, sizeof(name), "baton-sim %s", names[index]);
-    argv[1] = name;
     return sim_sweep(&sim_commands[index], argc - 1, argv + 1);
 }

@@ -20,7 +20,6 @@ typedef struct app {
 typedef struct run {
     const sim_case_t *of;
     sim_watch_t *watch;
-    baton_sim_t *sim;
     sim_data_t data;
     void *contribution; /* of the rank that contributes; it is not read without
                            payload */
@@ -57,7 +56,7 @@ static bool call(app_t *app)
 {
     run_t *run = app->run;
     const sim_case_t *c = run->of;
-    app->called_us = baton_sim_now_us(run->sim);
+    app->called_us = baton_sim_now_us(run->of->sim);
     return (c->options->model.cost_only ||
             sim_data_fill(&run->data, (int)(app - run->app), run->epoch,
                           run->contribution)) &&
@@ -99,9 +98,9 @@ static bool create_all(run_t *run)
         app_t *app = &run->app[rank];
         app->run = run;
         sim_watch_build(run->watch, rank);
-        if (!sim_case_ok(c,
-                         baton_partial_create(baton_sim_group(run->sim, rank),
-                                              &options, &app->partial))) {
+        if (!sim_case_ok(
+                c, baton_partial_create(baton_sim_group(run->of->sim, rank),
+                                        &options, &app->partial))) {
             return false;
         }
     }
@@ -113,31 +112,24 @@ static bool open_run(run_t *run)
     const sim_case_t *c = run->of;
     size_t contribution = c->options->model.cost_only ? 0 : (size_t)c->bytes;
     size_t calls = (size_t)c->ranks * (size_t)c->options->epochs;
-    baton_sim_options_t model = sim_case_model(c);
     run->latency_us = sim_case_alloc(c, calls, sizeof(double));
     run->app = sim_case_alloc(c, (size_t)c->ranks, sizeof(*run->app));
     run->contribution = sim_case_alloc(c, contribution, 1);
     return run->latency_us != NULL && run->app != NULL &&
            run->contribution != NULL &&
-           sim_data_open(c, c->options->epochs, &run->data) &&
-           sim_case_ok(c, baton_sim_create(&model, &run->sim)) &&
-           create_all(run);
+           sim_data_open(c, c->options->epochs, &run->data) && create_all(run);
 }
 
-static bool close_run(run_t *run)
+static void close_run(run_t *run)
 {
-    if (run->sim != NULL) {
-        sim_watch_detach(run->sim);
-    }
+    sim_watch_detach(run->of->sim);
     for (int rank = 0; run->app != NULL && rank < run->of->ranks; rank++) {
         (void)!baton_partial_destroy(run->app[rank].partial);
     }
-    bool closed = sim_case_ok(run->of, baton_sim_destroy(run->sim));
     sim_data_close(&run->data);
     free(run->app);
     free(run->contribution);
     free(run->latency_us);
-    return closed;
 }
 
 /* ---- an epoch --------------------------------------------------------- */
@@ -156,10 +148,10 @@ static double delay_us(const run_t *run, int rank)
 
 static bool begin(run_t *run)
 {
-    double now_us = baton_sim_now_us(run->sim);
+    double now_us = baton_sim_now_us(run->of->sim);
     for (int rank = 0; rank < run->of->ranks; rank++) {
         double at_us = now_us + delay_us(run, rank);
-        if (!sim_case_ok(run->of, baton_sim_at(run->sim, at_us, arrive,
+        if (!sim_case_ok(run->of, baton_sim_at(run->of->sim, at_us, arrive,
                                                &run->app[rank]))) {
             return false;
         }
@@ -231,7 +223,7 @@ static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
     run_t *run = arg;
     run->epoch = epoch;
-    if (!begin(run) || !sim_case_ok(run->of, baton_sim_run(run->sim, -1)) ||
+    if (!begin(run) || !sim_case_ok(run->of, baton_sim_run(run->of->sim, -1)) ||
         run->failed || !read_results(run)) {
         return false;
     }
@@ -322,11 +314,12 @@ bool sim_run_partial(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
     bool passed = open_run(&run);
     out->build_s = (clock_now_us() - began_us) / 1e6;
     if (passed) {
-        sim_watch_attach(watch, run.sim);
-        passed = sim_case_epochs(c, watch, run.sim, run_epoch, &run, out);
+        sim_watch_attach(watch, c->sim);
+        passed = sim_case_epochs(c, watch, run_epoch, &run, out);
     }
     if (passed) {
         summarize(&run, out);
     }
-    return close_run(&run) && passed;
+    close_run(&run);
+    return passed;
 }

@@ -131,6 +131,7 @@ typedef struct sim_case {
     uint64_t bytes;
     double density; /* of sparse all-reduces */
     uint64_t teams; /* of sparse all-reduces; 0: the library chooses */
+    baton_sim_t *sim;
 } sim_case_t;
 
 typedef struct sim_result {
@@ -152,14 +153,6 @@ typedef struct sim_result {
     baton_sparse_cost_t cost; /* the formula's */
     double k, rounds, sent, sent_bytes, nnz;
 } sim_result_t;
-
-/* The model's options for this case. */
-static inline baton_sim_options_t sim_case_model(const sim_case_t *c)
-{
-    baton_sim_options_t model = c->options->model;
-    model.ranks = c->ranks;
-    return model;
-}
 
 /* Prints "baton-sim: NAME, N ranks, B bytes: MESSAGE" on standard error and
    returns false. */
@@ -236,8 +229,8 @@ void sim_watch_end(sim_watch_t *watch);
 /* Runs the case's epochs and takes their times, of which `run` gives the
    virtual one. False where `run` is, after it has printed what failed. */
 typedef bool (*sim_epoch_fn)(void *arg, uint64_t epoch, double *us_out);
-bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, baton_sim_t *sim,
-                     sim_epoch_fn run, void *arg, sim_result_t *out);
+bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, sim_epoch_fn run,
+                     void *arg, sim_result_t *out);
 
 /* ---- the commands: simulate the case; false after printing what failed --- */
 

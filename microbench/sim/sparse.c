@@ -17,7 +17,6 @@ enum { REGIONS_PERIOD = 64 };
 typedef struct run {
     const sim_case_t *of;
     sim_watch_t *watch;
-    baton_sim_t *sim;
     baton_sparse_options_t options;
     baton_sparse_t **ranks;
     size_t count;
@@ -162,12 +161,12 @@ static bool wait_all(run_t *run, uint64_t step, sim_result_t *out)
 static bool run_step(void *arg, uint64_t step, double *us_out)
 {
     run_t *run = arg;
-    double begin_us = baton_sim_now_us(run->sim);
+    double begin_us = baton_sim_now_us(run->of->sim);
     if (!start_all(run, step) ||
-        !sim_case_ok(run->of, baton_sim_run(run->sim, -1))) {
+        !sim_case_ok(run->of, baton_sim_run(run->of->sim, -1))) {
         return false;
     }
-    *us_out = baton_sim_now_us(run->sim) - begin_us;
+    *us_out = baton_sim_now_us(run->of->sim) - begin_us;
     return wait_all(run, step, &run->result);
 }
 
@@ -214,14 +213,14 @@ static bool create_all(run_t *run, sim_result_t *out)
     for (int rank = 0; rank < c->ranks && passed; rank++) {
         sim_watch_build(run->watch, rank);
         passed = sim_case_ok(
-            c, baton_sparse_prepare(baton_sim_group(run->sim, rank),
+            c, baton_sparse_prepare(baton_sim_group(run->of->sim, rank),
                                     &run->options, &run->ranks[rank]));
     }
     for (int rank = 0; rank < c->ranks && passed; rank++) {
         passed = sim_case_ok(c, baton_sparse_connect(run->ranks[rank], -1));
     }
     out->build_s = (clock_now_us() - began_us) / 1e6;
-    return passed && sim_case_ok(c, baton_sim_run(run->sim, -1));
+    return passed && sim_case_ok(c, baton_sim_run(run->of->sim, -1));
 }
 
 static bool destroy_all(run_t *run)
@@ -233,28 +232,21 @@ static bool destroy_all(run_t *run)
     return passed;
 }
 
-static bool run_sim(run_t *run, sim_result_t *out)
+static bool run_all(run_t *run, sim_result_t *out)
 {
     const sim_case_t *c = run->of;
-    baton_sim_options_t model = sim_case_model(c);
-    if (!sim_case_ok(c, baton_sim_create(&model, &run->sim))) {
-        return false;
-    }
+    double us = 0;
     bool passed = create_all(run, out);
     if (passed) {
-        sim_watch_attach(run->watch, run->sim);
-        double us = 0;
-        run->result = *out;
+        sim_watch_attach(run->watch, c->sim);
         passed = run_step(run, 0, &us);
         run->result = *out;
-        passed = passed && sim_case_epochs(c, run->watch, run->sim, run_step,
-                                           run, &run->result);
+        passed = passed &&
+                 sim_case_epochs(c, run->watch, run_step, run, &run->result);
         *out = run->result;
-        sim_watch_detach(run->sim);
+        sim_watch_detach(c->sim);
     }
-    passed &= destroy_all(run);
-    passed &= sim_case_ok(c, baton_sim_destroy(run->sim));
-    return passed;
+    return destroy_all(run) && passed;
 }
 
 bool sim_run_sparse(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
@@ -269,7 +261,7 @@ bool sim_run_sparse(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
     }
     set_formula(&run, out);
     run.ranks = sim_case_alloc(c, (size_t)c->ranks, sizeof(baton_sparse_t *));
-    bool passed = run.ranks != NULL && open_data(&run) && run_sim(&run, out);
+    bool passed = run.ranks != NULL && open_data(&run) && run_all(&run, out);
     close_data(&run);
     free(run.ranks);
     return passed;

@@ -353,8 +353,12 @@ static bool run_value(sweep_t *sweep, size_t index)
     for (size_t i = 0; passed && i < options->variant_count; i++) {
         sim_case_t c =
             case_of(options, options->variants[i], options->values[index]);
-        passed = run_case(sweep, &c, i,
+        baton_sim_options_t model = options->model;
+        model.ranks = c.ranks;
+        passed = sim_case_ok(&c, baton_sim_create(&model, &c.sim)) &&
+                 run_case(sweep, &c, i,
                           &sweep->results[index * options->variant_count]);
+        passed &= sim_case_ok(&c, baton_sim_destroy(c.sim));
     }
     return passed;
 }
