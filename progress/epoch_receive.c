@@ -1,5 +1,17 @@
 /* A receive and its message meet, whichever comes first; and what becomes of a
-   receive or a send whose peer is lost. */
+   receive or a send whose peer is lost.
+
+   Transports move messages, and the engine matches them. Nothing is posted to
+   receive: a message arrives as an event, with the identity of its schedule
+   (name and attempt), its epoch, its tag and the group's incarnation. One of
+   the running epoch is taken by its receive when that fires. One of a later
+   epoch is kept. One of an earlier epoch, or of an earlier incarnation, is
+   dropped. So a message meets its own epoch or none, whatever either end
+   skipped.
+
+   MPI could match by tag. But a posted receive can't be taken back reliably,
+   and a tag says nothing of epochs. The price is one copy, for messages that
+   come early and have between 257 bytes and 68 KiB. */
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/epoch_parts.h"

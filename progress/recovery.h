@@ -5,7 +5,10 @@
    schedules is in motion. From then on it is in the next incarnation, but waits
    until all ranks have joined before it returns. Schedules with a
    baton_recover_fn also wait for the highest epoch that any rank had completed.
- */
+
+   A failed schedule stays failed until all ranks call baton_group_recover: only
+   the application knows whether its peers are still there, and what to do with
+   half a step. */
 #ifndef BATON_PROGRESS_RECOVERY_H
 #define BATON_PROGRESS_RECOVERY_H
 

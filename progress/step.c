@@ -1,4 +1,8 @@
-/* The step; see step.h. */
+/* The step; see step.h.
+
+   The mailbox is the one queue that threads share: an intrusive stack in a few
+   lines of C11 atomics. A lock-free library's inline assembly is invisible to
+   the thread sanitizer, which is worth more here. */
 #include "progress/step.h"
 
 #include "base/error.h"

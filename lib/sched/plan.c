@@ -1,5 +1,9 @@
 /* From graph to plan: successors in one array, lists of entry nodes, needs as
-   counts, tags, the table of receives, scratch memory. */
+   counts, tags, the table of receives, scratch memory.
+
+   Tags are counted for each pair of ranks. Both ends count the same messages,
+   so the k-th send meets the k-th receive without any rank knowing how many
+   tags the others use. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/loans.h"

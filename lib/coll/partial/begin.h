@@ -1,4 +1,11 @@
-/* How the epochs of a partial collective begin: the modes, as nodes. */
+/* How the epochs of a partial collective begin: the modes, as nodes.
+
+   A rank that has started an epoch works on it at once, as in a synchronous
+   all-reduce: its contribution is with the peers by the time that the epoch is
+   activated. The epoch ends behind the activation, which compares the options
+   of ranks. Only with CANDIDATES_ANY does work begin with the activation: of
+   two trees of messages one may cut the other where a rank has ended the epoch,
+   so the epoch must end nowhere before all ranks were activated. */
 #ifndef BATON_COLL_PARTIAL_BEGIN_H
 #define BATON_COLL_PARTIAL_BEGIN_H
 

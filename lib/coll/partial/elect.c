@@ -1,4 +1,8 @@
-/* Which ranks may begin an epoch of a majority or candidates all-reduce. */
+/* Which ranks may begin an epoch of a majority or candidates all-reduce.
+
+   Ranks are elected without replacement: a keyed permutation for each P epochs.
+   The mean is that of independent elections, with less variance, and no
+   contribution waits for 2P epochs. */
 #include "coll/partial/elect.h"
 
 #include "base/random.h"

@@ -1,5 +1,13 @@
 /* The choice: of the algorithms that can do what is asked, the one whose
-   formula gives the least; of the segments that it may have, the same. */
+   formula gives the least; of the segments that it may have, the same.
+
+   On one host what is passed on costs nothing to write, and waits for a
+   processor at each hop. So algorithms that pass nothing on (one_host) are
+   chosen there for long vectors, and nowhere else.
+
+   A choice depends on nothing that ranks may see differently but variables and
+   the calibration file. Where these differ so do the ranks' schedules, and
+   their hellos say so (progress/notice.h). */
 #include "coll/tune/algorithms.h"
 
 #include "base/config.h"
