@@ -357,7 +357,7 @@ static void folder_close(const folder_t *folder, const char *const *names)
 static mode_t mode_of(const char *path)
 {
     struct stat status;
-    return lstat(path, &status) == 0 ? status.st_mode : 0;
+    return path != NULL && lstat(path, &status) == 0 ? status.st_mode : 0;
 }
 
 static void write_file(const char *path, const char *text)
