@@ -44,28 +44,18 @@ typedef struct device_subject {
     X(memory_runs_out)                                                         \
     X(check_names_other_memory)                                                \
     X(copies_of_any_size_and_place)                                            \
-    X(copies_in_a_stream_are_in_order)                                         \
-    X(a_copy_overwrites_only_its_target)                                       \
     X(nothing_takes_nothing)                                                   \
     X(query_of_an_event_never_recorded)                                        \
     X(query_says_when_work_is_done)                                            \
     X(an_event_is_what_was_recorded_last)                                      \
-    X(follow_orders_streams)                                                   \
     X(follow_is_of_the_record_before_it)                                       \
-    X(follow_in_a_diamond)                                                     \
-    X(default_stream_is_one)                                                   \
-    X(user_streams_are_streams)                                                \
     X(many_events)                                                             \
     X(reduce_gives_the_bits_of_the_host)                                       \
-    X(reduce_in_place)                                                         \
     X(reduce_of_any_alignment)                                                 \
-    X(reduces_knows_its_operators)                                             \
     X(selection_gives_the_bits_of_the_host)                                    \
     X(flag_awaited_then_raised)                                                \
     X(flag_raised_then_awaited)                                                \
     X(flag_of_many_waiters)                                                    \
-    X(flag_of_large_values)                                                    \
-    X(flag_between_streams)                                                    \
     X(submissions_return_at_once)                                              \
     X(armed_device_wakes)                                                      \
     X(no_wake_up_is_lost)                                                      \

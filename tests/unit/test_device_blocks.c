@@ -6,7 +6,6 @@
 #include "transport/staged/block.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* What the pipeline takes: a block begins in a stage when it has left the one
    before, and the block before it has left this one. */

@@ -7,7 +7,6 @@
 #include "support/sanitized.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -138,119 +137,9 @@ static void test_emulated_memory_in_use_is_not_released(void **state)
     assert_int_equal(ends_by(release_what_is_in_use), SIGABRT);
 }
 
-static void count(void *arg)
-{
-    atomic_fetch_add((atomic_int *)arg, 1);
-}
-
-static void test_emulated_calls_are_in_stream_order(void **state)
-{
-    emulated_t *device = emulated_open(NULL);
-    baton_stream_t stream = emulated_stream(device);
-    atomic_int calls = 0;
-    emulated_delay(device, stream, 1000);
-    for (int i = 0; i < 10; i++) {
-        emulated_call(device, stream, count, &calls);
-    }
-    emulated_synchronise(device, stream);
-    assert_int_equal(atomic_load(&calls), 10);
-    emulated_synchronise_all(device);
-    emulated_port(device)->close(device);
-}
-
-/* What waits for ever is abandoned. */
-static void test_emulated_close_abandons_what_waits(void **state)
-{
-    emulated_t *device = emulated_open(NULL);
-    const baton_device_port_t *port = emulated_port(device);
-    void *gate = NULL;
-    char *memory = emulated_allocate(device, 64);
-    gate = emulated_gate(device);
-    for (int i = 0; i < 5; i++) {
-        baton_stream_t stream = emulated_stream(device);
-        assert_int_equal(port->await(device, stream, gate, 2), BATON_OK);
-        assert_int_equal(port->copy(device, stream, memory, memory + 8, 8),
-                         BATON_OK);
-    }
-    emulated_open_gate(device, gate, 1);
-    port->close(device);
-}
-
-/* A schedule may be destroyed while a stream has not yet got to its flag. */
-static void test_emulated_flag_outlives_its_destruction(void **state)
-{
-    emulated_t *device = emulated_open(NULL);
-    const baton_device_port_t *port = emulated_port(device);
-    baton_stream_t stream = emulated_stream(device);
-    void *flag = NULL;
-    flag = emulated_gate(device);
-    emulated_delay(device, stream, 2000);
-    assert_int_equal(port->await(device, stream, flag, 3), BATON_OK);
-    emulated_open_gate(device, flag, 3);
-    emulated_free_gate(device, flag);
-    emulated_synchronise(device, stream);
-    port->close(device);
-}
-
-static void test_emulated_faults_are_counted(void **state)
-{
-    emulated_t *device = emulated_open(NULL);
-    const baton_device_port_t *port = emulated_port(device);
-    void *memory = NULL;
-    emulated_fail_allocate(device, 2);
-    char *first = emulated_allocate(device, 64);
-    assert_int_equal(port->allocate(device, BATON_MEMORY_HOST, 64, &memory),
-                     BATON_ERR_NO_MEMORY);
-    assert_int_equal(port->allocate(device, BATON_MEMORY_HOST, 64, &memory),
-                     BATON_OK);
-    emulated_fail_submit(device, 2);
-    assert_int_equal(port->copy(device, NULL, first, memory, 64), BATON_OK);
-    assert_int_equal(port->copy(device, NULL, first, memory, 64),
-                     BATON_ERR_SYSTEM);
-    assert_int_equal(port->copy(device, NULL, first, memory, 64), BATON_OK);
-    emulated_synchronise(device, NULL);
-    emulated_counters_t counters = emulated_counters(device);
-    assert_int_equal(counters.copies[EMULATED_HOST_TO_DEVICE], 2);
-    assert_int_equal(counters.copied_bytes[EMULATED_HOST_TO_DEVICE], 128);
-    assert_int_equal(counters.unpinned, 0);
-    assert_int_equal(counters.allocated, 2);
-    port->release(device, BATON_MEMORY_HOST, memory);
-    emulated_release(device, first);
-    port->close(device);
-}
-
-/* Failure spreads to streams that follow, and to no other. */
-static void test_emulated_failure_follows_events(void **state)
-{
-    emulated_t *device = emulated_open(NULL);
-    const baton_device_port_t *port = emulated_port(device);
-    baton_stream_t a = emulated_stream(device);
-    baton_stream_t b = emulated_stream(device);
-    char *memory = emulated_allocate(device, 64);
-    void *event = NULL;
-    assert_int_equal(port->event_create(device, &event), BATON_OK);
-    emulated_fail_work(device, 1);
-    assert_int_equal(port->copy(device, a, memory, memory + 8, 8), BATON_OK);
-    assert_int_equal(port->record(device, a, event), BATON_OK);
-    assert_int_equal(port->follow(device, b, event), BATON_OK);
-    assert_int_equal(port->record(device, b, event), BATON_OK);
-    emulated_synchronise(device, b);
-    assert_int_equal(port->query(device, event), BATON_ERR_SYSTEM);
-    assert_int_equal(port->record(device, NULL, event), BATON_OK);
-    assert_int_equal(port->query(device, event), BATON_OK);
-    port->event_destroy(device, event);
-    emulated_release(device, memory);
-    port->close(device);
-}
-
 int main(void)
 {
     static const struct CMUnitTest own[] = {
-        cmocka_unit_test(test_emulated_calls_are_in_stream_order),
-        cmocka_unit_test(test_emulated_close_abandons_what_waits),
-        cmocka_unit_test(test_emulated_flag_outlives_its_destruction),
-        cmocka_unit_test(test_emulated_faults_are_counted),
-        cmocka_unit_test(test_emulated_failure_follows_events),
         cmocka_unit_test(test_emulated_memory_in_use_is_not_released),
         cmocka_unit_test(test_emulated_memory_is_not_the_hosts),
     };
