@@ -1,110 +1,108 @@
-/* Epochs that begin and end in the order of a user's stream, on one rank with
-   an emulated device. */
+/* Epochs that begin and end in the order of a user's stream, on ranks with an
+   emulated device. */
 #include "base/config.h"
 #include "support/cmocka.h"
-#include "support/device_user.h"
+#include "support/device_cluster.h"
+#include "support/random.h"
 
 #include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = USER_COUNT, BYTES = USER_BYTES, FLIGHT = 8, ROUNDS = 30 };
+enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 30 };
+
+/* One rank with an emulated device, as its user sees it: two streams, a gate in
+   the first, two vectors in device memory. */
+typedef struct user {
+    device_cluster_t *ranks;
+    emulated_t *device;
+    const baton_device_port_t *port;
+    baton_stream_t stream, other;
+    void *gate; /* a flag */
+    uint64_t closed;
+    int32_t *a, *b; /* device memory, COUNT elements each */
+} user_t;
+
+static user_t user_open(int variant)
+{
+    const emulated_options_t options = {.seed = support_seed()};
+    user_t user = {.ranks = device_cluster_open(1, variant, &options)};
+    user.device = user.ranks->devices[0];
+    user.port = emulated_port(user.device);
+    user.stream = emulated_stream(user.device);
+    user.other = emulated_stream(user.device);
+    user.gate = emulated_gate(user.device);
+    user.a = emulated_allocate(user.device, BYTES);
+    user.b = emulated_allocate(user.device, BYTES);
+    return user;
+}
+
+static void user_close(user_t *user)
+{
+    emulated_synchronise_all(user->device);
+    emulated_free_gate(user->device, user->gate);
+    emulated_release(user->device, user->a);
+    emulated_release(user->device, user->b);
+    device_cluster_close(user->ranks);
+}
+
+static void user_for_each(void (*fn)(user_t *user))
+{
+    static const int variants[] = {SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL};
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        user_t user = user_open(variants[v]);
+        fn(&user);
+        user_close(&user);
+    }
+}
+
+/* Nothing goes on in the user's stream between these. */
+static void user_close_gate(user_t *user)
+{
+    support_ok(user->port->await(user->device, user->stream, user->gate,
+                                 ++user->closed));
+}
+
+static void user_open_gate(user_t *user)
+{
+    emulated_open_gate(user->device, user->gate, user->closed);
+}
+
+static void user_copy(user_t *user, void *target, const void *source)
+{
+    support_ok(
+        user->port->copy(user->device, user->stream, target, source, BYTES));
+}
+
+static void user_fill(int32_t *data, int32_t from)
+{
+    for (int i = 0; i < COUNT; i++) {
+        data[i] = from + i;
+    }
+}
 
 static baton_schedule_t *begin(user_t *user, const char *name)
 {
     return support_schedule(user->ranks->cluster->groups[0], name);
 }
 
-/* a + a --> b, by the device alone */
+/* a + a --> b */
 static baton_schedule_t *doubling(user_t *user)
 {
-    return user_double(user, begin(user, "doubling"));
-}
-
-/* The same through the host: a --> host, call, host --> b. */
-typedef struct detour {
-    baton_view_t host;
-    int calls;
-} detour_t;
-
-static baton_status_t double_on_host(void *arg, baton_call_t *call)
-{
-    detour_t *detour = arg;
-    int32_t *data = baton_call_address(call, detour->host);
-    for (int i = 0; i < COUNT; i++) {
-        data[i] *= 2;
-    }
-    detour->calls++;
-    return BATON_OK;
-}
-
-static baton_schedule_t *detouring(user_t *user, detour_t *detour)
-{
-    baton_schedule_t *s = begin(user, "detour");
+    baton_schedule_t *s = begin(user, "doubling");
     baton_view_t a = device_view(s, user->a, BYTES);
     baton_view_t b = device_view(s, user->b, BYTES);
-    detour->host = support_scratch(s, BYTES);
-    baton_buffer_set_memory(s, detour->host.buffer, BATON_MEMORY_HOST);
-    baton_node_t out = baton_add_copy(s, detour->host, a);
-    baton_node_t call = baton_add_call(s, double_on_host, detour);
-    baton_node_t in = baton_add_copy(s, b, detour->host);
-    baton_before(s, out, call);
-    baton_before(s, call, in);
+    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, b, a, a);
     support_ok(baton_schedule_commit(s));
     return s;
-}
-
-/* ---- order ------------------------------------------------------------- */
-
-/* The user's stream is slow; what is behind the epoch there sees its result,
-   and the epoch sees what was before it. */
-static void keeps_order(user_t *user, baton_schedule_t *s)
-{
-    static int32_t in[FLIGHT][COUNT], out[FLIGHT][COUNT];
-    memset(out, 0, sizeof out);
-    for (int k = 0; k < FLIGHT; k++) {
-        user_fill(in[k], 100 * k);
-        emulated_delay(user->device, user->stream, 200);
-        user_copy(user, user->a, in[k]);
-        support_ok(baton_schedule_start_on(s, user->stream));
-        support_ok(baton_schedule_wait_on(s, user->stream));
-        user_copy(user, out[k], user->b);
-    }
-    support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
-    emulated_synchronise(user->device, user->stream);
-    for (int k = 0; k < FLIGHT; k++) {
-        for (int i = 0; i < COUNT; i++) {
-            assert_int_equal(out[k][i], 2 * (100 * k + i));
-        }
-    }
-}
-
-static void check_order(user_t *user)
-{
-    baton_schedule_t *device = doubling(user);
-    detour_t detour = {.calls = 0};
-    baton_schedule_t *host = detouring(user, &detour);
-    for (int round = 0; round < 3; round++) {
-        keeps_order(user, device);
-        keeps_order(user, host);
-    }
-    assert_int_equal(detour.calls, 3 * FLIGHT);
-    support_ok(baton_schedule_destroy(device));
-    support_ok(baton_schedule_destroy(host));
-}
-
-static void test_order(void **state)
-{
-    user_for_each(check_order);
 }
 
 /* ---- nothing before the stream gets there ------------------------------ */
 
 static void check_gate(user_t *user)
 {
-    detour_t detour = {.calls = 0};
-    baton_schedule_t *s = detouring(user, &detour);
+    baton_schedule_t *s = doubling(user);
     uint64_t calls = 0;
     baton_schedule_t *root = begin(user, "root");
     (void)baton_add_call(root, support_count, &calls);
@@ -440,103 +438,10 @@ static void test_flight(void **state)
     user_for_each(check_flight);
 }
 
-/* All that were started end with the one that is cancelled, and the stream goes
-   on; the next epoch is as ever. */
-static void check_cancel(user_t *user)
-{
-    baton_schedule_t *s = doubling(user);
-    detour_t detour = {.calls = 0};
-    baton_schedule_t *host = detouring(user, &detour);
-    baton_schedule_t *both[] = {s, host};
-    for (int round = 0; round < 2 * ROUNDS; round++) {
-        baton_schedule_t *each = both[round % 2];
-        int flight = 1 + round % FLIGHT;
-        user_close_gate(user);
-        for (int k = 0; k < flight; k++) {
-            support_ok(baton_schedule_start_on(each, user->stream));
-        }
-        support_ok(baton_schedule_cancel(each));
-        user_open_gate(user);
-        support_expect(baton_schedule_wait(each, SUPPORT_WAIT_MS),
-                       BATON_ERR_CANCELLED);
-        support_ok(baton_schedule_wait_on(each, user->stream));
-        emulated_synchronise(user->device, user->stream);
-        support_ok(baton_schedule_start_on(each, user->stream));
-        support_ok(baton_schedule_wait_on(each, user->stream));
-        emulated_synchronise(user->device, user->stream);
-        support_ok(baton_schedule_wait(each, SUPPORT_WAIT_MS));
-    }
-    assert_int_equal(detour.calls, ROUNDS);
-    support_ok(baton_schedule_destroy(s));
-    support_ok(baton_schedule_destroy(host));
-}
-
-static void test_cancel(void **state)
-{
-    /* With a thread: a manual engine that nobody steps would not see that the
-       epoch has ended. */
-    user_t user = user_open(SUPPORT_OWN_ENGINES);
-    check_cancel(&user);
-    user_close(&user);
-}
-
-/* The device fails in one of several epochs: they all end, with the error. */
-static void check_failure(user_t *user)
-{
-    baton_schedule_t *s = doubling(user);
-    for (int k = 1; k <= 4; k++) {
-        emulated_fail_work(user->device, k);
-        user_close_gate(user);
-        for (int i = 0; i < 4; i++) {
-            support_ok(baton_schedule_start_on(s, user->stream));
-        }
-        user_open_gate(user);
-        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
-                       BATON_ERR_SYSTEM);
-        support_says("failed at reduce#0");
-        emulated_repair(user->device);
-        support_ok(baton_schedule_start_on(s, user->stream));
-        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
-    }
-    support_ok(baton_schedule_destroy(s));
-}
-
-static void test_failure(void **state)
-{
-    user_for_each(check_failure);
-}
-
 static baton_status_t refuse(void *arg, baton_call_t *call,
                              baton_stream_t stream)
 {
     return BATON_ERR_INVALID;
-}
-
-/* Epochs fail while others are started: a start is refused because too many
-   are in flight, or not at all; and a wait in a stream ends. */
-static void check_failing(user_t *user)
-{
-    baton_schedule_t *s = begin(user, "refused");
-    (void)baton_add_device_call(s, refuse, NULL);
-    support_ok(baton_schedule_commit(s));
-    for (int i = 0; i < 5000; i++) {
-        baton_status_t status = baton_schedule_start_on(s, user->stream);
-        if (status == BATON_ERR_BUSY) {
-            support_ok(baton_schedule_wait_on(s, user->stream));
-            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
-                           BATON_ERR_INVALID);
-        } else {
-            support_ok(status);
-        }
-    }
-    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID);
-    emulated_synchronise(user->device, user->stream);
-    support_ok(baton_schedule_destroy(s));
-}
-
-static void test_failing(void **state)
-{
-    user_for_each(check_failing);
 }
 
 /* A device call that fails once the user's stream has got there; until then
@@ -569,26 +474,6 @@ static void test_failed_behind_gate(void **state)
     user_close(&user);
 }
 
-/* Destroy waits for what was started, as far as it may. */
-static void check_destroy(user_t *user)
-{
-    for (int round = 0; round < ROUNDS; round++) {
-        baton_schedule_t *s = doubling(user);
-        emulated_delay(user->device, user->stream, 300);
-        for (int k = 0; k <= round % 3; k++) {
-            support_ok(baton_schedule_start_on(s, user->stream));
-        }
-        support_ok(baton_schedule_wait_on(s, user->stream));
-        support_ok(baton_schedule_destroy(s));
-        emulated_synchronise(user->device, user->stream);
-    }
-}
-
-static void test_destroy(void **state)
-{
-    user_for_each(check_destroy);
-}
-
 /* The epoch does not end in time, and is cancelled: what is queued frees the
    schedule later. Behind the gate nothing is queued. */
 static void test_destroy_gives_up(void **state)
@@ -619,6 +504,127 @@ static void test_destroy_gives_up(void **state)
     assert_int_equal(sem_destroy(&late.latch), 0);
     assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
     baton__config_forget();
+}
+
+/* ---- two ranks --------------------------------------------------------- */
+
+static baton_status_t refuse_on_host(void *arg, baton_call_t *call)
+{
+    return BATON_ERR_INVALID;
+}
+
+/* A peer has begun the epoch that failed, and this rank has never started one:
+   after the recovery there is nothing that its stream would have to wait for.
+ */
+static void test_wait_before_start(void **state)
+{
+    const emulated_options_t options = {.seed = 3};
+    device_cluster_t *ranks =
+        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
+    support_cluster_t *cluster = ranks->cluster;
+    baton_schedule_t **s = support_schedules_create(cluster, "activated");
+    (void)baton_add_activate(s[0], 1);
+    (void)baton_add_recv(s[0], 1, support_scratch(s[0], 1));
+    baton_node_t armed = baton_add_armed_recv(s[1], 0);
+    baton_node_t fails = baton_add_call(s[1], refuse_on_host, NULL);
+    baton_before(s[1], armed, fails);
+    baton_before(s[1], fails,
+                 baton_add_send(s[1], 0, support_scratch(s[1], 1)));
+    support_schedules_commit(cluster, s);
+    baton_stream_t stream = emulated_stream(ranks->devices[1]);
+    support_ok(baton_schedule_start(s[0]));
+    support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
+                   BATON_ERR_INVALID);
+    device_cluster_recover(ranks);
+    support_ok(baton_schedule_wait_on(s[1], stream));
+    emulated_synchronise(ranks->devices[1], stream);
+    support_schedules_destroy(cluster, s);
+    device_cluster_close(ranks);
+}
+
+/* Rank 0 begins what rank 1 has started on its stream, which stands. */
+typedef struct activated {
+    device_cluster_t *ranks;
+    baton_schedule_t **schedules;
+    emulated_t *device; /* of rank 1 */
+    baton_stream_t stream;
+    void *gate; /* a flag */
+    int32_t *data;
+} activated_t;
+
+static activated_t activated_open(int variant)
+{
+    enum { SMALL = 400 };
+    const emulated_options_t options = {.seed = 3};
+    activated_t self = {.ranks = device_cluster_open(2, variant, &options)};
+    self.device = self.ranks->devices[1];
+    self.stream = emulated_stream(self.device);
+    self.gate = emulated_gate(self.device);
+    self.data = emulated_allocate(self.device, SMALL);
+    baton_schedule_t **s =
+        support_schedules_create(self.ranks->cluster, "solo");
+    self.schedules = s;
+    (void)baton_add_activate(s[0], 1);
+    (void)baton_add_recv(s[0], 1, support_scratch(s[0], SMALL));
+    baton_node_t armed = baton_add_armed_recv(s[1], 0);
+    baton_node_t start = baton_add_on_start(s[1]);
+    baton_node_t any = baton_add_nop(s[1]);
+    baton_before(s[1], armed, any);
+    baton_before(s[1], start, any);
+    baton_set_need(s[1], any, 1);
+    baton_view_t v = device_view(s[1], self.data, SMALL);
+    baton_node_t sum = baton_add_reduce(s[1], BATON_I32, BATON_SUM, v, v, v);
+    baton_before(s[1], any, sum);
+    baton_before(s[1], sum, baton_add_send(s[1], 0, v));
+    return self;
+}
+
+static void activated_close(activated_t *self)
+{
+    emulated_synchronise_all(self->device);
+    support_schedules_destroy(self->ranks->cluster, self->schedules);
+    emulated_free_gate(self->device, self->gate);
+    emulated_release(self->device, self->data);
+    device_cluster_close(self->ranks);
+}
+
+static void activated_start(const activated_t *self, uint64_t round)
+{
+    support_ok(emulated_port(self->device)
+                   ->await(self->device, self->stream, self->gate, round));
+    support_ok(baton_schedule_start_on(self->schedules[1], self->stream));
+    support_ok(baton_schedule_start(self->schedules[0]));
+}
+
+static void activated_open_gate(const activated_t *self, uint64_t round)
+{
+    emulated_open_gate(self->device, self->gate, round);
+}
+
+/* The same if the limit allows the epoch only after it was activated. */
+static void test_limit_is_raised_before_stream(void **state)
+{
+    activated_t world = activated_open(SUPPORT_OWN_MANUAL);
+    baton_schedule_t **s = world.schedules;
+    baton_schedule_limit(s[1], 0);
+    support_schedules_commit(world.ranks->cluster, s);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        bool done[2] = {false, false};
+        activated_start(&world, round);
+        for (int polls = 0; polls < 100; polls++) {
+            for (int rank = 0; rank < 2; rank++) {
+                support_ok(baton_schedule_test(s[rank], &done[rank]));
+                assert_false(done[rank]);
+            }
+        }
+        baton_schedule_limit(s[1], round);
+        while (!done[0] || !done[1]) {
+            support_ok(baton_schedule_test(s[0], &done[0]));
+            support_ok(baton_schedule_test(s[1], &done[1]));
+        }
+        activated_open_gate(&world, round);
+    }
+    activated_close(&world);
 }
 
 /* Memory of both kinds, which the device tells from each other. */
@@ -661,7 +667,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_order),
         cmocka_unit_test(test_gate),
         cmocka_unit_test(test_gate_is_named),
         cmocka_unit_test(test_ends_by_itself),
@@ -670,12 +675,10 @@ int main(void)
         cmocka_unit_test(test_no_cycle),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_flight),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_failing),
         cmocka_unit_test(test_failed_behind_gate),
-        cmocka_unit_test(test_destroy),
         cmocka_unit_test(test_destroy_gives_up),
+        cmocka_unit_test(test_wait_before_start),
+        cmocka_unit_test(test_limit_is_raised_before_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
