@@ -9,7 +9,7 @@
 # "Caught by:" is the name of a test's program, with arguments if need be; or
 # NAME.npK, which runs it on K ranks; after variables for it, if any:
 #
-#   Caught by: BATON_SHM=0 mpi_coll.np3
+#   Caught by: BATON_SHM=0 mpi_dense.np3
 #
 # The library and the tests are built once. A mutant is its one file compiled
 # and linked ahead of the library, so several are tried side by side.

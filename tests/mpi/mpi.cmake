@@ -3,20 +3,16 @@
 # here it is processes that count: one alone, a pair, an odd number, and more of
 # them than processors.
 set(default_ranks 1 2 3 5 8)
-set(mpi_coll_ranks 1 2 3 5 8 16)
 set(mpi_errors_ranks 1 3)
 set(mpi_sparse_ranks 2 3 6)
-set(mpi_sparse_partial_ranks 3 7)
-set(mpi_tensors_ranks 2 3)
 set(mpi_recovery_ranks 1 3 7)
 set(mpi_levels_ranks 1 3)
 set(mpi_victim_ranks 3)
 set(mpi_memory_ranks 1 2 4)
 set(mpi_forbidden_ranks "") # it has an argument; see below
 set(mpi_cable_ranks 4)
-set(mpi_quorum_ranks 3 9 32)
 set(mpi_conformance_ranks 1 3 8)
-set(mpi_dense_ranks 2 5 8)
+set(mpi_dense_ranks 1 2 3 5 8)
 set(mpi_staged_ranks 2 3)
 file(GLOB sources CONFIGURE_DEPENDS mpi/mpi_*.c)
 foreach(source ${sources})
@@ -26,7 +22,7 @@ foreach(source ${sources})
 endforeach()
 
 # All that is right passes its verification too.
-foreach(name mpi_coll mpi_dense mpi_partial mpi_sparse mpi_sparse_partial)
+foreach(name mpi_dense mpi_partial mpi_sparse)
     set(${name}_verified_ranks 3)
     set(${name}_verified_env BATON_VERIFY=1)
     mpi_entries(${name}_verified ${name} mpi)
@@ -43,9 +39,9 @@ set(window_env BATON_WINDOW=2)
 set(memory_env BATON_SHM_MEMORY=0)
 set(little_env BATON_SHM_MEMORY=1 BATON_CMA=0)
 set(mpi_conformance_lacks shm memory little) # the others: test_conformance
-set(mpi_coll_lacks buffers rings shm window memory)
+set(mpi_dense_lacks buffers rings shm window memory)
 set(mpi_memory_lacks cma shm memory little)
-foreach(name mpi_conformance mpi_coll mpi_memory)
+foreach(name mpi_conformance mpi_dense mpi_memory)
     foreach(lack ${${name}_lacks})
         set(${name}_no_${lack}_ranks 3)
         set(${name}_no_${lack}_env ${${lack}_env})
@@ -75,12 +71,12 @@ function(hosts_entries count ranks)
             ${hosts_${name}_args})
     endforeach()
 endfunction()
-hosts_entries(2 5 mpi_conformance mpi_coll mpi_dense mpi_memory mpi_partial
+hosts_entries(2 5 mpi_conformance mpi_dense mpi_memory mpi_partial
               mpi_errors mpi_levels mpi_recovery)
-hosts_entries(3 3 mpi_conformance mpi_coll mpi_recovery)
+hosts_entries(3 3 mpi_conformance mpi_dense mpi_recovery)
 # BATON_VERIFY is set on the first host alone.
-hosts_entry(mpi_coll.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1
-    ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3 $<TARGET_FILE:mpi_coll>)
+hosts_entry(mpi_dense.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1
+    ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3 $<TARGET_FILE:mpi_dense>)
 foreach(how soon never kill)
     hosts_entry(hosts_cable.${how} ${hosts} 2
         ${CMAKE_CURRENT_SOURCE_DIR}/mpi/hosts_cable.sh ${how}
@@ -88,9 +84,9 @@ foreach(how soon never kill)
 endforeach()
 
 # Without a progress thread nobody makes good what a wait does not see.
-set(mpi_coll_manual_ranks 1 3 8)
-set(mpi_coll_manual_env BATON_PROGRESS=manual)
-mpi_entries(mpi_coll_manual mpi_coll mpi)
+set(mpi_dense_manual_ranks 1 3 8)
+set(mpi_dense_manual_env BATON_PROGRESS=manual)
+mpi_entries(mpi_dense_manual mpi_dense mpi)
 
 # A process initialises MPI once; and a rank that is killed.
 foreach(level single funneled serialized)

@@ -1,6 +1,6 @@
 /* Every dense builder over MPI, at any number of ranks: every element type, odd
-   counts, in place and not; to the last bit. Rank 0 prints one line; the exit
-   code tells. */
+   counts, in place and not; to the last bit. And many messages at once. Rank 0
+   prints one line; the exit code tells. */
 #include "support/dense_data.h"
 
 #include <baton/mpi.h>
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { EPOCHS = 2, WAIT_MS = 100000 };
 
@@ -30,14 +31,26 @@ static void must(const dense_case_t *c, baton_status_t status)
     }
 }
 
+static void *memory_of(size_t bytes)
+{
+    void *memory = calloc(1, bytes + 1);
+    if (memory == NULL) {
+        die(NULL, "out of memory");
+    }
+    return memory;
+}
+
+static void run_epoch(const dense_case_t *c, baton_schedule_t *schedule)
+{
+    must(c, baton_schedule_start(schedule));
+    must(c, baton_schedule_wait(schedule, WAIT_MS));
+}
+
 static int run_case(const dense_case_t *c, support_op_t op)
 {
     size_t room = dense_room(c, rank) * c->element + 1;
-    void *source = calloc(1, room);
-    void *target = calloc(1, room);
-    if (source == NULL || target == NULL) {
-        die(c, "out of memory");
-    }
+    void *source = memory_of(room);
+    void *target = memory_of(room);
     baton_schedule_t *schedule = NULL;
     must(c, baton_schedule_create(group, c->builder->name, &schedule));
     dense_build(c, schedule, source, target);
@@ -45,8 +58,7 @@ static int run_case(const dense_case_t *c, support_op_t op)
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         dense_data_t data = {c, op, seed, stream++};
         dense_fill(&data, rank, dense_input(c, rank, source, target));
-        must(c, baton_schedule_start(schedule));
-        must(c, baton_schedule_wait(schedule, WAIT_MS));
+        run_epoch(c, schedule);
         if (!dense_is_right(&data, rank,
                             dense_output(c, rank, source, target))) {
             die(c, "wrong result");
@@ -146,6 +158,89 @@ static void check_hosts(void)
     free(all);
 }
 
+/* More messages at once than MPI tests in one call, by each protocol, to a rank
+   that waits or comes later. */
+static int check_many(void)
+{
+    static const size_t SIZES[] = {8, 300, 0, 33, 5000, 8, 69568, 70000};
+    enum { MANY = 160, SIZE_COUNT = sizeof SIZES / sizeof SIZES[0] };
+    enum { MANY_EPOCHS = 16, LARGEST = 70000 };
+    unsigned char *out = memory_of((size_t)MANY * LARGEST);
+    unsigned char *in = memory_of((size_t)MANY * LARGEST);
+    baton_schedule_t *schedule;
+    must(NULL, baton_schedule_create(group, "many", &schedule));
+    baton_buffer_t from =
+        baton_buffer_bind(schedule, out, (size_t)MANY * LARGEST);
+    baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST);
+    for (size_t i = 0; i < MANY; i++) {
+        size_t bytes = SIZES[i % SIZE_COUNT];
+        baton_add_send(schedule, (rank + 1) % size,
+                       baton_view(from, i * LARGEST, bytes));
+        baton_add_recv(schedule, (rank + size - 1) % size,
+                       baton_view(to, i * LARGEST, bytes));
+    }
+    must(NULL, baton_schedule_commit(schedule));
+    for (int epoch = 0; epoch < MANY_EPOCHS; epoch++) {
+        int before = (rank + size - 1) % size;
+        for (size_t i = 0; i < MANY; i++) {
+            memset(out + i * LARGEST, (int)i + epoch + rank,
+                   SIZES[i % SIZE_COUNT]);
+        }
+        if (epoch % size == rank) {
+            nanosleep(&(struct timespec){0, 3000000}, NULL);
+        }
+        run_epoch(NULL, schedule);
+        for (size_t i = 0; i < MANY; i++) {
+            unsigned char expected = (unsigned char)((int)i + epoch + before);
+            for (size_t j = 0; j < SIZES[i % SIZE_COUNT]; j++) {
+                if (in[i * LARGEST + j] != expected) {
+                    die(NULL, "many: wrong data");
+                }
+            }
+        }
+    }
+    must(NULL, baton_schedule_destroy(schedule));
+    free(out);
+    free(in);
+    return MANY_EPOCHS;
+}
+
+/* The host's clock: MPI_Wtime begins anew in each process. */
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Each rank comes last in turn, and no barrier ends before that rank has begun.
+   Only ranks of one host share a clock. */
+static int check_barrier(void)
+{
+    baton_schedule_t *schedule;
+    must(NULL, baton_schedule_create(group, "barrier", &schedule));
+    baton_barrier_dissemination(schedule);
+    must(NULL, baton_schedule_commit(schedule));
+    for (int last = 0; last < size; last++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double begun = 0.0;
+        if (rank == last) {
+            double until = now() + 2e-3;
+            while (now() < until) {
+            }
+            begun = now();
+        }
+        run_epoch(NULL, schedule);
+        double through = now();
+        MPI_Bcast(&begun, 1, MPI_DOUBLE, last, MPI_COMM_WORLD);
+        if (through < begun) {
+            die(NULL, "barrier: through before the last rank had begun");
+        }
+    }
+    must(NULL, baton_schedule_destroy(schedule));
+    return size;
+}
+
 int main(int argc, char **argv)
 {
     int level;
@@ -167,6 +262,8 @@ int main(int argc, char **argv)
         cases += check_counts(builder, &hosts);
         cases += check_types(builder);
     }
+    cases += check_many();
+    cases += check_barrier();
     if (rank == 0) {
         printf("mpi_dense: %d ranks, %d cases, all right, %.1f s\n", size,
                cases, MPI_Wtime() - began);

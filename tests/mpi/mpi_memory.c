@@ -184,35 +184,6 @@ static void wrong_arguments(void)
     support_mpi_says("was freed already");
 }
 
-/* Blocks do not overlap, whatever was freed between them. */
-static void blocks_are_apart(void)
-{
-    enum { BLOCKS = 40, ROUNDS = 300 };
-    static unsigned char *blocks[BLOCKS];
-    static size_t bytes[BLOCKS];
-    begin("blocks are apart");
-    unsigned random = 12345u + (unsigned)rank;
-    for (int round = 0; round < ROUNDS; round++) {
-        random = random * 1103515245u + 12345u;
-        int i = (int)(random >> 16) % BLOCKS;
-        if (blocks[i] == NULL) {
-            bytes[i] = 1 + (random >> 8) % 200000;
-            blocks[i] = allocate(bytes[i]);
-            memset(blocks[i], i + 1, bytes[i]);
-            continue;
-        }
-        for (size_t k = 0; k < bytes[i]; k++) {
-            check(blocks[i][k] == i + 1, "nobody else wrote to the block");
-        }
-        release(blocks[i]);
-        blocks[i] = NULL;
-    }
-    for (int i = 0; i < BLOCKS; i++) {
-        release(blocks[i]);
-        blocks[i] = NULL;
-    }
-}
-
 /* Counts this process's mappings of segments. */
 static int count_mappings(void)
 {
@@ -356,7 +327,6 @@ int main(int argc, char **argv)
                        BATON_OK);
     wrong_arguments();
     memory_is_shared();
-    blocks_are_apart();
     sums_of_any_memory();
     sums_of_long_elements();
     nothing_is_left_behind();

@@ -16,7 +16,7 @@ static uint64_t seed;
 static uint64_t steps_of(baton_partial_mode_t mode)
 {
     uint64_t steps = size <= 4 ? 3000 : size <= 8 ? 1500 : 600;
-    return SUPPORT_REPEAT(mode == BATON_FULL ? steps / 4 : steps);
+    return SUPPORT_REPEAT(mode >= BATON_FULL ? steps / 4 : steps);
 }
 
 static uint64_t conserve(baton_group_t *group,
@@ -38,7 +38,7 @@ static uint64_t conserve(baton_group_t *group,
 
 int main(int argc, char **argv)
 {
-    static const char *const modes[] = {"solo", "majority", "full"};
+    static const char *const modes[] = {"solo", "majority", "full", "quorum"};
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
                        BATON_OK);
     double began = MPI_Wtime();
     uint64_t epochs = 0;
-    for (int mode = 0; mode < 3; mode++) {
+    for (int mode = 0; mode < 4; mode++) {
         double since = MPI_Wtime();
         for (int variant = 0; variant < 2; variant++) {
             const conserve_options_t options = {

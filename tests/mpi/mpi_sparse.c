@@ -158,42 +158,6 @@ static void compare_others(baton_group_t *group)
     compare(group, options);
 }
 
-/* One rank has another density, or options that are wrong: all fail, and can go
-   on. */
-static void differ(baton_group_t *group)
-{
-    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
-    baton_sparse_t *sparse;
-    support_mpi_running = "options differ";
-    options.count = COUNT;
-    options.k = rank == size - 1 ? 7 : 8;
-    if (size > 1) {
-        support_mpi_expect(
-            baton_sparse_create(group, &options, WAIT_MS, &sparse),
-            BATON_ERR_MISMATCH);
-        support_mpi_says("k is 7 on one rank and 8 on another");
-        options.k = 5;
-        options.teams = rank == size - 1 ? size + 1 : 1;
-        support_mpi_expect(
-            baton_sparse_create(group, &options, WAIT_MS, &sparse),
-            BATON_ERR_INVALID);
-        support_mpi_says(rank == size - 1 ? "allowed: the divisors of"
-                                          : "'s options are invalid: teams is");
-        options.teams = 0;
-        options.size = rank == 0 ? 0 : sizeof options;
-        support_mpi_expect(
-            baton_sparse_create(group, &options, WAIT_MS, &sparse),
-            BATON_ERR_INVALID);
-        support_mpi_says(rank == 0 ? "size is 0"
-                                   : "rank 0's options cannot be read");
-        options.size = sizeof options;
-        support_mpi_expect(
-            baton_sparse_create(group, &options, WAIT_MS, &sparse), BATON_OK);
-        support_mpi_expect(baton_sparse_destroy(sparse), BATON_OK);
-    }
-    support_mpi_healthy(group);
-}
-
 int main(int argc, char **argv)
 {
     int provided;
@@ -207,7 +171,6 @@ int main(int argc, char **argv)
                        BATON_OK);
     compare_spardl(group);
     compare_others(group);
-    differ(group);
     support_mpi_expect(baton_group_destroy(group), BATON_OK);
     support_mpi_expect(baton_engine_close(engine), BATON_OK);
     MPI_Finalize();

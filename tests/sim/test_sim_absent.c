@@ -1,6 +1,5 @@
 /* The exact messages about ranks that wait for one that has not started or is
-   at its limit, and of ranks that depend on one that has failed, is dead or has
-   destroyed its schedule. */
+   at its limit, and of ranks that depend on one that is dead. */
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
@@ -32,20 +31,6 @@ static void test_deadlock_for_a_rank_that_has_not_started(void **state)
     /* The missing rank starts after all. */
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 2)));
     support_ok(baton_sim_run(sim, -1.0));
-    support_ok(baton_sim_destroy(sim));
-}
-
-/* wait returns the same error as run. */
-static void test_deadlock_is_told_by_wait(void **state)
-{
-    baton_sim_t *sim = stuck_open(2, 0);
-    support_ok(baton_sim_build(sim, "x", stuck_chain, NULL));
-    support_ok(baton_schedule_start(baton_sim_schedule(sim, 0)));
-    stuck_says(baton_schedule_wait(baton_sim_schedule(sim, 0), -1),
-               BATON_ERR_DEADLOCK,
-               "\"x\" epoch 1 can't end on rank 0:\n"
-               "    rank 0: recv#0 waits for send#0 of rank 1\n"
-               "    rank 1 has not started epoch 1");
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -171,45 +156,6 @@ static void test_a_rank_that_is_dead_fails_those_that_need_it(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_a_rank_that_has_failed_fails_those_that_need_it(void **state)
-{
-    double us;
-    const char *text = "\"x\" epoch 1 failed at send#0 on rank 1: send of 8 "
-                       "bytes to rank 0, tag 0: the sim transport refused it: "
-                       "the transport failed";
-    baton_sim_t *sim = stuck_open(2, 0);
-    support_ok(baton_sim_build(sim, "x", stuck_chain, NULL));
-    support_ok(baton_sim_fail_send(sim, 1, 1));
-    stuck_says(baton_sim_epoch(sim, &us), BATON_ERR_TRANSPORT, text);
-    for (int rank = 0; rank < 2; rank++) {
-        baton_failure_t failure;
-        baton_schedule_t *s = baton_sim_schedule(sim, rank);
-        stuck_says(baton_schedule_wait(s, -1), BATON_ERR_TRANSPORT, text);
-        support_ok(baton_schedule_failure(s, &failure));
-        assert_int_equal(failure.rank, 1);
-        assert_int_equal(failure.epoch, 1);
-    }
-    support_ok(baton_sim_destroy(sim));
-}
-
-static void test_a_schedule_that_is_gone_fails_who_begins_one(void **state)
-{
-    baton_sim_t *sim = stuck_open(2, 0);
-    baton_schedule_t *s[2];
-    for (int rank = 0; rank < 2; rank++) {
-        s[rank] = support_schedule(baton_sim_group(sim, rank), "x");
-        stuck_chain(NULL, s[rank]);
-        support_ok(baton_schedule_commit(s[rank]));
-    }
-    support_ok(baton_sim_run(sim, -1.0));
-    support_ok(baton_schedule_destroy(s[1]));
-    support_ok(baton_schedule_start(s[0]));
-    stuck_says(baton_schedule_wait(s[0], -1), BATON_ERR_STATE,
-               "\"x\" was destroyed on rank 1");
-    support_ok(baton_schedule_destroy(s[0]));
-    support_ok(baton_sim_destroy(sim));
-}
-
 /* ---- with introductions ------------------------------------------------ */
 
 static baton_sim_t *open_introduced(int ranks)
@@ -232,35 +178,6 @@ static baton_schedule_t *commit_chain(baton_sim_t *sim, int rank,
     return s;
 }
 
-static baton_status_t fails(void *arg, baton_call_t *call)
-{
-    return BATON_ERR_LIMIT;
-}
-
-static void fail_behind(baton_schedule_t *s)
-{
-    baton_before(s, baton_add_call(s, fails, NULL), (baton_node_t){0});
-}
-
-/* When it failed no peer had committed. */
-static void test_a_failure_is_told_to_who_commits_later(void **state)
-{
-    baton_sim_t *sim = open_introduced(2);
-    baton_schedule_t *one = commit_chain(sim, 1, fail_behind);
-    support_ok(baton_schedule_start(one));
-    support_expect(baton_schedule_wait(one, -1), BATON_ERR_LIMIT);
-    support_ok(baton_sim_run(sim, -1.0));
-    baton_schedule_t *zero = commit_chain(sim, 0, NULL);
-    support_ok(baton_schedule_start(zero));
-    support_expect(baton_schedule_wait(zero, -1), BATON_ERR_LIMIT);
-    baton_failure_t failure;
-    support_ok(baton_schedule_failure(zero, &failure));
-    assert_int_equal(failure.rank, 1);
-    support_ok(baton_schedule_destroy(zero));
-    support_ok(baton_schedule_destroy(one));
-    support_ok(baton_sim_destroy(sim));
-}
-
 /* The send is not held back for a rank that will never commit its receive. */
 static void
 test_a_send_to_a_rank_that_died_before_its_commit_fails(void **state)
@@ -281,15 +198,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deadlock_for_a_rank_that_has_not_started),
-        cmocka_unit_test(test_deadlock_is_told_by_wait),
         cmocka_unit_test(test_deadlock_for_a_rank_that_was_only_activated),
         cmocka_unit_test(test_deadlock_for_a_rank_that_was_not_activated),
         cmocka_unit_test(test_deadlock_for_a_rank_at_its_limit),
         cmocka_unit_test(test_deadlock_for_a_rank_in_an_earlier_epoch),
         cmocka_unit_test(test_a_rank_that_is_dead_fails_those_that_need_it),
-        cmocka_unit_test(test_a_rank_that_has_failed_fails_those_that_need_it),
-        cmocka_unit_test(test_a_schedule_that_is_gone_fails_who_begins_one),
-        cmocka_unit_test(test_a_failure_is_told_to_who_commits_later),
         cmocka_unit_test(
             test_a_send_to_a_rank_that_died_before_its_commit_fails),
     };

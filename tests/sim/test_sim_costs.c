@@ -103,28 +103,6 @@ static void test_sim_cost_within_a_host(void **state)
     }
 }
 
-/* A link whose alpha is the distance of the ranks; a negative beta counts as 0.
- */
-static baton_sim_link_t line(void *arg, int from, int to)
-{
-    double hop_us = *(const double *)arg;
-    return (baton_sim_link_t){.alpha_us = hop_us * (to - from), .beta_ns = -1};
-}
-
-static void test_sim_cost_by_topology(void **state)
-{
-    double hop_us = 3;
-    baton_sim_options_t options = support_sim_options(5);
-    options.host_ranks = 5; /* not asked */
-    options.topology = line;
-    options.topology_arg = &hop_us;
-    const support_message_t far = {0, 4, 8}, near = {2, 3, 8}, back = {4, 0, 8};
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, &far, 1, &trace), 12);
-    support_us(support_sim_traffic(&options, &near, 1, &trace), 3);
-    support_us(support_sim_traffic(&options, &back, 1, &trace), 0);
-}
-
 /* ---- processors --------------------------------------------------------- */
 
 static void test_sim_cost_of_overhead(void **state)
@@ -143,17 +121,6 @@ static void test_sim_cost_of_overhead(void **state)
     /* Two receives, 5 apart. */
     support_us(support_sim_traffic(&options, into_one, 2, &trace),
                4 + 10 + 5 + 4);
-}
-
-/* Messages that arrive together are received one after the other. */
-static void test_sim_cost_of_overhead_adds_up(void **state)
-{
-    baton_sim_options_t options = support_sim_options(4);
-    options.multi_ported = true;
-    options.overhead_us = 4;
-    static const support_message_t list[] = {{1, 0, 8}, {2, 0, 8}, {3, 0, 8}};
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, list, 3, &trace), 4 + 10 + 3 * 4);
 }
 
 /* recv --> sum --> send, and a second recv that the rank sees when it is done:
@@ -318,9 +285,7 @@ int main(void)
         cmocka_unit_test(test_sim_cost_multi_ported),
         cmocka_unit_test(test_sim_cost_both_ways_at_once),
         cmocka_unit_test(test_sim_cost_within_a_host),
-        cmocka_unit_test(test_sim_cost_by_topology),
         cmocka_unit_test(test_sim_cost_of_overhead),
-        cmocka_unit_test(test_sim_cost_of_overhead_adds_up),
         cmocka_unit_test(test_sim_cost_of_a_reduction),
         cmocka_unit_test(test_sim_cost_of_work_is_divided_by_speed),
         cmocka_unit_test(test_sim_cost_busy_rank_sees_messages_later),

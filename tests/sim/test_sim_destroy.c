@@ -214,28 +214,6 @@ static void test_sim_destroy_of_a_held_sender(void **state)
     close_receiver(&twin);
 }
 
-/* Both are destroyed, and the simulator with messages in flight. */
-static void test_sim_destroy_of_all_at_any_time(void **state)
-{
-    const baton_sim_options_t options = support_sim_options(2);
-    for (int us = 0; us < 125; us += 3) {
-        twin_t twin;
-        open_twin(&twin, &options);
-        support_ok(baton_schedule_start(twin.send));
-        support_ok(baton_sim_set_lag(
-            twin.sim,
-            (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, us % 2, 0}));
-        if (us % 2 == 0) {
-            support_ok(baton_schedule_start(twin.recv));
-        }
-        baton_status_t status = baton_sim_run(twin.sim, us);
-        assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
-        support_ok(baton_schedule_destroy(us % 4 < 2 ? twin.send : twin.recv));
-        support_ok(baton_schedule_destroy(us % 4 < 2 ? twin.recv : twin.send));
-        support_ok(baton_sim_destroy(twin.sim));
-    }
-}
-
 /* Its message has arrived, but its rank is busy and has not seen it. */
 static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
 {
@@ -256,87 +234,6 @@ static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
     support_ok(baton_schedule_wait(work, -1));
     support_us(baton_sim_now_us(words.sim), sizeof data);
     support_ok(baton_schedule_destroy(work));
-    support_words_close(&words);
-}
-
-/* ---- in callbacks ------------------------------------------------------- */
-
-/* A schedule whose call node rebinds a buffer, as a partial collective does. */
-typedef struct rebinder {
-    baton_schedule_t *schedule;
-    baton_buffer_t buffer;
-    uint32_t memory[2], from;
-    int calls;
-} rebinder_t;
-
-static baton_status_t rebind(void *arg, baton_call_t *call)
-{
-    rebinder_t *self = arg;
-    self->calls++;
-    return baton_buffer_rebind(self->schedule, self->buffer,
-                               &self->memory[baton_call_epoch(call) % 2]);
-}
-
-static void open_rebinder(rebinder_t *self, baton_sim_t *sim, int rank)
-{
-    *self = (rebinder_t){.from = 9};
-    baton_schedule_t *s = support_sim_schedule(sim, rank, "rebinder");
-    self->schedule = s;
-    self->buffer = baton_buffer_bind(s, NULL, 4);
-    baton_node_t call = baton_add_call(s, rebind, self);
-    baton_node_t copy = baton_add_copy(s, baton_view(self->buffer, 0, 4),
-                                       support_view(s, &self->from, 4));
-    baton_before(s, call, copy);
-    support_ok(baton_schedule_commit(s));
-}
-
-typedef struct pass {
-    support_words_t *words;
-    rebinder_t *rebinder;
-} pass_t;
-
-static void start_one_destroy_another(void *arg)
-{
-    const pass_t *pass = arg;
-    support_ok(baton_schedule_start(pass->rebinder->schedule));
-    support_words_remove(pass->words);
-}
-
-/* The rank's other schedules run, but not earlier. */
-static void test_sim_destroy_in_a_call(void **state)
-{
-    support_words_t words;
-    rebinder_t rebinder;
-    pass_t pass = {&words, &rebinder};
-    support_words_open(&words);
-    open_rebinder(&rebinder, words.sim, 0);
-    support_words_start(&words);
-    support_ok(baton_sim_at(words.sim, 1, start_one_destroy_another, &pass));
-    support_ok(baton_sim_run(words.sim, -1));
-    support_ok(baton_schedule_wait(rebinder.schedule, -1));
-    assert_int_equal(rebinder.memory[1], 9);
-    support_ok(baton_schedule_start(rebinder.schedule));
-    support_ok(baton_schedule_wait(rebinder.schedule, -1));
-    assert_int_equal(rebinder.memory[0], 9);
-    support_ok(baton_schedule_destroy(rebinder.schedule));
-    support_ok(baton_sim_destroy(words.sim));
-}
-
-static void test_sim_destroy_on_a_dead_rank(void **state)
-{
-    support_words_t words;
-    rebinder_t rebinder;
-    support_words_open(&words);
-    open_rebinder(&rebinder, words.sim, 1);
-    support_ok(baton_sim_run(words.sim, -1)); /* compares them */
-    support_words_start(&words);
-    support_ok(baton_schedule_start(rebinder.schedule));
-    support_ok(baton_sim_kill(words.sim, 1));
-    support_ok(baton_schedule_destroy(words.recv));
-    words.recv = NULL;
-    support_expect(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT);
-    assert_int_equal(rebinder.calls, 0); /* it does nothing any more */
-    support_ok(baton_schedule_destroy(rebinder.schedule));
     support_words_close(&words);
 }
 
@@ -377,21 +274,6 @@ static void test_sim_destroy_keeps_its_groups(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void never(void *arg)
-{
-    fail_msg("called after the end");
-}
-
-static void test_sim_destroy_forgets_calls(void **state)
-{
-    const baton_sim_options_t options = support_sim_options(1);
-    baton_sim_t *sim = support_sim_open(&options);
-    for (int i = 0; i < 1000; i++) {
-        support_ok(baton_sim_at(sim, i, never, NULL));
-    }
-    support_ok(baton_sim_destroy(sim));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,13 +282,9 @@ int main(void)
         cmocka_unit_test(test_sim_destroy_takes_back_a_start),
         cmocka_unit_test(test_sim_destroy_of_a_receiver),
         cmocka_unit_test(test_sim_destroy_of_a_held_sender),
-        cmocka_unit_test(test_sim_destroy_of_all_at_any_time),
         cmocka_unit_test(test_sim_destroy_of_what_its_rank_has_not_seen),
-        cmocka_unit_test(test_sim_destroy_in_a_call),
-        cmocka_unit_test(test_sim_destroy_on_a_dead_rank),
         cmocka_unit_test(test_sim_destroy_names_what_is_left),
         cmocka_unit_test(test_sim_destroy_keeps_its_groups),
-        cmocka_unit_test(test_sim_destroy_forgets_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

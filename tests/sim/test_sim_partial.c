@@ -1,5 +1,5 @@
-/* Partial collectives in the simulator: which ranks take part in which epoch,
-   with payload and without. */
+/* Partial collectives in the simulator: without payload, and a rank that is
+   alone. Which ranks take part in which epoch is test_properties.c's. */
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -17,8 +17,6 @@ static baton_sim_options_t options_of(bool cost_only)
     return options;
 }
 
-enum { STEPS = 3 };
-
 /* Rank r contributes r + 1 in each element, each step. */
 typedef struct world {
     baton_sim_t *sim;
@@ -32,187 +30,6 @@ typedef struct step {
     int rank;
     baton_partial_result_t seen;
 } step_t;
-
-static void open_world(world_t *world, bool cost_only,
-                       baton_partial_mode_t mode)
-{
-    const baton_sim_options_t options = options_of(cost_only);
-    const baton_partial_options_t partial = {.size = sizeof partial,
-                                             .mode = mode,
-                                             .seed = 5,
-                                             .count = COUNT,
-                                             .dtype = BATON_F32};
-    *world =
-        (world_t){.sim = support_sim_open(&options), .cost_only = cost_only};
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_create(baton_sim_group(world->sim, rank),
-                                        &partial, &world->partials[rank]));
-        for (int i = 0; i < COUNT; i++) {
-            world->vectors[rank][i] = (float)(rank + 1);
-        }
-    }
-}
-
-static void close_world(const world_t *world)
-{
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_destroy(world->partials[rank]));
-    }
-    support_ok(baton_sim_destroy(world->sim));
-}
-
-static void begin_step(void *arg)
-{
-    const step_t *step = arg;
-    world_t *world = step->world;
-    baton_partial_t *partial = world->partials[step->rank];
-    support_ok(baton_partial_contribute(
-        partial, world->cost_only ? NULL : world->vectors[step->rank]));
-    support_ok(baton_partial_start(partial));
-}
-
-/* Ranks start `apart_us` after each other and wait when all is over. */
-static void run_step(world_t *world, double apart_us, step_t steps[RANKS])
-{
-    double now_us = baton_sim_now_us(world->sim);
-    for (int rank = 0; rank < RANKS; rank++) {
-        steps[rank] = (step_t){.world = world, .rank = rank};
-        support_ok(baton_sim_at(world->sim, now_us + rank * apart_us,
-                                begin_step, &steps[rank]));
-    }
-    support_ok(baton_sim_run(world->sim, -1));
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(
-            baton_partial_wait(world->partials[rank], -1, &steps[rank].seen));
-    }
-}
-
-static void expect_seen(const step_t *step, uint64_t epoch, bool included,
-                        uint32_t active, uint64_t staleness, float sum)
-{
-    const baton_partial_result_t *seen = &step->seen;
-    bool cost_only = step->world->cost_only;
-    assert_int_equal(seen->epoch, epoch);
-    assert_int_equal(seen->included, included);
-    assert_int_equal(seen->staleness, staleness);
-    assert_int_equal(seen->active, cost_only ? 0 : active);
-    if (cost_only) {
-        assert_null(seen->data);
-    } else {
-        support_us((double)((const float *)seen->data)[COUNT - 1], sum);
-    }
-}
-
-/* ---- solo --------------------------------------------------------------- */
-
-/* All at once: every rank's first contribution is in the first epoch. */
-static void solo_together(bool cost_only)
-{
-    world_t world;
-    step_t steps[RANKS];
-    open_world(&world, cost_only, BATON_SOLO);
-    for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
-        run_step(&world, 0, steps);
-        for (int rank = 0; rank < RANKS; rank++) {
-            expect_seen(&steps[rank], epoch, true, RANKS, 0, 1 + 2 + 3 + 4);
-        }
-    }
-    close_world(&world);
-}
-
-/* Far apart: rank 0 runs each epoch with what the others had left from the step
-   before. */
-static void solo_apart(bool cost_only)
-{
-    world_t world;
-    step_t steps[RANKS];
-    open_world(&world, cost_only, BATON_SOLO);
-    for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
-        run_step(&world, 1000, steps);
-        bool first = epoch == 1;
-        expect_seen(&steps[0], epoch, true, first ? 1 : RANKS, 0,
-                    first ? 1 : 1 + 2 + 3 + 4);
-        for (int rank = 1; rank < RANKS; rank++) {
-            expect_seen(&steps[rank], epoch, false, first ? 1 : RANKS,
-                        first ? 0 : 1, first ? 1 : 1 + 2 + 3 + 4);
-        }
-    }
-    close_world(&world);
-}
-
-static void test_sim_partial_solo(void **state)
-{
-    solo_together(false);
-    solo_apart(false);
-}
-
-static void test_sim_partial_solo_cost_only(void **state)
-{
-    solo_together(true);
-    solo_apart(true);
-}
-
-/* ---- majority ----------------------------------------------------------- */
-
-/* The epoch begins with the elected rank's start and includes earlier ranks. */
-static void majority_apart(bool cost_only)
-{
-    world_t world;
-    step_t steps[RANKS];
-    open_world(&world, cost_only, BATON_MAJORITY);
-    bool left[RANKS] = {false}; /* a contribution of the step before */
-    for (uint64_t epoch = 1; epoch <= STEPS; epoch++) {
-        int elected = baton_partial_elect(5, epoch, RANKS);
-        uint32_t active = 0;
-        float sum = 0;
-        for (int rank = 0; rank < RANKS; rank++) {
-            int taken = (left[rank] ? 1 : 0) + (rank <= elected ? 1 : 0);
-            active += taken > 0 ? 1 : 0;
-            sum += (float)((rank + 1) * taken);
-        }
-        run_step(&world, 1000, steps);
-        for (int rank = 0; rank < RANKS; rank++) {
-            expect_seen(&steps[rank], epoch, rank <= elected, active,
-                        left[rank] ? 1 : 0, sum);
-            left[rank] = rank > elected;
-        }
-    }
-    close_world(&world);
-}
-
-static void test_sim_partial_majority(void **state)
-{
-    majority_apart(false);
-}
-
-static void test_sim_partial_majority_cost_only(void **state)
-{
-    majority_apart(true);
-}
-
-/* ---- full --------------------------------------------------------------- */
-
-static void full(bool cost_only)
-{
-    world_t world;
-    step_t steps[RANKS];
-    open_world(&world, cost_only, BATON_FULL);
-    run_step(&world, 1000, steps);
-    for (int rank = 0; rank < RANKS; rank++) {
-        expect_seen(&steps[rank], 1, true, RANKS, 0, 1 + 2 + 3 + 4);
-    }
-    close_world(&world);
-}
-
-static void test_sim_partial_full(void **state)
-{
-    full(false);
-}
-
-static void test_sim_partial_full_cost_only(void **state)
-{
-    full(true);
-}
 
 /* ---- cost-only ---------------------------------------------------------- */
 
@@ -347,12 +164,6 @@ static void test_sim_partial_of_one_rank_keeps_what_failed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_partial_solo),
-        cmocka_unit_test(test_sim_partial_solo_cost_only),
-        cmocka_unit_test(test_sim_partial_majority),
-        cmocka_unit_test(test_sim_partial_majority_cost_only),
-        cmocka_unit_test(test_sim_partial_full),
-        cmocka_unit_test(test_sim_partial_full_cost_only),
         cmocka_unit_test(test_sim_partial_costs_the_same_without_payload),
         cmocka_unit_test(test_sim_partial_vectors_have_no_memory),
         cmocka_unit_test(test_sim_partial_of_one_rank_keeps_what_failed),

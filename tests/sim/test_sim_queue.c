@@ -163,48 +163,6 @@ static void test_queue_orders_extremes(void **state)
     pair_destroy(pair);
 }
 
-static void test_queue_equal_times_come_in_turn(void **state)
-{
-    baton__sim_queue_t queue = {0};
-    enum { COUNT = 1000 };
-    for (uint32_t i = 0; i < COUNT; i++) {
-        assert_true(baton__sim_queue_push(&queue, 7.25, 0, i));
-        assert_true(baton__sim_queue_push(&queue, 1 + 6.25 * (i % 2), 0, i));
-    }
-    double at = 0;
-    for (uint32_t i = 0; i < COUNT; i += 2) {
-        assert_true(baton__sim_queue_peek(&queue, &at));
-        assert_true(at == 1);
-        assert_int_equal(baton__sim_queue_pop(&queue).index, i);
-    }
-    for (uint32_t i = 0; i < COUNT; i++) {
-        for (uint32_t k = 0; k < 1 + i % 2; k++) {
-            assert_true(baton__sim_queue_peek(&queue, &at));
-            assert_true(at == 7.25);
-            assert_int_equal(baton__sim_queue_pop(&queue).index, i);
-        }
-    }
-    assert_false(baton__sim_queue_peek(&queue, &at));
-    baton__sim_queue_fini(&queue);
-}
-
-/* An event for now goes behind all others for now. */
-static void test_queue_push_at_the_current_time(void **state)
-{
-    pair_t *pair = pair_create();
-    for (int i = 0; i < 100; i++) {
-        pair_push(pair, 3);
-        pair_push(pair, 4);
-    }
-    for (int i = 0; i < 500; i++) {
-        pair_pop(pair);
-        pair_push(pair, pair->now);
-        assert_true(pair->now == 3);
-    }
-    pair_drain(pair);
-    pair_destroy(pair);
-}
-
 /* After a peek at the next event an earlier one is added. */
 static void test_queue_push_before_a_peeked_time(void **state)
 {
@@ -253,35 +211,6 @@ static void test_queue_failed_allocation_loses_nothing(void **state)
     pair_destroy(pair);
 }
 
-/* Any positive double, the same number for each exponent and highest bit. */
-static double any_time(support_random_t *random)
-{
-    uint64_t highest = UINT64_C(1) << support_random_below(random, 63);
-    uint64_t key = highest | (support_random_next(random) & (highest - 1) &
-                              UINT64_C(0x000fffffffffffff));
-    double at;
-    memcpy(&at, &key, sizeof at);
-    return at;
-}
-
-/* All buckets have entries, and the chunks hold no more of them. */
-static void test_queue_full_one_needs_no_memory_to_move(void **state)
-{
-    support_random_t random = support_random(support_seed(), 300);
-    pair_t *pair = pair_create();
-    do {
-        pair_push(pair, any_time(&random));
-    } while (pair->count < pair->queue.room);
-    int64_t before = baton__alloc_count();
-    for (int i = 0; i < 4000; i++) {
-        pair_pop(pair);
-        pair_push(pair, any_time(&random));
-    }
-    pair_drain(pair);
-    assert_int_equal(baton__alloc_count(), before);
-    pair_destroy(pair);
-}
-
 /* Neither a peek nor a pop allocates, and a queue that stays at one size needs
    no more than it took at first, whatever bucket its entries are in. */
 static void test_queue_allocates_for_its_count_alone(void **state)
@@ -312,11 +241,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue_random_traffic_keeps_order),
         cmocka_unit_test(test_queue_orders_extremes),
-        cmocka_unit_test(test_queue_equal_times_come_in_turn),
-        cmocka_unit_test(test_queue_push_at_the_current_time),
         cmocka_unit_test(test_queue_push_before_a_peeked_time),
         cmocka_unit_test(test_queue_failed_allocation_loses_nothing),
-        cmocka_unit_test(test_queue_full_one_needs_no_memory_to_move),
         cmocka_unit_test(test_queue_allocates_for_its_count_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -253,6 +253,10 @@ static const char *run_steps(run_t *run, baton_group_t *group,
     baton_partial_options_t options = {.size = sizeof(options),
                                        .name = "conserve",
                                        .mode = run->options->mode,
+                                       .mode_ranks =
+                                           run->options->mode == BATON_QUORUM
+                                               ? (uint32_t)run->size / 2 + 1
+                                               : 0,
                                        .keep = run->options->keep,
                                        .seed = run->options->seed,
                                        .count = (size_t)run->size + 1,

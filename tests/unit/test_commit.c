@@ -189,21 +189,6 @@ static void test_commit_works_once_the_hazard_is_ordered(void **state)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_commit_works_once_the_need_can_be_met(void **state)
-{
-    uint64_t calls = 0;
-    baton_schedule_t *s = refusal_begin();
-    baton_node_t call = baton_add_call(s, support_count, &calls);
-    baton_set_need(s, call, 2);
-    baton_before(s, baton_add_nop(s), call);
-    refuses(s, BATON_ERR_UNREACHABLE, "call#0 can never fire");
-    baton_before(s, baton_add_nop(s), call);
-    support_ok(baton_schedule_commit(s));
-    support_run(s);
-    assert_int_equal(calls, 1);
-    support_ok(baton_schedule_destroy(s));
-}
-
 static void test_commit_takes_an_empty_schedule(void **state)
 {
     baton_schedule_t *s = refusal_begin();
@@ -388,7 +373,6 @@ int main(void)
         cmocka_unit_test(test_commit_prints_the_whole_cycle),
         cmocka_unit_test(test_commit_refuses_cycle_that_any_would_break),
         cmocka_unit_test(test_commit_works_once_the_hazard_is_ordered),
-        cmocka_unit_test(test_commit_works_once_the_need_can_be_met),
         cmocka_unit_test(test_commit_takes_an_empty_schedule),
         cmocka_unit_test(test_commit_refuses_message_over_int_max),
         cmocka_unit_test(test_commit_takes_messages_of_the_largest_size),

@@ -47,25 +47,6 @@ static baton_schedule_t *open_local(support_cluster_t *cluster,
     return s;
 }
 
-static void test_cancel_without_an_epoch_is_refused(void **state)
-{
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        support_pair_t pair;
-        support_pair_open(&pair, cluster, "idle");
-        support_expect(baton_schedule_cancel(pair.schedules[0]),
-                       BATON_ERR_STATE);
-        support_says("cancel of \"idle\": no epoch is running");
-        support_ok(baton_schedule_start(pair.schedules[0]));
-        support_pair_send(&pair, 3);
-        support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
-        support_expect(baton_schedule_cancel(pair.schedules[0]),
-                       BATON_ERR_STATE);
-        support_pair_close(&pair);
-        support_cluster_close(cluster);
-    }
-}
-
 static void test_cancel_ends_a_local_epoch(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -232,31 +213,6 @@ static void test_cancel_fails_a_schedule_with_messages(void **state)
     }
 }
 
-static void wait_there(void *arg)
-{
-    support_pair_t *pair = arg;
-    pair->sent =
-        (uint64_t)-baton_schedule_wait(pair->schedules[0], SUPPORT_WAIT_MS);
-}
-
-static void test_cancel_wakes_who_waits(void **state)
-{
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        for (int round = 0; round < 50; round++) {
-            support_pair_t pair;
-            support_pair_open(&pair, cluster, "waited for");
-            support_ok(baton_schedule_start(pair.schedules[0]));
-            support_thread_t *thread = support_thread_start(wait_there, &pair);
-            support_ok(baton_schedule_cancel(pair.schedules[0]));
-            support_thread_join(thread);
-            assert_int_equal(pair.sent, -BATON_ERR_CANCELLED);
-            support_pair_close(&pair);
-        }
-        support_cluster_close(cluster);
-    }
-}
-
 /* ---- destroy ---------------------------------------------------------- */
 
 /* The message never comes. After BATON_DESTROY_MS the epoch is cancelled, and
@@ -275,40 +231,6 @@ static void test_destroy_cancels_after_its_timeout(void **state)
                     "\"abandoned\" was destroyed on rank 0 while epoch 1 "
                     "ran");
         support_ok(baton_schedule_destroy(pair.schedules[1]));
-        support_cluster_close(cluster);
-    }
-    set_timeout(NULL);
-}
-
-typedef struct destroyer {
-    baton_schedule_t *schedule;
-    baton_status_t status;
-} destroyer_t;
-
-static void destroy_there(void *arg)
-{
-    destroyer_t *destroyer = arg;
-    destroyer->status = baton_schedule_destroy(destroyer->schedule);
-}
-
-static void test_destroy_waits_for_a_running_epoch(void **state)
-{
-    set_timeout("60000");
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        for (uint64_t round = 1; round <= 50; round++) {
-            support_pair_t pair;
-            support_pair_open(&pair, cluster, "in time");
-            support_ok(baton_schedule_start(pair.schedules[0]));
-            destroyer_t destroyer = {pair.schedules[0], BATON_ERR_FAILED};
-            support_thread_t *thread =
-                support_thread_start(destroy_there, &destroyer);
-            support_pair_send(&pair, round);
-            support_thread_join(thread);
-            support_ok(destroyer.status);
-            assert_int_equal(pair.got, round);
-            support_ok(baton_schedule_destroy(pair.schedules[1]));
-        }
         support_cluster_close(cluster);
     }
     set_timeout(NULL);
@@ -682,15 +604,12 @@ static void test_group_that_leaves_ends_who_needs_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel_without_an_epoch_is_refused),
         cmocka_unit_test(test_cancel_ends_a_local_epoch),
         cmocka_unit_test(test_cancel_is_for_one_epoch),
         cmocka_unit_test(test_cancel_is_not_for_the_epoch_behind),
         cmocka_unit_test(test_cancel_leaves_no_half_of_a_reduction),
         cmocka_unit_test(test_cancel_fails_a_schedule_with_messages),
-        cmocka_unit_test(test_cancel_wakes_who_waits),
         cmocka_unit_test(test_destroy_cancels_after_its_timeout),
-        cmocka_unit_test(test_destroy_waits_for_a_running_epoch),
         cmocka_unit_test(test_destroy_waits_for_an_epoch_that_a_peer_began),
         cmocka_unit_test(test_destroy_in_any_state),
         cmocka_unit_test(test_destroy_of_armed_schedules),

@@ -43,25 +43,6 @@ static void test_epoch_runs_once_a_start(void **state)
     }
 }
 
-static void test_epoch_of_an_uncommitted_schedule_is_refused(void **state)
-{
-    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_ONE_THREAD);
-    baton_schedule_t *s;
-    bool done;
-    s = support_schedule(cluster->groups[0], "raw");
-    (void)baton_add_nop(s);
-    support_expect(baton_schedule_start(s), BATON_ERR_STATE);
-    support_says("baton_schedule_start: \"raw\" is not committed");
-    support_expect(baton_schedule_test(s, &done), BATON_ERR_STATE);
-    support_expect(baton_schedule_wait(s, -1), BATON_ERR_STATE);
-    support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
-    support_ok(baton_schedule_commit(s));
-    support_expect(baton_schedule_commit(s), BATON_ERR_STATE);
-    support_run(s);
-    support_ok(baton_schedule_destroy(s));
-    support_cluster_close(cluster);
-}
-
 static void test_epoch_started_twice_is_busy(void **state)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -185,35 +166,6 @@ static void test_rebind_between_epochs(void **state)
     }
 }
 
-/* Epochs of a schedule, and of a pair: nothing is allocated. */
-static void test_epochs_restart_without_allocation(void **state)
-{
-    enum { RESTARTS = SUPPORT_REPEAT(100000) };
-    support_cluster_t *cluster = support_cluster_manual(2);
-    uint64_t calls = 0;
-    baton_schedule_t *s;
-    support_pair_t pair;
-    s = support_schedule(cluster->groups[0], "often");
-    (void)baton_add_call(s, support_count, &calls);
-    support_ok(baton_schedule_commit(s));
-    support_pair_open(&pair, cluster, "often, too");
-    int64_t before = baton__alloc_count();
-    for (uint64_t epoch = 1; epoch <= RESTARTS; epoch++) {
-        support_run(s);
-        support_ok(baton_schedule_start(pair.schedules[0]));
-        support_pair_send(&pair, epoch);
-        support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
-        if (pair.got != epoch) {
-            fail_msg("epoch %d got %d", (int)epoch, (int)pair.got);
-        }
-    }
-    assert_int_equal(calls, RESTARTS);
-    assert_int_equal(baton__alloc_count(), before);
-    support_ok(baton_schedule_destroy(s));
-    support_pair_close(&pair);
-    support_cluster_close(cluster);
-}
-
 /* Every epoch fails, so a wait never returns BATON_OK, however late it comes.
  */
 typedef struct observer {
@@ -280,80 +232,6 @@ typedef struct waiter {
     baton_status_t status;
     uint64_t epoch;
 } waiter_t;
-
-static void test_epochs_of_several_schedules_end_in_any_order(void **state)
-{
-    static const int sends[PAIRS] = {3, 1, 4, 0, 2};
-    static const int waits[PAIRS] = {2, 4, 0, 3, 1};
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        support_pair_t pairs[PAIRS];
-        for (int p = 0; p < PAIRS; p++) {
-            support_pair_open(&pairs[p], cluster, "several");
-        }
-        for (uint64_t epoch = 1; epoch <= 20; epoch++) {
-            for (int p = 0; p < PAIRS; p++) {
-                support_ok(baton_schedule_start(pairs[p].schedules[0]));
-            }
-            for (int p = 0; p < PAIRS; p++) {
-                support_pair_send(&pairs[sends[p]], epoch + (uint64_t)sends[p]);
-            }
-            for (int p = 0; p < PAIRS; p++) {
-                support_pair_t *pair = &pairs[waits[p]];
-                support_ok(
-                    baton_schedule_wait(pair->schedules[0], SUPPORT_WAIT_MS));
-                assert_int_equal(pair->got, epoch + (uint64_t)waits[p]);
-            }
-        }
-        for (int p = 0; p < PAIRS; p++) {
-            support_pair_close(&pairs[p]);
-        }
-        support_cluster_close(cluster);
-    }
-}
-
-typedef struct link {
-    baton_schedule_t *next;
-    uint64_t calls;
-    baton_status_t status;
-} link_t;
-
-static baton_status_t start_next(void *arg, baton_call_t *call)
-{
-    link_t *link = arg;
-    link->calls++;
-    link->status = link->next != NULL ? baton_schedule_start(link->next) : 0;
-    return link->status;
-}
-
-/* A chain of schedules, each started by a call node of the one before. */
-static void test_call_node_starts_another_schedule(void **state)
-{
-    enum { LINKS = 40 };
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        link_t links[LINKS] = {{0}};
-        baton_schedule_t *schedules[LINKS];
-        for (int l = LINKS - 1; l >= 0; l--) {
-            schedules[l] = support_schedule(cluster->groups[0], "link");
-            links[l].next = l + 1 < LINKS ? schedules[l + 1] : NULL;
-            (void)baton_add_call(schedules[l], start_next, &links[l]);
-            support_ok(baton_schedule_commit(schedules[l]));
-        }
-        for (uint64_t epoch = 1; epoch <= 50; epoch++) {
-            support_ok(baton_schedule_start(schedules[0]));
-            for (int l = 0; l < LINKS; l++) {
-                support_ok(baton_schedule_wait(schedules[l], SUPPORT_WAIT_MS));
-                support_ok(links[l].status);
-                assert_int_equal(links[l].calls, epoch);
-            }
-        }
-        for (int l = 0; l < LINKS; l++) {
-            support_ok(baton_schedule_destroy(schedules[l]));
-        }
-        support_cluster_close(cluster);
-    }
-}
 
 typedef struct crossing {
     baton_schedule_t *own, *other;
@@ -514,46 +392,17 @@ static void test_epochs_are_waited_for_by_several_threads(void **state)
     }
 }
 
-/* The application calls neither test nor wait, so progress threads are needed.
- */
-static void test_epoch_ends_while_the_application_is_away(void **state)
-{
-    for (int i = 1; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        support_pair_t pair;
-        support_pair_open(&pair, cluster, "away");
-        for (uint64_t epoch = 1; epoch <= 100; epoch++) {
-            pair.sent = epoch;
-            support_ok(baton_schedule_start(pair.schedules[0]));
-            support_ok(baton_schedule_start(pair.schedules[1]));
-            for (int rank = 0; rank < 2; rank++) {
-                while (baton_schedule_epoch(pair.schedules[rank]) < epoch) {
-                    sched_yield(); /* neither test nor wait */
-                }
-            }
-            assert_int_equal(pair.got, epoch);
-        }
-        support_pair_close(&pair);
-        support_cluster_close(cluster);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wait_of_many_never_misses_a_failure),
         cmocka_unit_test(test_epoch_runs_once_a_start),
-        cmocka_unit_test(test_epoch_of_an_uncommitted_schedule_is_refused),
         cmocka_unit_test(test_epoch_started_twice_is_busy),
         cmocka_unit_test(test_wait_gives_the_outcome_of_its_own_epoch),
         cmocka_unit_test(test_rebind_between_epochs),
-        cmocka_unit_test(test_epochs_restart_without_allocation),
-        cmocka_unit_test(test_epochs_of_several_schedules_end_in_any_order),
-        cmocka_unit_test(test_call_node_starts_another_schedule),
         cmocka_unit_test(test_call_node_starts_a_schedule_of_another_engine),
         cmocka_unit_test(test_call_node_is_refused_what_would_wait),
         cmocka_unit_test(test_epochs_are_waited_for_by_several_threads),
-        cmocka_unit_test(test_epoch_ends_while_the_application_is_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

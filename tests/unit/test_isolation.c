@@ -52,61 +52,6 @@ static void close_exchanges(exchange_t exchanges[RANKS])
     }
 }
 
-/* ---- a commit that fails ---------------------------------------------- */
-
-/* The commit of "bad" fails on rank 0 and succeeds on rank 1. Whether that is
-   before or after that of "good", "good" works; so does the next attempt. */
-static void test_failed_commit_disturbs_no_other_schedule(void **state)
-{
-    for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(RANKS, i / 2);
-        bool before = i % 2 == 0;
-        exchange_t good[RANKS] = {{0}};
-        exchange_t again[RANKS] = {{0}};
-        baton_schedule_t *bad[RANKS] = {NULL};
-        uint64_t place[RANKS] = {5, 6};
-        for (int rank = 0; rank < RANKS; rank++) {
-            if (!before) {
-                support_ok(
-                    open_exchange(&good[rank], cluster->groups[rank], "good"));
-            }
-            bad[rank] = support_schedule(cluster->groups[rank], "bad");
-            (void)baton_add_recv(bad[rank], 1 - rank,
-                                 support_view(bad[rank], &place[rank], 8));
-            if (rank == 0) { /* two writers */
-                (void)baton_add_recv(bad[0], 1,
-                                     support_view(bad[0], &place[0], 8));
-            }
-            support_expect(baton_schedule_commit(bad[rank]),
-                           rank == 0 ? BATON_ERR_HAZARD : BATON_OK);
-            if (before) {
-                support_ok(
-                    open_exchange(&good[rank], cluster->groups[rank], "good"));
-            }
-        }
-        support_ok(baton_schedule_start(bad[1]));
-        for (uint64_t number = 1; number <= EPOCHS; number++) {
-            expect_works(good, number);
-        }
-        support_ok(baton_schedule_cancel(bad[1]));
-        support_ok(baton_schedule_destroy(bad[0]));
-        support_ok(baton_schedule_destroy(bad[1]));
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(
-                open_exchange(&again[rank], cluster->groups[rank], "bad"));
-        }
-        for (uint64_t number = 1; number <= EPOCHS; number++) {
-            expect_works(again, 2 * number);
-            expect_works(good, number);
-        }
-        assert_int_equal(place[0], 5);
-        assert_int_equal(place[1], 6);
-        close_exchanges(again);
-        close_exchanges(good);
-        support_cluster_close(cluster);
-    }
-}
-
 /* ---- another order ----------------------------------------------------- */
 
 /* Rank 0 makes and starts A, then B; rank 1 B, then A. */
@@ -325,7 +270,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_peer_of_one_never_committed_is_told),
-        cmocka_unit_test(test_failed_commit_disturbs_no_other_schedule),
         cmocka_unit_test(test_other_order_of_commits_swaps_no_data),
         cmocka_unit_test(test_unmatched_receive_takes_no_other_message),
         cmocka_unit_test(test_mismatch_fails_both_and_names_them),

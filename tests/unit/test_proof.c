@@ -91,36 +91,6 @@ static void test_union_of_all_ranks_holds_in_any_order(void **state)
     assert_memory_equal(&up, &pairs, sizeof(up));
 }
 
-static void test_union_into_an_operand(void **state)
-{
-    const baton_op_t *op = baton_proof_op(proof);
-    vector_t a = of_rank(0);
-    vector_t b = of_rank(1);
-    vector_t both = unite(a, b);
-    vector_t target = a;
-    op->reduce(op->arg, &target, &target, &b, COUNT, BATON_U32);
-    assert_memory_equal(&target, &both, sizeof(both));
-    target = b;
-    op->reduce(op->arg, &target, &a, &target, COUNT, BATON_U32);
-    assert_memory_equal(&target, &both, sizeof(both));
-}
-
-static void test_union_at_any_address(void **state)
-{
-    const baton_op_t *op = baton_proof_op(proof);
-    char memory[3 * sizeof(vector_t) + 3];
-    char *left = memory + 1;
-    char *right = left + sizeof(vector_t) + 1;
-    char *target = right + sizeof(vector_t) + 1;
-    vector_t a = of_rank(0);
-    vector_t b = of_rank(1);
-    vector_t both = unite(a, b);
-    memcpy(left, &a, sizeof(a));
-    memcpy(right, &b, sizeof(b));
-    op->reduce(op->arg, target, left, right, COUNT, BATON_U32);
-    assert_memory_equal(target, &both, sizeof(both));
-}
-
 static void test_empty_set_is_neutral(void **state)
 {
     static const bool nobody[RANKS] = {false};
@@ -130,26 +100,6 @@ static void test_empty_set_is_neutral(void **state)
     assert_memory_equal(&left, &one, sizeof(one));
     assert_memory_equal(&right, &one, sizeof(one));
     holds(unite(empty(), empty()), nobody);
-}
-
-static void test_subsets_by_contributors(void **state)
-{
-    for (unsigned set = 0; set < 1u << RANKS; set++) {
-        bool contributors[RANKS];
-        vector_t vector = empty();
-        for (int rank = 0; rank < RANKS; rank++) {
-            contributors[rank] = (set >> rank & 1) != 0;
-            if (contributors[rank]) {
-                vector = unite(vector, of_rank(rank));
-            }
-        }
-        holds(vector, contributors);
-        contributors[3] = !contributors[3];
-        lies(vector, contributors,
-             contributors[3] ? "proof: element 0 lacks rank 3"
-                             : "proof: element 0 has rank 3, which does not "
-                               "belong there");
-    }
 }
 
 /* Parts of a vector, by `first`. */
@@ -308,10 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PROOF_TEST(test_union_of_all_ranks_holds_in_any_order),
-        PROOF_TEST(test_union_into_an_operand),
-        PROOF_TEST(test_union_at_any_address),
         PROOF_TEST(test_empty_set_is_neutral),
-        PROOF_TEST(test_subsets_by_contributors),
         PROOF_TEST(test_elements_have_their_places),
         PROOF_TEST(test_many_ranks),
         PROOF_TEST(test_known_sets_need_no_memory),

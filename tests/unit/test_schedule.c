@@ -183,44 +183,6 @@ static void test_schedule_builders_error_sticks(void **state)
 
 /* ---- calls out of turn ------------------------------------------------- */
 
-static void test_schedule_refuses_to_be_nobodys(void **state)
-{
-    baton_schedule_t *s;
-    support_expect(baton_schedule_create(NULL, "x", &s), BATON_ERR_INVALID);
-    support_says("baton_schedule_create: group is NULL");
-    support_expect(baton_schedule_create(refusal_ranks()->groups[0], NULL, &s),
-                   BATON_ERR_INVALID);
-    support_says("baton_schedule_create: name is NULL");
-}
-
-static void test_schedule_refuses_to_run_before_commit(void **state)
-{
-    bool done;
-    baton_schedule_t *s = refusal_begin();
-    support_expect(baton_schedule_start(s), BATON_ERR_STATE);
-    support_says("baton_schedule_start: \"wrong\" is not committed");
-    support_expect(baton_schedule_test(s, &done), BATON_ERR_STATE);
-    support_says("baton_schedule_test: \"wrong\" is not committed");
-    support_expect(baton_schedule_wait(s, 0), BATON_ERR_STATE);
-    support_says("baton_schedule_wait: \"wrong\" is not committed");
-    support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
-    support_says("baton_schedule_cancel: \"wrong\" is not committed");
-    support_ok(baton_schedule_destroy(s));
-}
-
-static void test_schedule_refuses_second_commit(void **state)
-{
-    baton_schedule_t *s = refusal_begin();
-    uint64_t calls = 0;
-    (void)baton_add_call(s, support_count, &calls);
-    support_ok(baton_schedule_commit(s));
-    support_expect(baton_schedule_commit(s), BATON_ERR_STATE);
-    support_says("commit of \"wrong\": it is committed already");
-    support_run(s);
-    assert_int_equal(calls, 1);
-    support_ok(baton_schedule_destroy(s));
-}
-
 static void test_schedule_refuses_to_rebind_what_is_not_bound(void **state)
 {
     baton_schedule_t *s = refusal_begin();
@@ -254,9 +216,6 @@ int main(void)
         cmocka_unit_test(test_schedule_refuses_unknown_nodes),
         cmocka_unit_test(test_schedule_first_error_sticks),
         cmocka_unit_test(test_schedule_builders_error_sticks),
-        cmocka_unit_test(test_schedule_refuses_to_be_nobodys),
-        cmocka_unit_test(test_schedule_refuses_to_run_before_commit),
-        cmocka_unit_test(test_schedule_refuses_second_commit),
         cmocka_unit_test(test_schedule_refuses_to_rebind_what_is_not_bound),
     };
     return cmocka_run_group_tests(tests, refusal_open, refusal_close);

@@ -134,84 +134,6 @@ static void test_threads_allreduce_recursive_doubling(void **state)
     run_all(baton_allreduce_recursive_doubling, SUPPORT_REPEAT(1000));
 }
 
-static void test_threads_allreduce_ring(void **state)
-{
-    run_all(baton_allreduce_ring, SUPPORT_REPEAT(300));
-}
-
-/* ---- many schedules of one group, a thread each ----------------------- */
-
-typedef struct pair_run {
-    support_cluster_t *cluster;
-    baton_schedule_t *schedules[2];
-    uint64_t value[2];
-    uint64_t epochs;
-    baton_status_t status;
-    bool wrong;
-} pair_run_t;
-
-/* Runs both ranks of one schedule in this thread. */
-static void run_lane(void *arg)
-{
-    pair_run_t *run = arg;
-    for (uint64_t epoch = 1; epoch <= run->epochs; epoch++) {
-        run->value[0] = epoch;
-        run->value[1] = 1000 * epoch;
-        for (int rank = 0; rank < 2; rank++) {
-            run->status = baton_schedule_start(run->schedules[rank]);
-            if (run->status != BATON_OK) {
-                return;
-            }
-        }
-        for (int rank = 1; rank >= 0; rank--) {
-            run->status =
-                baton_schedule_wait(run->schedules[rank], SUPPORT_WAIT_MS);
-            if (run->status != BATON_OK) {
-                return;
-            }
-        }
-        run->wrong = run->wrong || run->value[0] != 1001 * epoch ||
-                     run->value[1] != 1001 * epoch;
-    }
-}
-
-static void test_threads_share_a_group(void **state)
-{
-    enum { LANES = 4 };
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        pair_run_t runs[LANES];
-        support_thread_t *threads[LANES];
-        for (int l = 0; l < LANES; l++) {
-            runs[l] = (pair_run_t){.cluster = cluster, .epochs = 1000};
-            for (int rank = 0; rank < 2; rank++) {
-                baton_schedule_t *s =
-                    support_schedule(cluster->groups[rank], "pair");
-                baton_view_t view = support_view(s, &runs[l].value[rank], 8);
-                baton_allreduce_t args = {.size = sizeof(args),
-                                          .source = view,
-                                          .target = view,
-                                          .dtype = BATON_U64,
-                                          .op = BATON_SUM};
-                baton_allreduce_recursive_doubling(s, &args);
-                support_ok(baton_schedule_commit(s));
-                runs[l].schedules[rank] = s;
-            }
-        }
-        for (int l = 0; l < LANES; l++) {
-            threads[l] = support_thread_start(run_lane, &runs[l]);
-        }
-        for (int l = 0; l < LANES; l++) {
-            support_thread_join(threads[l]);
-            assert_int_equal(runs[l].status, BATON_OK);
-            assert_false(runs[l].wrong);
-            support_ok(baton_schedule_destroy(runs[l].schedules[0]));
-            support_ok(baton_schedule_destroy(runs[l].schedules[1]));
-        }
-        support_cluster_close(cluster);
-    }
-}
-
 /* ---- epochs that nobody waits for -------------------------------------- */
 
 enum { LONG_BYTES = 1 << 19 };
@@ -321,8 +243,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_allreduce_recursive_doubling),
-        cmocka_unit_test(test_threads_allreduce_ring),
-        cmocka_unit_test(test_threads_share_a_group),
         cmocka_unit_test(test_threads_forget_short_epochs),
         cmocka_unit_test(test_threads_open_engines),
     };
