@@ -1445,30 +1445,19 @@ baton_stream_t emulated_stream(emulated_t *device)
     return stream;
 }
 
-static void must_submit(emulated_t *device, baton_stream_t stream,
-                        const work_t *work)
+void emulated_delay(emulated_t *device, baton_stream_t stream, int us)
 {
-    if (submit_alone(device, stream, work) != BATON_OK) {
+    const work_t work = {.kind = DELAY, .delay_us = us};
+    if (submit_alone(device, stream, &work) != BATON_OK) {
         give_up("%s", baton_error_message());
     }
 }
 
-void emulated_delay(emulated_t *device, baton_stream_t stream, int us)
-{
-    must_submit(device, stream, &(work_t){.kind = DELAY, .delay_us = us});
-}
-
-baton_status_t emulated_try_call(emulated_t *device, baton_stream_t stream,
-                                 void (*fn)(void *arg), void *arg)
+baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
+                             void (*fn)(void *arg), void *arg)
 {
     const work_t work = {.kind = CALL, .fn = fn, .arg = arg};
     return submit_alone(device, stream, &work);
-}
-
-void emulated_call(emulated_t *device, baton_stream_t stream,
-                   void (*fn)(void *arg), void *arg)
-{
-    must_submit(device, stream, &(work_t){.kind = CALL, .fn = fn, .arg = arg});
 }
 
 void *emulated_gate(emulated_t *device)

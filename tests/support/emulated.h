@@ -84,11 +84,8 @@ baton_stream_t emulated_stream(emulated_t *device);
 /* Puts work into a stream that takes so long, or that calls a function. The
    function may block; there are options.workers threads that can. */
 void emulated_delay(emulated_t *device, baton_stream_t stream, int us);
-void emulated_call(emulated_t *device, baton_stream_t stream,
-                   void (*fn)(void *arg), void *arg);
-/* The same; or an error, where emulated_call ends the program. */
-baton_status_t emulated_try_call(emulated_t *device, baton_stream_t stream,
-                                 void (*fn)(void *arg), void *arg);
+baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
+                             void (*fn)(void *arg), void *arg);
 
 /* A word for the port's await, 0 at first; the host raises it at once. It may
    be freed while a stream waits for it, which then goes on. */

@@ -297,7 +297,7 @@ static void test_ends_on_the_host(void **state)
     support_ok(baton_schedule_commit(s));
     uint64_t raises = emulated_counters(device).raises;
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        emulated_call(device, in, hold_back, &late.latch);
+        support_ok(emulated_call(device, in, hold_back, &late.latch));
         late.answers_late = true;
         support_ok(baton_schedule_start_on(s, stream));
         support_ok(baton_schedule_wait_on(s, stream));
@@ -490,8 +490,8 @@ static void test_destroy_gives_up(void **state)
     s = doubling(&user);
     uint64_t before = emulated_counters(user.device).events;
     assert_int_equal(sem_init(&late.latch, 0, 0), 0);
-    emulated_call(user.device, user.port->streams[BATON_DEVICE_WORK], hold_back,
-                  &late.latch);
+    support_ok(emulated_call(user.device, user.port->streams[BATON_DEVICE_WORK],
+                             hold_back, &late.latch));
     support_ok(baton_schedule_start(s));
     support_ok(baton_schedule_wait_on(s, user.stream));
     support_expect(baton_schedule_destroy(s), BATON_ERR_TIMEOUT);

@@ -108,8 +108,8 @@ static baton_status_t queue_change(void *arg, baton_call_t *call,
     world_site_t *site = arg;
     site->epoch = baton_call_epoch(call);
     site->address = baton_call_address(call, site->view);
-    return emulated_try_call(site->run->rank->device, stream, change_on_device,
-                             site);
+    return emulated_call(site->run->rank->device, stream, change_on_device,
+                         site);
 }
 
 static void note_async(world_site_t *site, baton_call_t *call,
