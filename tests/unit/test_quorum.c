@@ -2,7 +2,6 @@
    earlier and not later; no contribution is lost; what it takes to count them;
    and numbers of ranks that are refused. */
 #include "support/arrivals.h"
-#include "support/sanitized.h"
 
 #include <baton/partial.h>
 #include <setjmp.h>
@@ -29,16 +28,6 @@ static void test_quorum_of_any_number(void **state)
     }
     for (uint32_t q = 1; q <= 31; q++) {
         arrivals_run_quorum(31, q, 62);
-    }
-}
-
-static void test_quorum_of_32_in_every_epoch(void **state)
-{
-    (void)state;
-    uint32_t quorums[5];
-    size_t count = arrivals_quorums(32, quorums);
-    for (size_t i = 0; i < count; i++) {
-        arrivals_run_quorum(32, quorums[i], SUPPORT_REPEAT(10000));
     }
 }
 
@@ -204,7 +193,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quorum_of_any_number),
-        cmocka_unit_test(test_quorum_of_32_in_every_epoch),
         cmocka_unit_test(test_quorum_of_many_is_exact),
         cmocka_unit_test(test_quorum_of_a_burst),
         cmocka_unit_test(test_quorum_takes_few_messages),
