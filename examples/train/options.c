@@ -190,7 +190,7 @@ bool read_options(int argc, char **argv)
 
 static const struct {
     const char *name;
-    int kind;
+    kind_t kind;
     baton_partial_mode_t mode;
     bool has_ranks;
 } known[] = {{"mpi", MPI, BATON_FULL, false},

@@ -22,16 +22,18 @@ typedef struct settings {
     bool severe;
 } settings_t;
 
+typedef enum kind {
+    MPI,       /* MPI_Allreduce after the backward pass */
+    FORK_JOIN, /* all-reduces, started and awaited there */
+    OVERLAP,   /* each started when its layers' gradients are there */
+    PARTIAL,
+    SPARSE
+} kind_t;
+
 /* How gradients are summed. */
 typedef struct system {
     char name[SYSTEM_NAME];
-    enum {
-        MPI,       /* MPI_Allreduce after the backward pass */
-        FORK_JOIN, /* all-reduces, started and awaited there */
-        OVERLAP,   /* each started when its layers' gradients are there */
-        PARTIAL,
-        SPARSE
-    } kind;
+    kind_t kind;
     baton_partial_choice_t choice;
     baton_sparse_algorithm_t algorithm;
     double density;
