@@ -218,7 +218,8 @@ static bool is_sparse(const char *name, baton_sparse_algorithm_t *out)
 static bool read_system(const char *text, system_t *out)
 {
     char name[SYSTEM_NAME];
-    double ranks = (size + 1) / 2;
+    const int half = (size + 1) / 2;
+    double ranks = half;
     *out = (system_t){.density = 0.01};
     snprintf(out->name, sizeof out->name, "%s", text);
     snprintf(name, sizeof name, "%s", text);

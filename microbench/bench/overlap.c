@@ -128,7 +128,8 @@ static double time_once(const contest_t *contest, contestant_t *system,
 static double time_phase(const contest_t *contest, contestant_t *system,
                          phase_t phase, bench_compute_t kind)
 {
-    uint64_t fit = TURN_BYTES / (contest->bytes * contest->layers);
+    uint64_t bytes = contest->bytes * contest->layers;
+    uint64_t fit = bytes > 0 ? TURN_BYTES / bytes : MAX_ITERATIONS;
     int iterations = fit < 1                ? 1
                      : fit > MAX_ITERATIONS ? MAX_ITERATIONS
                                             : (int)fit;

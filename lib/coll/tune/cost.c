@@ -136,7 +136,8 @@ double baton__passed_on(const baton__terms_t *t)
 
 double baton__passed_up(const baton__terms_t *t)
 {
-    return (t->of.ranks / 2 - 1) * t->n;
+    const int pairs = t->of.ranks / 2;
+    return (pairs - 1) * t->n;
 }
 
 double baton__scattered(const baton__terms_t *t)

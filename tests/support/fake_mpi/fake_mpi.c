@@ -290,7 +290,9 @@ int MPI_Request_free(MPI_Request *request)
 int MPI_Error_string(int code, char *text, int *length)
 {
     (void)code;
-    *length = (int)strlen(strcpy(text, "MPI was told to fail"));
+    static const char why[] = "MPI was told to fail";
+    memcpy(text, why, sizeof why);
+    *length = (int)sizeof why - 1;
     return MPI_SUCCESS;
 }
 
