@@ -53,17 +53,26 @@ static struct {
     char **sources;
 } filled;
 
+/* In what sources depend on. */
+static bool is_same(const dense_case_t *a, const dense_case_t *b)
+{
+    return a->builder == b->builder && a->size == b->size &&
+           a->root == b->root && a->count == b->count &&
+           a->element == b->element && a->varied == b->varied &&
+           a->in_place == b->in_place && a->dtype == b->dtype && a->op == b->op;
+}
+
 static const char *source_of(const dense_data_t *data, int rank)
 {
     if (filled.sources == NULL || filled.data.c != data->c ||
         filled.data.seed != data->seed || filled.data.epoch != data->epoch ||
-        memcmp(&filled.c, data->c, sizeof filled.c) != 0) {
+        !is_same(&filled.c, data->c)) {
         for (int i = 0; filled.sources != NULL && i < filled.c.size; i++) {
             free(filled.sources[i]);
         }
         free(filled.sources);
         filled.data = *data;
-        memcpy(&filled.c, data->c, sizeof filled.c);
+        filled.c = *data->c;
         filled.sources = calloc((size_t)filled.c.size, sizeof(char *));
         if (filled.sources == NULL) {
             abort();

@@ -97,9 +97,12 @@ baton_status_t baton__requests_bind(const baton__requests_t *self,
                                     const baton__binding_t *all, size_t count)
 {
     baton_status_t status = BATON_OK;
-    for (size_t i = 0; i < 2 * count && status == BATON_OK; i++) {
-        status = baton_buffer_rebind(self->schedule, all[i % count].buffer,
-                                     i < count ? NULL : all[i % count].address);
+    for (size_t i = 0; i < count && status == BATON_OK; i++) {
+        status = baton_buffer_rebind(self->schedule, all[i].buffer, NULL);
+    }
+    for (size_t i = 0; i < count && status == BATON_OK; i++) {
+        status =
+            baton_buffer_rebind(self->schedule, all[i].buffer, all[i].address);
     }
     return status;
 }
