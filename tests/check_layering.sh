@@ -29,8 +29,8 @@ symbols() {
 
 # Symbols that objects use, and who defines them. Whoever may not include a
 # layer may not call it either; public functions may be called from coll, whose
-# builders use nothing else, from transports, and from above. And a header declares what its own
-# layer defines.
+# builders use nothing else, from transports, and from above. And a header
+# declares what its own layer defines.
 calls() (
     cd "$1"
     shift

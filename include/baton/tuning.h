@@ -110,9 +110,9 @@ typedef struct baton_algorithm {
     struct baton__works (*work)(const struct baton__terms *terms);
 } baton_algorithm_t;
 
-/* How long the algorithm takes by its formula; the same when all ranks are on
-   one host. Whether cost_us is what the simulator takes, to 1e-9, where all
-   blocks are equal, of one chunk each, and all segments, too; elsewhere it is
+/* cost_us: how long the algorithm takes by its formula. host_us: the same where
+   all ranks are on one host. is_exact: true if the simulator takes cost_us, to
+   1e-9, with equal blocks and segments of one chunk each. Elsewhere cost_us is
    an estimate to choose by. */
 double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of);
