@@ -6,7 +6,6 @@
 
 #include "common/cli.h"
 #include "common/harness.h"
-#include "common/progress.h"
 #include "common/table.h"
 #include <baton/sparse.h>
 #include <baton/tuning.h>
@@ -29,15 +28,13 @@ typedef enum bench_command {
     BENCH_OVERLAP = 1 << 1,
     BENCH_SPARSE = 1 << 2,
     BENCH_ENGINE = 1 << 3,
-    BENCH_LOOP = 1 << 4,
-    BENCH_KERNELS = 1 << 5
+    BENCH_KERNELS = 1 << 4
 } bench_command_t;
 
 /* The ways to a collective. */
 typedef enum bench_system_kind {
     BENCH_SYSTEM_MPI,        /* the blocking call */
     BENCH_SYSTEM_IMPI,       /* the nonblocking call and MPI_Wait */
-    BENCH_SYSTEM_IMPI_RING,  /* the same, by libnbc's ring */
     BENCH_SYSTEM_PERSISTENT, /* MPI_Start and MPI_Wait */
     BENCH_SYSTEM_BATON
 } bench_system_kind_t;
@@ -52,8 +49,11 @@ typedef struct bench_system {
 typedef enum bench_compute {
     BENCH_COMPUTE_PROCESSOR, /* a fixed amount of work */
     BENCH_COMPUTE_SLEEP,     /* as when a device computes */
+    BENCH_COMPUTE_NONE,      /* all start, and then all are waited for */
     BENCH_COMPUTES
 } bench_compute_t;
+
+extern const char *const bench_compute_names[]; /* ended by NULL */
 
 /* Systems of `baton-bench sparse`: name, word. Baton's are in the order of
    baton_sparse_algorithm_t, from SPARDL on. MPI is MPI_Allreduce; MPI_RESIDUAL
@@ -121,8 +121,6 @@ typedef struct bench_run {
     bench_options_t options;
     bool speak;
     table_t table;
-    progress_t progress;
-    size_t probes, near; /* of the latency of a cache line between processors */
 } bench_run_t;
 
 /* Systems that take turns, so that all see the same states of the machine. */
@@ -139,11 +137,6 @@ typedef struct bench_turns {
 /* Runs all turns, in an order that rotates. `out`: [systems][measures], on rank
    0: over the turns, of the largest value of all ranks. Collective. */
 void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
-
-/* Rank 0 measures how long a cache line takes from one processor to another, in
-   nanoseconds; 0 where two threads can't run at the same time. Machines that
-   alternate between two states, of about 27 and 170 ns, are counted. */
-double bench_probe(bench_run_t *run);
 
 /* The statistics of the slowest rank's values, on rank 0. Collective. */
 stats_t bench_slowest(double *mine, size_t count);
@@ -230,17 +223,10 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
                        bench_operation_t *operation, bench_runner_t *out);
 void bench_runner_close(bench_runner_t *runner);
 
-/* Begins a turn of this system, before anything is measured, and ends it. */
-void bench_runner_begin_turn(const bench_runner_t *runner);
-void bench_runner_end_turn(const bench_runner_t *runner);
-
 /* Starts the collective, of the operation's root, and returns, unless the
    system only has a call that blocks; waits for it. */
 void bench_runner_start(bench_runner_t *runner);
 void bench_runner_wait(bench_runner_t *runner);
-
-/* Closes MPI's tool interface, if it was opened. */
-void bench_libnbc_close(void);
 
 /* ---- the GPU (device.c) ------------------------------------------------- */
 
@@ -271,9 +257,6 @@ void bench_native_sum(float *restrict target, const float *left,
                       const float *right, size_t count);
 void bench_native_add(float *restrict target, const float *right, size_t count);
 
-/* The sum of |values[i]|, in many partial sums. */
-float bench_native_magnitudes(const float *values, size_t count);
-
 /* ---- the commands -------------------------------------------------------- */
 
 typedef struct bench {
@@ -285,6 +268,6 @@ typedef struct bench {
 } bench_t;
 
 extern const bench_t bench_collective, bench_overlap, bench_sparse;
-extern const bench_t bench_engine, bench_loop, bench_kernels;
+extern const bench_t bench_engine, bench_kernels;
 
 #endif

@@ -1,15 +1,13 @@
 /* baton-bench allreduce, bcast, ...: ways to a collective, over sizes. */
 #include "bench/bench.h"
 #include "common/plot.h"
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A turn of the fastest system should take so long, within limits. */
 #define TURN_US 50000.0
 
-enum { MAX_CALLS = 100, TRUSTED_FOR = 4, LATE_US = 2000 };
+enum { MAX_CALLS = 100, TRUSTED_FOR = 4 };
 
 /* The systems on one size. */
 typedef struct contest {
@@ -29,32 +27,6 @@ static void call(bench_runner_t *runner, int root)
     bench_runner_wait(runner);
 }
 
-/* One rank comes late, and none may leave before it came. Ranks of one host
-   have one clock. */
-static void check_barrier(const contest_t *contest, bench_runner_t *runner,
-                          size_t turn)
-{
-    const harness_t *harness = &contest->run->harness;
-    MPI_Comm host = MPI_COMM_NULL;
-    int near = 0;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
-                        &host);
-    MPI_Comm_size(host, &near);
-    MPI_Comm_free(&host);
-    if ((int)(turn % (size_t)harness->size) == harness->rank) {
-        clock_sleep_until(clock_now_us() + LATE_US);
-    }
-    double came_us = clock_now_us();
-    call(runner, 0);
-    double left_us = clock_now_us();
-    MPI_Allreduce(MPI_IN_PLACE, &came_us, 1, MPI_DOUBLE, MPI_MAX,
-                  MPI_COMM_WORLD);
-    if (near == harness->size && left_us < came_us) {
-        harness_fail("%s: left the barrier %g us before a rank came",
-                     runner->system.name, came_us - left_us);
-    }
-}
-
 /* Warms up by one call, then times the mean of the turn's calls on this rank.
    The ranks take turns as root: a root that always is one would run ahead of
    its peers, and a call would seem to take no longer than a send. */
@@ -64,8 +36,8 @@ static void take(void *arg, size_t system, size_t turn, double *us_out)
     bench_runner_t *runner = &contest->runners[system];
     bench_operation_t *operation = &contest->operation;
     operation->root = operation->roots - 1;
+    (void)turn;
     bench_fill(operation);
-    bench_runner_begin_turn(runner);
     harness_barrier(&contest->run->harness);
     call(runner, operation->root);
     if (operation->in_place) {
@@ -79,10 +51,6 @@ static void take(void *arg, size_t system, size_t turn, double *us_out)
         call(runner, (int)(i % (size_t)operation->roots));
     }
     *us_out = (clock_now_us() - begin_us) / (double)contest->calls;
-    if (operation->collective == BATON_COLLECTIVE_BARRIER) {
-        check_barrier(contest, runner, turn);
-    }
-    bench_runner_end_turn(runner);
     if (!operation->in_place) {
         bench_check(runner);
     }
@@ -162,7 +130,8 @@ static const table_column_t columns[COLUMNS] = {
     {"p90_us", "p90", TABLE_FIXED, 10, 2},
 };
 
-static void add_size(bench_run_t *run, double bytes, const stats_t *stats)
+static void add_size(bench_run_t *run, double bytes, const stats_t *stats,
+                     plot_t *plot)
 {
     const bench_options_t *options = &run->options;
     double mpi_us = NAN; /* of the fastest of MPI's */
@@ -182,65 +151,30 @@ static void add_size(bench_run_t *run, double bytes, const stats_t *stats)
             table_number(stats[i].p10),
             table_number(stats[i].p90)};
         table_row(&run->table, cells);
+        plot_add(plot, options->systems[i].name, bytes, stats[i].median);
     }
-}
-
-/* What is drawn: [BENCH_MAX_SIZES][systems]. */
-typedef struct picture {
-    double bytes[BENCH_MAX_SIZES];
-    double us[BENCH_MAX_SIZES * BENCH_MAX_SYSTEMS];
-    char ticks[BENCH_MAX_SIZES][PLOT_TEXT_BYTES];
-    char names[BENCH_MAX_SYSTEMS][PLOT_TEXT_BYTES];
-} picture_t;
-
-static bool draw(const bench_run_t *run, picture_t *picture)
-{
-    const bench_options_t *options = &run->options;
-    char title[80];
-    (void)snprintf(title, sizeof(title), "%s of %d ranks",
-                   bench_collective_name(options->collective),
-                   run->harness.size);
-    for (size_t i = 0; i < options->system_count; i++) {
-        (void)snprintf(picture->names[i], PLOT_TEXT_BYTES, "%.47s",
-                       options->systems[i].name);
-    }
-    const plot_t plot = {
-        .title = title,
-        .x_label = "bytes",
-        .series_count = options->system_count,
-        .x_count = options->size_count,
-        .series = (const char(*)[PLOT_TEXT_BYTES])picture->names,
-        .ticks = (const char(*)[PLOT_TEXT_BYTES])picture->ticks,
-        .x = picture->bytes,
-        .values = picture->us,
-        .log_base = 2,
-    };
-    return plot_draw(options->plot, &plot);
 }
 
 static bool run_collective(bench_run_t *run)
 {
-    static picture_t picture;
+    static plot_t plot = {.x_label = "bytes", .log_base = 2, .x_bytes = true};
+    char title[80];
     stats_t stats[BENCH_MAX_SYSTEMS];
     const bench_options_t *options = &run->options;
     if (bench_keep_able(run) == 0) {
         return true;
     }
-    progress_init(&run->progress, run->speak,
-                  options->size_count * options->repetitions);
     for (size_t size = 0; size < options->size_count; size++) {
         uint64_t bytes = measure_size(run, options->bytes[size], stats);
-        if (!run->speak) {
-            continue;
-        }
-        add_size(run, (double)bytes, stats);
-        picture.bytes[size] = (double)bytes;
-        (void)cli_format_bytes(bytes, picture.ticks[size], PLOT_TEXT_BYTES);
-        for (size_t i = 0; i < options->system_count; i++) {
-            picture.us[size * options->system_count + i] = stats[i].median;
+        if (run->speak) {
+            add_size(run, (double)bytes, stats, &plot);
         }
     }
-    return !run->speak || draw(run, &picture);
+    plot.name = options->plot;
+    (void)snprintf(title, sizeof(title), "%s of %d ranks",
+                   bench_collective_name(options->collective),
+                   run->harness.size);
+    return !run->speak || plot_draw(&plot, title);
 }
 
 const bench_t bench_collective = {

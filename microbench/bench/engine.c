@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum {
     NODES_A_REPETITION = 2000000, /* at least */
@@ -16,7 +15,10 @@ enum {
        nodes of it, of each kind. */
     RING_RANKS = 32,
     RING_CHUNKS = 64,
-    RING_CHUNK_BYTES = 256
+    RING_CHUNK_BYTES = 256,
+    SOLOS = 400, /* tensors of a model */
+    SOLO_COUNT = 1024,
+    SOLO_CALLS = 50
 };
 
 #define IDLE_US 2e6
@@ -28,17 +30,6 @@ static double allocated_bytes(void)
 {
     struct mallinfo2 info = mallinfo2();
     return (double)info.uordblks + (double)info.hblkhd;
-}
-
-static double resident_bytes(void)
-{
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file != NULL) {
-        (void)!fscanf(file, "%*s %ld", &pages);
-        (void)fclose(file);
-    }
-    return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
 /* ---- schedules of one process ------------------------------------------- */
@@ -221,13 +212,9 @@ static void measure_growth(bench_run_t *run, const single_t *single)
     baton_schedule_t *schedule = commit(single, &shape);
     harness_run_epochs(schedule, 1000);
     double allocated = allocated_bytes();
-    double resident = resident_bytes();
     harness_run_epochs(schedule, run->options.epochs);
     bench_report(run, "growth_allocated", "memory allocated by --epochs epochs",
                  stats_single(allocated_bytes() - allocated), "bytes");
-    bench_report(run, "growth_resident",
-                 "resident memory, growth in --epochs epochs",
-                 stats_single(resident_bytes() - resident), "bytes");
     (void)!baton_schedule_destroy(schedule);
 }
 
@@ -269,19 +256,64 @@ static void measure_alone(bench_run_t *run)
 
 /* ---- all ranks ---------------------------------------------------------- */
 
-/* Armed receives are posted on every rank, and no rank activates them. */
-static void measure_idle(bench_run_t *run)
+static stats_t time_solo(bench_run_t *run, baton_partial_t *partial)
+{
+    static const float gradient[SOLO_COUNT];
+    size_t turns = (size_t)run->options.repetitions;
+    double *us = harness_alloc(turns, sizeof(double));
+    baton_partial_result_t result;
+    for (size_t turn = 0; turn < turns; turn++) {
+        harness_barrier(&run->harness);
+        double begin_us = clock_now_us();
+        for (int i = 0; i < SOLO_CALLS; i++) {
+            harness_require(baton_partial_contribute(partial, gradient),
+                            "contribute");
+            harness_require(baton_partial_start(partial), "start");
+            harness_require(baton_partial_wait(partial, -1, &result), "wait");
+        }
+        us[turn] = (clock_now_us() - begin_us) / SOLO_CALLS;
+    }
+    stats_t stats = bench_slowest(us, turns);
+    free(us);
+    return stats;
+}
+
+static baton_partial_t *create_solo(const bench_run_t *run)
 {
     const baton_partial_options_t options = {.size = sizeof(options),
-                                             .name = "idle",
                                              .mode = BATON_SOLO,
-                                             .count = 8,
-                                             .dtype = BATON_F64};
+                                             .count = SOLO_COUNT,
+                                             .dtype = BATON_F32};
     baton_partial_t *partial = NULL;
-    baton_partial_result_t result;
     harness_require(
         baton_partial_create(run->harness.group, &options, &partial),
         "create a solo all-reduce");
+    return partial;
+}
+
+/* An epoch costs what runs, not what is committed. */
+static void measure_solos(bench_run_t *run)
+{
+    baton_partial_t *all[SOLOS];
+    all[0] = create_solo(run);
+    bench_report(run, "solo_alone", "a solo step, one committed",
+                 time_solo(run, all[0]), "us");
+    for (size_t i = 1; i < SOLOS; i++) {
+        all[i] = create_solo(run);
+    }
+    bench_report(run, "solo_of_many", "a solo step, 400 committed",
+                 time_solo(run, all[0]), "us");
+    harness_barrier(&run->harness);
+    for (size_t i = 0; i < SOLOS; i++) {
+        harness_require(baton_partial_destroy(all[i]), "destroy");
+    }
+}
+
+/* Armed receives are posted on every rank, and no rank activates them. */
+static void measure_idle(bench_run_t *run)
+{
+    baton_partial_t *partial = create_solo(run);
+    baton_partial_result_t result;
     harness_require(baton_partial_start(partial), "start");
     harness_require(baton_partial_wait(partial, -1, &result), "wait");
     harness_barrier(&run->harness);
@@ -326,18 +358,14 @@ static void measure_messages(bench_run_t *run)
 static bool run_engine(bench_run_t *run)
 {
     if (run->speak) {
-        bench_report(run, "line_before", "Cache line, core to core, before",
-                     stats_single(bench_probe(run)), "ns");
         measure_alone(run);
     }
     harness_barrier(&run->harness);
     bench_note(run, "An engine with an armed solo all-reduce");
     measure_idle(run);
     measure_messages(run);
-    if (run->speak) {
-        bench_report(run, "line_after", "Cache line, core to core, after",
-                     stats_single(bench_probe(run)), "ns");
-    }
+    bench_note(run, "Solo all-reduces of 4 KiB");
+    measure_solos(run);
     return true;
 }
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum {
-    FORMS = 3,
     /* The distance between the vectors. At the same offset in their pages,
        loads would wait for stores that only seem to alias them. */
     STAGGER = 320,
@@ -42,7 +41,6 @@ typedef struct trial {
     uint32_t *two, *one; /* indices; room for 2k */
     size_t two_found, one_found;
     void *scratch;
-    float magnitudes; /* so that the read pass is needed */
 } trial_t;
 
 typedef void (*form_fn)(trial_t *trial);
@@ -86,34 +84,25 @@ static void one_pass(trial_t *t)
             : baton_accumulate_at_least(&of, t->threshold, t->one, 2 * t->k);
 }
 
-static void read_pass(trial_t *t)
-{
-    t->magnitudes += bench_native_magnitudes(t->target, t->count);
-}
-
-/* `us`: of each form. */
+/* Times two forms by turns. */
 static void measure(const bench_run_t *run, trial_t *trial,
-                    const form_fn *forms, size_t count, stats_t *us)
+                    const form_fn forms[2], stats_t us[2])
 {
     size_t rounds = (size_t)run->options.repetitions;
-    double *times = harness_alloc(count * rounds, sizeof(double));
-    for (size_t i = 0; i < count; i++) {
-        forms[i](trial);
-    }
-    for (size_t round = 0; round < rounds; round++) {
-        for (size_t i = 0; i < count; i++) {
-            size_t form = (round + i) % count;
-            double begin_us = clock_now_us();
-            for (size_t n = 0; n < trial->repeats; n++) {
-                forms[form](trial);
-            }
-            times[form * rounds + round] =
-                (clock_now_us() - begin_us) / (double)trial->repeats;
+    double *times = harness_alloc(2 * rounds, sizeof(double));
+    forms[0](trial);
+    forms[1](trial);
+    for (size_t turn = 0; turn < 2 * rounds; turn++) {
+        size_t form = (turn + turn / 2) % 2;
+        double begin_us = clock_now_us();
+        for (size_t n = 0; n < trial->repeats; n++) {
+            forms[form](trial);
         }
+        times[form * rounds + turn / 2] =
+            (clock_now_us() - begin_us) / (double)trial->repeats;
     }
-    for (size_t i = 0; i < count; i++) {
-        us[i] = stats_of(&times[i * rounds], rounds);
-    }
+    us[0] = stats_of(times, rounds);
+    us[1] = stats_of(times + rounds, rounds);
     free(times);
 }
 
@@ -158,7 +147,7 @@ static void measure_sums(bench_run_t *run, trial_t *trial)
         trial->left = i % 2 == 0 ? trial->target : left;
         trial->count = sizes[i / 2] / sizeof(float);
         trial->repeats = 1 + BYTES_A_MEASUREMENT / sizes[i / 2];
-        measure(run, trial, forms, 2, us);
+        measure(run, trial, forms, us);
         report(run, trial, "sum", i % 2 == 0 ? "in place" : "three buffers",
                us[0], us[1].median);
     }
@@ -169,9 +158,9 @@ static void measure_sums(bench_run_t *run, trial_t *trial)
 
 static bool measure_selection(bench_run_t *run, trial_t *trial)
 {
-    static const form_fn forms[FORMS] = {one_pass, two_steps, read_pass};
-    stats_t us[FORMS];
-    measure(run, trial, forms, FORMS, us);
+    static const form_fn forms[] = {one_pass, two_steps};
+    stats_t us[2];
+    measure(run, trial, forms, us);
     if (trial->one_found != trial->two_found ||
         memcmp(trial->one, trial->two, trial->two_found * sizeof *trial->two) !=
             0) {
@@ -182,9 +171,6 @@ static bool measure_selection(bench_run_t *run, trial_t *trial)
     }
     report(run, trial, "accumulate",
            trial->threshold == 0 ? "top-k" : "threshold", us[0], us[1].median);
-    if (trial->threshold == 0) {
-        report(run, trial, "read", "plain", us[2], NAN);
-    }
     return true;
 }
 

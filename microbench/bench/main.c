@@ -10,8 +10,8 @@ enum { NO_GPU = 77 };
 static const bench_t *find(bench_command_t command)
 {
     static const bench_t *const benches[] = {&bench_collective, &bench_overlap,
-                                             &bench_sparse,     &bench_engine,
-                                             &bench_loop,       &bench_kernels};
+                                             &bench_sparse, &bench_engine,
+                                             &bench_kernels};
     size_t i = 0;
     while (benches[i]->command != command) {
         i++;
@@ -29,18 +29,6 @@ static bool open_files(bench_run_t *run, const bench_t *bench)
                       options->csv, options->json);
 }
 
-static void print_foot(const bench_run_t *run, steal_t before)
-{
-    (void)printf("# %.1f %% of the processors' time was taken by the "
-                 "machine's host\n",
-                 100 * steal_share(before, steal_read()));
-    if (run->probes > 0) {
-        (void)printf("# a cache line took less than 80 ns from one processor "
-                     "to another in %zu of %zu turns\n",
-                     run->near, run->probes);
-    }
-}
-
 static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
 {
     steal_t before = steal_read();
@@ -56,7 +44,9 @@ static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
     }
     bool passed = bench->run(run);
     if (run->speak) {
-        print_foot(run, before);
+        (void)printf("# %.1f %% of the processors' time was taken by the "
+                     "machine's host\n",
+                     100 * steal_share(before, steal_read()));
     }
     harness_barrier(&run->harness);
     harness_close(&run->harness);
@@ -101,7 +91,6 @@ int main(int argc, char **argv)
     if (verdict == CLI_RUN) {
         status = run_bench(&run, command, argv[1]);
     }
-    bench_libnbc_close();
     MPI_Finalize();
     return status;
 }

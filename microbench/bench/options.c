@@ -13,7 +13,6 @@ static const char doc[] =
     "  overlap  all-reduces while the application computes or sleeps\n"
     "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  engine   nodes, commits, epochs, idling\n"
-    "  loop     a training loop: hundreds of schedules, long pipelines\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
     "           up and selecting, in two steps and in one pass\n"
     "\n"
@@ -31,10 +30,9 @@ static const char collective_doc[] =
     "\vA time is of one call: the mean of a turn's calls on the slowest rank, "
     "and of that the median over turns. Every turn's result is checked.\n"
     "Systems: mpi, the blocking call; impi, the nonblocking one and MPI_Wait; "
-    "impi-ring, the same with libnbc's ring (all-reduce alone, by MPI_T); "
     "persistent, MPIX_..._init, MPI_Start and MPI_Wait; baton, Baton's own "
     "choice; baton:ALGORITHM (baton-info --choices names them).\n\n" END
-    "allreduce --bytes 64K..64M --systems mpi,impi-ring,baton,baton:ring";
+    "allreduce --bytes 64K..64M --systems mpi,impi,baton,baton:ring";
 
 static const char overlap_doc[] =
     "Measures how much of an all-reduce passes while the application computes."
@@ -84,7 +82,6 @@ static const entry_t entries[] = {
     DENSE("barrier", BARRIER),
     OTHER("overlap", OVERLAP, overlap_doc),
     OTHER("engine", ENGINE, other_doc),
-    OTHER("loop", LOOP, other_doc),
     OTHER("sparse", SPARSE, sparse_doc),
     OTHER("kernels", KERNELS, other_doc),
 };
@@ -105,7 +102,7 @@ const char *bench_collective_name(baton_collective_t collective)
 
 enum {
     DENSE_PARTS = BENCH_COLLECTIVE | BENCH_OVERLAP,
-    MANY_TURNS = BENCH_ENGINE | BENCH_LOOP | BENCH_KERNELS,
+    MANY_TURNS = BENCH_ENGINE | BENCH_KERNELS,
     ALL = DENSE_PARTS | BENCH_SPARSE | MANY_TURNS
 };
 
@@ -117,7 +114,7 @@ enum {
 #define SPARSE_NAME(NAME, name) name,
 const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
 #undef SPARSE_NAME
-static const char *const compute_names[] = {"processor", "sleep", NULL};
+const char *const bench_compute_names[] = {"processor", "sleep", "none", NULL};
 static const char *const memory_names[] = {"malloc", "shared", "device", NULL};
 
 static const cli_option_t options[] = {
@@ -171,9 +168,9 @@ static const cli_option_t options[] = {
      "1,10",
      "All-reduces in flight at once"},
     {BENCH_OVERLAP, "compute", 'c', AT(computes),
-     CLI_WORDS(compute_names, BENCH_COMPUTES, AT(compute_count)), NULL,
-     "What the application does meanwhile"},
-    {ALL & ~(BENCH_ENGINE | BENCH_LOOP), "memory", 'm', AT(memory),
+     CLI_WORDS(bench_compute_names, BENCH_COMPUTES, AT(compute_count)),
+     "processor,sleep", "What the application does meanwhile"},
+    {ALL & ~BENCH_ENGINE, "memory", 'm', AT(memory),
      CLI_WORD("KIND", memory_names), "malloc",
      "Where the vectors are: shared is memory of baton_memory_alloc, device is "
      "a GPU's"},
@@ -196,8 +193,8 @@ static const cli_option_t options[] = {
 /* ---- systems ------------------------------------------------------------ */
 
 /* In the order of bench_system_kind_t. */
-static const char *const system_names[] = {"mpi",        "impi",  "impi-ring",
-                                           "persistent", "baton", NULL};
+static const char *const system_names[] = {"mpi", "impi", "persistent", "baton",
+                                           NULL};
 
 /* The library's builders of barrier, scatter and gather take no name. So what
    is named for these must be all there is. */
@@ -280,10 +277,7 @@ static error_t resolve_systems(cli_parser_t *parser)
     }
     const char *list = opts->system_list;
     if (list == NULL) {
-        list = overlap ? "impi,baton"
-               : opts->collective == BATON_COLLECTIVE_ALLREDUCE
-                   ? "mpi,impi,impi-ring,persistent,baton"
-                   : "mpi,impi,persistent,baton";
+        list = overlap ? "impi,baton" : "mpi,impi,persistent,baton";
     }
     error_t error = cli_read_list(parser, "--systems", list, BENCH_MAX_SYSTEMS,
                                   &opts->system_count, read_system);

@@ -59,7 +59,7 @@ static void compute(const contestant_t *system, bench_compute_t kind)
 {
     if (kind == BENCH_COMPUTE_SLEEP) {
         clock_sleep_until(clock_now_us() + system->layer_us);
-    } else {
+    } else if (kind == BENCH_COMPUTE_PROCESSOR) {
         work(system->units);
     }
 }
@@ -147,13 +147,11 @@ static void take(void *arg, size_t place, size_t turn, double *us)
     contest_t *contest = arg;
     contestant_t *system = &contest->contestants[place];
     (void)turn;
-    bench_runner_begin_turn(&system->runners[0]);
     system->start_us = system->starts = 0;
     for (size_t phase = 0; phase < PHASES; phase++) {
         us[phase] = time_phase(contest, system, (phase_t)phase, contest->kind);
     }
     us[PHASES] = system->start_us / system->starts;
-    bench_runner_end_turn(&system->runners[0]);
     for (size_t i = 0; i < contest->layers; i++) {
         bench_check(&system->overlapped[i]);
     }
@@ -180,9 +178,7 @@ static double rehearse_phase(const contest_t *contest, contestant_t *system,
    all ranks work. */
 static void rehearse(const contest_t *contest, contestant_t *system)
 {
-    bench_runner_begin_turn(&system->runners[0]);
     system->layer_us = rehearse_phase(contest, system, COMMUNICATION);
-    bench_runner_end_turn(&system->runners[0]);
     system->units = 100;
     for (int fit = 0; fit < FITS; fit++) {
         double us = rehearse_phase(contest, system, COMPUTATION);
@@ -271,8 +267,7 @@ static void add_row(const contest_t *contest, size_t system,
     double hidden = 1 - (both_us - computation_us) / communication_us;
     const table_cell_t cells[COLUMNS] = {
         table_text(contest->run->options.systems[system].name),
-        table_text(contest->kind == BENCH_COMPUTE_SLEEP ? "sleep"
-                                                        : "processor"),
+        table_text(bench_compute_names[contest->kind]),
         table_number(contest->run->harness.size),
         table_number((double)contest->layers),
         table_number((double)contest->bytes),
@@ -310,9 +305,6 @@ static bool run_overlap(bench_run_t *run)
     if (bench_keep_able(run) == 0) {
         return true;
     }
-    progress_init(&run->progress, run->speak,
-                  options->layer_count * options->size_count *
-                      options->compute_count * options->repetitions);
     for (size_t l = 0; l < options->layer_count; l++) {
         for (size_t s = 0; s < options->size_count; s++) {
             contest.layers = (size_t)options->layers[l];

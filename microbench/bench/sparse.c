@@ -398,9 +398,6 @@ static bool run_sparse(bench_run_t *run)
     if (!check_teams(run)) {
         return false;
     }
-    progress_init(&run->progress, run->speak,
-                  options->size_count * options->density_count *
-                      (options->repetitions + WARM_UP));
     for (size_t i = 0; i < options->size_count; i++) {
         for (size_t j = 0; j < options->density_count; j++) {
             measure_case(run, (size_t)(options->bytes[i] / sizeof(float)),

@@ -16,76 +16,11 @@
 #define HAS_PERSISTENT        1
 #define PERSISTENT(name, ...) MPIX_##name##_init(__VA_ARGS__)
 #else
-#define HAS_PERSISTENT        0
-#define PERSISTENT(name, ...) MPI_SUCCESS /* lack() says so before */
+#define HAS_PERSISTENT 0
+#define PERSISTENT(name, ...)                                                  \
+    MPI_SUCCESS /* bench_keep_able drops it before                             \
+                 */
 #endif
-
-/* ---- libnbc's choice ----------------------------------------------------- */
-
-/* Which algorithm Open MPI's libnbc takes for MPI_Iallreduce is a variable of
-   the tool interface, MPI_T, which is opened once: that takes long. */
-static const char libnbc_variable[] = "coll_libnbc_iallreduce_algorithm";
-enum { LIBNBC_DEFAULT = 0, LIBNBC_RING = 1 };
-
-static struct {
-    bool open, settable;
-    MPI_T_cvar_handle handle; /* or MPI_T_CVAR_HANDLE_NULL */
-} libnbc = {.handle = MPI_T_CVAR_HANDLE_NULL};
-
-/* The variable's handle, if it is one int that may be set. */
-static bool get_handle(void)
-{
-    char name[128];
-    int index, verbosity, binding, scope, count;
-    int length = sizeof(name);
-    MPI_Datatype type;
-    MPI_T_enum values;
-    return MPI_T_cvar_get_index(libnbc_variable, &index) == MPI_SUCCESS &&
-           MPI_T_cvar_get_info(index, name, &length, &verbosity, &type, &values,
-                               NULL, NULL, &binding, &scope) == MPI_SUCCESS &&
-           type == MPI_INT && binding == MPI_T_BIND_NO_OBJECT &&
-           scope != MPI_T_SCOPE_CONSTANT && scope != MPI_T_SCOPE_READONLY &&
-           MPI_T_cvar_handle_alloc(index, NULL, &libnbc.handle, &count) ==
-               MPI_SUCCESS &&
-           count == 1;
-}
-
-static bool choose(int value)
-{
-    int read = -1;
-    return MPI_T_cvar_write(libnbc.handle, &value) == MPI_SUCCESS &&
-           MPI_T_cvar_read(libnbc.handle, &read) == MPI_SUCCESS &&
-           read == value;
-}
-
-static bool can_choose(void)
-{
-    int level = 0;
-    if (!libnbc.open) {
-        libnbc.open =
-            MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level) == MPI_SUCCESS;
-        libnbc.settable = libnbc.open && get_handle() && choose(LIBNBC_DEFAULT);
-    }
-    return libnbc.settable;
-}
-
-static void choose_ring(bool ring)
-{
-    if (!can_choose() || !choose(ring ? LIBNBC_RING : LIBNBC_DEFAULT)) {
-        harness_fail("MPI_T can't set %s", libnbc_variable);
-    }
-}
-
-void bench_libnbc_close(void)
-{
-    if (libnbc.handle != MPI_T_CVAR_HANDLE_NULL) {
-        (void)MPI_T_cvar_handle_free(&libnbc.handle);
-    }
-    if (libnbc.open) {
-        (void)MPI_T_finalize();
-    }
-    libnbc.open = false;
-}
 
 /* ---- memory ------------------------------------------------------------- */
 
@@ -188,34 +123,16 @@ void bench_check(const bench_runner_t *runner)
 
 /* ---- what there is ------------------------------------------------------ */
 
-/* Why this system can't run the collective here, or NULL. */
-static const char *lack(const bench_system_t *system,
-                        baton_collective_t collective)
-{
-    if (system->kind == BENCH_SYSTEM_PERSISTENT && !HAS_PERSISTENT) {
-        return "this MPI has no persistent collectives";
-    }
-    if (system->kind != BENCH_SYSTEM_IMPI_RING) {
-        return NULL;
-    }
-    return collective != BATON_COLLECTIVE_ALLREDUCE
-               ? "the ring is an all-reduce of MPI_Iallreduce's"
-           : !can_choose()
-               ? "this MPI has no coll_libnbc_iallreduce_algorithm to set"
-               : NULL;
-}
-
 size_t bench_keep_able(bench_run_t *run)
 {
     bench_options_t *options = &run->options;
     size_t kept = 0;
     for (size_t i = 0; i < options->system_count; i++) {
         const bench_system_t *system = &options->systems[i];
-        const char *reason = lack(system, options->collective);
-        if (reason == NULL) {
+        if (system->kind != BENCH_SYSTEM_PERSISTENT || HAS_PERSISTENT) {
             options->systems[kept++] = *system;
         } else if (run->speak) {
-            (void)printf("# %s: skipped, %s\n", system->name, reason);
+            (void)printf("# %s: skipped, this MPI has none\n", system->name);
         }
     }
     options->system_count = kept;
@@ -390,20 +307,6 @@ void bench_runner_close(bench_runner_t *runner)
     free(runner->counts);
 }
 
-void bench_runner_begin_turn(const bench_runner_t *runner)
-{
-    if (runner->system.kind == BENCH_SYSTEM_IMPI_RING) {
-        choose_ring(true);
-    }
-}
-
-void bench_runner_end_turn(const bench_runner_t *runner)
-{
-    if (runner->system.kind == BENCH_SYSTEM_IMPI_RING) {
-        choose_ring(false);
-    }
-}
-
 /* MPI's systems take vectors of the host. */
 void bench_runner_start(bench_runner_t *runner)
 {
@@ -416,7 +319,6 @@ void bench_runner_start(bench_runner_t *runner)
         call_mpi(runner, BLOCKING);
         break;
     case BENCH_SYSTEM_IMPI:
-    case BENCH_SYSTEM_IMPI_RING:
         call_mpi(runner, NONBLOCKING);
         break;
     case BENCH_SYSTEM_PERSISTENT:

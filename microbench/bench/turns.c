@@ -1,21 +1,17 @@
-/* Systems take turns; rows of single values; the state of the machine. */
+/* Systems take turns; rows of single values. */
 #include "bench/bench.h"
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* ---- turns -------------------------------------------------------------- */
 
 /* `mine`: [systems][measures][turns]. */
-static void take_all(bench_run_t *run, const bench_turns_t *turns, double *mine)
+static void take_all(const bench_turns_t *turns, double *mine)
 {
     double *values = harness_alloc(turns->measures, sizeof(double));
     for (size_t turn = 0; turn < turns->warm_up + turns->turns; turn++) {
         if (turns->begin != NULL) {
             turns->begin(turns->arg, turn);
         }
-        (void)bench_probe(run); /* the others sleep in a barrier meanwhile */
         for (size_t i = 0; i < turns->systems; i++) {
             size_t system = (turn + i) % turns->systems;
             turns->take(turns->arg, system, turn, values);
@@ -25,8 +21,6 @@ static void take_all(bench_run_t *run, const bench_turns_t *turns, double *mine)
                      turns->warm_up] = values[m];
             }
         }
-        run->progress.done++;
-        progress_draw(&run->progress, "measuring");
     }
     free(values);
 }
@@ -35,8 +29,7 @@ void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out)
 {
     size_t rows = turns->systems * turns->measures;
     double *mine = harness_alloc(rows * turns->turns, sizeof(double));
-    take_all(run, turns, mine);
-    progress_clear(&run->progress);
+    take_all(turns, mine);
     for (size_t i = 0; i < rows; i++) {
         out[i] = bench_slowest(&mine[i * turns->turns], turns->turns);
     }
@@ -84,105 +77,4 @@ void bench_note(const bench_run_t *run, const char *text)
         (void)printf("%s\n", text);
         (void)fflush(stdout);
     }
-}
-
-/* ---- the state of the machine ------------------------------------------- */
-
-enum { ROUNDS = 200, BATCHES = 9 };
-
-#define NEAR_NS 80.0
-#define LIMIT_US                                                               \
-    2000.0 /* of a batch: past it, the threads share a processor               \
-            */
-
-/* The state of a ping-pong. An even turn is the pinger's, an odd one the
-   ponger's. */
-typedef struct ping_pong {
-    _Atomic int turn;
-    _Atomic int stop;
-} ping_pong_t;
-
-/* Waits for the turn until the deadline. The acquire pairs with the other
-   thread's release store. */
-static bool await(ping_pong_t *game, int turn, double deadline_us)
-{
-    for (unsigned spins = 1;
-         atomic_load_explicit(&game->turn, memory_order_acquire) != turn;
-         spins++) {
-        if (atomic_load_explicit(&game->stop, memory_order_relaxed) != 0 ||
-            (spins % 1024 == 0 && clock_now_us() > deadline_us)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void *pong(void *arg)
-{
-    ping_pong_t *game = arg;
-    double deadline_us = clock_now_us() + LIMIT_US * BATCHES;
-    for (int turn = 1; await(game, turn, deadline_us); turn += 2) {
-        atomic_store_explicit(&game->turn, turn + 1, memory_order_release);
-    }
-    return NULL;
-}
-
-/* Plays a batch from `turn` on. Returns the time of one transfer in ns, or 0
-   past the limit. */
-static double play(ping_pong_t *game, int turn)
-{
-    double begin_us = clock_now_us();
-    for (int round = 0; round < ROUNDS; round++, turn += 2) {
-        atomic_store_explicit(&game->turn, turn + 1, memory_order_release);
-        if (!await(game, turn + 2, begin_us + LIMIT_US)) {
-            return 0;
-        }
-    }
-    return (clock_now_us() - begin_us) * 1e3 / (2.0 * ROUNDS);
-}
-
-/* Starts the ponger on another processor of this process. By default the kernel
-   may start it on this one and take milliseconds to move it. */
-static bool start_ponger(ping_pong_t *game, pthread_t *out)
-{
-    cpu_set_t allowed;
-    pthread_attr_t attributes;
-    int mine = sched_getcpu();
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || mine < 0) {
-        return false;
-    }
-    CPU_CLR((size_t)mine, &allowed);
-    if (CPU_COUNT(&allowed) == 0 || pthread_attr_init(&attributes) != 0) {
-        return false;
-    }
-    bool started = pthread_attr_setaffinity_np(&attributes, sizeof(allowed),
-                                               &allowed) == 0 &&
-                   pthread_create(out, &attributes, pong, game) == 0;
-    (void)pthread_attr_destroy(&attributes);
-    return started;
-}
-
-/* Takes the fastest batch, since disturbances only make a batch slower. */
-double bench_probe(bench_run_t *run)
-{
-    ping_pong_t game = {0};
-    pthread_t ponger;
-    if (!run->speak || !start_ponger(&game, &ponger)) {
-        return 0;
-    }
-    double fastest = 0;
-    for (int batch = 0; batch < BATCHES; batch++) {
-        double latency_ns = play(&game, batch * 2 * ROUNDS);
-        if (latency_ns <= 0) {
-            break;
-        }
-        if (fastest <= 0 || latency_ns < fastest) {
-            fastest = latency_ns;
-        }
-    }
-    atomic_store_explicit(&game.stop, 1, memory_order_relaxed);
-    (void)pthread_join(ponger, NULL);
-    run->probes++;
-    run->near += fastest > 0 && fastest < NEAR_NS;
-    return fastest;
 }

@@ -2,6 +2,7 @@
    histogram, so that the values can be written above them. The n bars at x = i
    share the width CLUSTER around it. */
 #include "common/plot.h"
+#include "common/cli.h"
 #include "common/table.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,7 @@ static void write_data(FILE *script, const plot_t *plot, size_t series)
 {
     (void)fprintf(script, "$series%zu << end\n", series);
     for (size_t i = 0; i < plot->x_count; i++) {
-        double us = plot->values[i * plot->series_count + series];
+        double us = plot->values[i][series];
         (void)fprintf(script, "%.15g %.9g ", position(plot, i, series), us);
         write_label(script, us);
         (void)fputc('\n', script);
@@ -60,8 +61,10 @@ static void write_decades(FILE *script, const plot_t *plot)
     double low = INFINITY;
     double high = 0;
     for (size_t i = 0; i < plot->x_count * plot->series_count; i++) {
-        low = fmin(low, plot->values[i]);
-        high = fmax(high, plot->values[i]);
+        double us =
+            plot->values[i / plot->series_count][i % plot->series_count];
+        low = fmin(low, us);
+        high = fmax(high, us);
     }
     (void)fprintf(script, "set yrange [%g:%g]\nset format y '10^{%%T}'\n",
                   pow(10, floor(log10(low / 2))),
@@ -91,16 +94,21 @@ static void write_x(FILE *script, const plot_t *plot)
     }
     (void)fprintf(script, "set xlabel '%s'\nset xtics (", plot->x_label);
     for (size_t i = 0; i < plot->x_count; i += step) {
-        (void)fprintf(script, "%s'%s' %.15g", i > 0 ? ", " : "", plot->ticks[i],
+        char tick[PLOT_TEXT_BYTES];
+        (void)snprintf(tick, sizeof(tick), "%.15g", plot->x[i]);
+        if (plot->x_bytes) {
+            (void)cli_format_bytes((uint64_t)plot->x[i], tick, sizeof(tick));
+        }
+        (void)fprintf(script, "%s'%s' %.15g", i > 0 ? ", " : "", tick,
                       plot->log_base > 0 ? plot->x[i] : (double)i);
     }
     (void)fputs(")\n", script);
 }
 
-static void write_script(FILE *script, const char *name, const plot_t *plot)
+static void write_script(FILE *script, const plot_t *plot, const char *title)
 {
     size_t bars = plot->log_base > 0 ? 0 : plot->x_count * plot->series_count;
-    bool png = strcmp(strrchr(name, '.'), ".png") == 0;
+    bool png = strcmp(strrchr(plot->name, '.'), ".png") == 0;
     (void)fprintf(script, "set terminal %s size %zu,560 font 'sans,13'%s\n",
                   png ? "pngcairo" : "svg", bars > 12 ? 300 + bars * 48 : 900,
                   png ? "" : " background '#ffffff'");
@@ -110,7 +118,7 @@ static void write_script(FILE *script, const char *name, const plot_t *plot)
                   "set border 3\nset xtics nomirror\nset ytics nomirror\n"
                   "set key outside top center horizontal noenhanced Left "
                   "reverse samplen 1.5\n",
-                  plot->title);
+                  title);
     write_x(script, plot);
     for (size_t i = 0; i < plot->series_count; i++) {
         write_data(script, plot, i);
@@ -190,18 +198,38 @@ bool plot_check(const char *name)
     return passed;
 }
 
-bool plot_draw(const char *name, const plot_t *plot)
+void plot_add(plot_t *plot, const char *series, double x, double us)
 {
-    if (name == NULL) {
+    size_t row = 0;
+    size_t column = 0;
+    while (row < plot->x_count && (plot->x[row] < x || plot->x[row] > x)) {
+        row++;
+    }
+    while (column < plot->series_count &&
+           strcmp(plot->series[column], series) != 0) {
+        column++;
+    }
+    if (row < PLOT_MAX_X && column < PLOT_MAX_SERIES) {
+        plot->x[row] = x;
+        (void)snprintf(plot->series[column], PLOT_TEXT_BYTES, "%s", series);
+        plot->values[row][column] = us;
+        plot->x_count += row == plot->x_count;
+        plot->series_count += column == plot->series_count;
+    }
+}
+
+bool plot_draw(const plot_t *plot, const char *title)
+{
+    if (plot->name == NULL) {
         return true;
     }
     FILE *script = tmpfile();
     if (script == NULL) {
-        return output_fail("can't write a script for", name, errno);
+        return output_fail("can't write a script for", plot->name, errno);
     }
-    write_script(script, name, plot);
+    write_script(script, plot, title);
     rewind(script);
-    bool drawn = run_gnuplot(name, fileno(script));
+    bool drawn = run_gnuplot(plot->name, fileno(script));
     (void)fclose(script);
     return drawn;
 }

@@ -2,7 +2,6 @@
    on all ranks at once, delayed by their skew. */
 #include "common/measure.h"
 #include "sim/sim.h"
-#include <baton/dump.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +11,6 @@
 typedef struct run {
     const sim_case_t *of;
     baton_algorithm_t algorithm;
-    sim_watch_t *watch;
     sim_data_t data;
     char *memory; /* [ranks][bytes]; NULL if cost only */
 } run_t;
@@ -84,7 +82,6 @@ static void build(void *arg, baton_schedule_t *schedule)
     const run_t *run = arg;
     int rank = baton_schedule_rank(schedule);
     size_t bytes = (size_t)run->of->bytes;
-    sim_watch_build(run->watch, rank);
     baton_buffer_t buffer =
         baton_buffer_bind(schedule, memory_of(run, rank), bytes);
     build_algorithm(run, schedule, baton_view(buffer, 0, bytes));
@@ -123,37 +120,6 @@ static bool check(const run_t *run, uint64_t epoch)
     return true;
 }
 
-/* ---- files of schedules ----------------------------------------------- */
-
-static void write_text(void *arg, const char *text)
-{
-    (void)fputs(text, arg);
-}
-
-/* Writes schedules of ranks, from the first one to before the last. */
-static bool write_schedules(const run_t *run, const char *name, int first,
-                            int last)
-{
-    FILE *file = NULL;
-    bool goal = name == run->of->options->goal;
-    if (name == NULL || !output_open(name, &file)) {
-        return name == NULL;
-    }
-    if (goal) {
-        (void)fprintf(file, "num_ranks %d\n", run->of->ranks);
-    }
-    bool passed = true;
-    for (int rank = first; passed && rank < last; rank++) {
-        baton_schedule_t *schedule = baton_sim_schedule(run->of->sim, rank);
-        passed = sim_case_ok(
-            run->of, goal ? baton_schedule_goal(
-                                schedule, run->of->options->model.gamma_ns,
-                                write_text, file)
-                          : baton_schedule_dot(schedule, write_text, file));
-    }
-    return output_close(file, name) && passed;
-}
-
 /* ---- the run ---------------------------------------------------------- */
 
 static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
@@ -167,33 +133,23 @@ static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
 static bool run_with_memory(run_t *run, sim_result_t *out)
 {
     const sim_case_t *c = run->of;
-    const sim_options_t *options = c->options;
-    int rank = (int)options->dot_rank;
     double began_us = clock_now_us();
     if (!sim_case_ok(c, baton_sim_build(c->sim, c->name, build, run))) {
         return false;
     }
     out->build_s = (clock_now_us() - began_us) / 1e6;
     out->formula_us =
-        sim_formula_us(options, &run->algorithm, c->ranks, (double)c->bytes);
-    sim_watch_attach(run->watch, c->sim);
-    bool passed = write_schedules(run, options->dot, rank, rank + 1) &&
-                  write_schedules(run, options->goal, 0, c->ranks) &&
-                  sim_case_epochs(c, run->watch, run_epoch, run, out);
-    sim_watch_detach(c->sim);
-    return passed;
+        sim_formula_us(c->options, &run->algorithm, c->ranks, (double)c->bytes);
+    return sim_case_epochs(c, run_epoch, run, out);
 }
 
-bool sim_run_collective(const sim_case_t *c, sim_watch_t *watch,
-                        sim_result_t *out)
+bool sim_run_collective(const sim_case_t *c, sim_result_t *out)
 {
     baton_collective_t collective =
         c->options->command == SIM_ALLREDUCE   ? BATON_COLLECTIVE_ALLREDUCE
         : c->options->command == SIM_BROADCAST ? BATON_COLLECTIVE_BROADCAST
                                                : BATON_COLLECTIVE_BARRIER;
-    run_t run = {.of = c,
-                 .algorithm = sim_algorithm(collective, c->name),
-                 .watch = watch};
+    run_t run = {.of = c, .algorithm = sim_algorithm(collective, c->name)};
     bool cost_only = c->options->model.cost_only;
     run.memory = cost_only
                      ? NULL

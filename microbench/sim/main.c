@@ -72,9 +72,8 @@ static const sim_command_t sim_commands[] = {
                "\v" LATENCY
                "Expected are 1 for solo and (P + 1)/2 for majority, which is "
                "exact over a multiple of P iterations: each P elect every rank "
-               "once. Full/this is full's mean latency over this one's; the "
-               "paper's is over MPI_Allreduce, of 32 processes 1 ms "
-               "apart.\n\n" DIST
+               "once. Full/this is full's mean latency over this "
+               "one's.\n\n" DIST
                "Example: baton-sim skew --ranks 32 --iterations 640",
         .variant_names = sim_partial_names,
         .run = sim_run_partial,

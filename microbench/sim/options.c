@@ -135,12 +135,6 @@ static const cli_option_t table[] = {
     {ALL, "trace", 0, AT(trace), CLI_FILE, NULL,
      "Write what ports and processors do, in Chrome's trace format (for "
      "ui.perfetto.dev)"},
-    {COLLECTIVES, "dot", 0, AT(dot), CLI_FILE, NULL,
-     "Write a rank's schedule for Graphviz"},
-    {COLLECTIVES, "dot-rank", 0, AT(dot_rank), CLI_COUNT(0, MAX_RANKS - 1), "0",
-     "Rank whose schedule --dot writes"},
-    {COLLECTIVES, "goal", 0, AT(goal), CLI_FILE, NULL,
-     "Write all ranks' schedules for LogGOPSim, in GOAL"},
 };
 
 /* ---- the sweep ---------------------------------------------------------- */
@@ -175,16 +169,6 @@ enum { AXES = sizeof(axes) / sizeof(axes[0]) };
 const char *sim_axis_name(sim_axis_t axis)
 {
     return axes[axis].name;
-}
-
-const char *sim_axis_format(sim_axis_t axis, double value, char *text,
-                            size_t text_bytes)
-{
-    if (axis == SIM_AXIS_BYTES) {
-        return cli_format_bytes((uint64_t)value, text, text_bytes);
-    }
-    (void)snprintf(text, text_bytes, "%.15g", value);
-    return text;
 }
 
 /* Of "AXIS=VALUES": which axis, or none. */
@@ -274,39 +258,23 @@ static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
 
 /* ---- options that depend on each other ---------------------------------- */
 
-static error_t resolve_rank(const cli_parser_t *parser, const char *option,
-                            uint64_t rank, uint64_t ranks)
-{
-    return rank < ranks
-               ? 0
-               : cli_refuse(parser,
-                            "%s: '%" PRIu64 "' is not from 0 to %" PRIu64,
-                            option, rank, ranks - 1);
-}
-
 static error_t resolve_files(const cli_parser_t *parser,
                              const sim_options_t *opts)
 {
-    static const char *const names[] = {"trace", "dot", "goal"};
-    for (size_t i = 0; i < 3; i++) {
-        if (cli_is_given(parser, names[i]) &&
-            (opts->axis != SIM_AXIS_NONE || opts->variant_count != 1)) {
-            return cli_refuse(parser,
-                              "--%s: needs one simulation: no --sweep, and one "
-                              "variant to compare",
-                              names[i]);
-        }
+    if (opts->trace != NULL &&
+        (opts->axis != SIM_AXIS_NONE || opts->variant_count != 1)) {
+        return cli_refuse(parser, "--trace: needs one simulation: no --sweep, "
+                                  "and one variant to compare");
+    }
+    if (opts->trace != NULL && opts->model.multi_ported) {
+        return cli_refuse(parser, "--trace: shows one message at a time in "
+                                  "each port, so not --multi-ported");
     }
     if (opts->plot != NULL && opts->axis == SIM_AXIS_NONE &&
         opts->command != SIM_SPARSE) {
         return cli_refuse(parser, "--plot: needs --sweep");
     }
-    if (cli_is_given(parser, "dot-rank") && opts->dot == NULL) {
-        return cli_refuse(parser, "--dot-rank: needs --dot");
-    }
-    return opts->dot == NULL ? 0
-                             : resolve_rank(parser, "--dot-rank",
-                                            opts->dot_rank, opts->ranks);
+    return 0;
 }
 
 static bool has_segments(const sim_options_t *opts)
@@ -336,7 +304,10 @@ static error_t resolve_algorithm(const cli_parser_t *parser,
             least = opts->values[i] < least ? opts->values[i] : least;
         }
     }
-    return resolve_rank(parser, "--root", opts->root, (uint64_t)least);
+    return (double)opts->root < least
+               ? 0
+               : cli_refuse(parser, "--root: '%" PRIu64 "' is not from 0 to %g",
+                            opts->root, least - 1);
 }
 
 static error_t resolve(cli_parser_t *parser)

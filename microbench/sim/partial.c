@@ -19,7 +19,6 @@ typedef struct app {
 
 typedef struct run {
     const sim_case_t *of;
-    sim_watch_t *watch;
     sim_data_t data;
     void *contribution; /* of the rank that contributes; it is not read without
                            payload */
@@ -97,7 +96,6 @@ static bool create_all(run_t *run)
     for (int rank = 0; rank < c->ranks; rank++) {
         app_t *app = &run->app[rank];
         app->run = run;
-        sim_watch_build(run->watch, rank);
         if (!sim_case_ok(
                 c, baton_partial_create(baton_sim_group(run->of->sim, rank),
                                         &options, &app->partial))) {
@@ -122,7 +120,6 @@ static bool open_run(run_t *run)
 
 static void close_run(run_t *run)
 {
-    sim_watch_detach(run->of->sim);
     for (int rank = 0; run->app != NULL && rank < run->of->ranks; rank++) {
         (void)!baton_partial_destroy(run->app[rank].partial);
     }
@@ -307,18 +304,16 @@ static void summarize(run_t *run, sim_result_t *out)
     out->formula_us = formula_us(run);
 }
 
-bool sim_run_partial(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
+bool sim_run_partial(const sim_case_t *c, sim_result_t *out)
 {
-    run_t run = {.of = c, .watch = watch};
+    run_t run = {.of = c};
     double began_us = clock_now_us();
     bool passed = open_run(&run);
     out->build_s = (clock_now_us() - began_us) / 1e6;
-    if (passed) {
-        sim_watch_attach(watch, c->sim);
-        passed = sim_case_epochs(c, watch, run_epoch, &run, out);
-    }
-    if (passed) {
+    if (passed && sim_case_epochs(c, run_epoch, &run, out)) {
         summarize(&run, out);
+    } else {
+        passed = false;
     }
     close_run(&run);
     return passed;

@@ -6,7 +6,6 @@
 
 #include "common/cli.h"
 #include "common/linear_model.h"
-#include "common/progress.h"
 #include "common/table.h"
 #include <baton/partial.h>
 #include <baton/proof.h>
@@ -92,8 +91,7 @@ typedef struct sim_options {
     size_t value_count;
 
     const char *csv, *json, *plot; /* file names, or NULL */
-    const char *trace, *dot, *goal;
-    uint64_t dot_rank;
+    const char *trace;
 } sim_options_t;
 
 /* Fills in the library's names. To be called first. */
@@ -114,10 +112,6 @@ static inline bool sim_options_has_bytes(const sim_options_t *options)
 /* The axis as --sweep names it; "" for none. */
 const char *sim_axis_name(sim_axis_t axis);
 
-/* A value of the axis, as it may be given. Returns `text`. */
-const char *sim_axis_format(sim_axis_t axis, double value, char *text,
-                            size_t text_bytes);
-
 /* Prints the model and the run in one line, after the command's name. */
 void sim_options_print(const sim_options_t *options, const char *command);
 
@@ -132,6 +126,7 @@ typedef struct sim_case {
     double density; /* of sparse all-reduces */
     uint64_t teams; /* of sparse all-reduces; 0: the library chooses */
     baton_sim_t *sim;
+    FILE *trace; /* or NULL */
 } sim_case_t;
 
 typedef struct sim_result {
@@ -199,46 +194,27 @@ void sim_data_expect(sim_data_t *data, int rank, uint64_t iteration);
 bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
                     const void *elements);
 
-/* ---- what is seen of it (watch.c) ---------------------------------------- */
+/* ---- the trace (trace.c) ------------------------------------------------- */
 
-/* Prints the progress line, and writes the trace, in Chrome's format: a process
-   for each rank, with rows for its epochs, its two ports and its processor. */
-typedef struct sim_watch {
-    const sim_case_t *of;
-    progress_t progress;   /* of epochs */
-    FILE *trace;           /* the caller's; NULL for no trace */
-    uint64_t seen, traced; /* events */
-} sim_watch_t;
+/* Writes a trace of the epochs between these, in Chrome's format: a process for
+   each rank, with rows for its epochs, its two ports and its processor. Both do
+   nothing if the case has no file. */
+void sim_trace_begin(const sim_case_t *c);
+void sim_trace_end(const sim_case_t *c);
 
-/* `trace` may be NULL. */
-void sim_watch_begin(sim_watch_t *watch, const sim_case_t *of, FILE *trace);
-
-/* Called before a rank's schedule is built. */
-void sim_watch_build(sim_watch_t *watch, int rank);
-
-/* Observes the simulator until it is detached, which must happen before its
-   schedules are destroyed. */
-void sim_watch_attach(sim_watch_t *watch, baton_sim_t *sim);
-void sim_watch_detach(baton_sim_t *sim);
-
-/* Called after each epoch. */
-void sim_watch_epoch(sim_watch_t *watch);
-
-void sim_watch_end(sim_watch_t *watch);
+/* ---- running it ---------------------------------------------------------- */
 
 /* Runs the case's epochs and takes their times, of which `run` gives the
    virtual one. False where `run` is, after it has printed what failed. */
 typedef bool (*sim_epoch_fn)(void *arg, uint64_t epoch, double *us_out);
-bool sim_case_epochs(const sim_case_t *c, sim_watch_t *watch, sim_epoch_fn run,
-                     void *arg, sim_result_t *out);
+bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
+                     sim_result_t *out);
 
 /* ---- the commands: simulate the case; false after printing what failed --- */
 
-bool sim_run_collective(const sim_case_t *c, sim_watch_t *watch,
-                        sim_result_t *out);
-bool sim_run_partial(const sim_case_t *c, sim_watch_t *watch,
-                     sim_result_t *out);
-bool sim_run_sparse(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out);
+bool sim_run_collective(const sim_case_t *c, sim_result_t *out);
+bool sim_run_partial(const sim_case_t *c, sim_result_t *out);
+bool sim_run_sparse(const sim_case_t *c, sim_result_t *out);
 
 /* The library's algorithm of that name. */
 baton_algorithm_t sim_algorithm(baton_collective_t collective,
@@ -258,7 +234,7 @@ typedef struct sim_command {
     const char *doc;                  /* for its help */
     const char *const *variant_names; /* ended by NULL */
     /* Simulates a case; returns false after printing what failed. */
-    bool (*run)(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out);
+    bool (*run)(const sim_case_t *c, sim_result_t *out);
 } sim_command_t;
 
 /* Runs a simulation for each value of the sweep and for each variant, with a

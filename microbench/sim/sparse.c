@@ -16,7 +16,6 @@ enum { REGIONS_PERIOD = 64 };
 
 typedef struct run {
     const sim_case_t *of;
-    sim_watch_t *watch;
     baton_sparse_options_t options;
     baton_sparse_t **ranks;
     size_t count;
@@ -211,7 +210,6 @@ static bool create_all(run_t *run, sim_result_t *out)
     double began_us = clock_now_us();
     bool passed = true;
     for (int rank = 0; rank < c->ranks && passed; rank++) {
-        sim_watch_build(run->watch, rank);
         passed = sim_case_ok(
             c, baton_sparse_prepare(baton_sim_group(run->of->sim, rank),
                                     &run->options, &run->ranks[rank]));
@@ -238,23 +236,18 @@ static bool run_all(run_t *run, sim_result_t *out)
     double us = 0;
     bool passed = create_all(run, out);
     if (passed) {
-        sim_watch_attach(run->watch, c->sim);
         passed = run_step(run, 0, &us);
         run->result = *out;
-        passed = passed &&
-                 sim_case_epochs(c, run->watch, run_step, run, &run->result);
+        passed = passed && sim_case_epochs(c, run_step, run, &run->result);
         *out = run->result;
-        sim_watch_detach(c->sim);
     }
     return destroy_all(run) && passed;
 }
 
-bool sim_run_sparse(const sim_case_t *c, sim_watch_t *watch, sim_result_t *out)
+bool sim_run_sparse(const sim_case_t *c, sim_result_t *out)
 {
-    run_t run = {.of = c,
-                 .watch = watch,
-                 .options = options_of(c),
-                 .count = (size_t)c->options->count};
+    run_t run = {
+        .of = c, .options = options_of(c), .count = (size_t)c->options->count};
     if (!sim_case_ok(c,
                      baton_sparse_cost(&run.options, c->ranks, &out->cost))) {
         return false;

@@ -44,7 +44,6 @@ static const column_t all_columns[] = {
      {"latency_median_us", "median us", TABLE_FIXED, 12, 3}},
     {SIM_SKEW, PARTIALS, {"latency_p99_us", "p99 us", TABLE_FIXED, 12, 3}},
     {PARTIALS, PARTIALS, {"full_over_this", "full/this", TABLE_FIXED, 9, 2}},
-    {SIM_SKEW, SIM_SKEW, {"paper", "paper", TABLE_FIXED, 5, 2}},
     {PARTIALS, PARTIALS, {"active", "active", TABLE_FIXED, 9, 2}},
     {PARTIALS, PARTIALS, {"active_error", "+-", TABLE_FIXED, 6, 2}},
     {SIM_SKEW, PARTIALS, {"active_expected", "expected", TABLE_FIXED, 9, 1}},
@@ -72,7 +71,6 @@ static const column_t all_columns[] = {
     {SIM_SPARSE,
      SIM_SPARSE,
      {"this_over_spardl", "/spardl", TABLE_FIXED, 7, 2}},
-    {0, SIM_SPARSE, {"paper", NULL, TABLE_FIXED, 0, 0}},
     {0, SIM_SPARSE, {"simulation", NULL, TABLE_TEXT, 0, 0}},
 };
 enum { COLUMNS = sizeof(all_columns) / sizeof(all_columns[0]) };
@@ -116,31 +114,6 @@ static int find_variant(const sim_case_t *c, size_t place, size_t variant)
     return -1;
 }
 
-/* Latency of full over another mode's in Li et al. 2020, figure 9, for 32 ranks
-   that are 1 ms apart: the mean over the message sizes. */
-static double ratio_of_paper(const sim_case_t *c)
-{
-    if (c->ranks != 32 || c->options->spacing_ms != 1) {
-        return NAN;
-    }
-    return c->variant == SIM_SOLO       ? 53.32
-           : c->variant == SIM_MAJORITY ? 2.46
-                                        : NAN;
-}
-
-/* Time over that of SparDL in Zhao et al. 2023, figure 8 (a): communication of
-   VGG-19 by 14 workers at a density of 1%. */
-static double over_spardl_in_paper(const sim_case_t *c)
-{
-    if (c->ranks != 14 || c->density != 0.01) {
-        return NAN;
-    }
-    return c->variant == BATON_SPARSE_TOPKDSA  ? 6.4
-           : c->variant == BATON_SPARSE_TOPKA  ? 5.1
-           : c->variant == BATON_SPARSE_OKTOPK ? 1.6
-                                               : NAN;
-}
-
 static void fill_row(const sim_case_t *c, const sim_result_t *results,
                      size_t place, table_t *table)
 {
@@ -164,7 +137,6 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         table_number(result->latency_p99_us),
         table_number(full < 0 ? NAN
                               : results[full].latency_us / result->latency_us),
-        table_number(ratio_of_paper(c)),
         table_number(result->active),
         table_number(result->active_error),
         table_number(result->active_expected),
@@ -189,7 +161,6 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         table_number(result->nnz),
         table_number(spardl < 0 ? NAN
                                 : result->mean_us / results[spardl].mean_us),
-        table_number(over_spardl_in_paper(c)),
         table_text(c->options->payload ? "real data" : "full blocks")};
     table_row(table, cells);
 }
@@ -226,48 +197,18 @@ static void describe(const sim_options_t *options, char *text,
 }
 
 static bool draw(const sim_command_t *command, const sim_options_t *options,
-                 const sim_result_t *results)
+                 const plot_t *plot)
 {
-    static double us[SIM_MAX_VALUES * SIM_MAX_VARIANTS];
-    static char series[SIM_MAX_VARIANTS][PLOT_TEXT_BYTES];
-    static char ticks[SIM_MAX_VALUES][PLOT_TEXT_BYTES];
     char fixed[128];
     char title[256];
-    bool latency = (options->command & PARTIALS) != 0;
     describe(options, fixed, sizeof(fixed));
     (void)snprintf(title, sizeof(title), "Simulated %s%s, %g us, %g Gbit/s: %s",
                    command->name, fixed, options->model.link.alpha_us,
                    options->gbit,
-                   latency                          ? "mean latency"
-                   : options->command == SIM_SPARSE ? "time of a step"
-                                                    : "time of an epoch");
-    for (size_t i = 0; i < options->value_count * options->variant_count; i++) {
-        us[i] = latency ? results[i].latency_us : results[i].mean_us;
-    }
-    for (size_t i = 0; i < options->variant_count; i++) {
-        (void)snprintf(series[i], PLOT_TEXT_BYTES, "%.47s",
-                       options->variant_names[options->variants[i]]);
-    }
-    for (size_t i = 0; i < options->value_count; i++) {
-        (void)sim_axis_format(options->axis, options->values[i], ticks[i],
-                              PLOT_TEXT_BYTES);
-    }
-    const plot_t plot = {
-        .title = title,
-        .x_label = options->axis == SIM_AXIS_NONE
-                       ? "ranks"
-                       : sim_axis_name(options->axis),
-        .series_count = options->variant_count,
-        .x_count = options->value_count,
-        .series = (const char(*)[PLOT_TEXT_BYTES])series,
-        .ticks = (const char(*)[PLOT_TEXT_BYTES])ticks,
-        .x = options->values,
-        .values = us,
-        .log_base = options->axis == SIM_AXIS_NONE      ? 0
-                    : options->axis == SIM_AXIS_DENSITY ? 10
-                                                        : 2,
-    };
-    return plot_draw(options->plot, &plot);
+                   (options->command & PARTIALS) != 0 ? "mean latency"
+                   : options->command == SIM_SPARSE   ? "time of a step"
+                                                      : "time of an epoch");
+    return plot_draw(plot, title);
 }
 
 /* ---- the sweep ---------------------------------------------------------- */
@@ -278,14 +219,25 @@ typedef struct sweep {
     const sim_options_t *options;
     table_column_t columns[COLUMNS];
     table_t table;
+    plot_t plot;
     FILE *trace;
-    sim_result_t results[SIM_MAX_VALUES * SIM_MAX_VARIANTS];
+    sim_result_t results[SIM_MAX_VARIANTS]; /* of the value that runs */
 } sweep_t;
 
 static bool open_files(sweep_t *sweep)
 {
     const sim_options_t *options = sweep->options;
     set_columns(options, sweep->columns);
+    sweep->plot = (plot_t){
+        .name = options->plot,
+        .x_label = options->axis == SIM_AXIS_NONE
+                       ? "ranks"
+                       : sim_axis_name(options->axis),
+        .log_base = options->axis == SIM_AXIS_NONE      ? 0
+                    : options->axis == SIM_AXIS_DENSITY ? 10
+                                                        : 2,
+        .x_bytes = options->axis == SIM_AXIS_BYTES,
+    };
     return plot_check(options->plot) &&
            table_open(&sweep->table, sweep->columns, COLUMNS, options->csv,
                       options->json) &&
@@ -294,25 +246,28 @@ static bool open_files(sweep_t *sweep)
 
 static bool close_files(sweep_t *sweep, bool passed)
 {
-    passed = passed && draw(sweep->command, sweep->options, sweep->results);
+    passed = passed && draw(sweep->command, sweep->options, &sweep->plot);
     passed &= table_close(&sweep->table);
     passed &= output_close(sweep->trace, sweep->options->trace);
     return passed;
 }
 
-static bool run_case(sweep_t *sweep, const sim_case_t *c, size_t place,
-                     sim_result_t *results)
+static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
 {
-    sim_watch_t watch;
-    sim_result_t *result = &results[place];
+    const sim_options_t *options = sweep->options;
+    baton_sim_options_t model = options->model;
+    sim_result_t *result = &sweep->results[place];
     *result = (sim_result_t){.formula_us = NAN, .active_expected = NAN};
-    sim_watch_begin(&watch, c, sweep->trace);
-    bool passed = sweep->command->run(c, &watch, result);
-    sim_watch_end(&watch);
+    model.ranks = c->ranks;
+    bool passed = sim_case_ok(c, baton_sim_create(&model, &c->sim)) &&
+                  sweep->command->run(c, result);
     if (passed) {
-        fill_row(c, results, place, &sweep->table);
+        fill_row(c, sweep->results, place, &sweep->table);
+        plot_add(&sweep->plot, c->name, x,
+                 (options->command & PARTIALS) != 0 ? result->latency_us
+                                                    : result->mean_us);
     }
-    return passed;
+    return sim_case_ok(c, baton_sim_destroy(c->sim)) && passed;
 }
 
 static sim_case_t case_of(const sim_options_t *options, size_t variant,
@@ -346,19 +301,14 @@ static sim_case_t case_of(const sim_options_t *options, size_t variant,
     return c;
 }
 
-static bool run_value(sweep_t *sweep, size_t index)
+static bool run_value(sweep_t *sweep, double value)
 {
     const sim_options_t *options = sweep->options;
     bool passed = true;
     for (size_t i = 0; passed && i < options->variant_count; i++) {
-        sim_case_t c =
-            case_of(options, options->variants[i], options->values[index]);
-        baton_sim_options_t model = options->model;
-        model.ranks = c.ranks;
-        passed = sim_case_ok(&c, baton_sim_create(&model, &c.sim)) &&
-                 run_case(sweep, &c, i,
-                          &sweep->results[index * options->variant_count]);
-        passed &= sim_case_ok(&c, baton_sim_destroy(c.sim));
+        sim_case_t c = case_of(options, options->variants[i], value);
+        c.trace = sweep->trace;
+        passed = run_case(sweep, &c, value, i);
     }
     return passed;
 }
@@ -375,7 +325,7 @@ static int sweep_all(const sim_command_t *command, const sim_options_t *options)
     table_heading(&sweep.table);
     bool passed = true;
     for (size_t i = 0; passed && i < options->value_count; i++) {
-        passed = run_value(&sweep, i);
+        passed = run_value(&sweep, options->values[i]);
     }
     passed = close_files(&sweep, passed);
     return passed ? EXIT_SUCCESS : EXIT_FAILURE;

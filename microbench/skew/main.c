@@ -12,8 +12,7 @@
 enum { MOST_STEAL_PERCENT = 2 };
 
 static const table_column_t columns[] = {
-    {"system", NULL, TABLE_TEXT, 0, 0},
-    {NULL, "system", TABLE_TEXT, 26, 0},
+    {"system", "system", TABLE_TEXT, 12, 0},
     {"ranks", NULL, TABLE_FIXED, 0, 0},
     {"bytes", NULL, TABLE_FIXED, 0, 0},
     {"skew_ms", NULL, TABLE_FIXED, 0, 0},
@@ -29,11 +28,14 @@ static const table_column_t columns[] = {
     {NULL, "min-max", TABLE_FIXED, 8, 0},
     {"active_min", NULL, TABLE_FIXED, 0, 0},
     {"active_max", NULL, TABLE_FIXED, 0, 0},
-    {"cpu_us_per_iteration", "cpu us", TABLE_FIXED, 8, 1},
-    {"barrier_us_per_iteration", "barrier", TABLE_FIXED, 8, 1},
     {"steal_share", NULL, TABLE_FIXED, 0, 0},
 };
 enum { COLUMN_COUNT = sizeof(columns) / sizeof(columns[0]) };
+
+typedef struct report {
+    table_t table;
+    plot_t plot; /* a cluster of bars for each size */
+} report_t;
 
 static void print_heading(const skew_options_t *options)
 {
@@ -46,9 +48,7 @@ static void print_heading(const skew_options_t *options)
         "iteration\n"
         "  /limit    robust us over the limit, where no rank is elected\n"
         "  active    processes whose contribution of an iteration is in its "
-        "result\n"
-        "  cpu us    processor time (user + system) of a rank in an iteration\n"
-        "  barrier   the same, in the barrier that then ends the iteration\n",
+        "result\n",
         options->ranks, options->skew_ms, options->iterations, options->warmup,
         options->seed);
     (void)fflush(stdout);
@@ -64,17 +64,15 @@ static double over_limit(const skew_result_t *result)
                : result->robust_us / result->limit_us;
 }
 
-static void add_row(const skew_options_t *options, table_t *table,
+static void add_row(const skew_options_t *options, report_t *report,
                     const skew_result_t *result)
 {
     char range[32];
     (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                    result->active_min, result->active_max);
     char name[SKEW_NAME_BYTES];
-    char label[SKEW_NAME_BYTES];
     const table_cell_t cells[COLUMN_COUNT] = {
         table_text(skew_name(result->choice, name)),
-        table_text(skew_label(result->choice, label)),
         table_number(result->ranks),
         table_number((double)result->bytes),
         table_number(options->skew_ms),
@@ -90,23 +88,22 @@ static void add_row(const skew_options_t *options, table_t *table,
         table_text(range),
         table_number(result->active_min),
         table_number(result->active_max),
-        table_number(result->cpu_us_per_iteration),
-        table_number(result->barrier_us_per_iteration),
         table_number(result->steal_share),
     };
-    table_row(table, cells);
+    table_row(&report->table, cells);
+    plot_add(&report->plot, name, (double)result->bytes, result->mean_us);
 }
 
 /* Prints one size's results, [system_count], and writes them to the files. */
-static void print_table(const skew_options_t *options, table_t *table,
+static void print_table(const skew_options_t *options, report_t *report,
                         const skew_result_t *results)
 {
     char size[16];
     (void)printf("\n%s bytes\n",
                  cli_format_bytes(results->bytes, size, sizeof(size)));
-    table_heading(table);
+    table_heading(&report->table);
     for (size_t i = 0; i < options->system_count; i++) {
-        add_row(options, table, &results[i]);
+        add_row(options, report, &results[i]);
     }
     double percent = results->steal_share * 100;
     (void)printf("%.1f %% of the processors' time was taken by the machine's "
@@ -124,60 +121,21 @@ static void print_table(const skew_options_t *options, table_t *table,
     }
 }
 
-/* A cluster of bars for each size. */
-static bool draw(const skew_options_t *options, const skew_result_t *results)
-{
-    static char series[SKEW_MAX_SYSTEMS][PLOT_TEXT_BYTES];
-    static char ticks[SKEW_MAX_SIZES][PLOT_TEXT_BYTES];
-    static double us[SKEW_MAX_SIZES * SKEW_MAX_SYSTEMS];
-    char title[160];
-    (void)snprintf(title, sizeof(title),
-                   "All-reduce of %d ranks that arrive %g ms apart: mean "
-                   "latency of %" PRIu64 " iterations",
-                   options->ranks, options->skew_ms, options->iterations);
-    for (size_t i = 0; i < options->system_count; i++) {
-        (void)skew_label(options->choices[i], series[i]);
-    }
-    for (size_t i = 0; i < options->size_count; i++) {
-        (void)cli_format_bytes(options->bytes[i], ticks[i], PLOT_TEXT_BYTES);
-    }
-    for (size_t i = 0; i < options->size_count * options->system_count; i++) {
-        us[i] = results[i].mean_us;
-    }
-    const plot_t plot = {
-        .title = title,
-        .x_label = "bytes",
-        .series_count = options->system_count,
-        .x_count = options->size_count,
-        .series = (const char(*)[PLOT_TEXT_BYTES])series,
-        .ticks = (const char(*)[PLOT_TEXT_BYTES])ticks,
-        .values = us,
-    };
-    return plot_draw(options->plot, &plot);
-}
-
 /* ---- the command ------------------------------------------------------- */
 
 static bool measure(const harness_t *harness, const skew_options_t *options,
-                    table_t *table, skew_result_t *results)
+                    report_t *report)
 {
-    progress_t progress;
-    progress_init(&progress, harness->rank == 0,
-                  options->size_count *
-                      (options->warmup + options->iterations));
+    skew_result_t results[SKEW_MAX_SYSTEMS];
     if (harness->rank == 0) {
         print_heading(options);
     }
     for (size_t i = 0; i < options->size_count; i++) {
-        skew_result_t *row = &results[i * options->system_count];
-        bool passed =
-            skew_run(harness, options, options->bytes[i], &progress, row);
-        progress_clear(&progress);
-        if (!passed) {
+        if (!skew_run(harness, options, options->bytes[i], results)) {
             return false;
         }
         if (harness->rank == 0) {
-            print_table(options, table, row);
+            print_table(options, report, results);
         }
     }
     return true;
@@ -185,23 +143,27 @@ static bool measure(const harness_t *harness, const skew_options_t *options,
 
 static bool measure_and_report(const skew_options_t *options, bool speak)
 {
-    table_t table = {0};
-    if (!harness_agree(!speak || (plot_check(options->plot) &&
-                                  table_open(&table, columns, COLUMN_COUNT,
-                                             options->csv, options->json)))) {
+    static report_t report = {.plot = {.x_label = "bytes", .x_bytes = true}};
+    char title[160];
+    report.plot.name = options->plot;
+    if (!harness_agree(!speak ||
+                       (plot_check(options->plot) &&
+                        table_open(&report.table, columns, COLUMN_COUNT,
+                                   options->csv, options->json)))) {
         return false;
     }
-    skew_result_t *results = harness_alloc(
-        options->size_count * options->system_count, sizeof(*results));
     harness_t harness;
     harness_open(&harness, NULL);
-    bool passed = measure(&harness, options, &table, results);
+    bool passed = measure(&harness, options, &report);
     harness_close(&harness);
+    (void)snprintf(title, sizeof(title),
+                   "All-reduce of %d ranks that arrive %g ms apart: mean "
+                   "latency of %" PRIu64 " iterations",
+                   options->ranks, options->skew_ms, options->iterations);
     if (speak) {
-        bool written = table_close(&table);
-        passed = passed && draw(options, results) && written;
+        bool written = table_close(&report.table);
+        passed = passed && plot_draw(&report.plot, title) && written;
     }
-    free(results);
     return harness_agree(passed);
 }
 

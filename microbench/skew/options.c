@@ -17,13 +17,10 @@ static const char doc[] =
     "  mpirun -np 32 --oversubscribe baton-skew --systems "
     "mpi,quorum:2,quorum:16,all:4";
 
-static const struct {
-    const char *name;
-    const char *label;
-} kinds[SKEW_KIND_COUNT] = {
-#define KIND_WORDS(id, name, label, mode) [SKEW_##id] = {(name), (label)},
-    SKEW_KIND_LIST(KIND_WORDS)
-#undef KIND_WORDS
+static const char *const kinds[SKEW_KIND_COUNT] = {
+#define KIND_WORD(id, name, mode) [SKEW_##id] = (name),
+    SKEW_KIND_LIST(KIND_WORD)
+#undef KIND_WORD
 };
 
 static bool has_ranks(skew_kind_t kind)
@@ -31,26 +28,15 @@ static bool has_ranks(skew_kind_t kind)
     return kind == SKEW_QUORUM || kind == SKEW_ANY || kind == SKEW_ALL;
 }
 
-static const char *format(const char *word, const char *separator,
-                          skew_choice_t choice, char text[SKEW_NAME_BYTES])
-{
-    if (has_ranks(choice.kind)) {
-        (void)snprintf(text, SKEW_NAME_BYTES, "%s%s%" PRIu32, word, separator,
-                       choice.ranks);
-    } else {
-        (void)snprintf(text, SKEW_NAME_BYTES, "%s", word);
-    }
-    return text;
-}
-
 const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES])
 {
-    return format(kinds[choice.kind].name, ":", choice, text);
-}
-
-const char *skew_label(skew_choice_t choice, char text[SKEW_NAME_BYTES])
-{
-    return format(kinds[choice.kind].label, " ", choice, text);
+    if (has_ranks(choice.kind)) {
+        (void)snprintf(text, SKEW_NAME_BYTES, "%s:%" PRIu32, kinds[choice.kind],
+                       choice.ranks);
+    } else {
+        (void)snprintf(text, SKEW_NAME_BYTES, "%s", kinds[choice.kind]);
+    }
+    return text;
 }
 
 /* ---- the limit -------------------------------------------------------- */
@@ -136,8 +122,8 @@ static error_t read_system(const cli_parser_t *parser, const char *text,
     size_t length = strcspn(text, ":");
     size_t kind = 0;
     while (kind < SKEW_KIND_COUNT &&
-           (strlen(kinds[kind].name) != length ||
-            strncmp(kinds[kind].name, text, length) != 0)) {
+           (strlen(kinds[kind]) != length ||
+            strncmp(kinds[kind], text, length) != 0)) {
         kind++;
     }
     if (kind == SKEW_KIND_COUNT ||
@@ -154,7 +140,7 @@ static error_t read_system(const cli_parser_t *parser, const char *text,
         return cli_refuse(parser,
                           "--systems: '%s' is not %s with a number from 1 to "
                           "%d, the ranks",
-                          text, kinds[kind].name, ranks);
+                          text, kinds[kind], ranks);
     }
     values->choices[place] =
         (skew_choice_t){(skew_kind_t)kind, (uint32_t)number};

@@ -1,17 +1,13 @@
 /* One turn of one system:
 
        prepare | barrier | sleep | call | sleep | barrier | check
-                         |       |<---->|       |         |
-                         |        latency       |         |
-                         |<-- processor time -->|<------->|
-                                                barrier's own
+                                 |<---->|
+                                  latency
 
-   Processor time also counts after the call, because a rank that returns early
-   leaves work to its progress thread; it sleeps until all ranks have arrived.
-   The second barrier makes sure that work which one system leaves is not
-   charged to the next one. The processor time of this barrier is the same for
-   all systems and is reported separately. Preparation and checks are not
-   counted. Both barriers are Baton's, for all systems: see harness.h. */
+   A rank that returns early leaves work to its progress thread; it sleeps until
+   all ranks have arrived, and the second barrier makes sure that no system's
+   work is left to the next one. Both barriers are Baton's, for all systems: see
+   harness.h. */
 #include "skew/account.h"
 #include "skew/skew.h"
 #include <baton/partial.h>
@@ -31,9 +27,7 @@ typedef struct measurement {
     baton_partial_t *partial; /* NULL for MPI's systems */
     uint64_t *vector;         /* MPI's target, or what is pending */
     skew_account_t account;
-    double *latency_us;  /* [counted iterations] */
-    double processor_us; /* sums */
-    double barrier_us;
+    double *latency_us; /* [counted iterations] */
 } measurement_t;
 
 typedef struct run {
@@ -60,7 +54,7 @@ static bool is_synchronous(skew_choice_t choice, int ranks)
 static void open_partial(const run_t *run, measurement_t *measurement)
 {
     static const baton_partial_mode_t modes[SKEW_KIND_COUNT] = {
-#define MODE(id, name, label, mode) [SKEW_##id] = BATON_##mode,
+#define MODE(id, name, mode) [SKEW_##id] = BATON_##mode,
         SKEW_KIND_LIST(MODE)
 #undef MODE
     };
@@ -199,7 +193,6 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     const harness_t *harness = run->harness;
     harness_barrier(harness);
     double begin_us = clock_now_us();
-    double began_us = clock_processor_us();
     clock_sleep_until(arrival_us(run, begin_us, harness->rank + 1));
 
     double call_us = clock_now_us();
@@ -207,14 +200,10 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     double done_us = clock_now_us();
 
     clock_sleep_until(arrival_us(run, begin_us, harness->size + 1));
-    double idle_us = clock_processor_us();
     harness_barrier(harness);
-    double ended_us = clock_processor_us();
     if (iteration > run->options->warmup) {
         size_t index = (size_t)(iteration - run->options->warmup - 1);
         measurement->latency_us[index] = done_us - call_us;
-        measurement->processor_us += idle_us - began_us;
-        measurement->barrier_us += ended_us - idle_us;
     }
 }
 
@@ -244,18 +233,13 @@ static void take_turn(const run_t *run, measurement_t *measurement,
     skew_account_record(account, iteration, &outcome, pending_of(measurement));
 }
 
-static void take_turns(run_t *run, progress_t *progress)
+static void take_turns(run_t *run)
 {
     const skew_options_t *options = run->options;
     uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
     for (uint32_t iteration = 1; iteration <= iterations; iteration++) {
         size_t order[SKEW_MAX_SYSTEMS];
         shuffle(options, iteration, order);
-        progress_draw(progress,
-                      "measuring %" PRIu64 " bytes: iteration %" PRIu64
-                      " of %" PRIu64 " in all",
-                      run->bytes, progress->done + 1, progress->planned);
-        progress->done++;
         for (size_t i = 0; i < options->system_count; i++) {
             take_turn(run, &run->measurements[order[i]], iteration);
         }
@@ -383,19 +367,6 @@ static void summarize_latency(const run_t *run,
     }
 }
 
-static void summarize_processor(const run_t *run,
-                                const measurement_t *measurement,
-                                skew_result_t *out)
-{
-    double mine[2] = {measurement->processor_us, measurement->barrier_us};
-    double sums[2] = {0, 0};
-    MPI_Reduce(mine, sums, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    double turns =
-        (double)run->options->iterations * (double)run->harness->size;
-    out->cpu_us_per_iteration = sums[0] / turns;
-    out->barrier_us_per_iteration = sums[1] / turns;
-}
-
 /* Checks and summarizes one system's results of all ranks. */
 static bool finish_measurement(const run_t *run, measurement_t *measurement,
                                skew_result_t *out)
@@ -413,7 +384,6 @@ static bool finish_measurement(const run_t *run, measurement_t *measurement,
     summarize_active(run, measurement, pending_from, out);
     free(pending_from);
     summarize_latency(run, measurement, out);
-    summarize_processor(run, measurement, out);
     return passed_everywhere(measurement);
 }
 
@@ -431,7 +401,7 @@ static void fill_ratios(skew_result_t *results, size_t count)
 }
 
 bool skew_run(const harness_t *harness, const skew_options_t *options,
-              uint64_t bytes, progress_t *progress, skew_result_t *results)
+              uint64_t bytes, skew_result_t *results)
 {
     run_t run = {.harness = harness, .options = options, .bytes = bytes};
     run.source = harness_alloc((size_t)bytes, 1);
@@ -439,7 +409,7 @@ bool skew_run(const harness_t *harness, const skew_options_t *options,
         open_measurement(&run, options->choices[i], &run.measurements[i]);
     }
     steal_t before = steal_read();
-    take_turns(&run, progress);
+    take_turns(&run);
     double stolen = steal_share(before, steal_read());
     MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);

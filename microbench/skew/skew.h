@@ -5,23 +5,22 @@
 
 #include "common/cli.h"
 #include "common/harness.h"
-#include "common/progress.h"
 
 /* The systems to compare: suffix of the enumerator, name on the command line,
-   label, mode if it is Baton's. The last three take a number of ranks, as in
+   mode if it is Baton's. The last three take a number of ranks, as in
    "quorum:16". */
 #define SKEW_KIND_LIST(X)                                                      \
-    X(MPI, "mpi", "MPI_Allreduce", FULL)                                       \
-    X(MPI_NB, "mpi-nb", "MPI_Iallreduce + MPI_Wait", FULL)                     \
-    X(FULL, "full", "Baton full", FULL)                                        \
-    X(SOLO, "solo", "Baton solo", SOLO)                                        \
-    X(MAJORITY, "majority", "Baton majority", MAJORITY)                        \
-    X(QUORUM, "quorum", "Baton quorum", QUORUM)                                \
-    X(ANY, "any", "Baton any candidate", CANDIDATES_ANY)                       \
-    X(ALL, "all", "Baton all candidates", CANDIDATES_ALL)
+    X(MPI, "mpi", FULL)                                                        \
+    X(MPI_NB, "mpi-nb", FULL)                                                  \
+    X(FULL, "full", FULL)                                                      \
+    X(SOLO, "solo", SOLO)                                                      \
+    X(MAJORITY, "majority", MAJORITY)                                          \
+    X(QUORUM, "quorum", QUORUM)                                                \
+    X(ANY, "any", CANDIDATES_ANY)                                              \
+    X(ALL, "all", CANDIDATES_ALL)
 
 typedef enum skew_kind {
-#define SKEW_KIND_ENUM(id, name, label, mode) SKEW_##id,
+#define SKEW_KIND_ENUM(id, name, mode) SKEW_##id,
     SKEW_KIND_LIST(SKEW_KIND_ENUM)
 #undef SKEW_KIND_ENUM
         SKEW_KIND_COUNT
@@ -34,10 +33,8 @@ typedef struct skew_choice {
 
 enum { SKEW_MAX_SIZES = 16, SKEW_MAX_SYSTEMS = 16, SKEW_NAME_BYTES = 48 };
 
-/* Write the name ("quorum:16") and the label ("Baton quorum 16"). Return
-   `text`. */
+/* Writes the name, as "quorum:16". Returns `text`. */
 const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
-const char *skew_label(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
 
 /* The mean latency of a system that takes no time itself: what ranks wait for
    those whose arrival begins an epoch. Of `ranks` ranks that arrive skew_us
@@ -82,11 +79,6 @@ typedef struct skew_result {
     double active_mean;  /* active ranks, over counted iterations */
     uint32_t active_min;
     uint32_t active_max;
-    /* Processor time (user and system) of a rank, averaged over ranks: from the
-       barrier before the call until all ranks have arrived, and in the barrier
-       after it, which belongs to the measurement. */
-    double cpu_us_per_iteration;
-    double barrier_us_per_iteration;
     double steal_share; /* of the processors' time, taken by the machine's host
                            while this size was measured: the largest of any
                            rank */
@@ -96,6 +88,6 @@ typedef struct skew_result {
    rank 0 only. Returns false on every rank when a check has failed on any of
    them, after rank 0 has printed which. */
 bool skew_run(const harness_t *harness, const skew_options_t *options,
-              uint64_t bytes, progress_t *progress, skew_result_t *results);
+              uint64_t bytes, skew_result_t *results);
 
 #endif

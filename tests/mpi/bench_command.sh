@@ -98,20 +98,16 @@ runs barrier --systems mpi,impi,baton,baton:dissemination --repetitions 3 \
     --json rows.json
 rows rows.json barrier 4 1
 
-# One run for the files, a skipped or measured impi-ring, and the plot.
+# One run for the files and the plot.
 plot=
 if command -v gnuplot >/dev/null; then
     plot="--plot a.svg"
 fi
 # shellcheck disable=SC2086
 runs allreduce --bytes 8..32,96K --repetitions 1 --csv rows.csv $plot \
-    --systems mpi,impi-ring,baton,baton:ring --json rows.json
-if grep -q '^# impi-ring: skipped, ' out; then
-    rows rows.json allreduce 3 4
-else
-    rows rows.json allreduce 4 4
-    [ "$(wc -l <rows.csv)" -eq 17 ] || complain "not 17 lines of CSV"
-fi
+    --systems mpi,impi,baton,baton:ring --json rows.json
+rows rows.json allreduce 4 4
+[ "$(wc -l <rows.csv)" -eq 17 ] || complain "not 17 lines of CSV"
 grep -q '^collective,system,ranks,bytes,median_us,ratio_to_best_mpi,p10_us,p90_us$' rows.csv ||
     complain "no heading of the CSV"
 [ -z "$plot" ] || grep -q '</svg>' a.svg || complain "no plot"
@@ -188,9 +184,10 @@ grep -q -- "--teams: 7 does not divide the number of ranks, $ranks\$" err ||
 
 # ---- overlap -----------------------------------------------------------------
 
-runs overlap --bytes 4K --layers 1,3 --repetitions 1 --json overlap.json
-[ "$(grep -c '"hidden_percent": [0-9]' overlap.json)" -eq 8 ] ||
-    complain "not 8 rows of overlap"
+runs overlap --bytes 4K --layers 1,3 --repetitions 1 --json overlap.json \
+    --compute all
+[ "$(grep -c '"hidden_percent": [0-9]' overlap.json)" -eq 12 ] ||
+    complain "not 12 rows of overlap"
 
 # ---- refusals ----------------------------------------------------------------
 

@@ -96,11 +96,6 @@ json s.json
 [ "$(wc -l <s.csv)" -eq 33 ] || complain "s.csv has not 33 lines"
 grep -q '"simulation": "full blocks"' s.json ||
     complain "s.json does not say what was simulated"
-runs allreduce --algorithm ring --ranks 4 --dot c.dot --dot-rank 3 --goal c.goal
-grep -q '^digraph' c.dot || complain "c.dot is no graph"
-grep -q '^num_ranks 4$' c.goal || complain "c.goal has not 4 ranks"
-[ "$(grep -c '^rank ' c.goal)" -eq 4 ] || complain "c.goal has not 4 blocks"
-
 # The same seed gives the same bytes, another one does not.
 for seed in 1 1 2; do
     runs partial --mode majority --ranks 16 --epochs 3 --skew exponential:30 \
@@ -114,8 +109,6 @@ for seed in 1 1 2; do
         [ $seed -ne 1 ] || complain "the same seed, another trace"
     fi
 done
-runs allreduce --algorithm ring --ranks 4 --multi-ported --trace d.json
-json d.json traceEvents
 
 if command -v gnuplot >/dev/null; then
     runs allreduce --sweep bytes=1K..64K --plot e.svg
@@ -179,9 +172,7 @@ refuses --bytes allreduce --sweep bytes=8,16 --bytes 8
 refuses --plot allreduce --plot a.svg
 refuses --plot allreduce --sweep ranks=2..4 --plot a.pdf
 refuses --trace allreduce --trace a.json
-refuses --goal allreduce --sweep ranks=2..4 --algorithm ring --goal a.goal
-refuses --dot-rank barrier --dot-rank 3
-refuses --dot-rank barrier --ranks 4 --dot a.dot --dot-rank 4
+refuses --trace barrier --multi-ported --trace a.json
 
 runs --help
 for command in allreduce broadcast barrier partial skew sparse; do

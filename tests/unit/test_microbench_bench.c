@@ -72,9 +72,7 @@ static void test_bench_options_have_defaults_by_command(void **state)
     assert_int_equal(line.options.size_count, 24);
     assert_int_equal(line.options.bytes[0], 8);
     assert_int_equal(line.options.bytes[23], 64 << 20);
-    assert_int_equal(line.options.system_count, 5);
     assert_int_equal(line.options.repetitions, 5);
-    line = parse_good("bcast");
     assert_int_equal(line.options.system_count, 4);
     line = parse_good("barrier");
     assert_int_equal(line.options.size_count, 1);
@@ -82,9 +80,9 @@ static void test_bench_options_have_defaults_by_command(void **state)
     line = parse_good("overlap");
     assert_int_equal(line.options.size_count, 3);
     assert_int_equal(line.options.layer_count, 2);
-    assert_int_equal(line.options.compute_count, BENCH_COMPUTES);
+    assert_int_equal(line.options.compute_count, 2);
     assert_int_equal(line.options.system_count, 2);
-    line = parse_good("loop");
+    line = parse_good("kernels");
     assert_int_equal(line.options.repetitions, 11);
 }
 

@@ -83,7 +83,6 @@ static void test_systems_have_numbers_of_ranks(void **state)
     }
     char text[SKEW_NAME_BYTES];
     assert_string_equal(skew_name(parsed.choices[1], text), "quorum:1");
-    assert_string_equal(skew_label(parsed.choices[2], text), "Baton quorum 8");
     assert_string_equal(skew_name(parsed.choices[0], text), "solo");
 }
 
