@@ -82,6 +82,16 @@ void support_cluster_close(support_cluster_t *cluster)
     free(cluster);
 }
 
+void support_test(void **state)
+{
+    const support_test_t *test = *state;
+    for (int i = test->first; i < test->end; i++) {
+        support_cluster_t *cluster = support_cluster_open(test->ranks, i);
+        test->run(cluster);
+        support_cluster_close(cluster);
+    }
+}
+
 const int support_sizes[SUPPORT_SIZES] = {1,  2,  3,  4,  5,  6,  7,  8,  9,
                                           10, 11, 12, 13, 14, 15, 16, 17, 32};
 static support_cluster_t *clusters[SUPPORT_LARGEST + 1];
@@ -163,6 +173,18 @@ void support_run(baton_schedule_t *schedule)
     support_ok(baton_schedule_wait(schedule, SUPPORT_WAIT_MS));
 }
 
+baton_status_t support_run_until_failure(baton_schedule_t *schedule)
+{
+    baton_status_t status = BATON_OK;
+    while (status == BATON_OK) {
+        status = baton_schedule_start(schedule);
+        if (status == BATON_OK) {
+            status = baton_schedule_wait(schedule, SUPPORT_WAIT_MS);
+        }
+    }
+    return status;
+}
+
 baton_status_t support_count(void *arg, baton_call_t *call)
 {
     ++*(uint64_t *)arg;
@@ -222,6 +244,15 @@ void support_schedules_run(support_cluster_t *cluster,
     }
 }
 
+void support_message(baton_schedule_t **schedules, int from, int to,
+                     void *source, void *target, size_t bytes)
+{
+    (void)baton_add_send(schedules[from], to,
+                         support_view(schedules[from], source, bytes));
+    (void)baton_add_recv(schedules[to], from,
+                         support_view(schedules[to], target, bytes));
+}
+
 void support_schedules_destroy(support_cluster_t *cluster,
                                baton_schedule_t **schedules)
 {
@@ -231,8 +262,29 @@ void support_schedules_destroy(support_cluster_t *cluster,
     free(schedules);
 }
 
-/* ---- ranks as threads
- * ---------------------------------------------------------- */
+void support_pair_open(support_pair_t *pair, support_cluster_t *cluster,
+                       const char *name)
+{
+    *pair =
+        (support_pair_t){.cluster = cluster,
+                         .schedules = support_schedules_create(cluster, name)};
+    support_message(pair->schedules, 1, 0, &pair->sent, &pair->got,
+                    sizeof pair->got);
+    support_schedules_commit(cluster, pair->schedules);
+}
+
+void support_pair_close(support_pair_t *pair)
+{
+    support_schedules_destroy(pair->cluster, pair->schedules);
+}
+
+void support_pair_send(support_pair_t *pair, uint64_t value)
+{
+    pair->sent = value;
+    support_run(pair->schedules[1]);
+}
+
+/* ---- ranks as threads -------------------------------------------------- */
 
 static void fail_worker(support_worker_t *worker)
 {

@@ -51,6 +51,26 @@ int support_clusters_open(void **state);
 int support_clusters_close(void **state);
 support_cluster_t *support_cluster_of(int size);
 
+/* A test that gets a new cluster: SUPPORT_EACH runs it with each variant,
+   SUPPORT_WITH with one. These stand in a list of cmocka's tests. */
+typedef struct support_test {
+    void (*run)(support_cluster_t *cluster);
+    int ranks, first, end; /* variants first to end - 1 */
+} support_test_t;
+void support_test(void **state);
+#define SUPPORT_TEST(test, ...)                                                \
+    {                                                                          \
+        .name = #test, .test_func = support_test,                              \
+        .initial_state = &(support_test_t)                                     \
+        {                                                                      \
+            test, __VA_ARGS__                                                  \
+        }                                                                      \
+    }
+#define SUPPORT_EACH(test, ranks) SUPPORT_TEST(test, ranks, 0, SUPPORT_VARIANTS)
+#define SUPPORT_WITH(test, ranks, variant)                                     \
+    SUPPORT_TEST(test, ranks, variant, variant + 1)
+#define SUPPORT_MANUALLY(test, ranks) SUPPORT_WITH(test, ranks, SUPPORT_MANUAL)
+
 /* Steps a manual cluster until nothing has happened for a while. */
 void support_drain(support_cluster_t *cluster);
 
@@ -79,6 +99,14 @@ baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes);
 /* Starts an epoch and waits for it. */
 void support_run(baton_schedule_t *schedule);
 
+/* Waits for the epoch that runs, which ends with this status. */
+#define support_ends(schedule, expected)                                       \
+    support_expect(baton_schedule_wait((schedule), SUPPORT_WAIT_MS), (expected))
+
+/* Runs epochs until one fails or can't be started, and returns why. The failure
+   of a peer may be heard of after some epochs have ended. */
+baton_status_t support_run_until_failure(baton_schedule_t *schedule);
+
 /* Functions of call nodes: count in the uint64_t at `arg`, do nothing, skip. */
 baton_status_t support_count(void *arg, baton_call_t *call);
 baton_status_t support_succeed(void *arg, baton_call_t *call);
@@ -94,9 +122,27 @@ void support_schedules_commit(support_cluster_t *cluster,
 void support_schedules_run(support_cluster_t *cluster,
                            baton_schedule_t **schedules);
 
+/* Adds a message: a send of rank `from`, and a receive of rank `to`. */
+void support_message(baton_schedule_t **schedules, int from, int to,
+                     void *source, void *target, size_t bytes);
+
 /* Frees the array, too. */
 void support_schedules_destroy(support_cluster_t *cluster,
                                baton_schedule_t **schedules);
+
+/* Rank 1 sends a number to rank 0: the smallest schedule with a message. */
+typedef struct support_pair {
+    support_cluster_t *cluster;
+    baton_schedule_t **schedules; /* by rank */
+    uint64_t sent, got;
+} support_pair_t;
+
+void support_pair_open(support_pair_t *pair, support_cluster_t *cluster,
+                       const char *name);
+void support_pair_close(support_pair_t *pair);
+
+/* Runs an epoch of rank 1, which sends `value`. */
+void support_pair_send(support_pair_t *pair, uint64_t value);
 
 /* ---- ranks as threads -------------------------------------------------- */
 

@@ -4,7 +4,6 @@
 #define TESTS_SUPPORT_SIM_H
 
 #include "support/cluster.h"
-#include "support/pair.h"
 
 #include <baton/sim.h>
 

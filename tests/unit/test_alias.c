@@ -2,7 +2,6 @@
    addresses, not buffers. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 
 #include <string.h>
 

@@ -2,7 +2,6 @@
    are polled; and the end of an epoch that has failed meanwhile. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -83,9 +82,7 @@ static void expect_ends(const operation_t *how, const baton_async_ops_t *ops,
         for (uint64_t epoch = 1; epoch <= 3; epoch++) {
             operation.polls_left = how->polls_left;
             support_ok(baton_schedule_start(operation.schedule));
-            support_expect(
-                baton_schedule_wait(operation.schedule, SUPPORT_WAIT_MS),
-                wanted);
+            support_ends(operation.schedule, wanted);
             assert_int_equal(operation.behind, epoch * behind);
             assert_int_equal(baton_schedule_epoch(operation.schedule), epoch);
         }
@@ -136,29 +133,25 @@ static void complete_there(void *arg)
     operation->status = baton_async_complete(operation->async, BATON_OK);
 }
 
-static void test_async_is_completed_by_another_thread(void **state)
+static void
+test_async_is_completed_by_another_thread(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        operation_t operation = {.start = BATON_OK};
-        open_operation(&operation, cluster, &notifies);
-        for (uint64_t epoch = 1; epoch <= 200; epoch++) {
-            atomic_store(&operation.begun, false);
-            support_thread_t *thread =
-                support_thread_start(complete_there, &operation);
-            support_run(operation.schedule);
-            support_thread_join(thread);
-            support_ok(operation.status);
-            assert_int_equal(operation.behind, epoch);
-        }
-        support_ok(baton_schedule_destroy(operation.schedule));
-        support_cluster_close(cluster);
+    operation_t operation = {.start = BATON_OK};
+    open_operation(&operation, cluster, &notifies);
+    for (uint64_t epoch = 1; epoch <= 200; epoch++) {
+        atomic_store(&operation.begun, false);
+        support_thread_t *thread =
+            support_thread_start(complete_there, &operation);
+        support_run(operation.schedule);
+        support_thread_join(thread);
+        support_ok(operation.status);
+        assert_int_equal(operation.behind, epoch);
     }
+    support_ok(baton_schedule_destroy(operation.schedule));
 }
 
-static void test_async_completes_once(void **state)
+static void test_async_completes_once(support_cluster_t *cluster)
 {
-    support_cluster_t *cluster = support_cluster_manual(1);
     operation_t operation = {.start = BATON_OK};
     open_operation(&operation, cluster, &notifies);
     support_ok(baton_schedule_start(operation.schedule));
@@ -169,53 +162,45 @@ static void test_async_completes_once(void **state)
     support_expect(baton_async_complete(operation.async, BATON_ERR_LIMIT),
                    BATON_ERR_STATE);
     support_says("the node has completed already");
-    support_ok(baton_schedule_wait(operation.schedule, SUPPORT_WAIT_MS));
+    support_ends(operation.schedule, BATON_OK);
     support_expect(baton_async_complete(operation.async, BATON_OK),
                    BATON_ERR_STATE);
     support_ok(baton_schedule_destroy(operation.schedule));
-    support_cluster_close(cluster);
 }
 
 /* ---- failure ----------------------------------------------------------- */
 
 /* A cancelled epoch ends when its node does, whose operation may still use
    memory. The node's status is ignored. */
-static void test_async_is_waited_for_after_a_cancel(void **state)
+static void test_async_is_waited_for_after_a_cancel(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        operation_t operation = {.start = BATON_OK};
-        open_operation(&operation, cluster, &notifies);
-        for (int epoch = 1; epoch <= 3; epoch++) {
-            atomic_store(&operation.begun, false);
-            support_ok(baton_schedule_start(operation.schedule));
-            support_expect(baton_schedule_wait(operation.schedule, 1),
-                           BATON_ERR_TIMEOUT);
-            while (!atomic_load(&operation.begun)) { /* a thread may be late */
-                (void)baton_engine_step(cluster->engines[0]);
-            }
-            support_ok(baton_schedule_cancel(operation.schedule));
-            support_expect(baton_schedule_wait(operation.schedule, 1),
-                           BATON_ERR_TIMEOUT);
-            while (atomic_load(&operation.cancels) < epoch) {
-                (void)baton_engine_step(cluster->engines[0]);
-            }
-            support_ok(baton_async_complete(operation.async, BATON_ERR_SYSTEM));
-            support_expect(
-                baton_schedule_wait(operation.schedule, SUPPORT_WAIT_MS),
-                BATON_ERR_CANCELLED);
-            assert_int_equal(operation.cancels, epoch);
+    operation_t operation = {.start = BATON_OK};
+    open_operation(&operation, cluster, &notifies);
+    for (int epoch = 1; epoch <= 3; epoch++) {
+        atomic_store(&operation.begun, false);
+        support_ok(baton_schedule_start(operation.schedule));
+        support_expect(baton_schedule_wait(operation.schedule, 1),
+                       BATON_ERR_TIMEOUT);
+        while (!atomic_load(&operation.begun)) { /* a thread may be late */
+            (void)baton_engine_step(cluster->engines[0]);
         }
-        assert_int_equal(operation.behind, 0);
-        support_ok(baton_schedule_destroy(operation.schedule));
-        support_cluster_close(cluster);
+        support_ok(baton_schedule_cancel(operation.schedule));
+        support_expect(baton_schedule_wait(operation.schedule, 1),
+                       BATON_ERR_TIMEOUT);
+        while (atomic_load(&operation.cancels) < epoch) {
+            (void)baton_engine_step(cluster->engines[0]);
+        }
+        support_ok(baton_async_complete(operation.async, BATON_ERR_SYSTEM));
+        support_ends(operation.schedule, BATON_ERR_CANCELLED);
+        assert_int_equal(operation.cancels, epoch);
     }
+    assert_int_equal(operation.behind, 0);
+    support_ok(baton_schedule_destroy(operation.schedule));
 }
 
-static void test_async_needs_a_start(void **state)
+static void test_async_needs_a_start(support_cluster_t *ranks)
 {
     static const baton_async_ops_t nothing = {.poll = look};
-    support_cluster_t *ranks = support_cluster_manual(1);
     baton_schedule_t *s = support_schedule(ranks->groups[0], "async");
     (void)baton_add_async(s, &nothing, NULL);
     support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
@@ -226,33 +211,29 @@ static void test_async_needs_a_start(void **state)
     support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
     support_says("async#0: it has no functions");
     support_ok(baton_schedule_destroy(s));
-    support_cluster_close(ranks);
 }
 
 /* A completion that comes an epoch late must not complete the next one. */
-static void test_async_of_an_earlier_epoch_is_refused(void **state)
+static void
+test_async_of_an_earlier_epoch_is_refused(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        operation_t operation = {.start = BATON_OK, .polls_left = 0};
-        baton_schedule_t *s = support_schedule(cluster->groups[0], "late");
-        (void)baton_add_async(s, &polled, &operation);
-        support_ok(baton_schedule_commit(s));
-        support_run(s);
-        const baton_async_t late = operation.async;
-        operation.polls_left = INT_MAX;
-        atomic_store(&operation.begun, false);
-        support_ok(baton_schedule_start(s));
-        while (!atomic_load(&operation.begun)) {
-            (void)baton_engine_step(cluster->engines[0]);
-        }
-        support_expect(baton_async_complete(late, BATON_OK), BATON_ERR_STATE);
-        support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
-        support_ok(baton_async_complete(operation.async, BATON_OK));
-        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
-        support_ok(baton_schedule_destroy(s));
-        support_cluster_close(cluster);
+    operation_t operation = {.start = BATON_OK, .polls_left = 0};
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "late");
+    (void)baton_add_async(s, &polled, &operation);
+    support_ok(baton_schedule_commit(s));
+    support_run(s);
+    const baton_async_t late = operation.async;
+    operation.polls_left = INT_MAX;
+    atomic_store(&operation.begun, false);
+    support_ok(baton_schedule_start(s));
+    while (!atomic_load(&operation.begun)) {
+        (void)baton_engine_step(cluster->engines[0]);
     }
+    support_expect(baton_async_complete(late, BATON_OK), BATON_ERR_STATE);
+    support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
+    support_ok(baton_async_complete(operation.async, BATON_OK));
+    support_ends(s, BATON_OK);
+    support_ok(baton_schedule_destroy(s));
 }
 
 static baton_status_t complete_and_fail(void *arg, baton_call_t *call)
@@ -263,39 +244,35 @@ static baton_status_t complete_and_fail(void *arg, baton_call_t *call)
 }
 
 /* What has completed when its epoch fails is not cancelled. */
-static void test_async_that_has_completed_is_not_cancelled(void **state)
+static void
+test_async_that_has_completed_is_not_cancelled(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        operation_t operation = {.start = BATON_OK};
-        baton_schedule_t *s = support_schedule(cluster->groups[0], "done");
-        baton_node_t first = baton_add_nop(s);
-        baton_node_t async = baton_add_async(s, &notifies, &operation);
-        baton_node_t call = baton_add_call(s, complete_and_fail, &operation);
-        baton_before(s, first, async);
-        baton_before(s, first, call); /* the nodes fire in this order */
-        support_ok(baton_schedule_commit(s));
-        support_ok(baton_schedule_start(s));
-        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
-                       BATON_ERR_LIMIT);
-        assert_int_equal(atomic_load(&operation.cancels), 0);
-        support_ok(baton_schedule_destroy(s));
-        support_cluster_close(cluster);
-    }
+    operation_t operation = {.start = BATON_OK};
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "done");
+    baton_node_t first = baton_add_nop(s);
+    baton_node_t async = baton_add_async(s, &notifies, &operation);
+    baton_node_t call = baton_add_call(s, complete_and_fail, &operation);
+    baton_before(s, first, async);
+    baton_before(s, first, call); /* the nodes fire in this order */
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_start(s));
+    support_ends(s, BATON_ERR_LIMIT);
+    assert_int_equal(atomic_load(&operation.cancels), 0);
+    support_ok(baton_schedule_destroy(s));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_async_that_has_completed_is_not_cancelled),
-        cmocka_unit_test(test_async_of_an_earlier_epoch_is_refused),
+        SUPPORT_EACH(test_async_that_has_completed_is_not_cancelled, 1),
+        SUPPORT_EACH(test_async_of_an_earlier_epoch_is_refused, 1),
         cmocka_unit_test(test_async_ends_in_its_start),
         cmocka_unit_test(test_async_completes_before_its_start_returns),
         cmocka_unit_test(test_async_is_asked_until_it_is_done),
-        cmocka_unit_test(test_async_is_completed_by_another_thread),
-        cmocka_unit_test(test_async_completes_once),
-        cmocka_unit_test(test_async_is_waited_for_after_a_cancel),
-        cmocka_unit_test(test_async_needs_a_start),
+        SUPPORT_EACH(test_async_is_completed_by_another_thread, 1),
+        SUPPORT_MANUALLY(test_async_completes_once, 1),
+        SUPPORT_EACH(test_async_is_waited_for_after_a_cancel, 1),
+        SUPPORT_MANUALLY(test_async_needs_a_start, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
    baton-fuzz's. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 
@@ -22,31 +21,27 @@ static baton_status_t skip_odd(void *arg, baton_call_t *call)
            |
            +------> join (any)
        nop --------/                                                         */
-static void test_skip_leaves_the_branch_out(void **state)
+static void test_skip_leaves_the_branch_out(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        baton_schedule_t *s;
-        uint64_t branches = 0, joins = 0;
-        s = support_schedule(cluster->groups[0], "skip");
-        baton_node_t skip = baton_add_call(s, skip_odd, NULL);
-        baton_node_t branch = baton_add_call(s, support_count, &branches);
-        baton_node_t nop = baton_add_nop(s);
-        baton_node_t join = baton_add_call(s, support_count, &joins);
-        baton_set_optional(s, branch);
-        baton_set_need(s, join, BATON_NEED_ANY);
-        baton_before(s, skip, branch);
-        baton_before(s, skip, join);
-        baton_before(s, nop, join);
-        support_ok(baton_schedule_commit(s));
-        for (uint64_t epoch = 1; epoch <= 20; epoch++) {
-            support_run(s);
-            assert_int_equal(branches, epoch / 2);
-            assert_int_equal(joins, epoch);
-        }
-        support_ok(baton_schedule_destroy(s));
-        support_cluster_close(cluster);
+    baton_schedule_t *s;
+    uint64_t branches = 0, joins = 0;
+    s = support_schedule(cluster->groups[0], "skip");
+    baton_node_t skip = baton_add_call(s, skip_odd, NULL);
+    baton_node_t branch = baton_add_call(s, support_count, &branches);
+    baton_node_t nop = baton_add_nop(s);
+    baton_node_t join = baton_add_call(s, support_count, &joins);
+    baton_set_optional(s, branch);
+    baton_set_need(s, join, BATON_NEED_ANY);
+    baton_before(s, skip, branch);
+    baton_before(s, skip, join);
+    baton_before(s, nop, join);
+    support_ok(baton_schedule_commit(s));
+    for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+        support_run(s);
+        assert_int_equal(branches, epoch / 2);
+        assert_int_equal(joins, epoch);
     }
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* ---- messages of branches --------------------------------------------- */
@@ -123,7 +118,7 @@ static void test_skipped_send_leaves_nothing_owing(void **state)
             support_ok(baton_schedule_start(ways.schedules[0]));
             *ways.sent = epoch;
             support_run(ways.schedules[1]);
-            support_ok(baton_schedule_wait(ways.schedules[0], SUPPORT_WAIT_MS));
+            support_ends(ways.schedules[0], BATON_OK);
             assert_int_equal(*ways.got[way], epoch);
             assert_int_equal(*ways.got[1 - way], 0);
         }
@@ -180,7 +175,7 @@ static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
                 support_ok(baton_schedule_test(s[1], &done));
             }
             support_run(s[0]);
-            support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
+            support_ends(s[1], BATON_OK);
             assert_int_equal(*got, epoch - epoch % 2);
         }
         for (int rank = 0; rank < 2; rank++) {
@@ -278,7 +273,7 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
                            i < QUORUM ? epoch
                                       : (some < epoch + 3 ? some : epoch + 3));
             }
-            support_ok(baton_schedule_wait(quorum.receiver, SUPPORT_WAIT_MS));
+            support_ends(quorum.receiver, BATON_OK);
             expect_own_messages(&quorum, epoch);
         }
         support_ok(baton_schedule_destroy(quorum.receiver));
@@ -292,9 +287,8 @@ static void test_stragglers_are_charged_to_their_own_epoch(void **state)
 /* ---- limit ------------------------------------------------------------ */
 
 /* Rank 0 activates; rank 1 never starts. */
-static void test_limit_holds_external_epochs_back(void **state)
+static void test_limit_holds_external_epochs_back(support_cluster_t *ranks)
 {
-    support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     uint64_t calls[2] = {0, 0};
     for (int rank = 0; rank < 2; rank++) {
@@ -327,12 +321,10 @@ static void test_limit_holds_external_epochs_back(void **state)
     support_drain(ranks);
     assert_int_equal(calls[1], 5);
     support_schedules_destroy(ranks, s);
-    support_cluster_close(ranks);
 }
 
-static void test_limit_of_zero_is_a_limit(void **state)
+static void test_limit_of_zero_is_a_limit(support_cluster_t *ranks)
 {
-    support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t **s = support_schedules_create(ranks, "limited");
     for (int rank = 0; rank < 2; rank++) {
         (void)baton_add_activation(s[rank], baton_add_on_start(s[rank]));
@@ -346,18 +338,17 @@ static void test_limit_of_zero_is_a_limit(void **state)
     support_drain(ranks);
     assert_int_equal(baton_schedule_epoch(s[1]), 1);
     support_schedules_destroy(ranks, s);
-    support_cluster_close(ranks);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skip_leaves_the_branch_out),
+        SUPPORT_EACH(test_skip_leaves_the_branch_out, 1),
         cmocka_unit_test(test_skipped_send_leaves_nothing_owing),
         cmocka_unit_test(test_receive_that_has_not_fired_takes_nothing_later),
         cmocka_unit_test(test_stragglers_are_charged_to_their_own_epoch),
-        cmocka_unit_test(test_limit_holds_external_epochs_back),
-        cmocka_unit_test(test_limit_of_zero_is_a_limit),
+        SUPPORT_MANUALLY(test_limit_holds_external_epochs_back, 2),
+        SUPPORT_MANUALLY(test_limit_of_zero_is_a_limit, 2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

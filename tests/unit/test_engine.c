@@ -3,7 +3,6 @@
 #include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 #include "transport/inproc/rank.h"
 
 #include <sched.h>
@@ -155,9 +154,8 @@ static void test_group_destroy_with_a_schedule_is_busy(void **state)
     support_ok(baton_schedule_destroy(NULL));
 }
 
-static void test_group_wrong_ranks_are_refused(void **state)
+static void test_group_wrong_ranks_are_refused(support_cluster_t *cluster)
 {
-    support_cluster_t *cluster = support_cluster_manual(2);
     baton_group_t *group = NULL;
     static const int ranks[] = {-1, 0, 1, 2};
     for (size_t i = 0; i < 4; i++) { /* out of range, or taken */
@@ -169,7 +167,6 @@ static void test_group_wrong_ranks_are_refused(void **state)
     assert_null(group);
     assert_int_equal(baton_group_rank(cluster->groups[1]), 1);
     assert_int_equal(baton_group_size(cluster->groups[1]), 2);
-    support_cluster_close(cluster);
 }
 
 /* ---- rest ------------------------------------------------------------- */
@@ -325,10 +322,8 @@ static void test_copies_are_left_to_the_thread(void **state)
 /* A start that has issued all that is ready leaves nothing for the thread,
    which would be woken for it; one that has not leaves the schedule runnable.
  */
-static void test_start_leaves_what_is_ready(void **state)
+static void test_start_leaves_what_is_ready(support_cluster_t *ranks)
 {
-    (void)state;
-    support_cluster_t *ranks = support_cluster_manual(2);
     const baton__stepper_t *stepper = &ranks->engines[0]->stepper;
     char byte[2] = {1, 0};
     for (int nops = 0; nops <= 200; nops += 200) {
@@ -351,7 +346,6 @@ static void test_start_leaves_what_is_ready(void **state)
         support_ok(baton_schedule_wait(s[1], 10000));
         support_schedules_destroy(ranks, s);
     }
-    support_cluster_close(ranks);
 }
 
 #if defined(__SSE__)
@@ -426,9 +420,9 @@ int main(void)
         cmocka_unit_test(test_engine_placement_binds_the_thread),
         cmocka_unit_test(test_engine_close_with_a_group_is_busy),
         cmocka_unit_test(test_group_destroy_with_a_schedule_is_busy),
-        cmocka_unit_test(test_group_wrong_ranks_are_refused),
+        SUPPORT_MANUALLY(test_group_wrong_ranks_are_refused, 2),
         cmocka_unit_test(test_engine_with_an_armed_schedule_rests),
-        cmocka_unit_test(test_start_leaves_what_is_ready),
+        SUPPORT_MANUALLY(test_start_leaves_what_is_ready, 2),
         cmocka_unit_test(test_copies_are_left_to_the_thread),
 #if defined(__SSE__)
         cmocka_unit_test(test_driving_threads_float_mode_changes_no_result),

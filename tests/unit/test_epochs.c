@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 #include "support/sanitized.h"
 
 #include <sched.h>
@@ -14,59 +13,50 @@
 
 /* ---- start, test, wait ------------------------------------------------ */
 
-static void test_epoch_runs_once_a_start(void **state)
+static void test_epoch_runs_once_a_start(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        uint64_t calls = 0;
-        bool done = false;
-        baton_schedule_t *s = support_schedule(cluster->groups[0], "count");
-        (void)baton_add_call(s, support_count, &calls);
-        support_ok(baton_schedule_commit(s));
-        support_ok(baton_schedule_test(s, &done));
-        assert_true(done); /* before the first start */
-        support_ok(baton_schedule_wait(s, 0));
-        assert_int_equal(baton_schedule_epoch(s), 0);
-        for (uint64_t epoch = 1; epoch <= 100; epoch++) {
-            support_ok(baton_schedule_start(s));
-            if (epoch % 2 == 0) {
-                support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
-            }
-            do {
-                support_ok(baton_schedule_test(s, &done));
-            } while (!done);
-            assert_int_equal(calls, epoch);
-            assert_int_equal(baton_schedule_epoch(s), epoch);
+    uint64_t calls = 0;
+    bool done = false;
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "count");
+    (void)baton_add_call(s, support_count, &calls);
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_test(s, &done));
+    assert_true(done); /* before the first start */
+    support_ok(baton_schedule_wait(s, 0));
+    assert_int_equal(baton_schedule_epoch(s), 0);
+    for (uint64_t epoch = 1; epoch <= 100; epoch++) {
+        support_ok(baton_schedule_start(s));
+        if (epoch % 2 == 0) {
+            support_ends(s, BATON_OK);
         }
-        support_ok(baton_schedule_destroy(s));
-        support_cluster_close(cluster);
+        do {
+            support_ok(baton_schedule_test(s, &done));
+        } while (!done);
+        assert_int_equal(calls, epoch);
+        assert_int_equal(baton_schedule_epoch(s), epoch);
     }
+    support_ok(baton_schedule_destroy(s));
 }
 
-static void test_epoch_started_twice_is_busy(void **state)
+static void test_epoch_started_twice_is_busy(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        support_pair_t pair;
-        bool done = true;
-        support_pair_open(&pair, cluster, "twice");
-        for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-            char text[32];
-            support_ok(baton_schedule_start(pair.schedules[0]));
-            support_expect(baton_schedule_start(pair.schedules[0]),
-                           BATON_ERR_BUSY);
-            snprintf(text, sizeof(text), "\"twice\": epoch %d is", (int)epoch);
-            support_says(text);
-            support_ok(baton_schedule_test(pair.schedules[0], &done));
-            assert_false(done);
-            support_pair_send(&pair, epoch * 7);
-            support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
-            assert_int_equal(pair.got, epoch * 7); /* nothing was lost */
-            assert_int_equal(baton_schedule_epoch(pair.schedules[0]), epoch);
-        }
-        support_pair_close(&pair);
-        support_cluster_close(cluster);
+    support_pair_t pair;
+    bool done = true;
+    support_pair_open(&pair, cluster, "twice");
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        char text[32];
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        support_expect(baton_schedule_start(pair.schedules[0]), BATON_ERR_BUSY);
+        snprintf(text, sizeof(text), "\"twice\": epoch %d is", (int)epoch);
+        support_says(text);
+        support_ok(baton_schedule_test(pair.schedules[0], &done));
+        assert_false(done);
+        support_pair_send(&pair, epoch * 7);
+        support_ends(pair.schedules[0], BATON_OK);
+        assert_int_equal(pair.got, epoch * 7); /* nothing was lost */
+        assert_int_equal(baton_schedule_epoch(pair.schedules[0]), epoch);
     }
+    support_pair_close(&pair);
 }
 
 /* ---- whose outcome it is ---------------------------------------------- */
@@ -78,92 +68,67 @@ static baton_status_t fail_even(void *arg, baton_call_t *call)
 
 /* Rank 1 starts epoch 1 and does not wait for it. Rank 0 goes on to epoch 2,
    which it activates on rank 1, too, where it fails. */
-static void test_wait_gives_the_outcome_of_its_own_epoch(void **state)
+static void
+test_wait_gives_the_outcome_of_its_own_epoch(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        baton_schedule_t *s[2];
-        baton_failure_t failure;
-        bool done = false;
-        for (int rank = 0; rank < 2; rank++) {
-            s[rank] = support_schedule(cluster->groups[rank], "own");
-            baton_node_t begin =
-                baton_add_activation(s[rank], baton_add_on_start(s[rank]));
-            if (rank == 1) {
-                baton_before(s[1], begin,
-                             baton_add_call(s[1], fail_even, NULL));
-            }
-            support_ok(baton_schedule_commit(s[rank]));
-        }
-        support_ok(baton_schedule_start(s[1]));
-        support_run(s[0]);
-        while (baton_schedule_epoch(s[1]) == 0) {
-            (void)baton_engine_step(cluster->engines[1]);
-        }
-        support_ok(baton_schedule_start(s[0]));
-        while (baton_schedule_failure(s[1], &failure) != BATON_OK) {
-            (void)baton_engine_step(cluster->engines[0]);
-            (void)baton_engine_step(cluster->engines[1]);
-        }
-        assert_int_equal(failure.epoch, 2);
-        support_ok(baton_schedule_wait(s[1], SUPPORT_WAIT_MS));
-        support_ok(baton_schedule_test(s[1], &done));
-        assert_true(done);
-        support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
-        support_says("\"own\" epoch 2 failed at call#");
-        for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_schedule_destroy(s[rank]));
-        }
-        support_cluster_close(cluster);
+    baton_schedule_t **s = support_schedules_create(cluster, "own");
+    baton_failure_t failure;
+    bool done = false;
+    (void)baton_add_activation(s[0], baton_add_on_start(s[0]));
+    baton_before(s[1], baton_add_activation(s[1], baton_add_on_start(s[1])),
+                 baton_add_call(s[1], fail_even, NULL));
+    support_schedules_commit(cluster, s);
+    support_ok(baton_schedule_start(s[1]));
+    support_run(s[0]);
+    while (baton_schedule_epoch(s[1]) == 0) {
+        (void)baton_engine_step(cluster->engines[1]);
     }
+    support_ok(baton_schedule_start(s[0]));
+    while (baton_schedule_failure(s[1], &failure) != BATON_OK) {
+        (void)baton_engine_step(cluster->engines[0]);
+        (void)baton_engine_step(cluster->engines[1]);
+    }
+    assert_int_equal(failure.epoch, 2);
+    support_ends(s[1], BATON_OK);
+    support_ok(baton_schedule_test(s[1], &done));
+    assert_true(done);
+    support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
+    support_says("\"own\" epoch 2 failed at call#");
+    support_schedules_destroy(cluster, s);
 }
 
 /* ---- between epochs --------------------------------------------------- */
 
-static void test_rebind_between_epochs(void **state)
+static void test_rebind_between_epochs(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        baton_schedule_t *receiver;
-        support_pair_t pair = {{NULL, NULL}, 0, 0};
-        uint64_t places[4] = {0};
-        receiver = support_schedule(cluster->groups[0], "moving");
-        baton_buffer_t bound = baton_buffer_bind(receiver, NULL, 8);
-        baton_buffer_t scratch = baton_buffer_scratch(receiver, 8);
-        baton_node_t recv =
-            baton_add_recv(receiver, 1, baton_view(scratch, 0, 8));
-        baton_node_t copy = baton_add_copy(receiver, baton_view(bound, 0, 8),
-                                           baton_view(scratch, 0, 8));
-        baton_before(receiver, recv, copy);
-        support_ok(baton_buffer_rebind(receiver, bound, &places[3]));
-        support_ok(baton_schedule_commit(receiver));
-        pair.schedules[1] = support_schedule(cluster->groups[1], "moving");
-        (void)baton_add_send(pair.schedules[1], 0,
-                             support_view(pair.schedules[1], &pair.sent, 8));
-        support_ok(baton_schedule_commit(pair.schedules[1]));
-        support_expect(baton_buffer_rebind(receiver, scratch, places),
-                       BATON_ERR_INVALID);
-        support_says("scratch");
-        support_expect(
-            baton_buffer_rebind(receiver, (baton_buffer_t){9}, places),
-            BATON_ERR_INVALID);
-        support_says("buffer 9");
-        for (size_t epoch = 1; epoch <= 3; epoch++) {
-            support_ok(
-                baton_buffer_rebind(receiver, bound, &places[epoch - 1]));
-            support_ok(baton_schedule_start(receiver));
-            support_expect(baton_buffer_rebind(receiver, bound, &places[3]),
-                           BATON_ERR_BUSY);
-            support_says("\"moving\"");
-            support_pair_send(&pair, epoch);
-            support_ok(baton_schedule_wait(receiver, SUPPORT_WAIT_MS));
-            assert_int_equal(places[epoch - 1], epoch);
-        }
-        assert_int_equal(places[3], 0);
-        support_ok(baton_schedule_destroy(receiver));
-        support_ok(baton_schedule_destroy(pair.schedules[1]));
-        support_cluster_close(cluster);
+    baton_schedule_t **s = support_schedules_create(cluster, "moving");
+    uint64_t places[4] = {0}, sent = 0;
+    baton_buffer_t bound = baton_buffer_bind(s[0], NULL, 8);
+    baton_view_t scratch = support_scratch(s[0], 8);
+    baton_before(s[0], baton_add_recv(s[0], 1, scratch),
+                 baton_add_copy(s[0], baton_view(bound, 0, 8), scratch));
+    (void)baton_add_send(s[1], 0, support_view(s[1], &sent, 8));
+    support_ok(baton_buffer_rebind(s[0], bound, &places[3]));
+    support_schedules_commit(cluster, s);
+    support_expect(baton_buffer_rebind(s[0], scratch.buffer, places),
+                   BATON_ERR_INVALID);
+    support_says("rebind in \"moving\": buffer 1 is scratch");
+    support_expect(baton_buffer_rebind(s[0], (baton_buffer_t){9}, places),
+                   BATON_ERR_INVALID);
+    support_says("buffer 9 is not one of its buffers");
+    for (size_t epoch = 1; epoch <= 3; epoch++) {
+        support_ok(baton_buffer_rebind(s[0], bound, &places[epoch - 1]));
+        support_ok(baton_schedule_start(s[0]));
+        support_expect(baton_buffer_rebind(s[0], bound, &places[3]),
+                       BATON_ERR_BUSY);
+        support_says("\"moving\"");
+        sent = epoch;
+        support_run(s[1]);
+        support_ends(s[0], BATON_OK);
+        assert_int_equal(places[epoch - 1], epoch);
     }
+    assert_int_equal(places[3], 0);
+    support_schedules_destroy(cluster, s);
 }
 
 /* Every epoch fails, so a wait never returns BATON_OK, however late it comes.
@@ -209,8 +174,7 @@ static void test_wait_of_many_never_misses_a_failure(void **state)
             threads[k] = support_thread_start(observe, &observers[k]);
         }
         for (int epoch = 1; epoch < EPOCHS; epoch++) {
-            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
-                           BATON_ERR_LIMIT);
+            support_ends(s, BATON_ERR_LIMIT);
             support_ok(baton_schedule_start(s));
         }
         atomic_store(&over, true);
@@ -271,7 +235,7 @@ static void test_call_node_starts_a_schedule_of_another_engine(void **state)
         support_ok(baton_schedule_commit(crossing.own));
         support_ok(baton_schedule_commit(crossing.other));
         support_run(crossing.own);
-        support_ok(baton_schedule_wait(crossing.other, SUPPORT_WAIT_MS));
+        support_ends(crossing.other, BATON_OK);
         assert_int_equal(calls, 1);
         assert_string_equal(to, "crossed");
         support_ok(baton_schedule_destroy(crossing.own));
@@ -314,38 +278,35 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static void test_call_node_is_refused_what_would_wait(void **state)
+static void
+test_call_node_is_refused_what_would_wait(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        support_pair_t pair;
-        builder_t builder = {.group = cluster->groups[0]};
-        support_pair_open(&pair, cluster, "other");
-        builder.other = pair.schedules[0];
-        builder.own = support_schedule(cluster->groups[0], "own");
-        (void)baton_add_call(builder.own, try_all, &builder);
-        support_ok(baton_schedule_commit(builder.own));
-        for (uint64_t epoch = 1; epoch <= 50; epoch++) {
-            support_run(builder.own);
-            support_ok(builder.created);
-            support_ok(builder.started);
-            support_ok(builder.unmade);
-            assert_int_equal(builder.committed, BATON_ERR_STATE);
-            assert_int_equal(builder.destroyed, BATON_ERR_STATE);
-            assert_int_equal(builder.waited, BATON_ERR_STATE);
-            assert_int_equal(builder.recovered, BATON_ERR_STATE);
-            support_ok(baton_schedule_commit(builder.made));
-            support_run(builder.made);
-            assert_int_equal(builder.calls, epoch);
-            support_pair_send(&pair, epoch);
-            support_ok(baton_schedule_wait(builder.other, SUPPORT_WAIT_MS));
-            assert_int_equal(pair.got, epoch);
-            support_ok(baton_schedule_destroy(builder.made));
-        }
-        support_ok(baton_schedule_destroy(builder.own));
-        support_pair_close(&pair);
-        support_cluster_close(cluster);
+    support_pair_t pair;
+    builder_t builder = {.group = cluster->groups[0]};
+    support_pair_open(&pair, cluster, "other");
+    builder.other = pair.schedules[0];
+    builder.own = support_schedule(cluster->groups[0], "own");
+    (void)baton_add_call(builder.own, try_all, &builder);
+    support_ok(baton_schedule_commit(builder.own));
+    for (uint64_t epoch = 1; epoch <= 50; epoch++) {
+        support_run(builder.own);
+        support_ok(builder.created);
+        support_ok(builder.started);
+        support_ok(builder.unmade);
+        assert_int_equal(builder.committed, BATON_ERR_STATE);
+        assert_int_equal(builder.destroyed, BATON_ERR_STATE);
+        assert_int_equal(builder.waited, BATON_ERR_STATE);
+        assert_int_equal(builder.recovered, BATON_ERR_STATE);
+        support_ok(baton_schedule_commit(builder.made));
+        support_run(builder.made);
+        assert_int_equal(builder.calls, epoch);
+        support_pair_send(&pair, epoch);
+        support_ends(builder.other, BATON_OK);
+        assert_int_equal(pair.got, epoch);
+        support_ok(baton_schedule_destroy(builder.made));
     }
+    support_ok(baton_schedule_destroy(builder.own));
+    support_pair_close(&pair);
 }
 
 /* ---- several threads -------------------------------------------------- */
@@ -396,12 +357,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wait_of_many_never_misses_a_failure),
-        cmocka_unit_test(test_epoch_runs_once_a_start),
-        cmocka_unit_test(test_epoch_started_twice_is_busy),
-        cmocka_unit_test(test_wait_gives_the_outcome_of_its_own_epoch),
-        cmocka_unit_test(test_rebind_between_epochs),
+        SUPPORT_EACH(test_epoch_runs_once_a_start, 1),
+        SUPPORT_EACH(test_epoch_started_twice_is_busy, 2),
+        SUPPORT_EACH(test_wait_gives_the_outcome_of_its_own_epoch, 2),
+        SUPPORT_EACH(test_rebind_between_epochs, 2),
         cmocka_unit_test(test_call_node_starts_a_schedule_of_another_engine),
-        cmocka_unit_test(test_call_node_is_refused_what_would_wait),
+        SUPPORT_EACH(test_call_node_is_refused_what_would_wait, 2),
         cmocka_unit_test(test_epochs_are_waited_for_by_several_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,6 @@
    transport refuses. Every waiter gets the error, with a message. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 #include "transport/group.h"
 #include "transport/inproc/endpoint.h"
 
@@ -26,42 +25,36 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 /* ---- call nodes ------------------------------------------------------- */
 
 /* trap --> behind. Without messages it can be started again. */
-static void test_call_error_fails_one_epoch(void **state)
+static void test_call_error_fails_one_epoch(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        trap_t trap = {2, BATON_ERR_LIMIT, 0};
-        uint64_t behind = 0;
-        bool done;
-        baton_schedule_t *s = support_schedule(cluster->groups[0], "fragile");
-        baton_node_t call = baton_add_call(s, spring, &trap);
-        baton_before(s, call, baton_add_call(s, support_count, &behind));
-        support_ok(baton_schedule_commit(s));
-        support_run(s);
-        support_ok(baton_schedule_start(s));
-        for (int again = 0; again < 3; again++) {
-            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
-                           BATON_ERR_LIMIT);
-            support_says("\"fragile\" epoch 2 failed at call#0 on rank 0");
-            support_expect(baton_schedule_test(s, &done), BATON_ERR_LIMIT);
-        }
-        assert_int_equal(trap.calls, 2);
-        assert_int_equal(behind, 1); /* dependents are cancelled */
-        support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
-        support_run(s);
-        assert_int_equal(trap.calls, 3);
-        assert_int_equal(behind, 2);
-        assert_int_equal(baton_schedule_epoch(s), 3);
-        support_run(s); /* of which the failure knows nothing, either */
-        support_ok(baton_schedule_destroy(s));
-        support_cluster_close(cluster);
+    trap_t trap = {2, BATON_ERR_LIMIT, 0};
+    uint64_t behind = 0;
+    bool done;
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "fragile");
+    baton_node_t call = baton_add_call(s, spring, &trap);
+    baton_before(s, call, baton_add_call(s, support_count, &behind));
+    support_ok(baton_schedule_commit(s));
+    support_run(s);
+    support_ok(baton_schedule_start(s));
+    for (int again = 0; again < 3; again++) {
+        support_ends(s, BATON_ERR_LIMIT);
+        support_says("\"fragile\" epoch 2 failed at call#0 on rank 0");
+        support_expect(baton_schedule_test(s, &done), BATON_ERR_LIMIT);
     }
+    assert_int_equal(trap.calls, 2);
+    assert_int_equal(behind, 1); /* dependents are cancelled */
+    support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
+    support_run(s);
+    assert_int_equal(trap.calls, 3);
+    assert_int_equal(behind, 2);
+    assert_int_equal(baton_schedule_epoch(s), 3);
+    support_run(s); /* of which the failure knows nothing, either */
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* A call that returns an invalid status fails. */
-static void test_call_with_a_stray_value_fails(void **state)
+static void test_call_with_a_stray_value_fails(support_cluster_t *cluster)
 {
-    support_cluster_t *cluster = support_cluster_manual(1);
     static const int values[] = {2, 3, 1000, -99};
     for (size_t i = 0; i < 4; i++) {
         trap_t trap = {1, (baton_status_t)values[i], 0};
@@ -74,28 +67,23 @@ static void test_call_with_a_stray_value_fails(void **state)
         support_run(s);
         support_ok(baton_schedule_destroy(s));
     }
-    support_cluster_close(cluster);
 }
 
 /* An epoch fails repeatedly while other threads read its failure. */
-static void test_call_errors_in_a_row(void **state)
+static void test_call_errors_in_a_row(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        trap_t trap = {0, BATON_ERR_LIMIT, 0};
-        baton_schedule_t *s = support_schedule(cluster->groups[0], "row");
-        (void)baton_add_call(s, spring, &trap);
-        support_ok(baton_schedule_commit(s));
-        for (uint64_t epoch = 1; epoch <= 5000; epoch++) {
-            trap.epoch = epoch % 3 != 0 ? epoch : 0;
-            support_ok(baton_schedule_start(s));
-            support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
-                           epoch % 3 != 0 ? BATON_ERR_LIMIT : BATON_OK);
-        }
-        assert_int_equal(trap.calls, 5000);
-        support_ok(baton_schedule_destroy(s));
-        support_cluster_close(cluster);
+    trap_t trap = {0, BATON_ERR_LIMIT, 0};
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "row");
+    (void)baton_add_call(s, spring, &trap);
+    support_ok(baton_schedule_commit(s));
+    for (uint64_t epoch = 1; epoch <= 5000; epoch++) {
+        trap.epoch = epoch % 3 != 0 ? epoch : 0;
+        support_ok(baton_schedule_start(s));
+        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
+                       epoch % 3 != 0 ? BATON_ERR_LIMIT : BATON_OK);
     }
+    assert_int_equal(trap.calls, 5000);
+    support_ok(baton_schedule_destroy(s));
 }
 
 typedef struct waiter {
@@ -154,7 +142,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
         /* Other schedules of the engine work. */
         support_ok(baton_schedule_start(pair.schedules[0]));
         support_pair_send(&pair, 5);
-        support_ok(baton_schedule_wait(pair.schedules[0], SUPPORT_WAIT_MS));
+        support_ends(pair.schedules[0], BATON_OK);
         assert_int_equal(pair.got, 5);
         support_ok(baton_schedule_destroy(receiver));
         support_ok(baton_schedule_destroy(sender));
@@ -172,8 +160,7 @@ static void expect_disagreement(baton_schedule_t *schedule)
     baton_failure_t failure;
     baton_status_t status = baton_schedule_start(schedule);
     if (status == BATON_OK) {
-        support_expect(baton_schedule_wait(schedule, SUPPORT_WAIT_MS),
-                       BATON_ERR_MISMATCH);
+        support_ends(schedule, BATON_ERR_MISMATCH);
         status = baton_schedule_start(schedule);
     }
     support_expect(status, BATON_ERR_FAILED);
@@ -263,7 +250,7 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
             status = baton_schedule_wait(s[1], SUPPORT_WAIT_MS);
             if (status == BATON_OK) {
                 for (int rank = 0; rank < 4; rank++) {
-                    support_ok(baton_schedule_wait(s[rank], SUPPORT_WAIT_MS));
+                    support_ends(s[rank], BATON_OK);
                 }
             }
         }
@@ -285,56 +272,51 @@ static void test_send_that_fails_is_the_waiters_error(void **state)
 
 /* A rank that commits after its peer's epoch has failed learns of the failure,
    also while it uses another schedule. */
-static void test_failure_is_told_to_who_commits_later(void **state)
+static void
+test_failure_is_told_to_who_commits_later(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        support_pair_t beside;
-        baton_schedule_t *s[2];
-        uint64_t numbers[2] = {3, 4};
-        support_pair_open(&beside, cluster, "beside");
-        for (int rank = 0; rank < 2; rank++) {
-            s[rank] = support_schedule(cluster->groups[rank], "late");
-            baton_view_t number = support_view(s[rank], &numbers[rank], 8);
-            (void)(rank == 0 ? baton_add_send(s[0], 1, number)
-                             : baton_add_recv(s[1], 0, number));
-        }
-        support_ok(baton_schedule_commit(s[0]));
-        support_ok(baton_schedule_start(s[0]));
-        support_ok(baton_schedule_cancel(s[0]));
-        support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
-                       BATON_ERR_CANCELLED);
-        for (uint64_t epoch = 1; epoch <= 20; epoch++) {
-            support_ok(baton_schedule_start(beside.schedules[0]));
-            support_pair_send(&beside, epoch);
-            support_ok(
-                baton_schedule_wait(beside.schedules[0], SUPPORT_WAIT_MS));
-        }
-        support_ok(baton_schedule_commit(s[1]));
-        baton_status_t status = baton_schedule_start(s[1]);
-        if (status == BATON_OK) { /* it may have learnt of it already */
-            status = baton_schedule_wait(s[1], 10000);
-            assert_int_equal(status, BATON_ERR_CANCELLED);
-        }
-        support_says("\"late\" epoch 1 was cancelled on rank 0");
-        assert_int_equal(numbers[1], 4);
-        support_ok(baton_schedule_destroy(s[0]));
-        support_ok(baton_schedule_destroy(s[1]));
-        support_pair_close(&beside);
-        support_cluster_close(cluster);
+    support_pair_t beside;
+    baton_schedule_t *s[2];
+    uint64_t numbers[2] = {3, 4};
+    support_pair_open(&beside, cluster, "beside");
+    for (int rank = 0; rank < 2; rank++) {
+        s[rank] = support_schedule(cluster->groups[rank], "late");
+        baton_view_t number = support_view(s[rank], &numbers[rank], 8);
+        (void)(rank == 0 ? baton_add_send(s[0], 1, number)
+                         : baton_add_recv(s[1], 0, number));
     }
+    support_ok(baton_schedule_commit(s[0]));
+    support_ok(baton_schedule_start(s[0]));
+    support_ok(baton_schedule_cancel(s[0]));
+    support_ends(s[0], BATON_ERR_CANCELLED);
+    for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+        support_ok(baton_schedule_start(beside.schedules[0]));
+        support_pair_send(&beside, epoch);
+        support_ends(beside.schedules[0], BATON_OK);
+    }
+    support_ok(baton_schedule_commit(s[1]));
+    baton_status_t status = baton_schedule_start(s[1]);
+    if (status == BATON_OK) { /* it may have learnt of it already */
+        status = baton_schedule_wait(s[1], 10000);
+        assert_int_equal(status, BATON_ERR_CANCELLED);
+    }
+    support_says("\"late\" epoch 1 was cancelled on rank 0");
+    assert_int_equal(numbers[1], 4);
+    support_ok(baton_schedule_destroy(s[0]));
+    support_ok(baton_schedule_destroy(s[1]));
+    support_pair_close(&beside);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call_error_fails_one_epoch),
-        cmocka_unit_test(test_call_with_a_stray_value_fails),
-        cmocka_unit_test(test_call_errors_in_a_row),
+        SUPPORT_EACH(test_call_error_fails_one_epoch, 1),
+        SUPPORT_MANUALLY(test_call_with_a_stray_value_fails, 1),
+        SUPPORT_EACH(test_call_errors_in_a_row, 1),
         cmocka_unit_test(test_call_error_wakes_all_who_wait),
         cmocka_unit_test(test_messages_of_unequal_sizes_fail_both_ranks),
         cmocka_unit_test(test_send_that_fails_is_the_waiters_error),
-        cmocka_unit_test(test_failure_is_told_to_who_commits_later),
+        SUPPORT_EACH(test_failure_is_told_to_who_commits_later, 2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
    them. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,8 +38,7 @@ static void expect_works(exchange_t exchanges[RANKS], uint64_t number)
         support_ok(baton_schedule_start(exchanges[rank].schedule));
     }
     for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(
-            baton_schedule_wait(exchanges[rank].schedule, SUPPORT_WAIT_MS));
+        support_ends(exchanges[rank].schedule, BATON_OK);
         assert_int_equal(exchanges[rank].got, number + 1 - (uint64_t)rank);
     }
 }
@@ -108,36 +106,31 @@ static void test_other_order_of_commits_swaps_no_data(void **state)
 
 /* Rank 0 waits in "lonely", which rank 1 never creates. It must not take the
    messages of another schedule. */
-static void test_unmatched_receive_takes_no_other_message(void **state)
+static void
+test_unmatched_receive_takes_no_other_message(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(RANKS, i);
-        exchange_t good[RANKS] = {{0}};
-        baton_schedule_t *lonely;
-        uint64_t place = 5;
-        lonely = support_schedule(cluster->groups[0], "lonely");
-        (void)baton_add_recv(lonely, 1, support_view(lonely, &place, 8));
-        support_ok(baton_schedule_commit(lonely));
-        support_ok(baton_schedule_start(lonely));
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(
-                open_exchange(&good[rank], cluster->groups[rank], "good"));
-        }
-        for (uint64_t number = 1; number <= EPOCHS; number++) {
-            expect_works(good, number);
-        }
-        support_expect(baton_schedule_wait(lonely, 0), BATON_ERR_TIMEOUT);
-        support_says("\"lonely\"");
-        support_says("recv#0 from rank 1");
-        assert_int_equal(place, 5);
-        support_ok(baton_schedule_cancel(lonely));
-        support_expect(baton_schedule_wait(lonely, SUPPORT_WAIT_MS),
-                       BATON_ERR_CANCELLED);
-        support_ok(baton_schedule_destroy(lonely));
-        expect_works(good, 1);
-        close_exchanges(good);
-        support_cluster_close(cluster);
+    exchange_t good[RANKS] = {{0}};
+    baton_schedule_t *lonely;
+    uint64_t place = 5;
+    lonely = support_schedule(cluster->groups[0], "lonely");
+    (void)baton_add_recv(lonely, 1, support_view(lonely, &place, 8));
+    support_ok(baton_schedule_commit(lonely));
+    support_ok(baton_schedule_start(lonely));
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(open_exchange(&good[rank], cluster->groups[rank], "good"));
     }
+    for (uint64_t number = 1; number <= EPOCHS; number++) {
+        expect_works(good, number);
+    }
+    support_expect(baton_schedule_wait(lonely, 0), BATON_ERR_TIMEOUT);
+    support_says("\"lonely\"");
+    support_says("recv#0 from rank 1");
+    assert_int_equal(place, 5);
+    support_ok(baton_schedule_cancel(lonely));
+    support_ends(lonely, BATON_ERR_CANCELLED);
+    support_ok(baton_schedule_destroy(lonely));
+    expect_works(good, 1);
+    close_exchanges(good);
 }
 
 /* ---- schedules that differ --------------------------------------------- */
@@ -214,66 +207,56 @@ static void test_mismatch_fails_both_and_names_them(void **state)
 
 /* The second schedule of a name matches the other rank's second one, also when
    the first ones are destroyed. */
-static void test_attempts_of_a_name_belong_together(void **state)
+static void test_attempts_of_a_name_belong_together(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(RANKS, i);
-        exchange_t first[RANKS] = {{0}};
-        exchange_t second[RANKS] = {{0}};
-        support_ok(open_exchange(&first[0], cluster->groups[0], "again"));
-        support_ok(open_exchange(&second[0], cluster->groups[0], "again"));
-        first[0].sent = 1;
-        second[0].sent = 2;
-        support_ok(baton_schedule_start(second[0].schedule));
-        support_ok(baton_schedule_start(first[0].schedule));
-        support_ok(open_exchange(&first[1], cluster->groups[1], "again"));
-        first[1].sent = 3;
-        support_run(first[1].schedule);
-        assert_int_equal(first[1].got, 1);
-        support_ok(baton_schedule_wait(first[0].schedule, SUPPORT_WAIT_MS));
-        assert_int_equal(first[0].got, 3);
-        close_exchanges(first);
-        support_ok(open_exchange(&second[1], cluster->groups[1], "again"));
-        second[1].sent = 4;
-        support_run(second[1].schedule);
-        assert_int_equal(second[1].got, 2);
-        support_ok(baton_schedule_wait(second[0].schedule, SUPPORT_WAIT_MS));
-        assert_int_equal(second[0].got, 4);
-        close_exchanges(second);
-        support_cluster_close(cluster);
-    }
+    exchange_t first[RANKS] = {{0}};
+    exchange_t second[RANKS] = {{0}};
+    support_ok(open_exchange(&first[0], cluster->groups[0], "again"));
+    support_ok(open_exchange(&second[0], cluster->groups[0], "again"));
+    first[0].sent = 1;
+    second[0].sent = 2;
+    support_ok(baton_schedule_start(second[0].schedule));
+    support_ok(baton_schedule_start(first[0].schedule));
+    support_ok(open_exchange(&first[1], cluster->groups[1], "again"));
+    first[1].sent = 3;
+    support_run(first[1].schedule);
+    assert_int_equal(first[1].got, 1);
+    support_ends(first[0].schedule, BATON_OK);
+    assert_int_equal(first[0].got, 3);
+    close_exchanges(first);
+    support_ok(open_exchange(&second[1], cluster->groups[1], "again"));
+    second[1].sent = 4;
+    support_run(second[1].schedule);
+    assert_int_equal(second[1].got, 2);
+    support_ends(second[0].schedule, BATON_OK);
+    assert_int_equal(second[0].got, 4);
+    close_exchanges(second);
 }
 
 /* Rank 0 destroys a schedule that it has not committed, but that rank 1 waits
    for. Rank 1 gets an error. */
-static void test_peer_of_one_never_committed_is_told(void **state)
+static void test_peer_of_one_never_committed_is_told(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(RANKS, i);
-        exchange_t exchange = {0};
-        baton_schedule_t *never = support_schedule(cluster->groups[0], "never");
-        support_ok(open_exchange(&exchange, cluster->groups[1], "never"));
-        support_ok(baton_schedule_start(exchange.schedule));
-        support_expect(baton_schedule_wait(exchange.schedule, 50),
-                       BATON_ERR_TIMEOUT);
-        support_ok(baton_schedule_destroy(never));
-        support_expect(baton_schedule_wait(exchange.schedule, SUPPORT_WAIT_MS),
-                       BATON_ERR_STATE);
-        assert_non_null(
-            strstr(baton_error_message(), "was destroyed on rank 0"));
-        support_ok(baton_schedule_destroy(exchange.schedule));
-        support_cluster_close(cluster);
-    }
+    exchange_t exchange = {0};
+    baton_schedule_t *never = support_schedule(cluster->groups[0], "never");
+    support_ok(open_exchange(&exchange, cluster->groups[1], "never"));
+    support_ok(baton_schedule_start(exchange.schedule));
+    support_expect(baton_schedule_wait(exchange.schedule, 50),
+                   BATON_ERR_TIMEOUT);
+    support_ok(baton_schedule_destroy(never));
+    support_ends(exchange.schedule, BATON_ERR_STATE);
+    assert_non_null(strstr(baton_error_message(), "was destroyed on rank 0"));
+    support_ok(baton_schedule_destroy(exchange.schedule));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_peer_of_one_never_committed_is_told),
+        SUPPORT_EACH(test_peer_of_one_never_committed_is_told, RANKS),
         cmocka_unit_test(test_other_order_of_commits_swaps_no_data),
-        cmocka_unit_test(test_unmatched_receive_takes_no_other_message),
+        SUPPORT_EACH(test_unmatched_receive_takes_no_other_message, RANKS),
         cmocka_unit_test(test_mismatch_fails_both_and_names_them),
-        cmocka_unit_test(test_attempts_of_a_name_belong_together),
+        SUPPORT_EACH(test_attempts_of_a_name_belong_together, RANKS),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,6 @@
    and other nodes work on as many bytes. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 #include "support/random.h"
 
 #include <stdint.h>
@@ -108,8 +107,8 @@ static void run_echo(echo_t *echo)
 {
     support_ok(baton_schedule_start(echo->schedules[0]));
     support_ok(baton_schedule_start(echo->schedules[1]));
-    support_ok(baton_schedule_wait(echo->schedules[0], SUPPORT_WAIT_MS));
-    support_ok(baton_schedule_wait(echo->schedules[1], SUPPORT_WAIT_MS));
+    support_ends(echo->schedules[0], BATON_OK);
+    support_ends(echo->schedules[1], BATON_OK);
 }
 
 static void test_length_is_each_epochs_own(void **state)
@@ -146,20 +145,17 @@ static void test_length_is_each_epochs_own(void **state)
 
 /* ---- what is refused in an epoch --------------------------------------- */
 
-static void test_length_above_the_view_is_refused(void **state)
+static void test_length_above_the_view_is_refused(support_cluster_t *cluster)
 {
     static echo_t echo;
-    support_cluster_t *cluster = support_cluster_manual(2);
     open_echo(&echo, cluster);
     echo.wanted = BYTES + 1;
     support_ok(baton_schedule_start(echo.schedules[0]));
-    support_expect(baton_schedule_wait(echo.schedules[0], SUPPORT_WAIT_MS),
-                   BATON_ERR_INVALID);
+    support_ends(echo.schedules[0], BATON_ERR_INVALID);
     assert_non_null(
         strstr(echo.message,
                "length 0 can't be 8001: its smallest view has 8000 bytes"));
     close_echo(&echo);
-    support_cluster_close(cluster);
 }
 
 static void test_length_of_broken_elements_fails_the_epoch(void **state)
@@ -172,9 +168,7 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
         support_ok(baton_schedule_start(echo.schedules[0]));
         support_ok(baton_schedule_start(echo.schedules[1]));
         for (int rank = 0; rank < 2; rank++) {
-            support_expect(
-                baton_schedule_wait(echo.schedules[rank], SUPPORT_WAIT_MS),
-                BATON_ERR_INVALID);
+            support_ends(echo.schedules[rank], BATON_ERR_INVALID);
             support_says("no whole number of elements of 8 bytes");
         }
         close_echo(&echo);
@@ -183,33 +177,29 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
 }
 
 /* A message that is longer than the view of its receive. */
-static void test_length_of_a_message_above_the_view_fails(void **state)
+static void
+test_length_of_a_message_above_the_view_fails(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        baton_schedule_t *s[2];
-        uint64_t numbers[3] = {1, 2, 3};
-        for (int rank = 0; rank < 2; rank++) {
-            s[rank] = support_schedule(cluster->groups[rank], "more");
-            if (rank == 0) {
-                (void)baton_add_send(s[0], 1, support_view(s[0], numbers, 16));
-            } else {
-                baton_node_t recv =
-                    baton_add_recv(s[1], 0, support_view(s[1], &numbers[2], 8));
-                baton_set_length(s[1], recv, baton_add_length(s[1]));
-            }
-            support_ok(baton_schedule_commit(s[rank]));
+    baton_schedule_t *s[2];
+    uint64_t numbers[3] = {1, 2, 3};
+    for (int rank = 0; rank < 2; rank++) {
+        s[rank] = support_schedule(cluster->groups[rank], "more");
+        if (rank == 0) {
+            (void)baton_add_send(s[0], 1, support_view(s[0], numbers, 16));
+        } else {
+            baton_node_t recv =
+                baton_add_recv(s[1], 0, support_view(s[1], &numbers[2], 8));
+            baton_set_length(s[1], recv, baton_add_length(s[1]));
         }
-        support_ok(baton_schedule_start(s[1]));
-        support_ok(baton_schedule_start(s[0]));
-        support_expect(baton_schedule_wait(s[1], SUPPORT_WAIT_MS),
-                       BATON_ERR_MISMATCH);
-        support_says("up to 8 bytes and got 16");
-        assert_int_equal(numbers[2], 3);
-        support_ok(baton_schedule_destroy(s[0]));
-        support_ok(baton_schedule_destroy(s[1]));
-        support_cluster_close(cluster);
+        support_ok(baton_schedule_commit(s[rank]));
     }
+    support_ok(baton_schedule_start(s[1]));
+    support_ok(baton_schedule_start(s[0]));
+    support_ends(s[1], BATON_ERR_MISMATCH);
+    support_says("up to 8 bytes and got 16");
+    assert_int_equal(numbers[2], 3);
+    support_ok(baton_schedule_destroy(s[0]));
+    support_ok(baton_schedule_destroy(s[1]));
 }
 
 /* ---- what commit refuses ----------------------------------------------- */
@@ -222,10 +212,9 @@ static void expect_refused(baton_schedule_t *s, baton_status_t status,
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_length_is_checked_by_commit(void **state)
+static void test_length_is_checked_by_commit(support_cluster_t *ranks)
 {
     uint64_t numbers[4] = {0};
-    support_cluster_t *ranks = support_cluster_manual(2);
     baton_schedule_t *s = support_schedule(ranks->groups[0], "unordered");
     baton_length_t length = baton_add_length(s);
     baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
@@ -253,17 +242,16 @@ static void test_length_is_checked_by_commit(void **state)
     baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
                      (baton_length_t){3});
     expect_refused(s, BATON_ERR_INVALID, "length 3, of 0");
-    support_cluster_close(ranks);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_length_is_each_epochs_own),
-        cmocka_unit_test(test_length_above_the_view_is_refused),
+        SUPPORT_MANUALLY(test_length_above_the_view_is_refused, 2),
         cmocka_unit_test(test_length_of_broken_elements_fails_the_epoch),
-        cmocka_unit_test(test_length_of_a_message_above_the_view_fails),
-        cmocka_unit_test(test_length_is_checked_by_commit),
+        SUPPORT_EACH(test_length_of_a_message_above_the_view_fails, 2),
+        SUPPORT_MANUALLY(test_length_is_checked_by_commit, 2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

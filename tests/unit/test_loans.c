@@ -292,8 +292,8 @@ static void sum_run(const sum_t *s)
 {
     support_ok(baton_schedule_start(s->sender));
     support_ok(baton_schedule_start(s->receiver));
-    support_ok(baton_schedule_wait(s->sender, SUPPORT_WAIT_MS));
-    support_ok(baton_schedule_wait(s->receiver, SUPPORT_WAIT_MS));
+    support_ends(s->sender, BATON_OK);
+    support_ends(s->receiver, BATON_OK);
 }
 
 static void sum_end(const sum_t *s)
@@ -403,8 +403,7 @@ static void test_loans_end_with_a_failure(void **state)
     sum_commit(&sum);
     support_ok(baton_schedule_start(sum.sender));
     support_ok(baton_schedule_start(sum.receiver));
-    support_expect(baton_schedule_wait(sum.receiver, SUPPORT_WAIT_MS),
-                   BATON_ERR_LIMIT);
+    support_ends(sum.receiver, BATON_ERR_LIMIT);
     support_says("while it is lent");
     assert_int_equal(sum.receiver->run.lent_count, 0);
     support_drain(pair);
@@ -433,8 +432,7 @@ static void test_loans_end_with_a_cancel(void **state)
     sum_commit(&sum);
     sum_run_in_part(&sum);
     support_ok(baton_schedule_cancel(sum.receiver));
-    support_expect(baton_schedule_wait(sum.receiver, SUPPORT_WAIT_MS),
-                   BATON_ERR_CANCELLED);
+    support_ends(sum.receiver, BATON_ERR_CANCELLED);
     assert_int_equal(sum.receiver->run.lent_count, 0);
     support_drain(pair);
     assert_int_equal(sum.sender->turn.moving, 0);
@@ -522,12 +520,11 @@ static void run_rounds(support_worker_t *worker)
     free(memory);
 }
 
-static void test_loans_end_before_the_failure_is_told(void **state)
+static void
+test_loans_end_before_the_failure_is_told(support_cluster_t *cluster)
 {
     uint64_t seed = support_seed();
-    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
     support_cluster_run(cluster, run_rounds, &seed);
-    support_cluster_close(cluster);
 }
 
 int main(void)
@@ -555,7 +552,8 @@ int main(void)
         cmocka_unit_test(test_loans_end_with_a_failure),
         cmocka_unit_test(test_loans_end_with_a_cancel),
         cmocka_unit_test(test_loans_end_with_a_destroy),
-        cmocka_unit_test(test_loans_end_before_the_failure_is_told),
+        SUPPORT_WITH(test_loans_end_before_the_failure_is_told, 2,
+                     SUPPORT_OWN_ENGINES),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }

@@ -101,7 +101,7 @@ static void test_descriptor_tells_of_a_message(void **state)
             assert_int_not_equal(step_until_idle(cluster.engines[0]), 0);
         }
         support_ok(baton_schedule_start(cluster.schedules[1]));
-        support_ok(baton_schedule_wait(cluster.schedules[1], SUPPORT_WAIT_MS));
+        support_ends(cluster.schedules[1], BATON_OK);
         assert_true(is_readable(cluster.engines[0], SUPPORT_WAIT_MS));
         while (baton_engine_step(cluster.engines[0])) {
         }
@@ -121,11 +121,11 @@ static void test_timeout_is_zero_while_there_is_work(void **state)
     step_all(&cluster);
     assert_int_not_equal(step_until_idle(cluster.engines[1]), 0);
     support_ok(baton_schedule_start(cluster.schedules[1]));
-    support_ok(baton_schedule_wait(cluster.schedules[1], SUPPORT_WAIT_MS));
+    support_ends(cluster.schedules[1], BATON_OK);
     /* The message has come, and nobody has looked. */
     assert_int_equal(baton_engine_timeout(cluster.engines[0]), 0);
     support_ok(baton_schedule_start(cluster.schedules[0]));
-    support_ok(baton_schedule_wait(cluster.schedules[0], SUPPORT_WAIT_MS));
+    support_ends(cluster.schedules[0], BATON_OK);
     close_cluster(&cluster);
 }
 

@@ -4,7 +4,6 @@
    use. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 #include "support/random.h"
 #include "support/values.h"
 

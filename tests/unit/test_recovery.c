@@ -283,20 +283,18 @@ static void test_recovery_after_each_of_many_failures(void **state)
 /* ---- what is told ------------------------------------------------------ */
 
 /* The others wait for a rank that recovers late. */
-static void test_recovery_names_who_has_not_come(void **state)
+static void test_recovery_names_who_has_not_come(support_cluster_t *ranks)
 {
-    support_cluster_t *ranks = support_cluster_manual(2);
     support_expect(baton_group_recover(ranks->groups[0], 0), BATON_ERR_TIMEOUT);
     assert_non_null(strstr(baton_error_message(), "rank 1 has not come"));
     support_ok(baton_group_recover(ranks->groups[1], 10000));
     support_ok(baton_group_recover(ranks->groups[0], 10000));
-    support_cluster_close(ranks);
 }
 
 /* A schedule whose peer has destroyed its own stays failed; others work. */
-static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
+static void
+test_recovery_tells_of_what_a_peer_has_destroyed(support_cluster_t *ranks)
 {
-    support_cluster_t *ranks = support_cluster_manual(2);
     uint64_t numbers[2][2] = {{7, 0}, {0, 0}};
     baton_schedule_t *s[2][2];
     for (int which = 0; which < 2; which++) {
@@ -323,7 +321,6 @@ static void test_recovery_tells_of_what_a_peer_has_destroyed(void **state)
     support_ok(baton_schedule_destroy(s[1][1]));
     support_ok(baton_schedule_destroy(s[0][0]));
     support_ok(baton_schedule_destroy(s[0][1]));
-    support_cluster_close(ranks);
 }
 
 static void recover_both(support_cluster_t *ranks)
@@ -335,9 +332,8 @@ static void recover_both(support_cluster_t *ranks)
 
 /* An epoch that recovery cancels is no success, also if nobody waited for it
    before. What wait has returned once it does not return after a recovery. */
-static void test_recovery_leaves_no_failure_unreported(void **state)
+static void test_recovery_leaves_no_failure_unreported(support_cluster_t *ranks)
 {
-    support_cluster_t *ranks = support_cluster_manual(2);
     uint64_t numbers[2] = {7, 0};
     baton_schedule_t *s[2];
     for (int rank = 0; rank < 2; rank++) {
@@ -371,7 +367,6 @@ static void test_recovery_leaves_no_failure_unreported(void **state)
     }
     support_ok(baton_schedule_destroy(s[0]));
     support_ok(baton_schedule_destroy(s[1]));
-    support_cluster_close(ranks);
 }
 
 typedef struct keeper {
@@ -386,9 +381,9 @@ static void keep(void *arg, uint64_t epoch)
 }
 
 /* All ranks learn the last epoch that any of them has completed. */
-static void test_recovery_tells_the_last_completed_epoch(void **state)
+static void
+test_recovery_tells_the_last_completed_epoch(support_cluster_t *ranks)
 {
-    support_cluster_t *ranks = support_cluster_manual(3);
     keeper_t keepers[3] = {{0, 0}};
     uint64_t numbers[3] = {0};
     baton_schedule_t **s = support_schedules_create(ranks, "kept");
@@ -421,7 +416,6 @@ static void test_recovery_tells_the_last_completed_epoch(void **state)
     support_schedules_run(ranks, s);
     assert_int_equal(numbers[1], 11);
     support_schedules_destroy(ranks, s);
-    support_cluster_close(ranks);
 }
 
 /* ---- who waits meanwhile ---------------------------------------------- */
@@ -444,9 +438,8 @@ static void recover_there(void *arg)
 
 /* A recovery cancels an epoch while a thread waits for it. The thread gets the
    error, however late it looks. */
-static void test_recovery_leaves_no_waiter_behind(void **state)
+static void test_recovery_leaves_no_waiter_behind(support_cluster_t *cluster)
 {
-    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
     baton_schedule_t *s[2];
     for (int rank = 0; rank < 2; rank++) {
         s[rank] = support_schedule(cluster->groups[rank], "barrier");
@@ -472,19 +465,19 @@ static void test_recovery_leaves_no_waiter_behind(void **state)
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_schedule_destroy(s[rank]));
     }
-    support_cluster_close(cluster);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recovery_leaves_no_waiter_behind),
+        SUPPORT_WITH(test_recovery_leaves_no_waiter_behind, 2,
+                     SUPPORT_OWN_ENGINES),
         cmocka_unit_test(test_memory_is_the_callers_after_a_failure),
         cmocka_unit_test(test_recovery_after_each_of_many_failures),
-        cmocka_unit_test(test_recovery_names_who_has_not_come),
-        cmocka_unit_test(test_recovery_tells_of_what_a_peer_has_destroyed),
-        cmocka_unit_test(test_recovery_leaves_no_failure_unreported),
-        cmocka_unit_test(test_recovery_tells_the_last_completed_epoch),
+        SUPPORT_MANUALLY(test_recovery_names_who_has_not_come, 2),
+        SUPPORT_MANUALLY(test_recovery_tells_of_what_a_peer_has_destroyed, 2),
+        SUPPORT_MANUALLY(test_recovery_leaves_no_failure_unreported, 2),
+        SUPPORT_MANUALLY(test_recovery_tells_the_last_completed_epoch, 3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* Reports of a hang: the timeout of a wait, and the stall report. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/pair.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -47,7 +46,7 @@ static void test_timeout_names_what_is_awaited(void **state)
         open_waiting(cluster, schedules, memory);
         support_ok(baton_schedule_start(schedules[0]));
         support_run(schedules[1]);
-        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        support_ends(schedules[0], BATON_OK);
 
         support_ok(baton_schedule_start(schedules[0]));
         for (size_t t = 0; t < sizeof(timeouts) / sizeof(timeouts[0]); t++) {
@@ -62,7 +61,7 @@ static void test_timeout_names_what_is_awaited(void **state)
         }
         snprintf(memory[1], BYTES, "late, but here");
         support_run(schedules[1]);
-        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        support_ends(schedules[0], BATON_OK);
         assert_string_equal(memory[0], "late, but here");
         support_ok(baton_schedule_destroy(schedules[0]));
         support_ok(baton_schedule_destroy(schedules[1]));
@@ -146,9 +145,9 @@ static void test_timeout_beside_a_long_call(void **state)
             assert_true(atomic_load(&gate.inside));
             support_says("\"awaited\"");
             atomic_store(&gate.released, true);
-            support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+            support_ends(s, BATON_OK);
             support_run(waiting[1]);
-            support_ok(baton_schedule_wait(waiting[0], SUPPORT_WAIT_MS));
+            support_ends(waiting[0], BATON_OK);
             support_ok(baton_schedule_destroy(s));
             support_ok(baton_schedule_destroy(waiting[0]));
             support_ok(baton_schedule_destroy(waiting[1]));
@@ -187,7 +186,7 @@ static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
         assert_true(atomic_load(&gate.inside));
         atomic_store(&gate.released, true);
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_schedule_wait(s[rank], SUPPORT_WAIT_MS));
+            support_ends(s[rank], BATON_OK);
             support_ok(baton_schedule_destroy(s[rank]));
         }
         support_cluster_close(cluster);
@@ -247,7 +246,7 @@ static void test_stall_is_reported_to_the_log(void **state)
         open_waiting(&cluster, schedules, memory);
         support_ok(baton_schedule_start(schedules[0]));
         support_run(schedules[1]);
-        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        support_ends(schedules[0], BATON_OK);
         support_ok(baton_schedule_start(schedules[0]));
         int before = warnings(&journal);
         for (int i = 0; warnings(&journal) < before + 3; i++) {
@@ -268,7 +267,7 @@ static void test_stall_is_reported_to_the_log(void **state)
         }
         pthread_mutex_unlock(&journal.lock);
         support_run(schedules[1]);
-        support_ok(baton_schedule_wait(schedules[0], SUPPORT_WAIT_MS));
+        support_ends(schedules[0], BATON_OK);
         for (int rank = 0; rank < 2; rank++) {
             support_ok(baton_schedule_destroy(schedules[rank]));
             support_ok(baton_group_destroy(groups[rank]));

@@ -3,7 +3,6 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/dense.h"
-#include "support/pair.h"
 
 #include <baton/select.h>
 
