@@ -24,13 +24,18 @@
    a processor.
 
    A partial sum is of consecutive ranks, the lower half the left operand, and
-   is made once: all ranks get the same bits. */
+   is made once: all ranks get the same bits.
+
+   Where some ranks give nothing (given.h), a vector that nobody has given
+   anything to is sent as an empty message, so that the receiver need not wait
+   for what never comes. With one rank of 8 that gives, 7 to 10 vectors go
+   instead of 14, of which 7 bring the result to the others; by the flat tree 7
+   or 8. */
 
 /* Up to here a slot for each child: all receives are posted when the epoch
    begins. Longer vectors take turns in two. */
 #define SHORT_BYTES ((size_t)64 * 1024)
 #define LONG_SLOTS  2
-#define MAX_STEPS   32
 
 /* How many ranks send this one their partial sums: rank + 1, + 2, + 4, ...
    below its own lowest bit. */
@@ -43,6 +48,185 @@ static int count_children(int rank, int size)
     return count;
 }
 
+/* The ranks that send this one their partial sums, in the order of ranks: the
+   k-th of a binomial tree is rank + 2^k, of a flat one rank + k + 1. */
+typedef struct children {
+    bool flat;
+    int count;
+} children_t;
+
+static int child_of(children_t of, int rank, int k)
+{
+    return rank + (of.flat ? k + 1 : 1 << k);
+}
+
+/* While the children are added. */
+typedef struct sum {
+    baton_schedule_t *schedule;
+    const baton_allreduce_t *args;
+    baton__gathered_t *gathered; /* NULL: all ranks give */
+    int slots;                   /* of scratch memory, for what children send */
+    baton_buffer_t scratch;
+    baton_node_t measured; /* the call that looks whether there is any */
+    baton_node_t ends[BATON__FLAT_RANKS]; /* of each child */
+} sum_t;
+
+static baton_status_t set_alone(void *arg, baton_call_t *call)
+{
+    const struct baton_given *given = arg;
+    const baton__gathered_t *gathered = &given->gathered;
+    bool alone = baton_call_length(call, gathered->children[0]) == 0;
+    return baton_call_set_length(call, gathered->own_alone,
+                                 alone ? given->source.view.bytes : 0);
+}
+
+static baton_status_t set_sum(void *arg, baton_call_t *call)
+{
+    const baton__gathered_t *gathered = arg;
+    size_t most = baton_call_length(call, gathered->own);
+    for (uint32_t i = 0; i < gathered->count; i++) {
+        size_t bytes = baton_call_length(call, gathered->children[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return baton_call_set_length(call, gathered->out, most);
+}
+
+/* The source, where the first child has nothing to add to it. Returns the node
+   behind which the target has a sum. */
+static baton_node_t add_alone(baton_schedule_t *schedule,
+                              const baton_allreduce_t *args, baton_node_t recv,
+                              baton_node_t reduce)
+{
+    struct baton_given *given = args->given;
+    given->gathered.own_alone = baton_add_length(schedule);
+    if (baton__allreduce_in_place(schedule, args)) {
+        return reduce;
+    }
+    baton_node_t call = baton_add_call(schedule, set_alone, given);
+    baton_set_no_scratch(schedule, call);
+    baton_before(schedule, recv, call);
+    baton_node_t copy = baton_add_copy(schedule, args->target, args->source);
+    baton_set_length(schedule, copy, given->gathered.own_alone);
+    baton_before(schedule, call, copy);
+    baton_before(schedule, reduce, copy);
+    return copy;
+}
+
+/* Where it may have nothing to send. */
+static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
+                            baton_node_t recv)
+{
+    if (sum->gathered == NULL) {
+        return;
+    }
+    sum->gathered->children[k] = length;
+    sum->gathered->count++;
+    baton_before(sum->schedule, recv, sum->measured);
+    if (k == 0) {
+        sum->ends[0] = add_alone(sum->schedule, sum->args, recv, sum->ends[0]);
+    }
+}
+
+/* The children's partial sums and this rank's source, in the target; `*last` is
+   the node that ends it, where there are children. A child that has nothing
+   sends an empty message, of which the reduction takes nothing; and what it is
+   added to is never undefined, but the neutral element at least. So a
+   reduction alone reads what a child has sent, and it can be lent:
+
+       recv 0 --+--> call --> copy --+
+                |             ^      |
+                +--> reduce --+      |
+                                     v
+       recv 1 --------------------> reduce --> ...
+         ...
+       all recvs --> call: is there any?                                   */
+static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
+{
+    baton_schedule_t *schedule = sum->schedule;
+    const baton_allreduce_t *args = sum->args;
+    size_t bytes = args->target.bytes;
+    baton__maybe_vector_t slot = {
+        baton_view(sum->scratch, (size_t)(k % sum->slots) * bytes, bytes),
+        baton__length_like(schedule, other)};
+    baton_node_t recv = baton__add_maybe_recv(schedule, peer, slot);
+    baton_node_t reduce =
+        baton_add_reduce(schedule, args->dtype, args->op, args->target,
+                         k > 0 ? args->target : args->source, slot.view);
+    baton__limit_node(schedule, reduce, slot.length);
+    baton_before(schedule, recv, reduce);
+    if (k >= sum->slots) {
+        baton_before(schedule, sum->ends[k - sum->slots], recv);
+    }
+    if (k > 0) {
+        baton_before(schedule, sum->ends[k - 1], reduce);
+    }
+    sum->ends[k] = reduce;
+    add_maybe_child(sum, k, slot.length, recv);
+}
+
+static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
+                                          const baton_allreduce_t *args,
+                                          children_t of, baton_node_t *last)
+{
+    baton__maybe_vector_t own = baton__given_source(args);
+    bool few = args->target.bytes > SHORT_BYTES && of.count > LONG_SLOTS;
+    sum_t sum = {.schedule = schedule,
+                 .args = args,
+                 .slots = few ? LONG_SLOTS : of.count};
+    if (of.count == 0) {
+        return own;
+    }
+    sum.scratch =
+        baton_buffer_scratch(schedule, (size_t)sum.slots * args->target.bytes);
+    baton_length_t length = baton__length_like(schedule, own.length);
+    if (!baton__is_whole(length)) {
+        sum.gathered = &args->given->gathered;
+        sum.gathered->own = own.length;
+        sum.gathered->out = length;
+        sum.measured = baton_add_call(schedule, set_sum, sum.gathered);
+        baton_set_no_scratch(schedule, sum.measured);
+    }
+    int rank = baton_schedule_rank(schedule);
+    for (int k = 0; k < of.count; k++) {
+        add_child(&sum, k, child_of(of, rank, k), length);
+    }
+    *last = sum.ends[of.count - 1];
+    if (sum.gathered != NULL) {
+        *last = baton_add_nop(schedule);
+        baton_before(schedule, sum.ends[of.count - 1], *last);
+        baton_before(schedule, sum.measured, *last);
+    }
+    return (baton__maybe_vector_t){args->target, length};
+}
+
+/* Up a tree to rank 0, and down a binomial one. Not in place the target is free
+   before the broadcast, so partial sums are made there; in place it is where
+   the source is. */
+static void add_tree(baton_schedule_t *schedule, const baton_allreduce_t *args,
+                     children_t children, int parent)
+{
+    baton_node_t last = {0};
+    baton__maybe_vector_t partial =
+        add_children(schedule, args, children, &last);
+
+    baton_node_t reduced = baton_add_nop(schedule);
+    baton_node_t next = reduced;
+    baton__maybe_vector_t result = {args->target, partial.length};
+    if (parent >= 0) {
+        next = baton__add_maybe_send(schedule, parent, partial);
+        baton_before(schedule, next, reduced);
+        result.length = baton__length_like(schedule, partial.length);
+    }
+    if (children.count > 0) {
+        baton_before(schedule, last, next);
+    }
+    baton_node_t finished = baton_add_nop(schedule);
+    baton_enclosure_t inside = baton_enclose_begin(schedule);
+    baton__broadcast_binomial(schedule, 0, result);
+    baton_enclose_end(schedule, inside, reduced, finished);
+    baton__add_result(schedule, args, result.length, finished);
+}
+
 void baton_allreduce_binomial(baton_schedule_t *schedule,
                               const baton_allreduce_t *args)
 {
@@ -50,53 +234,31 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
                                 &args)) {
         return;
     }
-    if (baton__given_applies(args)) {
-        baton__allreduce_binomial_given(schedule, args);
+    int rank = baton_schedule_rank(schedule);
+    const children_t children = {
+        .count = count_children(rank, baton_schedule_size(schedule))};
+    /* The parent: this rank without its lowest bit. */
+    add_tree(schedule, args, children, rank > 0 ? rank & (rank - 1) : -1);
+}
+
+void baton__allreduce_flat(baton_schedule_t *schedule,
+                           const baton_allreduce_t *args)
+{
+    if (!baton__allreduce_begin(schedule, "all-reduce by flat tree", &args)) {
         return;
     }
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
-    size_t bytes = args->target.bytes;
-    int children = count_children(rank, size);
-    int slots =
-        bytes > SHORT_BYTES && children > LONG_SLOTS ? LONG_SLOTS : children;
-    baton_buffer_t scratch =
-        baton_buffer_scratch(schedule, (size_t)slots * bytes);
-
-    /* Not in place the target is free before the broadcast, so partial sums are
-       made there; in place it is where the source is. */
-    baton_view_t partial = args->source;
-    baton_node_t sums[MAX_STEPS];
-    for (int k = 0; k < children; k++) {
-        baton_view_t slot =
-            baton_view(scratch, (size_t)(k % slots) * bytes, bytes);
-        baton_node_t recv = baton_add_recv(schedule, rank + (1 << k), slot);
-        sums[k] = baton_add_reduce(schedule, args->dtype, args->op,
-                                   args->target, partial, slot);
-        baton_before(schedule, recv, sums[k]);
-        if (k >= slots) {
-            baton_before(schedule, sums[k - slots], recv);
-        }
-        if (k > 0) {
-            baton_before(schedule, sums[k - 1], sums[k]);
-        }
-        partial = args->target;
+    if (size > BATON__FLAT_RANKS) {
+        baton_schedule_fail(schedule, BATON_ERR_LIMIT,
+                            "all-reduce by flat tree: %d ranks; allowed: up to "
+                            "%d",
+                            size, (int)BATON__FLAT_RANKS);
+        return;
     }
-
-    baton_node_t reduced = baton_add_nop(schedule);
-    baton_node_t next = reduced;
-    if (rank != 0) {
-        /* The parent: this rank without its lowest bit. */
-        next = baton_add_send(schedule, rank & (rank - 1), partial);
-        baton_before(schedule, next, reduced);
-    }
-    if (children > 0) {
-        baton_before(schedule, sums[children - 1], next);
-    }
-    baton_node_t finished = baton_add_nop(schedule);
-    baton_enclosure_t inside = baton_enclose_begin(schedule);
-    baton_broadcast_binomial(schedule, 0, args->target);
-    baton_enclose_end(schedule, inside, reduced, finished);
+    const children_t children = {.flat = true,
+                                 .count = rank == 0 ? size - 1 : 0};
+    add_tree(schedule, args, children, rank > 0 ? 0 : -1);
 }
 
 static double cost(const baton__terms_t *t)

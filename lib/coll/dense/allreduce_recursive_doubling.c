@@ -22,7 +22,11 @@
 
    The lower rank's partial sum is the left operand on both sides of a pair, and
    partial sums are of neighbouring ranks: all ranks compute the same thing in
-   the same order, bit for bit. */
+   the same order, bit for bit.
+
+   Where some ranks give nothing (given.h) a sum is a merge, of which either
+   part may be empty. With one rank of 8 that gives, 7 vectors go instead of 24.
+ */
 
 /* Up to here a slot for each step: 17 of them at most matter, 1 MiB. */
 #define SHORT_BYTES ((size_t)64 * 1024)
@@ -37,9 +41,9 @@ typedef struct doubling {
     int step;
     int slots;
     baton_buffer_t scratch;
-    baton_view_t partial;          /* the sum so far */
+    baton__maybe_vector_t partial; /* the sum so far */
     baton_node_t sends[MAX_STEPS]; /* by step */
-    baton_node_t sums[MAX_STEPS];
+    baton__merged_t sums[MAX_STEPS];
 } doubling_t;
 
 /* One step with a peer, which sends its partial sum, and gets ours when
@@ -50,48 +54,54 @@ static void add_step(doubling_t *doubling, int peer, bool mutual)
     const baton_allreduce_t *args = doubling->args;
     int step = doubling->step++;
     size_t bytes = args->target.bytes;
-    baton_view_t slot = baton_view(
-        doubling->scratch, (size_t)(step % doubling->slots) * bytes, bytes);
+    baton__maybe_vector_t slot = {
+        baton_view(doubling->scratch, (size_t)(step % doubling->slots) * bytes,
+                   bytes),
+        baton__length_like(schedule, doubling->partial.length)};
 
-    baton_node_t recv = baton_add_recv(schedule, peer, slot);
+    baton_node_t recv = baton__add_maybe_recv(schedule, peer, slot);
     if (step >= doubling->slots) {
         int reader = step - doubling->slots + 1;
         baton_before(schedule, doubling->sends[reader], recv);
-        baton_before(schedule, doubling->sums[reader], recv);
+        baton_before(schedule, doubling->sums[reader].last, recv);
     }
     if (mutual) {
-        baton_node_t send = baton_add_send(schedule, peer, doubling->partial);
+        baton_node_t send =
+            baton__add_maybe_send(schedule, peer, doubling->partial);
         if (step > 0) {
-            baton_before(schedule, doubling->sums[step - 1], send);
+            baton_before(schedule, doubling->sums[step - 1].last, send);
         }
         doubling->sends[step] = send;
     }
 
     bool lower = doubling->rank < peer;
     bool last = step == doubling->steps - 1;
-    baton_view_t target = last ? args->target : slot;
-    baton_node_t sum = baton_add_reduce(schedule, args->dtype, args->op, target,
-                                        lower ? doubling->partial : slot,
-                                        lower ? slot : doubling->partial);
-    baton_before(schedule, recv, sum);
+    baton__merged_t sum = baton__add_merge(
+        schedule, args, last ? args->target : slot.view,
+        lower ? doubling->partial : slot, lower ? slot : doubling->partial);
+    baton_before(schedule, recv, sum.first);
     if (step > 0) {
-        baton_before(schedule, doubling->sums[step - 1], sum);
+        baton_before(schedule, doubling->sums[step - 1].last, sum.first);
     }
     doubling->sums[step] = sum;
-    doubling->partial = target;
+    doubling->partial = sum.sum;
 }
 
 /* A rank outside the core: its pair's other rank does the work.
 
        source --> send          recv --> target                              */
 static void add_folded(baton_schedule_t *schedule,
-                       const baton_allreduce_t *args, int partner)
+                       const baton_allreduce_t *args,
+                       baton__maybe_vector_t source, int partner)
 {
-    baton_node_t recv = baton_add_recv(schedule, partner, args->target);
-    baton_node_t send = baton_add_send(schedule, partner, args->source);
+    baton__maybe_vector_t target = {
+        args->target, baton__length_like(schedule, source.length)};
+    baton_node_t recv = baton__add_maybe_recv(schedule, partner, target);
+    baton_node_t send = baton__add_maybe_send(schedule, partner, source);
     if (baton__allreduce_in_place(schedule, args)) {
         baton_before(schedule, send, recv);
     }
+    baton__add_result(schedule, args, target.length, recv);
 }
 
 void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
@@ -101,15 +111,11 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                 &args)) {
         return;
     }
-    if (baton__given_applies(args)) {
-        baton__allreduce_recursive_doubling_given(schedule, args);
-        return;
-    }
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
     baton__fold_t fold = baton__fold_of(rank, size);
     if (fold.id < 0) {
-        add_folded(schedule, args, fold.partner);
+        add_folded(schedule, args, baton__given_source(args), fold.partner);
         return;
     }
 
@@ -123,7 +129,7 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
         .rank = rank,
         .steps = steps,
         .slots = is_short || steps < LONG_SLOTS ? steps : LONG_SLOTS,
-        .partial = args->source,
+        .partial = baton__given_source(args),
     };
     doubling.scratch = baton_buffer_scratch(schedule, (size_t)doubling.slots *
                                                           args->target.bytes);
@@ -136,15 +142,16 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
         add_step(&doubling, peer, true);
     }
 
-    baton_node_t last = doubling.sums[steps - 1];
+    const baton__merged_t *last = &doubling.sums[steps - 1];
     if (baton__allreduce_in_place(schedule, args) && !paired) {
-        baton_before(schedule, doubling.sends[0], last);
+        baton_before(schedule, doubling.sends[0], last->first);
     }
+    baton_node_t end = last->last;
     if (paired) {
-        baton_node_t send =
-            baton_add_send(schedule, fold.partner, args->target);
-        baton_before(schedule, last, send);
+        end = baton__add_maybe_send(schedule, fold.partner, last->sum);
+        baton_before(schedule, last->last, end);
     }
+    baton__add_result(schedule, args, last->sum.length, end);
 }
 
 /* The core is of 2^k ranks, and `extra` of them speak for two. When p is 2^k,

@@ -1,5 +1,6 @@
 #include "coll/kit/check.h"
 #include "coll/kit/pattern.h"
+#include "coll/partial/given.h"
 #include "coll/tune/algorithms.h"
 
 static const char name[] = "binomial broadcast";
@@ -17,13 +18,9 @@ static const char name[] = "binomial broadcast";
                         |                   +--> send to id + 1
                         7
 */
-void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
-                              baton_view_t data)
+void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
+                               baton__maybe_vector_t data)
 {
-    if (!baton__check_schedule(schedule, name) ||
-        !baton__check_root(schedule, name, root) || data.bytes == 0) {
-        return;
-    }
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
 
@@ -38,7 +35,7 @@ void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
     baton_node_t recv = {0};
     if (id != 0) {
         int parent = baton__rank_shift(rank, -((int64_t)1 << round), size);
-        recv = baton_add_recv(schedule, parent, data);
+        recv = baton__add_maybe_recv(schedule, parent, data);
     }
     for (round--; round >= 0; round--) {
         int64_t distance = (int64_t)1 << round;
@@ -46,10 +43,20 @@ void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
             continue;
         }
         int child = baton__rank_shift(rank, distance, size);
-        baton_node_t send = baton_add_send(schedule, child, data);
+        baton_node_t send = baton__add_maybe_send(schedule, child, data);
         if (id != 0) {
             baton_before(schedule, recv, send);
         }
+    }
+}
+
+void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
+                              baton_view_t data)
+{
+    if (baton__check_schedule(schedule, name) &&
+        baton__check_root(schedule, name, root) && data.bytes > 0) {
+        const baton__maybe_vector_t whole = {data, BATON__WHOLE};
+        baton__broadcast_binomial(schedule, root, whole);
     }
 }
 

@@ -3,13 +3,46 @@
 
 #include "base/float_mode.h"
 
-bool baton__given_applies(const baton_allreduce_t *args)
+baton__maybe_vector_t baton__given_source(const baton_allreduce_t *args)
 {
     const struct baton_given *given = args->given;
-    return given != NULL && !given->known &&
-           given->source.view.buffer.index == args->source.buffer.index &&
-           given->source.view.offset == args->source.offset &&
-           given->source.view.bytes == args->source.bytes;
+    bool applies =
+        given != NULL && !given->known &&
+        given->source.view.buffer.index == args->source.buffer.index &&
+        given->source.view.offset == args->source.offset &&
+        given->source.view.bytes == args->source.bytes;
+    return applies ? given->source
+                   : (baton__maybe_vector_t){args->source, BATON__WHOLE};
+}
+
+baton_length_t baton__length_like(baton_schedule_t *schedule,
+                                  baton_length_t other)
+{
+    return baton__is_whole(other) ? other : baton_add_length(schedule);
+}
+
+void baton__limit_node(baton_schedule_t *schedule, baton_node_t node,
+                       baton_length_t length)
+{
+    if (!baton__is_whole(length)) {
+        baton_set_length(schedule, node, length);
+    }
+}
+
+baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,
+                                   baton__maybe_vector_t data)
+{
+    baton_node_t recv = baton_add_recv(schedule, peer, data.view);
+    baton__limit_node(schedule, recv, data.length);
+    return recv;
+}
+
+baton_node_t baton__add_maybe_send(baton_schedule_t *schedule, int peer,
+                                   baton__maybe_vector_t data)
+{
+    baton_node_t send = baton_add_send(schedule, peer, data.view);
+    baton__limit_node(schedule, send, data.length);
+    return send;
 }
 
 static baton_status_t decide(void *arg, baton_call_t *call)
@@ -57,7 +90,12 @@ baton__merged_t baton__add_merge(baton_schedule_t *schedule,
                                  baton__maybe_vector_t right)
 {
     struct baton_given *given = args->given;
-    baton__merged_t merged = {{0}, {0}, {target, {0}}};
+    baton__merged_t merged = {{0}, {0}, {target, BATON__WHOLE}};
+    if (baton__is_whole(left.length)) {
+        merged.first = merged.last = baton_add_reduce(
+            schedule, args->dtype, args->op, target, left.view, right.view);
+        return merged;
+    }
     if (given->merge_count == BATON__MERGES) {
         baton_schedule_fail(schedule, BATON_ERR_LIMIT,
                             "an all-reduce merges more than %d vectors",
@@ -134,6 +172,9 @@ void baton__add_result(baton_schedule_t *schedule,
                        baton_node_t last)
 {
     struct baton_given *given = args->given;
+    if (baton__is_whole(length)) {
+        return;
+    }
     given->known = true;
     given->op = args->op;
     given->dtype = args->dtype;

@@ -7,11 +7,19 @@
 
 #include <baton/coll.h>
 
-/* A vector that may be empty in an epoch. */
+/* A vector that may be empty in an epoch; or is whole in each, which its length
+   says. */
 typedef struct baton__maybe_vector {
     baton_view_t view;
     baton_length_t length;
 } baton__maybe_vector_t;
+
+#define BATON__WHOLE ((baton_length_t){UINT32_MAX})
+
+static inline bool baton__is_whole(baton_length_t length)
+{
+    return length.index == BATON__WHOLE.index;
+}
 
 /* target = left (op) right; or the one of them that is not empty. Of the last
    four lengths the merge's call node sets those that its nodes work on. */
@@ -55,10 +63,22 @@ struct baton_given {
     baton__merge_t merges[BATON__MERGES];
 };
 
-/* Whether the builder that got these arguments has to support `given`: its
-   source is the one that may be empty, and no other builder has taken it. (A
-   composed builder passes its arguments on, perhaps with another source.) */
-bool baton__given_applies(const baton_allreduce_t *args);
+/* The source of an all-reduce by a builder that supports `given`. It is whole
+   unless `given` has it, and no other builder has taken that. (A composed
+   builder passes its arguments on, perhaps with another source.) */
+baton__maybe_vector_t baton__given_source(const baton_allreduce_t *args);
+
+/* A new length, where `other` is no whole vector's. */
+baton_length_t baton__length_like(baton_schedule_t *schedule,
+                                  baton_length_t other);
+
+/* Of a node, unless the vector is whole. */
+void baton__limit_node(baton_schedule_t *schedule, baton_node_t node,
+                       baton_length_t length);
+baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,
+                                   baton__maybe_vector_t data);
+baton_node_t baton__add_maybe_send(baton_schedule_t *schedule, int peer,
+                                   baton__maybe_vector_t data);
 
 /* The nodes that a merge added, and its result. */
 typedef struct baton__merged {
@@ -68,8 +88,9 @@ typedef struct baton__merged {
 
 /*     left.length, right.length --> first: call --> reduce --> copy --> last
 
-   An operand that is the target already is not copied. The caller makes the
-   nodes that set the lengths precede `first`. */
+   An operand that is the target already is not copied, and of whole vectors
+   there is but the reduce. The caller makes the nodes that set the lengths
+   precede `first`. */
 baton__merged_t baton__add_merge(baton_schedule_t *schedule,
                                  const baton_allreduce_t *args,
                                  baton_view_t target,
@@ -77,29 +98,23 @@ baton__merged_t baton__add_merge(baton_schedule_t *schedule,
                                  baton__maybe_vector_t right);
 
 /* Adds the end of a builder, after `last`: where no rank contributed, the
-   target gets the neutral element. */
+   target gets the neutral element. Nothing, where the result is whole. */
 void baton__add_result(baton_schedule_t *schedule,
                        const baton_allreduce_t *args, baton_length_t length,
                        baton_node_t last);
-
-/* The builders of these names, for args->given that is not NULL. */
-void baton__allreduce_binomial_given(baton_schedule_t *schedule,
-                                     const baton_allreduce_t *args);
-void baton__allreduce_recursive_doubling_given(baton_schedule_t *schedule,
-                                               const baton_allreduce_t *args);
 
 /* Flat tree: all ranks send their vectors to rank 0, which reduces them in the
    order of ranks, and broadcasts the result along a binomial tree. No rank
    between a rank and the root has to be awake, so it takes two turns on a
    processor of each rank, where a binomial tree takes up to log2 P more of its
-   inner ones; but the root alone reduces. So it is for few vectors. Needs
-   args->given; for at most BATON__FLAT_RANKS ranks. */
+   inner ones; but the root alone reduces. So it is for few vectors, and for at
+   most BATON__FLAT_RANKS ranks. (allreduce_binomial.c) */
 void baton__allreduce_flat(baton_schedule_t *schedule,
                            const baton_allreduce_t *args);
 
 /* As baton_broadcast_binomial, of the bytes that data.length says. The root
    sets it before. */
-void baton__broadcast_binomial_given(baton_schedule_t *schedule, int root,
-                                     baton__maybe_vector_t data);
+void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
+                               baton__maybe_vector_t data);
 
 #endif
