@@ -104,7 +104,9 @@ typedef struct baton_algorithm {
     bool ordered_at_ends; /* takes them where the root is rank 0 or P - 1 */
     bool one_host;        /* is chosen for ranks of one host only: in a network
                              its messages would all meet before one port */
-    /* What the functions below call. */
+    /* What the functions below call. A cost or work that is NULL is that of
+       the phases, one after the other; they have their own. */
+    const struct baton_algorithm *phases[2];
     double (*cost)(const struct baton__terms *terms);
     bool (*exact)(const struct baton__terms *terms); /* NULL: never */
     struct baton__works (*work)(const struct baton__terms *terms);

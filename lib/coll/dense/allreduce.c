@@ -1,4 +1,6 @@
 #include "coll/dense/allreduce.h"
+
+#include "base/alloc.h"
 #include "coll/kit/check.h"
 
 bool baton__allreduce_in_place(const baton_schedule_t *schedule,
@@ -18,24 +20,11 @@ static bool check(baton_schedule_t *schedule, const char *builder,
     }
     *given = args;
     size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
-    if (element == 0) {
-        return false;
-    }
-    if (args->source.bytes != args->target.bytes) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: source has %zu bytes and target %zu, must be "
-                            "the same",
-                            builder, args->source.bytes, args->target.bytes);
-        return false;
-    }
-    if (args->source.bytes % element != 0) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: source has %zu bytes, must be a multiple of "
-                            "%zu, the size of %s",
-                            builder, args->source.bytes, element,
-                            args->op->element_bytes != 0
-                                ? "the reduction's element"
-                                : baton_dtype_name(args->dtype));
+    if (element == 0 ||
+        !baton__check_bytes(schedule, builder, "target", args->target.bytes,
+                            args->source.bytes) ||
+        !baton__check_multiple(schedule, builder, "source", args->source.bytes,
+                               element)) {
         return false;
     }
     return baton__allreduce_in_place(schedule, args) ||
@@ -59,4 +48,30 @@ bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
         return false;
     }
     return true;
+}
+
+void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
+                                const baton_allreduce_t *args,
+                                baton__in_blocks_fn add)
+{
+    if (!baton__allreduce_begin(schedule, builder, &args) ||
+        !baton__check_commutative(schedule, builder, args->op,
+                                  BATON__ORDERED_ALLREDUCES)) {
+        return;
+    }
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    size_t element = baton_op_element_bytes(args->op, args->dtype);
+    size_t *at = baton__cut_evenly(schedule, args->target.bytes / element,
+                                   element, flow.size);
+    if (at != NULL) {
+        baton__blocks_t target = {
+            .memory = args->target, .at = at, .parts = flow.size};
+        baton__blocks_t source = {
+            .memory = args->source, .at = at, .parts = flow.size};
+        bool in_place = baton__allreduce_in_place(schedule, args);
+        add(&flow, &target, in_place ? &target : &source, element,
+            args->chunk_bytes);
+    }
+    baton__free(at);
+    baton__flow_close(&flow);
 }

@@ -2,6 +2,8 @@
 #ifndef BATON_COLL_DENSE_ALLREDUCE_H
 #define BATON_COLL_DENSE_ALLREDUCE_H
 
+#include "coll/kit/phases.h"
+
 #include <baton/coll.h>
 
 /* Those that keep the order of ranks, for messages of those that don't. */
@@ -15,6 +17,18 @@
    nothing for an empty vector, a copy for one rank. True: the rest is to do. */
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allreduce_t **args);
+
+/* An all-reduce of P blocks, which are all summed at once: each on one rank,
+   from which it is copied, so all have the same bits. What is summed first
+   comes from everywhere, so the reduction must be commutative. `add` adds the
+   phases; `source` is `target` when in place. */
+typedef void (*baton__in_blocks_fn)(baton__flow_t *flow,
+                                    const baton__blocks_t *target,
+                                    const baton__blocks_t *source,
+                                    size_t element, size_t chunk_bytes);
+void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
+                                const baton_allreduce_t *args,
+                                baton__in_blocks_fn add);
 
 /* Whether source and target are the same memory. */
 bool baton__allreduce_in_place(const baton_schedule_t *schedule,

@@ -261,12 +261,6 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
     add_tree(schedule, args, children, rank > 0 ? 0 : -1);
 }
 
-static double cost(const baton__terms_t *t)
-{
-    return baton__reduce_binomial_algorithm.cost(t) +
-           baton__broadcast_binomial_algorithm.cost(t);
-}
-
 /* The root has most work, and receives nothing in the broadcast. */
 static baton__works_t work(const baton__terms_t *t)
 {
@@ -282,8 +276,9 @@ const baton_algorithm_t baton__allreduce_binomial_algorithm = {
     .name = "binomial",
     .formula = "log(p) (2 alpha + n (2 beta + gamma))",
     .build.allreduce = baton_allreduce_binomial,
+    .phases = {&baton__reduce_binomial_algorithm,
+               &baton__broadcast_binomial_algorithm},
     .ordered = true,
-    .cost = cost,
     .exact = baton__exact_paired,
     .work = work,
 };

@@ -118,18 +118,13 @@ static double cost(const baton__terms_t *t)
                                            baton__reduction(t, t->n / count));
 }
 
-static baton__works_t work(const baton__terms_t *t)
-{
-    return baton__allreduce_linear_pipeline_algorithm.work(t);
-}
-
 const baton_algorithm_t baton__allreduce_double_tree_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "double_tree",
     .formula = "(4 log(p) + 2n/b) (alpha + b beta)",
     .build.allreduce = baton_allreduce_double_tree,
+    .phases = {&baton__allreduce_linear_pipeline_algorithm},
     .ordered = true,
     .segmented = true,
     .cost = cost,
-    .work = work,
 };

@@ -277,13 +277,7 @@ static double cost(const baton__terms_t *t)
                                              .gamma_us = t->gamma});
     return 2 * baton__log2_ceil(most) * t->of.inside_alpha_us +
            2 * inside * t->of.inside_beta_us + baton__reduction(t, inside) +
-           baton__allreduce_circulant_algorithm.cost(&between);
-}
-
-/* On one host it is that of the circulant graph. */
-static baton__works_t work(const baton__terms_t *t)
-{
-    return baton__allreduce_circulant_algorithm.work(t);
+           baton__cost_of(&baton__allreduce_circulant_algorithm, &between);
 }
 
 /* All hosts have as many ranks. */
@@ -298,7 +292,8 @@ const baton_algorithm_t baton__allreduce_hierarchical_algorithm = {
     .name = "hierarchical",
     .formula = "circulant among the m ranks of a host, and of n/m among hosts",
     .build.allreduce = baton_allreduce_hierarchical,
+    .phases = {&baton__reduce_scatter_circulant_algorithm,
+               &baton__allgather_bruck_algorithm},
     .cost = cost,
     .exact = is_exact,
-    .work = work,
 };

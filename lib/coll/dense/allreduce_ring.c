@@ -245,24 +245,12 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
     }
 }
 
-static double cost(const baton__terms_t *t)
-{
-    return baton__reduce_scatter_ring_algorithm.cost(t) +
-           baton__allgather_ring_algorithm.cost(t);
-}
-
-static baton__works_t work(const baton__terms_t *t)
-{
-    return baton__both(baton__reduce_scatter_ring_algorithm.work(t),
-                       baton__allgather_ring_algorithm.work(t));
-}
-
 const baton_algorithm_t baton__allreduce_ring_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "ring",
     .formula = "2(p-1) alpha + (p-1)/p n (2 beta + gamma)",
     .build.allreduce = baton_allreduce_ring,
-    .cost = cost,
+    .phases = {&baton__reduce_scatter_ring_algorithm,
+               &baton__allgather_ring_algorithm},
     .exact = baton__exact_flat,
-    .work = work,
 };

@@ -25,22 +25,11 @@ void baton_alltoall_pairwise(baton_schedule_t *schedule,
     baton__alltoall_end(&exchange);
 }
 
-static double cost(const baton__terms_t *t)
-{
-    return baton__allgather_ring_algorithm.cost(t);
-}
-
-static baton__works_t work(const baton__terms_t *t)
-{
-    return baton__allgather_ring_algorithm.work(t);
-}
-
 const baton_algorithm_t baton__alltoall_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLTOALL,
     .name = "pairwise",
     .formula = "(p-1) alpha + (p-1)/p n beta",
     .build.alltoall = baton_alltoall_pairwise,
-    .cost = cost,
+    .phases = {&baton__allgather_ring_algorithm},
     .exact = baton__exact_flat,
-    .work = work,
 };

@@ -56,12 +56,6 @@ void baton_reduce_pairwise(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* All ranks have the sums of their blocks at the same time. */
-static double cost(const baton__terms_t *t)
-{
-    return baton__allreduce_pairwise_algorithm.cost(t);
-}
-
 static baton__works_t work(const baton__terms_t *t)
 {
     const baton__works_t gather = {.most = {t->p - 1, t->part, 0},
@@ -76,8 +70,9 @@ const baton_algorithm_t baton__reduce_pairwise_algorithm = {
     .name = "pairwise",
     .formula = "(p-1) (2 alpha + 2n/p beta) + n/p gamma",
     .build.reduce = baton_reduce_pairwise,
+    .phases = {&baton__reduce_scatter_pairwise_algorithm,
+               &baton__allgather_pairwise_algorithm},
     .one_host = true,
-    .cost = cost,
     .exact = baton__exact_flat,
     .work = work,
 };

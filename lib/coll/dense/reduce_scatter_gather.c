@@ -43,24 +43,12 @@ void baton_reduce_scatter_gather(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-static double cost(const baton__terms_t *t)
-{
-    return baton__reduce_scatter_circulant_algorithm.cost(t) +
-           baton__gather_binomial_algorithm.cost(t);
-}
-
-static baton__works_t work(const baton__terms_t *t)
-{
-    return baton__both(baton__reduce_scatter_circulant_algorithm.work(t),
-                       baton__gather_binomial_algorithm.work(t));
-}
-
 const baton_algorithm_t baton__reduce_scatter_gather_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "scatter_gather",
     .formula = "2 log(p) alpha + (p-1)/p n (2 beta + gamma)",
     .build.reduce = baton_reduce_scatter_gather,
-    .cost = cost,
+    .phases = {&baton__reduce_scatter_circulant_algorithm,
+               &baton__gather_binomial_algorithm},
     .exact = baton__exact_flat,
-    .work = work,
 };

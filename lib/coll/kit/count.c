@@ -1,6 +1,7 @@
 /* Small natural numbers in any element type; see count.h. */
 #include "coll/kit/count.h"
 
+#include <baton/select.h>
 #include <string.h>
 
 uint64_t baton__largest_count(baton_dtype_t dtype)
@@ -31,22 +32,6 @@ uint64_t baton__largest_count(baton_dtype_t dtype)
     return INT32_MAX;
 }
 
-/* The sum of no ranks is -0. */
-static bool is_zero_f16(uint16_t bits)
-{
-    return (bits & 0x7fffu) == 0;
-}
-
-/* A small natural number as an IEEE binary16: 11 bits of precision, the lowest
-   worth 2^(exponent - 25). */
-static uint32_t count_of_f16(uint16_t bits)
-{
-    uint32_t exponent = bits >> 10;
-    uint32_t mantissa = (bits & 0x3ffu) | 0x400u;
-    return exponent >= 25 ? mantissa << (exponent - 25)
-                          : mantissa >> (25 - exponent);
-}
-
 #define COUNT_OF(type, at)                                                     \
     do {                                                                       \
         type value;                                                            \
@@ -56,9 +41,6 @@ static uint32_t count_of_f16(uint16_t bits)
 
 uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
 {
-    uint16_t half;
-    uint32_t word;
-    float single;
     switch (dtype) {
     case BATON_I8:
         COUNT_OF(int8_t, at);
@@ -75,17 +57,11 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
     case BATON_U64:
         COUNT_OF(uint64_t, at);
     case BATON_F32:
-        COUNT_OF(float, at);
     case BATON_F64:
-        COUNT_OF(double, at);
     case BATON_F16:
-        memcpy(&half, at, sizeof half);
-        return is_zero_f16(half) ? 0 : count_of_f16(half);
     case BATON_BF16:
-        memcpy(&half, at, sizeof half);
-        word = (uint32_t)half << 16;
-        memcpy(&single, &word, sizeof single);
-        return (uint32_t)single;
+        /* The sum of no ranks is -0. */
+        return (uint32_t)baton_elements_measure(dtype, at, 1).sum;
     case BATON_DTYPE_COUNT:
         break;
     }

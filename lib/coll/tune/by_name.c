@@ -41,98 +41,39 @@ void baton_barrier(baton_schedule_t *schedule)
     baton_barrier_dissemination(schedule);
 }
 
-void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args)
-{
-    baton_choice_t choice;
-    args = baton__read_args(schedule, "broadcast", args, sizeof *args,
-                            "baton_broadcast_t");
-    if (args != NULL &&
-        choose(schedule,
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_BROADCAST,
-                                     .bytes = args->data.bytes,
-                                     .algorithm = args->algorithm},
-               &choice)) {
-        baton_broadcast_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
-        choice.algorithm.build.broadcast(schedule, &chosen);
+/* Defines baton_NOUN. What it chooses by besides the ranks are the fields of a
+   case at the end. */
+#define BY_NAME(noun, title, COLLECTIVE, ...)                                  \
+    void baton_##noun(baton_schedule_t *schedule,                              \
+                      const baton_##noun##_t *args)                            \
+    {                                                                          \
+        baton_choice_t choice;                                                 \
+        args = baton__read_args(schedule, title, args, sizeof *args,           \
+                                "baton_" #noun "_t");                          \
+        if (args != NULL &&                                                    \
+            choose(schedule,                                                   \
+                   (baton_choice_case_t){.collective =                         \
+                                             BATON_COLLECTIVE_##COLLECTIVE,    \
+                                         .algorithm = args->algorithm,         \
+                                         __VA_ARGS__},                         \
+                   &choice)) {                                                 \
+            baton_##noun##_t chosen = *args;                                   \
+            chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);         \
+            choice.algorithm.build.noun(schedule, &chosen);                    \
+        }                                                                      \
     }
-}
 
-void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args)
-{
-    baton_choice_t choice;
-    args = baton__read_args(schedule, "reduce", args, sizeof *args,
-                            "baton_reduce_t");
-    if (args != NULL && choose(schedule,
-                               (baton_choice_case_t){
-                                   .collective = BATON_COLLECTIVE_REDUCE,
-                                   .bytes = args->source.bytes,
-                                   .ordered = is_ordered(args->op),
-                                   .root_at_end = is_end(schedule, args->root),
-                                   .algorithm = args->algorithm},
-                               &choice)) {
-        baton_reduce_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
-        choice.algorithm.build.reduce(schedule, &chosen);
-    }
-}
-
-void baton_allreduce(baton_schedule_t *schedule, const baton_allreduce_t *args)
-{
-    baton_choice_t choice;
-    args = baton__read_args(schedule, "all-reduce", args, sizeof *args,
-                            "baton_allreduce_t");
-    if (args != NULL &&
-        choose(schedule,
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLREDUCE,
-                                     .bytes = args->source.bytes,
-                                     .ordered = is_ordered(args->op),
-                                     .algorithm = args->algorithm},
-               &choice)) {
-        baton_allreduce_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
-        choice.algorithm.build.allreduce(schedule, &chosen);
-    }
-}
-
-void baton_reduce_scatter(baton_schedule_t *schedule,
-                          const baton_reduce_scatter_t *args)
-{
-    baton_choice_t choice;
-    args = baton__read_args(schedule, "reduce-scatter", args, sizeof *args,
-                            "baton_reduce_scatter_t");
-    if (args != NULL &&
-        choose(
-            schedule,
-            (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE_SCATTER,
-                                  .bytes = args->source.bytes,
-                                  .ordered = is_ordered(args->op),
-                                  .uneven = args->counts != NULL,
-                                  .algorithm = args->algorithm},
-            &choice)) {
-        baton_reduce_scatter_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
-        choice.algorithm.build.reduce_scatter(schedule, &chosen);
-    }
-}
-
-void baton_allgather(baton_schedule_t *schedule, const baton_allgather_t *args)
-{
-    baton_choice_t choice;
-    args = baton__read_args(schedule, "all-gather", args, sizeof *args,
-                            "baton_allgather_t");
-    if (args != NULL &&
-        choose(schedule,
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLGATHER,
-                                     .bytes = args->target.bytes,
-                                     .uneven = args->block_bytes != NULL,
-                                     .algorithm = args->algorithm},
-               &choice)) {
-        baton_allgather_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
-        choice.algorithm.build.allgather(schedule, &chosen);
-    }
-}
+BY_NAME(broadcast, "broadcast", BROADCAST, .bytes = args->data.bytes)
+BY_NAME(reduce, "reduce", REDUCE, .bytes = args->source.bytes,
+        .ordered = is_ordered(args->op),
+        .root_at_end = is_end(schedule, args->root))
+BY_NAME(allreduce, "all-reduce", ALLREDUCE, .bytes = args->source.bytes,
+        .ordered = is_ordered(args->op))
+BY_NAME(reduce_scatter, "reduce-scatter", REDUCE_SCATTER,
+        .bytes = args->source.bytes, .ordered = is_ordered(args->op),
+        .uneven = args->counts != NULL)
+BY_NAME(allgather, "all-gather", ALLGATHER, .bytes = args->target.bytes,
+        .uneven = args->block_bytes != NULL)
 
 /* Where there are sizes per rank, the bytes differ between ranks; but then one
    algorithm is left, whatever they are. */

@@ -161,11 +161,33 @@ static bool is_still(const baton_algorithm_t *algorithm,
                                                     BATON_COLLECTIVE_BARRIER);
 }
 
+double baton__cost_of(const baton_algorithm_t *algorithm,
+                      const baton__terms_t *t)
+{
+    if (algorithm->cost != NULL) {
+        return algorithm->cost(t);
+    }
+    const baton_algorithm_t *second = algorithm->phases[1];
+    return algorithm->phases[0]->cost(t) +
+           (second != NULL ? second->cost(t) : 0);
+}
+
+static baton__works_t work_of(const baton_algorithm_t *algorithm,
+                              const baton__terms_t *t)
+{
+    if (algorithm->work != NULL) {
+        return algorithm->work(t);
+    }
+    const baton_algorithm_t *second = algorithm->phases[1];
+    baton__works_t first = algorithm->phases[0]->work(t);
+    return second != NULL ? baton__both(first, second->work(t)) : first;
+}
+
 double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of)
 {
     baton__terms_t terms = baton__terms_of(of);
-    return is_still(algorithm, of) ? 0 : algorithm->cost(&terms);
+    return is_still(algorithm, of) ? 0 : baton__cost_of(algorithm, &terms);
 }
 
 bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
@@ -201,10 +223,10 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
         return 0;
     }
     baton__terms_t t = baton__terms_of(of);
-    baton__works_t works = algorithm->work(&t);
+    baton__works_t works = work_of(algorithm, &t);
     double path_us = time_of(&t, works.most);
     if (!works.direct) {
-        path_us = fmax(algorithm->cost(&t), path_us);
+        path_us = fmax(baton__cost_of(algorithm, &t), path_us);
     }
     if (of->processors <= 0 || of->processors >= of->ranks) {
         return path_us;

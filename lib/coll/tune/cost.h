@@ -45,6 +45,10 @@ double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
 /* Where ranks share hosts: so many of them follow one another on each. */
 int baton__host_block(const baton__terms_t *t);
 
+/* By the algorithm's formula, or its phases'. */
+double baton__cost_of(const baton_algorithm_t *algorithm,
+                      const baton__terms_t *t);
+
 /* ---- where a formula is exact ------------------------------------------ */
 
 /* All links are alike. */
