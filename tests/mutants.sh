@@ -1,15 +1,23 @@
 #!/bin/sh
-# Whether the tests would notice. Each patch of mutants/ plants one bug in a file
-# of the library; the test that it names must fail then, with a failed check, a
-# crash or a hang. Without a bug all of these tests pass. A patch that no longer
-# applies is a failure too: then make it anew.
+# Whether the tests would notice. Each record of the files in mutants/ plants one
+# bug in a file of the library; the test that it names must fail then, with a
+# failed check, a crash or a hang. Without a bug all of these tests pass.
 #
 #   mutants.sh ROOT FOLDER [mutant ...]     FOLDER is made, and left behind
 #
-# "Caught by:" is the name of a test's program, with arguments if need be; or
-# NAME.npK, which runs it on K ranks; after variables for it, if any:
+# A record ends with an empty line. Its lines with - go, those with + come, and
+# those with a space are there to tell the place:
 #
-#   Caught by: BATON_SHM=0 mpi_dense.np3
+#   sleeps_at_once: A rank that was rung sleeps before the message has come.
+#   lib/transport/mpi/poll.c, caught by BATON_SHM=0 mpi_dense.np3
+#     if (far->peers > 0) {
+#   -     return AFTER_RING_US;
+#   +     return us;
+#
+# What goes or tells the place must be in the file exactly once, whatever its
+# indentation; else the record is a failure: make it anew. The test is the name
+# of a program, with arguments if need be; or NAME.npK, which runs it on K ranks;
+# after variables for it, if any.
 #
 # The library and the tests are built once. A mutant is its one file compiled
 # and linked ahead of the library, so several are tried side by side.
@@ -19,7 +27,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # ---- one test ------------------------------------------------------------
 
-program_of() { # of what "Caught by:" says
+spec_of() { # of a record
+    sed -n '2s/.*, caught by //p' "$1"
+}
+
+program_of() { # of a test
     for word in $1; do
         case $word in
         *=*) ;;
@@ -28,7 +40,7 @@ program_of() { # of what "Caught by:" says
     done
 }
 
-# Where files about what "Caught by:" says are.
+# How files about a test are called.
 name_of() { echo "$1" | tr -c 'A-Za-z0-9.\n' '_'; }
 
 # try FOLDER SPEC OUTPUT: runs a test whose program is in the folder.
@@ -79,19 +91,48 @@ link() {
     fi
 }
 
-# mutant PATCH: one line about it; fails unless its test does.
+# plant RECORD FILE: prints the file with the bug.
+plant() {
+    awk '
+        function trimmed(text) {
+            gsub(/^[ \t]+|[ \t]+$/, "", text)
+            return text
+        }
+        FNR == NR && FNR > 2 {
+            if (!/^[+]/) before[++olds] = trimmed(substr($0, 2))
+            if (!/^-/) after[++news] = substr($0, 2)
+        }
+        FNR != NR { line[lines = FNR] = $0 }
+        END {
+            for (at = 1; at <= lines; at++) {
+                for (i = 1; i <= olds; i++)
+                    if (trimmed(line[at + i - 1]) != before[i]) break
+                if (i > olds) {
+                    found++
+                    place = at
+                }
+            }
+            if (olds == 0 || found != 1) {
+                print found + 0 " places" >"/dev/stderr"
+                exit 1
+            }
+            for (i = 1; i < place; i++) print line[i]
+            for (i = 1; i <= news; i++) print after[i]
+            for (i = place + olds; i <= lines; i++) print line[i]
+        }' "$1" "$2"
+}
+
+# mutant RECORD: one line about it; fails unless its test does.
 mutant() {
-    name=$(basename "$1" .patch)
-    spec=$(sed -n 's/^Caught by: //p' "$1")
+    name=$(basename "$1")
+    spec=$(spec_of "$1")
     program=$(program_of "$spec")
-    file=$(sed -n 's#^+++ b/##p' "$1")
+    file=$(sed -n '2s/, caught by .*//p' "$1")
     own=$work/$name
     began=$(date +%s)
     mkdir -p "$own/$(dirname "$file")"
-    cp "$root/$file" "$own/$file"
-    if ! (cd "$own" && patch --strip=1 --fuzz=0 --silent --input="$1" \
-        >"$own/output" 2>&1); then
-        echo "$name: the patch does not apply: $(tail -1 "$own/output")"
+    if ! plant "$1" "$root/$file" >"$own/$file" 2>"$own/output"; then
+        echo "$name: make it anew: $(tail -1 "$own/output")"
         return 1
     fi
     if ! (cd "$build" && eval "$(compile "$file")" \
@@ -154,15 +195,28 @@ work=$(cd "$2" && pwd)
 shift 2
 build=$work/build
 jobs=$(nproc)
-patches=
-for name in "$@"; do
-    patches="$patches $root/tests/mutants/$name.patch"
-done
-if [ $# -eq 0 ]; then patches=$(echo "$root"/tests/mutants/*.patch); fi
+# Each record becomes a file.
+rm -rf "$work/records" "$work/failed"
+mkdir "$work/records"
+awk -v folder="$work/records" '
+    FNR == 1 || /^$/ { file = "" }
+    /^$/ { next }
+    file == "" {
+        file = folder "/" substr($0, 1, index($0, ":") - 1)
+        if (made[file]++) {
+            print "there are two records of this name: " $0
+            exit 1
+        }
+    }
+    { print >file }' "$root"/tests/mutants/*
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046
+    set -- $(ls "$work/records")
+fi
 specs=$work/specs
-# shellcheck disable=SC2086
-sed -n 's/^Caught by: //p' $patches | sort -u >"$specs"
-rm -f "$work/failed"
+for name in "$@"; do
+    spec_of "$work/records/$name"
+done | sort -u >"$specs"
 programs=$(while read -r spec; do program_of "$spec"; done <"$specs" |
     sort -u)
 generator=
@@ -186,8 +240,7 @@ for step in plain one; do
     if [ $step = plain ]; then
         tr '\n' '\0' <"$specs"
     else
-        # shellcheck disable=SC2086
-        printf '%s\0' $patches
+        printf "$work/records/%s\0" "$@"
     fi | xargs -0 -n 1 -P "$jobs" "$0" --$step "$root" "$work"
     if [ -f "$work/failed" ]; then
         echo "$(wc -l <"$work/failed") failed"
