@@ -3,6 +3,7 @@
 #include "base/config.h"
 #include "progress/engine.h"
 #include "support/cmocka.h"
+#include "transport/inproc/rank.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -24,9 +25,9 @@ const char *const support_variant_names[SUPPORT_VARIANTS] = {
     [SUPPORT_OWN_ENGINES] = "engines with threads",
 };
 
-support_cluster_t *support_cluster_prepare(int size, int variant,
-                                           support_prepare_fn prepare,
-                                           void *arg)
+static support_cluster_t *open_cluster(int size, int variant,
+                                       const baton_transport_t *transport,
+                                       support_prepare_fn prepare, void *arg)
 {
     support_cluster_t *cluster = calloc(1, sizeof(*cluster));
     assert_non_null(cluster);
@@ -51,16 +52,33 @@ support_cluster_t *support_cluster_prepare(int size, int variant,
         } else {
             cluster->engines[rank] = cluster->engines[0];
         }
-        support_ok(baton_group_create_inproc(cluster->engines[rank],
-                                             cluster->inproc, rank,
-                                             &cluster->groups[rank]));
+        const baton_transport_t *inproc;
+        void *endpoint;
+        support_ok(
+            baton__inproc_join(cluster->inproc, rank, &inproc, &endpoint));
+        support_ok(baton_group_create(
+            cluster->engines[rank], transport != NULL ? transport : inproc,
+            endpoint, rank, size, &cluster->groups[rank]));
     }
     return cluster;
 }
 
+support_cluster_t *support_cluster_prepare(int size, int variant,
+                                           support_prepare_fn prepare,
+                                           void *arg)
+{
+    return open_cluster(size, variant, NULL, prepare, arg);
+}
+
+support_cluster_t *support_cluster_through(int size, int variant,
+                                           const baton_transport_t *transport)
+{
+    return open_cluster(size, variant, transport, NULL, NULL);
+}
+
 support_cluster_t *support_cluster_open(int size, int variant)
 {
-    return support_cluster_prepare(size, variant, NULL, NULL);
+    return open_cluster(size, variant, NULL, NULL, NULL);
 }
 
 support_cluster_t *support_cluster_manual(int size)

@@ -39,6 +39,10 @@ support_cluster_t *support_cluster_prepare(int size, int variant,
                                            support_prepare_fn prepare,
                                            void *arg);
 
+/* The same, through this variation of the inproc transport. */
+support_cluster_t *support_cluster_through(int size, int variant,
+                                           const baton_transport_t *transport);
+
 void support_cluster_close(support_cluster_t *cluster);
 
 /* A manual cluster of each of these sizes, for all tests of a program: 1 to 17

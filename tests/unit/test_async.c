@@ -198,21 +198,6 @@ static void test_async_is_waited_for_after_a_cancel(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(operation.schedule));
 }
 
-static void test_async_needs_a_start(support_cluster_t *ranks)
-{
-    static const baton_async_ops_t nothing = {.poll = look};
-    baton_schedule_t *s = support_schedule(ranks->groups[0], "async");
-    (void)baton_add_async(s, &nothing, NULL);
-    support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
-    support_says("async#0: it has no start");
-    support_ok(baton_schedule_destroy(s));
-    s = support_schedule(ranks->groups[0], "async");
-    (void)baton_add_async(s, NULL, NULL);
-    support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
-    support_says("async#0: it has no functions");
-    support_ok(baton_schedule_destroy(s));
-}
-
 /* A completion that comes an epoch late must not complete the next one. */
 static void
 test_async_of_an_earlier_epoch_is_refused(support_cluster_t *cluster)
@@ -272,7 +257,6 @@ int main(void)
         SUPPORT_EACH(test_async_is_completed_by_another_thread, 1),
         SUPPORT_MANUALLY(test_async_completes_once, 1),
         SUPPORT_EACH(test_async_is_waited_for_after_a_cancel, 1),
-        SUPPORT_MANUALLY(test_async_needs_a_start, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

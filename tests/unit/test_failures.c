@@ -52,23 +52,6 @@ static void test_call_error_fails_one_epoch(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* A call that returns an invalid status fails. */
-static void test_call_with_a_stray_value_fails(support_cluster_t *cluster)
-{
-    static const int values[] = {2, 3, 1000, -99};
-    for (size_t i = 0; i < 4; i++) {
-        trap_t trap = {1, (baton_status_t)values[i], 0};
-        baton_schedule_t *s = support_schedule(cluster->groups[0], "stray");
-        (void)baton_add_call(s, spring, &trap);
-        support_ok(baton_schedule_commit(s));
-        support_ok(baton_schedule_start(s));
-        assert_true(baton_schedule_wait(s, SUPPORT_WAIT_MS) < 0);
-        support_says("call#0");
-        support_run(s);
-        support_ok(baton_schedule_destroy(s));
-    }
-}
-
 /* An epoch fails repeatedly while other threads read its failure. */
 static void test_call_errors_in_a_row(support_cluster_t *cluster)
 {
@@ -311,7 +294,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SUPPORT_EACH(test_call_error_fails_one_epoch, 1),
-        SUPPORT_MANUALLY(test_call_with_a_stray_value_fails, 1),
         SUPPORT_EACH(test_call_errors_in_a_row, 1),
         cmocka_unit_test(test_call_error_wakes_all_who_wait),
         cmocka_unit_test(test_messages_of_unequal_sizes_fail_both_ranks),

@@ -6,6 +6,7 @@
 
 #include <baton/select.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static support_cluster_t *ranks;
@@ -34,6 +35,30 @@ static void forget(void *arg, uint64_t epoch)
 {
 }
 
+/* The last error says that this is NULL. */
+static void says_null(const char *function, const char *what)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s: %s is NULL", function, what);
+    support_says(text);
+}
+
+/* function(arguments ...) fails and names what is NULL: with an error; with
+   this value, which stands for none; or with a message alone. */
+#define REFUSES(what, function, ...)                                           \
+    (support_expect(function(__VA_ARGS__), BATON_ERR_INVALID),                 \
+     says_null(#function, what))
+#define GIVES(value, what, function, ...)                                      \
+    (assert_true(function(__VA_ARGS__) == (value)), says_null(#function, what))
+#define IGNORES(what, function, ...)                                           \
+    (function(__VA_ARGS__), says_null(#function, what))
+
+static void refuses(baton_status_t status, const char *text)
+{
+    support_expect(status, BATON_ERR_INVALID);
+    support_says(text);
+}
+
 /* ---- what builds ------------------------------------------------------- */
 
 static uint64_t memory[2];
@@ -41,221 +66,111 @@ static const baton_view_t whole = {{0}, 0, 8};
 static const baton_node_t first = {0};
 static const baton_length_t length = {0};
 
-static void bind(baton_schedule_t *s)
+/* Calls the i-th function that builds, and returns its name; NULL past the last
+   one. */
+static const char *add(baton_schedule_t *s, int i)
 {
-    (void)baton_buffer_bind(s, memory, 8);
+    switch (i) {
+#define ADDER(number, function, ...)                                           \
+    case number:                                                               \
+        (void)function(__VA_ARGS__);                                           \
+        return #function;
+#define SETTER(number, function, ...)                                          \
+    case number:                                                               \
+        function(__VA_ARGS__);                                                 \
+        return #function;
+        ADDER(0, baton_buffer_bind, s, memory, 8)
+        ADDER(1, baton_buffer_bind_input, s, memory, 8)
+        ADDER(2, baton_buffer_scratch, s, 8)
+        ADDER(3, baton_add_send, s, 1, whole)
+        ADDER(4, baton_add_recv, s, 1, whole)
+        ADDER(5, baton_add_reduce, s, BATON_I64, BATON_SUM, whole, whole, whole)
+        ADDER(6, baton_add_copy, s, whole, whole)
+        ADDER(7, baton_add_nop, s)
+        ADDER(8, baton_add_call, s, support_succeed, NULL)
+        ADDER(9, baton_add_async, s, &completes, NULL)
+        ADDER(10, baton_add_length, s)
+        ADDER(11, baton_add_on_start, s)
+        ADDER(12, baton_add_armed_recv, s, 1)
+        ADDER(13, baton_add_activate, s, 1)
+        SETTER(14, baton_set_length, s, first, length)
+        SETTER(15, baton_before, s, first, first)
+        SETTER(16, baton_set_need, s, first, 1)
+        SETTER(17, baton_set_optional, s, first)
+        SETTER(18, baton_enclose_end, s, (baton_enclosure_t){0, 0}, first,
+               first)
+        SETTER(19, baton_schedule_on_recover, s, forget, NULL)
+#undef ADDER
+#undef SETTER
+    default:
+        return NULL;
+    }
 }
-
-static void bind_input(baton_schedule_t *s)
-{
-    (void)baton_buffer_bind_input(s, memory, 8);
-}
-
-static void add_scratch(baton_schedule_t *s)
-{
-    (void)baton_buffer_scratch(s, 8);
-}
-
-static void add_send(baton_schedule_t *s)
-{
-    (void)baton_add_send(s, 1, whole);
-}
-
-static void add_recv(baton_schedule_t *s)
-{
-    (void)baton_add_recv(s, 1, whole);
-}
-
-static void add_reduce(baton_schedule_t *s)
-{
-    (void)baton_add_reduce(s, BATON_I64, BATON_SUM, whole, whole, whole);
-}
-
-static void add_copy(baton_schedule_t *s)
-{
-    (void)baton_add_copy(s, whole, whole);
-}
-
-static void add_nop(baton_schedule_t *s)
-{
-    (void)baton_add_nop(s);
-}
-
-static void add_call(baton_schedule_t *s)
-{
-    (void)baton_add_call(s, support_succeed, NULL);
-}
-
-static void add_async(baton_schedule_t *s)
-{
-    (void)baton_add_async(s, &completes, NULL);
-}
-
-static void add_length(baton_schedule_t *s)
-{
-    (void)baton_add_length(s);
-}
-
-static void set_length(baton_schedule_t *s)
-{
-    baton_set_length(s, first, length);
-}
-
-static void add_on_start(baton_schedule_t *s)
-{
-    (void)baton_add_on_start(s);
-}
-
-static void add_armed_recv(baton_schedule_t *s)
-{
-    (void)baton_add_armed_recv(s, 1);
-}
-
-static void add_activate(baton_schedule_t *s)
-{
-    (void)baton_add_activate(s, 1);
-}
-
-static void before(baton_schedule_t *s)
-{
-    baton_before(s, first, first);
-}
-
-static void set_need(baton_schedule_t *s)
-{
-    baton_set_need(s, first, 1);
-}
-
-static void set_optional(baton_schedule_t *s)
-{
-    baton_set_optional(s, first);
-}
-
-static void enclose(baton_schedule_t *s)
-{
-    const baton_enclosure_t mark = {0, 0};
-    baton_enclose_end(s, mark, first, first);
-}
-
-static void on_recover(baton_schedule_t *s)
-{
-    baton_schedule_on_recover(s, forget, NULL);
-}
-
-static const struct adder {
-    const char *name;
-    void (*add)(baton_schedule_t *schedule);
-} adders[] = {
-    {"baton_buffer_bind", bind},
-    {"baton_buffer_bind_input", bind_input},
-    {"baton_buffer_scratch", add_scratch},
-    {"baton_add_send", add_send},
-    {"baton_add_recv", add_recv},
-    {"baton_add_reduce", add_reduce},
-    {"baton_add_copy", add_copy},
-    {"baton_add_nop", add_nop},
-    {"baton_add_call", add_call},
-    {"baton_add_async", add_async},
-    {"baton_add_length", add_length},
-    {"baton_set_length", set_length},
-    {"baton_add_on_start", add_on_start},
-    {"baton_add_armed_recv", add_armed_recv},
-    {"baton_add_activate", add_activate},
-    {"baton_before", before},
-    {"baton_set_need", set_need},
-    {"baton_set_optional", set_optional},
-    {"baton_enclose_end", enclose},
-    {"baton_schedule_on_recover", on_recover},
-};
-enum { ADDERS = sizeof adders / sizeof adders[0] };
 
 static void test_adders_refuse_no_schedule(void **state)
 {
-    for (int i = 0; i < ADDERS; i++) {
-        adders[i].add(NULL);
-        support_says(adders[i].name);
-        support_says("schedule is NULL");
+    const char *name;
+    for (int i = 0; (name = add(NULL, i)) != NULL; i++) {
+        says_null(name, "schedule");
     }
     (void)baton_enclose_begin(NULL);
-    support_says("baton_enclose_begin: schedule is NULL");
+    says_null("baton_enclose_begin", "schedule");
     assert_int_equal(baton_add_nop(NULL).index, UINT32_MAX);
 }
 
 /* The schedule is as it was committed, and its next start returns the error. */
 static void test_adders_refuse_a_committed_schedule(void **state)
 {
-    for (int i = 0; i < ADDERS; i++) {
+    const char *name = "";
+    for (int i = 0; name != NULL; i++) {
         baton_schedule_t *s = support_schedule(ranks->groups[0], "full");
         (void)baton_buffer_bind(s, memory, 8);
         (void)baton_add_copy(s, whole, whole);
         (void)baton_add_length(s);
         support_ok(baton_schedule_commit(s));
         support_run(s);
-        adders[i].add(s);
-        support_says(adders[i].name);
-        support_says("\"full\" is committed");
-        support_expect(baton_schedule_start(s), BATON_ERR_STATE);
-        support_says(adders[i].name);
+        name = add(s, i);
+        if (name != NULL) {
+            support_says(name);
+            support_says("\"full\" is committed");
+            support_expect(baton_schedule_start(s), BATON_ERR_STATE);
+            support_says(name);
+        }
         support_ok(baton_schedule_destroy(s));
     }
 }
 
 /* ---- what runs --------------------------------------------------------- */
 
-static void expect_says(baton_status_t status, baton_status_t wanted,
-                        const char *text)
-{
-    support_expect(status, wanted);
-    support_says(text);
-}
-
 static void test_calls_refuse_nothing(void **state)
 {
     baton_schedule_t *s = NULL;
     baton_failure_t failure;
     bool done;
-    expect_says(baton_schedule_create(NULL, "x", &s), BATON_ERR_INVALID,
-                "group is NULL");
-    expect_says(baton_schedule_create(ranks->groups[0], NULL, &s),
-                BATON_ERR_INVALID, "name is NULL");
-    expect_says(baton_schedule_create(ranks->groups[0], "x", NULL),
-                BATON_ERR_INVALID, "out is NULL");
+    refuses(baton_schedule_create(NULL, "x", &s), "group is NULL");
+    refuses(baton_schedule_create(ranks->groups[0], NULL, &s), "name is NULL");
+    refuses(baton_schedule_create(ranks->groups[0], "x", NULL), "out is NULL");
     assert_null(s);
-    expect_says(baton_schedule_commit(NULL), BATON_ERR_INVALID,
-                "baton_schedule_commit: schedule is NULL");
+    REFUSES("schedule", baton_schedule_commit, NULL);
     support_ok(baton_schedule_destroy(NULL));
-    expect_says(baton_schedule_start(NULL), BATON_ERR_INVALID,
-                "baton_schedule_start: schedule is NULL");
-    expect_says(baton_schedule_test(NULL, &done), BATON_ERR_INVALID,
-                "baton_schedule_test: schedule is NULL");
-    expect_says(baton_schedule_wait(NULL, -1), BATON_ERR_INVALID,
-                "baton_schedule_wait: schedule is NULL");
-    expect_says(baton_schedule_cancel(NULL), BATON_ERR_INVALID,
-                "baton_schedule_cancel: schedule is NULL");
-    expect_says(baton_schedule_failure(NULL, &failure), BATON_ERR_INVALID,
-                "baton_schedule_failure: schedule is NULL");
-    expect_says(baton_buffer_rebind(NULL, (baton_buffer_t){0}, memory),
-                BATON_ERR_INVALID, "baton_buffer_rebind: schedule is NULL");
-    expect_says(baton_group_recover(NULL, -1), BATON_ERR_INVALID,
-                "baton_group_recover: group is NULL");
-    expect_says(baton_async_complete((baton_async_t){NULL, 0}, BATON_OK),
-                BATON_ERR_INVALID, "baton_async_complete");
-    baton_schedule_limit(NULL, 1);
-    support_says("baton_schedule_limit: schedule is NULL");
-    baton_schedule_fail(NULL, BATON_ERR_LIMIT, "x");
-    support_says("baton_schedule_fail: schedule is NULL");
-    assert_int_equal(baton_schedule_epoch(NULL), 0);
-    support_says("baton_schedule_epoch: schedule is NULL");
-    assert_int_equal(baton_schedule_rank(NULL), -1);
-    support_says("baton_schedule_rank: schedule is NULL");
-    assert_int_equal(baton_schedule_size(NULL), -1);
-    support_says("baton_schedule_size: schedule is NULL");
+    REFUSES("schedule", baton_schedule_start, NULL);
+    REFUSES("schedule", baton_schedule_test, NULL, &done);
+    REFUSES("schedule", baton_schedule_wait, NULL, -1);
+    REFUSES("schedule", baton_schedule_cancel, NULL);
+    REFUSES("schedule", baton_schedule_failure, NULL, &failure);
+    REFUSES("schedule", baton_buffer_rebind, NULL, (baton_buffer_t){0}, memory);
+    REFUSES("group", baton_group_recover, NULL, -1);
+    refuses(baton_async_complete((baton_async_t){NULL, 0}, BATON_OK),
+            "baton_async_complete");
+    IGNORES("schedule", baton_schedule_limit, NULL, 1);
+    IGNORES("schedule", baton_schedule_fail, NULL, BATON_ERR_LIMIT, "x");
+    GIVES(0, "schedule", baton_schedule_epoch, NULL);
+    GIVES(-1, "schedule", baton_schedule_rank, NULL);
+    GIVES(-1, "schedule", baton_schedule_size, NULL);
     assert_string_equal(baton_schedule_name(NULL), "");
     support_says("baton_schedule_name: schedule is NULL");
-    assert_true(baton_buffer_bytes(NULL, whole.buffer) == SIZE_MAX);
-    support_says("baton_buffer_bytes: schedule is NULL");
-    assert_null(baton_view_address(NULL, whole));
-    support_says("baton_view_address: schedule is NULL");
+    GIVES(SIZE_MAX, "schedule", baton_buffer_bytes, NULL, whole.buffer);
+    GIVES(NULL, "schedule", baton_view_address, NULL, whole);
     assert_int_equal(baton_group_rank(NULL), -1);
     assert_int_equal(baton_group_size(NULL), -1);
     support_ok(baton_group_destroy(NULL));
@@ -265,34 +180,31 @@ static void test_calls_refuse_nothing(void **state)
 
 static void test_calls_refuse_no_epoch(void **state)
 {
-    assert_int_equal(baton_call_epoch(NULL), 0);
-    support_says("baton_call_epoch: call is NULL");
-    assert_null(baton_call_address(NULL, whole));
-    support_says("baton_call_address: call is NULL");
-    assert_false(baton_call_completed(NULL, first));
-    support_says("baton_call_completed: call is NULL");
-    assert_true(baton_call_length(NULL, length) == SIZE_MAX);
-    support_says("baton_call_length: call is NULL");
-    expect_says(baton_call_set_length(NULL, length, 1), BATON_ERR_INVALID,
-                "baton_call_set_length: call is NULL");
-    assert_int_equal(baton_call_word(NULL, first), 0);
-    support_says("baton_call_word: call is NULL");
-    expect_says(baton_call_set_word(NULL, first, 1), BATON_ERR_INVALID,
-                "baton_call_set_word: call is NULL");
+    GIVES(0, "call", baton_call_epoch, NULL);
+    GIVES(NULL, "call", baton_call_address, NULL, whole);
+    GIVES(false, "call", baton_call_completed, NULL, first);
+    GIVES(SIZE_MAX, "call", baton_call_length, NULL, length);
+    REFUSES("call", baton_call_set_length, NULL, length, 1);
+    GIVES(0, "call", baton_call_word, NULL, first);
+    REFUSES("call", baton_call_set_word, NULL, first, 1);
+}
+
+static void expect_state(baton_status_t status, const char *text)
+{
+    support_expect(status, BATON_ERR_STATE);
+    support_says(text);
 }
 
 static void test_calls_refuse_a_schedule_without_commit(void **state)
 {
-    baton_schedule_t *s;
     baton_failure_t failure;
     bool done = false;
-    s = support_schedule(ranks->groups[0], "raw");
-    expect_says(baton_schedule_start(s), BATON_ERR_STATE, "\"raw\"");
-    expect_says(baton_schedule_test(s, &done), BATON_ERR_STATE, "\"raw\"");
-    expect_says(baton_schedule_wait(s, -1), BATON_ERR_STATE, "\"raw\"");
-    expect_says(baton_schedule_cancel(s), BATON_ERR_STATE, "\"raw\"");
-    expect_says(baton_schedule_failure(s, &failure), BATON_ERR_STATE,
-                "\"raw\"");
+    baton_schedule_t *s = support_schedule(ranks->groups[0], "raw");
+    expect_state(baton_schedule_start(s), "\"raw\"");
+    expect_state(baton_schedule_test(s, &done), "\"raw\"");
+    expect_state(baton_schedule_wait(s, -1), "\"raw\"");
+    expect_state(baton_schedule_cancel(s), "\"raw\"");
+    expect_state(baton_schedule_failure(s, &failure), "\"raw\"");
     assert_false(done);
     assert_int_equal(baton_schedule_epoch(s), 0);
     support_ok(baton_schedule_destroy(s));
@@ -305,14 +217,12 @@ static void test_calls_refuse_a_schedule_at_rest(void **state)
     s = support_schedule(ranks->groups[0], "rest");
     (void)baton_add_nop(s);
     support_ok(baton_schedule_commit(s));
-    expect_says(baton_schedule_commit(s), BATON_ERR_STATE, "\"rest\"");
-    expect_says(baton_schedule_cancel(s), BATON_ERR_STATE, "\"rest\"");
-    expect_says(baton_schedule_failure(s, &failure), BATON_ERR_STATE,
-                "\"rest\" has not failed");
-    expect_says(baton_schedule_test(s, NULL), BATON_ERR_INVALID,
-                "done_out is NULL");
-    expect_says(baton_schedule_failure(s, NULL), BATON_ERR_INVALID,
-                "out is NULL");
+    expect_state(baton_schedule_commit(s), "\"rest\"");
+    expect_state(baton_schedule_cancel(s), "\"rest\"");
+    expect_state(baton_schedule_failure(s, &failure),
+                 "\"rest\" has not failed");
+    refuses(baton_schedule_test(s, NULL), "done_out is NULL");
+    refuses(baton_schedule_failure(s, NULL), "out is NULL");
     support_run(s);
     support_ok(baton_schedule_destroy(s));
 }
@@ -373,7 +283,7 @@ static void expect_refusals(const dense_builder_t *builder)
     support_says(": schedule is NULL");
     baton_schedule_t *s = support_schedule(ranks->groups[0], "none");
     call(builder, s, false);
-    expect_says(baton_schedule_commit(s), BATON_ERR_INVALID, ": args is NULL");
+    refuses(baton_schedule_commit(s), ": args is NULL");
     support_ok(baton_schedule_destroy(s));
 }
 
@@ -409,28 +319,19 @@ static void test_tuning_refuses_nothing(void **state)
     char text[8];
     size_t text_bytes;
     of.ranks = 2;
-    assert_false(baton_algorithm_get(0, NULL));
-    support_says("baton_algorithm_get: out is NULL");
-    expect_says(baton_algorithm_find(BATON_COLLECTIVE_SCAN, NULL, &algorithm),
-                BATON_ERR_INVALID, "baton_algorithm_find: name is NULL");
-    expect_says(baton_algorithm_find(BATON_COLLECTIVE_SCAN, "x", NULL),
-                BATON_ERR_INVALID, "baton_algorithm_find: out is NULL");
-    expect_says(baton_costs_get(NULL), BATON_ERR_INVALID, "out: NULL");
-    expect_says(baton_costs_write(NULL, &costs), BATON_ERR_INVALID,
-                "baton_costs_write: path is NULL");
-    expect_says(baton_costs_write("/nonexistent/costs", NULL),
-                BATON_ERR_INVALID, "baton_costs_write: costs is NULL");
-    expect_says(baton_costs_read(NULL, &costs), BATON_ERR_INVALID,
-                "baton_costs_read: path is NULL");
-    expect_says(baton_costs_read("/nonexistent/costs", NULL), BATON_ERR_INVALID,
-                "baton_costs_read: out is NULL");
-    expect_says(baton_choose(NULL, &choice), BATON_ERR_INVALID, "case: NULL");
-    expect_says(baton_choose(&of, NULL), BATON_ERR_INVALID,
-                "baton_choose: out is NULL");
-    expect_says(baton_choices_text(2, 1, 0, NULL, 8, &text_bytes),
-                BATON_ERR_INVALID, "baton_choices_text: text is NULL");
-    expect_says(baton_choices_text(2, 1, 0, text, 8, NULL), BATON_ERR_INVALID,
-                "baton_choices_text: length_out is NULL");
+    GIVES(false, "out", baton_algorithm_get, 0, NULL);
+    REFUSES("name", baton_algorithm_find, BATON_COLLECTIVE_SCAN, NULL,
+            &algorithm);
+    REFUSES("out", baton_algorithm_find, BATON_COLLECTIVE_SCAN, "x", NULL);
+    refuses(baton_costs_get(NULL), "out: NULL");
+    REFUSES("path", baton_costs_write, NULL, &costs);
+    REFUSES("costs", baton_costs_write, "/nonexistent/costs", NULL);
+    REFUSES("path", baton_costs_read, NULL, &costs);
+    REFUSES("out", baton_costs_read, "/nonexistent/costs", NULL);
+    refuses(baton_choose(NULL, &choice), "case: NULL");
+    REFUSES("out", baton_choose, &of, NULL);
+    REFUSES("text", baton_choices_text, 2, 1, 0, NULL, 8, &text_bytes);
+    REFUSES("length_out", baton_choices_text, 2, 1, 0, text, 8, NULL);
     support_ok(baton_choices_text(2, 1, 0, NULL, 0, &text_bytes));
 }
 
@@ -444,50 +345,33 @@ static void test_partials_refuse_nothing(void **state)
     char text[BATON_PARTIAL_STATS_BYTES];
     bool flag;
     options.count = 1;
-    expect_says(baton_partial_create(NULL, &options, &p), BATON_ERR_INVALID,
-                "group is NULL");
-    expect_says(baton_partial_create(ranks->groups[0], NULL, &p),
-                BATON_ERR_INVALID, "partial options: NULL");
-    expect_says(baton_partial_create(ranks->groups[0], &options, NULL),
-                BATON_ERR_INVALID, "baton_partial_create: out is NULL");
+    refuses(baton_partial_create(NULL, &options, &p), "group is NULL");
+    refuses(baton_partial_create(ranks->groups[0], NULL, &p),
+            "partial options: NULL");
+    REFUSES("out", baton_partial_create, ranks->groups[0], &options, NULL);
     support_ok(baton_partial_destroy(NULL));
-    expect_says(baton_partial_contribute(NULL, memory), BATON_ERR_INVALID,
-                "contribute to a partial: it is NULL");
-    expect_says(baton_partial_start(NULL), BATON_ERR_INVALID,
-                "baton_partial_start: partial is NULL");
-    expect_says(baton_partial_test(NULL, &flag), BATON_ERR_INVALID,
-                "baton_partial_test: partial is NULL");
-    expect_says(baton_partial_wait(NULL, 0, &seen), BATON_ERR_INVALID,
-                "baton_partial_wait: partial is NULL");
-    expect_says(baton_partial_set_mode(NULL, solo), BATON_ERR_INVALID,
-                "baton_partial_set_mode: partial is NULL");
-    expect_says(baton_partial_stats(NULL, &stats), BATON_ERR_INVALID,
-                "baton_partial_stats: partial is NULL");
-    expect_says(baton_partial_stats_text(NULL, text, sizeof text),
-                BATON_ERR_INVALID, "stats is NULL");
-    expect_says(baton_partial_stats_text(&stats, NULL, sizeof text),
-                BATON_ERR_INVALID, "out is NULL");
-    expect_says(baton_partial_stats_json(NULL, text, sizeof text),
-                BATON_ERR_INVALID, "stats is NULL");
-    expect_says(baton_partial_stats_json(&stats, NULL, sizeof text),
-                BATON_ERR_INVALID, "out is NULL");
+    refuses(baton_partial_contribute(NULL, memory),
+            "contribute to a partial: it is NULL");
+    REFUSES("partial", baton_partial_start, NULL);
+    REFUSES("partial", baton_partial_test, NULL, &flag);
+    REFUSES("partial", baton_partial_wait, NULL, 0, &seen);
+    REFUSES("partial", baton_partial_set_mode, NULL, solo);
+    REFUSES("partial", baton_partial_stats, NULL, &stats);
+    refuses(baton_partial_stats_text(NULL, text, sizeof text), "stats is NULL");
+    refuses(baton_partial_stats_text(&stats, NULL, sizeof text), "out is NULL");
+    refuses(baton_partial_stats_json(NULL, text, sizeof text), "stats is NULL");
+    refuses(baton_partial_stats_json(&stats, NULL, sizeof text), "out is NULL");
     assert_null(baton_partial_schedule(NULL));
-    expect_says(baton_partial_pending(NULL, memory, &flag), BATON_ERR_INVALID,
-                "pending of a partial: it is NULL");
+    refuses(baton_partial_pending(NULL, memory, &flag),
+            "pending of a partial: it is NULL");
     support_ok(baton_partial_create(ranks->groups[0], &options, &p));
-    expect_says(baton_partial_contribute(p, NULL), BATON_ERR_INVALID,
-                "data is NULL");
-    expect_says(baton_partial_test(p, NULL), BATON_ERR_INVALID,
-                "done_out is NULL");
-    expect_says(baton_partial_wait(p, 0, NULL), BATON_ERR_INVALID,
-                "baton_partial_wait: out is NULL");
-    expect_says(baton_partial_stats(p, NULL), BATON_ERR_INVALID,
-                "baton_partial_stats: out is NULL");
+    refuses(baton_partial_contribute(p, NULL), "data is NULL");
+    refuses(baton_partial_test(p, NULL), "done_out is NULL");
+    REFUSES("out", baton_partial_wait, p, 0, NULL);
+    REFUSES("out", baton_partial_stats, p, NULL);
     forget_message();
-    expect_says(baton_partial_pending(p, NULL, &flag), BATON_ERR_INVALID,
-                "data is NULL");
-    expect_says(baton_partial_pending(p, memory, NULL), BATON_ERR_INVALID,
-                "any_out is NULL");
+    refuses(baton_partial_pending(p, NULL, &flag), "data is NULL");
+    refuses(baton_partial_pending(p, memory, NULL), "any_out is NULL");
     support_ok(baton_partial_destroy(p));
 }
 
@@ -517,22 +401,16 @@ static void test_selections_refuse_nothing(void **state)
         assert_int_equal(all[i](&two, 1, indices, NULL), 0);
         support_says(": scratch is NULL");
     }
-    assert_int_equal(baton_select_topk(NULL, 1, indices, scratch, NULL), 0);
-    support_says("baton_select_topk: from is NULL");
-    assert_int_equal(baton_select_topk(&nothing, 1, indices, scratch, NULL), 0);
-    support_says("baton_select_topk: from->values is NULL");
-    assert_int_equal(baton_select_topk(&two, 1, NULL, scratch, NULL), 0);
-    support_says("baton_select_topk: indices is NULL");
-    assert_int_equal(baton_select_topk(&two, 1, indices, NULL, NULL), 0);
-    support_says("baton_select_topk: scratch is NULL");
+    GIVES(0, "from", baton_select_topk, NULL, 1, indices, scratch, NULL);
+    GIVES(0, "from->values", baton_select_topk, &nothing, 1, indices, scratch,
+          NULL);
+    GIVES(0, "indices", baton_select_topk, &two, 1, NULL, scratch, NULL);
+    GIVES(0, "scratch", baton_select_topk, &two, 1, indices, NULL, NULL);
     assert_int_equal(baton_select_topk(&two, 0, NULL, NULL, NULL), 0);
     assert_int_equal(baton_select_topk(&two, 1, indices, scratch, NULL), 1);
-    assert_int_equal(baton_select_at_least(NULL, 1, indices, 2), 0);
-    support_says("baton_select_at_least: from is NULL");
-    assert_int_equal(baton_select_at_least(&two, 1, NULL, 2), 0);
-    support_says("baton_select_at_least: indices is NULL");
-    assert_int_equal(baton_select_count(NULL, 1), 0);
-    support_says("baton_select_count: from is NULL");
+    GIVES(0, "from", baton_select_at_least, NULL, 1, indices, 2);
+    GIVES(0, "indices", baton_select_at_least, &two, 1, NULL, 2);
+    GIVES(0, "from", baton_select_count, NULL, 1);
 }
 
 static void test_accumulations_refuse_nothing(void **state)
@@ -544,41 +422,30 @@ static void test_accumulations_refuse_nothing(void **state)
     uint32_t list[2] = {0};
     uint64_t scratch[64];
     baton_accumulation_t of = {.dtype = BATON_F32, .count = 2};
-    assert_int_equal(baton_accumulate_topk(NULL, 1, indices, scratch, NULL), 0);
-    support_says("baton_accumulate_topk: of is NULL");
-    assert_int_equal(baton_accumulate_topk(&of, 1, indices, scratch, NULL), 0);
-    support_says("baton_accumulate_topk: of->sum is NULL");
+    GIVES(0, "of", baton_accumulate_topk, NULL, 1, indices, scratch, NULL);
+    GIVES(0, "of->sum", baton_accumulate_topk, &of, 1, indices, scratch, NULL);
     of.sum = sum;
-    assert_int_equal(baton_accumulate_at_least(&of, 1, indices, 2), 0);
-    support_says("baton_accumulate_at_least: of->left is NULL");
+    GIVES(0, "of->left", baton_accumulate_at_least, &of, 1, indices, 2);
     of.left = left;
-    assert_int_equal(baton_accumulate_at_least(&of, 1, indices, 2), 0);
-    support_says("baton_accumulate_at_least: of->right is NULL");
+    GIVES(0, "of->right", baton_accumulate_at_least, &of, 1, indices, 2);
     of.right = right;
-    assert_int_equal(baton_accumulate_topk(&of, 1, NULL, scratch, NULL), 0);
-    support_says("baton_accumulate_topk: indices is NULL");
-    assert_int_equal(baton_accumulate_topk(&of, 1, indices, NULL, NULL), 0);
-    support_says("baton_accumulate_topk: scratch is NULL");
-    assert_int_equal(baton_accumulate_at_least(&of, 1, NULL, 2), 0);
-    support_says("baton_accumulate_at_least: indices is NULL");
+    GIVES(0, "indices", baton_accumulate_topk, &of, 1, NULL, scratch, NULL);
+    GIVES(0, "scratch", baton_accumulate_topk, &of, 1, indices, NULL, NULL);
+    GIVES(0, "indices", baton_accumulate_at_least, &of, 1, NULL, 2);
     assert_true(sum[0] == 0 && sum[1] == 0);
     assert_int_equal(baton_accumulate_topk(&of, 1, indices, scratch, NULL), 1);
     assert_int_equal(indices[0], 1);
     char entries[16];
     baton_candidates_t candidates = {.capacity = 2};
-    baton_candidates_find(&of, 1, NULL, scratch);
-    support_says("baton_candidates_find: candidates is NULL");
-    baton_candidates_find(&of, 1, &candidates, scratch);
-    support_says("baton_candidates_find: candidates->entries is NULL");
+    IGNORES("candidates", baton_candidates_find, &of, 1, NULL, scratch);
+    IGNORES("candidates->entries", baton_candidates_find, &of, 1, &candidates,
+            scratch);
     candidates.entries = entries;
-    baton_candidates_find(&of, 1, &candidates, NULL);
-    support_says("baton_candidates_find: scratch is NULL");
+    IGNORES("scratch", baton_candidates_find, &of, 1, &candidates, NULL);
     baton_candidates_find(&of, 1, &candidates, scratch);
     assert_int_equal(candidates.count, 2);
-    assert_int_equal(
-        baton_entries_largest(BATON_F32, entries, 2, 1, NULL, list, scratch),
-        0);
-    support_says("baton_entries_largest: candidates is NULL");
+    GIVES(0, "candidates", baton_entries_largest, BATON_F32, entries, 2, 1,
+          NULL, list, scratch);
     assert_int_equal(baton_entries_largest(BATON_F32, entries, 2, 1,
                                            &candidates, list, scratch),
                      1);
@@ -597,49 +464,30 @@ static void test_entries_refuse_nothing(void **state)
     uint32_t list[2] = {0, 0};
     uint64_t scratch[64];
     size_t dropped;
-    assert_int_equal(baton_entry_index(dtype, NULL, 0), 0);
-    support_says("baton_entry_index: entries is NULL");
-    baton_entries_gather(dtype, NULL, indices, 1, dense);
-    support_says("baton_entries_gather: entries is NULL");
-    baton_entries_gather(dtype, list, NULL, 1, dense);
-    support_says("baton_entries_gather: indices is NULL");
-    baton_entries_gather(dtype, list, indices, 1, NULL);
-    support_says("baton_entries_gather: dense is NULL");
-    baton_entries_take(dtype, NULL, indices, 1, dense);
-    support_says("baton_entries_take: entries is NULL");
-    baton_entries_take(dtype, list, NULL, 1, dense);
-    support_says("baton_entries_take: indices is NULL");
-    baton_entries_take(dtype, list, indices, 1, NULL);
-    support_says("baton_entries_take: dense is NULL");
-    baton_entries_put(dtype, NULL, 1, dense);
-    support_says("baton_entries_put: entries is NULL");
-    baton_entries_put(dtype, list, 1, NULL);
-    support_says("baton_entries_put: dense is NULL");
-    baton_entries_add(dtype, NULL, 1, 1, dense);
-    support_says("baton_entries_add: entries is NULL");
-    baton_entries_add(dtype, list, 1, 1, NULL);
-    support_says("baton_entries_add: dense is NULL");
-    baton_entries_split(dtype, NULL, 1, list, dense);
-    support_says("baton_entries_split: entries is NULL");
+    GIVES(0, "entries", baton_entry_index, dtype, NULL, 0);
+    IGNORES("entries", baton_entries_gather, dtype, NULL, indices, 1, dense);
+    IGNORES("indices", baton_entries_gather, dtype, list, NULL, 1, dense);
+    IGNORES("dense", baton_entries_gather, dtype, list, indices, 1, NULL);
+    IGNORES("entries", baton_entries_take, dtype, NULL, indices, 1, dense);
+    IGNORES("indices", baton_entries_take, dtype, list, NULL, 1, dense);
+    IGNORES("dense", baton_entries_take, dtype, list, indices, 1, NULL);
+    IGNORES("entries", baton_entries_put, dtype, NULL, 1, dense);
+    IGNORES("dense", baton_entries_put, dtype, list, 1, NULL);
+    IGNORES("entries", baton_entries_add, dtype, NULL, 1, 1, dense);
+    IGNORES("dense", baton_entries_add, dtype, list, 1, 1, NULL);
+    IGNORES("entries", baton_entries_split, dtype, NULL, 1, list, dense);
     baton_entries_t lists[1] = {{NULL, 1}};
-    assert_int_equal(baton_entries_sum(dtype, NULL, 1, list), 0);
-    support_says("baton_entries_sum: lists is NULL");
-    assert_int_equal(baton_entries_sum(dtype, lists, 1, list), 0);
-    support_says("baton_entries_sum: lists->data is NULL");
+    GIVES(0, "lists", baton_entries_sum, dtype, NULL, 1, list);
+    GIVES(0, "lists->data", baton_entries_sum, dtype, lists, 1, list);
     lists[0].data = list;
-    assert_int_equal(baton_entries_sum(dtype, lists, 1, NULL), 0);
-    support_says("baton_entries_sum: out is NULL");
-    assert_int_equal(
-        baton_entries_topk(dtype, NULL, 1, 1, NULL, &dropped, scratch), 0);
-    support_says("baton_entries_topk: entries is NULL");
-    assert_int_equal(baton_entries_topk(dtype, list, 1, 1, NULL, NULL, scratch),
-                     0);
-    support_says("baton_entries_topk: dropped_out is NULL");
-    assert_int_equal(
-        baton_entries_topk(dtype, list, 1, 1, NULL, &dropped, NULL), 0);
-    support_says("baton_entries_topk: scratch is NULL");
-    baton_elements_scale(dtype, NULL, 1, 2);
-    support_says("baton_elements_scale: values is NULL");
+    GIVES(0, "out", baton_entries_sum, dtype, lists, 1, NULL);
+    GIVES(0, "entries", baton_entries_topk, dtype, NULL, 1, 1, NULL, &dropped,
+          scratch);
+    GIVES(0, "dropped_out", baton_entries_topk, dtype, list, 1, 1, NULL, NULL,
+          scratch);
+    GIVES(0, "scratch", baton_entries_topk, dtype, list, 1, 1, NULL, &dropped,
+          NULL);
+    IGNORES("values", baton_elements_scale, dtype, NULL, 1, 2);
     assert_true(baton_elements_measure(dtype, NULL, 1).sum == 0);
     support_says("baton_elements_measure: values is NULL");
     assert_true(dense[0] == 1 && dense[1] == 2);
