@@ -5,9 +5,6 @@
 #include "sched/loans.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/random.h"
-#include "support/sanitized.h"
-#include <stdlib.h>
 
 enum { COUNT = 1024, BYTES = COUNT * sizeof(float) };
 
@@ -451,82 +448,6 @@ static void test_loans_end_with_a_destroy(void **state)
     support_ok(baton_schedule_destroy(sum.sender));
 }
 
-/* ---- against the sender ------------------------------------------------- */
-
-enum { ROUNDS = SUPPORT_REPEAT(300), MANY = COUNT * 16 };
-
-/* Rank 1 adds what rank 0 sends, and one of them gives up sooner or later.
-   However the epoch ends, rank 0 overwrites its memory as soon as wait has
-   returned. */
-static void run_given_up(support_worker_t *worker, baton_schedule_t *s,
-                         float *memory, support_random_t *random)
-{
-    bool gives_up = (int)support_random_below(random, 3) == worker->rank;
-    uint64_t delay = support_random_below(random, 60);
-    float value = (float)support_random_below(random, 100);
-    for (size_t i = 0; i < MANY; i++) {
-        memory[i] = worker->rank == 0 ? value : 1;
-    }
-    bool done = false;
-    baton_status_t status = baton_schedule_start(s);
-    for (uint64_t i = 0; i < delay && gives_up && status == BATON_OK; i++) {
-        status = baton_schedule_test(s, &done);
-    }
-    if (gives_up && status == BATON_OK && !done) {
-        status = baton_schedule_cancel(s);
-        (void)support_worker_check(
-            worker, status == BATON_OK || status == BATON_ERR_STATE,
-            "cancel: %s", baton_error_message());
-    }
-    if (status != BATON_ERR_FAILED) {
-        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
-    }
-    for (size_t i = 0; i < MANY; i++) {
-        (void)support_worker_check(worker,
-                                   worker->rank == 0 || status != BATON_OK ||
-                                       memory[i] == 1 + value,
-                                   "added what was written later");
-        memory[i] = -1;
-    }
-}
-
-static void run_rounds(support_worker_t *worker)
-{
-    support_random_t random = support_random(*(uint64_t *)worker->arg, 0);
-    float *memory = malloc(MANY * sizeof *memory);
-    size_t bytes = MANY * sizeof *memory;
-    baton_schedule_t *s = NULL;
-    if (!support_worker_ok(
-            worker, baton_schedule_create(worker->group, "given up", &s))) {
-        free(memory);
-        return;
-    }
-    baton_view_t view = support_view(s, memory, bytes);
-    if (worker->rank == 0) {
-        (void)baton_add_send(s, 1, view);
-    } else {
-        baton_view_t scratch = support_scratch(s, bytes);
-        baton_before(
-            s, baton_add_recv(s, 0, scratch),
-            baton_add_reduce(s, BATON_F32, BATON_SUM, view, view, scratch));
-    }
-    bool good = support_worker_ok(worker, baton_schedule_commit(s));
-    for (int round = 0; round < ROUNDS && good; round++) {
-        run_given_up(worker, s, memory, &random);
-        good = support_worker_ok(
-            worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS));
-    }
-    (void)support_worker_ok(worker, baton_schedule_destroy(s));
-    free(memory);
-}
-
-static void
-test_loans_end_before_the_failure_is_told(support_cluster_t *cluster)
-{
-    uint64_t seed = support_seed();
-    support_cluster_run(cluster, run_rounds, &seed);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -552,8 +473,6 @@ int main(void)
         cmocka_unit_test(test_loans_end_with_a_failure),
         cmocka_unit_test(test_loans_end_with_a_cancel),
         cmocka_unit_test(test_loans_end_with_a_destroy),
-        SUPPORT_WITH(test_loans_end_before_the_failure_is_told, 2,
-                     SUPPORT_OWN_ENGINES),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }

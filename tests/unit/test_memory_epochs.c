@@ -5,17 +5,10 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/malloc.h"
-#include "support/random.h"
 #include "support/sanitized.h"
 #include <sched.h>
 
-enum {
-    RANKS = 2,
-    WARM_UP = 100,
-    EPOCHS = SUPPORT_REPEAT(100000),
-    COUNT = 50,
-    PATIENCE_MS = 60000
-};
+enum { RANKS = 2, WARM_UP = 100, EPOCHS = SUPPORT_REPEAT(100000), COUNT = 50 };
 
 /* Runs `epoch` this often after a warm-up. */
 static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
@@ -104,7 +97,7 @@ static void test_memory_stays_over_epochs_of_a_schedule(void **state)
 
 /* ---- with a progress thread -------------------------------------------- */
 
-static void run_alone(void *arg)
+static void run_one(void *arg)
 {
     support_run(arg);
 }
@@ -122,81 +115,16 @@ static void warm_up_thread(baton_engine_t *engine)
     }
 }
 
-static void test_memory_stays_with_a_progress_thread(void **state)
+static void test_memory_stays_with_a_progress_thread(support_cluster_t *cluster)
 {
-    baton_engine_t *engine;
-    baton_group_t *group;
-    baton_schedule_t *s;
-    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    options.progress = BATON_PROGRESS_THREAD;
-    support_ok(baton_engine_open(&options, &engine));
-    support_ok(baton_group_create_self(engine, &group));
-    s = support_schedule(group, "alone");
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "alone");
     baton_view_t none = support_scratch(s, 0);
     (void)baton_add_send(s, 0, none);
     (void)baton_add_recv(s, 0, none);
     support_ok(baton_schedule_commit(s));
-    warm_up_thread(engine);
-    expect_no_allocation(run_alone, s, 5000);
+    warm_up_thread(cluster->engines[0]);
+    expect_no_allocation(run_one, s, 5000);
     support_ok(baton_schedule_destroy(s));
-    support_ok(baton_group_destroy(group));
-    support_ok(baton_engine_close(engine));
-}
-
-/* ---- partial collectives ----------------------------------------------- */
-
-typedef struct partials {
-    support_random_t random;
-    baton_partial_t *partials[RANKS];
-    float data[COUNT];
-} partials_t;
-
-/* A step of each rank, in random order. */
-static void run_partials(void *arg)
-{
-    partials_t *group = arg;
-    int first = (int)support_random_below(&group->random, RANKS);
-    for (int i = 0; i < RANKS; i++) {
-        baton_partial_t *partial = group->partials[(first + i) % RANKS];
-        support_ok(baton_partial_contribute(partial, group->data));
-        support_ok(baton_partial_start(partial));
-    }
-    for (int i = 0; i < RANKS; i++) {
-        baton_partial_result_t result;
-        support_ok(
-            baton_partial_wait(group->partials[i], PATIENCE_MS, &result));
-    }
-}
-
-static void stay_over_epochs(baton_partial_mode_t mode, baton_keep_t keep)
-{
-    support_cluster_t *ranks = support_cluster_manual(RANKS);
-    partials_t group = {.random = support_random(support_seed(), 4)};
-    baton_partial_options_t options = {.size = sizeof options,
-                                       .mode = mode,
-                                       .keep = keep,
-                                       .count = COUNT,
-                                       .dtype = BATON_F32};
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_create(ranks->groups[rank], &options,
-                                        &group.partials[rank]));
-    }
-    expect_no_allocation(run_partials, &group, 5000);
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_destroy(group.partials[rank]));
-    }
-    support_cluster_close(ranks);
-}
-
-static void test_memory_stays_over_solo_epochs(void **state)
-{
-    stay_over_epochs(BATON_SOLO, BATON_KEEP_LATEST);
-    stay_over_epochs(BATON_SOLO, BATON_KEEP_ALL);
-}
-
-static void test_memory_stays_over_majority_epochs(void **state)
-{
-    stay_over_epochs(BATON_MAJORITY, BATON_KEEP_ALL);
 }
 
 int main(void)
@@ -204,9 +132,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_counts_what_malloc_gives),
         cmocka_unit_test(test_memory_stays_over_epochs_of_a_schedule),
-        cmocka_unit_test(test_memory_stays_with_a_progress_thread),
-        cmocka_unit_test(test_memory_stays_over_solo_epochs),
-        cmocka_unit_test(test_memory_stays_over_majority_epochs),
+        SUPPORT_WITH(test_memory_stays_with_a_progress_thread, 1,
+                     SUPPORT_ONE_THREAD),
     };
     malloc_watch();
     return cmocka_run_group_tests(tests, NULL, NULL);
