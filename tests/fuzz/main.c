@@ -1,6 +1,4 @@
-/* The command line of the fuzzers: seeds, until one fails a check. baton-fuzz
-   (cluster.h) has simulated clusters, baton-fuzz-device (device/world.h) ranks
-   with emulated devices. */
+/* The command line of baton-fuzz: seeds, until one fails a check. */
 #include "common/cli.h"
 #include "fuzz/run.h"
 #include <inttypes.h>

@@ -149,18 +149,15 @@ static void test_lengths(void **state)
         behind(s, call, baton_add_copy(s, a, support_view(s, in, BYTES)));
     baton_node_t sum =
         behind(s, copy, baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a));
-    baton_node_t back =
-        behind(s, sum, baton_add_copy(s, support_view(s, out, BYTES), a));
-    baton_set_length(s, copy, lengths.length);
-    baton_set_length(s, sum, lengths.length);
-    baton_set_length(s, back, lengths.length);
+    (void)behind(s, sum, baton_add_copy(s, support_view(s, out, BYTES), a));
+    baton_set_length(s, sum, lengths.length); /* 0, too: back is behind copy */
     support_ok(baton_schedule_commit(s));
-    for (size_t count = 0; count <= COUNT; count += 125) {
-        memset(out, 0, sizeof out);
+    for (size_t round = 0; round < 64; round++) {
+        size_t count = round % 2 * (round - 1) * (COUNT / 62);
         lengths.bytes = count * sizeof *out;
         support_run(s);
         for (size_t i = 0; i < COUNT; i++) {
-            assert_int_equal(out[i], i < count ? 2 * in[i] : 0);
+            assert_int_equal(out[i], i < count ? 2 * in[i] : in[i]);
         }
     }
     lengths.bytes = 6;
