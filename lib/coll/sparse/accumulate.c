@@ -41,17 +41,14 @@ void baton__sparse_clip(baton_sparse_t *sparse, double square_sum)
     sparse->clip_factor = factor_of(sparse, square_sum);
 }
 
-baton_status_t baton__sparse_begin(void *arg, baton_call_t *call)
+void baton__sparse_begin(baton_sparse_t *sparse)
 {
-    (void)call;
-    baton_sparse_t *sparse = arg;
     sparse->counting = (baton_sparse_stats_t){0};
     sparse->next = sparse->learned;
     sparse->clip_factor =
         sparse->backend->accumulates
             ? sparse->given_factor * clip_factor(sparse, sparse->gradient)
             : 1;
-    return BATON_OK;
 }
 
 /* Elements of a gradient, clipped: in `tile`, or where they are. */
@@ -160,19 +157,12 @@ void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
     }
 }
 
-static void mask(baton_sparse_t *sparse, const uint32_t *indices, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        memset(sparse->velocity + (size_t)indices[i] * sparse->element_bytes, 0,
-               sparse->element_bytes);
-    }
-}
-
 void baton__sparse_mask(baton_sparse_t *sparse, const uint32_t *indices,
                         size_t count)
 {
-    if (sparse->velocity != NULL) {
-        mask(sparse, indices, count);
+    for (size_t i = 0; i < count && sparse->velocity != NULL; i++) {
+        memset(sparse->velocity + (size_t)indices[i] * sparse->element_bytes, 0,
+               sparse->element_bytes);
     }
 }
 
@@ -191,31 +181,19 @@ void baton__sparse_advance(baton_sparse_t *sparse)
                             sparse->velocity + done * sparse->element_bytes,
                             sum_tile);
     }
-    mask(sparse, sparse->masked, sparse->masked_count);
+    baton__sparse_mask(sparse, sparse->masked, sparse->masked_count);
 }
 
-size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
-                            size_t k, uint32_t *indices, void *scratch)
-{
-    sparse->counting.block_selections++;
-    if (!sparse->payload) {
-        return k < count ? k : count;
-    }
-    baton_selection_t from = {
-        .dtype = sparse->options.dtype,
-        .values = sparse->work + first * sparse->element_bytes,
-        .count = count,
-        .first = (uint32_t)first,
-    };
-    return baton_select_topk(&from, k, indices, scratch, NULL);
-}
-
-bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
-                                size_t count, baton_accumulation_t *out)
+/* Whether work's elements are nothing but residual plus gradient. Then `out`
+   adds them up, and selects from them in the same pass; else they have been
+   accumulated. */
+static bool fused(baton_sparse_t *sparse, size_t first, size_t count,
+                  baton_accumulation_t *out)
 {
     size_t offset = first * sparse->element_bytes;
     if (!sparse->payload || sparse->absent || sparse->gradient == NULL ||
         adds_momentum(sparse) || sparse->clip_factor != 1) {
+        baton__sparse_accumulate(sparse, first, count);
         return false;
     }
     *out = (baton_accumulation_t){
@@ -230,17 +208,44 @@ bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
     return true;
 }
 
-size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
-                                     size_t count, size_t k, uint32_t *indices,
-                                     void *scratch)
+baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
+                                          baton_side_t side)
+{
+    return (baton_selection_t){.dtype = sparse->options.dtype,
+                               .side = side,
+                               .values = sparse->work,
+                               .count = sparse->options.count};
+}
+
+size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
+                                     uint32_t *indices, void *scratch,
+                                     baton_magnitude_t *threshold)
+{
+    size_t count = sparse->options.count, k = sparse->k;
+    baton_accumulation_t of;
+    if (!sparse->payload) {
+        return k < count ? k : count;
+    }
+    if (fused(sparse, 0, count, &of)) {
+        of.side = side;
+        return baton_accumulate_topk(&of, k, indices, scratch, threshold);
+    }
+    const baton_selection_t from = baton__sparse_selection(sparse, side);
+    return baton_select_topk(&from, k, indices, scratch, threshold);
+}
+
+size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
+                                         baton_side_t side,
+                                         baton_magnitude_t threshold,
+                                         uint32_t *indices, size_t room)
 {
     baton_accumulation_t of;
-    if (!baton__sparse_accumulation(sparse, first, count, &of)) {
-        baton__sparse_accumulate(sparse, first, count);
-        return baton__sparse_select(sparse, first, count, k, indices, scratch);
+    if (fused(sparse, 0, sparse->options.count, &of)) {
+        of.side = side;
+        return baton_accumulate_at_least(&of, threshold, indices, room);
     }
-    sparse->counting.block_selections++;
-    return baton_accumulate_topk(&of, k, indices, scratch, NULL);
+    const baton_selection_t from = baton__sparse_selection(sparse, side);
+    return baton_select_at_least(&from, threshold, indices, room);
 }
 
 void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
@@ -252,8 +257,7 @@ void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
     if (!sparse->payload) {
         return;
     }
-    if (!baton__sparse_accumulation(sparse, first, count, &of)) {
-        baton__sparse_accumulate(sparse, first, count);
+    if (!fused(sparse, first, count, &of)) {
         of = (baton_accumulation_t){
             .dtype = sparse->options.dtype,
             .sum = sparse->work + first * sparse->element_bytes,

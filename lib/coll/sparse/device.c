@@ -19,7 +19,6 @@
    does on the device is in device_work.h. */
 #include "coll/sparse/device_work.h"
 
-#include "base/alloc.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -111,21 +110,14 @@ static size_t vector_bytes(const baton_sparse_t *sparse)
 
 /* ---- a step that has been completed ------------------------------------ */
 
-static void exchange(char **left, char **right)
-{
-    char *other = *left;
-    *left = *right;
-    *right = other;
-}
-
 /* `work`, which is zeros after a dense step, becomes the residual. */
 static void complete_step(baton_sparse_t *sparse, bool dense)
 {
     baton__sparse_device_t *device = sparse->device;
     baton__sparse_complete_step(sparse, dense);
-    exchange(&device->residual, &device->work);
+    baton__sparse_exchange(&device->residual, &device->work);
     if (sparse->gradient != NULL) {
-        exchange(&device->velocity, &device->new_velocity);
+        baton__sparse_exchange(&device->velocity, &device->new_velocity);
     }
     device->blank = false;
 }
@@ -231,17 +223,6 @@ static baton_status_t load(void *arg, baton_call_t *call)
 
 /* ---- copies of results, on the driver ---------------------------------- */
 
-static void pack_entries(const baton_sparse_t *sparse, char *to)
-{
-    const baton_sparse_result_t *last = &sparse->last;
-    const size_t size = sparse->element_bytes;
-    const char *values = last->values;
-    for (size_t i = 0; i < last->count; i++, to += sparse->entry_bytes) {
-        memcpy(to, &last->indices[i], sizeof(uint32_t));
-        memcpy(to + sizeof(uint32_t), values + i * size, size);
-    }
-}
-
 /* How many bytes of each part are copied; fills what they are copied from. The
    lock is held. */
 static void measure_result(const baton_sparse_t *sparse,
@@ -261,7 +242,8 @@ static void measure_result(const baton_sparse_t *sparse,
         bytes[i] = request->targets[i] != NULL ? most[i] : 0;
     }
     if (request->targets[DENSE] != NULL && last->indices != NULL) {
-        pack_entries(sparse, self->entries);
+        baton__entries_join(sparse, self->entries, last->indices, last->values,
+                            sparse->element_bytes, last->count);
         self->written = request->targets[DENSE];
         self->written_count = last->count;
     }
@@ -456,17 +438,17 @@ static baton_status_t build_vectors(baton_sparse_t *sparse)
     return baton__requests_commit(requests);
 }
 
-static baton_status_t add_dense_nodes(baton_sparse_t *sparse)
+static bool add_dense_nodes(baton_sparse_t *sparse)
 {
     baton_view_t work = baton__sparse_bind_dense(sparse);
     baton__sparse_add_dense(sparse, work,
                             baton__sparse_device_add_dense(sparse, work));
-    return BATON_OK;
+    return true;
 }
 
 /* Adds nodes behind the load of one of the schedules. */
-static baton_status_t add_side(baton_sparse_t *sparse, bool dense,
-                               baton_status_t (*add)(baton_sparse_t *sparse))
+static bool add_side(baton_sparse_t *sparse, bool dense,
+                     bool (*add)(baton_sparse_t *sparse))
 {
     side_t *side = &backend_of(sparse)->sides[dense];
     *side = (side_t){.sparse = sparse, .dense = dense};
@@ -475,9 +457,9 @@ static baton_status_t add_side(baton_sparse_t *sparse, bool dense,
     baton_node_t last = baton_add_nop(s);
     baton_before(s, baton_add_async(s, &ready_ops, side), first);
     baton_enclosure_t inside = baton_enclose_begin(s);
-    baton_status_t status = add(sparse);
+    bool ok = add(sparse);
     baton_enclose_end(s, inside, first, last);
-    return status;
+    return ok;
 }
 
 /* The driver completes no step meanwhile. */
@@ -538,7 +520,8 @@ static bool allocate(baton_sparse_t *sparse)
 
 static baton_status_t build(baton_sparse_t *sparse)
 {
-    backend_t *self = baton__alloc(1, sizeof *self);
+    bool ok = true;
+    backend_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
     if (self == NULL) {
         return baton__sparse_no_memory(sparse);
     }
@@ -553,11 +536,10 @@ static baton_status_t build(baton_sparse_t *sparse)
             sparse->name,
             baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
-    bool ok =
-        allocate(sparse) && add_side(sparse, true, add_dense_nodes) == BATON_OK;
+    ok = allocate(sparse) && add_side(sparse, true, add_dense_nodes);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
     if (ok && sparse->algorithm != NULL) {
-        ok = add_side(sparse, false, sparse->algorithm->build) == BATON_OK;
+        ok = add_side(sparse, false, sparse->algorithm->build_on_device);
         baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
     }
     if (!ok || !baton__device_allocate_kept(sparse)) {
@@ -569,16 +551,6 @@ static baton_status_t build(baton_sparse_t *sparse)
         status = build_results(sparse);
     }
     return status == BATON_OK ? build_vectors(sparse) : status;
-}
-
-static bool result_room(baton_sparse_t *sparse, size_t capacity)
-{
-    bool ok = true;
-    sparse->result_indices = baton__sparse_device_room(
-        sparse, BATON_MEMORY_HOST, capacity * sizeof(uint32_t), &ok);
-    sparse->result_values = baton__sparse_device_room(
-        sparse, BATON_MEMORY_HOST, capacity * sparse->element_bytes, &ok);
-    return ok;
 }
 
 /* ---- end --------------------------------------------------------------- */
@@ -628,9 +600,7 @@ static void free_backend(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
     if (self != NULL) {
-        baton__device_free(&self->device);
         (void)pthread_mutex_destroy(&self->lock);
-        baton__free(self);
     }
 }
 
@@ -863,8 +833,8 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
         status = run_vector(sparse, WRITE, device->new_velocity, velocity, 1);
     }
     if (status == BATON_OK) {
-        exchange(&device->residual, &device->work);
-        exchange(&device->velocity, &device->new_velocity);
+        baton__sparse_exchange(&device->residual, &device->work);
+        baton__sparse_exchange(&device->velocity, &device->new_velocity);
         device->blank = false;
     }
     return status;
@@ -879,7 +849,7 @@ static baton_status_t scale(baton_sparse_t *sparse, double factor)
     baton_status_t status =
         run_vector(sparse, SCALE, device->residual, device->work, factor);
     if (status == BATON_OK) {
-        exchange(&device->residual, &device->work);
+        baton__sparse_exchange(&device->residual, &device->work);
     }
     return status;
 }
@@ -902,14 +872,11 @@ static baton_status_t square_sum(baton_sparse_t *sparse, double *out)
 const baton__sparse_backend_t baton__sparse_on_device = {
     .accumulates = false,
     .build = build,
-    .result_room = result_room,
     .close = close_backend,
     .free = free_backend,
     .start = start,
     .complete = complete,
     .check_result = check_result,
-    .hold = baton__sparse_host_hold,
-    .release = baton__sparse_host_release,
     .read = read_vector,
     .write = write_vectors,
     .scale = scale,

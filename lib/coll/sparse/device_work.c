@@ -1,35 +1,6 @@
 /* A sparse all-reduce in device memory; see device_work.h. */
 #include "coll/sparse/device_work.h"
 
-#include "base/alloc.h"
-
-/* Device or pinned memory, to be freed. */
-struct baton__device_memory {
-    baton__device_memory_t *next;
-    baton_memory_t kind;
-    void *memory;
-};
-
-/* ---- memory ------------------------------------------------------------ */
-
-void *baton__sparse_device_room(const baton_sparse_t *sparse,
-                                baton_memory_t kind, size_t bytes, bool *ok)
-{
-    baton__sparse_device_t *self = sparse->device;
-    baton__device_memory_t *piece = *ok ? baton__alloc(1, sizeof *piece) : NULL;
-    if (piece != NULL &&
-        baton_device_alloc(self->engine, kind, bytes > 0 ? bytes : 1,
-                           &piece->memory) == BATON_OK) {
-        piece->kind = kind;
-        piece->next = self->memory;
-        self->memory = piece;
-        return piece->memory;
-    }
-    baton__free(piece);
-    *ok = false;
-    return NULL;
-}
-
 /* All elements of the gradient's type. */
 static size_t vector_bytes(const baton_sparse_t *sparse)
 {
@@ -73,16 +44,6 @@ bool baton__device_allocate_kept(baton_sparse_t *sparse)
         sparse, BATON_MEMORY_DEVICE,
         (result > k ? result : k) * sparse->entry_bytes, &ok);
     return ok;
-}
-
-void baton__device_free(baton__sparse_device_t *self)
-{
-    while (self->memory != NULL) {
-        baton__device_memory_t *piece = self->memory;
-        self->memory = piece->next;
-        baton_device_free(self->engine, piece->kind, piece->memory);
-        baton__free(piece);
-    }
 }
 
 /* ---- copies in a step -------------------------------------------------- */
@@ -433,7 +394,7 @@ static baton_status_t begin(void *arg, baton_call_t *call)
     baton__whole_selection_t *selection = arg;
     baton_sparse_t *sparse = selection->sparse;
     baton__selecting_t *selecting = &selection->selecting;
-    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton__sparse_begin(sparse);
     *selecting =
         (baton__selecting_t){.count = sparse->options.count, .k = sparse->k};
     if (selection->plan != NULL) {
@@ -443,9 +404,7 @@ static baton_status_t begin(void *arg, baton_call_t *call)
         selecting->earlier;
     size_t bytes =
         baton__selected_bytes(sparse, baton__selected_most(selecting));
-    return status == BATON_OK
-               ? baton__mirror_set(&selection->selected, call, bytes)
-               : status;
+    return baton__mirror_set(&selection->selected, call, bytes);
 }
 
 /* An earlier threshold goes ahead of the selection, in the same stream: it is a
@@ -492,6 +451,13 @@ baton__sparse_device_add_selection(baton__whole_selection_t *selection,
 
 /* ---- the dense schedule ------------------------------------------------ */
 
+static baton_status_t begin_dense(void *arg, baton_call_t *call)
+{
+    (void)call;
+    baton__sparse_begin(arg);
+    return BATON_OK;
+}
+
 static baton_status_t clear_work(void *arg, baton_call_t *call,
                                  baton_stream_t stream)
 {
@@ -507,8 +473,7 @@ baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
 {
     baton__sparse_device_t *self = sparse->device;
     baton_schedule_t *s = sparse->dense;
-    baton_node_t first =
-        baton__sparse_add_call(sparse, s, baton__sparse_begin, sparse);
+    baton_node_t first = baton__sparse_add_call(sparse, s, begin_dense, sparse);
     baton_node_t accumulated =
         baton__sparse_device_add_accumulation(sparse, s, first);
     baton_node_t clear = baton_add_device_call(s, clear_work, sparse);

@@ -27,14 +27,12 @@
 
 #include "coll/sparse/sparse.h"
 
-typedef struct baton__device_memory baton__device_memory_t;
 typedef struct baton__change baton__change_t;
 
 struct baton__sparse_device {
     baton_engine_t *engine;
     const baton_device_port_t *port;
     void *device;
-    baton__device_memory_t *memory; /* all of it */
 
     char *residual, *work;         /* n elements each */
     char *velocity, *new_velocity; /* of momentum; or NULL */
@@ -52,7 +50,6 @@ struct baton__sparse_device {
    result has, for these. engine, port and device are set. False: no memory. */
 bool baton__device_allocate(baton_sparse_t *sparse);
 bool baton__device_allocate_kept(baton_sparse_t *sparse);
-void baton__device_free(baton__sparse_device_t *self);
 
 /* target = source times a factor; and the sum of all squares, which goes to
    squares_there. */
@@ -63,12 +60,6 @@ baton_status_t baton__device_square(const baton_sparse_t *sparse,
                                     baton_stream_t stream, const void *vector);
 
 /* ---- building ---------------------------------------------------------- */
-
-/* Memory of the device, or of the host such that the device copies it at its
-   full speed; freed with sparse->device. *ok becomes false where there is
-   none. */
-void *baton__sparse_device_room(const baton_sparse_t *sparse,
-                                baton_memory_t kind, size_t bytes, bool *ok);
 
 /* Adds nodes behind `begin`, a call of baton__sparse_begin; behind the one that
    is returned `work` is residual plus what the gradient contributes. */

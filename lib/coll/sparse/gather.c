@@ -15,7 +15,6 @@
    where their parts belong depends on the lengths before. */
 #include "coll/sparse/sparse.h"
 
-#include "base/alloc.h"
 #include "coll/kit/pattern.h"
 
 #include <string.h>
@@ -165,51 +164,44 @@ static baton_node_t add_round(baton__gather_t *gather, int index,
     baton_set_length(s, send, round->sent);
     baton__message_recv(&round->received, sparse, rank_at(gather, reach),
                         room(gather, reach, round->parts));
-    baton_node_t call = baton__sparse_add_call(sparse, s, append, round);
+    baton_node_t call = baton__sparse_call_after(sparse, before, append, round);
     baton_before(s, before, send);
-    baton_before(s, before, call);
     baton_before(s, round->received.node, call);
     return call;
 }
 
 baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
-                                     baton_node_t ready, baton_node_t *done_out)
+                                     baton_node_t ready, baton_node_t *done_out,
+                                     bool *ok)
 {
-    baton__gather_t *gather = baton__alloc(1, sizeof *gather);
+    baton_sparse_t *sparse = plan->sparse;
+    baton__gather_t *gather =
+        baton__sparse_alloc(sparse, 1, sizeof *gather, ok);
+    *done_out = ready;
     if (gather == NULL) {
         return NULL;
     }
     gather->plan = *plan;
     if (plan->size == 0) {
-        gather->plan.size = plan->sparse->size;
-        gather->plan.index = plan->sparse->rank;
+        gather->plan.size = sparse->size;
+        gather->plan.index = sparse->rank;
         gather->plan.stride = 1;
     }
     const int size = gather->plan.size;
     gather->round_count = baton__log2_ceil(size);
-    gather->offsets = baton__alloc((size_t)size + 1, sizeof *gather->offsets);
-    gather->rounds =
-        baton__alloc((size_t)gather->round_count, sizeof *gather->rounds);
-    if (gather->offsets == NULL || gather->rounds == NULL) {
-        baton__gather_free(gather);
+    gather->offsets = baton__sparse_alloc(sparse, (size_t)size + 1,
+                                          sizeof *gather->offsets, ok);
+    gather->rounds = baton__sparse_alloc(sparse, (size_t)gather->round_count,
+                                         sizeof *gather->rounds, ok);
+    if (!*ok) {
         return NULL;
     }
     size_t bytes = room(gather, 0, size);
-    gather->view = baton_view(
-        baton_buffer_scratch(plan->sparse->schedule, bytes), 0, bytes);
-    *done_out = ready;
+    gather->view =
+        baton_view(baton_buffer_scratch(sparse->schedule, bytes), 0, bytes);
     for (int i = 0; i < gather->round_count; i++) {
         *done_out = add_round(gather, i, *done_out);
     }
-    plan->sparse->rounds += (uint32_t)gather->round_count;
+    sparse->rounds += (uint32_t)gather->round_count;
     return gather;
-}
-
-void baton__gather_free(baton__gather_t *gather)
-{
-    if (gather != NULL) {
-        baton__free(gather->offsets);
-        baton__free(gather->rounds);
-        baton__free(gather);
-    }
 }

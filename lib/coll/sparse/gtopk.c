@@ -22,8 +22,6 @@
 #include "coll/kit/pattern.h"
 #include "coll/sparse/sparse.h"
 
-#include "base/alloc.h"
-
 #include <string.h>
 
 enum { ROUNDS = 32 };
@@ -64,17 +62,18 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
     baton_sparse_t *sparse = gtopk->sparse;
-    baton_status_t status = baton__sparse_begin(sparse, call);
+    (void)call;
+    baton__sparse_begin(sparse);
+    sparse->counting.block_selections++;
     gtopk->own_count = baton__sparse_accumulate_topk(
-        sparse, 0, sparse->options.count, sparse->k, gtopk->indices,
-        gtopk->scratch);
+        sparse, BATON_SIDE_BOTH, gtopk->indices, gtopk->scratch, NULL);
     gtopk->sum_count = gtopk->own_count;
     if (sparse->payload) {
         baton_entries_take(sparse->options.dtype, gtopk->own, gtopk->indices,
                            gtopk->own_count, sparse->work);
         memcpy(gtopk->sum, gtopk->own, bytes_of(gtopk, gtopk->own_count));
     }
-    return status;
+    return BATON_OK;
 }
 
 static baton_status_t merge(void *arg, baton_call_t *call)
@@ -190,10 +189,8 @@ static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
             baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes, ok);
         baton__message_recv(&self->recv, sparse, child,
                             bytes_of(gtopk, entries));
-        baton_node_t node = baton__sparse_add_call(sparse, s, merge, self);
-        baton_before(s, self->recv.node, node);
-        baton_before(s, last, node);
-        last = node;
+        last = baton__sparse_call_after(sparse, last, merge, self);
+        baton_before(s, self->recv.node, last);
     }
     return last;
 }
@@ -220,9 +217,8 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
     baton_sparse_t *sparse = gtopk->sparse;
     baton_schedule_t *s = sparse->schedule;
     size_t bytes = bytes_of(gtopk, sparse->options.max_k);
-    baton_node_t packed = baton__sparse_add_call(sparse, s, pack, gtopk);
-    baton_node_t end = baton__sparse_add_call(sparse, s, finish, gtopk);
-    baton_before(s, merged, packed);
+    baton_node_t packed = baton__sparse_call_after(sparse, merged, pack, gtopk);
+    baton_node_t end = baton__sparse_call_after(sparse, packed, finish, gtopk);
     if (sparse->rank == 0) {
         gtopk->up = (baton__message_t){
             .sparse = sparse,
@@ -230,7 +226,6 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
             .length = baton_add_length(s),
         };
         add_sends(gtopk, &gtopk->up, packed);
-        baton_before(s, packed, end);
         return;
     }
     int parent = sparse->rank & (sparse->rank - 1);
@@ -239,7 +234,6 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
     baton__message_recv(&gtopk->result, sparse, parent, bytes);
     add_sends(gtopk, &gtopk->result, gtopk->result.node);
     baton_before(s, gtopk->result.node, end);
-    baton_before(s, packed, end);
 }
 
 static bool allocate(gtopk_t *gtopk)
@@ -259,35 +253,18 @@ static bool allocate(gtopk_t *gtopk)
     return ok && baton__sparse_result_room(sparse, k);
 }
 
-static baton_status_t build(baton_sparse_t *sparse)
+bool baton__gtopk_build(baton_sparse_t *sparse)
 {
-    gtopk_t *gtopk = baton__alloc(1, sizeof *gtopk);
+    bool ok = true;
+    gtopk_t *gtopk = baton__sparse_alloc(sparse, 1, sizeof *gtopk, &ok);
     if (gtopk == NULL) {
-        return BATON_ERR_NO_MEMORY;
+        return false;
     }
-    sparse->state = gtopk;
     gtopk->sparse = sparse;
-    bool ok = allocate(gtopk);
+    ok = allocate(gtopk);
     if (ok) {
         add_broadcast(gtopk, add_reduce(gtopk, &ok));
         sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);
     }
-    return ok ? BATON_OK : BATON_ERR_NO_MEMORY;
+    return ok;
 }
-
-static void destroy(baton_sparse_t *sparse)
-{
-    gtopk_t *gtopk = sparse->state;
-    for (int i = 0; i < gtopk->merge_count; i++) {
-        baton__free(gtopk->merges[i].dropped);
-    }
-    baton__free(gtopk->indices);
-    baton__free(gtopk->scratch);
-    baton__free(gtopk->own);
-    baton__free(gtopk->kept);
-    baton__free(gtopk->sum);
-    baton__free(gtopk->other);
-    baton__free(gtopk);
-}
-
-const baton__sparse_algorithm_t baton__sparse_gtopk = {build, destroy};

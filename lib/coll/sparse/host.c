@@ -1,8 +1,6 @@
 /* Steps of gradients on the host, which wait for every rank. */
 #include "coll/sparse/sparse.h"
 
-#include "base/alloc.h"
-
 #include <string.h>
 
 /* ---- building ---------------------------------------------------------- */
@@ -22,9 +20,10 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
 static baton_status_t accumulate_all(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
-    baton_status_t status = baton__sparse_begin(sparse, call);
+    (void)call;
+    baton__sparse_begin(sparse);
     baton__sparse_accumulate(sparse, 0, sparse->options.count);
-    return status;
+    return BATON_OK;
 }
 
 static void recover_sparse(void *arg, uint64_t epoch)
@@ -51,34 +50,8 @@ static baton_status_t build(baton_sparse_t *sparse)
         return BATON_OK; /* dense */
     }
     baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
-    return sparse->algorithm->build(sparse) == BATON_OK
-               ? BATON_OK
-               : baton__sparse_no_memory(sparse);
-}
-
-static bool result_room(baton_sparse_t *sparse, size_t capacity)
-{
-    bool ok = true;
-    sparse->result_indices = baton__sparse_room(
-        sparse, capacity, sizeof *sparse->result_indices, &ok);
-    sparse->result_values =
-        baton__sparse_room(sparse, capacity, sparse->element_bytes, &ok);
-    return ok;
-}
-
-baton_status_t baton__sparse_host_close(baton_sparse_t *sparse)
-{
-    (void)sparse;
-    return BATON_OK;
-}
-
-void baton__sparse_host_free(baton_sparse_t *sparse)
-{
-    baton__free(sparse->residual);
-    baton__free(sparse->work);
-    baton__free(sparse->velocity);
-    baton__free(sparse->result_indices);
-    baton__free(sparse->result_values);
+    return sparse->algorithm->build(sparse) ? BATON_OK
+                                            : baton__sparse_no_memory(sparse);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -112,35 +85,14 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     baton__sparse_complete_step(sparse, dense);
     baton__sparse_advance(sparse);
     if (!dense) {
-        char *residual = sparse->work;
-        sparse->work = sparse->residual;
-        sparse->residual = residual;
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
     } else if (sparse->payload) {
         memset(sparse->residual, 0,
                sparse->options.count * sparse->element_bytes);
     }
 }
 
-baton_status_t baton__sparse_host_check_result(baton_sparse_t *sparse)
-{
-    (void)sparse;
-    return BATON_OK;
-}
-
 /* ---- between steps ----------------------------------------------------- */
-
-baton_status_t baton__sparse_host_hold(baton_sparse_t *sparse,
-                                       const char *doing)
-{
-    (void)sparse;
-    (void)doing;
-    return BATON_OK;
-}
-
-void baton__sparse_host_release(baton_sparse_t *sparse)
-{
-    (void)sparse;
-}
 
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
@@ -180,14 +132,8 @@ baton_status_t baton__sparse_host_square_sum(baton_sparse_t *sparse,
 const baton__sparse_backend_t baton__sparse_host = {
     .accumulates = true,
     .build = build,
-    .result_room = result_room,
-    .close = baton__sparse_host_close,
-    .free = baton__sparse_host_free,
     .start = start,
     .complete = complete,
-    .check_result = baton__sparse_host_check_result,
-    .hold = baton__sparse_host_hold,
-    .release = baton__sparse_host_release,
     .read = read_vector,
     .write = write_vectors,
     .scale = scale,

@@ -91,13 +91,31 @@ baton_entries_t baton__entries_unpadded(const baton_sparse_t *sparse,
 }
 
 size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
-                             size_t left, size_t first, size_t count)
+                             size_t most, size_t likely, size_t first,
+                             size_t count)
 {
-    size_t entries = left / sparse->entry_bytes, i = 0;
+    baton_dtype_t dtype = sparse->options.dtype;
     /* An index below the first one is a large number. */
-    while (i < entries &&
-           baton_entry_index(sparse->options.dtype, list, i) - first < count) {
+    if (likely > 0 && likely <= most &&
+        baton_entry_index(dtype, list, likely - 1) - first < count) {
+        return likely;
+    }
+    size_t i = 0;
+    while (i < most && baton_entry_index(dtype, list, i) - first < count) {
         i++;
     }
-    return i * sparse->entry_bytes;
+    return i;
+}
+
+void baton__entries_join(const baton_sparse_t *sparse, char *to,
+                         const void *indices, const void *values,
+                         size_t value_step, size_t count)
+{
+    const char *index = indices, *value = values;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(to, index + i * sizeof(uint32_t), sizeof(uint32_t));
+        memcpy(to + sizeof(uint32_t), value + i * value_step,
+               sparse->element_bytes);
+        to += sparse->entry_bytes;
+    }
 }

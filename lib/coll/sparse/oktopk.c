@@ -26,8 +26,6 @@
 #include "coll/kit/pattern.h"
 #include "coll/sparse/regions.h"
 
-#include "base/alloc.h"
-
 #include <string.h>
 
 enum { THRESHOLD_PERIOD = 32, BOUNDS_PERIOD = 64, RAISES = 5 };
@@ -65,64 +63,22 @@ static uint64_t scaled(const baton_sparse_t *sparse, uint64_t threshold,
 
 /* ---- select ------------------------------------------------------------ */
 
-/* Accumulates; or says how, to whoever selects in the same pass. */
-static bool accumulates(const oktopk_t *self, baton_accumulation_t *of)
-{
-    baton_sparse_t *sparse = self->sparse;
-    size_t count = sparse->options.count;
-    if (baton__sparse_accumulation(sparse, 0, count, of)) {
-        return true;
-    }
-    baton__sparse_accumulate(sparse, 0, count);
-    return false;
-}
-
-static size_t select_exactly(oktopk_t *self, const baton_selection_t *from)
-{
-    baton_sparse_t *sparse = self->sparse;
-    baton_magnitude_t *threshold = &sparse->next.local_threshold;
-    baton_accumulation_t of;
-    return accumulates(self, &of)
-               ? baton_accumulate_topk(&of, sparse->k, self->regions.indices,
-                                       self->scratch, threshold)
-               : baton_select_topk(from, sparse->k, self->regions.indices,
-                                   self->scratch, threshold);
-}
-
-/* How many elements reach the threshold. They are selected, where there is room
-   for them. */
-static size_t select_at_first(oktopk_t *self, const baton_selection_t *from,
-                              baton_magnitude_t threshold)
-{
-    baton__regions_t *regions = &self->regions;
-    baton_accumulation_t of;
-    return accumulates(self, &of)
-               ? baton_accumulate_at_least(&of, threshold, regions->indices,
-                                           regions->room)
-               : baton_select_at_least(from, threshold, regions->indices,
-                                       regions->room);
-}
-
-static size_t select_again(oktopk_t *self, const baton_selection_t *from)
-{
-    return baton_select_topk(from, self->sparse->k, self->regions.indices,
-                             self->scratch,
-                             &self->sparse->next.local_threshold);
-}
-
 static size_t select_by_threshold(oktopk_t *self, const baton_selection_t *from)
 {
     baton_sparse_t *sparse = self->sparse;
     uint64_t *threshold = &sparse->next.local_threshold;
     size_t k = sparse->k;
-    size_t count = select_at_first(self, from, *threshold);
+    size_t count = baton__sparse_accumulate_at_least(
+        sparse, from->side, *threshold, self->regions.indices,
+        self->regions.room);
     int raises = 0;
     for (; raises < RAISES && 3 * count > 4 * k; raises++) {
         *threshold = scaled(sparse, *threshold, RAISE);
         count = baton_select_count(from, *threshold);
     }
     if (count > 2 * k || count > self->regions.room) {
-        return select_again(self, from);
+        return baton_select_topk(from, k, self->regions.indices, self->scratch,
+                                 threshold);
     }
     if (raises > 0) {
         count = baton_select_at_least(from, *threshold, self->regions.indices,
@@ -139,11 +95,13 @@ static size_t select_by_threshold(oktopk_t *self, const baton_selection_t *from)
 static void select_from_work(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    const baton_selection_t from = {.dtype = sparse->options.dtype,
-                                    .values = sparse->work,
-                                    .count = sparse->options.count};
-    self->regions.count = searches(self) ? select_exactly(self, &from)
-                                         : select_by_threshold(self, &from);
+    const baton_selection_t from =
+        baton__sparse_selection(sparse, BATON_SIDE_BOTH);
+    self->regions.count =
+        searches(self) ? baton__sparse_accumulate_topk(
+                             sparse, from.side, self->regions.indices,
+                             self->scratch, &sparse->next.local_threshold)
+                       : select_by_threshold(self, &from);
     baton_entries_take(sparse->options.dtype, self->regions.own,
                        self->regions.indices, self->regions.count,
                        sparse->work);
@@ -173,7 +131,7 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton__sparse_begin(sparse);
     sparse->counting.block_selections++;
     self->regions.count = sparse->k;
     if (sparse->payload) {
@@ -184,9 +142,7 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     if (to != NULL && moves_bounds(self)) {
         propose(self, to);
     }
-    return status == BATON_OK
-               ? baton__gather_end(self->proposals, call, proposal_bytes(self))
-               : status;
+    return baton__gather_end(self->proposals, call, proposal_bytes(self));
 }
 
 /* ---- split, sum -------------------------------------------------------- */
@@ -398,9 +354,11 @@ static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 {
     const oktopk_t *self = arg;
     const uint64_t *bounds = self->regions.bounds;
-    return baton__entries_within(self->sparse, data, left,
-                                 (size_t)bounds[member],
-                                 (size_t)(bounds[member + 1] - bounds[member]));
+    size_t most = left / self->sparse->entry_bytes;
+    return baton__entries_within(
+               self->sparse, data, most, 0, (size_t)bounds[member],
+               (size_t)(bounds[member + 1] - bounds[member])) *
+           self->sparse->entry_bytes;
 }
 
 /* ---- building ---------------------------------------------------------- */
@@ -428,23 +386,17 @@ static bool allocate(oktopk_t *self)
     return ok && baton__sparse_result_room(sparse, published);
 }
 
-static baton_status_t build(baton_sparse_t *sparse)
+bool baton__oktopk_build(baton_sparse_t *sparse)
 {
-    oktopk_t *self = baton__alloc(1, sizeof *self);
+    bool ok = true;
+    oktopk_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
     if (self == NULL) {
-        return BATON_ERR_NO_MEMORY;
+        return false;
     }
-    sparse->state = self;
     self->sparse = sparse;
     if (!allocate(self)) {
-        return BATON_ERR_NO_MEMORY;
+        return false;
     }
-    baton_schedule_t *s = sparse->schedule;
-    baton_node_t select = baton__sparse_add_call(sparse, s, select_own, self);
-    baton_node_t parted = baton__sparse_add_call(sparse, s, split, self);
-    baton_node_t sum = baton__sparse_add_call(sparse, s, sum_region, self);
-    baton_node_t end = baton__sparse_add_call(sparse, s, finish, self);
-    baton_node_t known, done;
     const baton__gather_plan_t proposals = {.sparse = sparse,
                                             .arg = self,
                                             .most = proposal_most,
@@ -454,28 +406,15 @@ static baton_status_t build(baton_sparse_t *sparse)
                                        .most = sum_most,
                                        .nominal = sum_nominal,
                                        .extent = sum_extent};
-    self->proposals = baton__gather_build(&proposals, select, &known);
-    self->sums = baton__gather_build(&sums, sum, &done);
-    if (self->proposals == NULL || self->sums == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
+    baton_node_t known, done;
+    baton_node_t select =
+        baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
+    self->proposals = baton__gather_build(&proposals, select, &known, &ok);
+    baton_node_t parted = baton__sparse_call_after(sparse, known, split, self);
+    baton_node_t sum =
+        baton__sparse_call_after(sparse, parted, sum_region, self);
     baton__regions_build(&self->regions, parted, sum);
-    baton_before(s, known, parted);
-    baton_before(s, parted, sum);
-    baton_before(s, done, end);
-    return BATON_OK;
+    self->sums = baton__gather_build(&sums, sum, &done, &ok);
+    baton__sparse_call_after(sparse, done, finish, self);
+    return ok;
 }
-
-static void destroy(baton_sparse_t *sparse)
-{
-    oktopk_t *self = sparse->state;
-    baton__gather_free(self->proposals);
-    baton__gather_free(self->sums);
-    baton__regions_fini(&self->regions);
-    baton__free(self->scratch);
-    baton__free(self->sum);
-    baton__free(self->all);
-    baton__free(self);
-}
-
-const baton__sparse_algorithm_t baton__sparse_oktopk = {build, destroy};

@@ -23,7 +23,6 @@
    take, which is polled until the application has done. */
 #include "coll/sparse/sparse.h"
 
-#include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
 #include "coll/partial/begin.h"
@@ -96,13 +95,6 @@ static void set_state(baton__sparse_partial_t *self, work_state_t state)
     atomic_store_explicit(&self->state, state, memory_order_release);
 }
 
-static void exchange(char **left, char **right)
-{
-    char *other = *left;
-    *left = *right;
-    *right = other;
-}
-
 static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
                    const char *right)
 {
@@ -128,7 +120,7 @@ static bool try_take(baton__sparse_partial_t *self)
     bool any = self->pending_steps.any;
     self->taken_steps = self->pending_steps;
     if (any) {
-        exchange(&self->pending, &self->taken);
+        baton__sparse_exchange(&self->pending, &self->taken);
         self->pending_steps = (steps_t){0};
     }
     set_state(self, WORKING);
@@ -171,7 +163,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     if (sparse->absent && sparse->payload) {
         add_to(sparse, sparse->work, sparse->residual, sparse->work);
     }
-    exchange(&sparse->work, &sparse->residual);
+    baton__sparse_exchange(&sparse->work, &sparse->residual);
     sparse->learned = sparse->next;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
@@ -205,7 +197,7 @@ static void give_back(baton__sparse_partial_t *self)
         return;
     }
     if (!self->pending_steps.any) {
-        exchange(&self->pending, &self->taken);
+        baton__sparse_exchange(&self->pending, &self->taken);
     } else if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
         add_to(self->sparse, self->pending, self->taken, self->pending);
@@ -238,7 +230,7 @@ static void recover_vectors(baton__sparse_partial_t *self, uint64_t epoch)
     bool published = state_of(self) == PUBLISHED;
     bool stands = published && self->epoch <= epoch;
     if (published && !stands) {
-        exchange(&sparse->work, &sparse->residual);
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
     }
     if (state_of(self) != IDLE && !stands) {
         give_back(self);
@@ -272,32 +264,30 @@ static void recover(void *arg, uint64_t epoch)
 
 /* ---- life -------------------------------------------------------------- */
 
-static baton_status_t init(baton__sparse_partial_t *self)
+static bool init(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     const baton_sparse_options_t *o = &sparse->options;
-    bool ok = true;
+    bool ok = baton__sparse_host_vectors(sparse);
     self->history = o->history;
     self->max_staleness = o->max_staleness;
-    self->outcomes =
-        baton__alloc((size_t)o->history + 1, sizeof *self->outcomes);
+    sparse->result_sets = (size_t)o->history + 1;
+    self->outcomes = baton__sparse_alloc(sparse, sparse->result_sets,
+                                         sizeof *self->outcomes, &ok);
     self->pending =
         baton__sparse_room(sparse, o->count, sparse->element_bytes, &ok);
     self->taken =
         baton__sparse_room(sparse, o->count, sparse->element_bytes, &ok);
-    if (!ok || self->outcomes == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
     self->begin = (baton__begin_t){
         .schedule = sparse->schedule,
         .seed = o->seed,
         .sync_every = o->sync_every,
         .choice = {o->mode, o->mode_ranks},
     };
-    return baton__begin_init(&self->begin);
+    return ok && baton__begin_init(&self->begin) == BATON_OK;
 }
 
-static void add_nodes(baton__sparse_partial_t *self, bool *ok)
+static bool add_nodes(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -307,62 +297,40 @@ static void add_nodes(baton__sparse_partial_t *self, bool *ok)
     baton_before(s, begin, taken);
     baton_before(s, self->begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
-    *ok = sparse->algorithm->build(sparse) == BATON_OK;
+    bool ok = sparse->algorithm->build(sparse);
     baton_enclose_end(s, inside, taken, published);
     baton_schedule_on_recover(s, recover, self);
     set_limit(self);
+    for (size_t i = 0; ok && sparse->payload && i < sparse->result_sets; i++) {
+        size_t first = i * sparse->result_capacity;
+        self->outcomes[i].indices = sparse->result_indices + first;
+        self->outcomes[i].values =
+            sparse->result_values + first * sparse->element_bytes;
+    }
+    return ok;
 }
 
 static baton_status_t build(baton_sparse_t *sparse)
 {
-    baton__sparse_partial_t *self = baton__alloc(1, sizeof *self);
-    bool ok = self != NULL;
+    bool ok = true;
+    baton__sparse_partial_t *self =
+        baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
     if (self != NULL) {
         self->sparse = sparse;
         sparse->partial = self;
         (void)pthread_mutex_init(&self->lock, NULL);
-        ok = baton__sparse_host_vectors(sparse) && init(self) == BATON_OK;
-        if (ok) {
-            add_nodes(self, &ok);
-        }
+        ok = init(self) && add_nodes(self);
     }
     return ok ? BATON_OK : baton__sparse_no_memory(sparse);
-}
-
-/* Room for the results of `history` epochs and one. */
-static bool result_room(baton_sparse_t *sparse, size_t capacity)
-{
-    baton__sparse_partial_t *self = sparse->partial;
-    bool ok = true;
-    for (uint32_t i = 0; i <= self->history; i++) {
-        outcome_t *outcome = &self->outcomes[i];
-        outcome->indices =
-            baton__sparse_room(sparse, capacity, sizeof *outcome->indices, &ok);
-        outcome->values =
-            baton__sparse_room(sparse, capacity, sparse->element_bytes, &ok);
-    }
-    return ok;
 }
 
 static void free_partial(baton_sparse_t *sparse)
 {
     baton__sparse_partial_t *self = sparse->partial;
     if (self != NULL) {
-        for (uint32_t i = 0; self->outcomes != NULL && i <= self->history;
-             i++) {
-            baton__free(self->outcomes[i].indices);
-            baton__free(self->outcomes[i].values);
-        }
-        sparse->result_indices = NULL; /* they are an outcome's */
-        sparse->result_values = NULL;
         baton__begin_fini(&self->begin);
         (void)pthread_mutex_destroy(&self->lock);
-        baton__free(self->outcomes);
-        baton__free(self->pending);
-        baton__free(self->taken);
-        baton__free(self);
     }
-    baton__sparse_host_free(sparse);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -511,12 +479,9 @@ static baton_status_t scale(baton_sparse_t *sparse, double factor)
 const baton__sparse_backend_t baton__sparse_partial = {
     .accumulates = false, /* start does */
     .build = build,
-    .result_room = result_room,
-    .close = baton__sparse_host_close,
     .free = free_partial,
     .start = start,
     .complete = complete,
-    .check_result = baton__sparse_host_check_result,
     .hold = hold,
     .release = release,
     .read = read_vector,

@@ -1,7 +1,6 @@
 /* Split and reduce; see regions.h. */
 #include "coll/sparse/regions.h"
 
-#include "base/alloc.h"
 #include "coll/kit/pattern.h"
 
 bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
@@ -13,31 +12,23 @@ bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
         .sparse = sparse,
         .room = room,
         .fixed = fixed,
-        .bounds = baton__alloc(size + 1, sizeof *regions->bounds),
-        .sends = baton__alloc(size - 1, sizeof *regions->sends),
-        .recvs = baton__alloc(size - 1, sizeof *regions->recvs),
-        .lists = baton__alloc(size, sizeof *regions->lists),
+        .bounds =
+            baton__sparse_alloc(sparse, size + 1, sizeof *regions->bounds, &ok),
+        .sends =
+            baton__sparse_alloc(sparse, size - 1, sizeof *regions->sends, &ok),
+        .recvs =
+            baton__sparse_alloc(sparse, size - 1, sizeof *regions->recvs, &ok),
+        .lists = baton__sparse_alloc(sparse, size, sizeof *regions->lists, &ok),
+        .indices =
+            baton__sparse_room(sparse, room, sizeof *regions->indices, &ok),
+        .own = baton__sparse_room(sparse, room, sparse->entry_bytes, &ok),
     };
-    regions->indices =
-        baton__sparse_room(sparse, room, sizeof *regions->indices, &ok);
-    regions->own = baton__sparse_room(sparse, room, sparse->entry_bytes, &ok);
-    sparse->extra = regions->bounds;
-    sparse->extra_count = regions->bounds != NULL ? size + 1 : 0;
-    if (regions->bounds != NULL) {
+    if (ok) {
         regions->bounds[size] = sparse->options.count;
+        sparse->extra = regions->bounds;
+        sparse->extra_count = size + 1;
     }
-    return ok && regions->bounds != NULL && regions->sends != NULL &&
-           regions->recvs != NULL && regions->lists != NULL;
-}
-
-/* The bounds are freed with the sparse all-reduce, as its `extra`. */
-void baton__regions_fini(baton__regions_t *regions)
-{
-    baton__free(regions->indices);
-    baton__free(regions->own);
-    baton__free(regions->sends);
-    baton__free(regions->recvs);
-    baton__free(regions->lists);
+    return ok;
 }
 
 /* Bytes that one rank may have for an owner. */

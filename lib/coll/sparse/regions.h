@@ -22,7 +22,6 @@ typedef struct baton__regions {
 /* False: no memory. */
 bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed);
-void baton__regions_fini(baton__regions_t *regions);
 
 /* Adds P - 1 sends behind `ready`, a call that sends; P - 1 receives before
    `sum`, a call that takes. Fixed bounds are set before. */

@@ -44,8 +44,6 @@
    With the residual on a device, spardl_device.c does all this. */
 #include "coll/sparse/spardl.h"
 
-#include "base/alloc.h"
-
 #include <string.h>
 
 /* ---- in a step --------------------------------------------------------- */
@@ -53,9 +51,10 @@
 static baton_status_t begin(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    baton_status_t status = baton__sparse_begin(spardl->sparse, call);
+    (void)call;
+    baton__sparse_begin(spardl->sparse);
     baton__spardl_begin_teams(spardl);
-    return status;
+    return BATON_OK;
 }
 
 static size_t quota_of(const spardl_t *spardl, int block)
@@ -191,28 +190,6 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_status_t begin_gather(void *arg, baton_call_t *call)
-{
-    spardl_t *spardl = arg;
-    return baton__gather_put(spardl->result, call, spardl->sum.data,
-                             spardl->sum.count * spardl->sparse->entry_bytes);
-}
-
-static size_t put_result(spardl_t *spardl)
-{
-    baton_sparse_t *sparse = spardl->sparse;
-    size_t count = 0, bytes;
-    for (int i = 0; i < spardl->members; i++) {
-        const char *part = baton__gather_part(spardl->result, i, &bytes);
-        if (part != NULL) {
-            baton__sparse_result_put(sparse, count, part,
-                                     bytes / sparse->entry_bytes);
-        }
-        count += bytes / sparse->entry_bytes;
-    }
-    return count;
-}
-
 /* Writes what a list has at the result's indices of a block into `work`, or
    zeros. */
 static void keep(spardl_t *spardl, const spardl_list_t *list,
@@ -249,63 +226,33 @@ static void keep_xi(spardl_t *spardl)
 static baton_status_t finish(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    baton_sparse_t *sparse = spardl->sparse;
-    size_t count = put_result(spardl);
-    if (sparse->payload && sparse->device == NULL) {
+    size_t count = baton__spardl_put_result(spardl);
+    (void)call;
+    if (spardl->sparse->payload) {
         keep_xi(spardl);
     }
-    baton__sparse_publish(sparse, count);
-    return sparse->device != NULL ? baton__spardl_send_to_device(spardl, call)
-                                  : BATON_OK;
-}
-
-/* ---- the final all-gather's parts -------------------------------------- */
-
-static size_t most(void *arg, int member)
-{
-    const spardl_t *spardl = arg;
-    return baton__spardl_quota(spardl, spardl->sparse->options.max_k, member) *
-           spardl->sparse->entry_bytes;
-}
-
-static size_t nominal(void *arg, int member)
-{
-    const spardl_t *spardl = arg;
-    return baton__spardl_quota(spardl, spardl->sparse->k, member) *
-           spardl->sparse->entry_bytes;
-}
-
-/* A member's part ends where indices are of another block. */
-static size_t extent(void *arg, int member, const char *data, size_t left)
-{
-    const spardl_t *spardl = arg;
-    baton__block_t block = baton__spardl_block(spardl, member);
-    return baton__entries_within(spardl->sparse, data, left, block.first,
-                                 block.count);
+    baton__sparse_publish(spardl->sparse, count);
+    return BATON_OK;
 }
 
 /* ---- building ---------------------------------------------------------- */
 
 /* Accumulations of the first blocks from this rank's own on, behind `before`.
  */
-static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before,
-                              baton_node_t *nodes)
+static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
 {
-    baton_schedule_t *s = spardl->sparse->schedule;
     for (int j = 0; j < blocks; j++) {
-        int block = baton__spardl_block_at(spardl, j);
-        nodes[block] = baton__sparse_add_call(spardl->sparse, s, accumulate,
-                                              &spardl->blocks[block]);
-        baton_before(s, before, nodes[block]);
+        spardl_block_t *block =
+            &spardl->blocks[baton__spardl_block_at(spardl, j)];
+        block->accumulated =
+            baton__sparse_call_after(spardl->sparse, before, accumulate, block);
     }
 }
 
 /* Selects the bag's blocks, one after the other, and sends it. The steps before
    this one have added to some of its blocks; to the others they have not, so
    these do not wait for them. Returns the last selection. */
-static baton_node_t add_bag(spardl_t *spardl, int index,
-                            const baton_node_t *accumulated,
-                            baton_node_t before)
+static baton_node_t add_bag(spardl_t *spardl, int index, baton_node_t before)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     spardl_step_t *step = &spardl->steps[index];
@@ -316,82 +263,47 @@ static baton_node_t add_bag(spardl_t *spardl, int index,
             &spardl->blocks[baton__spardl_block_at(spardl, distance)];
         block->step = index;
         block->place = j;
-        baton_node_t node =
-            baton__sparse_add_call(spardl->sparse, s, select_for_bag, block);
-        baton_before(s, last, node);
+        last = baton__sparse_call_after(spardl->sparse, last, select_for_bag,
+                                        block);
         if (index > 0) {
-            baton_before(s, accumulated[block->block], node);
+            baton_before(s, block->accumulated, last);
         }
         for (int earlier = 0; earlier < index; earlier++) {
             if (distance < spardl->steps[earlier].blocks) {
-                baton_before(s, spardl->steps[earlier].arrive, node);
+                baton_before(s, spardl->steps[earlier].arrive, last);
             }
         }
-        last = node;
     }
     baton__spardl_add_send(spardl, index, last);
     return last;
 }
 
 /* Spar-Reduce-Scatter. Returns the selection from this rank's own block. */
-static baton_node_t add_reduce_scatter(spardl_t *spardl, baton_node_t *nodes)
+static baton_node_t add_reduce_scatter(spardl_t *spardl)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     baton_node_t last =
         baton__sparse_add_call(spardl->sparse, s, begin, spardl);
     if (spardl->step_count > 0) {
-        last = add_bag(spardl, 0, nodes, last);
+        last = add_bag(spardl, 0, last);
         /* The first bag lies behind these. */
-        add_accumulations(spardl, spardl->steps[0].gap, last, nodes);
+        add_accumulations(spardl, spardl->steps[0].gap, last);
     }
     for (int i = 0; i < spardl->step_count; i++) {
         if (i > 0) {
-            last = add_bag(spardl, i, nodes, last);
+            last = add_bag(spardl, i, last);
         }
         baton__spardl_add_arrival(spardl, i, baton__spardl_arrive);
     }
     baton_node_t own =
-        baton__sparse_add_call(spardl->sparse, s, select_own, spardl);
-    baton_before(s, last, own);
+        baton__sparse_call_after(spardl->sparse, last, select_own, spardl);
     if (spardl->step_count > 0) {
-        baton_before(s, nodes[spardl->position], own);
-        for (int i = 0; i < spardl->step_count; i++) {
-            baton_before(s, spardl->steps[i].arrive, own);
-        }
+        baton_before(s, spardl->blocks[spardl->position].accumulated, own);
+    }
+    for (int i = 0; i < spardl->step_count; i++) {
+        baton_before(s, spardl->steps[i].arrive, own);
     }
     return own;
-}
-
-static bool add_gather(spardl_t *spardl, baton_node_t ready)
-{
-    baton_schedule_t *s = spardl->sparse->schedule;
-    baton__gather_plan_t plan = {
-        .sparse = spardl->sparse,
-        .arg = spardl,
-        .size = spardl->members,
-        .index = spardl->position,
-        .base = spardl->team * spardl->members,
-        .stride = 1,
-        .most = most,
-        .nominal = nominal,
-        .extent = extent,
-    };
-    baton_node_t call =
-        baton__sparse_add_call(spardl->sparse, s, begin_gather, spardl);
-    baton_node_t end =
-        baton__sparse_add_call(spardl->sparse, s, finish, spardl);
-    baton_node_t done;
-    baton_before(s, ready, call);
-    spardl->result = baton__gather_build(&plan, call, &done);
-    if (spardl->result == NULL) {
-        return false;
-    }
-    baton_before(s, done, end);
-    bool ok = true;
-    if (spardl->sparse->device != NULL) {
-        baton__spardl_add_keeping(spardl, end, &ok);
-    }
-    return ok;
 }
 
 /* The largest quotas that a block ever has. */
@@ -400,178 +312,69 @@ static size_t largest_quota_of(const spardl_t *spardl, int block)
     return baton__spardl_quota(spardl, spardl->sparse->options.max_k, block);
 }
 
-static bool allocate_candidates(const spardl_t *spardl, int block,
-                                baton_candidates_t *candidates)
+static void allocate_candidates(const spardl_t *spardl, int block,
+                                baton_candidates_t *candidates, bool *ok)
 {
-    bool ok = true;
-    const baton_sparse_t *sparse = spardl->sparse;
     size_t count = baton__spardl_block(spardl, block).count;
     candidates->capacity =
         baton_candidates_room(count, largest_quota_of(spardl, block));
-    candidates->entries = baton__sparse_room(sparse, candidates->capacity,
-                                             sparse->entry_bytes, &ok);
-    return ok;
+    candidates->entries = baton__sparse_room(
+        spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes, ok);
 }
 
-/* And how many entries the block's sums may have. */
-static bool allocate_block(const spardl_t *spardl, spardl_block_t *block,
-                           size_t *sums)
+/* Returns how many entries the block's sums may have. */
+static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block,
+                             bool *ok)
 {
-    const baton_sparse_t *sparse = spardl->sparse;
-    bool ok = allocate_candidates(spardl, block->block, &block->candidates);
-    *sums = block->candidates.capacity +
-            (size_t)block->steps * largest_quota_of(spardl, block->block);
-    block->sums.data =
-        baton__sparse_room(sparse, *sums, sparse->entry_bytes, &ok);
-    return ok;
-}
-
-static bool allocate_lists(spardl_t *spardl, size_t *most_sums)
-{
-    bool host = spardl->sparse->device == NULL;
-    bool ok = !host || allocate_candidates(spardl, 0, &spardl->candidates);
-    *most_sums = spardl->candidates.capacity;
-    for (int i = 0; i < spardl->members && ok && host; i++) {
-        size_t sums = 0;
-        if (spardl->blocks[i].steps > 0) {
-            ok = allocate_block(spardl, &spardl->blocks[i], &sums);
-        }
-        *most_sums = sums > *most_sums ? sums : *most_sums;
+    if (block->steps == 0) {
+        return 0;
     }
-    for (int i = 0; i < spardl->step_count && ok; i++) {
-        spardl_step_t *step = &spardl->steps[i];
-        step->lists = baton__alloc((size_t)step->blocks, sizeof *step->lists);
-        ok = step->lists != NULL;
-    }
-    return ok;
+    allocate_candidates(spardl, block->block, &block->candidates, ok);
+    size_t sums = block->candidates.capacity +
+                  (size_t)block->steps * largest_quota_of(spardl, block->block);
+    block->sums.data = baton__sparse_room(spardl->sparse, sums,
+                                          spardl->sparse->entry_bytes, ok);
+    return sums;
 }
 
-/* Selections from a block and from sums use the same memory. */
-static bool allocate_scratch(spardl_t *spardl, size_t sums, size_t largest)
+static size_t larger(size_t a, size_t b)
 {
-    bool ok = true;
-    size_t block = baton__spardl_block(spardl, 0).count;
-    size_t dense = baton_select_scratch_bytes(block, largest);
-    size_t lists = baton_entries_largest_scratch_bytes(sums, largest);
-    spardl->scratch_bytes = dense > lists ? dense : lists;
-    spardl->scratch =
-        baton__sparse_room(spardl->sparse, 1, spardl->scratch_bytes, &ok);
-    return ok;
+    return a > b ? a : b;
 }
 
+/* Selections from a block, from sums and in exchanges use the same scratch. */
 static bool allocate(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    size_t entries = 0, sums, largest = largest_quota_of(spardl, 0);
-    for (int block = 0; block < spardl->members; block++) {
-        entries += largest_quota_of(spardl, block);
-    }
+    size_t entry = sparse->entry_bytes, largest = largest_quota_of(spardl, 0);
     bool ok = true;
+    allocate_candidates(spardl, 0, &spardl->candidates, &ok);
+    size_t sums = spardl->candidates.capacity;
+    for (int i = 0; i < spardl->members; i++) {
+        sums = larger(sums, allocate_block(spardl, &spardl->blocks[i], &ok));
+    }
+    size_t block = baton__spardl_block(spardl, 0).count;
+    size_t scratch = larger(baton_select_scratch_bytes(block, largest),
+                            baton_entries_largest_scratch_bytes(sums, largest));
+    spardl->scratch = baton__sparse_room(
+        sparse, 1, larger(scratch, baton__spardl_teams_scratch(spardl)), &ok);
     spardl->indices =
         baton__sparse_room(sparse, largest, sizeof *spardl->indices, &ok);
-    if (sparse->device == NULL) { /* else what it has been copied to */
-        spardl->own.data =
-            baton__sparse_room(sparse, largest, sparse->entry_bytes, &ok);
-    }
-    spardl->common =
-        baton__sparse_room(sparse, largest + 1, sparse->entry_bytes, &ok);
-    spardl->terms =
-        baton__alloc((size_t)spardl->step_count + 1, sizeof *spardl->terms);
-    return ok && spardl->terms != NULL && allocate_lists(spardl, &sums) &&
-           allocate_scratch(spardl, sums, largest) &&
-           baton__sparse_result_room(sparse, entries);
+    spardl->own.data = baton__sparse_room(sparse, largest, entry, &ok);
+    spardl->common = baton__sparse_room(sparse, largest + 1, entry, &ok);
+    spardl->terms = baton__sparse_alloc(sparse, (size_t)spardl->step_count + 1,
+                                        sizeof *spardl->terms, &ok);
+    return ok;
 }
 
-/* The steps before the one that sends a block; all before this rank's own. */
-static int steps_before(const spardl_t *spardl, int distance)
+bool baton__spardl_build(baton_sparse_t *sparse)
 {
-    int steps = 0;
-    while (steps < spardl->step_count && distance < spardl->steps[steps].gap) {
-        steps++;
-    }
-    return steps;
-}
-
-static bool lay_out(spardl_t *spardl)
-{
-    int last = spardl->step_count - 1;
-    size_t members = (size_t)spardl->members;
-    spardl->blocks = baton__alloc(members, sizeof *spardl->blocks);
-    spardl->steps =
-        baton__alloc((size_t)spardl->step_count, sizeof *spardl->steps);
-    if (spardl->blocks == NULL || spardl->steps == NULL) {
-        return false;
-    }
-    for (int i = 0; i < spardl->step_count; i++) {
-        int gap = 1 << (last - i);
-        spardl->steps[i] = (spardl_step_t){
-            .spardl = spardl,
-            .gap = gap,
-            .blocks = i == 0 ? spardl->members - gap : gap,
-        };
-    }
-    for (int j = 0; j < spardl->members; j++) {
-        int block = baton__spardl_block_at(spardl, j);
-        spardl->blocks[block] = (spardl_block_t){
-            .spardl = spardl,
-            .block = block,
-            .step = -1,
-            .steps = steps_before(spardl, j),
-        };
-    }
-    spardl->sparse->rounds += (uint32_t)spardl->step_count;
-    return true;
-}
-
-static baton_status_t build(baton_sparse_t *sparse)
-{
-    spardl_t *spardl = baton__alloc(1, sizeof *spardl);
-    if (spardl == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    sparse->state = spardl;
-    spardl->sparse = sparse;
-    spardl->teams = sparse->options.teams;
-    spardl->members = sparse->size / spardl->teams;
-    spardl->team = sparse->rank / spardl->members;
-    spardl->position = sparse->rank % spardl->members;
-    spardl->step_count = baton__log2_ceil(spardl->members);
-    baton_node_t *nodes = baton__alloc((size_t)spardl->members, sizeof *nodes);
-    bool ok = nodes != NULL && lay_out(spardl) && allocate(spardl);
+    spardl_t *spardl = baton__spardl_open(sparse);
+    bool ok = spardl != NULL && allocate(spardl);
     if (ok) {
-        baton_node_t own = sparse->device != NULL
-                               ? baton__spardl_add_on_device(spardl, &ok)
-                               : add_reduce_scatter(spardl, nodes);
+        baton_node_t own = add_reduce_scatter(spardl);
         baton_node_t sum = baton__spardl_add_teams(spardl, own, &ok);
-        ok = ok && add_gather(spardl, sum);
+        baton__spardl_add_gather(spardl, sum, finish, &ok);
     }
-    baton__free(nodes);
-    return ok ? BATON_OK : BATON_ERR_NO_MEMORY;
+    return ok;
 }
-
-static void destroy(baton_sparse_t *sparse)
-{
-    spardl_t *spardl = sparse->state;
-    baton__spardl_free_teams(spardl);
-    baton__gather_free(spardl->result);
-    for (int i = 0; spardl->blocks != NULL && i < spardl->members; i++) {
-        baton__free(spardl->blocks[i].candidates.entries);
-        baton__free(spardl->blocks[i].sums.data);
-    }
-    for (int i = 0; spardl->steps != NULL && i < spardl->step_count; i++) {
-        baton__free(spardl->steps[i].lists);
-    }
-    baton__free(spardl->candidates.entries);
-    baton__free(spardl->terms);
-    baton__free(spardl->indices);
-    baton__free(spardl->scratch);
-    if (sparse->device == NULL) {
-        baton__free(spardl->own.data);
-    }
-    baton__free(spardl->common);
-    baton__free(spardl->blocks);
-    baton__free(spardl->steps);
-    baton__free(spardl);
-}
-
-const baton__sparse_algorithm_t baton__sparse_spardl = {build, destroy};

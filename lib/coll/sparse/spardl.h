@@ -1,5 +1,5 @@
 /* SparDL, inside: spardl.c has the part within a team, spardl_device.c the same
-   with the residual on a device, spardl_bags.c the messages of both, and
+   with the residual on a device, spardl_bags.c what both have, and
    spardl_teams.c what teams exchange. */
 #ifndef BATON_COLL_SPARSE_SPARDL_H
 #define BATON_COLL_SPARSE_SPARDL_H
@@ -24,10 +24,11 @@ typedef struct spardl_block {
     /* How many steps may bring entries for it before it is selected from. */
     int steps;
     /* If there are any: */
+    baton_node_t accumulated;
     baton_candidates_t candidates;
     spardl_list_t sums;     /* of candidates and what came, with room for all */
     spardl_list_t chosen;   /* what was selected: in a message, or `own` */
-    baton__change_t change; /* with sparse->device: the same there */
+    baton__change_t change; /* on a device: the same there */
 } spardl_block_t;
 
 /* A step of Spar-Reduce-Scatter. */
@@ -38,7 +39,7 @@ typedef struct spardl_step {
     baton_node_t arrive;
     baton__message_t send, recv;
     baton_entries_t *lists; /* that came, by distance */
-    /* With sparse->device: what was selected for the bag, and what came. */
+    /* On a device: what was selected for the bag, and what came. */
     baton__mirror_t selected, came;
     baton__change_t change;
 } spardl_step_t;
@@ -50,7 +51,7 @@ typedef struct spardl_exchange {
     baton__message_t send, recv;
     spardl_list_t dropped;
     size_t dropped_room;
-    /* With sparse->device: `dropped` on its way there. */
+    /* On a device: `dropped` on its way there. */
     baton__mirror_t adds;
     baton__change_t change;
 } spardl_exchange_t;
@@ -64,7 +65,6 @@ struct spardl {
     spardl_block_t *blocks; /* by block */
     uint32_t *indices;      /* of one block's selection */
     void *scratch;          /* of selections */
-    size_t scratch_bytes;
     baton_candidates_t
         candidates;         /* of a block that is selected from at once */
     baton_entries_t *terms; /* candidates and lists of a block, to sum */
@@ -77,7 +77,7 @@ struct spardl {
     baton__gather_t *sets;        /* B-SAG */
     baton_entries_t *lists;
     baton__gather_t *result;
-    /* With sparse->device. */
+    /* On a device. */
     baton__mirror_t own_selected, result_indices;
 };
 
@@ -106,10 +106,17 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
    result's indices of its block. */
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count);
-void baton__spardl_free_teams(spardl_t *spardl);
+
+/* The bytes of scratch memory that the exchange needs. */
+size_t baton__spardl_teams_scratch(const spardl_t *spardl);
 
 /* How much of what an exchange of R-SAG dropped stays at this rank. */
 double baton__spardl_residual_share(const spardl_exchange_t *exchange);
+
+/* ---- what residuals on the host and on a device share ------------------ */
+
+/* Blocks and steps, and room for results. NULL: no memory. */
+spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 
 /* In a call behind the receive of a bag: finds out which entries are of which
    block. */
@@ -121,14 +128,10 @@ void baton__spardl_add_send(spardl_t *spardl, int step, baton_node_t packed);
 void baton__spardl_add_arrival(spardl_t *spardl, int step,
                                baton_call_fn arrive);
 
-/* ---- with the residual on a device ------------------------------------- */
-
-/* Adds Spar-Reduce-Scatter; behind the node returned, `own` is there. */
-baton_node_t baton__spardl_add_on_device(spardl_t *spardl, bool *ok);
-
-/* In the call behind which the result is there; and adds what follows it. */
-baton_status_t baton__spardl_send_to_device(const spardl_t *spardl,
-                                            baton_call_t *call);
-void baton__spardl_add_keeping(spardl_t *spardl, baton_node_t end, bool *ok);
+/* Adds the all-gather of `sum` in the team, and `finish` behind it, a call that
+   is returned, and which puts the result. */
+baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
+                                      baton_call_fn finish, bool *ok);
+size_t baton__spardl_put_result(const spardl_t *spardl);
 
 #endif

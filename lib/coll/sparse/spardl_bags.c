@@ -1,31 +1,81 @@
-/* The bags of Spar-Reduce-Scatter: messages of a few blocks' entries, for
-   residuals on the host and on a device. */
+/* What SparDL has with residuals on the host and on a device: blocks and steps,
+   the bags, which are messages of a few blocks' entries, and the all-gather. */
 #include "coll/sparse/spardl.h"
+
+/* ---- blocks and steps -------------------------------------------------- */
+
+/* The steps before the one that sends a block; all before this rank's own. */
+static int steps_before(const spardl_t *spardl, int distance)
+{
+    int steps = 0;
+    while (steps < spardl->step_count && distance < spardl->steps[steps].gap) {
+        steps++;
+    }
+    return steps;
+}
+
+static bool lay_out(spardl_t *spardl)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    int last = spardl->step_count - 1;
+    size_t members = (size_t)spardl->members;
+    bool ok = true;
+    spardl->blocks =
+        baton__sparse_alloc(sparse, members, sizeof *spardl->blocks, &ok);
+    spardl->steps = baton__sparse_alloc(sparse, (size_t)spardl->step_count,
+                                        sizeof *spardl->steps, &ok);
+    for (int i = 0; i < spardl->step_count && ok; i++) {
+        int gap = 1 << (last - i);
+        int blocks = i == 0 ? spardl->members - gap : gap;
+        spardl->steps[i] = (spardl_step_t){
+            .spardl = spardl,
+            .gap = gap,
+            .blocks = blocks,
+            .lists = baton__sparse_alloc(sparse, (size_t)blocks,
+                                         sizeof(baton_entries_t), &ok),
+        };
+    }
+    for (int j = 0; j < spardl->members && ok; j++) {
+        int block = baton__spardl_block_at(spardl, j);
+        spardl->blocks[block] = (spardl_block_t){
+            .spardl = spardl,
+            .block = block,
+            .step = -1,
+            .steps = steps_before(spardl, j),
+        };
+    }
+    sparse->rounds += (uint32_t)spardl->step_count;
+    return ok;
+}
+
+spardl_t *baton__spardl_open(baton_sparse_t *sparse)
+{
+    bool ok = true;
+    size_t entries = 0;
+    spardl_t *spardl = baton__sparse_alloc(sparse, 1, sizeof *spardl, &ok);
+    if (spardl == NULL) {
+        return NULL;
+    }
+    spardl->sparse = sparse;
+    spardl->teams = sparse->options.teams;
+    spardl->members = sparse->size / spardl->teams;
+    spardl->team = sparse->rank / spardl->members;
+    spardl->position = sparse->rank % spardl->members;
+    spardl->step_count = baton__log2_ceil(spardl->members);
+    for (int block = 0; block < spardl->members; block++) {
+        entries += baton__spardl_quota(spardl, sparse->options.max_k, block);
+    }
+    return lay_out(spardl) && baton__sparse_result_room(sparse, entries)
+               ? spardl
+               : NULL;
+}
+
+/* ---- bags -------------------------------------------------------------- */
 
 static int rank_at(const spardl_t *spardl, int distance)
 {
     return spardl->team * spardl->members +
            baton__spardl_block_at(spardl, distance);
-}
-
-/* How many entries at the beginning of a list are of a block; `likely` is tried
-   first. Entries of one block lie together. */
-static size_t entries_of_block(const spardl_t *spardl, int index,
-                               const char *entries, size_t count, size_t likely)
-{
-    baton_dtype_t dtype = spardl->sparse->options.dtype;
-    baton__block_t block = baton__spardl_block(spardl, index);
-    if (likely > 0 && likely <= count &&
-        baton_entry_index(dtype, entries, likely - 1) - block.first <
-            block.count) {
-        return likely;
-    }
-    size_t i = 0;
-    while (i < count && i < likely &&
-           baton_entry_index(dtype, entries, i) - block.first < block.count) {
-        i++;
-    }
-    return i;
 }
 
 baton_status_t baton__spardl_arrive(void *arg, baton_call_t *call)
@@ -40,10 +90,12 @@ baton_status_t baton__spardl_arrive(void *arg, baton_call_t *call)
     }
     size_t left = baton__message_entries(&step->recv);
     for (int j = 0; j < step->blocks; j++) {
-        int block = baton__spardl_block_at(spardl, j);
+        int index = baton__spardl_block_at(spardl, j);
+        baton__block_t block = baton__spardl_block(spardl, index);
+        size_t quota = baton__spardl_quota(spardl, sparse->k, index);
         size_t count =
-            entries_of_block(spardl, block, at, left,
-                             baton__spardl_quota(spardl, sparse->k, block));
+            baton__entries_within(sparse, at, left < quota ? left : quota,
+                                  quota, block.first, block.count);
         step->lists[j] = (baton_entries_t){at, count};
         at += count * sparse->entry_bytes;
         left -= count;
@@ -81,11 +133,82 @@ void baton__spardl_add_send(spardl_t *spardl, int index, baton_node_t packed)
 void baton__spardl_add_arrival(spardl_t *spardl, int index,
                                baton_call_fn arrive)
 {
-    baton_schedule_t *s = spardl->sparse->schedule;
     spardl_step_t *step = &spardl->steps[index];
     baton__message_recv(&step->recv, spardl->sparse,
                         rank_at(spardl, -step->gap),
                         bag_room(spardl, 0, step->blocks));
-    step->arrive = baton__sparse_add_call(spardl->sparse, s, arrive, step);
-    baton_before(s, step->recv.node, step->arrive);
+    step->arrive =
+        baton__sparse_call_after(spardl->sparse, step->recv.node, arrive, step);
+}
+
+/* ---- the all-gather ---------------------------------------------------- */
+
+static size_t most(void *arg, int member)
+{
+    const spardl_t *spardl = arg;
+    return baton__spardl_quota(spardl, spardl->sparse->options.max_k, member) *
+           spardl->sparse->entry_bytes;
+}
+
+static size_t nominal(void *arg, int member)
+{
+    const spardl_t *spardl = arg;
+    return baton__spardl_quota(spardl, spardl->sparse->k, member) *
+           spardl->sparse->entry_bytes;
+}
+
+/* A member's part ends where indices are of another block. */
+static size_t extent(void *arg, int member, const char *data, size_t left)
+{
+    const spardl_t *spardl = arg;
+    const baton_sparse_t *sparse = spardl->sparse;
+    baton__block_t block = baton__spardl_block(spardl, member);
+    return baton__entries_within(sparse, data, left / sparse->entry_bytes,
+                                 baton__spardl_quota(spardl, sparse->k, member),
+                                 block.first, block.count) *
+           sparse->entry_bytes;
+}
+
+static baton_status_t begin_gather(void *arg, baton_call_t *call)
+{
+    spardl_t *spardl = arg;
+    return baton__gather_put(spardl->result, call, spardl->sum.data,
+                             spardl->sum.count * spardl->sparse->entry_bytes);
+}
+
+size_t baton__spardl_put_result(const spardl_t *spardl)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    size_t count = 0, bytes;
+    for (int i = 0; i < spardl->members; i++) {
+        const char *part = baton__gather_part(spardl->result, i, &bytes);
+        if (part != NULL) {
+            baton__sparse_result_put(sparse, count, part,
+                                     bytes / sparse->entry_bytes);
+        }
+        count += bytes / sparse->entry_bytes;
+    }
+    return count;
+}
+
+baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
+                                      baton_call_fn finish, bool *ok)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    const baton__gather_plan_t plan = {
+        .sparse = sparse,
+        .arg = spardl,
+        .size = spardl->members,
+        .index = spardl->position,
+        .base = spardl->team * spardl->members,
+        .stride = 1,
+        .most = most,
+        .nominal = nominal,
+        .extent = extent,
+    };
+    baton_node_t done;
+    spardl->result = baton__gather_build(
+        &plan, baton__sparse_call_after(sparse, ready, begin_gather, spardl),
+        &done, ok);
+    return baton__sparse_call_after(sparse, done, finish, spardl);
 }

@@ -32,9 +32,7 @@
 static spardl_block_t *block_of_bag(const spardl_step_t *step, int place)
 {
     spardl_t *spardl = step->spardl;
-    int block =
-        baton__rank_shift(spardl->position, step->gap + place, spardl->members);
-    return &spardl->blocks[block];
+    return &spardl->blocks[baton__spardl_block_at(spardl, step->gap + place)];
 }
 
 static size_t selected_bytes(const spardl_t *spardl, int block, size_t k)
@@ -58,7 +56,8 @@ static baton_status_t begin(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
     baton_sparse_t *sparse = spardl->sparse;
-    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton_status_t status = BATON_OK;
+    baton__sparse_begin(sparse);
     baton__spardl_begin_teams(spardl);
     for (int i = 0; i < spardl->step_count && status == BATON_OK; i++) {
         const spardl_step_t *step = &spardl->steps[i];
@@ -157,10 +156,11 @@ static baton_status_t take_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-baton_status_t baton__spardl_send_to_device(const spardl_t *spardl,
-                                            baton_call_t *call)
+static baton_status_t finish(void *arg, baton_call_t *call)
 {
-    const baton_sparse_t *sparse = spardl->sparse;
+    const spardl_t *spardl = arg;
+    baton_sparse_t *sparse = spardl->sparse;
+    baton__sparse_publish(sparse, baton__spardl_put_result(spardl));
     baton_status_t status = baton__mirror_set(
         &spardl->result_indices, call, sparse->result_count * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count && status == BATON_OK; i++) {
@@ -206,9 +206,9 @@ static baton_node_t add_sending(spardl_t *spardl, int index,
     baton_before(s, before, select);
     step->selected = baton__mirror_to_host(
         sparse, bag_bytes(step, sparse->options.max_k), select, ok);
-    baton_node_t pack = baton__sparse_add_call(sparse, s, pack_bag, step);
-    baton_before(s, step->selected.copy, pack);
-    baton__spardl_add_send(spardl, index, pack);
+    baton__spardl_add_send(
+        spardl, index,
+        baton__sparse_call_after(sparse, step->selected.copy, pack_bag, step));
     return select;
 }
 
@@ -228,7 +228,8 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     return add;
 }
 
-baton_node_t baton__spardl_add_on_device(spardl_t *spardl, bool *ok)
+/* Spar-Reduce-Scatter; behind the node returned, `own` is there. */
+static baton_node_t add_reduce_scatter(spardl_t *spardl, bool *ok)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -244,12 +245,11 @@ baton_node_t baton__spardl_add_on_device(spardl_t *spardl, bool *ok)
     baton_before(s, last, select);
     spardl->own_selected = baton__mirror_to_host(
         sparse, baton__selected_bytes(sparse, quota), select, ok);
-    baton_node_t own = baton__sparse_add_call(sparse, s, take_own, spardl);
-    baton_before(s, spardl->own_selected.copy, own);
-    return own;
+    return baton__sparse_call_after(sparse, spardl->own_selected.copy, take_own,
+                                    spardl);
 }
 
-void baton__spardl_add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
+static void add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -265,4 +265,20 @@ void baton__spardl_add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
                                                  bytes, end, ok);
         baton_before(s, exchange->adds.copy, last);
     }
+}
+
+bool baton__spardl_build_on_device(baton_sparse_t *sparse)
+{
+    bool ok = true;
+    spardl_t *spardl = baton__spardl_open(sparse);
+    if (spardl == NULL) {
+        return false;
+    }
+    spardl->scratch =
+        baton__sparse_room(sparse, 1, baton__spardl_teams_scratch(spardl), &ok);
+    baton_node_t own = add_reduce_scatter(spardl, &ok);
+    baton_node_t sum = baton__spardl_add_teams(spardl, own, &ok);
+    add_keeping(spardl, baton__spardl_add_gather(spardl, sum, finish, &ok),
+                &ok);
+    return ok;
 }

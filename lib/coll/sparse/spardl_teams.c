@@ -21,8 +21,6 @@
    With one team `sum` is `own`. */
 #include "coll/sparse/spardl.h"
 
-#include "base/alloc.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,28 +160,24 @@ static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready,
                                  bool *ok)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    baton_schedule_t *s = sparse->schedule;
     spardl_exchange_t *exchange = &spardl->exchanges[step];
     int partner =
         (spardl->team ^ (1 << step)) * spardl->members + spardl->position;
     size_t entries = largest_quota(spardl);
     *exchange = (spardl_exchange_t){.spardl = spardl, .step = step};
     exchange->dropped_room = 2 * entries;
-    size_t room = exchange->dropped_room * sparse->entry_bytes;
-    exchange->dropped.data =
-        sparse->device != NULL
-            ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST, room, ok)
-            : baton__sparse_room(sparse, 1, room, ok);
+    exchange->dropped.data = baton__sparse_copied_room(
+        sparse, exchange->dropped_room, sparse->entry_bytes, ok);
     baton__message_send(&exchange->send, sparse, partner,
                         entries * sparse->entry_bytes);
     baton__message_recv(&exchange->recv, sparse, partner,
                         entries * sparse->entry_bytes);
-    baton_node_t packed = baton__sparse_add_call(sparse, s, pack, exchange);
-    baton_node_t merged = baton__sparse_add_call(sparse, s, merge, exchange);
-    baton_before(s, ready, packed);
-    baton_before(s, packed, exchange->send.node);
-    baton_before(s, packed, merged);
-    baton_before(s, exchange->recv.node, merged);
+    baton_node_t packed =
+        baton__sparse_call_after(sparse, ready, pack, exchange);
+    baton_node_t merged =
+        baton__sparse_call_after(sparse, packed, merge, exchange);
+    baton_before(sparse->schedule, packed, exchange->send.node);
+    baton_before(sparse->schedule, exchange->recv.node, merged);
     return merged;
 }
 
@@ -191,13 +185,9 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready, bool *ok)
 {
     spardl->exchange_count = baton__log2_ceil(spardl->teams);
     spardl->exchanges =
-        baton__alloc((size_t)spardl->exchange_count, sizeof *spardl->exchanges);
-    if (spardl->exchanges == NULL) {
-        spardl->exchange_count = 0;
-        *ok = false;
-        return ready;
-    }
-    for (int step = 0; step < spardl->exchange_count; step++) {
+        baton__sparse_alloc(spardl->sparse, (size_t)spardl->exchange_count,
+                            sizeof *spardl->exchanges, ok);
+    for (int step = 0; step < spardl->exchange_count && *ok; step++) {
         ready = add_exchange(spardl, step, ready, ok);
     }
     spardl->sparse->rounds += (uint32_t)spardl->exchange_count;
@@ -267,9 +257,9 @@ static baton_status_t sum_sets(void *arg, baton_call_t *call)
 
 static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
 {
-    baton_schedule_t *s = spardl->sparse->schedule;
-    baton__gather_plan_t plan = {
-        .sparse = spardl->sparse,
+    baton_sparse_t *sparse = spardl->sparse;
+    const baton__gather_plan_t plan = {
+        .sparse = sparse,
         .arg = spardl,
         .size = spardl->teams,
         .index = spardl->team,
@@ -278,20 +268,13 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
         .most = set_most,
         .nominal = set_bytes,
     };
-    baton_node_t call =
-        baton__sparse_add_call(spardl->sparse, s, begin_sets, spardl);
-    baton_node_t summed =
-        baton__sparse_add_call(spardl->sparse, s, sum_sets, spardl);
     baton_node_t done;
-    baton_before(s, ready, call);
-    spardl->lists = baton__alloc((size_t)spardl->teams, sizeof *spardl->lists);
-    spardl->sets = baton__gather_build(&plan, call, &done);
-    if (spardl->lists == NULL || spardl->sets == NULL) {
-        *ok = false;
-        return ready;
-    }
-    baton_before(s, done, summed);
-    return summed;
+    spardl->lists = baton__sparse_alloc(sparse, (size_t)spardl->teams,
+                                        sizeof *spardl->lists, ok);
+    spardl->sets = baton__gather_build(
+        &plan, baton__sparse_call_after(sparse, ready, begin_sets, spardl),
+        &done, ok);
+    return baton__sparse_call_after(sparse, done, sum_sets, spardl);
 }
 
 /* ---- both -------------------------------------------------------------- */
@@ -318,6 +301,13 @@ static size_t union_room(const spardl_t *spardl)
     return lists * largest_quota(spardl);
 }
 
+size_t baton__spardl_teams_scratch(const spardl_t *spardl)
+{
+    size_t entries = union_room(spardl);
+    return spardl->teams > 1 ? baton_entries_scratch_bytes(entries, entries)
+                             : 0;
+}
+
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
                                      bool *ok)
 {
@@ -326,17 +316,7 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
     spardl->sum.data =
         baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
     if (spardl->teams == 1) {
-        baton_node_t copy =
-            baton__sparse_add_call(sparse, sparse->schedule, copy_own, spardl);
-        baton_before(sparse->schedule, ready, copy);
-        return copy;
-    }
-    /* The selections of lists, too, use the scratch memory. */
-    size_t bytes = baton_entries_scratch_bytes(entries, entries);
-    if (bytes > spardl->scratch_bytes) {
-        baton__free(spardl->scratch);
-        spardl->scratch = baton__sparse_room(sparse, 1, bytes, ok);
-        spardl->scratch_bytes = bytes;
+        return baton__sparse_call_after(sparse, ready, copy_own, spardl);
     }
     if (gathers(spardl)) {
         return add_bsag(spardl, ready, ok);
@@ -364,17 +344,4 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                  count, false, spardl->common);
         baton_entries_add(dtype, spardl->common, common, share, sparse->work);
     }
-}
-
-void baton__spardl_free_teams(spardl_t *spardl)
-{
-    bool own = spardl->sparse->device == NULL; /* else the device's */
-    for (int i = 0; i < spardl->exchange_count && own; i++) {
-        baton__free(spardl->exchanges[i].dropped.data);
-    }
-    baton__free(spardl->exchanges);
-    baton__gather_free(spardl->sets);
-    baton__free(spardl->lists);
-    baton__free(spardl->sum.data);
-    baton__free(spardl->other.data);
 }

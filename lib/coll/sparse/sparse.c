@@ -12,15 +12,18 @@
 static const baton__sparse_algorithm_t *
 algorithm_of(baton_sparse_algorithm_t algorithm)
 {
-    static const baton__sparse_algorithm_t *const table[BATON_SPARSE_COUNT] = {
-        [BATON_SPARSE_SPARDL] = &baton__sparse_spardl,
-        [BATON_SPARSE_TOPKA] = &baton__sparse_topka,
-        [BATON_SPARSE_TOPKDSA] = &baton__sparse_topkdsa,
-        [BATON_SPARSE_GTOPK] = &baton__sparse_gtopk,
-        [BATON_SPARSE_OKTOPK] = &baton__sparse_oktopk,
-        [BATON_SPARSE_REDSYNC] = &baton__sparse_redsync,
+    static const baton__sparse_algorithm_t table[BATON_SPARSE_COUNT] = {
+        [BATON_SPARSE_SPARDL] = {baton__spardl_build,
+                                 baton__spardl_build_on_device},
+        [BATON_SPARSE_TOPKA] = {baton__topka_build,
+                                baton__topka_build_on_device},
+        [BATON_SPARSE_TOPKDSA] = {baton__topkdsa_build, NULL},
+        [BATON_SPARSE_GTOPK] = {baton__gtopk_build, NULL},
+        [BATON_SPARSE_OKTOPK] = {baton__oktopk_build, NULL},
+        [BATON_SPARSE_REDSYNC] = {baton__topka_build,
+                                  baton__topka_build_on_device},
     };
-    return table[algorithm];
+    return table[algorithm].build != NULL ? &table[algorithm] : NULL;
 }
 
 static const baton__sparse_backend_t *
@@ -86,14 +89,12 @@ static baton_status_t check_arguments(baton_group_t *group,
 
 static void free_sparse(baton_sparse_t *sparse)
 {
-    if (sparse->algorithm != NULL && sparse->state != NULL) {
-        sparse->algorithm->destroy(sparse);
+    if (sparse->backend->free != NULL) {
+        sparse->backend->free(sparse);
     }
-    sparse->backend->free(sparse);
-    baton__sparse_free_calls(sparse);
+    baton__sparse_free_memory(sparse);
     baton__free(sparse->name);
     baton__free(sparse->compared);
-    baton__free(sparse->extra);
     baton__free(sparse);
 }
 
@@ -112,6 +113,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     }
     sparse->group = group;
     sparse->backend = &baton__sparse_host; /* until options are known */
+    sparse->result_sets = 1;
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
     sparse->payload = baton_group_has_payload(group);
@@ -200,7 +202,9 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     }
     baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
                                       &sparse->comparison};
-    baton_status_t closed = sparse->backend->close(sparse);
+    baton_status_t closed = sparse->backend->close != NULL
+                                ? sparse->backend->close(sparse)
+                                : BATON_OK;
     if (closed != BATON_OK) {
         return closed; /* as below */
     }
@@ -320,7 +324,9 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
                             "been completed since a start",
                             sparse->name);
     }
-    status = sparse->backend->check_result(sparse);
+    if (sparse->backend->check_result != NULL) {
+        status = sparse->backend->check_result(sparse);
+    }
     if (status == BATON_OK) {
         *out = sparse->last;
     }
@@ -372,7 +378,16 @@ size_t baton_sparse_most_entries(const baton_sparse_t *sparse)
 static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
 {
     baton_status_t status = baton__sparse_check_idle(sparse, doing);
-    return status == BATON_OK ? sparse->backend->hold(sparse, doing) : status;
+    return status == BATON_OK && sparse->backend->hold != NULL
+               ? sparse->backend->hold(sparse, doing)
+               : status;
+}
+
+static void release(baton_sparse_t *sparse)
+{
+    if (sparse->backend->release != NULL) {
+        sparse->backend->release(sparse);
+    }
 }
 
 baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
@@ -434,7 +449,7 @@ baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
     } else if (sparse->payload) {
         status = sparse->backend->scale(sparse, factor);
     }
-    sparse->backend->release(sparse);
+    release(sparse);
     return status;
 }
 
@@ -451,7 +466,7 @@ baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
     } else if (sparse->payload) {
         status = sparse->backend->read(sparse, false, vector);
     }
-    sparse->backend->release(sparse);
+    release(sparse);
     return status;
 }
 
@@ -484,6 +499,6 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                                sparse->learned.local_threshold);
         out->residual_norm = sqrt(squares);
     }
-    sparse->backend->release(sparse);
+    release(sparse);
     return status;
 }

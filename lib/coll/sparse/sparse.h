@@ -15,10 +15,11 @@
    Algorithms, spardl.c and others, are built of:
 
        accumulate.c  gradient, momentum, clipping
-       message.c     messages of entries
        gather.c      Bruck all-gather of parts of any length
+       message.c     messages of entries
        device_work.c selections and lists in device memory
        step.c        call nodes, results, the dense schedule
+       memory.c      what is freed with the sparse all-reduce
 
    A file calls those below it here, and backends and algorithms are called
    through their tables.
@@ -36,7 +37,7 @@ typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
 typedef struct baton__sparse_backend baton__sparse_backend_t;
 typedef struct baton__sparse_partial baton__sparse_partial_t;
 typedef struct baton__sparse_device baton__sparse_device_t;
-typedef struct baton__sparse_call baton__sparse_call_t;
+typedef struct baton__sparse_memory baton__sparse_memory_t;
 
 /* What an algorithm has learned from earlier steps; saved and loaded. Equal on
    all ranks, or on those that must agree on it. */
@@ -71,7 +72,6 @@ struct baton_sparse {
     bool connected;
 
     const baton__sparse_algorithm_t *algorithm; /* NULL: dense alone */
-    void *state;                                /* the algorithm's */
     baton_schedule_t *schedule;                 /* of sparse steps */
     baton_schedule_t *dense;
     baton_buffer_t dense_buffer;
@@ -79,10 +79,10 @@ struct baton_sparse {
     baton__sparse_phase_t phase;
     const baton__sparse_backend_t *backend;
     baton__sparse_partial_t *partial; /* that backend's */
-    baton__sparse_device_t *device;   /* that backend's; NULL in others */
+    baton__sparse_device_t *device;   /* that backend's */
 
-    /* n elements each, without payload NULL. With `device` residual and
-       velocity are there and not here, and `work` is that of dense steps. */
+    /* n elements each, without payload NULL. On a device residual and velocity
+       are there and not here, and `work` is that of dense steps. */
     char *residual, *work;
     char *velocity;       /* u of momentum; or NULL */
     const char *gradient; /* of the running step, or NULL */
@@ -100,6 +100,7 @@ struct baton_sparse {
     baton_sparse_result_t last; /* where there is one */
     /* What the running step writes; without options.partial it is `last`. */
     size_t result_count, result_capacity;
+    size_t result_sets; /* that there is room for, one behind another */
     uint32_t *result_indices;
     char *result_values;
     /* The entries to which momentum masking applies, by index; mostly those of
@@ -108,37 +109,25 @@ struct baton_sparse {
     size_t masked_count;
 
     baton_sparse_stats_t stats, counting; /* last step's; running step's */
-    baton__sparse_call_t *calls;          /* of both schedules */
     uint32_t rounds;                      /* of the sparse schedule */
+    baton__sparse_memory_t *memory;
 };
 
 /* ---- backends ---------------------------------------------------------- */
 
+/* Those from close on may be NULL, which means that there is nothing to do. */
 struct baton__sparse_backend {
     /* baton__sparse_begin clips the gradient, and accumulation adds momentum;
        else that has been done before, or is done elsewhere. */
     bool accumulates;
     /* Allocates vectors, and adds the nodes of the schedules, the algorithm's
-       among them. result_room: memory of results. */
+       among them. */
     baton_status_t (*build)(baton_sparse_t *sparse);
-    bool (*result_room)(baton_sparse_t *sparse, size_t capacity);
-    /* As baton_schedule_destroy, of its own schedules and before the others;
-       and behind all, also where build has failed or was not called. */
-    baton_status_t (*close)(baton_sparse_t *sparse);
-    void (*free)(baton_sparse_t *sparse);
-
     /* Starts a step of a gradient times a factor, or a flush; ends in
        baton__sparse_started. complete: the application has found its end. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor);
     void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
-    /* The error of results that were to be copied. */
-    baton_status_t (*check_result)(baton_sparse_t *sparse);
-
-    /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: one
-       does. */
-    baton_status_t (*hold)(baton_sparse_t *sparse, const char *doing);
-    void (*release)(baton_sparse_t *sparse);
     /* With payload; on an error the state is as it was. Copies the residual, or
        velocity; replaces both, velocity where it is not NULL; and the residual
        times a factor, and its sum of squares. */
@@ -147,6 +136,17 @@ struct baton__sparse_backend {
                             const void *velocity);
     baton_status_t (*scale)(baton_sparse_t *sparse, double factor);
     baton_status_t (*square_sum)(baton_sparse_t *sparse, double *out);
+
+    /* As baton_schedule_destroy, of its own schedules and before the others;
+       and behind all, also where build has failed or was not called. */
+    baton_status_t (*close)(baton_sparse_t *sparse);
+    void (*free)(baton_sparse_t *sparse);
+    /* The error of results that were to be copied. */
+    baton_status_t (*check_result)(baton_sparse_t *sparse);
+    /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: one
+       does. */
+    baton_status_t (*hold)(baton_sparse_t *sparse, const char *doing);
+    void (*release)(baton_sparse_t *sparse);
 };
 
 extern const baton__sparse_backend_t baton__sparse_host;
@@ -155,47 +155,50 @@ extern const baton__sparse_backend_t baton__sparse_partial;
 
 /* Members of the host's that others have, too. False: no memory. */
 bool baton__sparse_host_vectors(baton_sparse_t *sparse);
-void baton__sparse_host_free(baton_sparse_t *sparse);
 baton_status_t baton__sparse_host_square_sum(baton_sparse_t *sparse,
                                              double *out);
 
-/* Members that have nothing to do. */
-baton_status_t baton__sparse_host_close(baton_sparse_t *sparse);
-baton_status_t baton__sparse_host_check_result(baton_sparse_t *sparse);
-baton_status_t baton__sparse_host_hold(baton_sparse_t *sparse,
-                                       const char *doing);
-void baton__sparse_host_release(baton_sparse_t *sparse);
-
 /* ---- algorithms -------------------------------------------------------- */
 
+/* Adds nodes to `schedule`, for gradients on the host or on a device; NULL
+   where it is not for these. False: no memory. */
 struct baton__sparse_algorithm {
-    /* Allocates `state` (freed by destroy, also after a failure of create) and
-       the result's memory, adds nodes to `schedule`. */
-    baton_status_t (*build)(baton_sparse_t *sparse);
-    void (*destroy)(baton_sparse_t *sparse);
+    bool (*build)(baton_sparse_t *sparse);
+    bool (*build_on_device)(baton_sparse_t *sparse);
 };
 
-extern const baton__sparse_algorithm_t baton__sparse_spardl;
-extern const baton__sparse_algorithm_t baton__sparse_topka;
-extern const baton__sparse_algorithm_t baton__sparse_topkdsa;
-extern const baton__sparse_algorithm_t baton__sparse_gtopk;
-extern const baton__sparse_algorithm_t baton__sparse_oktopk;
-extern const baton__sparse_algorithm_t baton__sparse_redsync;
+bool baton__spardl_build(baton_sparse_t *sparse);
+bool baton__spardl_build_on_device(baton_sparse_t *sparse);
+bool baton__topka_build(baton_sparse_t *sparse);
+bool baton__topka_build_on_device(baton_sparse_t *sparse);
+bool baton__topkdsa_build(baton_sparse_t *sparse);
+bool baton__gtopk_build(baton_sparse_t *sparse);
+bool baton__oktopk_build(baton_sparse_t *sparse);
 
 /* A call node whose processor time the statistics count, of one of the sparse
-   all-reduce's schedules. */
+   all-reduce's schedules; call_after: of the sparse one, behind a node. */
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
-void baton__sparse_free_calls(baton_sparse_t *sparse);
+baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
+                                      baton_node_t before, baton_call_fn fn,
+                                      void *arg);
+
+/* Memory, zeroed, until the sparse all-reduce is destroyed; *ok becomes false
+   where there is none, and then stays so. room: NULL in groups without payload.
+   copied: that a device copies at its full speed, if gradients are on one. */
+void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes,
+                          bool *ok);
+void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes,
+                         bool *ok);
+void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
+                                size_t bytes, bool *ok);
+void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
+                                size_t bytes, bool *ok);
+void baton__sparse_free_memory(baton_sparse_t *sparse);
 
 /* Allocates room for a result of up to so many entries. False: no memory. */
 bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
-
-/* baton__alloc where the group has payload, else NULL; *ok becomes false when
-   memory is needed and there is none. */
-void *baton__sparse_room(const baton_sparse_t *sparse, size_t count,
-                         size_t bytes, bool *ok);
 
 /* The result's entries from `at` on become those of a list. */
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
@@ -230,6 +233,14 @@ void baton__sparse_started(baton_sparse_t *sparse, bool dense);
 /* A step has ended well: `last`, the statistics and what was learned are its.
    The vectors change behind that. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
+
+/* The vectors change places. */
+static inline void baton__sparse_exchange(char **left, char **right)
+{
+    char *other = *left;
+    *left = *right;
+    *right = other;
+}
 
 /* The group was recovered; `epoch`: as baton_schedule_on_recover tells it. */
 void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
@@ -289,9 +300,8 @@ baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
 
 /* ---- accumulation ------------------------------------------------------ */
 
-/* Call node's functions take the sparse all-reduce as arg: measures the
-   gradient, for clipping. */
-baton_status_t baton__sparse_begin(void *arg, baton_call_t *call);
+/* The first call node of a step: measures the gradient, for clipping. */
+void baton__sparse_begin(baton_sparse_t *sparse);
 
 /* Clips a gradient that was measured on a device, behind the begin. */
 void baton__sparse_clip(baton_sparse_t *sparse, double square_sum);
@@ -313,25 +323,25 @@ void baton__sparse_advance(baton_sparse_t *sparse);
 void baton__sparse_mask(baton_sparse_t *sparse, const uint32_t *indices,
                         size_t count);
 
-/* Whether work's elements are nothing but residual plus gradient; then `out`
-   adds them up, and selects from them in the same pass. */
-bool baton__sparse_accumulation(baton_sparse_t *sparse, size_t first,
-                                size_t count, baton_accumulation_t *out);
-
-/* Accumulates elements [first, first + count), and returns the indices of the k
-   largest. */
-size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, size_t first,
-                                     size_t count, size_t k, uint32_t *indices,
-                                     void *scratch);
+/* Accumulates all elements, and returns the indices of the k largest of one
+   side, the least magnitude of which goes to *threshold, if that is not NULL;
+   or how many there are that reach a threshold, the indices of up to `room`
+   of these. */
+size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
+                                     uint32_t *indices, void *scratch,
+                                     baton_magnitude_t *threshold);
+size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
+                                         baton_side_t side,
+                                         baton_magnitude_t threshold,
+                                         uint32_t *indices, size_t room);
+/* All of work's elements, to select from. */
+baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
+                                          baton_side_t side);
 
 /* Accumulates them, and finds candidates for the k largest. */
 void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
                               size_t count, size_t k,
                               baton_candidates_t *candidates, void *scratch);
-
-/* The indices of the k largest of work's elements [first, first + count). */
-size_t baton__sparse_select(baton_sparse_t *sparse, size_t first, size_t count,
-                            size_t k, uint32_t *indices, void *scratch);
 
 /* ---- messages ---------------------------------------------------------- */
 
@@ -375,10 +385,17 @@ void baton__entries_pad(const baton_sparse_t *sparse, char *list, size_t count,
 baton_entries_t baton__entries_unpadded(const baton_sparse_t *sparse,
                                         const char *list, size_t all);
 
-/* Bytes of the entries at the beginning of a list, of which at most `left`
-   bytes are there, whose indices are in [first, first + count). */
+/* How many entries at the beginning of a list, of up to `most`, are of a block;
+   those of one block lie together. `likely` is tried first. */
 size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
-                             size_t left, size_t first, size_t count);
+                             size_t most, size_t likely, size_t first,
+                             size_t count);
+
+/* Entries of indices and values that need not be aligned; with a value_step of
+   0 all have one value. */
+void baton__entries_join(const baton_sparse_t *sparse, char *to,
+                         const void *indices, const void *values,
+                         size_t value_step, size_t count);
 
 /* Counts a message that another node sends. */
 void baton__message_count(baton_sparse_t *sparse, size_t bytes);
@@ -403,12 +420,11 @@ typedef struct baton__gather_plan {
 } baton__gather_plan_t;
 
 /* Adds the rounds behind `ready`, a call that begins and ends this member's own
-   part. *done_out: the node behind which all parts are there. NULL: no memory.
- */
+   part. *done_out: the node behind which all parts are there. *ok becomes false
+   where there is no memory. */
 baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
-                                     baton_node_t ready,
-                                     baton_node_t *done_out);
-void baton__gather_free(baton__gather_t *gather);
+                                     baton_node_t ready, baton_node_t *done_out,
+                                     bool *ok);
 
 /* In the call `ready`: where to write this member's part; and its bytes. */
 char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);

@@ -2,42 +2,23 @@
    known behind a step that has been completed. */
 #include "coll/sparse/sparse.h"
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
 
 #include <baton/coll.h>
 #include <baton/partial.h>
 
-/* ---- memory, call nodes ------------------------------------------------ */
+/* ---- call nodes -------------------------------------------------------- */
 
-void *baton__sparse_room(const baton_sparse_t *sparse, size_t count,
-                         size_t bytes, bool *ok)
-{
-    if (!sparse->payload) {
-        return NULL;
-    }
-    void *memory = baton__alloc(count, bytes);
-    *ok = *ok && memory != NULL;
-    return memory;
-}
-
-bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
-{
-    sparse->result_capacity = capacity;
-    return sparse->backend->result_room(sparse, capacity);
-}
-
-struct baton__sparse_call {
+typedef struct timed_call {
     baton_sparse_t *sparse;
     baton_call_fn fn;
     void *arg;
-    baton__sparse_call_t *next;
-};
+} timed_call_t;
 
 static baton_status_t timed(void *arg, baton_call_t *call)
 {
-    const baton__sparse_call_t *self = arg;
+    const timed_call_t *self = arg;
     uint64_t begin_ns = baton__clock_thread_ns();
     baton_status_t status = self->fn(self->arg, call);
     self->sparse->counting.select_us +=
@@ -49,25 +30,26 @@ baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg)
 {
-    baton__sparse_call_t *self = baton__alloc(1, sizeof *self);
+    bool ok = true;
+    timed_call_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
     if (self == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
                             "sparse \"%s\": no memory for a call node",
                             sparse->name);
         return baton_add_call(schedule, fn, arg);
     }
-    *self = (baton__sparse_call_t){sparse, fn, arg, sparse->calls};
-    sparse->calls = self;
+    *self = (timed_call_t){sparse, fn, arg};
     return baton_add_call(schedule, timed, self);
 }
 
-void baton__sparse_free_calls(baton_sparse_t *sparse)
+baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
+                                      baton_node_t before, baton_call_fn fn,
+                                      void *arg)
 {
-    while (sparse->calls != NULL) {
-        baton__sparse_call_t *next = sparse->calls->next;
-        baton__free(sparse->calls);
-        sparse->calls = next;
-    }
+    baton_node_t call =
+        baton__sparse_add_call(sparse, sparse->schedule, fn, arg);
+    baton_before(sparse->schedule, before, call);
+    return call;
 }
 
 /* ---- the dense schedule ------------------------------------------------ */
@@ -109,6 +91,18 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
 }
 
 /* ---- results ----------------------------------------------------------- */
+
+bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
+{
+    size_t all = sparse->result_sets * capacity;
+    bool ok = true;
+    sparse->result_capacity = capacity;
+    sparse->result_indices = baton__sparse_copied_room(
+        sparse, all, sizeof *sparse->result_indices, &ok);
+    sparse->result_values =
+        baton__sparse_copied_room(sparse, all, sparse->element_bytes, &ok);
+    return ok;
+}
 
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count)

@@ -15,7 +15,6 @@
    host (device_work.h); what the mean lacks of it is copied back. */
 #include "coll/sparse/device_work.h"
 
-#include "base/alloc.h"
 #include "coll/kit/pattern.h"
 
 #include <string.h>
@@ -28,18 +27,24 @@ typedef struct topka {
     uint32_t *indices;
     size_t count;
     void *scratch;
-    char *entries; /* REDSYNC: all parts as entries */
+    char *entries; /* REDSYNC: what is selected, then all parts as entries */
+    char *errors;  /* with keep_error: what the mean lacks */
     char *sum;
     baton_entries_t *lists;
     baton__gather_t *gather;
-    /* With sparse->device. */
+    /* On a device. */
     baton__whole_selection_t selection;
-    baton__mirror_t errors; /* with keep_error: what the mean lacks */
+    baton__mirror_t errors_there;
 } topka_t;
 
 static bool redsync(const baton_sparse_t *sparse)
 {
     return sparse->options.algorithm == BATON_SPARSE_REDSYNC;
+}
+
+static bool keeps_error(const baton_sparse_t *sparse)
+{
+    return redsync(sparse) && sparse->options.keep_error;
 }
 
 /* ---- selection --------------------------------------------------------- */
@@ -58,78 +63,37 @@ static bool reuses(const baton_sparse_t *sparse)
            sparse->next.steps % SAMPLED_PERIOD != 0;
 }
 
-static baton_selection_t selection_of(const baton_sparse_t *sparse)
-{
-    baton_selection_t from = {.dtype = sparse->options.dtype,
-                              .side = side_of(sparse),
-                              .values = sparse->work,
-                              .count = sparse->options.count};
-    return from;
-}
-
-/* The elements that reach a threshold of an earlier step, where these are not
-   too many: SIZE_MAX. Accumulates them. */
-static size_t select_again(topka_t *topka, const baton_selection_t *from)
-{
-    baton_sparse_t *sparse = topka->sparse;
-    size_t most = 2 * sparse->k, found;
-    baton_magnitude_t threshold = sparse->next.local_threshold;
-    baton_accumulation_t of;
-    if (baton__sparse_accumulation(sparse, 0, from->count, &of)) {
-        of.side = from->side;
-        found = baton_accumulate_at_least(&of, threshold, topka->indices, most);
-    } else {
-        baton__sparse_accumulate(sparse, 0, from->count);
-        found = baton_select_at_least(from, threshold, topka->indices, most);
-    }
-    return found <= most ? found : SIZE_MAX;
-}
-
 /* Those of a threshold that is searched, or was in an earlier step; exactly k
    where there is none. Accumulates them. */
 static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from)
 {
-    baton__learned_t *next = &topka->sparse->next;
-    size_t k = topka->sparse->k;
-    if (reuses(topka->sparse) && next->local_threshold != 0) {
-        size_t again = select_again(topka, from);
-        if (again != SIZE_MAX) {
+    baton_sparse_t *sparse = topka->sparse;
+    baton_magnitude_t *threshold = &sparse->next.local_threshold;
+    size_t k = sparse->k;
+    if (reuses(sparse) && *threshold != 0) {
+        size_t again = baton__sparse_accumulate_at_least(
+            sparse, from->side, *threshold, topka->indices, 2 * k);
+        if (again <= 2 * k) {
             return again;
         }
     } else {
-        baton__sparse_accumulate(topka->sparse, 0, from->count);
+        baton__sparse_accumulate(sparse, 0, from->count);
     }
-    next->local_threshold =
-        baton_select_search(from, k, topka->indices, topka->scratch);
-    size_t found = baton_select_at_least(from, next->local_threshold,
-                                         topka->indices, 2 * k);
-    return next->local_threshold != 0 && found <= 2 * k
+    *threshold = baton_select_search(from, k, topka->indices, topka->scratch);
+    size_t found =
+        baton_select_at_least(from, *threshold, topka->indices, 2 * k);
+    return *threshold != 0 && found <= 2 * k
                ? found
                : baton_select_topk(from, k, topka->indices, topka->scratch,
-                                   &next->local_threshold);
-}
-
-static size_t select_exactly(topka_t *topka, const baton_selection_t *from)
-{
-    baton_sparse_t *sparse = topka->sparse;
-    baton_magnitude_t *threshold = &sparse->next.local_threshold;
-    baton_accumulation_t of;
-    if (baton__sparse_accumulation(sparse, 0, from->count, &of)) {
-        of.side = from->side;
-        return baton_accumulate_topk(&of, sparse->k, topka->indices,
-                                     topka->scratch, threshold);
-    }
-    baton__sparse_accumulate(sparse, 0, from->count);
-    return baton_select_topk(from, sparse->k, topka->indices, topka->scratch,
-                             threshold);
+                                   threshold);
 }
 
 /* Accumulates and selects. */
 static size_t select_redsync(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
-    baton_selection_t from = selection_of(sparse);
-    sparse->counting.block_selections++;
+    const baton_selection_t from =
+        baton__sparse_selection(sparse, side_of(sparse));
     switch (sparse->options.redsync) {
     case BATON_REDSYNC_TRIMMED:
         baton__sparse_accumulate(sparse, 0, from.count);
@@ -141,7 +105,9 @@ static size_t select_redsync(topka_t *topka)
     case BATON_REDSYNC_EXACT:
         break;
     }
-    return select_exactly(topka, &from);
+    return baton__sparse_accumulate_topk(sparse, from.side, topka->indices,
+                                         topka->scratch,
+                                         &sparse->next.local_threshold);
 }
 
 /* Whether as many as 2k may be selected. */
@@ -152,89 +118,15 @@ static bool by_threshold(const baton_sparse_t *sparse)
             sparse->options.redsync == BATON_REDSYNC_SAMPLED);
 }
 
-/* The same, of a device. Trimming is left out: the result is exact. */
-static void plan_redsync(const baton_sparse_t *sparse,
-                         baton__selecting_t *selecting)
-{
-    selecting->side = side_of(sparse);
-    selecting->sampled = by_threshold(sparse);
-    selecting->earlier = reuses(sparse) ? sparse->next.local_threshold : 0;
-}
-
 /* ---- this rank's part -------------------------------------------------- */
 
-static size_t topka_bytes(const baton_sparse_t *sparse, size_t k)
-{
-    return k * sparse->entry_bytes;
-}
-
-static size_t redsync_bytes(const baton_sparse_t *sparse, size_t count)
+/* Of so many entries. */
+static size_t part_bytes(const baton_sparse_t *sparse, size_t count)
 {
     size_t values = sparse->options.quantise ? 1 : count;
-    return COUNT_BYTES + count * sizeof(uint32_t) +
-           values * sparse->element_bytes;
-}
-
-/* The entries that the device has taken out of `work`; their threshold goes
-   where a host's selection leaves it. */
-static baton_entries_t taken_on_device(topka_t *topka)
-{
-    baton_sparse_t *sparse = topka->sparse;
-    char *selected = topka->selection.selected.host;
-    baton_entries_t entries = baton__selected_entries(selected);
-    topka->count = entries.count;
-    if (redsync(sparse) && sparse->options.redsync != BATON_REDSYNC_TRIMMED) {
-        sparse->next.local_threshold =
-            baton__selected_head(selected)->threshold;
-    }
-    return entries;
-}
-
-/* The entries that were selected, which are no longer in `work`; sets indices
-   and count. */
-static baton_entries_t take_redsync(topka_t *topka)
-{
-    baton_sparse_t *sparse = topka->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
-    baton_entries_t taken = {topka->entries, 0}; /* not in use yet */
-    if (sparse->device != NULL) {
-        taken = taken_on_device(topka);
-        baton_entries_split(dtype, taken.data, taken.count, topka->indices,
-                            NULL);
-    } else {
-        taken.count = topka->count = select_redsync(topka);
-        baton_entries_take(dtype, topka->entries, topka->indices, taken.count,
-                           sparse->work);
-    }
-    sparse->next.steps++;
-    return taken;
-}
-
-/* Fills up to k entries; returns the bytes of so many. */
-static size_t pad_topka(const topka_t *topka, char *to)
-{
-    const baton_sparse_t *sparse = topka->sparse;
-    baton__entries_pad(sparse, to, topka->count, sparse->k);
-    return topka_bytes(sparse, sparse->k);
-}
-
-static size_t write_topka(topka_t *topka, char *to)
-{
-    baton_sparse_t *sparse = topka->sparse;
-    if (sparse->device != NULL) {
-        baton_entries_t entries = taken_on_device(topka);
-        memcpy(to, entries.data, topka_bytes(sparse, entries.count));
-        return pad_topka(topka, to);
-    }
-    topka->count = baton__sparse_accumulate_topk(
-        sparse, 0, sparse->options.count, sparse->k, topka->indices,
-        topka->scratch);
-    if (to == NULL) {
-        return topka_bytes(sparse, sparse->k);
-    }
-    baton_entries_take(sparse->options.dtype, to, topka->indices, topka->count,
-                       sparse->work);
-    return pad_topka(topka, to);
+    return redsync(sparse) ? COUNT_BYTES + count * sizeof(uint32_t) +
+                                 values * sparse->element_bytes
+                           : count * sparse->entry_bytes;
 }
 
 /* The mean, as an element; through a list's sum of magnitudes, all of which
@@ -256,26 +148,11 @@ static void mean_of(const baton_sparse_t *sparse, const void *values,
     baton_elements_scale(dtype, mean, 1, sign);
 }
 
-/* count entries at `to`, of indices and values that need not be aligned; with a
-   value_step of 0 all have one value. */
-static void join(const baton_sparse_t *sparse, char *to, const void *indices,
-                 const void *values, size_t value_step, size_t count)
+/* What the mean lacks of the selected values, to go back to `work`. */
+static void compute_errors(const topka_t *topka, char *values, const void *mean)
 {
-    const char *index = indices, *value = values;
-    for (size_t i = 0; i < count; i++) {
-        memcpy(to, index + i * sizeof(uint32_t), sizeof(uint32_t));
-        memcpy(to + sizeof(uint32_t), value + i * value_step,
-               sparse->element_bytes);
-        to += sparse->entry_bytes;
-    }
-}
-
-/* What the mean lacks of the selected values goes back to `work`. */
-static void leave_error(topka_t *topka, char *values, const void *mean)
-{
-    baton_sparse_t *sparse = topka->sparse;
+    const baton_sparse_t *sparse = topka->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
-    char *errors = sparse->device != NULL ? topka->errors.host : topka->entries;
     double minus[1];
     memcpy(minus, mean, sparse->element_bytes);
     baton_elements_scale(dtype, minus, 1, -1);
@@ -283,65 +160,110 @@ static void leave_error(topka_t *topka, char *values, const void *mean)
         char *value = values + i * sparse->element_bytes;
         BATON_SUM->reduce(BATON_SUM->arg, value, value, minus, 1, dtype);
     }
-    join(sparse, errors, topka->indices, values, sparse->element_bytes,
-         topka->count);
-    if (sparse->device == NULL) {
-        baton_entries_put(dtype, errors, topka->count, sparse->work);
-    }
+    baton__entries_join(sparse, topka->errors, topka->indices, values,
+                        sparse->element_bytes, topka->count);
 }
 
-/* Of what was taken: values, or their mean. */
-static void write_values(topka_t *topka, baton_entries_t taken, char *to)
+/* [count | indices | values or mean] of the entries that were selected, which
+   are no longer in `work`; their indices are in `indices`. */
+static void write_redsync(const topka_t *topka, const void *taken, char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
-    char *values = topka->sum; /* not in use yet */
-    if (!sparse->options.quantise) {
-        baton_entries_split(dtype, taken.data, taken.count, NULL, to);
-        return;
-    }
-    baton_entries_split(dtype, taken.data, taken.count, NULL, values);
-    mean_of(sparse, values, taken.count, to);
-    if (sparse->options.keep_error) {
-        leave_error(topka, values, to);
-    }
-}
-
-static size_t write_redsync(topka_t *topka, char *to)
-{
-    const baton_sparse_t *sparse = topka->sparse;
-    if (to == NULL) {
-        return redsync_bytes(sparse, sparse->k);
-    }
-    baton_entries_t taken = take_redsync(topka);
-    uint32_t count = (uint32_t)taken.count;
+    uint32_t count = (uint32_t)topka->count;
+    char *behind = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
+    char *values = sparse->options.quantise ? topka->sum /* not in use yet */
+                                            : behind;
     memcpy(to, &count, sizeof count);
-    memcpy(to + COUNT_BYTES, topka->indices, taken.count * sizeof(uint32_t));
-    write_values(topka, taken,
-                 to + COUNT_BYTES + taken.count * sizeof(uint32_t));
-    return redsync_bytes(sparse, taken.count);
+    memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
+    baton_entries_split(dtype, taken, topka->count, NULL, values);
+    if (sparse->options.quantise) {
+        mean_of(sparse, values, topka->count, behind);
+    }
+    if (keeps_error(sparse)) {
+        compute_errors(topka, values, behind);
+    }
 }
 
-static bool keeps_error_on_device(const baton_sparse_t *sparse)
+/* TopkA's part, where it is, filled up to k entries; or RedSync's. */
+static baton_status_t end_part(topka_t *topka, baton_call_t *call,
+                               const void *taken, char *to)
 {
-    return sparse->device != NULL && sparse->options.keep_error;
+    baton_sparse_t *sparse = topka->sparse;
+    size_t count = sparse->k;
+    if (to != NULL && redsync(sparse)) {
+        write_redsync(topka, taken, to);
+        sparse->next.steps++;
+        count = topka->count;
+    } else if (to != NULL) {
+        baton__entries_pad(sparse, to, topka->count, count);
+    }
+    return baton__gather_end(topka->gather, call, part_bytes(sparse, count));
 }
 
 static baton_status_t select_and_write(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
-    baton_status_t status =
-        sparse->device == NULL ? baton__sparse_begin(sparse, call) : BATON_OK;
+    baton_dtype_t dtype = sparse->options.dtype;
     char *to = baton__gather_begin(topka->gather, call);
-    size_t bytes =
-        redsync(sparse) ? write_redsync(topka, to) : write_topka(topka, to);
-    if (status == BATON_OK && keeps_error_on_device(sparse)) {
-        status = baton__mirror_set(&topka->errors, call,
-                                   topka_bytes(sparse, topka->count));
+    char *taken = redsync(sparse) ? topka->entries /* not in use yet */ : to;
+    baton__sparse_begin(sparse);
+    if (sparse->payload || !redsync(sparse)) {
+        sparse->counting.block_selections++;
+        topka->count = redsync(sparse)
+                           ? select_redsync(topka)
+                           : baton__sparse_accumulate_topk(
+                                 sparse, BATON_SIDE_BOTH, topka->indices,
+                                 topka->scratch, NULL);
     }
-    return status == BATON_OK ? baton__gather_end(topka->gather, call, bytes)
-                              : status;
+    if (to != NULL) {
+        baton_entries_take(dtype, taken, topka->indices, topka->count,
+                           sparse->work);
+    }
+    baton_status_t status = end_part(topka, call, taken, to);
+    if (sparse->payload && keeps_error(sparse)) {
+        baton_entries_put(dtype, topka->errors, topka->count, sparse->work);
+    }
+    return status;
+}
+
+/* ---- this rank's part, on a device ------------------------------------- */
+
+/* As select_redsync. Trimming is left out: the result is exact. */
+static void plan_redsync(const baton_sparse_t *sparse,
+                         baton__selecting_t *selecting)
+{
+    selecting->side = side_of(sparse);
+    selecting->sampled = by_threshold(sparse);
+    selecting->earlier = reuses(sparse) ? sparse->next.local_threshold : 0;
+}
+
+/* The device has taken the entries out of `work`. Their threshold goes where a
+   host's selection leaves it. */
+static baton_status_t write_selected(void *arg, baton_call_t *call)
+{
+    topka_t *topka = arg;
+    baton_sparse_t *sparse = topka->sparse;
+    char *selected = topka->selection.selected.host;
+    baton_entries_t taken = baton__selected_entries(selected);
+    char *to = baton__gather_begin(topka->gather, call);
+    topka->count = taken.count;
+    if (!redsync(sparse)) {
+        memcpy(to, taken.data, taken.count * sparse->entry_bytes);
+        return end_part(topka, call, taken.data, to);
+    }
+    baton_entries_split(sparse->options.dtype, taken.data, taken.count,
+                        topka->indices, NULL);
+    if (sparse->options.redsync != BATON_REDSYNC_TRIMMED) {
+        sparse->next.local_threshold =
+            baton__selected_head(selected)->threshold;
+    }
+    baton_status_t status = end_part(topka, call, taken.data, to);
+    return status == BATON_OK && keeps_error(sparse)
+               ? baton__mirror_set(&topka->errors_there, call,
+                                   topka->count * sparse->entry_bytes)
+               : status;
 }
 
 static baton_status_t put_errors(void *arg, baton_call_t *call,
@@ -349,8 +271,8 @@ static baton_status_t put_errors(void *arg, baton_call_t *call,
 {
     const topka_t *topka = arg;
     (void)call;
-    return baton__sparse_device_put(topka->sparse, stream, topka->errors.device,
-                                    topka->count);
+    return baton__sparse_device_put(topka->sparse, stream,
+                                    topka->errors_there.device, topka->count);
 }
 
 /* ---- all parts --------------------------------------------------------- */
@@ -359,17 +281,14 @@ static size_t most(void *arg, int member)
 {
     const topka_t *topka = arg;
     (void)member;
-    return redsync(topka->sparse) ? redsync_bytes(topka->sparse, topka->room)
-                                  : topka_bytes(topka->sparse, topka->room);
+    return part_bytes(topka->sparse, topka->room);
 }
 
 static size_t nominal(void *arg, int member)
 {
     const topka_t *topka = arg;
-    const baton_sparse_t *sparse = topka->sparse;
     (void)member;
-    return redsync(sparse) ? redsync_bytes(sparse, sparse->k)
-                           : topka_bytes(sparse, sparse->k);
+    return part_bytes(topka->sparse, topka->sparse->k);
 }
 
 static size_t count_in(const char *part)
@@ -385,7 +304,7 @@ static size_t redsync_extent(void *arg, int member, const char *data,
     const topka_t *topka = arg;
     (void)member;
     return left < COUNT_BYTES ? SIZE_MAX
-                              : redsync_bytes(topka->sparse, count_in(data));
+                              : part_bytes(topka->sparse, count_in(data));
 }
 
 /* [count | indices | values or mean], as entries at `to`. */
@@ -395,8 +314,9 @@ static baton_entries_t list_of_redsync(const topka_t *topka, const char *part,
     const baton_sparse_t *sparse = topka->sparse;
     size_t count = count_in(part);
     const char *indices = part + COUNT_BYTES;
-    join(sparse, to, indices, indices + count * sizeof(uint32_t),
-         sparse->options.quantise ? 0 : sparse->element_bytes, count);
+    baton__entries_join(sparse, to, indices, indices + count * sizeof(uint32_t),
+                        sparse->options.quantise ? 0 : sparse->element_bytes,
+                        count);
     return (baton_entries_t){to, count};
 }
 
@@ -449,79 +369,72 @@ static bool allocate(topka_t *topka)
     if (redsync(sparse)) {
         topka->entries =
             baton__sparse_room(sparse, all, sparse->entry_bytes, &ok);
+        topka->errors = topka->entries; /* what is taken has been split */
     }
-    topka->lists = baton__alloc((size_t)sparse->size, sizeof *topka->lists);
-    return ok && topka->lists != NULL &&
-           baton__sparse_result_room(sparse, distinct);
+    topka->lists = baton__sparse_alloc(sparse, (size_t)sparse->size,
+                                       sizeof *topka->lists, &ok);
+    return baton__sparse_result_room(sparse, distinct) && ok;
 }
 
-/* What the device does before `ready`, which comes when the selection is on the
-   host, and behind it. */
-static void add_on_device(topka_t *topka, baton_node_t ready, bool *ok)
+/* Behind `write`, a call that writes this rank's part. */
+static bool add_gather(topka_t *topka, baton_node_t write)
 {
     baton_sparse_t *sparse = topka->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    topka->selection = (baton__whole_selection_t){
-        .sparse = sparse,
-        .room = topka->room,
-        .plan = redsync(sparse) ? plan_redsync : NULL,
-    };
-    baton_before(s, baton__sparse_device_add_selection(&topka->selection, ok),
-                 ready);
-    if (keeps_error_on_device(sparse)) {
-        baton_node_t put = baton_add_device_call(s, put_errors, topka);
-        topka->errors = baton__mirror_to_device(
-            sparse, NULL, topka_bytes(sparse, topka->room), ready, ok);
-        baton_before(s, topka->errors.copy, put);
-    }
-}
-
-static baton_status_t build(baton_sparse_t *sparse)
-{
-    topka_t *topka = baton__alloc(1, sizeof *topka);
-    if (topka == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    sparse->state = topka;
-    topka->sparse = sparse;
-    if (!allocate(topka)) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    baton__gather_plan_t plan = {
+    const baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = topka,
         .most = most,
         .nominal = nominal,
         .extent = redsync(sparse) ? redsync_extent : NULL,
     };
-    baton_node_t ready = baton__sparse_add_call(sparse, sparse->schedule,
-                                                select_and_write, topka);
-    bool ok = true;
-    if (sparse->device != NULL) {
-        add_on_device(topka, ready, &ok);
-    }
-    baton_node_t end =
-        baton__sparse_add_call(sparse, sparse->schedule, sum, topka);
     baton_node_t done;
-    topka->gather = baton__gather_build(&plan, ready, &done);
-    if (topka->gather == NULL || !ok) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    baton_before(sparse->schedule, done, end);
-    return BATON_OK;
+    bool ok = true;
+    topka->gather = baton__gather_build(&plan, write, &done, &ok);
+    baton__sparse_call_after(sparse, done, sum, topka);
+    return ok;
 }
 
-static void destroy(baton_sparse_t *sparse)
+static topka_t *open(baton_sparse_t *sparse)
 {
-    topka_t *topka = sparse->state;
-    baton__gather_free(topka->gather);
-    baton__free(topka->indices);
-    baton__free(topka->scratch);
-    baton__free(topka->entries);
-    baton__free(topka->sum);
-    baton__free(topka->lists);
-    baton__free(topka);
+    bool ok = true;
+    topka_t *topka = baton__sparse_alloc(sparse, 1, sizeof *topka, &ok);
+    if (topka != NULL) {
+        topka->sparse = sparse;
+        ok = allocate(topka);
+    }
+    return ok ? topka : NULL;
 }
 
-const baton__sparse_algorithm_t baton__sparse_topka = {build, destroy};
-const baton__sparse_algorithm_t baton__sparse_redsync = {build, destroy};
+bool baton__topka_build(baton_sparse_t *sparse)
+{
+    topka_t *topka = open(sparse);
+    return topka != NULL &&
+           add_gather(topka, baton__sparse_add_call(sparse, sparse->schedule,
+                                                    select_and_write, topka));
+}
+
+bool baton__topka_build_on_device(baton_sparse_t *sparse)
+{
+    topka_t *topka = open(sparse);
+    bool ok = true;
+    if (topka == NULL) {
+        return false;
+    }
+    topka->selection = (baton__whole_selection_t){
+        .sparse = sparse,
+        .room = topka->room,
+        .plan = redsync(sparse) ? plan_redsync : NULL,
+    };
+    baton_node_t write = baton__sparse_call_after(
+        sparse, baton__sparse_device_add_selection(&topka->selection, &ok),
+        write_selected, topka);
+    if (keeps_error(sparse)) {
+        baton_node_t put =
+            baton_add_device_call(sparse->schedule, put_errors, topka);
+        topka->errors_there = baton__mirror_to_device(
+            sparse, NULL, topka->room * sparse->entry_bytes, write, &ok);
+        topka->errors = topka->errors_there.host;
+        baton_before(sparse->schedule, topka->errors_there.copy, put);
+    }
+    return add_gather(topka, write) && ok;
+}

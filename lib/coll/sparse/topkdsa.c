@@ -16,8 +16,6 @@
 #include "coll/kit/pattern.h"
 #include "coll/sparse/regions.h"
 
-#include "base/alloc.h"
-
 #include <string.h>
 
 typedef struct topkdsa {
@@ -54,15 +52,15 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     topkdsa_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     baton__regions_t *regions = &self->regions;
-    baton_status_t status = baton__sparse_begin(sparse, call);
+    baton__sparse_begin(sparse);
+    sparse->counting.block_selections++;
     regions->count = baton__sparse_accumulate_topk(
-        sparse, 0, sparse->options.count, sparse->k, regions->indices,
-        self->scratch);
+        sparse, BATON_SIDE_BOTH, regions->indices, self->scratch, NULL);
     if (sparse->payload) {
         baton_entries_take(sparse->options.dtype, regions->own,
                            regions->indices, regions->count, sparse->work);
     }
-    return status == BATON_OK ? baton__regions_send(regions, call) : status;
+    return baton__regions_send(regions, call);
 }
 
 /* ---- sum, gather ------------------------------------------------------- */
@@ -203,29 +201,22 @@ static baton_status_t finish(void *arg, baton_call_t *call)
 static bool add_gathers(topkdsa_t *self, baton_node_t summed)
 {
     baton_sparse_t *sparse = self->sparse;
-    baton_schedule_t *s = sparse->schedule;
     baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = self,
         .most = length_bytes,
         .nominal = length_bytes,
     };
+    bool ok = true;
     baton_node_t known, done;
-    self->lengths = baton__gather_build(&plan, summed, &known);
-    if (self->lengths == NULL) {
-        return false;
-    }
-    baton_node_t begin = baton__sparse_add_call(sparse, s, begin_sums, self);
-    baton_node_t end = baton__sparse_add_call(sparse, s, finish, self);
-    baton_before(s, known, begin);
+    self->lengths = baton__gather_build(&plan, summed, &known, &ok);
     plan.most = part_most;
     plan.nominal = part_bytes;
-    self->sums = baton__gather_build(&plan, begin, &done);
-    if (self->sums == NULL) {
-        return false;
-    }
-    baton_before(s, done, end);
-    return true;
+    self->sums = baton__gather_build(
+        &plan, baton__sparse_call_after(sparse, known, begin_sums, self), &done,
+        &ok);
+    baton__sparse_call_after(sparse, done, finish, self);
+    return ok;
 }
 
 static bool allocate(topkdsa_t *self)
@@ -245,35 +236,21 @@ static bool allocate(topkdsa_t *self)
     return ok && baton__sparse_result_room(sparse, all < n ? all : n);
 }
 
-static baton_status_t build(baton_sparse_t *sparse)
+bool baton__topkdsa_build(baton_sparse_t *sparse)
 {
-    topkdsa_t *self = baton__alloc(1, sizeof *self);
+    bool ok = true;
+    topkdsa_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
     if (self == NULL) {
-        return BATON_ERR_NO_MEMORY;
+        return false;
     }
-    sparse->state = self;
     self->sparse = sparse;
     if (!allocate(self)) {
-        return BATON_ERR_NO_MEMORY;
+        return false;
     }
     baton_node_t select =
         baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
     baton_node_t sum =
-        baton__sparse_add_call(sparse, sparse->schedule, sum_region, self);
-    baton_before(sparse->schedule, select, sum);
+        baton__sparse_call_after(sparse, select, sum_region, self);
     baton__regions_build(&self->regions, select, sum);
-    return add_gathers(self, sum) ? BATON_OK : BATON_ERR_NO_MEMORY;
+    return add_gathers(self, sum);
 }
-
-static void destroy(baton_sparse_t *sparse)
-{
-    topkdsa_t *self = sparse->state;
-    baton__gather_free(self->lengths);
-    baton__gather_free(self->sums);
-    baton__regions_fini(&self->regions);
-    baton__free(self->scratch);
-    baton__free(self->sum);
-    baton__free(self);
-}
-
-const baton__sparse_algorithm_t baton__sparse_topkdsa = {build, destroy};

@@ -1,0 +1,82 @@
+/* Memory that a sparse all-reduce has until it is destroyed. */
+#include "coll/sparse/sparse.h"
+
+#include "base/alloc.h"
+
+struct baton__sparse_memory {
+    baton__sparse_memory_t *next;
+    void *memory;
+    bool of_device; /* by baton_device_alloc */
+    baton_memory_t kind;
+};
+
+static void free_piece(const baton_sparse_t *sparse,
+                       const baton__sparse_memory_t *piece)
+{
+    if (piece->of_device) {
+        baton_device_free(baton_group_engine(sparse->group), piece->kind,
+                          piece->memory);
+    } else {
+        baton__free(piece->memory);
+    }
+}
+
+static void *keep(baton_sparse_t *sparse, baton__sparse_memory_t piece,
+                  bool *ok)
+{
+    baton__sparse_memory_t *kept = baton__alloc(1, sizeof *kept);
+    if (kept == NULL) {
+        free_piece(sparse, &piece);
+        *ok = false;
+        return NULL;
+    }
+    piece.next = sparse->memory;
+    *kept = piece;
+    sparse->memory = kept;
+    return piece.memory;
+}
+
+void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes,
+                          bool *ok)
+{
+    void *memory = *ok ? baton__alloc(count, bytes) : NULL;
+    const baton__sparse_memory_t piece = {.memory = memory};
+    *ok = memory != NULL;
+    return *ok ? keep(sparse, piece, ok) : NULL;
+}
+
+void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes,
+                         bool *ok)
+{
+    return sparse->payload ? baton__sparse_alloc(sparse, count, bytes, ok)
+                           : NULL;
+}
+
+void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
+                                size_t bytes, bool *ok)
+{
+    baton__sparse_memory_t piece = {.of_device = true, .kind = kind};
+    *ok = *ok &&
+          baton_device_alloc(baton_group_engine(sparse->group), kind,
+                             bytes > 0 ? bytes : 1, &piece.memory) == BATON_OK;
+    return *ok ? keep(sparse, piece, ok) : NULL;
+}
+
+void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
+                                size_t bytes, bool *ok)
+{
+    return sparse->options.memory == BATON_MEMORY_DEVICE
+               ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
+                                           count * bytes, ok)
+               : baton__sparse_room(sparse, count, bytes, ok);
+}
+
+void baton__sparse_free_memory(baton_sparse_t *sparse)
+{
+    while (sparse->memory != NULL) {
+        baton__sparse_memory_t *piece = sparse->memory;
+        sparse->memory = piece->next;
+        free_piece(sparse, piece);
+        baton__free(piece);
+    }
+}
