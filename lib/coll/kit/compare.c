@@ -15,7 +15,7 @@ uint64_t baton__compare_bits(double value)
 }
 
 static bool allocate(baton__compare_t *self, const baton__compared_t *list,
-                     size_t count, bool wrong)
+                     size_t count, uint64_t wrong)
 {
     self->count = count + 1;
     self->list = baton__alloc(self->count, sizeof *self->list);
@@ -35,7 +35,7 @@ static bool allocate(baton__compare_t *self, const baton__compared_t *list,
 baton_status_t baton__compare_start(baton__compare_t *self,
                                     baton_schedule_t *schedule,
                                     const baton__compared_t *list, size_t count,
-                                    bool wrong)
+                                    uint64_t wrong)
 {
     *self = (baton__compare_t){.schedule = schedule};
     if (!allocate(self, list, count, wrong)) {
@@ -56,35 +56,38 @@ baton_status_t baton__compare_start(baton__compare_t *self,
     return status == BATON_OK ? baton_schedule_start(schedule) : status;
 }
 
-static void describe(baton__text_t *text, bool real, uint64_t word)
+void baton__compare_describe(baton__text_t *text,
+                             const baton__compared_t *option, uint64_t word)
 {
     double value;
     memcpy(&value, &word, sizeof value);
-    if (real) {
+    if (option->real) {
         baton__text_add(text, "%g", value);
+    } else if (option->text != NULL) {
+        baton__text_add(text, "%s", option->text(word));
     } else {
         baton__text_add(text, "%llu", (unsigned long long)word);
     }
 }
 
-void baton__compare_end(const baton__compare_t *self, bool *wrong_out,
-                        baton__text_t *text)
+uint64_t baton__compare_end(const baton__compare_t *self, baton__text_t *text)
 {
     const char *between = "";
-    *wrong_out = ~self->words[self->count] != 0;
     for (size_t i = 1; i < self->count; i++) {
         uint64_t smallest = self->words[i];
+        /* A complement's minimum is that of the largest value. */
         uint64_t largest = ~self->words[self->count + i];
         if (smallest == largest) {
             continue;
         }
         baton__text_add(text, "%s%s is ", between, self->list[i].name);
-        describe(text, self->list[i].real, smallest);
+        baton__compare_describe(text, &self->list[i], smallest);
         baton__text_add(text, " on one rank and ");
-        describe(text, self->list[i].real, largest);
+        baton__compare_describe(text, &self->list[i], largest);
         baton__text_add(text, " on another");
         between = "; ";
     }
+    return ~self->words[self->count];
 }
 
 void baton__compare_fini(baton__compare_t *self)

@@ -11,30 +11,44 @@
 /* An option that must be the same on all ranks. */
 typedef struct baton__compared {
     const char *name;
-    bool real; /* the word has the bits of a double */
     uint64_t word;
+    bool real;                          /* it has the bits of a double */
+    const char *(*text)(uint64_t word); /* or a name; or NULL */
 } baton__compared_t;
+
+/* A field of a struct of options that is an integer; and a double. */
+#define BATON__COMPARED(options, field)                                        \
+    {                                                                          \
+        .name = #field, .word = (uint64_t)(options)->field                     \
+    }
+#define BATON__COMPARED_REAL(label, value)                                     \
+    {                                                                          \
+        .name = (label), .word = baton__compare_bits(value), .real = true      \
+    }
 
 typedef struct baton__compare {
     baton_schedule_t *schedule; /* the owner's */
-    baton__compared_t *list;    /* the first is whether this rank is wrong */
+    baton__compared_t *list;    /* the first is how this rank is wrong */
     size_t count;
     uint64_t *words; /* 2 * count */
 } baton__compare_t;
 
 uint64_t baton__compare_bits(double value);
 
-/* Commits and starts the schedule, which is empty. `wrong`: this rank's options
-   are. The list is copied. */
+/* Commits and starts the schedule, which is empty. `wrong`: how this rank's
+   options are, or 0. The list is copied. */
 baton_status_t baton__compare_start(baton__compare_t *self,
                                     baton_schedule_t *schedule,
                                     const baton__compared_t *list, size_t count,
-                                    bool wrong);
+                                    uint64_t wrong);
 
-/* When the epoch has ended: whether some rank is wrong; appends what differs to
-   the text, "k is 7 on one rank and 8 on another". */
-void baton__compare_end(const baton__compare_t *self, bool *wrong_out,
-                        baton__text_t *text);
+/* When the epoch has ended: returns the largest `wrong` of all ranks; appends
+   what differs to the text, "k is 7 on one rank and 8 on another". */
+uint64_t baton__compare_end(const baton__compare_t *self, baton__text_t *text);
+
+/* Appends a value of an option. */
+void baton__compare_describe(baton__text_t *text,
+                             const baton__compared_t *option, uint64_t word);
 
 /* After the schedule's destruction. */
 void baton__compare_fini(baton__compare_t *self);

@@ -1,19 +1,15 @@
 /* Options: defaults, checks, and the comparison across ranks.
 
-   Each rank writes its options as words, with their complements behind them;
-   the minimum over all ranks of both tells the smallest and the largest value
-   of each option, on all ranks alike. A rank whose options are wrong, or that
-   lacks memory, takes part, too: one more word tells the others which rank it
-   is, and why. */
+   A rank whose options are wrong, or that lacks memory, takes part in the
+   comparison (kit/compare.h), too: a word tells the others which rank it is,
+   and why. */
 #include "coll/sparse/sparse.h"
 
-#include "base/alloc.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "coll/partial/rule.h"
 
 #include <assert.h>
-#include <baton/coll.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -307,57 +303,54 @@ static uint64_t memory_word(const baton_sparse_options_t *o)
     return o->algorithm == BATON_SPARSE_AUTO ? (uint64_t)o->memory : 0;
 }
 
-/* Every option that must be the same: what it is called, its word. Those before
-   k must be the same in a state that is imported, too. */
-#define COMPARED_LIST(X)                                                       \
-    X(algorithm, (uint64_t)o->algorithm)                                       \
-    X(count, o->count)                                                         \
-    X(dtype, (uint64_t)o->dtype)                                               \
-    X(teams, (uint64_t)o->teams)                                               \
-    X(exchange, (uint64_t)o->exchange)                                         \
-    X(average, o->average)                                                     \
-    X(momentum, bits_of(o->momentum))                                          \
-    X(nesterov, o->nesterov)                                                   \
-    X(clip, bits_of(o->clip))                                                  \
-    X(warmup, o->warmup)                                                       \
-    X(redsync, (uint64_t)o->redsync)                                           \
-    X(quantise, o->quantise)                                                   \
-    X(keep_error, o->keep_error)                                               \
-    X(k, o->k)                                                                 \
-    X(max_k, o->max_k)                                                         \
-    X(memory, memory_word(o))                                                  \
-    X(partial, o->partial)                                                     \
-    X(mode, (uint64_t)o->mode)                                                 \
-    X(mode_ranks, o->mode_ranks)                                               \
-    X(history, o->history)                                                     \
-    X(sync_every, o->sync_every)                                               \
-    X(max_staleness, o->max_staleness)                                         \
-    X(seed, o->seed)                                                           \
-    X(alpha_us, bits_of(o->link.alpha_us))                                     \
-    X(beta_ns, bits_of(o->link.beta_ns))
-
-enum {
-    WRONG, /* see wrong_word; of all ranks the largest counts */
-#define COMPARED_ENUM(name, word) COMPARED_##name,
-    COMPARED_LIST(COMPARED_ENUM)
-#undef COMPARED_ENUM
-        COMPARED_COUNT
-};
-
-static_assert(COMPARED_k == 1 + BATON__SPARSE_STATE_OPTIONS,
-              "a state has the words of the options before k");
-
-static const char *const compared_names[] = {"",
-#define COMPARED_NAME(name, word) #name,
-                                             COMPARED_LIST(COMPARED_NAME)
-#undef COMPARED_NAME
-};
-
-static uint64_t bits_of(double value)
+static const char *algorithm_text(uint64_t word)
 {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return baton_sparse_algorithm_name((baton_sparse_algorithm_t)word);
+}
+
+static const char *dtype_text(uint64_t word)
+{
+    return baton_dtype_name((baton_dtype_t)word);
+}
+
+enum { COMPARED = 25 };
+
+/* Every option that must be the same. Those before k must be the same in a
+   state that is imported, too. */
+static void list_options(const baton_sparse_options_t *o,
+                         baton__compared_t *out)
+{
+    const baton__compared_t list[] = {
+        {.name = "algorithm",
+         .word = (uint64_t)o->algorithm,
+         .text = algorithm_text},
+        BATON__COMPARED(o, count),
+        {.name = "dtype", .word = (uint64_t)o->dtype, .text = dtype_text},
+        BATON__COMPARED(o, teams),
+        BATON__COMPARED(o, exchange),
+        BATON__COMPARED(o, average),
+        BATON__COMPARED_REAL("momentum", o->momentum),
+        BATON__COMPARED(o, nesterov),
+        BATON__COMPARED_REAL("clip", o->clip),
+        BATON__COMPARED(o, warmup),
+        BATON__COMPARED(o, redsync),
+        BATON__COMPARED(o, quantise),
+        BATON__COMPARED(o, keep_error),
+        BATON__COMPARED(o, k),
+        BATON__COMPARED(o, max_k),
+        {.name = "memory", .word = memory_word(o)},
+        BATON__COMPARED(o, partial),
+        BATON__COMPARED(o, mode),
+        BATON__COMPARED(o, mode_ranks),
+        BATON__COMPARED(o, history),
+        BATON__COMPARED(o, sync_every),
+        BATON__COMPARED(o, max_staleness),
+        BATON__COMPARED(o, seed),
+        BATON__COMPARED_REAL("alpha_us", o->link.alpha_us),
+        BATON__COMPARED_REAL("beta_ns", o->link.beta_ns),
+    };
+    static_assert(sizeof list / sizeof list[0] == COMPARED, "all of them");
+    memcpy(out, list, sizeof list);
 }
 
 /* 0, or how this rank fails before options are compared:
@@ -377,79 +370,12 @@ static uint64_t wrong_word(const baton_sparse_t *sparse)
     return word | (uint64_t)(-sparse->wrong & WRONG_STATUS);
 }
 
-static void option_words(const baton_sparse_options_t *o, uint64_t *words)
-{
-#define COMPARED_WORD(name, word) words[COMPARED_##name] = (word);
-    COMPARED_LIST(COMPARED_WORD)
-#undef COMPARED_WORD
-}
-
-static void write_words(const baton_sparse_options_t *o, uint64_t wrong,
-                        uint64_t *words)
-{
-    words[WRONG] = wrong;
-    option_words(o, words);
-    for (int i = 0; i < COMPARED_COUNT; i++) {
-        words[COMPARED_COUNT + i] = ~words[i];
-    }
-}
-
 baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
 {
-    const size_t bytes = 2 * COMPARED_COUNT * sizeof(uint64_t);
-    sparse->compared = baton__alloc(2 * COMPARED_COUNT, sizeof(uint64_t));
-    if (sparse->compared == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for sparse \"%s\"",
-                            sparse->name);
-    }
-    write_words(&sparse->asked, wrong_word(sparse), sparse->compared);
-    baton_schedule_t *s = sparse->comparison;
-    baton_view_t view =
-        baton_view(baton_buffer_bind(s, sparse->compared, bytes), 0, bytes);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_U64,
-                              .op = BATON_MIN};
-    baton_allreduce_recursive_doubling(s, &args);
-    baton_status_t status = baton_schedule_commit(s);
-    return status == BATON_OK ? baton_schedule_start(s) : status;
-}
-
-static void describe(baton__text_t *text, int option, uint64_t word)
-{
-    if (option == COMPARED_momentum || option == COMPARED_clip ||
-        option == COMPARED_alpha_us || option == COMPARED_beta_ns) {
-        double value;
-        memcpy(&value, &word, sizeof value);
-        baton__text_add(text, "%g", value);
-    } else if (option == COMPARED_algorithm) {
-        baton__text_add(
-            text, "%s",
-            baton_sparse_algorithm_name((baton_sparse_algorithm_t)word));
-    } else if (option == COMPARED_dtype) {
-        baton__text_add(text, "%s", baton_dtype_name((baton_dtype_t)word));
-    } else {
-        baton__text_add(text, "%llu", (unsigned long long)word);
-    }
-}
-
-/* The smallest and the largest value of each option that differs. */
-static void describe_differences(baton__text_t *text, const uint64_t *smallest)
-{
-    size_t begin = text->used;
-    for (int i = WRONG + 1; i < COMPARED_COUNT; i++) {
-        /* A complement's minimum is that of the largest value. */
-        uint64_t largest = ~smallest[COMPARED_COUNT + i];
-        if (smallest[i] != largest) {
-            baton__text_add(text, "%s%s is ", text->used > begin ? "; " : "",
-                            compared_names[i]);
-            describe(text, i, smallest[i]);
-            baton__text_add(text, " on one rank and ");
-            describe(text, i, largest);
-            baton__text_add(text, " on another");
-        }
-    }
+    baton__compared_t list[COMPARED];
+    list_options(&sparse->asked, list);
+    return baton__compare_start(&sparse->compare, sparse->comparison, list,
+                                COMPARED, wrong_word(sparse));
 }
 
 static baton_status_t own_error(const baton_sparse_t *sparse)
@@ -461,11 +387,10 @@ static baton_status_t own_error(const baton_sparse_t *sparse)
     return baton__error_forward(sparse->wrong, sparse->wrong_text);
 }
 
-/* What another rank's word says. */
-static baton_status_t error_of(const baton_sparse_t *sparse, uint64_t word)
+/* What another rank's word says; and what differs. */
+static baton_status_t error_of(const baton_sparse_t *sparse, uint64_t word,
+                               const char *differences)
 {
-    char data[BATON__MESSAGE_BYTES] = "";
-    baton__text_t text = {.data = data, .size = sizeof data};
     unsigned long long rank = (unsigned long long)(word >> WRONG_RANK) - 1;
     baton_status_t status = baton__failure_of(-(int)(word & WRONG_STATUS));
     if ((word & WRONG_UNREAD) != 0) {
@@ -480,11 +405,11 @@ static baton_status_t error_of(const baton_sparse_t *sparse, uint64_t word)
                             "schedules: %s",
                             sparse->name, rank, baton_status_text(status));
     }
-    describe_differences(&text, sparse->compared);
     return baton__error(status,
                         "sparse \"%s\": rank %llu's options are "
                         "invalid%s%s",
-                        sparse->name, rank, text.used > 0 ? ": " : "", data);
+                        sparse->name, rank, differences[0] != '\0' ? ": " : "",
+                        differences);
 }
 
 baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
@@ -494,11 +419,10 @@ baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
     if (wrong_word(sparse) != 0) {
         return own_error(sparse);
     }
-    uint64_t word = ~sparse->compared[COMPARED_COUNT + WRONG];
-    if (word != 0 && sparse->payload) {
-        return error_of(sparse, word);
+    uint64_t word = baton__compare_end(&sparse->compare, &text);
+    if (word != 0) {
+        return error_of(sparse, word, data);
     }
-    describe_differences(&text, sparse->compared);
     if (text.used > 0) {
         return baton__error(BATON_ERR_MISMATCH,
                             "sparse \"%s\": options differ across ranks: %s",
@@ -513,9 +437,11 @@ baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
 
 void baton__sparse_state_options(const baton_sparse_options_t *o, uint64_t *out)
 {
-    uint64_t words[COMPARED_COUNT];
-    option_words(o, words);
-    memcpy(out, words + WRONG + 1, BATON__SPARSE_STATE_OPTIONS * sizeof *out);
+    baton__compared_t list[COMPARED];
+    list_options(o, list);
+    for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
+        out[i] = list[i].word;
+    }
 }
 
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
@@ -523,15 +449,15 @@ baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
 {
     char data[BATON__MESSAGE_BYTES] = "";
     baton__text_t text = {.data = data, .size = sizeof data};
-    uint64_t own[BATON__SPARSE_STATE_OPTIONS];
-    baton__sparse_state_options(&sparse->options, own);
+    baton__compared_t own[COMPARED];
+    list_options(&sparse->options, own);
     for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
-        if (own[i] != stored[i]) {
+        if (own[i].word != stored[i]) {
             baton__text_add(&text, "%s%s is ", text.used > 0 ? "; " : "",
-                            compared_names[i + 1]);
-            describe(&text, i + 1, own[i]);
+                            own[i].name);
+            baton__compare_describe(&text, &own[i], own[i].word);
             baton__text_add(&text, ", and ");
-            describe(&text, i + 1, stored[i]);
+            baton__compare_describe(&text, &own[i], stored[i]);
             baton__text_add(&text, " in the state");
         }
     }

@@ -94,7 +94,7 @@ static void free_sparse(baton_sparse_t *sparse)
     }
     baton__sparse_free_memory(sparse);
     baton__free(sparse->name);
-    baton__free(sparse->compared);
+    baton__compare_fini(&sparse->compare);
     baton__free(sparse);
 }
 

@@ -31,6 +31,8 @@
 #ifndef BATON_COLL_SPARSE_SPARSE_H
 #define BATON_COLL_SPARSE_SPARSE_H
 
+#include "coll/kit/compare.h"
+
 #include <baton/sparse.h>
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
@@ -66,7 +68,7 @@ struct baton_sparse {
     size_t element_bytes, entry_bytes;
 
     baton_schedule_t *comparison;
-    uint64_t *compared;   /* option words, and their complements */
+    baton__compare_t compare;
     baton_status_t wrong; /* with this rank's options, or memory */
     char wrong_text[256];
     bool connected;

@@ -151,37 +151,29 @@ static uint64_t hash_of_densities(const baton_tensors_options_t *o)
 baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
-#define INTEGER(field)                                                         \
-    {                                                                          \
-        .name = #field, .word = (uint64_t)o->field                             \
-    }
-#define REAL(label, value)                                                     \
-    {                                                                          \
-        .name = label, .real = true, .word = baton__compare_bits(value)        \
-    }
     const baton__compared_t list[] = {
         {.name = "the number of tensors", .word = set->count},
         {.name = "a hash of the tensors' sizes and roles",
          .word = hash_of_tensors(set)},
-        INTEGER(dtype),
-        REAL("density", o->density),
-        INTEGER(algorithm),
-        INTEGER(average),
-        REAL("momentum", o->momentum),
-        INTEGER(nesterov),
-        REAL("clip", o->clip),
-        INTEGER(warmup),
+        BATON__COMPARED(o, dtype),
+        BATON__COMPARED_REAL("density", o->density),
+        BATON__COMPARED(o, algorithm),
+        BATON__COMPARED(o, average),
+        BATON__COMPARED_REAL("momentum", o->momentum),
+        BATON__COMPARED(o, nesterov),
+        BATON__COMPARED_REAL("clip", o->clip),
+        BATON__COMPARED(o, warmup),
         {.name = "a hash of the densities", .word = hash_of_densities(o)},
-        INTEGER(quantise),
-        INTEGER(keep_error),
-        INTEGER(paper_selections),
-        INTEGER(small_bytes),
-        INTEGER(always_sparse),
-        REAL("select_ns", o->select_ns),
-        REAL("entry_ns", o->entry_ns),
-        REAL("the calibration's alpha", set->link.alpha_us),
-        REAL("the calibration's beta", set->link.beta_ns),
-        REAL("the calibration's gamma", set->costs.gamma_ns),
+        BATON__COMPARED(o, quantise),
+        BATON__COMPARED(o, keep_error),
+        BATON__COMPARED(o, paper_selections),
+        BATON__COMPARED(o, small_bytes),
+        BATON__COMPARED(o, always_sparse),
+        BATON__COMPARED_REAL("select_ns", o->select_ns),
+        BATON__COMPARED_REAL("entry_ns", o->entry_ns),
+        BATON__COMPARED_REAL("the calibration's alpha", set->link.alpha_us),
+        BATON__COMPARED_REAL("the calibration's beta", set->link.beta_ns),
+        BATON__COMPARED_REAL("the calibration's gamma", set->costs.gamma_ns),
     };
     return baton__compare_start(&set->compare, set->comparison, list,
                                 sizeof list / sizeof list[0],
@@ -192,16 +184,11 @@ baton_status_t baton__tensors_compare_end(baton_tensors_t *set)
 {
     char data[BATON__MESSAGE_BYTES] = "";
     baton__text_t text = {.data = data, .size = sizeof data};
-    bool wrong = false;
     if (set->wrong[0] != '\0') {
         return baton__error(BATON_ERR_INVALID, "tensors \"%s\": %s", set->name,
                             set->wrong);
     }
-    if (!set->payload) { /* nothing was compared */
-        return BATON_OK;
-    }
-    baton__compare_end(&set->compare, &wrong, &text);
-    if (wrong) {
+    if (baton__compare_end(&set->compare, &text) != 0) {
         return baton__error(BATON_ERR_INVALID,
                             "tensors \"%s\": another rank's options are "
                             "invalid",
