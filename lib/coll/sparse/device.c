@@ -9,14 +9,10 @@
    before, if the application has not asked for it: so it has ended well.
 
    Results go back by requests of the stream (stream/requests.h), behind the
-   step:
-
-       begin --+--> copy of indices, values, their number
-               +--> copy of the entries --> write out a dense target
-               +--> copy of the dense vector, after a dense step
-
-   Vectors are copied and scaled between steps by requests as well. What a step
-   does on the device is in device_work.h. */
+   step: a call finds out what is to be copied, and a device call copies it. For
+   a dense target of a sparse result that is the entries, which are written out
+   there. Vectors are copied and scaled between steps by requests as well. What
+   a step does on the device is in device_work.h. */
 #include "coll/sparse/device_work.h"
 
 #include "base/config.h"
@@ -80,17 +76,16 @@ typedef struct backend {
     baton_group_t *self;       /* of this rank alone */
     baton__requests_t results; /* its schedule is written under the lock */
     bool closing;              /* that is being destroyed */
-    baton__request_copy_t parts[PARTS];
+    result_request_t result;   /* the driver's: the one that is served */
+    bool is_sparse;            /* and not of a dense step */
+    size_t bytes[PARTS];       /* of it, to be copied; 0: not asked for */
     uint64_t *count;
     char *entries, *device_entries; /* from which a dense target is written */
-    baton_length_t entries_length;
-    char *written; /* the dense target that is written, or NULL */
-    size_t written_count;
+    size_t written;                 /* of these */
     uint64_t reported; /* the last result whose failure has been reported */
 
     baton__requests_t vectors;
     vector_request_t vector; /* the driver's: the one that is served */
-    baton__request_copy_t from_device, to_device, measured;
 } backend_t;
 
 static backend_t *backend_of(const baton_sparse_t *sparse)
@@ -223,54 +218,40 @@ static baton_status_t load(void *arg, baton_call_t *call)
 
 /* ---- copies of results, on the driver ---------------------------------- */
 
+/* The most bytes that a part ever has. */
+static size_t part_room(const baton_sparse_t *sparse, int part)
+{
+    const size_t room[PARTS] = {
+        [INDICES] = sparse->result_capacity * sizeof(uint32_t),
+        [VALUES] = sparse->result_capacity * sparse->element_bytes,
+        [COUNT] = sizeof(uint64_t),
+        [DENSE] = vector_bytes(sparse),
+    };
+    return room[part];
+}
+
 /* How many bytes of each part are copied; fills what they are copied from. The
    lock is held. */
-static void measure_result(const baton_sparse_t *sparse,
-                           const result_request_t *request, size_t bytes[PARTS])
+static void measure_result(const baton_sparse_t *sparse, backend_t *self)
 {
-    backend_t *self = backend_of(sparse);
     const baton_sparse_result_t *last = &sparse->last;
     size_t entries = last->indices != NULL ? last->count : 0;
     const size_t most[PARTS] = {
         [INDICES] = entries * sizeof(uint32_t),
         [VALUES] = entries * sparse->element_bytes,
         [COUNT] = sizeof(uint64_t),
-        [DENSE] = last->indices == NULL ? vector_bytes(sparse) : 0,
+        [DENSE] = vector_bytes(sparse),
     };
     *self->count = last->count;
+    self->is_sparse = last->indices != NULL;
+    self->written = entries;
     for (int i = 0; i < PARTS; i++) {
-        bytes[i] = request->targets[i] != NULL ? most[i] : 0;
+        self->bytes[i] = self->result.targets[i] != NULL ? most[i] : 0;
     }
-    if (request->targets[DENSE] != NULL && last->indices != NULL) {
+    if (self->bytes[DENSE] > 0 && self->is_sparse) {
         baton__entries_join(sparse, self->entries, last->indices, last->values,
-                            sparse->element_bytes, last->count);
-        self->written = request->targets[DENSE];
-        self->written_count = last->count;
+                            sparse->element_bytes, entries);
     }
-}
-
-/* Writes entries that were copied to the device out as a dense vector. */
-static baton_status_t write_out(void *arg, baton_call_t *call,
-                                baton_stream_t stream)
-{
-    const baton_sparse_t *sparse = arg;
-    const backend_t *self = backend_of(sparse);
-    const baton_device_port_t *port = self->device.port;
-    const baton_device_transfer_t transfer = {
-        .direction = BATON_DEVICE_PUT,
-        .list = {.dtype = sparse->options.dtype,
-                 .data = self->device_entries,
-                 .capacity = self->written_count},
-        .dense = self->written};
-    (void)call;
-    if (self->written == NULL) {
-        return BATON_OK;
-    }
-    baton_status_t status = port->clear(self->device.device, stream,
-                                        self->written, vector_bytes(sparse));
-    return status == BATON_OK
-               ? port->entries(self->device.device, stream, &transfer)
-               : status;
 }
 
 /* A step that failed, or that began before a recovery, has no result: later
@@ -280,27 +261,62 @@ static baton_status_t begin_result(void *arg, baton_call_t *call,
 {
     baton_sparse_t *sparse = arg;
     backend_t *self = backend_of(sparse);
-    const result_request_t *request = of;
-    baton__binding_t bindings[PARTS];
-    size_t bytes[PARTS] = {0};
+    (void)call;
+    self->result = *(const result_request_t *)of;
+    memset(self->bytes, 0, sizeof self->bytes);
     (void)pthread_mutex_lock(&self->lock);
-    self->written = NULL;
-    if (baton_schedule_epoch(schedule_of(request->side)) >= request->epoch) {
+    if (baton_schedule_epoch(schedule_of(self->result.side)) >=
+        self->result.epoch) {
         complete_begun(sparse);
-        measure_result(sparse, request, bytes);
+        measure_result(sparse, self);
     }
     (void)pthread_mutex_unlock(&self->lock);
-    baton_status_t status = baton_call_set_length(
-        call, self->entries_length,
-        self->written != NULL ? self->written_count * sparse->entry_bytes : 0);
-    for (int i = 0; i < PARTS && status == BATON_OK; i++) {
-        status = baton_call_set_length(call, self->parts[i].length, bytes[i]);
-        bindings[i] =
-            (baton__binding_t){self->parts[i].target, request->targets[i]};
+    return BATON_OK;
+}
+
+/* Writes the entries of a sparse result out as a dense vector. */
+static baton_status_t write_out(const baton_sparse_t *sparse,
+                                baton_stream_t stream)
+{
+    const backend_t *self = backend_of(sparse);
+    const baton_device_port_t *port = self->device.port;
+    void *device = self->device.device, *target = self->result.targets[DENSE];
+    const baton_device_transfer_t transfer = {
+        .direction = BATON_DEVICE_PUT,
+        .list = {.dtype = sparse->options.dtype,
+                 .data = self->device_entries,
+                 .capacity = self->written},
+        .dense = target};
+    baton_status_t status =
+        port->copy(device, stream, self->device_entries, self->entries,
+                   self->written * sparse->entry_bytes);
+    if (status == BATON_OK) {
+        status = port->clear(device, stream, target, vector_bytes(sparse));
     }
-    return status == BATON_OK
-               ? baton__requests_bind(&self->results, bindings, PARTS)
-               : status;
+    return status == BATON_OK ? port->entries(device, stream, &transfer)
+                              : status;
+}
+
+static baton_status_t copy_result(void *arg, baton_call_t *call,
+                                  baton_stream_t stream)
+{
+    const baton_sparse_t *sparse = arg;
+    const backend_t *self = backend_of(sparse);
+    const void *const sources[PARTS] = {sparse->result_indices,
+                                        sparse->result_values, self->count,
+                                        self->staged};
+    baton_status_t status = BATON_OK;
+    (void)call;
+    for (int i = 0; i < PARTS && status == BATON_OK; i++) {
+        if (i == DENSE && self->bytes[i] > 0 && self->is_sparse) {
+            status = write_out(sparse, stream);
+        } else if (self->bytes[i] > 0) {
+            status = self->device.port->copy(self->device.device, stream,
+                                             self->result.targets[i],
+                                             sources[i], self->bytes[i]);
+        }
+    }
+    return status;
 }
 
 /* ---- vectors between steps, on the driver ------------------------------ */
@@ -308,134 +324,82 @@ static baton_status_t begin_result(void *arg, baton_call_t *call,
 static baton_status_t begin_vector(void *arg, baton_call_t *call,
                                    const void *of)
 {
-    const baton_sparse_t *sparse = arg;
-    backend_t *self = backend_of(sparse);
-    const vector_request_t *request = of;
-    bool reads = request->work == READ, writes = request->work == WRITE;
-    size_t bytes = vector_bytes(sparse);
-    const baton__binding_t bindings[] = {
-        {self->from_device.source, reads ? request->vector : NULL},
-        {self->from_device.target, reads ? request->other : NULL},
-        {self->to_device.source, writes ? request->other : NULL},
-        {self->to_device.target, writes ? request->vector : NULL},
-    };
-    self->vector = *request;
-    baton_status_t status = baton_call_set_length(
-        call, self->from_device.length, reads ? bytes : 0);
-    if (status == BATON_OK) {
-        status = baton_call_set_length(call, self->to_device.length,
-                                       writes ? bytes : 0);
-    }
-    if (status == BATON_OK) {
-        status = baton_call_set_length(
-            call, self->measured.length,
-            request->work == MEASURE ? sizeof *self->device.squares : 0);
-    }
-    return status == BATON_OK
-               ? baton__requests_bind(&self->vectors, bindings, 4)
-               : status;
+    (void)call;
+    backend_of(arg)->vector = *(const vector_request_t *)of;
+    return BATON_OK;
 }
 
-static baton_status_t compute(void *arg, baton_call_t *call,
-                              baton_stream_t stream)
+static baton_status_t use_vector(void *arg, baton_call_t *call,
+                                 baton_stream_t stream)
 {
     const baton_sparse_t *sparse = arg;
     const vector_request_t *request = &backend_of(sparse)->vector;
+    const baton__sparse_device_t *device = sparse->device;
+    const baton_device_port_t *port = device->port;
+    baton_status_t status = BATON_OK;
     (void)call;
-    return request->work == MEASURE
-               ? baton__device_square(sparse, stream, request->vector)
-           : request->work == SCALE
-               ? baton__device_scale(sparse, stream, request->other,
-                                     request->vector, request->factor)
-               : BATON_OK;
+    switch (request->work) {
+    case READ:
+        return port->copy(device->device, stream, request->other,
+                          request->vector, vector_bytes(sparse));
+    case WRITE:
+        return port->copy(device->device, stream, request->vector,
+                          request->other, vector_bytes(sparse));
+    case SCALE:
+        return baton__device_scale(sparse, stream, request->other,
+                                   request->vector, request->factor);
+    case MEASURE:
+        status = baton__device_square(sparse, stream, request->vector);
+        break;
+    }
+    return status == BATON_OK
+               ? port->copy(device->device, stream, device->squares,
+                            device->squares_there, sizeof *device->squares)
+               : status;
 }
 
 /* ---- building ---------------------------------------------------------- */
 
-static void add_part(backend_t *self, int part, const void *source,
-                     size_t bytes)
+/* Requests of which each is a device call. */
+static baton_status_t
+build_requests(baton_sparse_t *sparse, baton__requests_t *requests,
+               const char *what,
+               baton_status_t (*serve)(void *arg, baton_call_t *call,
+                                       baton_stream_t stream))
 {
-    self->parts[part] = baton__requests_add_copy(
-        &self->results, (baton__request_end_t){NULL, BATON_MEMORY_DEVICE},
-        (baton__request_end_t){(void *)(uintptr_t)source, BATON_MEMORY_HOST},
-        bytes);
-}
-
-/* What writes a dense target out. */
-static bool add_writing(baton_sparse_t *sparse)
-{
-    backend_t *self = backend_of(sparse);
-    baton_schedule_t *s = self->results.schedule;
-    size_t bytes = sparse->result_capacity * sparse->entry_bytes;
-    bool ok = true;
-    self->entries =
-        baton__sparse_device_room(sparse, BATON_MEMORY_HOST, bytes, &ok);
-    self->device_entries =
-        baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, &ok);
-    baton__request_copy_t copy = baton__requests_add_copy(
-        &self->results,
-        (baton__request_end_t){self->device_entries, BATON_MEMORY_DEVICE},
-        (baton__request_end_t){self->entries, BATON_MEMORY_HOST}, bytes);
-    self->entries_length = copy.length;
-    baton_before(s, copy.node, baton_add_device_call(s, write_out, sparse));
-    return ok;
+    requests->arg = sparse;
+    baton_status_t status = baton__requests_init(
+        requests, backend_of(sparse)->self, what, sparse->name);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_add_device_call(requests->schedule, serve, sparse);
+    return baton__requests_commit(requests);
 }
 
 static baton_status_t build_results(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
-    size_t size = sparse->element_bytes, most = sparse->result_capacity;
+    size_t bytes = sparse->result_capacity * sparse->entry_bytes;
     bool ok = true;
     self->count = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
                                             sizeof *self->count, &ok);
+    self->entries =
+        baton__sparse_device_room(sparse, BATON_MEMORY_HOST, bytes, &ok);
+    self->device_entries =
+        baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, &ok);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
-                                        .begin = begin_result,
-                                        .arg = sparse};
-    baton_status_t status = baton__requests_init(&self->results, self->self,
-                                                 "result of", sparse->name);
-    if (status != BATON_OK) {
-        return status;
-    }
-    add_part(self, INDICES, sparse->result_indices, most * sizeof(uint32_t));
-    add_part(self, VALUES, sparse->result_values, most * size);
-    add_part(self, COUNT, self->count, sizeof *self->count);
-    add_part(self, DENSE, self->staged, vector_bytes(sparse));
-    ok = add_writing(sparse) && ok;
-    return ok ? baton__requests_commit(&self->results)
+                                        .begin = begin_result};
+    return ok ? build_requests(sparse, &self->results, "result of", copy_result)
               : baton__sparse_no_memory(sparse);
 }
 
-/*     begin --+--> copy to the host
-               +--> copy to the device
-               +--> scale, or measure --> copy of the sum of squares
-
-   Of these one is done, and lengths say that the others do nothing. */
 static baton_status_t build_vectors(baton_sparse_t *sparse)
 {
-    backend_t *self = backend_of(sparse);
-    baton__requests_t *requests = &self->vectors;
-    const baton__request_end_t here = {NULL, BATON_MEMORY_HOST};
-    const baton__request_end_t there = {NULL, BATON_MEMORY_DEVICE};
+    baton__requests_t *requests = &backend_of(sparse)->vectors;
     *requests = (baton__requests_t){.bytes = sizeof(vector_request_t),
-                                    .begin = begin_vector,
-                                    .arg = sparse};
-    baton_status_t status =
-        baton__requests_init(requests, self->self, "vectors of", sparse->name);
-    if (status != BATON_OK) {
-        return status;
-    }
-    baton_schedule_t *s = requests->schedule;
-    size_t bytes = vector_bytes(sparse);
-    self->from_device = baton__requests_add_copy(requests, here, there, bytes);
-    self->to_device = baton__requests_add_copy(requests, there, here, bytes);
-    self->measured = baton__requests_add_copy(
-        requests,
-        (baton__request_end_t){self->device.squares, BATON_MEMORY_HOST},
-        (baton__request_end_t){self->device.squares_there, BATON_MEMORY_DEVICE},
-        sizeof *self->device.squares);
-    baton_before(s, baton_add_device_call(s, compute, sparse),
-                 self->measured.node);
-    return baton__requests_commit(requests);
+                                    .begin = begin_vector};
+    return build_requests(sparse, requests, "vectors of", use_vector);
 }
 
 static bool add_dense_nodes(baton_sparse_t *sparse)
@@ -747,8 +711,7 @@ static baton_status_t read_target(const baton_sparse_t *sparse,
         [DENSE] = {target.dense, "dense"},
     };
     for (int i = 0; i < PARTS; i++) {
-        size_t bytes =
-            baton_buffer_bytes(self->results.schedule, self->parts[i].target);
+        size_t bytes = part_room(sparse, i);
         out->targets[i] = bytes > 0 ? all[i].memory : NULL;
         if (out->targets[i] == NULL) {
             continue;

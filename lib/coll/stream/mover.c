@@ -13,14 +13,22 @@ static baton_status_t begin(void *arg, baton_call_t *call, const void *request)
     self->begin(self->arg, request, &operands);
     bool adds = operands.left != NULL && operands.right != NULL;
     bool copies = !adds && operands.right != NULL;
-    const baton__binding_t all[] = {{self->left, operands.left},
-                                    {self->copy.source, operands.right},
-                                    {self->copy.target, operands.target}};
-    baton_status_t status = baton__requests_bind(&self->requests, all, 3);
+    const struct {
+        baton_buffer_t buffer;
+        void *address;
+    } all[] = {{self->left, operands.left},
+               {self->right, operands.right},
+               {self->target, operands.target}};
+    baton_status_t status = BATON_OK;
+    /* To nothing first, as one may be where another one was before. */
+    for (int i = 0; i < 6 && status == BATON_OK; i++) {
+        status = baton_buffer_rebind(self->requests.schedule, all[i % 3].buffer,
+                                     i < 3 ? NULL : all[i % 3].address);
+    }
     if (status == BATON_OK) {
         status = baton_call_set_length(call, self->sum, adds ? self->bytes : 0);
     }
-    return status == BATON_OK ? baton_call_set_length(call, self->copy.length,
+    return status == BATON_OK ? baton_call_set_length(call, self->copy,
                                                       copies ? self->bytes : 0)
                               : status;
 }
@@ -36,7 +44,6 @@ baton_status_t baton__mover_init(baton__mover_t *self, baton_group_t *group,
                                  size_t bytes, baton_dtype_t dtype,
                                  const baton_op_t *op)
 {
-    const baton__request_end_t there = {NULL, BATON_MEMORY_DEVICE};
     self->bytes = bytes;
     self->requests = (baton__requests_t){.bytes = sizeof(baton__move_t),
                                          .begin = begin,
@@ -48,17 +55,23 @@ baton_status_t baton__mover_init(baton__mover_t *self, baton_group_t *group,
         return status;
     }
     baton_schedule_t *s = self->requests.schedule;
-    self->copy = baton__requests_add_copy(&self->requests, there, there, bytes);
-    self->left = baton_buffer_bind(s, NULL, bytes);
+    baton_buffer_t *const buffers[] = {&self->target, &self->left,
+                                       &self->right};
+    baton_view_t views[3];
+    for (int i = 0; i < 3; i++) {
+        *buffers[i] = baton_buffer_bind(s, NULL, bytes);
+        baton_buffer_set_memory(s, *buffers[i], BATON_MEMORY_DEVICE);
+        views[i] = baton_view(*buffers[i], 0, bytes);
+    }
     self->sum = baton_add_length(s);
-    baton_buffer_set_memory(s, self->left, BATON_MEMORY_DEVICE);
+    self->copy = baton_add_length(s);
+    baton_node_t copy = baton_add_copy(s, views[0], views[2]);
+    baton_set_length(s, copy, self->copy);
     if (op != NULL) {
-        baton_node_t sum = baton_add_reduce(
-            s, dtype, op, baton_view(self->copy.target, 0, bytes),
-            baton_view(self->left, 0, bytes),
-            baton_view(self->copy.source, 0, bytes));
+        baton_node_t sum =
+            baton_add_reduce(s, dtype, op, views[0], views[1], views[2]);
         baton_set_length(s, sum, self->sum);
-        baton_before(s, sum, self->copy.node);
+        baton_before(s, sum, copy);
     }
     return baton__requests_commit(&self->requests);
 }

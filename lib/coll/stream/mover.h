@@ -21,9 +21,8 @@ typedef struct baton__operands {
 
 typedef struct baton__mover {
     baton__requests_t requests;
-    baton_buffer_t left;
-    baton_length_t sum;
-    baton__request_copy_t copy;
+    baton_buffer_t target, left, right;
+    baton_length_t sum, copy;
     size_t bytes;
     /* On the driver: fills the operands, which are zeros; and after the work.
      */

@@ -68,45 +68,6 @@ baton_status_t baton__requests_fini(baton__requests_t *self)
     return status;
 }
 
-static baton_buffer_t add_buffer(baton_schedule_t *s, baton__request_end_t end,
-                                 size_t bytes)
-{
-    baton_buffer_t buffer = baton_buffer_bind(s, end.address, bytes);
-    baton_buffer_set_memory(s, buffer, end.memory);
-    return buffer;
-}
-
-baton__request_copy_t baton__requests_add_copy(baton__requests_t *self,
-                                               baton__request_end_t target,
-                                               baton__request_end_t source,
-                                               size_t bytes)
-{
-    baton_schedule_t *s = self->schedule;
-    baton__request_copy_t copy = {
-        .target = add_buffer(s, target, bytes),
-        .source = add_buffer(s, source, bytes),
-        .length = baton_add_length(s),
-    };
-    copy.node = baton_add_copy(s, baton_view(copy.target, 0, bytes),
-                               baton_view(copy.source, 0, bytes));
-    baton_set_length(s, copy.node, copy.length);
-    return copy;
-}
-
-baton_status_t baton__requests_bind(const baton__requests_t *self,
-                                    const baton__binding_t *all, size_t count)
-{
-    baton_status_t status = BATON_OK;
-    for (size_t i = 0; i < count && status == BATON_OK; i++) {
-        status = baton_buffer_rebind(self->schedule, all[i].buffer, NULL);
-    }
-    for (size_t i = 0; i < count && status == BATON_OK; i++) {
-        status =
-            baton_buffer_rebind(self->schedule, all[i].buffer, all[i].address);
-    }
-    return status;
-}
-
 /* Its epoch is the one that the next start begins. */
 static void put_request(baton__requests_t *self, const void *request)
 {

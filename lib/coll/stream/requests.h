@@ -41,33 +41,6 @@ baton_status_t baton__requests_commit(baton__requests_t *self);
 /* As baton_schedule_destroy. */
 baton_status_t baton__requests_fini(baton__requests_t *self);
 
-/* A copy of up to so many bytes; a call of `begin` sets the length, and binds
-   what has no address here. A buffer is device memory if it is marked so. */
-typedef struct baton__request_copy {
-    baton_buffer_t target, source;
-    baton_length_t length;
-    baton_node_t node;
-} baton__request_copy_t;
-
-typedef struct baton__request_end {
-    void *address; /* NULL: bound by each request */
-    baton_memory_t memory;
-} baton__request_end_t;
-
-baton__request_copy_t baton__requests_add_copy(baton__requests_t *self,
-                                               baton__request_end_t target,
-                                               baton__request_end_t source,
-                                               size_t bytes);
-
-/* In begin: binds buffers. All are bound to nothing first, as one may be where
-   another one was in the request before. */
-typedef struct baton__binding {
-    baton_buffer_t buffer;
-    void *address;
-} baton__binding_t;
-baton_status_t baton__requests_bind(const baton__requests_t *self,
-                                    const baton__binding_t *all, size_t count);
-
 /* Makes a request in the order of the stream; what is put there later comes
    behind it if `ordered`. As baton_schedule_start_on. */
 baton_status_t baton__requests_start_on(baton__requests_t *self,
