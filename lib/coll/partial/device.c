@@ -8,56 +8,101 @@
 
 enum { AHEAD = 8 }; /* steps that may be in flight: baton_schedule_start_on */
 
-typedef enum request {
+/* What a request is for. */
+typedef enum purpose {
+    FILL,   /* the neutral element, of the host, to its slot */
     ADD,    /* memory to what is pending */
     COPY,   /* what is pending to memory */
     ARRIVE, /* this rank has arrived at a step */
     RESULT  /* the result of a step to memory; with KEEP_LATEST the newest */
-} request_t;
+} purpose_t;
+
+typedef struct move {
+    purpose_t purpose;
+    void *memory; /* the caller's */
+    uint64_t step;
+    uint64_t generation;
+} move_t;
 
 /* ---- on the driver ----------------------------------------------------- */
 
-static bool is_of_now(const baton_partial_t *partial, const baton__move_t *move)
+static bool is_of_now(const baton_partial_t *partial, const move_t *move)
 {
     return move->generation ==
            atomic_load_explicit(&partial->generation, memory_order_relaxed);
 }
 
-static void begin_contribution(void *arg, const baton__move_t *move,
-                               baton__operands_t *operands)
+static baton_status_t begin_move(void *arg, baton_call_t *call,
+                                 const void *request)
 {
-    baton_partial_t *partial = arg;
+    baton__mover_t *self = arg;
+    const move_t *move = request;
+    baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     char *left = NULL, *right = NULL;
-    switch ((request_t)move->what) {
+    (void)call;
+    self->target = move->memory;
+    switch (move->purpose) {
+    case FILL:
+        self->target = baton__contribution_memory(c, c->nothing);
+        right = move->memory;
+        break;
     case ADD:
         baton__contribution_begin_add(c, &left, &right);
-        *operands = (baton__operands_t){
-            .target = right, .left = left, .right = move->memory};
+        self->target = right;
+        right = move->memory;
         break;
     case COPY:
         baton__contribution_begin_copy(c, &left, &right);
         partial->device->any = left != NULL || right != NULL;
-        *operands = (baton__operands_t){
-            .target = move->memory,
-            .left = left != NULL && right != NULL ? left : NULL,
-            .right = right != NULL  ? right
-                     : left != NULL ? left
-                                    : baton__contribution_memory(c, c->nothing),
-        };
+        if (right == NULL) {
+            right =
+                left != NULL ? left : baton__contribution_memory(c, c->nothing);
+            left = NULL;
+        }
         break;
     case ARRIVE:
+        break;
     case RESULT:
+        if (move->memory != NULL && is_of_now(partial, move)) {
+            right = baton__contribution_lend(
+                c, move->step, partial->keep == BATON_KEEP_LATEST);
+        }
         break;
     }
+    self->left = left;
+    self->right = right;
+    return BATON_OK;
 }
 
-static void end_contribution(void *arg, const baton__move_t *move)
+static baton_status_t move_vector(void *arg, baton_call_t *call,
+                                  baton_stream_t stream)
 {
-    baton_partial_t *partial = arg;
+    const baton__mover_t *self = arg;
+    const baton__partial_device_t *device = self->partial->device;
+    const baton__contribution_t *c = &self->partial->contribution;
+    (void)call;
+    if (self->right == NULL || self->bytes == 0) {
+        return BATON_OK;
+    }
+    return self->left == NULL
+               ? device->port->copy(device->device, stream, self->target,
+                                    self->right, self->bytes)
+               : device->port->reduce(device->device, stream, c->op, c->dtype,
+                                      self->target, self->left, self->right,
+                                      c->count);
+}
+
+static void end_move(void *arg, const void *request)
+{
+    const baton__mover_t *self = arg;
+    const move_t *move = request;
+    baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     bool now = is_of_now(partial, move);
-    switch ((request_t)move->what) {
+    switch (move->purpose) {
+    case FILL:
+        break;
     case ADD:
         /* Steps may have been numbered anew since. */
         baton__contribution_end_add(c, now ? move->step
@@ -72,31 +117,11 @@ static void end_contribution(void *arg, const baton__move_t *move)
         }
         break;
     case RESULT:
+        baton__contribution_return(c);
+        if (now) {
+            baton__partial_saw(partial, move->step);
+        }
         break;
-    }
-}
-
-static void begin_result(void *arg, const baton__move_t *move,
-                         baton__operands_t *operands)
-{
-    baton_partial_t *partial = arg;
-    bool newest = partial->keep == BATON_KEEP_LATEST;
-    if (move->memory == NULL || !is_of_now(partial, move)) {
-        return;
-    }
-    *operands = (baton__operands_t){
-        .target = move->memory,
-        .right = baton__contribution_lend(&partial->contribution, move->step,
-                                          newest),
-    };
-}
-
-static void end_result(void *arg, const baton__move_t *move)
-{
-    baton_partial_t *partial = arg;
-    baton__contribution_return(&partial->contribution);
-    if (is_of_now(partial, move)) {
-        baton__partial_saw(partial, move->step);
     }
 }
 
@@ -116,13 +141,32 @@ bool baton__partial_device_may_take(const baton__partial_device_t *self)
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Copies the neutral element, which the host can make, to its slot. */
-static baton_status_t fill_nothing(const baton__partial_device_t *self)
+/* begin --> copy, or reduce --> end */
+static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
+                                 const char *what, const char *name,
+                                 size_t bytes)
 {
-    baton__contribution_t *c = &self->partial->contribution;
+    *self = (baton__mover_t){.partial = partial,
+                             .bytes = bytes,
+                             .requests = {.bytes = sizeof(move_t),
+                                          .begin = begin_move,
+                                          .end = end_move,
+                                          .arg = self}};
+    baton_status_t status = baton__requests_init(
+        &self->requests, partial->device->own_group, what, name);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_add_device_call(self->requests.schedule, move_vector, self);
+    return baton__requests_commit(&self->requests);
+}
+
+/* Copies the neutral element, which the host can make, to its slot. */
+static baton_status_t fill_nothing(baton__partial_device_t *self)
+{
+    const baton__contribution_t *c = &self->partial->contribution;
     size_t bytes = c->count * c->element_bytes;
     char *identity = baton__alloc(bytes > 0 ? bytes : 1, 1);
-    baton_schedule_t *s = NULL;
     if (identity == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for %zu bytes",
                             bytes);
@@ -130,47 +174,45 @@ static baton_status_t fill_nothing(const baton__partial_device_t *self)
     baton__float_mode_t mode = baton__float_mode_enter();
     c->op->identity(c->op->arg, identity, c->count, c->dtype);
     baton__float_mode_leave(mode);
-    baton_status_t status = baton_schedule_create(self->own_group, "fill", &s);
-    if (status == BATON_OK) {
-        baton_buffer_t from = baton_buffer_bind_input(s, identity, bytes);
-        baton_buffer_t to = baton_buffer_bind(
-            s, baton__contribution_memory(c, c->nothing), bytes);
-        baton_buffer_set_memory(s, to, BATON_MEMORY_DEVICE);
-        (void)baton_add_copy(s, baton_view(to, 0, bytes),
-                             baton_view(from, 0, bytes));
-        status = baton_schedule_commit(s);
-    }
-    if (status == BATON_OK) {
-        status = baton_schedule_start(s);
-    }
-    if (status == BATON_OK) {
-        status = baton_schedule_wait(s, -1);
-    }
-    baton_status_t ended = baton_schedule_destroy(s);
+    const move_t move = {.purpose = FILL, .memory = identity};
+    baton_status_t status =
+        baton__requests_run(&self->additions.requests, &move);
     baton__free(identity);
-    return status == BATON_OK ? ended : status;
+    return status;
 }
 
-static baton_status_t init_movers(baton__partial_device_t *self,
-                                  const baton_partial_options_t *options)
+static baton_status_t init(baton__partial_device_t *self,
+                           const baton_partial_options_t *options)
 {
     const baton__contribution_t *c = &self->partial->contribution;
     size_t bytes = c->count * c->element_bytes;
     size_t result = options->result_count == 0
                         ? bytes
                         : options->result_count * c->element_bytes;
-    self->additions = (baton__mover_t){.begin = begin_contribution,
-                                       .end = end_contribution,
-                                       .arg = self->partial};
-    self->results = (baton__mover_t){
-        .begin = begin_result, .end = end_result, .arg = self->partial};
     baton_status_t status =
-        baton__mover_init(&self->additions, self->own_group, "contribution to",
-                          options->name, bytes, options->dtype, options->op);
-    return status == BATON_OK
-               ? baton__mover_init(&self->results, self->own_group, "result of",
-                                   options->name, result, options->dtype, NULL)
-               : status;
+        baton_engine_device(self->engine, &self->port, &self->device);
+    if (status == BATON_OK &&
+        !self->port->reduces(self->device, options->op, options->dtype)) {
+        status =
+            baton__error(BATON_ERR_UNSUPPORTED,
+                         "partial \"%s\": %s has no reduction \"%s\" of "
+                         "%s",
+                         options->name, self->port->name,
+                         options->op->name != NULL ? options->op->name : "?",
+                         baton_dtype_name(options->dtype));
+    }
+    if (status == BATON_OK) {
+        status = baton_group_create_self(self->engine, &self->own_group);
+    }
+    if (status == BATON_OK) {
+        status = init_mover(self->partial, &self->additions, "contribution to",
+                            options->name, bytes);
+    }
+    if (status == BATON_OK) {
+        status = init_mover(self->partial, &self->results, "result of",
+                            options->name, result);
+    }
+    return status == BATON_OK ? fill_nothing(self) : status;
 }
 
 baton_status_t
@@ -185,12 +227,7 @@ baton__partial_device_create(baton_partial_t *partial, baton_group_t *group,
     partial->device = self;
     self->partial = partial;
     self->engine = baton_group_engine(group);
-    baton_status_t status =
-        baton_group_create_self(self->engine, &self->own_group);
-    if (status == BATON_OK) {
-        status = fill_nothing(self);
-    }
-    return status == BATON_OK ? init_movers(self, options) : status;
+    return init(self, options);
 }
 
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self)
@@ -215,11 +252,11 @@ static const char *name_of(const baton_partial_t *partial)
     return baton_schedule_name(partial->schedule);
 }
 
-static baton__move_t move_of(const baton_partial_t *partial, request_t what,
-                             uint64_t step, void *memory)
+static move_t move_of(const baton_partial_t *partial, purpose_t purpose,
+                      uint64_t step, void *memory)
 {
-    return (baton__move_t){
-        .what = (int)what,
+    return (move_t){
+        .purpose = purpose,
         .memory = memory,
         .step = step,
         .generation =
@@ -276,7 +313,7 @@ baton_status_t baton_partial_contribute_on(baton_partial_t *partial,
     if (status != BATON_OK) {
         return status;
     }
-    baton__move_t move =
+    move_t move =
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
     return baton__requests_start_on(&additions->requests, &move, stream, true);
 }
@@ -296,7 +333,7 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
                             name_of(partial), (int)AHEAD);
     }
     if (partial->max_staleness != 0) {
-        baton__move_t move = move_of(partial, ARRIVE, step, NULL);
+        move_t move = move_of(partial, ARRIVE, step, NULL);
         status = baton__requests_start_on(&partial->device->additions.requests,
                                           &move, stream, false);
     }
@@ -328,7 +365,7 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     }
     if (status == BATON_OK &&
         (target != NULL || partial->keep == BATON_KEEP_ALL)) {
-        baton__move_t move = move_of(partial, RESULT, step, target);
+        move_t move = move_of(partial, RESULT, step, target);
         status = baton__requests_start_on(&results->requests, &move, stream,
                                           target != NULL);
     }
@@ -347,7 +384,7 @@ baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
     if (status != BATON_OK) {
         return status;
     }
-    baton__move_t move =
+    move_t move =
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
     status = baton__requests_run(&additions->requests, &move);
     if (status != BATON_OK) {
@@ -366,7 +403,7 @@ baton_status_t baton__partial_device_pending(baton_partial_t *partial,
     if (status != BATON_OK) {
         return status;
     }
-    baton__move_t move = move_of(partial, COPY, 0, data);
+    move_t move = move_of(partial, COPY, 0, data);
     status = baton__requests_run(&additions->requests, &move);
     if (status != BATON_OK) {
         baton__contribution_end_copy(c);

@@ -11,13 +11,25 @@
 #ifndef BATON_COLL_PARTIAL_DEVICE_H
 #define BATON_COLL_PARTIAL_DEVICE_H
 
-#include "coll/stream/mover.h"
+#include "coll/stream/requests.h"
 
 #include <baton/partial.h>
+
+/* Requests to copy a vector in device memory, or to add two. */
+typedef struct baton__mover {
+    baton_partial_t *partial;
+    baton__requests_t requests;
+    size_t bytes;
+    /* The driver's, of the one that is served: target = left (op) right; where
+       left is NULL it is copied, and where right is, nothing is done. */
+    void *target, *left, *right;
+} baton__mover_t;
 
 typedef struct baton__partial_device {
     baton_partial_t *partial;
     baton_engine_t *engine;
+    const baton_device_port_t *port;
+    void *device;
     baton_group_t *own_group; /* a group of this rank */
     baton__mover_t additions, results;
     bool any; /* whether anything was pending when it was copied last */
