@@ -88,7 +88,7 @@ static bool check(baton_schedule_t *schedule, const operands_t *operands,
                               operands->part);
 }
 
-/* False: an error. True: call end. */
+/* False: an error. True: the flow is to be closed, and `at` to be freed. */
 static bool begin(baton_schedule_t *schedule, const baton_rooted_t *args,
                   const operands_t *operands, rooted_t *out)
 {
@@ -121,52 +121,47 @@ static bool begin(baton_schedule_t *schedule, const baton_rooted_t *args,
     return true;
 }
 
-static void end(rooted_t *rooted)
+static void build(baton_schedule_t *schedule, const baton_rooted_t *args,
+                  const char *name, bool scatters)
 {
-    baton__flow_close(&rooted->flow);
-    baton__free(rooted->at);
+    rooted_t rooted;
+    args =
+        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
+    if (args == NULL || !baton__check_root(schedule, name, args->root)) {
+        return;
+    }
+    const operands_t operands =
+        scatters
+            ? (operands_t){name, args->source, args->target, "source", "target"}
+            : (operands_t){name, args->target, args->source, "target",
+                           "source"};
+    if (!begin(schedule, args, &operands, &rooted)) {
+        return;
+    }
+    if (scatters) {
+        baton__binomial_scatter(&rooted.flow, args->root, &rooted.blocks);
+    }
+    if (!rooted.is_there) {
+        baton__flow_copy(&rooted.flow, scatters ? args->target : rooted.own,
+                         scatters ? rooted.own : args->source);
+    }
+    if (!scatters) {
+        baton__binomial_gather(&rooted.flow, args->root, &rooted.blocks);
+    }
+    baton__flow_close(&rooted.flow);
+    baton__free(rooted.at);
 }
 
 void baton_scatter_binomial(baton_schedule_t *schedule,
                             const baton_rooted_t *args)
 {
-    static const char name[] = "scatter by binomial tree";
-    rooted_t rooted;
-    args =
-        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
-    if (args == NULL || !baton__check_root(schedule, name, args->root)) {
-        return;
-    }
-    const operands_t operands = {name, args->source, args->target, "source",
-                                 "target"};
-    if (begin(schedule, args, &operands, &rooted)) {
-        baton__binomial_scatter(&rooted.flow, args->root, &rooted.blocks);
-        if (!rooted.is_there) {
-            baton__flow_copy(&rooted.flow, args->target, rooted.own);
-        }
-        end(&rooted);
-    }
+    build(schedule, args, "scatter by binomial tree", true);
 }
 
 void baton_gather_binomial(baton_schedule_t *schedule,
                            const baton_rooted_t *args)
 {
-    static const char name[] = "gather by binomial tree";
-    rooted_t rooted;
-    args =
-        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
-    if (args == NULL || !baton__check_root(schedule, name, args->root)) {
-        return;
-    }
-    const operands_t operands = {name, args->target, args->source, "target",
-                                 "source"};
-    if (begin(schedule, args, &operands, &rooted)) {
-        if (!rooted.is_there) {
-            baton__flow_copy(&rooted.flow, rooted.own, args->source);
-        }
-        baton__binomial_gather(&rooted.flow, args->root, &rooted.blocks);
-        end(&rooted);
-    }
+    build(schedule, args, "gather by binomial tree", false);
 }
 
 static double cost(const baton__terms_t *t)

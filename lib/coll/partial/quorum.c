@@ -57,10 +57,11 @@
 /* With more ranks in a group, and so with more leaders, the root answers. */
 enum { FAN_UNANSWERED = 12 };
 
-/* A choice of one peer among those at different distances. */
+/* A choice of one peer among those at different distances: open where this
+   rank's offset, modulo the other number, is this one. */
 typedef struct gate {
     baton__quorum_t *quorum;
-    int offset; /* that opens it, for leaders; within its group, for members */
+    int offset, modulus;
 } gate_t;
 
 /* The k-th message of this rank as a leader. */
@@ -85,8 +86,8 @@ struct baton__quorum {
     void *rule_arg;
     int fan;
     int groups;
-    gate_t *members;         /* [fan - 1] */
-    gate_t *leaders;         /* [groups - 1] */
+    gate_t *members;         /* [fan], by the offset in the group */
+    gate_t *leaders;         /* [groups], by group; the first is not used */
     report_t *reports;       /* [fan] */
     baton_node_t *activates; /* [fan][groups], the reports' */
     incoming_t *incoming;    /* [fan][groups] */
@@ -137,13 +138,11 @@ baton__quorum_t *baton__quorum_create(int rank, int size, uint64_t seed,
         baton__quorum_destroy(quorum);
         return NULL;
     }
-    for (int i = 1; i < fan; i++) {
-        quorum->members[i] = (gate_t){quorum, i};
-    }
     for (int i = 1; i < groups; i++) {
-        quorum->leaders[i] = (gate_t){quorum, i * fan};
+        quorum->leaders[i] = (gate_t){quorum, i * fan, size};
     }
     for (int i = 0; i < fan; i++) {
+        quorum->members[i] = (gate_t){quorum, i, fan};
         quorum->reports[i] = (report_t){
             .quorum = quorum,
             .number = (uint32_t)i + 1,
@@ -225,27 +224,12 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
     return counts ? BATON_OK : BATON_SKIP;
 }
 
-static baton_status_t pass_member(void *arg, baton_call_t *call)
+static baton_status_t pass(void *arg, baton_call_t *call)
 {
     const gate_t *gate = arg;
     enter(gate->quorum, call);
-    return gate->quorum->offset % gate->quorum->fan == gate->offset
-               ? BATON_OK
-               : BATON_SKIP;
-}
-
-static baton_status_t pass_own(void *arg, baton_call_t *call)
-{
-    baton__quorum_t *quorum = arg;
-    enter(quorum, call);
-    return quorum->offset % quorum->fan == 0 ? BATON_OK : BATON_SKIP;
-}
-
-static baton_status_t pass_leader(void *arg, baton_call_t *call)
-{
-    const gate_t *gate = arg;
-    enter(gate->quorum, call);
-    return gate->quorum->offset == gate->offset ? BATON_OK : BATON_SKIP;
+    return gate->quorum->offset % gate->modulus == gate->offset ? BATON_OK
+                                                                : BATON_SKIP;
 }
 
 /* An arrival in this rank's group: whether the root needs to hear of it. */
@@ -355,10 +339,9 @@ static void add_group(const tree_t *tree, baton_node_t arrived,
     baton__quorum_t *quorum = tree->quorum;
     baton_node_t arrival = add_call(tree, arrive, quorum, arrived);
     counts[0] = add_call(tree, count, quorum,
-                         add_call(tree, pass_own, quorum, arrival));
+                         add_call(tree, pass, &quorum->members[0], arrival));
     for (int i = 1; i < quorum->fan; i++) {
-        baton_node_t gate =
-            add_call(tree, pass_member, &quorum->members[i], arrival);
+        baton_node_t gate = add_call(tree, pass, &quorum->members[i], arrival);
         int leader = baton__rank_shift(quorum->rank, -(int64_t)i, quorum->size);
         int member = baton__rank_shift(quorum->rank, i, quorum->size);
         baton_before(s, gate, baton_add_activate(s, leader));
@@ -434,8 +417,7 @@ static void add_reports(const tree_t *tree, const baton_node_t *counts,
         baton_before(s, add_call(tree, tally_own, quorum, arrived),
                      tree->reached);
         for (int g = 1; k == 1 && g < quorum->groups; g++) {
-            gates[g] =
-                add_call(tree, pass_leader, &quorum->leaders[g], arrived);
+            gates[g] = add_call(tree, pass, &quorum->leaders[g], arrived);
         }
         baton_node_t send = add_call(tree, send_report, report, arrived);
         baton_node_t pass = add_call(tree, pass_report, report, arrived);

@@ -23,7 +23,6 @@
    What was selected here and is in the result has been sent; all else is the
    residual. The paper's data balancing before the last all-gather is left out:
    it moves entries once more, and all ranks get all of them anyway. */
-#include "coll/kit/pattern.h"
 #include "coll/sparse/regions.h"
 
 #include <string.h>
@@ -353,12 +352,11 @@ static size_t sum_nominal(void *arg, int member)
 static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 {
     const oktopk_t *self = arg;
-    const uint64_t *bounds = self->regions.bounds;
-    size_t most = left / self->sparse->entry_bytes;
-    return baton__entries_within(
-               self->sparse, data, most, 0, (size_t)bounds[member],
-               (size_t)(bounds[member + 1] - bounds[member])) *
-           self->sparse->entry_bytes;
+    size_t entry = self->sparse->entry_bytes;
+    baton__block_t region = baton__regions_block(&self->regions, member);
+    return baton__entries_within(self->sparse, data, left / entry, 0,
+                                 region.first, region.count) *
+           entry;
 }
 
 /* ---- building ---------------------------------------------------------- */

@@ -218,8 +218,7 @@ static void fill(baton_sparse_options_t *o)
     o->dtype = o->dtype == 0 ? BATON_F32 : o->dtype;
     o->teams = o->teams == 0 ? 1 : o->teams;
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
-        double k = (double)o->count * o->density;
-        o->k = k < 1 ? 1 : (size_t)k;
+        o->k = baton__entries_of(o->count, o->density);
     }
     o->max_k = o->max_k == 0 ? o->k : o->max_k;
 }

@@ -1,8 +1,6 @@
 /* Split and reduce; see regions.h. */
 #include "coll/sparse/regions.h"
 
-#include "coll/kit/pattern.h"
-
 bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed)
 {
@@ -34,8 +32,7 @@ bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
 /* Bytes that one rank may have for an owner. */
 static size_t message_room(const baton__regions_t *regions, int owner)
 {
-    size_t count =
-        (size_t)(regions->bounds[owner + 1] - regions->bounds[owner]);
+    size_t count = baton__regions_block(regions, owner).count;
     size_t entries =
         regions->fixed && count < regions->room ? count : regions->room;
     return entries * regions->sparse->entry_bytes;

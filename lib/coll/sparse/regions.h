@@ -3,6 +3,7 @@
 #ifndef BATON_COLL_SPARSE_REGIONS_H
 #define BATON_COLL_SPARSE_REGIONS_H
 
+#include "coll/kit/pattern.h"
 #include "coll/sparse/sparse.h"
 
 typedef struct baton__regions {
@@ -27,6 +28,15 @@ bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
    `sum`, a call that takes. Fixed bounds are set before. */
 void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
                           baton_node_t sum);
+
+/* A region's indices. */
+static inline baton__block_t
+baton__regions_block(const baton__regions_t *regions, int owner)
+{
+    const uint64_t *bounds = regions->bounds;
+    return (baton__block_t){(size_t)bounds[owner],
+                            (size_t)(bounds[owner + 1] - bounds[owner])};
+}
 
 /* This rank's entries in a region; as many as full blocks have, without
    payload. */

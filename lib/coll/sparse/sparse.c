@@ -430,8 +430,8 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
                             "and at most 1",
                             sparse->name, density);
     }
-    double k = (double)sparse->options.count * density;
-    return baton_sparse_set_k(sparse, k < 1 ? 1 : (size_t)k);
+    return baton_sparse_set_k(
+        sparse, baton__entries_of(sparse->options.count, density));
 }
 
 baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,

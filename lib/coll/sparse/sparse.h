@@ -278,6 +278,13 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      size_t text_bytes);
 void baton__sparse_take_choice(baton_sparse_options_t *o, int size);
 
+/* k, of a density. */
+static inline size_t baton__entries_of(size_t count, double density)
+{
+    double k = (double)count * density;
+    return k < 1 ? 1 : (size_t)k;
+}
+
 /* Whether what the algorithm does with `work` is no more than to take lists out
    of it and to add some, which devices do. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);

@@ -151,18 +151,12 @@ baton_status_t baton_tensors_prepare(baton_group_t *group,
 
 /* ---- all-reduces ------------------------------------------------------- */
 
-static size_t k_of(size_t count, double density)
-{
-    double k = (double)count * density;
-    return k < 1 ? 1 : (size_t)k;
-}
-
 /* The largest k of the warm-up and after it. */
 static size_t most_entries(const baton_tensors_t *set, size_t count)
 {
-    size_t most = k_of(count, set->options.density);
+    size_t most = baton__entries_of(count, set->options.density);
     for (size_t i = 0; i < set->options.density_count; i++) {
-        size_t k = k_of(count, set->densities[i]);
+        size_t k = baton__entries_of(count, set->densities[i]);
         most = k > most ? k : most;
     }
     return most;

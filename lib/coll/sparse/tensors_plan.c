@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "coll/kit/pattern.h"
+#include "coll/sparse/sparse.h"
 
 #include <stdio.h>
 
@@ -74,9 +75,8 @@ static void plan_sparse(const baton_tensors_t *set, const baton_tensor_t *of,
                         baton_tensor_plan_t *plan)
 {
     const baton_tensors_options_t *o = &set->options;
-    double k = (double)of->count * o->density;
     plan->form = BATON_TENSOR_SPARSE;
-    plan->k = k < 1 ? 1 : (size_t)k;
+    plan->k = baton__entries_of(of->count, o->density);
     plan->quantise = o->quantise && of->role != BATON_ROLE_OUTPUT;
     plan->selection = selection_of(o, of->role, plan->quantise);
     plan->algorithm = BATON_SPARSE_REDSYNC;

@@ -13,7 +13,6 @@
    lengths tell all ranks whether the sums go as entries or as dense regions:
    these, once entries would be a third of the elements or more. What was not
    selected is the residual. */
-#include "coll/kit/pattern.h"
 #include "coll/sparse/regions.h"
 
 #include <string.h>
@@ -28,19 +27,11 @@ typedef struct topkdsa {
     baton__gather_t *lengths, *sums;
 } topkdsa_t;
 
-static baton__block_t region_of(const topkdsa_t *self, int owner)
-{
-    const uint64_t *bounds = self->regions.bounds;
-    return (baton__block_t){.first = (size_t)bounds[owner],
-                            .count =
-                                (size_t)(bounds[owner + 1] - bounds[owner])};
-}
-
 /* Entries of the sum of a region, at most. */
 static size_t sum_room(const topkdsa_t *self, int owner)
 {
     const baton_sparse_t *sparse = self->sparse;
-    size_t count = region_of(self, owner).count;
+    size_t count = baton__regions_block(&self->regions, owner).count;
     size_t all = sparse->options.max_k * (size_t)sparse->size;
     return count < all ? count : all;
 }
@@ -106,7 +97,8 @@ static size_t part_bytes(void *arg, int member)
 {
     const topkdsa_t *self = arg;
     const baton_sparse_t *sparse = self->sparse;
-    return self->dense ? region_of(self, member).count * sparse->element_bytes
+    return self->dense ? baton__regions_block(&self->regions, member).count *
+                             sparse->element_bytes
                        : length_of(self, member) * sparse->entry_bytes;
 }
 
@@ -114,7 +106,8 @@ static size_t part_most(void *arg, int member)
 {
     const topkdsa_t *self = arg;
     const baton_sparse_t *sparse = self->sparse;
-    size_t dense = region_of(self, member).count * sparse->element_bytes;
+    size_t dense = baton__regions_block(&self->regions, member).count *
+                   sparse->element_bytes;
     size_t entries = sum_room(self, member) * sparse->entry_bytes;
     return dense > entries ? dense : entries;
 }
@@ -123,7 +116,7 @@ static size_t part_most(void *arg, int member)
 static void write_part(const topkdsa_t *self, char *to)
 {
     const baton_sparse_t *sparse = self->sparse;
-    baton__block_t region = region_of(self, sparse->rank);
+    baton__block_t region = baton__regions_block(&self->regions, sparse->rank);
     if (!self->dense) {
         memcpy(to, self->sum, self->sum_count * sparse->entry_bytes);
         return;
@@ -183,7 +176,9 @@ static baton_status_t finish(void *arg, baton_call_t *call)
         size_t bytes;
         const char *part = baton__gather_part(self->sums, member, &bytes);
         if (self->dense) {
-            count += put_region(sparse, count, region_of(self, member), part);
+            count +=
+                put_region(sparse, count,
+                           baton__regions_block(&self->regions, member), part);
         } else {
             size_t length = bytes / sparse->entry_bytes;
             baton__sparse_result_put(sparse, count, part, length);
