@@ -2,6 +2,7 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,19 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
     va_start(values, format);
     baton__text_add_list(text, format, values);
     va_end(values);
+}
+
+size_t baton__text_append(char *text, size_t room, size_t length,
+                          const char *format, ...)
+{
+    char none[1];
+    bool fits = length < room;
+    va_list values;
+    va_start(values, format);
+    int more = vsnprintf(fits ? text + length : none, fits ? room - length : 0,
+                         format, values);
+    va_end(values);
+    return length + (more > 0 ? (size_t)more : 0);
 }
 
 enum { NAME_BYTES = 48 };

@@ -9,45 +9,23 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
     return baton__same_place(schedule, args->source, args->target);
 }
 
-/* Says what is wrong, or returns true. */
-static bool check(baton_schedule_t *schedule, const char *builder,
-                  const baton_allreduce_t **given)
-{
-    const baton_allreduce_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_allreduce_t");
-    if (args == NULL) {
-        return false;
-    }
-    *given = args;
-    size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
-    if (element == 0 ||
-        !baton__check_bytes(schedule, builder, "target", args->target.bytes,
-                            args->source.bytes) ||
-        !baton__check_multiple(schedule, builder, "source", args->source.bytes,
-                               element)) {
-        return false;
-    }
-    return baton__allreduce_in_place(schedule, args) ||
-           baton__check_apart(schedule, builder, args->source, args->target);
-}
-
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allreduce_t **given)
 {
-    if (!check(schedule, builder, given)) {
+    const baton_allreduce_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_allreduce_t");
+    bool in_place;
+    if (args == NULL ||
+        baton__check_reduction(schedule, builder, args->op, args->dtype,
+                               args->source, args->target, &in_place) == 0) {
         return false;
     }
-    const baton_allreduce_t *args = *given;
-    if (args->source.bytes == 0) {
-        return false;
+    *given = args;
+    if (args->source.bytes > 0 && baton_schedule_size(schedule) == 1 &&
+        !in_place) {
+        baton_add_copy(schedule, args->target, args->source);
     }
-    if (baton_schedule_size(schedule) == 1) {
-        if (!baton__allreduce_in_place(schedule, args)) {
-            baton_add_copy(schedule, args->target, args->source);
-        }
-        return false;
-    }
-    return true;
+    return args->source.bytes > 0 && baton_schedule_size(schedule) > 1;
 }
 
 void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,

@@ -35,21 +35,13 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
 {
     const baton_scan_t *args = baton__read_args(schedule, builder, *given,
                                                 sizeof *args, "baton_scan_t");
-    if (args == NULL) {
+    bool in_place;
+    if (args == NULL ||
+        baton__check_reduction(schedule, builder, args->op, args->dtype,
+                               args->source, args->target, &in_place) == 0) {
         return false;
     }
     *given = args;
-    size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
-    bool in_place = baton__same_place(schedule, args->source, args->target);
-    if (element == 0 ||
-        !baton__check_multiple(schedule, builder, "source", args->source.bytes,
-                               element) ||
-        !baton__check_bytes(schedule, builder, "target", args->target.bytes,
-                            args->source.bytes) ||
-        (!in_place &&
-         !baton__check_apart(schedule, builder, args->source, args->target))) {
-        return false;
-    }
     *out = (scan_t){
         .flow = baton__flow_open(schedule, args->dtype, args->op),
         .source = in_place ? args->target : args->source,

@@ -172,3 +172,21 @@ bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
     }
     return !overlap;
 }
+
+size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
+                              const baton_op_t *op, baton_dtype_t dtype,
+                              baton_view_t source, baton_view_t target,
+                              bool *in_place_out)
+{
+    size_t element = baton__check_op(schedule, builder, op, dtype);
+    *in_place_out = baton__same_place(schedule, source, target);
+    return element > 0 &&
+                   baton__check_multiple(schedule, builder, "source",
+                                         source.bytes, element) &&
+                   baton__check_bytes(schedule, builder, "target", target.bytes,
+                                      source.bytes) &&
+                   (*in_place_out ||
+                    baton__check_apart(schedule, builder, source, target))
+               ? element
+               : 0;
+}

@@ -34,6 +34,13 @@ bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
 bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
                         baton_view_t source, baton_view_t target);
 
+/* Of a reduction of source to target, which are as long, and the same or apart:
+   the element's size, 0 for an error. */
+size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
+                              const baton_op_t *op, baton_dtype_t dtype,
+                              baton_view_t source, baton_view_t target,
+                              bool *in_place_out);
+
 /* Whether two views begin at the same place, by id or by address. */
 bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
                        baton_view_t b);

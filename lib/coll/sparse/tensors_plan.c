@@ -195,17 +195,11 @@ baton_status_t baton_tensors_text(const baton_tensors_t *set, char *text,
     size_t used = 0;
     for (size_t i = 0; i < set->count; i++) {
         const baton__member_t *member = &set->members[i];
-        char none[1];
-        bool fits = used < room;
-        int length =
-            snprintf(fits ? text + used : none, fits ? room - used : 0,
-                     "%s: %s, %zu elements, %s. %s\n", member->tensor.name,
-                     baton_role_name(member->tensor.role), member->tensor.count,
-                     form_name(member->plan.form), member->plan.reason);
-        used += (size_t)length;
-    }
-    if (room > 0 && set->count == 0) {
-        text[0] = '\0';
+        used = baton__text_append(
+            text, room, used, "%s: %s, %zu elements, %s. %s\n",
+            member->tensor.name, baton_role_name(member->tensor.role),
+            member->tensor.count, form_name(member->plan.form),
+            member->plan.reason);
     }
     *length_out = used;
     return BATON_OK;

@@ -25,26 +25,21 @@
 /* The variable that names an algorithm; "" for collectives with only one. */
 static const char *variable_of(baton_collective_t collective)
 {
-    switch (collective) {
-    case BATON_COLLECTIVE_BROADCAST:
-        return baton__config_text(BATON__CONFIG_BROADCAST);
-    case BATON_COLLECTIVE_REDUCE:
-        return baton__config_text(BATON__CONFIG_REDUCE);
-    case BATON_COLLECTIVE_ALLREDUCE:
-        return baton__config_text(BATON__CONFIG_ALLREDUCE);
-    case BATON_COLLECTIVE_REDUCE_SCATTER:
-        return baton__config_text(BATON__CONFIG_REDUCE_SCATTER);
-    case BATON_COLLECTIVE_ALLGATHER:
-        return baton__config_text(BATON__CONFIG_ALLGATHER);
-    case BATON_COLLECTIVE_ALLTOALL:
-        return baton__config_text(BATON__CONFIG_ALLTOALL);
-    case BATON_COLLECTIVE_SCATTER:
-    case BATON_COLLECTIVE_GATHER:
-    case BATON_COLLECTIVE_SCAN:
-    case BATON_COLLECTIVE_EXSCAN:
-    case BATON_COLLECTIVE_BARRIER:
-    case BATON_COLLECTIVE_COUNT:
-        break;
+    static const struct {
+        baton_collective_t collective;
+        baton__config_id_t variable;
+    } all[] = {
+        {BATON_COLLECTIVE_BROADCAST, BATON__CONFIG_BROADCAST},
+        {BATON_COLLECTIVE_REDUCE, BATON__CONFIG_REDUCE},
+        {BATON_COLLECTIVE_ALLREDUCE, BATON__CONFIG_ALLREDUCE},
+        {BATON_COLLECTIVE_REDUCE_SCATTER, BATON__CONFIG_REDUCE_SCATTER},
+        {BATON_COLLECTIVE_ALLGATHER, BATON__CONFIG_ALLGATHER},
+        {BATON_COLLECTIVE_ALLTOALL, BATON__CONFIG_ALLTOALL},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].collective == collective) {
+            return baton__config_text(all[i].variable);
+        }
     }
     return "";
 }
@@ -239,20 +234,6 @@ typedef struct writer {
     size_t length;
 } writer_t;
 
-static void add(writer_t *writer, const char *line)
-{
-    for (; *line != '\0'; line++) {
-        if (writer->length + 1 < writer->room) {
-            writer->text[writer->length] = *line;
-        }
-        writer->length++;
-    }
-    if (writer->room > 0) {
-        size_t last = writer->room - 1;
-        writer->text[writer->length < last ? writer->length : last] = '\0';
-    }
-}
-
 /* "  up to       65536 bytes  rabenseifner"; the last row of a collective is of
    any size, or beyond the one before. */
 static void add_row(writer_t *writer, size_t up_to, const char *last,
@@ -269,8 +250,8 @@ static void add_row(writer_t *writer, size_t up_to, const char *last,
     if (choice->segment_bytes > 0) {
         baton__text_add(&line, " in segments of %zu", choice->segment_bytes);
     }
-    baton__text_add(&line, "\n");
-    add(writer, memory);
+    writer->length = baton__text_append(writer->text, writer->room,
+                                        writer->length, "%s\n", memory);
 }
 
 /* Sizes are powers of two from 8 bytes to 1 GiB. */
@@ -283,8 +264,9 @@ static baton_status_t add_collective(writer_t *writer, baton_choice_case_t of)
     if (status != BATON_OK) {
         return status;
     }
-    add(writer, baton_collective_name(of.collective));
-    add(writer, "\n");
+    writer->length =
+        baton__text_append(writer->text, writer->room, writer->length, "%s\n",
+                           baton_collective_name(of.collective));
     while (of.bytes < (size_t)1 << 30) {
         baton_choice_t next;
         of.bytes *= 2;
