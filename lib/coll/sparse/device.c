@@ -336,7 +336,6 @@ static baton_status_t use_vector(void *arg, baton_call_t *call,
     const vector_request_t *request = &backend_of(sparse)->vector;
     const baton__sparse_device_t *device = sparse->device;
     const baton_device_port_t *port = device->port;
-    baton_status_t status = BATON_OK;
     (void)call;
     switch (request->work) {
     case READ:
@@ -349,13 +348,9 @@ static baton_status_t use_vector(void *arg, baton_call_t *call,
         return baton__device_scale(sparse, stream, request->other,
                                    request->vector, request->factor);
     case MEASURE:
-        status = baton__device_square(sparse, stream, request->vector);
         break;
     }
-    return status == BATON_OK
-               ? port->copy(device->device, stream, device->squares,
-                            device->squares_there, sizeof *device->squares)
-               : status;
+    return baton__device_square(sparse, stream, request->vector);
 }
 
 /* ---- building ---------------------------------------------------------- */
@@ -410,6 +405,18 @@ static bool add_dense_nodes(baton_sparse_t *sparse)
     return true;
 }
 
+/* The driver completes no step meanwhile. */
+static void recover(void *arg, uint64_t epoch)
+{
+    side_t *side = arg;
+    backend_t *self = backend_of(side->sparse);
+    (void)pthread_mutex_lock(&self->lock);
+    side->started = 0;
+    baton__sparse_recover(side->sparse, side->dense, epoch);
+    self->planned = side->sparse->steps;
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
 /* Adds nodes behind the load of one of the schedules. */
 static bool add_side(baton_sparse_t *sparse, bool dense,
                      bool (*add)(baton_sparse_t *sparse))
@@ -423,28 +430,8 @@ static bool add_side(baton_sparse_t *sparse, bool dense,
     baton_enclosure_t inside = baton_enclose_begin(s);
     bool ok = add(sparse);
     baton_enclose_end(s, inside, first, last);
+    baton_schedule_on_recover(s, recover, side);
     return ok;
-}
-
-/* The driver completes no step meanwhile. */
-static void recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
-{
-    backend_t *self = backend_of(sparse);
-    (void)pthread_mutex_lock(&self->lock);
-    self->sides[dense].started = 0;
-    baton__sparse_recover(sparse, dense, epoch);
-    self->planned = sparse->steps;
-    (void)pthread_mutex_unlock(&self->lock);
-}
-
-static void recover_sparse(void *arg, uint64_t epoch)
-{
-    recover(arg, false, epoch);
-}
-
-static void recover_dense(void *arg, uint64_t epoch)
-{
-    recover(arg, true, epoch);
 }
 
 /* Why gradients may not be in device memory; NULL: they may. */
@@ -501,10 +488,8 @@ static baton_status_t build(baton_sparse_t *sparse)
             baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
     ok = allocate(sparse) && add_side(sparse, true, add_dense_nodes);
-    baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
     if (ok && sparse->algorithm != NULL) {
         ok = add_side(sparse, false, sparse->algorithm->build_on_device);
-        baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
     }
     if (!ok || !baton__device_allocate_kept(sparse)) {
         return baton__sparse_no_memory(sparse);
@@ -827,7 +812,7 @@ static baton_status_t square_sum(baton_sparse_t *sparse, double *out)
     baton_status_t status =
         run_vector(sparse, MEASURE, device->residual, NULL, 1);
     if (status == BATON_OK) {
-        *out = *device->squares;
+        *out = baton__device_squares(sparse);
     }
     return status;
 }

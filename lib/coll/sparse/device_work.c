@@ -1,6 +1,8 @@
 /* A sparse all-reduce in device memory; see device_work.h. */
 #include "coll/sparse/device_work.h"
 
+#include <string.h>
+
 /* All elements of the gradient's type. */
 static size_t vector_bytes(const baton_sparse_t *sparse)
 {
@@ -28,10 +30,7 @@ bool baton__device_allocate(baton_sparse_t *sparse)
     self->indices = baton__sparse_device_room(
         sparse, kind, most * sizeof *self->indices, &ok);
     self->scratch = baton__sparse_device_room(sparse, kind, scratch, &ok);
-    self->squares_there = baton__sparse_device_room(
-        sparse, kind, sizeof *self->squares_there, &ok);
-    self->squares = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                              sizeof *self->squares, &ok);
+    self->squares = baton__mirror_room(sparse, NULL, sizeof(double), &ok);
     return ok;
 }
 
@@ -48,41 +47,30 @@ bool baton__device_allocate_kept(baton_sparse_t *sparse)
 
 /* ---- copies in a step -------------------------------------------------- */
 
-static baton__mirror_t add_mirror(baton_sparse_t *sparse, void *host,
-                                  size_t bytes, bool to_host,
-                                  baton_node_t before, bool *ok)
+baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
+                                   size_t bytes, bool *ok)
 {
-    baton_schedule_t *s = sparse->schedule;
-    baton__mirror_t mirror = {.host = host};
-    if (host == NULL) {
-        mirror.host =
-            baton__sparse_device_room(sparse, BATON_MEMORY_HOST, bytes, ok);
-    }
-    mirror.device =
-        baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, ok);
-    baton_buffer_t here = baton_buffer_bind(s, mirror.host, bytes);
-    baton_buffer_t there = baton_buffer_bind(s, mirror.device, bytes);
-    baton_buffer_set_memory(s, there, BATON_MEMORY_DEVICE);
-    baton_view_t views[2] = {baton_view(here, 0, bytes),
-                             baton_view(there, 0, bytes)};
-    mirror.copy = baton_add_copy(s, views[!to_host], views[to_host]);
-    mirror.length = baton_add_length(s);
-    baton_set_length(s, mirror.copy, mirror.length);
-    baton_before(s, before, mirror.copy);
-    return mirror;
+    return (baton__mirror_t){
+        .host = host != NULL ? host
+                             : baton__sparse_device_room(
+                                   sparse, BATON_MEMORY_HOST, bytes, ok),
+        .device =
+            baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, ok),
+    };
 }
 
-baton__mirror_t baton__mirror_to_host(baton_sparse_t *sparse, size_t bytes,
-                                      baton_node_t before, bool *ok)
+baton_status_t baton__mirror_copy(const baton_sparse_t *sparse,
+                                  baton_stream_t stream,
+                                  const baton__mirror_t *mirror, size_t bytes,
+                                  bool to_host)
 {
-    return add_mirror(sparse, NULL, bytes, true, before, ok);
-}
-
-baton__mirror_t baton__mirror_to_device(baton_sparse_t *sparse, void *host,
-                                        size_t bytes, baton_node_t before,
-                                        bool *ok)
-{
-    return add_mirror(sparse, host, bytes, false, before, ok);
+    const baton__sparse_device_t *self = sparse->device;
+    return bytes == 0
+               ? BATON_OK
+               : self->port->copy(self->device, stream,
+                                  to_host ? mirror->host : mirror->device,
+                                  to_host ? mirror->device : mirror->host,
+                                  bytes);
 }
 
 /* ---- accumulation ------------------------------------------------------ */
@@ -192,9 +180,21 @@ baton_status_t baton__device_square(const baton_sparse_t *sparse,
                                     baton_stream_t stream, const void *vector)
 {
     const baton__sparse_device_t *self = sparse->device;
-    return self->port->square_sum(self->device, stream, sparse->options.dtype,
-                                  vector, sparse->options.count,
-                                  self->squares_there, self->scratch);
+    baton_status_t status = self->port->square_sum(
+        self->device, stream, sparse->options.dtype, vector,
+        sparse->options.count, (double *)(void *)self->squares.device,
+        self->scratch);
+    return status == BATON_OK
+               ? baton__mirror_copy(sparse, stream, &self->squares,
+                                    sizeof(double), true)
+               : status;
+}
+
+double baton__device_squares(const baton_sparse_t *sparse)
+{
+    double sum;
+    memcpy(&sum, sparse->device->squares.host, sizeof sum);
+    return sum;
 }
 
 static baton_status_t square_gradient(void *arg, baton_call_t *call,
@@ -212,22 +212,9 @@ static baton_status_t clip(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = arg;
     (void)call;
     if (sparse->gradient != NULL) {
-        baton__sparse_clip(sparse, *sparse->device->squares);
+        baton__sparse_clip(sparse, baton__device_squares(sparse));
     }
     return BATON_OK;
-}
-
-/* A copy of the sum of squares to the host. */
-static baton_node_t add_copy_of_squares(const baton_sparse_t *sparse,
-                                        baton_schedule_t *s)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    size_t bytes = sizeof *self->squares;
-    baton_buffer_t here = baton_buffer_bind(s, self->squares, bytes);
-    baton_buffer_t there = baton_buffer_bind(s, self->squares_there, bytes);
-    baton_buffer_set_memory(s, there, BATON_MEMORY_DEVICE);
-    return baton_add_copy(s, baton_view(here, 0, bytes),
-                          baton_view(there, 0, bytes));
 }
 
 baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
@@ -241,12 +228,10 @@ baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
     }
     baton_node_t square =
         baton_add_device_call(schedule, square_gradient, sparse);
-    baton_node_t copy = add_copy_of_squares(sparse, schedule);
     baton_node_t clipped =
         baton__sparse_add_call(sparse, schedule, clip, sparse);
     baton_before(schedule, begin, square);
-    baton_before(schedule, square, copy);
-    baton_before(schedule, copy, clipped);
+    baton_before(schedule, square, clipped);
     baton_before(schedule, clipped, last);
     return last;
 }
@@ -393,18 +378,16 @@ static baton_status_t begin(void *arg, baton_call_t *call)
 {
     baton__whole_selection_t *selection = arg;
     baton_sparse_t *sparse = selection->sparse;
-    baton__selecting_t *selecting = &selection->selecting;
+    (void)call;
     baton__sparse_begin(sparse);
-    *selecting =
+    selection->selecting =
         (baton__selecting_t){.count = sparse->options.count, .k = sparse->k};
     if (selection->plan != NULL) {
-        selection->plan(sparse, selecting);
+        selection->plan(sparse, &selection->selecting);
     }
     baton__selected_head(selection->selected.host)->threshold =
-        selecting->earlier;
-    size_t bytes =
-        baton__selected_bytes(sparse, baton__selected_most(selecting));
-    return baton__mirror_set(&selection->selected, call, bytes);
+        selection->selecting.earlier;
+    return BATON_OK;
 }
 
 /* An earlier threshold goes ahead of the selection, in the same stream: it is a
@@ -419,14 +402,20 @@ static baton_status_t select_whole(void *arg, baton_call_t *call,
     baton_status_t status = BATON_OK;
     (void)call;
     if (selection->selecting.earlier != 0) {
-        status =
-            self->port->copy(self->device, stream, selected->device,
-                             selected->host, sizeof(baton_device_selected_t));
+        status = baton__mirror_copy(sparse, stream, selected,
+                                    sizeof(baton_device_selected_t), false);
     }
     if (status == BATON_OK) {
         status =
             baton__sparse_device_take(sparse, stream, &selection->selecting,
                                       selected->device, &selection->change);
+    }
+    if (status == BATON_OK) {
+        status = baton__mirror_copy(
+            sparse, stream, selected,
+            baton__selected_bytes(sparse,
+                                  baton__selected_most(&selection->selecting)),
+            true);
     }
     return status == BATON_OK ? mask(sparse, stream, self->indices,
                                      selection->change.list.capacity,
@@ -444,9 +433,9 @@ baton__sparse_device_add_selection(baton__whole_selection_t *selection,
     baton_node_t select = baton_add_device_call(s, select_whole, selection);
     baton_before(s, baton__sparse_device_add_accumulation(sparse, s, first),
                  select);
-    selection->selected = baton__mirror_to_host(
-        sparse, baton__selected_bytes(sparse, selection->room), select, ok);
-    return selection->selected.copy;
+    selection->selected = baton__mirror_room(
+        sparse, NULL, baton__selected_bytes(sparse, selection->room), ok);
+    return select;
 }
 
 /* ---- the dense schedule ------------------------------------------------ */

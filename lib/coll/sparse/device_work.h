@@ -2,12 +2,12 @@
    and the vector that a step works in stay there; the entries that were
    selected come to the host, and those that change `work` go back:
 
-       accumulate --> select, take --> copy --> [messages, sums of lists]
+       accumulate --> select, take, copy --> [messages, sums of lists]
                             |                        |
-                            +--> add <---- copy <----+
+                            +--> copy, add <---------+
                                   |
                                  ...
-       keep <-- copy of the result's indices, and of what was dropped
+       copy the result's indices, and what was dropped; keep
 
    `work` begins as gradient plus residual (G). Taking a list out of it and
    adding one to it leave in the list what it needs to be undone, so that at the
@@ -21,13 +21,18 @@
 
    With `clip` the gradient's norm comes to the host, before it is accumulated:
 
-       begin --> square_sum --> copy --> clip --> accumulate */
+       begin --> square_sum, copy --> clip --> accumulate */
 #ifndef BATON_COLL_SPARSE_DEVICE_WORK_H
 #define BATON_COLL_SPARSE_DEVICE_WORK_H
 
 #include "coll/sparse/sparse.h"
 
 typedef struct baton__change baton__change_t;
+
+/* Memory of the device, and as much of the host. */
+typedef struct baton__mirror {
+    char *device, *host;
+} baton__mirror_t;
 
 struct baton__sparse_device {
     baton_engine_t *engine;
@@ -40,8 +45,7 @@ struct baton__sparse_device {
     uint32_t *indices; /* of the selection made last; room for 2k + 1 */
     void *scratch;     /* of selections */
     char *kept;        /* what the residual has at the result's indices */
-    /* A sum of squares, on the device and copied to the host. */
-    double *squares_there, *squares;
+    baton__mirror_t squares;   /* a sum of them */
     baton__change_t *latest;   /* of the changes of `work` in this step */
     baton_buffer_t dense_work; /* `work`, of the dense schedule */
 };
@@ -51,13 +55,23 @@ struct baton__sparse_device {
 bool baton__device_allocate(baton_sparse_t *sparse);
 bool baton__device_allocate_kept(baton_sparse_t *sparse);
 
-/* target = source times a factor; and the sum of all squares, which goes to
-   squares_there. */
+/* `host`: memory that is there already, or NULL. copy: as many bytes of one to
+   the other, in a device call. */
+baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
+                                   size_t bytes, bool *ok);
+baton_status_t baton__mirror_copy(const baton_sparse_t *sparse,
+                                  baton_stream_t stream,
+                                  const baton__mirror_t *mirror, size_t bytes,
+                                  bool to_host);
+
+/* target = source times a factor; and the sum of all squares, which is on the
+   host behind that. */
 baton_status_t baton__device_scale(const baton_sparse_t *sparse,
                                    baton_stream_t stream, char *target,
                                    const void *source, double factor);
 baton_status_t baton__device_square(const baton_sparse_t *sparse,
                                     baton_stream_t stream, const void *vector);
+double baton__device_squares(const baton_sparse_t *sparse);
 
 /* ---- building ---------------------------------------------------------- */
 
@@ -66,26 +80,6 @@ baton_status_t baton__device_square(const baton_sparse_t *sparse,
 baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
                                                    baton_schedule_t *schedule,
                                                    baton_node_t begin);
-
-/* Memory of the device and as much of the host, and a node that copies from one
-   to the other what a call node says (baton__mirror_set). */
-typedef struct baton__mirror {
-    char *device, *host;
-    baton_length_t length;
-    baton_node_t copy;
-} baton__mirror_t;
-
-/* `host`: memory that is there already, or NULL. Comes behind `before`. */
-baton__mirror_t baton__mirror_to_host(baton_sparse_t *sparse, size_t bytes,
-                                      baton_node_t before, bool *ok);
-baton__mirror_t baton__mirror_to_device(baton_sparse_t *sparse, void *host,
-                                        size_t bytes, baton_node_t before,
-                                        bool *ok);
-static inline baton_status_t baton__mirror_set(const baton__mirror_t *mirror,
-                                               baton_call_t *call, size_t bytes)
-{
-    return baton_call_set_length(call, mirror->length, bytes);
-}
 
 /* ---- in a step: functions of device calls, and for them ---------------- */
 

@@ -293,7 +293,7 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl)
         if (i > 0) {
             last = add_bag(spardl, i, last);
         }
-        baton__spardl_add_arrival(spardl, i, baton__spardl_arrive);
+        baton__spardl_add_arrival(spardl, i);
     }
     baton_node_t own =
         baton__sparse_call_after(spardl->sparse, last, select_own, spardl);

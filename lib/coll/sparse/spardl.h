@@ -118,15 +118,10 @@ double baton__spardl_residual_share(const spardl_exchange_t *exchange);
 /* Blocks and steps, and room for results. NULL: no memory. */
 spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 
-/* In a call behind the receive of a bag: finds out which entries are of which
-   block. */
-baton_status_t baton__spardl_arrive(void *step, baton_call_t *call);
-
-/* Adds the send of a bag behind `packed`, and the receive of one with a call
-   behind it. */
+/* Adds the send of a bag behind `packed`; and the receive of one, with a call
+   `arrive` behind it that finds out which entries are of which block. */
 void baton__spardl_add_send(spardl_t *spardl, int step, baton_node_t packed);
-void baton__spardl_add_arrival(spardl_t *spardl, int step,
-                               baton_call_fn arrive);
+void baton__spardl_add_arrival(spardl_t *spardl, int step);
 
 /* Adds the all-gather of `sum` in the team, and `finish` behind it, a call that
    is returned, and which puts the result. */

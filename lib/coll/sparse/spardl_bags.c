@@ -78,7 +78,7 @@ static int rank_at(const spardl_t *spardl, int distance)
            baton__spardl_block_at(spardl, distance);
 }
 
-baton_status_t baton__spardl_arrive(void *arg, baton_call_t *call)
+static baton_status_t arrive(void *arg, baton_call_t *call)
 {
     spardl_step_t *step = arg;
     const spardl_t *spardl = step->spardl;
@@ -130,8 +130,7 @@ void baton__spardl_add_send(spardl_t *spardl, int index, baton_node_t packed)
     baton_before(spardl->sparse->schedule, packed, step->send.node);
 }
 
-void baton__spardl_add_arrival(spardl_t *spardl, int index,
-                               baton_call_fn arrive)
+void baton__spardl_add_arrival(spardl_t *spardl, int index)
 {
     spardl_step_t *step = &spardl->steps[index];
     baton__message_recv(&step->recv, spardl->sparse,

@@ -6,20 +6,22 @@
    is sent. So each of these follows the one before it, on one stream. Three
    members, l = 2, at p = 0:
 
-       begin --> accumulate --> select 2 --> copy --> pack --> send (to 2)
+       begin --> accumulate --> select 2 --> pack --> send (to 2)
                                    |
-            recv (from 1) --> arrive --> copy --> add
+            recv (from 1) --> arrive --> add
                                    |
-                                select 1 --> copy --> pack --> send (to 1)
+                                select 1 --> pack --> send (to 1)
                                    |
-            recv (from 2) --> arrive --> copy --> add
+            recv (from 2) --> arrive --> add
                                    |
-                                select 0 --> copy --> own
-                                                       |
-             teams exchange, all-gather, result <------+
+                                select 0 --> own
+                                              |
+             teams exchange, all-gather, result
                        |
-                       +--> copies of the result's indices, and of what R-SAG
-                            has dropped --> add, keep (device_work.h)
+                       +--> add what R-SAG has dropped, keep (device_work.h)
+
+   A device call copies what it has selected to the host, and what it adds to
+   the device, in the same stream.
 
    A bag's selections lie one behind the other in device memory, each as long as
    its quota, and are copied together. */
@@ -51,24 +53,13 @@ static size_t bag_bytes(const spardl_step_t *step, size_t k)
     return bytes;
 }
 
-/* How much is copied to the host is known at the beginning. */
 static baton_status_t begin(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    baton_sparse_t *sparse = spardl->sparse;
-    baton_status_t status = BATON_OK;
-    baton__sparse_begin(sparse);
+    (void)call;
+    baton__sparse_begin(spardl->sparse);
     baton__spardl_begin_teams(spardl);
-    for (int i = 0; i < spardl->step_count && status == BATON_OK; i++) {
-        const spardl_step_t *step = &spardl->steps[i];
-        status = baton__mirror_set(&step->selected, call,
-                                   bag_bytes(step, sparse->k));
-    }
-    return status == BATON_OK
-               ? baton__mirror_set(
-                     &spardl->own_selected, call,
-                     baton__selected_bytes(sparse, baton__spardl_share(spardl)))
-               : status;
+    return BATON_OK;
 }
 
 static baton_status_t take(spardl_block_t *self, baton_stream_t stream,
@@ -97,7 +88,10 @@ static baton_status_t select_bag(void *arg, baton_call_t *call,
                       baton__spardl_quota(spardl, k, block->block), to);
         to += selected_bytes(spardl, block->block, k);
     }
-    return status;
+    return status == BATON_OK
+               ? baton__mirror_copy(spardl->sparse, stream, &step->selected,
+                                    bag_bytes(step, k), true)
+               : status;
 }
 
 static baton_status_t pack_bag(void *arg, baton_call_t *call)
@@ -116,35 +110,36 @@ static baton_status_t pack_bag(void *arg, baton_call_t *call)
     return baton__message_end(&step->send, call, (size_t)(to - begin));
 }
 
-static baton_status_t arrive(void *arg, baton_call_t *call)
-{
-    spardl_step_t *step = arg;
-    baton_status_t status = baton__spardl_arrive(step, call);
-    if (status != BATON_OK) {
-        return status;
-    }
-    memcpy(step->came.host, step->recv.data, step->recv.bytes);
-    return baton__mirror_set(&step->came, call, step->recv.bytes);
-}
-
 /* The blocks of a bag have no index in common. */
 static baton_status_t add_bag(void *arg, baton_call_t *call,
                               baton_stream_t stream)
 {
     spardl_step_t *step = arg;
+    baton_sparse_t *sparse = step->spardl->sparse;
     (void)call;
-    return baton__sparse_device_add(
-        step->spardl->sparse, stream, step->came.device,
-        baton__message_entries(&step->recv), 1, &step->change);
+    memcpy(step->came.host, step->recv.data, step->recv.bytes);
+    baton_status_t status = baton__mirror_copy(sparse, stream, &step->came,
+                                               step->recv.bytes, false);
+    return status == BATON_OK
+               ? baton__sparse_device_add(sparse, stream, step->came.device,
+                                          baton__message_entries(&step->recv),
+                                          1, &step->change)
+               : status;
 }
 
 static baton_status_t select_own(void *arg, baton_call_t *call,
                                  baton_stream_t stream)
 {
     spardl_t *spardl = arg;
+    size_t share = baton__spardl_share(spardl);
     (void)call;
-    return take(&spardl->blocks[spardl->position], stream,
-                baton__spardl_share(spardl), spardl->own_selected.device);
+    baton_status_t status = take(&spardl->blocks[spardl->position], stream,
+                                 share, spardl->own_selected.device);
+    return status == BATON_OK
+               ? baton__mirror_copy(
+                     spardl->sparse, stream, &spardl->own_selected,
+                     baton__selected_bytes(spardl->sparse, share), true)
+               : status;
 }
 
 static baton_status_t take_own(void *arg, baton_call_t *call)
@@ -159,17 +154,23 @@ static baton_status_t take_own(void *arg, baton_call_t *call)
 static baton_status_t finish(void *arg, baton_call_t *call)
 {
     const spardl_t *spardl = arg;
-    baton_sparse_t *sparse = spardl->sparse;
-    baton__sparse_publish(sparse, baton__spardl_put_result(spardl));
-    baton_status_t status = baton__mirror_set(
-        &spardl->result_indices, call, sparse->result_count * sizeof(uint32_t));
-    for (int i = 0; i < spardl->exchange_count && status == BATON_OK; i++) {
-        const spardl_exchange_t *exchange = &spardl->exchanges[i];
-        status =
-            baton__mirror_set(&exchange->adds, call,
-                              exchange->dropped.count * sparse->entry_bytes);
-    }
-    return status;
+    (void)call;
+    baton__sparse_publish(spardl->sparse, baton__spardl_put_result(spardl));
+    return BATON_OK;
+}
+
+static baton_status_t add_dropped(spardl_exchange_t *exchange,
+                                  baton_stream_t stream)
+{
+    baton_sparse_t *sparse = exchange->spardl->sparse;
+    size_t count = exchange->dropped.count;
+    baton_status_t status = baton__mirror_copy(
+        sparse, stream, &exchange->adds, count * sparse->entry_bytes, false);
+    return status == BATON_OK
+               ? baton__sparse_device_add(
+                     sparse, stream, exchange->adds.device, count,
+                     baton__spardl_residual_share(exchange), &exchange->change)
+               : status;
 }
 
 static baton_status_t keep_result(void *arg, baton_call_t *call,
@@ -177,18 +178,17 @@ static baton_status_t keep_result(void *arg, baton_call_t *call,
 {
     spardl_t *spardl = arg;
     baton_sparse_t *sparse = spardl->sparse;
-    baton_status_t status = BATON_OK;
+    const baton__mirror_t *indices = &spardl->result_indices;
+    baton_status_t status =
+        baton__mirror_copy(sparse, stream, indices,
+                           sparse->result_count * sizeof(uint32_t), false);
     (void)call;
     for (int i = 0; i < spardl->exchange_count && status == BATON_OK; i++) {
-        spardl_exchange_t *exchange = &spardl->exchanges[i];
-        status = baton__sparse_device_add(
-            sparse, stream, exchange->adds.device, exchange->dropped.count,
-            baton__spardl_residual_share(exchange), &exchange->change);
+        status = add_dropped(&spardl->exchanges[i], stream);
     }
     return status == BATON_OK
                ? baton__sparse_device_keep(
-                     sparse, stream,
-                     (const uint32_t *)(void *)spardl->result_indices.device,
+                     sparse, stream, (const uint32_t *)(void *)indices->device,
                      sparse->result_count)
                : status;
 }
@@ -204,11 +204,11 @@ static baton_node_t add_sending(spardl_t *spardl, int index,
     spardl_step_t *step = &spardl->steps[index];
     baton_node_t select = baton_add_device_call(s, select_bag, step);
     baton_before(s, before, select);
-    step->selected = baton__mirror_to_host(
-        sparse, bag_bytes(step, sparse->options.max_k), select, ok);
+    step->selected = baton__mirror_room(
+        sparse, NULL, bag_bytes(step, sparse->options.max_k), ok);
     baton__spardl_add_send(
         spardl, index,
-        baton__sparse_call_after(sparse, step->selected.copy, pack_bag, step));
+        baton__sparse_call_after(sparse, select, pack_bag, step));
     return select;
 }
 
@@ -219,11 +219,10 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
     spardl_step_t *step = &spardl->steps[index];
-    baton__spardl_add_arrival(spardl, index, arrive);
-    step->came = baton__mirror_to_device(sparse, NULL, step->recv.view.bytes,
-                                         step->arrive, ok);
+    baton__spardl_add_arrival(spardl, index);
+    step->came = baton__mirror_room(sparse, NULL, step->recv.view.bytes, ok);
     baton_node_t add = baton_add_device_call(s, add_bag, step);
-    baton_before(s, step->came.copy, add);
+    baton_before(s, step->arrive, add);
     baton_before(s, before, add);
     return add;
 }
@@ -243,10 +242,9 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, bool *ok)
     }
     baton_node_t select = baton_add_device_call(s, select_own, spardl);
     baton_before(s, last, select);
-    spardl->own_selected = baton__mirror_to_host(
-        sparse, baton__selected_bytes(sparse, quota), select, ok);
-    return baton__sparse_call_after(sparse, spardl->own_selected.copy, take_own,
-                                    spardl);
+    spardl->own_selected = baton__mirror_room(
+        sparse, NULL, baton__selected_bytes(sparse, quota), ok);
+    return baton__sparse_call_after(sparse, select, take_own, spardl);
 }
 
 static void add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
@@ -254,16 +252,15 @@ static void add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
     baton_node_t last = baton_add_device_call(s, keep_result, spardl);
-    spardl->result_indices = baton__mirror_to_device(
-        sparse, sparse->result_indices,
-        sparse->result_capacity * sizeof(uint32_t), end, ok);
-    baton_before(s, spardl->result_indices.copy, last);
+    baton_before(s, end, last);
+    spardl->result_indices =
+        baton__mirror_room(sparse, sparse->result_indices,
+                           sparse->result_capacity * sizeof(uint32_t), ok);
     for (int i = 0; i < spardl->exchange_count; i++) {
         spardl_exchange_t *exchange = &spardl->exchanges[i];
-        size_t bytes = exchange->dropped_room * sparse->entry_bytes;
-        exchange->adds = baton__mirror_to_device(sparse, exchange->dropped.data,
-                                                 bytes, end, ok);
-        baton_before(s, exchange->adds.copy, last);
+        exchange->adds = baton__mirror_room(
+            sparse, exchange->dropped.data,
+            exchange->dropped_room * sparse->entry_bytes, ok);
     }
 }
 

@@ -259,20 +259,22 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
         sparse->next.local_threshold =
             baton__selected_head(selected)->threshold;
     }
-    baton_status_t status = end_part(topka, call, taken.data, to);
-    return status == BATON_OK && keeps_error(sparse)
-               ? baton__mirror_set(&topka->errors_there, call,
-                                   topka->count * sparse->entry_bytes)
-               : status;
+    return end_part(topka, call, taken.data, to);
 }
 
 static baton_status_t put_errors(void *arg, baton_call_t *call,
                                  baton_stream_t stream)
 {
     const topka_t *topka = arg;
+    const baton_sparse_t *sparse = topka->sparse;
+    const baton__mirror_t *errors = &topka->errors_there;
     (void)call;
-    return baton__sparse_device_put(topka->sparse, stream,
-                                    topka->errors_there.device, topka->count);
+    baton_status_t status = baton__mirror_copy(
+        sparse, stream, errors, topka->count * sparse->entry_bytes, false);
+    return status == BATON_OK
+               ? baton__sparse_device_put(sparse, stream, errors->device,
+                                          topka->count)
+               : status;
 }
 
 /* ---- all parts --------------------------------------------------------- */
@@ -431,10 +433,10 @@ bool baton__topka_build_on_device(baton_sparse_t *sparse)
     if (keeps_error(sparse)) {
         baton_node_t put =
             baton_add_device_call(sparse->schedule, put_errors, topka);
-        topka->errors_there = baton__mirror_to_device(
-            sparse, NULL, topka->room * sparse->entry_bytes, write, &ok);
+        topka->errors_there = baton__mirror_room(
+            sparse, NULL, topka->room * sparse->entry_bytes, &ok);
         topka->errors = topka->errors_there.host;
-        baton_before(sparse->schedule, topka->errors_there.copy, put);
+        baton_before(sparse->schedule, write, put);
     }
     return add_gather(topka, write) && ok;
 }
