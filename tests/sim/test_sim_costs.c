@@ -275,6 +275,28 @@ static void test_sim_cost_sync_bytes_hold_the_sender(void **state)
     }
 }
 
+/* An eager send completes when it is posted, long before it arrives, and its
+   memory is the sender's again. */
+static void test_sim_cost_eager_bytes_free_the_sender(void **state)
+{
+    for (int shorter = 0; shorter < 2; shorter++) {
+        baton_sim_options_t options = support_sim_options(2);
+        options.eager_bytes = SUPPORT_WORD + (size_t)shorter;
+        support_words_t words;
+        support_words_add(&words, support_sim_open(&options), "eager");
+        support_ok(baton_schedule_start(words.send));
+        support_ok(baton_schedule_wait(words.send, -1));
+        support_us(baton_schedule_ended_us(words.send),
+                   shorter ? 0 : SUPPORT_WORD_US);
+        words.out = 0;
+        support_ok(baton_schedule_start(words.recv));
+        support_ok(baton_schedule_wait(words.recv, -1));
+        support_us(baton_schedule_ended_us(words.recv), SUPPORT_WORD_US);
+        assert_int_equal(words.in, 7);
+        support_words_close(&words);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_sim_cost_busy_rank_sees_messages_later),
         cmocka_unit_test(test_sim_cost_of_lag_holds_no_port),
         cmocka_unit_test(test_sim_cost_sync_bytes_hold_the_sender),
+        cmocka_unit_test(test_sim_cost_eager_bytes_free_the_sender),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,10 @@ static void open_without_sender(twin_t *twin,
                                 const baton_sim_options_t *options,
                                 double at_us, double recv_us)
 {
+    static support_trace_t trace; /* it must not use what was destroyed */
     open_twin(twin, options);
+    trace.count = 0;
+    baton_sim_trace(twin->sim, support_trace, &trace);
     support_ok(baton_schedule_start(twin->send));
     if (recv_us <= at_us) {
         support_ok(baton_schedule_start(twin->recv));
@@ -214,6 +217,37 @@ static void test_sim_destroy_of_a_held_sender(void **state)
     close_receiver(&twin);
 }
 
+/* A cancelled send leaves a port's queue, of which it is the last; then another
+   one joins that. */
+static void test_sim_cancel_takes_the_last_out_of_a_queue(void **state)
+{
+    enum { PAIRS = 4, CANCELLED = 2 };
+    const baton_sim_options_t options = support_sim_options(2);
+    baton_sim_t *sim = support_sim_open(&options);
+    support_words_t words[PAIRS];
+    for (int i = 0; i < PAIRS; i++) {
+        support_words_add(&words[i], sim, "queued");
+    }
+    for (int i = 0; i < PAIRS; i++) {
+        support_words_start(&words[i]);
+        if (i == CANCELLED) {
+            support_expect(baton_sim_run(sim, 1), BATON_ERR_TIMEOUT);
+            support_ok(baton_schedule_cancel(words[i].send));
+            support_expect(baton_schedule_wait(words[i].send, 0),
+                           BATON_ERR_CANCELLED);
+        }
+    }
+    for (int i = 0; i < PAIRS; i++) {
+        support_expect(baton_schedule_wait(words[i].recv, -1),
+                       i == CANCELLED ? BATON_ERR_CANCELLED : BATON_OK);
+        assert_int_equal(words[i].in, i == CANCELLED ? 0 : 7);
+    }
+    for (int i = 0; i < PAIRS; i++) {
+        support_words_remove(&words[i]);
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
 /* Its message has arrived, but its rank is busy and has not seen it. */
 static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
 {
@@ -282,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_sim_destroy_takes_back_a_start),
         cmocka_unit_test(test_sim_destroy_of_a_receiver),
         cmocka_unit_test(test_sim_destroy_of_a_held_sender),
+        cmocka_unit_test(test_sim_cancel_takes_the_last_out_of_a_queue),
         cmocka_unit_test(test_sim_destroy_of_what_its_rank_has_not_seen),
         cmocka_unit_test(test_sim_destroy_names_what_is_left),
         cmocka_unit_test(test_sim_destroy_keeps_its_groups),

@@ -156,6 +156,8 @@ static void test_options_out_of_range_are_named(void **state)
     REFUSED(link.beta_ns, -1, "link.beta_ns is -1; allowed: from 0 up to");
     REFUSED(host_link.alpha_us, INFINITY, "host_link.alpha_us is inf; allowed");
     REFUSED(host_link.beta_ns, 2e15, "host_link.beta_ns is 2e+15; allowed: ");
+    REFUSED(eager_bytes, (options.sync_bytes = 100) + 1,
+            "eager_bytes is 101; allowed: up to sync_bytes, which is 100");
     REFUSED(gamma_ns, -0.5, "gamma_ns is -0.5; allowed: from 0 up to 1e+15");
     REFUSED(overhead_us, NAN, "overhead_us is nan; allowed: from 0");
 

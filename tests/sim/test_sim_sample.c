@@ -51,26 +51,6 @@ static void test_draw_has_its_moments(void **state)
     }
 }
 
-/* One, two and three deviations away, on each side. */
-static void test_draw_normal_has_its_tails(void **state)
-{
-    static const double share[3] = {0.15865525, 0.02275013, 0.00134990};
-    const baton_distribution_t normal = {BATON_DISTRIBUTION_NORMAL, 100, 1};
-    double above[3] = {0}, below[3] = {0};
-    for (uint64_t k = 0; k < SAMPLES; k++) {
-        double value = sample(&normal, k) - 100;
-        for (int i = 0; i < 3; i++) {
-            above[i] += value > i + 1;
-            below[i] += value < -i - 1;
-        }
-    }
-    for (int i = 0; i < 3; i++) {
-        double error = sqrt(share[i] / SAMPLES);
-        assert_true(fabs(above[i] / SAMPLES - share[i]) < 5 * error);
-        assert_true(fabs(below[i] / SAMPLES - share[i]) < 5 * error);
-    }
-}
-
 /* Relative difference. */
 static void assert_near(double actual, double expected)
 {
@@ -181,7 +161,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_draw_has_its_moments),
-        cmocka_unit_test(test_draw_normal_has_its_tails),
         cmocka_unit_test(test_draw_agrees_with_the_formulas),
         cmocka_unit_test(test_draw_is_the_same_everywhere),
         cmocka_unit_test(test_draw_is_never_out_of_range),

@@ -23,16 +23,6 @@ void stuck_says(baton_status_t actual, baton_status_t expected,
     assert_string_equal(baton_error_message(), text);
 }
 
-void stuck_build(int ranks, size_t sync, baton_sim_build_fn build,
-                 const char *text)
-{
-    double us;
-    baton_sim_t *sim = stuck_open(ranks, sync);
-    support_ok(baton_sim_build(sim, "x", build, NULL));
-    stuck_says(baton_sim_epoch(sim, &us), BATON_ERR_DEADLOCK, text);
-    support_ok(baton_sim_destroy(sim));
-}
-
 static baton_view_t place(baton_schedule_t *schedule)
 {
     return support_scratch(schedule, STUCK_BYTES);
@@ -46,24 +36,6 @@ baton_node_t stuck_send(baton_schedule_t *schedule, int peer)
 baton_node_t stuck_recv(baton_schedule_t *schedule, int peer)
 {
     return baton_add_recv(schedule, peer, place(schedule));
-}
-
-void stuck_chain(void *arg, baton_schedule_t *schedule)
-{
-    const stuck_last_fn *last = arg;
-    int rank = baton_schedule_rank(schedule);
-    baton_node_t send = {0};
-    if (rank > 0) {
-        send = stuck_send(schedule, rank - 1);
-    }
-    if (rank + 1 < baton_schedule_size(schedule)) {
-        baton_node_t recv = stuck_recv(schedule, rank + 1);
-        if (rank > 0) {
-            baton_before(schedule, recv, send);
-        }
-    } else if (last != NULL) {
-        (*last)(schedule);
-    }
 }
 
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule)

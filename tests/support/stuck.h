@@ -13,20 +13,9 @@ baton_sim_t *stuck_open(int ranks, size_t sync);
 void stuck_says(baton_status_t actual, baton_status_t expected,
                 const char *text);
 
-/* Builds "x" on all ranks, runs an epoch, and expects a deadlock with this
-   message. */
-void stuck_build(int ranks, size_t sync, baton_sim_build_fn build,
-                 const char *text);
-
 /* Nodes for messages of STUCK_BYTES in new scratch. */
 baton_node_t stuck_send(baton_schedule_t *schedule, int peer);
 baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
-
-/* A builder: each rank waits for a message of the next one before it sends to
-   the previous one. `arg` is NULL or a stuck_last_fn, which adds nodes to those
-   of the last rank: node 0, its send. */
-typedef void (*stuck_last_fn)(baton_schedule_t *schedule);
-void stuck_chain(void *arg, baton_schedule_t *schedule);
 
 /* A builder for two ranks that both send first. It ends only if messages are
    buffered. */

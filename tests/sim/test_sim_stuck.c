@@ -1,0 +1,476 @@
+/* The exact messages about schedules whose sends and receives do not match, and
+   about epochs that can't end: ranks that wait in a cycle, for a node that does
+   not fire, for one that has not started or is at its limit, or for the dead.
+ */
+#include "support/cmocka.h"
+#include "support/stuck.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- schedules as text --------------------------------------------------- */
+
+/* A rank's nodes, separated by blanks. Each is a letter:
+
+       s r   send, recv          with the peer and ":BYTES", or STUCK_BYTES
+       a A   activate, armed recv                          with the peer
+       o n k on_start, nop, a call that skips
+       ! ?   it is optional; it needs any of its predecessors
+       <I,J  it comes behind nodes I and J                             */
+static baton_node_t add_node(baton_schedule_t *s, const char *text)
+{
+    char *end = NULL;
+    int peer = (int)strtol(text + 1, &end, 10);
+    size_t bytes = *end == ':' ? strtoul(end + 1, &end, 10) : STUCK_BYTES;
+    switch (*text) {
+    case 's':
+        return baton_add_send(s, peer, support_scratch(s, bytes));
+    case 'r':
+        return baton_add_recv(s, peer, support_scratch(s, bytes));
+    case 'a':
+        return baton_add_activate(s, peer);
+    case 'A':
+        return baton_add_armed_recv(s, peer);
+    case 'o':
+        return baton_add_on_start(s);
+    case 'k':
+        return baton_add_call(s, support_skip, NULL);
+    default:
+        return baton_add_nop(s);
+    }
+}
+
+/* What follows the node's kind. */
+static void finish_node(baton_schedule_t *s, baton_node_t node,
+                        const char *text)
+{
+    for (const char *at = text; *at != ' ' && *at != '\0'; at++) {
+        if (*at == '!') {
+            baton_set_optional(s, node);
+        } else if (*at == '?') {
+            baton_set_need(s, node, BATON_NEED_ANY);
+        } else if (*at == '<' || *at == ',') {
+            baton_before(s, (baton_node_t){(uint32_t)atoi(at + 1)}, node);
+        }
+    }
+}
+
+static void add_nodes(baton_schedule_t *s, const char *text)
+{
+    baton_node_t nodes[8];
+    for (int pass = 0; pass < 2; pass++) {
+        const char *at = text;
+        for (size_t i = 0; at != NULL && *at != '\0'; i++) {
+            if (pass == 0) {
+                nodes[i] = add_node(s, at);
+            } else {
+                finish_node(s, nodes[i], at);
+            }
+            at = strchr(at, ' ');
+            at += at != NULL;
+        }
+    }
+}
+
+enum { MOST_RANKS = 4 };
+
+typedef struct stuck {
+    const char *ranks[MOST_RANKS]; /* their nodes */
+    baton_status_t status;
+    const char *says;
+    int starts[MOST_RANKS]; /* how often each starts; all 0: once */
+    uint64_t limit;         /* of the last rank, or 0 */
+    int dead;               /* a rank, or 0 */
+    size_t sync_bytes;
+} stuck_t;
+
+static void build(void *arg, baton_schedule_t *s)
+{
+    const stuck_t *stuck = arg;
+    add_nodes(s, stuck->ranks[baton_schedule_rank(s)]);
+}
+
+static int ranks_of(const stuck_t *stuck)
+{
+    int ranks = 0;
+    while (ranks < MOST_RANKS && stuck->ranks[ranks] != NULL) {
+        ranks++;
+    }
+    return ranks;
+}
+
+/* Round by round, as long as any rank is to start once more. */
+static baton_status_t run_rounds(const stuck_t *stuck, baton_sim_t *sim)
+{
+    baton_status_t status = BATON_OK;
+    bool any = true;
+    for (int round = 0; any; round++) {
+        any = false;
+        for (int rank = 0; rank < ranks_of(stuck); rank++) {
+            int starts = stuck->starts[0] > 0 ? stuck->starts[rank] : 1;
+            if (round < starts) {
+                support_ok(baton_schedule_start(baton_sim_schedule(sim, rank)));
+                any = true;
+            }
+        }
+        status = any ? baton_sim_run(sim, -1.0) : status;
+    }
+    return status;
+}
+
+static void run_stuck(stuck_t *stuck)
+{
+    int ranks = ranks_of(stuck);
+    baton_sim_t *sim = stuck_open(ranks, stuck->sync_bytes);
+    if (stuck->status == BATON_ERR_MISMATCH) {
+        stuck_says(baton_sim_build(sim, "x", build, stuck), stuck->status,
+                   stuck->says);
+        assert_null(baton_sim_schedule(sim, 0));
+        support_ok(baton_sim_destroy(sim));
+        return;
+    }
+    support_ok(baton_sim_build(sim, "x", build, stuck));
+    if (stuck->limit > 0) {
+        baton_schedule_limit(baton_sim_schedule(sim, ranks - 1), stuck->limit);
+    }
+    if (stuck->dead > 0) {
+        support_ok(baton_sim_kill(sim, stuck->dead));
+    }
+    baton_status_t status = run_rounds(stuck, sim);
+    if (stuck->status == BATON_ERR_DEADLOCK) {
+        stuck_says(status, stuck->status, stuck->says);
+    }
+    /* A failure reaches every rank with the same message. */
+    int told = stuck->dead > 0 ? stuck->dead : ranks;
+    for (int rank = 0; stuck->status != BATON_ERR_DEADLOCK && rank < told;
+         rank++) {
+        status = baton_schedule_wait(baton_sim_schedule(sim, rank), -1);
+        support_expect(status, stuck->status);
+        if (stuck->says != NULL) {
+            assert_string_equal(baton_error_message(), stuck->says);
+        }
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void run_all(stuck_t *all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        run_stuck(&all[i]);
+    }
+}
+#define RUN_ALL(all) run_all(all, sizeof(all) / sizeof(all)[0])
+
+/* ---- what does not match ------------------------------------------------- */
+
+/* A nop first, so that messages have other numbers than 0. */
+static void test_mismatch_names_both_ends(void **state)
+{
+#define DIFFER(zero, one, text)                                                \
+    {{"n " zero, "n " one}, BATON_ERR_MISMATCH, "\"x\": " text, {0}, 0, 0, 0}
+    stuck_t all[] = {
+        DIFFER("s1:16", "r0:8",
+               "send#1 of rank 0 has 16 bytes and its receiver, recv#1 of rank "
+               "1, 8"),
+        DIFFER("s1:8 s1:16 s1:32", "r0:16 r0:32",
+               "send#1 of rank 0 has 8 bytes and its receiver, recv#1 of rank "
+               "1, 16; 3 sends are to meet 2 receives"),
+        DIFFER("s1:8 s1:16 s1:32", "r0:8 r0:16",
+               "send#3 of rank 0 has no receive on rank 1, which has 2 from "
+               "there"),
+        DIFFER("s1", "",
+               "send#1 of rank 0 has no receive on rank 1, which has 0 from "
+               "there"),
+        DIFFER("s1:8", "r0:8 r0:16",
+               "recv#2 of rank 1 has no send on rank 0, which has 1 to there"),
+        /* Activations are apart, though a message may be as long as one. */
+        DIFFER("s1:16", "A0",
+               "send#1 of rank 0 has no receive on rank 1, which has 0 from "
+               "there"),
+        DIFFER("a1", "r0:16",
+               "activate#1 of rank 0 has no armed receive on rank 1, which has "
+               "0 from there"),
+        DIFFER("a1 s1:16", "r0:16 r0:16",
+               "activate#1 of rank 0 has no armed receive on rank 1, which has "
+               "0 from there"),
+        DIFFER("s1:16", "A0 r0:16 r0:16",
+               "recv#3 of rank 1 has no send on rank 0, which has 1 to there"),
+        DIFFER("a1 s1:16", "A0 r0:16 r0:16",
+               "recv#3 of rank 1 has no send on rank 0, which has 1 to there"),
+    };
+    RUN_ALL(all);
+}
+
+static baton_schedule_t *commit(baton_sim_t *sim, int rank, const char *name,
+                                const char *nodes)
+{
+    baton_schedule_t *s = support_schedule(baton_sim_group(sim, rank), name);
+    add_nodes(s, nodes);
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+static const char uncommitted[] = "\"a\": send#0 of rank 0 has no receive on "
+                                  "rank 1, which has not committed it";
+
+static void test_mismatch_of_a_schedule_that_one_rank_lacks(void **state)
+{
+    baton_sim_t *sim = stuck_open(2, 0);
+    baton_schedule_t *a = commit(sim, 0, "a", "s1");
+    stuck_says(baton_sim_run(sim, -1.0), BATON_ERR_MISMATCH, uncommitted);
+    baton_schedule_t *b = commit(sim, 1, "a", "r0");
+    support_ok(baton_sim_run(sim, -1.0));
+    support_ok(baton_schedule_destroy(a));
+    support_ok(baton_schedule_destroy(b));
+    support_ok(baton_sim_destroy(sim));
+}
+
+static void test_schedules_meet_by_name_in_any_order(void **state)
+{
+    baton_sim_t *sim = stuck_open(2, 0);
+    baton_schedule_t *s[] = {
+        commit(sim, 0, "a", "s1:8"),
+        commit(sim, 0, "b", "s1:16"),
+        commit(sim, 1, "b", "r0:16"),
+        commit(sim, 1, "a", "r0:8"),
+    };
+    for (int i = 0; i < 4; i++) {
+        support_ok(baton_schedule_start(s[i]));
+    }
+    support_ok(baton_sim_run(sim, -1.0));
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(baton_schedule_epoch(s[i]), 1);
+        support_ok(baton_schedule_destroy(s[i]));
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* A schedule that only one rank has does no harm, but its name counts. */
+static void test_mismatch_of_attempts(void **state)
+{
+    baton_sim_t *sim = stuck_open(2, 0);
+    support_ok(baton_schedule_destroy(commit(sim, 0, "a", "s1")));
+    baton_schedule_t *second = commit(sim, 0, "a", "s1");
+    baton_schedule_t *first = commit(sim, 1, "a", "r0");
+    stuck_says(baton_sim_run(sim, -1.0), BATON_ERR_MISMATCH, uncommitted);
+    support_ok(baton_schedule_destroy(first));
+    first = commit(sim, 1, "a", "r0");
+    support_ok(baton_sim_run(sim, -1.0));
+    support_ok(baton_schedule_destroy(first));
+    support_ok(baton_schedule_destroy(second));
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- cycles ---------------------------------------------------------------
+ */
+
+/* Every rank receives from the left before it sends to the right. */
+static void build_ring(void *arg, baton_schedule_t *s)
+{
+    int rank = baton_schedule_rank(s);
+    int size = baton_schedule_size(s);
+    baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
+    baton_before(s, recv, stuck_send(s, (rank + 1) % size));
+}
+
+static void test_deadlock_of_many_shows_some(void **state)
+{
+#define EDGE(rank, left)                                                       \
+    "    rank " #rank ": recv#0 waits for send#1 of rank " #left               \
+    ", which is behind recv#0"
+    double us;
+    baton_sim_t *sim = stuck_open(1000, 0);
+    support_ok(baton_sim_build(sim, "x", build_ring, NULL));
+    stuck_says(
+        baton_sim_epoch(sim, &us), BATON_ERR_DEADLOCK,
+        "\"x\" epoch 1 can't end on rank 0: ranks wait in a "
+        "cycle\n" EDGE(0, 999) "\n" EDGE(999, 998) "\n" EDGE(
+            998,
+            997) "\n" EDGE(997,
+                           996) "\n" EDGE(996,
+                                          995) "\n" EDGE(995,
+                                                         994) "\n"
+                                                              "    ... "
+                                                              "993 "
+                                                              "more"
+                                                              "\n" EDGE(1, 0));
+    support_ok(baton_sim_destroy(sim));
+}
+
+#define CANNOT(epoch, rank) "\"x\" epoch " #epoch " can't end on rank " #rank
+
+static void test_deadlock_of_ranks_in_a_cycle(void **state)
+{
+    stuck_t all[] = {
+        /* Rank 0 waits for rank 1; rank 1 and 2 for each other. */
+        {.ranks = {"r1", "r2 s2<0 n<0 s0<2", "r1 s1<0"},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ": ranks wait in a cycle\n" EDGE(1, 2) "\n" EDGE(
+             2, 1)},
+        {.ranks = {"s1 r1<0", "s0 r0<0"},
+         .sync_bytes = STUCK_BYTES,
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ": ranks wait in a cycle\n"
+                              "    rank 0: send#0 waits for recv#1 of rank 1, "
+                              "which is behind send#0\n"
+                              "    rank 1: send#0 waits for recv#1 of rank 0, "
+                              "which is behind send#0"},
+        {.ranks = {"s1 r1<0", "s0 r0<0"}, .sync_bytes = STUCK_BYTES + 1},
+        /* Rank 0's sends need one of two receives, and each rank waits for
+           one of these sends. */
+        {.ranks = {"n?<1,3 r1 s1<0 r2 s2<0", "r0 s0<0", "r0 s0<0"},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ": ranks wait in a cycle\n"
+                              "    rank 0: recv#1 waits for send#1 of rank 1, "
+                              "which is behind recv#0\n"
+                              "    rank 1: recv#0 waits for send#2 of rank 0, "
+                              "which is behind recv#1 (nop#0 needs 1 of 2)"},
+    };
+    RUN_ALL(all);
+}
+
+/* ---- nodes that do not fire -----------------------------------------------
+ */
+
+static void test_unreachable_names_the_call_that_skipped(void **state)
+{
+#define SKIPPED(call) call " skipped (is what lies behind it optional?)"
+    stuck_t all[] = {
+        {.ranks = {"r1", "s0<1 r2", "s1<1 k"},
+         .status = BATON_ERR_UNREACHABLE,
+         .says = CANNOT(1, 2) ": send#0 will not fire: " SKIPPED("call#1")},
+        /* Behind an or that nothing satisfies. */
+        {.ranks = {"r1", "s0<1 n?<2,3 k k"},
+         .status = BATON_ERR_UNREACHABLE,
+         .says = CANNOT(1, 1) ": send#0 will not fire: " SKIPPED("call#2")},
+        {.ranks = {"n<1 k n<0"},
+         .status = BATON_ERR_UNREACHABLE,
+         .says = CANNOT(1, 0) ": nop#0 will not fire: " SKIPPED("call#1")},
+    };
+    RUN_ALL(all);
+}
+
+static void test_deadlock_blames_the_node_that_does_not_fire(void **state)
+{
+    stuck_t all[] = {
+        /* A message of a rank to itself. */
+        {.ranks = {"r1", "s0<1 r1 s1<3 k"},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ":\n"
+                              "    rank 0: recv#0 waits for send#0 of rank 1, "
+                              "which is behind recv#1\n"
+                              "    rank 1: recv#1 waits for send#2 of rank 1\n"
+                              "    rank 1: send#2 will not fire: call#3 "
+                              "skipped"},
+        {.ranks = {"r1", "s0<1 A1 k a1<2"},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ":\n"
+                              "    rank 0: recv#0 waits for send#0 of rank 1\n"
+                              "    rank 1: send#0 is behind armed_recv#1, and "
+                              "nobody activates it"},
+        /* An optional send: its rank's epoch ends without. */
+        {.ranks = {"r1", "s0!<1 k"},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ":\n"
+                              "    rank 0: recv#0 waits for send#0 of rank 1\n"
+                              "    rank 1 has ended epoch 1 without send#0"},
+    };
+    RUN_ALL(all);
+}
+
+/* ---- ranks that are not there ---------------------------------------------
+ */
+
+static void test_deadlock_blames_the_rank_that_is_absent(void **state)
+{
+    stuck_t all[] = {
+        {.ranks = {"r1", "s0<1 r2", "s1"},
+         .starts = {2, 2, 1},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(2, 0) ":\n"
+                              "    rank 0: recv#0 waits for send#0 of rank 1, "
+                              "which is behind recv#1\n"
+                              "    rank 1: recv#1 waits for send#0 of rank 2\n"
+                              "    rank 2 has not started epoch 2"},
+        /* It is activated, but its send requires its start. */
+        {.ranks = {"o a1<0 r1", "o A0 s0<0"},
+         .starts = {1, 0},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ":\n"
+                              "    rank 0: recv#2 waits for send#2 of rank 1\n"
+                              "    rank 1: send#2 is behind on_start#0, and "
+                              "epoch 1 was not started there"},
+        {.ranks = {"k a1<0 r1", "A0 s0"},
+         .starts = {1, 0},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(1, 0) ":\n"
+                              "    rank 0: recv#2 waits for send#1 of rank 1\n"
+                              "    rank 1 has not started epoch 1, and nobody "
+                              "activates it"},
+        {.ranks = {"o a1<0 r1", "A0 s0"},
+         .starts = {3, 0},
+         .limit = 2,
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(3, 0) ":\n"
+                              "    rank 0: recv#2 waits for send#1 of rank 1\n"
+                              "    rank 1 has not started epoch 3, which is "
+                              "beyond its limit"},
+        {.ranks = {"r1", "s0 r2", "s1"},
+         .starts = {2, 1, 0},
+         .status = BATON_ERR_DEADLOCK,
+         .says = CANNOT(2, 0) ":\n"
+                              "    rank 0: recv#0 waits for send#0 of rank 1, "
+                              "which is still in epoch 1, behind recv#1\n"
+                              "    rank 1: recv#1 waits for send#0 of rank 2\n"
+                              "    rank 2 has not started epoch 1"},
+        /* All that the dead one's failure reaches get the message of the rank
+           that met it. */
+        {.ranks = {"r1", "s0<1 r2", "s1<1 r3", "s2"},
+         .starts = {1, 1, 1, 0},
+         .dead = 2,
+         .status = BATON_ERR_TRANSPORT,
+         .says = "\"x\" epoch 1 failed at recv#1 on rank 1: rank 2 is gone: "
+                 "the other rank is dead"},
+    };
+    RUN_ALL(all);
+}
+
+/* With introductions a send is not held back for a rank that will never commit
+   its receive. */
+static void
+test_a_send_to_a_rank_that_died_before_its_commit_fails(void **state)
+{
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    options.ranks = 2;
+    options.link.alpha_us = 1.0;
+    options.introductions = true;
+    baton_sim_t *sim;
+    support_ok(baton_sim_create(&options, &sim));
+    support_ok(baton_sim_kill(sim, 0));
+    support_ok(baton_sim_run(sim, -1.0));
+    baton_schedule_t *one = commit(sim, 1, "x", "s0");
+    support_ok(baton_schedule_start(one));
+    stuck_says(baton_schedule_wait(one, -1), BATON_ERR_TRANSPORT,
+               "\"x\" epoch 1 failed at send#0 on rank 1: rank 0 is gone: the "
+               "transport failed");
+    support_ok(baton_schedule_destroy(one));
+    support_ok(baton_sim_destroy(sim));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mismatch_names_both_ends),
+        cmocka_unit_test(test_mismatch_of_a_schedule_that_one_rank_lacks),
+        cmocka_unit_test(test_schedules_meet_by_name_in_any_order),
+        cmocka_unit_test(test_mismatch_of_attempts),
+        cmocka_unit_test(test_deadlock_of_many_shows_some),
+        cmocka_unit_test(test_deadlock_of_ranks_in_a_cycle),
+        cmocka_unit_test(test_unreachable_names_the_call_that_skipped),
+        cmocka_unit_test(test_deadlock_blames_the_node_that_does_not_fire),
+        cmocka_unit_test(test_deadlock_blames_the_rank_that_is_absent),
+        cmocka_unit_test(
+            test_a_send_to_a_rank_that_died_before_its_commit_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
