@@ -269,83 +269,41 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
                  const size_t *second)
 {
     switch (kind_of(c->builder)) {
+#define CALL(member, type, ...)                                                \
+    c->builder->algorithm.build.member(                                        \
+        schedule, &(const type){.size = sizeof(type), __VA_ARGS__});           \
+    break
+#define DATA    .source = source, .target = target
+#define CHUNKED .chunk_bytes = c->chunk_bytes, .algorithm = c->algorithm
+#define REDUCED DATA, .dtype = c->dtype, .op = c->op
     case BATON_COLLECTIVE_BARRIER:
         c->builder->algorithm.build.barrier(schedule);
         break;
     case BATON_COLLECTIVE_COUNT:
         abort();
     case BATON_COLLECTIVE_BROADCAST:
-        c->builder->algorithm.build.broadcast(
-            schedule, &(baton_broadcast_t){.size = sizeof(baton_broadcast_t),
-                                           .root = c->root,
-                                           .data = target,
-                                           .chunk_bytes = c->chunk_bytes});
-        break;
+        CALL(broadcast, baton_broadcast_t, .root = c->root, .data = target,
+             CHUNKED);
     case BATON_COLLECTIVE_REDUCE:
-        c->builder->algorithm.build.reduce(
-            schedule, &(baton_reduce_t){.size = sizeof(baton_reduce_t),
-                                        .root = c->root,
-                                        .source = source,
-                                        .target = target,
-                                        .dtype = c->dtype,
-                                        .op = c->op,
-                                        .chunk_bytes = c->chunk_bytes});
-        break;
+        CALL(reduce, baton_reduce_t, REDUCED, .root = c->root, CHUNKED);
     case BATON_COLLECTIVE_ALLREDUCE:
-        c->builder->algorithm.build.allreduce(
-            schedule, &(baton_allreduce_t){.size = sizeof(baton_allreduce_t),
-                                           .source = source,
-                                           .target = target,
-                                           .dtype = c->dtype,
-                                           .op = c->op,
-                                           .chunk_bytes = c->chunk_bytes,
-                                           .arg = c->arg});
-        break;
+        CALL(allreduce, baton_allreduce_t, REDUCED, CHUNKED, .arg = c->arg);
     case BATON_COLLECTIVE_REDUCE_SCATTER:
-        c->builder->algorithm.build.reduce_scatter(
-            schedule,
-            &(baton_reduce_scatter_t){.size = sizeof(baton_reduce_scatter_t),
-                                      .source = source,
-                                      .target = target,
-                                      .counts = first,
-                                      .dtype = c->dtype,
-                                      .op = c->op,
-                                      .chunk_bytes = c->chunk_bytes});
-        break;
+        CALL(reduce_scatter, baton_reduce_scatter_t, REDUCED, .counts = first,
+             CHUNKED);
     case BATON_COLLECTIVE_ALLGATHER:
-        c->builder->algorithm.build.allgather(
-            schedule, &(baton_allgather_t){.size = sizeof(baton_allgather_t),
-                                           .source = source,
-                                           .target = target,
-                                           .block_bytes = first,
-                                           .chunk_bytes = c->chunk_bytes});
-        break;
+        CALL(allgather, baton_allgather_t, DATA, .block_bytes = first, CHUNKED);
     case BATON_COLLECTIVE_SCATTER:
     case BATON_COLLECTIVE_GATHER:
-        c->builder->algorithm.build.rooted(
-            schedule, &(baton_rooted_t){.size = sizeof(baton_rooted_t),
-                                        .root = c->root,
-                                        .source = source,
-                                        .target = target,
-                                        .block_bytes = first});
-        break;
+        CALL(rooted, baton_rooted_t, DATA, .root = c->root,
+             .block_bytes = first);
     case BATON_COLLECTIVE_ALLTOALL:
-        c->builder->algorithm.build.alltoall(
-            schedule, &(baton_alltoall_t){.size = sizeof(baton_alltoall_t),
-                                          .source = source,
-                                          .target = target,
-                                          .send_bytes = first,
-                                          .recv_bytes = second});
-        break;
+        CALL(alltoall, baton_alltoall_t, DATA, .send_bytes = first,
+             .recv_bytes = second);
     case BATON_COLLECTIVE_SCAN:
     case BATON_COLLECTIVE_EXSCAN:
-        c->builder->algorithm.build.scan(
-            schedule, &(baton_scan_t){.size = sizeof(baton_scan_t),
-                                      .source = source,
-                                      .target = target,
-                                      .dtype = c->dtype,
-                                      .op = c->op});
-        break;
+        CALL(scan, baton_scan_t, REDUCED);
+#undef CALL
     }
 }
 

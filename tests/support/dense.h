@@ -30,6 +30,7 @@ typedef struct dense_case {
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;
+    const char *algorithm; /* of a builder that chooses, or NULL */
     void *arg;
 } dense_case_t;
 
