@@ -400,11 +400,8 @@ static void driver_forget(baton_schedule_t *schedule)
     }
     (void)baton__notice_send(group->stepper); /* there is always room */
     wake(group);
-    baton__sim_net_forget_queued(group->endpoint, schedule);
-    if (schedule->turn.moving > 0) {
-        baton__sim_net_forget(group->endpoint, schedule);
-        schedule->turn.moving = 0;
-    }
+    baton__sim_net_forget(group->endpoint, schedule);
+    schedule->turn.moving = 0;
     baton__epoch_collect_asyncs(group->stepper, schedule);
 }
 

@@ -6,6 +6,7 @@
 #include "sim/distribution.h"
 #include "sim/model.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- stepping and completions ------------------------------------------- */
@@ -329,8 +330,10 @@ static void lost(baton__sim_net_t *net, uint32_t rank)
 
 /* ---- detaching owners --------------------------------------------------- */
 
-/* Drops completions of the owner's sends that have not been polled yet. */
-static void forget_completions(baton__sim_port_t *port, const void *owner)
+/* Its epochs have ended, so all its sends are SENT or withdrawn, and the items
+   that are left have copies. What is not polled yet is dropped, and only the
+   trace would still use it as the owner of items. */
+void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
 {
     uint32_t kept = 0;
     baton__sim_completion_t *completions =
@@ -342,34 +345,12 @@ static void forget_completions(baton__sim_port_t *port, const void *owner)
         }
     }
     port->completion_count = kept;
-}
-
-void baton__sim_net_forget_queued(baton__sim_port_t *port, const void *owner)
-{
     for (uint32_t at = port->queue_head; at != BATON__SIM_NONE;) {
         baton__sim_item_t *item = baton__sim_pool_item(&port->net->pool, at);
         at = item->next;
-        if (item->sent && item->owner == owner) {
-            item->owner = NULL; /* only the trace would still use it */
-        }
-    }
-}
-
-void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
-{
-    baton__sim_net_t *net = port->net;
-    forget_completions(port, owner);
-    for (uint32_t index = 0; index < net->pool.item_count; index++) {
-        baton__sim_item_t *item = baton__sim_pool_item(&net->pool, index);
-        if (item->state == BATON__SIM_FREE || item->owner != owner) {
-            continue;
-        }
-        item->owner = NULL;
-        if (item->synchronous) {
-            baton__sim_notify_sender(net, index);
-        } else if (item->state != BATON__SIM_CONSUMED &&
-                   !baton__sim_item_copy(item)) {
-            net->failed = true;
+        if (item->owner == owner) {
+            assert(item->sent);
+            item->owner = NULL;
         }
     }
 }

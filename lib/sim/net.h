@@ -129,13 +129,9 @@ double baton__sim_port_work(baton__sim_port_t *port, double us);
 /* See baton_sim_kill. */
 void baton__sim_net_kill(baton__sim_net_t *net, int rank);
 
-/* Detaches an owner that is about to be freed from all messages that it has
-   sent. The messages still arrive. */
+/* Detaches an owner that is about to be freed from its eager sends, which have
+   completed but may still be in their port's queue, and from completions. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
-
-/* The same for its eager sends, which have completed but may still be in their
-   port's queue. */
-void baton__sim_net_forget_queued(baton__sim_port_t *port, const void *owner);
 
 /* ---- for the transport ------------------------------------------------ */
 
