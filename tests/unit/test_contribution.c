@@ -382,7 +382,7 @@ static void test_contribution_given_back_leaves_no_age(void **state)
     assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);
     baton__contribution_begin_add(&c, &pending, &sum);
     baton__contribution_recover(&c, 0);
-    baton__contribution_give_up_add(&c);
+    baton__contribution_end_use(&c);
     assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);
     baton__contribution_publish(&c, 1, 1);
     assert_true(baton__contribution_pin(&c, 1, 1, &result));

@@ -68,15 +68,17 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
     baton_view_t partial =
         baton__segment_of(half->source, element, half->segments, index);
     if (tree->left >= 0) {
-        baton_view_t came = baton__slot_of(&half->left, index, target.bytes);
-        baton__flow_recv(flow, tree->left, came);
-        baton__flow_reduce(flow, target, came, partial);
+        baton_view_t received =
+            baton__slot_of(&half->left, index, target.bytes);
+        baton__flow_recv(flow, tree->left, received);
+        baton__flow_reduce(flow, target, received, partial);
         partial = target;
     }
     if (tree->right >= 0) {
-        baton_view_t came = baton__slot_of(&half->right, index, target.bytes);
-        baton__flow_recv(flow, tree->right, came);
-        baton__flow_reduce(flow, target, partial, came);
+        baton_view_t received =
+            baton__slot_of(&half->right, index, target.bytes);
+        baton__flow_recv(flow, tree->right, received);
+        baton__flow_reduce(flow, target, partial, received);
         partial = target;
     }
     if (tree->parent >= 0) {

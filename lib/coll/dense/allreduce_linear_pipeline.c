@@ -36,12 +36,12 @@ static void add_partial_sum(pipe_t *pipe, size_t index, baton_view_t source,
     baton__flow_t *flow = &pipe->flow;
     baton_view_t partial = source;
     if (flow->rank > 0) {
-        baton_view_t came = target;
+        baton_view_t received = target;
         if (pipe->in_place) {
-            came = baton__slot_of(&pipe->slots, index, target.bytes);
+            received = baton__slot_of(&pipe->slots, index, target.bytes);
         }
-        baton__flow_recv(flow, pipe->previous, came);
-        baton__flow_reduce(flow, target, came, source);
+        baton__flow_recv(flow, pipe->previous, received);
+        baton__flow_reduce(flow, target, received, source);
         partial = target;
     }
     baton__flow_send(flow, pipe->next, partial);

@@ -26,9 +26,9 @@ void baton__rabenseifner(baton__flow_t *flow, baton_view_t target,
         return;
     }
     if (fold.partner >= 0) {
-        baton_view_t came = baton__flow_scratch(flow, target.bytes);
-        baton__flow_recv(flow, fold.partner, came);
-        baton__flow_reduce(flow, target, source, came);
+        baton_view_t received = baton__flow_scratch(flow, target.bytes);
+        baton__flow_recv(flow, fold.partner, received);
+        baton__flow_reduce(flow, target, source, received);
         source = target;
     }
     size_t *at = baton__cut_evenly(flow->schedule, target.bytes / element,

@@ -141,15 +141,15 @@ static void add_reduce_scatter(ring_t *ring, column_t *column, int hop)
     }
     maybe_t *idle = &column->lane->idle[hop % SLOTS];
     column->part = part_of(ring, args->target, chunk);
-    baton_view_t came = column->lane->slot[hop % SLOTS];
-    came.bytes = column->part.bytes;
+    baton_view_t received = column->lane->slot[hop % SLOTS];
+    received.bytes = column->part.bytes;
     int previous = baton__rank_shift(ring->rank, -1, ring->size);
-    baton_node_t recv = baton_add_recv(ring->schedule, previous, came);
+    baton_node_t recv = baton_add_recv(ring->schedule, previous, received);
     after(ring, *idle, recv);
 
     baton_node_t sum =
         baton_add_reduce(ring->schedule, args->dtype, args->op, column->part,
-                         came, part_of(ring, args->source, chunk));
+                         received, part_of(ring, args->source, chunk));
     baton_before(ring->schedule, recv, sum);
     if (hop == 0) {
         column->lane->first_sum = some(sum);

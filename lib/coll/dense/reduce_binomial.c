@@ -28,10 +28,10 @@ static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
     baton__slots_t slots =
         baton__slots_for_rounds(flow, steps, source.bytes, LONG_SLOTS);
     for (int k = 0; k < steps; k++) {
-        baton_view_t came = baton__slot_of(&slots, (size_t)k, source.bytes);
+        baton_view_t received = baton__slot_of(&slots, (size_t)k, source.bytes);
         int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);
-        baton__flow_recv(flow, child, came);
-        baton__flow_reduce(flow, sum, partial, came);
+        baton__flow_recv(flow, child, received);
+        baton__flow_reduce(flow, sum, partial, received);
         partial = sum;
     }
     if (id != 0) {

@@ -51,17 +51,17 @@ void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
             baton__segment_of(reduce.source, reduce.element, count, i);
         baton_view_t out = own;
         if (!is_first) {
-            baton_view_t came = baton__slot_of(&slots, i, own.bytes);
+            baton_view_t received = baton__slot_of(&slots, i, own.bytes);
             if (reduce.at_root) {
                 out =
                     baton__segment_of(reduce.target, reduce.element, count, i);
-                came = has_room ? out : came;
+                received = has_room ? out : received;
             } else {
-                out = came;
+                out = received;
             }
-            baton__flow_recv(&flow, previous, came);
-            baton__flow_reduce(&flow, out, down ? own : came,
-                               down ? came : own);
+            baton__flow_recv(&flow, previous, received);
+            baton__flow_reduce(&flow, out, down ? own : received,
+                               down ? received : own);
         }
         if (!reduce.at_root) {
             baton__flow_send(&flow, next, out);

@@ -19,9 +19,10 @@ void baton_reduce_scatter_pairwise(baton_schedule_t *schedule,
 static double cost(const baton__terms_t *t)
 {
     double segments = baton__segments(t->block, BATON__PAIRWISE_BYTES);
-    double came = baton__message(t, t->block / segments);
+    double received = baton__message(t, t->block / segments);
     double reduced = baton__reduction(t, t->block / segments);
-    return came + ((t->p - 1) * segments - 1) * fmax(came, reduced) + reduced;
+    return received + ((t->p - 1) * segments - 1) * fmax(received, reduced) +
+           reduced;
 }
 
 static baton__works_t work(const baton__terms_t *t)

@@ -10,9 +10,9 @@ static void add_halving(baton__reduce_scatter_t *scatter,
     baton_view_t folded = {0};
     if (fold->partner >= 0) {
         folded = baton__blocks_view(&sums, fold->partner, 1);
-        baton_view_t came = baton__flow_scratch(flow, source->memory.bytes);
-        baton__flow_recv(flow, fold->partner, came);
-        baton__flow_reduce(flow, sums.memory, source->memory, came);
+        baton_view_t received = baton__flow_scratch(flow, source->memory.bytes);
+        baton__flow_recv(flow, fold->partner, received);
+        baton__flow_reduce(flow, sums.memory, source->memory, received);
         *source = sums;
     }
     baton__fold_unite(fold, flow->size, scatter->at);

@@ -58,12 +58,12 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
 /* What the ranks before this one have: it begins with a copy of what came
    first. */
 static void add_before(baton__flow_t *flow, int step, baton_view_t before,
-                       baton_view_t came)
+                       baton_view_t received)
 {
     if (step == 0) {
-        baton__flow_copy(flow, before, came);
+        baton__flow_copy(flow, before, received);
     } else {
-        baton__flow_reduce(flow, before, came, before);
+        baton__flow_reduce(flow, before, received, before);
     }
 }
 
@@ -89,16 +89,16 @@ static void add_steps(scan_t *scan)
         if (flow->rank < distance) {
             continue;
         }
-        baton_view_t came = baton__slot_of(&slots, (size_t)k, bytes);
-        baton__flow_recv(flow, flow->rank - distance, came);
+        baton_view_t received = baton__slot_of(&slots, (size_t)k, bytes);
+        baton__flow_recv(flow, flow->rank - distance, received);
         if (!scan->inclusive) {
-            add_before(flow, k, before, came);
+            add_before(flow, k, before, received);
         }
         bool is_last = flow->rank < 2 * (int64_t)distance;
-        baton_view_t sum = is_last && scan->inclusive ? scan->target : came;
+        baton_view_t sum = is_last && scan->inclusive ? scan->target : received;
         if (scan->inclusive ||
             flow->rank < flow->size - 2 * (int64_t)distance) {
-            baton__flow_reduce(flow, sum, came, partial);
+            baton__flow_reduce(flow, sum, received, partial);
             partial = sum;
         }
     }

@@ -161,16 +161,16 @@ void baton__blocks_copy(baton__flow_t *flow, const baton__blocks_t *target,
 }
 
 void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
-                          baton_view_t came, const baton__blocks_t *own,
-                          int first, int count, bool came_left)
+                          baton_view_t received, const baton__blocks_t *own,
+                          int first, int count, bool received_left)
 {
     for (int done = 0; done < count;) {
         int run = common_run(target, own, first + done, count - done);
         baton_view_t mine = baton__blocks_view(own, first + done, run);
-        baton_view_t theirs = take(&came, mine.bytes);
+        baton_view_t theirs = take(&received, mine.bytes);
         baton__flow_reduce(flow, baton__blocks_view(target, first + done, run),
-                           came_left ? theirs : mine,
-                           came_left ? mine : theirs);
+                           received_left ? theirs : mine,
+                           received_left ? mine : theirs);
         done += run;
     }
 }

@@ -46,13 +46,13 @@ void baton__blocks_send(baton__flow_t *flow, int peer,
 void baton__blocks_recv(baton__flow_t *flow, int peer,
                         const baton__blocks_t *blocks, int first, int count);
 
-/* A range of blocks; and target = came (op) own, the other way round where what
-   came is on the right. */
+/* A range of blocks; and target = received (op) own, the other way round where
+   what was received is on the right. */
 void baton__blocks_copy(baton__flow_t *flow, const baton__blocks_t *target,
                         const baton__blocks_t *source, int first, int count);
 void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
-                          baton_view_t came, const baton__blocks_t *own,
-                          int first, int count, bool came_left);
+                          baton_view_t received, const baton__blocks_t *own,
+                          int first, int count, bool received_left);
 
 /* ---- segments ---------------------------------------------------------- */
 

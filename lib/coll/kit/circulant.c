@@ -24,19 +24,19 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
     for (int have = size; have > 1;) {
         int keep = baton__circulant_less(have, false);
         int give = have - keep;
-        baton_view_t came =
+        baton_view_t received =
             baton__flow_scratch(flow, baton__blocks_bytes(target, rank, give));
         baton__blocks_send(flow, baton__rank_shift(rank, keep, size), source,
                            rank + keep, give);
         baton__flow_recv(flow, baton__rank_shift(rank, -(int64_t)keep, size),
-                         came);
+                         received);
         baton__blocks_t last = {.memory = result,
                                 .at = target->at,
                                 .parts = target->parts,
                                 .base = rank};
         bool ends = keep == 1 && result.bytes > 0;
-        baton__blocks_reduce(flow, ends ? &last : target, came, source, rank,
-                             give, true);
+        baton__blocks_reduce(flow, ends ? &last : target, received, source,
+                             rank, give, true);
         if (source != target) {
             baton__blocks_copy(flow, target, source, rank + give, keep - give);
             source = target;

@@ -54,16 +54,16 @@ void baton__halving_reduce_scatter(baton__flow_t *flow,
     int rounds = baton__log2_ceil(fold->core);
     for (int i = 0; i < rounds; i++) {
         round_t round = round_of(fold, i, rounds, order);
-        baton_view_t came = baton__flow_scratch(
+        baton_view_t received = baton__flow_scratch(
             flow, baton__blocks_bytes(target, round.keep, round.count));
         baton__blocks_send(flow, round.peer, source, round.give, round.count);
-        baton__flow_recv(flow, round.peer, came);
+        baton__flow_recv(flow, round.peer, received);
         baton__blocks_t last = {.memory = result,
                                 .at = target->at,
                                 .parts = target->parts,
                                 .base = round.keep};
         bool ends = i == rounds - 1 && result.bytes > 0;
-        baton__blocks_reduce(flow, ends ? &last : target, came, source,
+        baton__blocks_reduce(flow, ends ? &last : target, received, source,
                              round.keep, round.count, round.left);
         source = target;
     }

@@ -39,7 +39,7 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         flow, SLOTS, baton__segment_of(own, element, chunks, 0).bytes);
     for (size_t i = 0; i < chunks; i++) {
         baton_view_t sum = baton__segment_of(target, element, chunks, i);
-        baton_view_t came = baton__slot_of(&slots, i, sum.bytes);
+        baton_view_t received = baton__slot_of(&slots, i, sum.bytes);
         baton_view_t before = baton__segment_of(own, element, chunks, i);
         for (int k = 1; k < flow->size; k++) {
             int to = baton__rank_shift(flow->rank, k, flow->size);
@@ -48,8 +48,8 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                 flow, to,
                 baton__segment_of(baton__blocks_view(source, to, 1), element,
                                   chunks, i));
-            baton__flow_recv(flow, from, came);
-            baton__flow_reduce(flow, sum, came, before);
+            baton__flow_recv(flow, from, received);
+            baton__flow_reduce(flow, sum, received, before);
             before = sum;
         }
     }

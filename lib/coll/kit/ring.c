@@ -67,12 +67,12 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         baton_view_t in = baton__slot_of(&slots, (size_t)hop, own.bytes);
         baton_view_t sum = hop == flow->size - 2 ? target : in;
         for (size_t i = 0; i < chunks; i++) {
-            baton_view_t came = baton__segment_of(in, element, chunks, i);
+            baton_view_t received = baton__segment_of(in, element, chunks, i);
             baton__flow_send(flow, next,
                              baton__segment_of(out, element, chunks, i));
-            baton__flow_recv(flow, previous, came);
+            baton__flow_recv(flow, previous, received);
             baton__flow_reduce(flow, baton__segment_of(sum, element, chunks, i),
-                               came,
+                               received,
                                baton__segment_of(own, element, chunks, i));
         }
         out = in;

@@ -18,7 +18,8 @@ static char *slot_memory(const baton__contribution_t *self, uint32_t slot)
 
 /* There are as many slots as owners can hold at once, so one is always free
    here: W results, one pinned, one pending, one taken, one that is being made,
-   and the identity; on a device one owed, one that is added into, and one lent.
+   and the identity; on a device one carried over, one that is added into, and
+   one lent.
  */
 static uint32_t pop_free(baton__contribution_t *self)
 {
@@ -82,7 +83,7 @@ baton_status_t baton__contribution_init(baton__contribution_t *self,
         .free_slots = baton__alloc(slots, sizeof *self->free_slots),
         .outcomes = baton__alloc(options->history, sizeof *self->outcomes),
         .engine = engine,
-        .owed = NO_SLOT,
+        .carried = NO_SLOT,
         .sum = NO_SLOT,
         .pinned = NO_SLOT,
         .lent = NO_SLOT,
@@ -219,15 +220,15 @@ static bool take_pending(baton__contribution_t *self, uint32_t *fresh)
     return true;
 }
 
-/* Takes what is owed: steps are numbered anew, and it is of before the first,
-   as what is pending is in part, if anything is. */
-static bool take_owed(baton__contribution_t *self)
+/* Takes what was carried over: steps are numbered anew, and it is of before the
+   first, as what is pending is in part, if anything is. */
+static bool take_carried(baton__contribution_t *self)
 {
     self->taken.first_step = 1;
     self->taken.last_step = 1;
     self->newest_taken = 1;
-    self->source = self->owed;
-    self->owed = NO_SLOT;
+    self->source = self->carried;
+    self->carried = NO_SLOT;
     /* In this order, as in take_pending(). */
     atomic_store_explicit(&self->oldest_taken, 1, memory_order_relaxed);
     atomic_store_explicit(&self->oldest, self->first_step,
@@ -271,9 +272,9 @@ baton__take_t baton__contribution_take(baton__contribution_t *self,
     self->taken_for = epoch;
     self->source = self->nothing;
     if (locked) {
-        active =
-            !self->held && (self->owed != NO_SLOT ? take_owed(self)
-                                                  : take_pending(self, &fresh));
+        active = !self->busy &&
+                 (self->carried != NO_SLOT ? take_carried(self)
+                                           : take_pending(self, &fresh));
         (void)pthread_mutex_unlock(&self->contribute_lock);
     }
     if (!active) {
@@ -307,14 +308,14 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
 static void give_back(baton__contribution_t *self)
 {
     char *taken = slot_memory(self, self->source);
-    if (self->first_step == 0 && !self->held) {
+    if (self->first_step == 0 && !self->busy) {
         uint32_t empty = self->pending;
         self->pending = self->source;
         self->source = empty; /* to be freed */
         self->last_step = self->taken.last_step;
     } else if (self->engine != NULL) {
-        /* The epoch has taken what was owed before, or nothing was. */
-        self->owed = self->source;
+        /* The epoch has taken what was carried over before, or nothing was. */
+        self->carried = self->source;
         self->source = NO_SLOT;
         atomic_store_explicit(&self->oldest, 1, memory_order_release);
         return;
@@ -479,13 +480,6 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
     return outcome != NULL ? slot_memory(self, outcome->slot) : NULL;
 }
 
-void baton__contribution_return(baton__contribution_t *self)
-{
-    (void)pthread_mutex_lock(&self->history_lock);
-    read_slot(self, &self->lent, NO_SLOT);
-    (void)pthread_mutex_unlock(&self->history_lock);
-}
-
 void baton__contribution_begin_add(baton__contribution_t *self,
                                    char **pending_out, char **sum_out)
 {
@@ -493,7 +487,7 @@ void baton__contribution_begin_add(baton__contribution_t *self,
     if (self->sum == NO_SLOT) { /* else the last addition failed */
         self->sum = locked_pop(self);
     }
-    self->held = true;
+    self->busy = true;
     *pending_out =
         self->first_step != 0 ? slot_memory(self, self->pending) : NULL;
     *sum_out = slot_memory(self, self->sum);
@@ -506,43 +500,39 @@ void baton__contribution_end_add(baton__contribution_t *self, uint64_t step)
     locked_push(self, self->pending);
     self->pending = self->sum;
     self->sum = NO_SLOT;
-    self->held = false;
+    self->busy = false;
     if (self->first_step == 0) {
         self->first_step = step;
-        uint64_t oldest = self->owed != NO_SLOT ? 1 : step;
+        uint64_t oldest = self->carried != NO_SLOT ? 1 : step;
         atomic_store_explicit(&self->oldest, oldest, memory_order_release);
     }
     self->last_step = step;
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
-void baton__contribution_give_up_add(baton__contribution_t *self)
-{
-    (void)pthread_mutex_lock(&self->contribute_lock);
-    self->held = false;
-    (void)pthread_mutex_unlock(&self->contribute_lock);
-}
-
-bool baton__contribution_is_held(baton__contribution_t *self)
-{
-    (void)pthread_mutex_lock(&self->contribute_lock);
-    bool held = self->held;
-    (void)pthread_mutex_unlock(&self->contribute_lock);
-    return held;
-}
-
 void baton__contribution_begin_copy(baton__contribution_t *self,
-                                    char **owed_out, char **pending_out)
+                                    char **carried_out, char **pending_out)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
-    self->held = true;
-    *owed_out = self->owed != NO_SLOT ? slot_memory(self, self->owed) : NULL;
+    self->busy = true;
+    *carried_out =
+        self->carried != NO_SLOT ? slot_memory(self, self->carried) : NULL;
     *pending_out =
         self->first_step != 0 ? slot_memory(self, self->pending) : NULL;
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
-void baton__contribution_end_copy(baton__contribution_t *self)
+void baton__contribution_end_use(baton__contribution_t *self)
 {
-    baton__contribution_give_up_add(self);
+    (void)pthread_mutex_lock(&self->contribute_lock);
+    self->busy = false;
+    (void)pthread_mutex_unlock(&self->contribute_lock);
+}
+
+bool baton__contribution_is_busy(baton__contribution_t *self)
+{
+    (void)pthread_mutex_lock(&self->contribute_lock);
+    bool busy = self->busy;
+    (void)pthread_mutex_unlock(&self->contribute_lock);
+    return busy;
 }

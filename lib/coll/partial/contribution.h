@@ -20,8 +20,8 @@
    the owner do (device.c), from begin_add to end_add into a slot of its own.
    While one does, or copies what is pending, an epoch would take nothing,
    so the owner has it wait. What a failed epoch gives back can't
-   be added to what is pending by then, so it becomes `owed`, which the next
-   epoch takes alone. */
+   be added to what is pending by then, so it is carried over, and the next
+   epoch takes nothing else. */
 #ifndef BATON_COLL_PARTIAL_CONTRIBUTION_H
 #define BATON_COLL_PARTIAL_CONTRIBUTION_H
 
@@ -66,9 +66,9 @@ typedef struct baton__contribution {
     _Atomic uint64_t oldest;
     _Atomic uint64_t oldest_taken;
     /* In device memory; under contribute_lock. */
-    bool held;     /* what is pending is being added to, or copied */
-    uint32_t owed; /* slot, from before what is pending; or NO_SLOT */
-    uint32_t sum;  /* slot that is added into, or NO_SLOT */
+    bool busy;        /* what is pending is being added to, or copied */
+    uint32_t carried; /* slot, from before what is pending; or NO_SLOT */
+    uint32_t sum;     /* slot that is added into, or NO_SLOT */
 
     pthread_mutex_t history_lock;
     char *memory;
@@ -87,7 +87,7 @@ typedef struct baton__contribution {
     baton__taken_t taken;
 } baton__contribution_t;
 
-/* Slots beyond the history; in device memory more, for `owed`, `sum` and
+/* Slots beyond the history; in device memory more, for `carried`, `sum` and
    `lent`. */
 enum { BATON__CONTRIBUTION_SLOTS = 5, BATON__CONTRIBUTION_DEVICE_SLOTS = 8 };
 
@@ -112,24 +112,22 @@ baton__contribution_memory(const baton__contribution_t *self, uint32_t slot)
 }
 
 /* In device memory: from begin to end the owner adds a contribution of `step`
-   to *pending_out, NULL where nothing is pending, into *sum_out. give_up: it
-   failed, and what was pending still is. */
+   to *pending_out, NULL where nothing is pending, into *sum_out. */
 void baton__contribution_begin_add(baton__contribution_t *self,
                                    char **pending_out, char **sum_out);
 void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
-void baton__contribution_give_up_add(baton__contribution_t *self);
 
-/* In device memory: from begin to end the owner copies the sum of these, of
-   which either may be NULL. */
+/* In device memory: from begin to the end of the use the owner copies the sum
+   of these, of which either may be NULL. The end of an addition that failed,
+   too: what was pending still is. */
 void baton__contribution_begin_copy(baton__contribution_t *self,
-                                    char **owed_out, char **pending_out);
-void baton__contribution_end_copy(baton__contribution_t *self);
+                                    char **carried_out, char **pending_out);
+void baton__contribution_end_use(baton__contribution_t *self);
 
 /* In device memory: lends the result of `epoch`, or the newest if that is of a
-   later one, until the return, or the next one; NULL when it is not there. */
+   later one, until the next one is lent; NULL when it is not there. */
 char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                                bool newest);
-void baton__contribution_return(baton__contribution_t *self);
 
 /* Copies the pending contribution; whether there is any. */
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
@@ -150,7 +148,7 @@ baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
 /* Whether it would take nothing because the device is adding, or copies. */
-bool baton__contribution_is_held(baton__contribution_t *self);
+bool baton__contribution_is_busy(baton__contribution_t *self);
 
 /* The result is the epoch's now. */
 void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,

@@ -109,7 +109,7 @@ static void end_move(void *arg, const void *request)
                                            : baton__partial_steps(partial) + 1);
         break;
     case COPY:
-        baton__contribution_end_copy(c);
+        baton__contribution_end_use(c);
         break;
     case ARRIVE:
         if (now) {
@@ -117,7 +117,6 @@ static void end_move(void *arg, const void *request)
         }
         break;
     case RESULT:
-        baton__contribution_return(c);
         if (now) {
             baton__partial_saw(partial, move->step);
         }
@@ -129,13 +128,13 @@ static void end_move(void *arg, const void *request)
 bool baton__partial_device_may_take(const baton__partial_device_t *self)
 {
     baton__contribution_t *c = &self->partial->contribution;
-    if (!baton__contribution_is_held(c)) {
+    if (!baton__contribution_is_busy(c)) {
         return true;
     }
     if (!baton__requests_is_over(&self->additions.requests)) {
         return false;
     }
-    baton__contribution_give_up_add(c);
+    baton__contribution_end_use(c);
     return true;
 }
 
@@ -388,7 +387,7 @@ baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
     status = baton__requests_run(&additions->requests, &move);
     if (status != BATON_OK) {
-        baton__contribution_give_up_add(&partial->contribution);
+        baton__contribution_end_use(&partial->contribution);
     }
     return status;
 }
@@ -406,7 +405,7 @@ baton_status_t baton__partial_device_pending(baton_partial_t *partial,
     move_t move = move_of(partial, COPY, 0, data);
     status = baton__requests_run(&additions->requests, &move);
     if (status != BATON_OK) {
-        baton__contribution_end_copy(c);
+        baton__contribution_end_use(c);
         return status;
     }
     *any_out = partial->device->any;
@@ -419,9 +418,9 @@ baton_status_t baton__partial_device_check(baton_partial_t *partial)
         return BATON_OK;
     }
     baton_status_t status =
-        baton__requests_outcome(&partial->device->additions.requests);
+        baton__requests_status(&partial->device->additions.requests);
     if (status != BATON_OK) {
-        baton__contribution_give_up_add(&partial->contribution);
+        baton__contribution_end_use(&partial->contribution);
         return baton__error(status,
                             "\"%s\": what was contributed last is lost: %s",
                             name_of(partial), baton_error_message());

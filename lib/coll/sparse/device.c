@@ -634,7 +634,7 @@ static baton_status_t check_result(baton_sparse_t *sparse)
     if (self->results.started == 0) {
         return BATON_OK;
     }
-    baton_status_t status = baton__requests_outcome(&self->results);
+    baton_status_t status = baton__requests_status(&self->results);
     if (baton_schedule_failure(self->results.schedule, &failure) == BATON_OK &&
         failure.epoch > self->reported) {
         self->reported = failure.epoch;

@@ -47,20 +47,20 @@ typedef struct steps {
 } steps_t;
 
 /* The result of an epoch, for the application. */
-typedef struct outcome {
+typedef struct result {
     uint32_t *indices;
     char *values;
     size_t count;
     steps_t taken;
     baton_sparse_stats_t stats;
-} outcome_t;
+} result_t;
 
 struct baton__sparse_partial {
     baton_sparse_t *sparse;
     baton__begin_t begin;
     uint32_t history;
     uint32_t max_staleness; /* 0: unbounded */
-    outcome_t *outcomes;    /* epoch e's is at e % (history + 1) */
+    result_t *results;      /* epoch e's is at e % (history + 1) */
 
     pthread_mutex_t lock;
     char *pending;
@@ -77,10 +77,9 @@ struct baton__sparse_partial {
     uint64_t seen;
 };
 
-static outcome_t *outcome_of(const baton__sparse_partial_t *self,
-                             uint64_t epoch)
+static result_t *result_of(const baton__sparse_partial_t *self, uint64_t epoch)
 {
-    return &self->outcomes[epoch % ((uint64_t)self->history + 1)];
+    return &self->results[epoch % ((uint64_t)self->history + 1)];
 }
 
 /* Pairs with the release in set_state: who sees that no epoch works sees what
@@ -102,9 +101,9 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
                       sparse->options.count, sparse->options.dtype);
 }
 
-static bool is_included(const outcome_t *outcome, uint64_t step)
+static bool is_included(const result_t *result, uint64_t step)
 {
-    const steps_t *taken = &outcome->taken;
+    const steps_t *taken = &result->taken;
     return taken->any && taken->first <= step && step <= taken->last;
 }
 
@@ -127,8 +126,8 @@ static bool try_take(baton__sparse_partial_t *self)
     (void)pthread_mutex_unlock(&self->lock);
     sparse->absent = !any;
     sparse->gradient = self->taken;
-    sparse->result_indices = outcome_of(self, self->epoch)->indices;
-    sparse->result_values = outcome_of(self, self->epoch)->values;
+    sparse->result_indices = result_of(self, self->epoch)->indices;
+    sparse->result_values = result_of(self, self->epoch)->values;
     return true;
 }
 
@@ -167,10 +166,10 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     sparse->learned = sparse->next;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
-    outcome_t *outcome = outcome_of(self, self->epoch);
-    outcome->count = sparse->payload ? sparse->result_count : 0;
-    outcome->taken = self->taken_steps;
-    outcome->stats = sparse->counting;
+    result_t *result = result_of(self, self->epoch);
+    result->count = sparse->payload ? sparse->result_count : 0;
+    result->taken = self->taken_steps;
+    result->stats = sparse->counting;
     set_state(self, PUBLISHED);
     return BATON_OK;
 }
@@ -209,17 +208,17 @@ static void give_back(baton__sparse_partial_t *self)
 /* The result of the last step is the application's until its next start, and it
    may not have got it yet. It becomes that of step 0, whose place no epoch
    takes before. */
-static void keep_last_outcome(baton__sparse_partial_t *self)
+static void keep_last_result(baton__sparse_partial_t *self)
 {
     if (self->steps == 0) {
         return;
     }
-    outcome_t *outcome = outcome_of(self, self->steps);
-    outcome_t last = *outcome;
+    result_t *result = result_of(self, self->steps);
+    result_t last = *result;
     bool included = is_included(&last, self->steps);
     last.taken = (steps_t){.any = included};
-    *outcome = self->outcomes[0];
-    self->outcomes[0] = last;
+    *result = self->results[0];
+    self->results[0] = last;
 }
 
 /* What the last epoch has taken is pending again, unless it stands: `epoch` is
@@ -241,7 +240,7 @@ static void recover_vectors(baton__sparse_partial_t *self, uint64_t epoch)
 
 static void recover_steps(baton__sparse_partial_t *self)
 {
-    keep_last_outcome(self);
+    keep_last_result(self);
     self->steps = 0;
     self->seen = 0;
 }
@@ -272,8 +271,8 @@ static bool init(baton__sparse_partial_t *self)
     self->history = o->history;
     self->max_staleness = o->max_staleness;
     sparse->result_sets = (size_t)o->history + 1;
-    self->outcomes = baton__sparse_alloc(sparse, sparse->result_sets,
-                                         sizeof *self->outcomes, &ok);
+    self->results = baton__sparse_alloc(sparse, sparse->result_sets,
+                                        sizeof *self->results, &ok);
     self->pending =
         baton__sparse_room(sparse, o->count, sparse->element_bytes, &ok);
     self->taken =
@@ -303,8 +302,8 @@ static bool add_nodes(baton__sparse_partial_t *self)
     set_limit(self);
     for (size_t i = 0; ok && sparse->payload && i < sparse->result_sets; i++) {
         size_t first = i * sparse->result_capacity;
-        self->outcomes[i].indices = sparse->result_indices + first;
-        self->outcomes[i].values =
+        self->results[i].indices = sparse->result_indices + first;
+        self->results[i].values =
             sparse->result_values + first * sparse->element_bytes;
     }
     return ok;
@@ -344,8 +343,8 @@ static void see(baton__sparse_partial_t *self, uint64_t step)
         return; /* it has failed */
     }
     while (self->seen < step) {
-        const outcome_t *outcome = outcome_of(self, ++self->seen);
-        baton__sparse_mask(sparse, outcome->indices, outcome->count);
+        const result_t *result = result_of(self, ++self->seen);
+        baton__sparse_mask(sparse, result->indices, result->count);
     }
 }
 
@@ -405,19 +404,19 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     if (status != BATON_OK) {
         return;
     }
-    const outcome_t *outcome = outcome_of(self, step);
+    const result_t *result = result_of(self, step);
     sparse->last = (baton_sparse_result_t){
-        .count = outcome->count,
-        .indices = outcome->indices,
-        .values = outcome->values,
-        .included = is_included(outcome, step),
+        .count = result->count,
+        .indices = result->indices,
+        .values = result->values,
+        .included = is_included(result, step),
     };
-    sparse->stats = outcome->stats;
+    sparse->stats = result->stats;
     sparse->steps = sparse->sparse_base + step;
     (void)pthread_mutex_lock(&self->lock);
     see(self, step);
     if (step == 0) { /* of before a recovery */
-        baton__sparse_mask(sparse, outcome->indices, outcome->count);
+        baton__sparse_mask(sparse, result->indices, result->count);
     }
     /* The place of the result before this one is free: one more epoch may run.
      */

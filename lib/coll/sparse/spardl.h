@@ -40,7 +40,7 @@ typedef struct spardl_step {
     baton__message_t send, recv;
     baton_entries_t *lists; /* that came, by distance */
     /* On a device: what was selected for the bag, and what came. */
-    baton__mirror_t selected, came;
+    baton__mirror_t selected, received;
     baton__change_t change;
 } spardl_step_t;
 

@@ -117,11 +117,11 @@ static baton_status_t add_bag(void *arg, baton_call_t *call,
     spardl_step_t *step = arg;
     baton_sparse_t *sparse = step->spardl->sparse;
     (void)call;
-    memcpy(step->came.host, step->recv.data, step->recv.bytes);
-    baton_status_t status = baton__mirror_copy(sparse, stream, &step->came,
+    memcpy(step->received.host, step->recv.data, step->recv.bytes);
+    baton_status_t status = baton__mirror_copy(sparse, stream, &step->received,
                                                step->recv.bytes, false);
     return status == BATON_OK
-               ? baton__sparse_device_add(sparse, stream, step->came.device,
+               ? baton__sparse_device_add(sparse, stream, step->received.device,
                                           baton__message_entries(&step->recv),
                                           1, &step->change)
                : status;
@@ -220,7 +220,8 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     baton_schedule_t *s = sparse->schedule;
     spardl_step_t *step = &spardl->steps[index];
     baton__spardl_add_arrival(spardl, index);
-    step->came = baton__mirror_room(sparse, NULL, step->recv.view.bytes, ok);
+    step->received =
+        baton__mirror_room(sparse, NULL, step->recv.view.bytes, ok);
     baton_node_t add = baton_add_device_call(s, add_bag, step);
     baton_before(s, step->arrive, add);
     baton_before(s, before, add);

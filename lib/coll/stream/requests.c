@@ -107,7 +107,7 @@ bool baton__requests_is_over(const baton__requests_t *self)
     return baton_schedule_epoch(self->schedule) >= self->begun;
 }
 
-baton_status_t baton__requests_outcome(const baton__requests_t *self)
+baton_status_t baton__requests_status(const baton__requests_t *self)
 {
     bool done = false;
     return baton_schedule_test(self->schedule, &done);

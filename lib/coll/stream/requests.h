@@ -55,6 +55,6 @@ baton_status_t baton__requests_run(baton__requests_t *self,
 bool baton__requests_is_over(const baton__requests_t *self);
 
 /* The error of the last request, if it has ended with one. */
-baton_status_t baton__requests_outcome(const baton__requests_t *self);
+baton_status_t baton__requests_status(const baton__requests_t *self);
 
 #endif
