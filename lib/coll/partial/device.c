@@ -32,15 +32,13 @@ static bool is_of_now(const baton_partial_t *partial, const move_t *move)
            atomic_load_explicit(&partial->generation, memory_order_relaxed);
 }
 
-static baton_status_t begin_move(void *arg, baton_call_t *call,
-                                 const void *request)
+static void begin_move(void *arg, const void *request)
 {
     baton__mover_t *self = arg;
     const move_t *move = request;
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     char *left = NULL, *right = NULL;
-    (void)call;
     self->target = move->memory;
     switch (move->purpose) {
     case FILL:
@@ -72,16 +70,15 @@ static baton_status_t begin_move(void *arg, baton_call_t *call,
     }
     self->left = left;
     self->right = right;
-    return BATON_OK;
 }
 
-static baton_status_t move_vector(void *arg, baton_call_t *call,
+static baton_status_t move_vector(void *arg, const void *request,
                                   baton_stream_t stream)
 {
     const baton__mover_t *self = arg;
     const baton__partial_device_t *device = self->partial->device;
     const baton__contribution_t *c = &self->partial->contribution;
-    (void)call;
+    (void)request;
     if (self->right == NULL || self->bytes == 0) {
         return BATON_OK;
     }
@@ -140,7 +137,6 @@ bool baton__partial_device_may_take(const baton__partial_device_t *self)
 
 /* ---- life -------------------------------------------------------------- */
 
-/* begin --> copy, or reduce --> end */
 static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
                                  const char *what, const char *name,
                                  size_t bytes)
@@ -149,15 +145,11 @@ static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
                              .bytes = bytes,
                              .requests = {.bytes = sizeof(move_t),
                                           .begin = begin_move,
+                                          .serve = move_vector,
                                           .end = end_move,
                                           .arg = self}};
-    baton_status_t status = baton__requests_init(
-        &self->requests, partial->device->own_group, what, name);
-    if (status != BATON_OK) {
-        return status;
-    }
-    baton_add_device_call(self->requests.schedule, move_vector, self);
-    return baton__requests_commit(&self->requests);
+    return baton__requests_init(&self->requests, partial->device->own_group,
+                                what, name);
 }
 
 /* Copies the neutral element, which the host can make, to its slot. */

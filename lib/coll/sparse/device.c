@@ -76,16 +76,14 @@ typedef struct backend {
     baton_group_t *self;       /* of this rank alone */
     baton__requests_t results; /* its schedule is written under the lock */
     bool closing;              /* that is being destroyed */
-    result_request_t result;   /* the driver's: the one that is served */
-    bool is_sparse;            /* and not of a dense step */
-    size_t bytes[PARTS];       /* of it, to be copied; 0: not asked for */
+    bool is_sparse;      /* the one that is served, and not of a dense step */
+    size_t bytes[PARTS]; /* of it, to be copied; 0: not asked for */
     uint64_t *count;
     char *entries, *device_entries; /* from which a dense target is written */
     size_t written;                 /* of these */
     uint64_t reported; /* the last result whose failure has been reported */
 
     baton__requests_t vectors;
-    vector_request_t vector; /* the driver's: the one that is served */
 } backend_t;
 
 static backend_t *backend_of(const baton_sparse_t *sparse)
@@ -232,7 +230,8 @@ static size_t part_room(const baton_sparse_t *sparse, int part)
 
 /* How many bytes of each part are copied; fills what they are copied from. The
    lock is held. */
-static void measure_result(const baton_sparse_t *sparse, backend_t *self)
+static void measure_result(const baton_sparse_t *sparse, backend_t *self,
+                           const result_request_t *request)
 {
     const baton_sparse_result_t *last = &sparse->last;
     size_t entries = last->indices != NULL ? last->count : 0;
@@ -246,7 +245,7 @@ static void measure_result(const baton_sparse_t *sparse, backend_t *self)
     self->is_sparse = last->indices != NULL;
     self->written = entries;
     for (int i = 0; i < PARTS; i++) {
-        self->bytes[i] = self->result.targets[i] != NULL ? most[i] : 0;
+        self->bytes[i] = request->targets[i] != NULL ? most[i] : 0;
     }
     if (self->bytes[DENSE] > 0 && self->is_sparse) {
         baton__entries_join(sparse, self->entries, last->indices, last->values,
@@ -256,31 +255,27 @@ static void measure_result(const baton_sparse_t *sparse, backend_t *self)
 
 /* A step that failed, or that began before a recovery, has no result: later
    steps wait for this request, so none of them has got to its epoch. */
-static baton_status_t begin_result(void *arg, baton_call_t *call,
-                                   const void *of)
+static void begin_result(void *arg, const void *of)
 {
     baton_sparse_t *sparse = arg;
     backend_t *self = backend_of(sparse);
-    (void)call;
-    self->result = *(const result_request_t *)of;
+    const result_request_t *request = of;
     memset(self->bytes, 0, sizeof self->bytes);
     (void)pthread_mutex_lock(&self->lock);
-    if (baton_schedule_epoch(schedule_of(self->result.side)) >=
-        self->result.epoch) {
+    if (baton_schedule_epoch(schedule_of(request->side)) >= request->epoch) {
         complete_begun(sparse);
-        measure_result(sparse, self);
+        measure_result(sparse, self, request);
     }
     (void)pthread_mutex_unlock(&self->lock);
-    return BATON_OK;
 }
 
 /* Writes the entries of a sparse result out as a dense vector. */
-static baton_status_t write_out(const baton_sparse_t *sparse,
+static baton_status_t write_out(const baton_sparse_t *sparse, void *target,
                                 baton_stream_t stream)
 {
     const backend_t *self = backend_of(sparse);
     const baton_device_port_t *port = self->device.port;
-    void *device = self->device.device, *target = self->result.targets[DENSE];
+    void *device = self->device.device;
     const baton_device_transfer_t transfer = {
         .direction = BATON_DEVICE_PUT,
         .list = {.dtype = sparse->options.dtype,
@@ -297,23 +292,23 @@ static baton_status_t write_out(const baton_sparse_t *sparse,
                               : status;
 }
 
-static baton_status_t copy_result(void *arg, baton_call_t *call,
+static baton_status_t copy_result(void *arg, const void *of,
                                   baton_stream_t stream)
 {
     const baton_sparse_t *sparse = arg;
     const backend_t *self = backend_of(sparse);
+    const result_request_t *request = of;
     const void *const sources[PARTS] = {sparse->result_indices,
                                         sparse->result_values, self->count,
                                         self->staged};
     baton_status_t status = BATON_OK;
-    (void)call;
     for (int i = 0; i < PARTS && status == BATON_OK; i++) {
         if (i == DENSE && self->bytes[i] > 0 && self->is_sparse) {
-            status = write_out(sparse, stream);
+            status = write_out(sparse, request->targets[i], stream);
         } else if (self->bytes[i] > 0) {
             status = self->device.port->copy(self->device.device, stream,
-                                             self->result.targets[i],
-                                             sources[i], self->bytes[i]);
+                                             request->targets[i], sources[i],
+                                             self->bytes[i]);
         }
     }
     return status;
@@ -321,22 +316,13 @@ static baton_status_t copy_result(void *arg, baton_call_t *call,
 
 /* ---- vectors between steps, on the driver ------------------------------ */
 
-static baton_status_t begin_vector(void *arg, baton_call_t *call,
-                                   const void *of)
-{
-    (void)call;
-    backend_of(arg)->vector = *(const vector_request_t *)of;
-    return BATON_OK;
-}
-
-static baton_status_t use_vector(void *arg, baton_call_t *call,
+static baton_status_t use_vector(void *arg, const void *of,
                                  baton_stream_t stream)
 {
     const baton_sparse_t *sparse = arg;
-    const vector_request_t *request = &backend_of(sparse)->vector;
+    const vector_request_t *request = of;
     const baton__sparse_device_t *device = sparse->device;
     const baton_device_port_t *port = device->port;
-    (void)call;
     switch (request->work) {
     case READ:
         return port->copy(device->device, stream, request->other,
@@ -355,23 +341,6 @@ static baton_status_t use_vector(void *arg, baton_call_t *call,
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Requests of which each is a device call. */
-static baton_status_t
-build_requests(baton_sparse_t *sparse, baton__requests_t *requests,
-               const char *what,
-               baton_status_t (*serve)(void *arg, baton_call_t *call,
-                                       baton_stream_t stream))
-{
-    requests->arg = sparse;
-    baton_status_t status = baton__requests_init(
-        requests, backend_of(sparse)->self, what, sparse->name);
-    if (status != BATON_OK) {
-        return status;
-    }
-    baton_add_device_call(requests->schedule, serve, sparse);
-    return baton__requests_commit(requests);
-}
-
 static baton_status_t build_results(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
@@ -384,17 +353,21 @@ static baton_status_t build_results(baton_sparse_t *sparse)
     self->device_entries =
         baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, &ok);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
-                                        .begin = begin_result};
-    return ok ? build_requests(sparse, &self->results, "result of", copy_result)
+                                        .begin = begin_result,
+                                        .serve = copy_result,
+                                        .arg = sparse};
+    return ok ? baton__requests_init(&self->results, self->self, "result of",
+                                     sparse->name)
               : baton__sparse_no_memory(sparse);
 }
 
 static baton_status_t build_vectors(baton_sparse_t *sparse)
 {
-    baton__requests_t *requests = &backend_of(sparse)->vectors;
-    *requests = (baton__requests_t){.bytes = sizeof(vector_request_t),
-                                    .begin = begin_vector};
-    return build_requests(sparse, requests, "vectors of", use_vector);
+    backend_t *self = backend_of(sparse);
+    self->vectors = (baton__requests_t){
+        .bytes = sizeof(vector_request_t), .serve = use_vector, .arg = sparse};
+    return baton__requests_init(&self->vectors, self->self, "vectors of",
+                                sparse->name);
 }
 
 static bool add_dense_nodes(baton_sparse_t *sparse)

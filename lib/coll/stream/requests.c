@@ -16,13 +16,25 @@ static baton_status_t begin(void *arg, baton_call_t *call)
 {
     baton__requests_t *self = arg;
     self->begun = baton_call_epoch(call);
-    return self->begin(self->arg, call, request_of(self, self->begun));
+    if (self->begin != NULL) {
+        self->begin(self->arg, request_of(self, self->begun));
+    }
+    return BATON_OK;
+}
+
+static baton_status_t serve(void *arg, baton_call_t *call,
+                            baton_stream_t stream)
+{
+    const baton__requests_t *self = arg;
+    (void)call;
+    return self->serve(self->arg, request_of(self, self->begun), stream);
 }
 
 static baton_status_t end(void *arg, baton_call_t *call)
 {
     const baton__requests_t *self = arg;
-    self->end(self->arg, request_of(self, baton_call_epoch(call)));
+    (void)call;
+    self->end(self->arg, request_of(self, self->begun));
     return BATON_OK;
 }
 
@@ -39,19 +51,16 @@ baton_status_t baton__requests_init(baton__requests_t *self,
     }
     (void)snprintf(text, sizeof text, "%s %s", what, name);
     baton_status_t status = baton_schedule_create(group, text, &self->schedule);
-    if (status == BATON_OK) {
-        self->first = baton_add_call(self->schedule, begin, self);
-        self->last = self->end != NULL
-                         ? baton_add_call(self->schedule, end, self)
-                         : baton_add_nop(self->schedule);
-        self->inside = baton_enclose_begin(self->schedule);
+    if (status != BATON_OK) {
+        return status;
     }
-    return status;
-}
-
-baton_status_t baton__requests_commit(baton__requests_t *self)
-{
-    baton_enclose_end(self->schedule, self->inside, self->first, self->last);
+    baton_node_t first = baton_add_call(self->schedule, begin, self);
+    baton_node_t served = baton_add_device_call(self->schedule, serve, self);
+    baton_before(self->schedule, first, served);
+    if (self->end != NULL) {
+        baton_before(self->schedule, served,
+                     baton_add_call(self->schedule, end, self));
+    }
     return baton_schedule_commit(self->schedule);
 }
 

@@ -3,7 +3,7 @@
    the stream gets there that it was made on, so what the owner keeps account of
    is read and written on the driver alone, and in the order of the streams.
 
-       begin: call --> the owner's nodes --> end: call
+       begin: call --> serve: device call --> end: call
 
    Its group has one rank, so a recovery of the owner's group leaves requests in
    streams as they are; and a request that fails does not keep the next one from
@@ -18,25 +18,25 @@ enum { BATON__REQUESTS = 16 };
 
 typedef struct baton__requests {
     baton_schedule_t *schedule;
-    baton_node_t first, last;
-    baton_enclosure_t inside;
     size_t bytes;     /* of a request */
     char *queue;      /* epoch e's request is at e % BATON__REQUESTS */
     uint64_t started; /* the application's */
     uint64_t begun;   /* the last request's epoch; the driver's */
-    /* On the driver, before the owner's nodes and behind them; end may be NULL.
-     */
-    baton_status_t (*begin)(void *arg, baton_call_t *call, const void *request);
+    /* On the driver: before the work, which is when the stream has got there;
+       puts the work into a stream of the device; and behind it. begin and end
+       may be NULL. */
+    void (*begin)(void *arg, const void *request);
+    baton_status_t (*serve)(void *arg, const void *request,
+                            baton_stream_t stream);
     void (*end)(void *arg, const void *request);
     void *arg;
 } baton__requests_t;
 
-/* begin, end, arg and bytes are set; the group has one rank. Nodes that are
-   added to the schedule from here to the commit come between begin and end. */
+/* begin, serve, end, arg and bytes are set; the group has one rank. "what name"
+   is the schedule's. */
 baton_status_t baton__requests_init(baton__requests_t *self,
                                     baton_group_t *group, const char *what,
                                     const char *name);
-baton_status_t baton__requests_commit(baton__requests_t *self);
 
 /* As baton_schedule_destroy. */
 baton_status_t baton__requests_fini(baton__requests_t *self);
