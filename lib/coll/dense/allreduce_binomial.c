@@ -37,17 +37,6 @@
 #define SHORT_BYTES ((size_t)64 * 1024)
 #define LONG_SLOTS  2
 
-/* How many ranks send this one their partial sums: rank + 1, + 2, + 4, ...
-   below its own lowest bit. */
-static int count_children(int rank, int size)
-{
-    int count = 0;
-    for (int64_t gap = 1; (rank & gap) == 0 && rank + gap < size; gap *= 2) {
-        count++;
-    }
-    return count;
-}
-
 /* The ranks that send this one their partial sums, in the order of ranks: the
    k-th of a binomial tree is rank + 2^k, of a flat one rank + k + 1. */
 typedef struct children {
@@ -236,9 +225,9 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
     }
     int rank = baton_schedule_rank(schedule);
     const children_t children = {
-        .count = count_children(rank, baton_schedule_size(schedule))};
-    /* The parent: this rank without its lowest bit. */
-    add_tree(schedule, args, children, rank > 0 ? rank & (rank - 1) : -1);
+        .count = baton__binomial_children(rank, baton_schedule_size(schedule))};
+    add_tree(schedule, args, children,
+             rank > 0 ? baton__binomial_parent(rank) : -1);
 }
 
 void baton__allreduce_flat(baton_schedule_t *schedule,

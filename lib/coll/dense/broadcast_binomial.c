@@ -24,25 +24,14 @@ void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
 
-    /* Up the bits to the lowest one that is set: it leads to the parent, and
-       the bits below it to the children. The root has none and reaches all. */
     int id = baton__rank_shift(rank, -(int64_t)root, size);
-    int rounds = baton__log2_ceil(size);
-    int round = 0;
-    while (round < rounds && (id >> round) % 2 == 0) {
-        round++;
-    }
     baton_node_t recv = {0};
     if (id != 0) {
-        int parent = baton__rank_shift(rank, -((int64_t)1 << round), size);
+        int parent = baton__rank_shift(baton__binomial_parent(id), root, size);
         recv = baton__add_maybe_recv(schedule, parent, data);
     }
-    for (round--; round >= 0; round--) {
-        int64_t distance = (int64_t)1 << round;
-        if (id + distance >= size) {
-            continue;
-        }
-        int child = baton__rank_shift(rank, distance, size);
+    for (int k = baton__binomial_children(id, size) - 1; k >= 0; k--) {
+        int child = baton__rank_shift(rank, (int64_t)1 << k, size);
         baton_node_t send = baton__add_maybe_send(schedule, child, data);
         if (id != 0) {
             baton_before(schedule, recv, send);

@@ -23,7 +23,7 @@ static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
                              baton_view_t sum)
 {
     int id = baton__rank_shift(flow->rank, -(int64_t)root, flow->size);
-    int steps = baton__log2_ceil(baton__binomial_span(id, flow->size));
+    int steps = baton__binomial_children(id, flow->size);
     baton_view_t partial = source;
     baton__slots_t slots =
         baton__slots_for_rounds(flow, steps, source.bytes, LONG_SLOTS);

@@ -117,6 +117,16 @@ static inline int baton__binomial_parent(int id)
     return id & (id - 1);
 }
 
+static inline int baton__binomial_children(int id, int size)
+{
+    return baton__log2_ceil(baton__binomial_span(id, size));
+}
+
+static inline int baton__is_power_of_two(int value)
+{
+    return (value & (value - 1)) == 0;
+}
+
 /* In-order binary tree over the positions 1 to `last`: those with one factor of
    2 more are a level higher, so odd ones are leaves. A left child has only
    lower positions behind it, a right child only higher ones. 0 where there is

@@ -185,16 +185,11 @@ static void cost_of(const cost_case_t *of, baton_sparse_cost_t *out)
 
 /* ---- the choice -------------------------------------------------------- */
 
-static bool power_of_two(int value)
-{
-    return (value & (value - 1)) == 0;
-}
-
 static baton_teams_t exchange_of(const baton_sparse_options_t *options,
                                  int teams)
 {
     return options->exchange != BATON_TEAMS_AUTO ? options->exchange
-           : power_of_two(teams)                 ? BATON_TEAMS_RSAG
+           : baton__is_power_of_two(teams)       ? BATON_TEAMS_RSAG
                                                  : BATON_TEAMS_BSAG;
 }
 
@@ -204,8 +199,8 @@ static bool can_have_teams(const baton_sparse_options_t *options, int ranks,
     if (options->teams != BATON_SPARSE_TEAMS_AUTO) {
         return teams == options->teams;
     }
-    return ranks % teams == 0 &&
-           (options->exchange != BATON_TEAMS_RSAG || power_of_two(teams));
+    return ranks % teams == 0 && (options->exchange != BATON_TEAMS_RSAG ||
+                                  baton__is_power_of_two(teams));
 }
 
 /* Of those that cost the same the first is taken. */

@@ -79,8 +79,8 @@ typedef struct backend {
     bool is_sparse;      /* the one that is served, and not of a dense step */
     size_t bytes[PARTS]; /* of it, to be copied; 0: not asked for */
     uint64_t *count;
-    char *entries, *device_entries; /* from which a dense target is written */
-    size_t written;                 /* of these */
+    baton__mirror_t entries; /* from which a dense target is written */
+    size_t written;          /* of these */
     uint64_t reported; /* the last result whose failure has been reported */
 
     baton__requests_t vectors;
@@ -248,8 +248,8 @@ static void measure_result(const baton_sparse_t *sparse, backend_t *self,
         self->bytes[i] = request->targets[i] != NULL ? most[i] : 0;
     }
     if (self->bytes[DENSE] > 0 && self->is_sparse) {
-        baton__entries_join(sparse, self->entries, last->indices, last->values,
-                            sparse->element_bytes, entries);
+        baton__entries_join(sparse, self->entries.host, last->indices,
+                            last->values, sparse->element_bytes, entries);
     }
 }
 
@@ -279,12 +279,12 @@ static baton_status_t write_out(const baton_sparse_t *sparse, void *target,
     const baton_device_transfer_t transfer = {
         .direction = BATON_DEVICE_PUT,
         .list = {.dtype = sparse->options.dtype,
-                 .data = self->device_entries,
+                 .data = self->entries.device,
                  .capacity = self->written},
         .dense = target};
     baton_status_t status =
-        port->copy(device, stream, self->device_entries, self->entries,
-                   self->written * sparse->entry_bytes);
+        baton__mirror_copy(sparse, stream, &self->entries,
+                           self->written * sparse->entry_bytes, false);
     if (status == BATON_OK) {
         status = port->clear(device, stream, target, vector_bytes(sparse));
     }
@@ -348,10 +348,7 @@ static baton_status_t build_results(baton_sparse_t *sparse)
     bool ok = true;
     self->count = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
                                             sizeof *self->count, &ok);
-    self->entries =
-        baton__sparse_device_room(sparse, BATON_MEMORY_HOST, bytes, &ok);
-    self->device_entries =
-        baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, &ok);
+    self->entries = baton__mirror_room(sparse, NULL, bytes, &ok);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
                                         .begin = begin_result,
                                         .serve = copy_result,

@@ -161,33 +161,19 @@ static baton_status_t finish(void *arg, baton_call_t *call)
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Rounds in which this rank receives: 2^t below its lowest bit, or, at rank 0,
-   below the number of ranks. */
-static int own_rounds(const baton_sparse_t *sparse)
-{
-    int rounds = 0;
-    while (sparse->rank % (2 << rounds) == 0 && (1 << rounds) < sparse->size) {
-        rounds++;
-    }
-    return rounds;
-}
-
 static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
 {
     baton_sparse_t *sparse = gtopk->sparse;
     baton_schedule_t *s = sparse->schedule;
     size_t entries = sparse->options.max_k;
     baton_node_t last = baton__sparse_add_call(sparse, s, select_own, gtopk);
-    for (int t = 0; t < own_rounds(sparse); t++) {
-        int child = sparse->rank + (1 << t);
-        if (child >= sparse->size) {
-            break;
-        }
+    int children = baton__binomial_children(sparse->rank, sparse->size);
+    for (int t = 0; t < children; t++) {
         gtopk_merge_t *self = &gtopk->merges[gtopk->merge_count++];
         self->gtopk = gtopk;
         self->dropped =
             baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes, ok);
-        baton__message_recv(&self->recv, sparse, child,
+        baton__message_recv(&self->recv, sparse, sparse->rank + (1 << t),
                             bytes_of(gtopk, entries));
         last = baton__sparse_call_after(sparse, last, merge, self);
         baton_before(s, self->recv.node, last);
@@ -200,15 +186,12 @@ static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
                       baton_node_t ready)
 {
     baton_sparse_t *sparse = gtopk->sparse;
-    for (int t = own_rounds(sparse) - 1; t >= 0; t--) {
-        int child = sparse->rank + (1 << t);
-        if (child < sparse->size) {
-            baton_node_t send =
-                baton_add_send(sparse->schedule, child, from->view);
-            baton_set_length(sparse->schedule, send, from->length);
-            baton_before(sparse->schedule, ready, send);
-            gtopk->sends++;
-        }
+    gtopk->sends = baton__binomial_children(sparse->rank, sparse->size);
+    for (int t = gtopk->sends - 1; t >= 0; t--) {
+        baton_node_t send = baton_add_send(sparse->schedule,
+                                           sparse->rank + (1 << t), from->view);
+        baton_set_length(sparse->schedule, send, from->length);
+        baton_before(sparse->schedule, ready, send);
     }
 }
 
@@ -228,7 +211,7 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
         add_sends(gtopk, &gtopk->up, packed);
         return;
     }
-    int parent = sparse->rank & (sparse->rank - 1);
+    int parent = baton__binomial_parent(sparse->rank);
     baton__message_send(&gtopk->up, sparse, parent, bytes);
     baton_before(s, packed, gtopk->up.node);
     baton__message_recv(&gtopk->result, sparse, parent, bytes);

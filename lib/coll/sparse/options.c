@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "coll/kit/pattern.h"
 #include "coll/partial/rule.h"
 
 #include <assert.h>
@@ -58,11 +59,6 @@ static baton_status_t check_size(const baton_sparse_options_t *o, char *text,
     return BATON_OK;
 }
 
-static bool power_of_two(int value)
-{
-    return (value & (value - 1)) == 0;
-}
-
 static baton_status_t check_kind(const baton_sparse_options_t *o, int size,
                                  char *text, size_t text_bytes)
 {
@@ -89,7 +85,7 @@ static baton_status_t check_kind(const baton_sparse_options_t *o, int size,
                       o->teams, size);
     }
     if (o->exchange == BATON_TEAMS_RSAG && o->teams > 0 &&
-        !power_of_two(o->teams)) {
+        !baton__is_power_of_two(o->teams)) {
         return REFUSE("teams is %d; allowed with RSAG: powers of two",
                       o->teams);
     }
